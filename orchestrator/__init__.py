@@ -1,0 +1,1 @@
+"""Plans sweeps, runs their trials on the hosts of an inventory and keeps the results."""

@@ -1,0 +1,76 @@
+"""What crosses the boundary between the orchestrator and a runner: the one definition of it.
+
+A task is a directory. The orchestrator writes `task.json` into it and starts `python -m runners DIRECTORY`
+in the environment to be measured. The runner appends one JSON document per line to `records.jsonl`:
+
+    {"type": "environment", ...}   once, after the framework is imported: what is really installed
+    {"type": "begin", ...}         a trial starts
+    {"type": "record", ...}        the same trial ended, well or not
+    {"type": "end", ...}           every trial of the task has its record
+
+A `begin` without its `record` means that the supervisor died while that trial ran. Standard output is a log
+and is never parsed. Everything is a plain frozen dataclass of the standard library: the orchestrator
+validates the very same classes strictly.
+"""
+
+from runners.contract.codec import (
+    ContractError,
+    canonical_json,
+    decode,
+    decode_line,
+    digest,
+    encode,
+    encode_line,
+)
+from runners.contract.files import TaskFiles
+from runners.contract.record import (
+    Begin,
+    End,
+    Environment,
+    Line,
+    Phases,
+    Series,
+    Status,
+    TrialRecord,
+    Usage,
+    Verification,
+)
+from runners.contract.spec import (
+    CONTRACT_VERSION,
+    METHOD_VERSION,
+    BackendSpec,
+    Protocol,
+    Task,
+    Trial,
+    TrialSpec,
+    WorkloadSpec,
+)
+
+__all__ = [
+    "CONTRACT_VERSION",
+    "METHOD_VERSION",
+    "BackendSpec",
+    "Begin",
+    "ContractError",
+    "End",
+    "Environment",
+    "Line",
+    "Phases",
+    "Protocol",
+    "Series",
+    "Status",
+    "Task",
+    "TaskFiles",
+    "Trial",
+    "TrialRecord",
+    "TrialSpec",
+    "Usage",
+    "Verification",
+    "WorkloadSpec",
+    "canonical_json",
+    "decode",
+    "decode_line",
+    "digest",
+    "encode",
+    "encode_line",
+]

@@ -1,0 +1,160 @@
+"""JSON for the contract's dataclasses, with nothing but the standard library."""
+
+import dataclasses
+import hashlib
+import json
+import typing
+from enum import Enum
+from typing import Any, Dict, Type, TypeVar, Union
+
+from runners.contract import record
+
+T = TypeVar("T")
+
+
+class ContractError(ValueError):
+    """A document does not have the shape that the contract gives it."""
+
+
+def encode(value: Any) -> Any:
+    """Turns a contract value into plain dictionaries, lists and scalars."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, (list, tuple)):
+        return [encode(item) for item in value]
+    if isinstance(value, dict):
+        return {key: encode(item) for key, item in value.items()}
+    return value
+
+
+def encode_line(value: Any) -> bytes:
+    """One line of `records.jsonl`, newline included. Not-a-number is refused: JSON has none."""
+    return json.dumps(encode(value), ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+
+
+def decode(cls: Type[T], document: Any, where: str = "document") -> T:
+    """Builds `cls` from plain JSON data.
+
+    Raises:
+        ContractError: a key is unknown or missing, or a value has the wrong type.
+    """
+    return typing.cast(T, _decode(cls, document, where))
+
+
+def decode_line(line: bytes) -> "record.Line":
+    """Reads one line of `records.jsonl`.
+
+    Raises:
+        ContractError: the line is no JSON object of a known type.
+    """
+    try:
+        document = json.loads(line.decode("utf-8"))
+    except ValueError as error:
+        raise ContractError("not a line of JSON: %s" % error) from None
+    kinds = {
+        "environment": record.Environment,
+        "begin": record.Begin,
+        "record": record.TrialRecord,
+        "end": record.End,
+    }  # type: Dict[str, Any]
+    kind = document.get("type") if isinstance(document, dict) else None
+    if kind not in kinds:
+        raise ContractError("type must be one of %s, not %r" % (", ".join(kinds), kind))
+    return typing.cast("record.Line", decode(kinds[kind], document, kind))
+
+
+def canonical_json(value: Any) -> str:
+    """The one text of a value, equal to RFC 8785 for what the contract allows in identities.
+
+    Raises:
+        ContractError: the value holds a float, an integer beyond 2**53 or a key outside ASCII.
+    """
+    plain = encode(value)
+    _refuse_ambiguous(plain)
+    return json.dumps(plain, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def digest(value: Any) -> str:
+    """SHA-256 of the canonical text, in hexadecimal."""
+    return hashlib.sha256(canonical_json(value).encode("utf-8")).hexdigest()
+
+
+def _refuse_ambiguous(value: Any) -> None:
+    if isinstance(value, float):
+        raise ContractError("a float has no place in an identity: %r" % value)
+    if isinstance(value, int) and abs(value) >= 2**53:
+        raise ContractError("integer too large for an identity: %r" % value)
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str) or not key.isascii():
+                raise ContractError("keys of an identity are ASCII text: %r" % (key,))
+            _refuse_ambiguous(item)
+    if isinstance(value, list):
+        for item in value:
+            _refuse_ambiguous(item)
+
+
+def _decode(kind: Any, value: Any, where: str) -> Any:
+    if dataclasses.is_dataclass(kind):
+        return _decode_dataclass(kind, value, where)
+    origin = typing.get_origin(kind)
+    arguments = typing.get_args(kind)
+    if origin is Union:
+        return _decode_union(arguments, value, where)
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise ContractError("%s: expected a list, got %s" % (where, _kind_of(value)))
+        return tuple(_decode(arguments[0], item, "%s[%d]" % (where, i)) for i, item in enumerate(value))
+    if origin is dict:
+        if not isinstance(value, dict):
+            raise ContractError("%s: expected an object, got %s" % (where, _kind_of(value)))
+        return {key: _decode(arguments[1], item, "%s.%s" % (where, key)) for key, item in value.items()}
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        try:
+            return kind(value)
+        except ValueError:
+            known = ", ".join(str(member.value) for member in kind)
+            raise ContractError("%s: expected one of %s, got %r" % (where, known, value)) from None
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is not kind:
+        raise ContractError("%s: expected %s, got %s" % (where, kind.__name__, _kind_of(value)))
+    return value
+
+
+def _decode_dataclass(cls: Any, value: Any, where: str) -> Any:
+    if not isinstance(value, dict):
+        raise ContractError("%s: expected an object, got %s" % (where, _kind_of(value)))
+    fields = {f.name: f for f in dataclasses.fields(cls)}
+    unknown = sorted(set(value) - set(fields))
+    if unknown:
+        raise ContractError("%s: unknown key %s" % (where, ", ".join(unknown)))
+    hints = typing.get_type_hints(cls)
+    arguments = {}
+    for name, spec in fields.items():
+        if not spec.init:
+            continue
+        if name in value:
+            arguments[name] = _decode(hints[name], value[name], "%s.%s" % (where, name))
+        elif spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING:
+            raise ContractError("%s: key %s is missing" % (where, name))
+    return cls(**arguments)
+
+
+def _decode_union(members: Any, value: Any, where: str) -> Any:
+    if value is None and type(None) in members:
+        return None
+    problems = []
+    for member in members:
+        if member is not type(None):
+            try:
+                return _decode(member, value, where)
+            except ContractError as problem:
+                problems.append(str(problem))
+    raise ContractError("; ".join(problems))
+
+
+def _kind_of(value: Any) -> str:
+    return "null" if value is None else type(value).__name__

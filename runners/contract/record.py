@@ -1,0 +1,146 @@
+"""What a runner says: one line of `records.jsonl` is one of these values."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Dict, Optional, Tuple, Union
+
+FactValue = Union[bool, int, float, str, None]
+
+
+class Status(str, Enum):
+    """How a trial ended. Only `infrastructure_error` is tried again."""
+
+    OK = "ok"
+    WRONG_OUTPUT = "wrong_output"
+    """The backend's output differs from the reference: its latency takes part in no comparison."""
+    UNSUPPORTED = "unsupported"
+    """The environment cannot serve this trial, and said so."""
+    OOM = "oom"
+    TIMEOUT = "timeout"
+    CRASHED = "crashed"
+    INFRASTRUCTURE_ERROR = "infrastructure_error"
+    """The machine, the engine or the image is at fault, not the trial."""
+    SKIPPED = "skipped"
+    """Never started, for a reason known at plan time."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """Raw samples of one timing mode, in the order in which they were taken."""
+
+    mode: str
+    """`warmup`, `sync` or `pipelined`."""
+    calls_per_sample: int
+    """1, or for `pipelined` the number of back-to-back calls that one sample was divided by."""
+    durations_ns: Tuple[int, ...]
+    """Wall time per call in nanoseconds."""
+    cpu_ns: Tuple[int, ...]
+    """CPU time of the process per call in nanoseconds; above `durations_ns` when several threads work."""
+
+
+@dataclass(frozen=True)
+class Phases:
+    """Seconds spent before the first timed call; null for a phase that was not reached."""
+
+    reference_s: Optional[float] = None
+    """Eager in float64 and in the trial's dtype, in a process of its own; null if an earlier trial did it."""
+    artifact_s: Optional[float] = None
+    """Ahead-of-time work of the backend (such as an export), in a process of its own."""
+    artifact_cached: Optional[bool] = None
+    """True if the artifact of an earlier trial was taken; null if the backend has none."""
+    build_s: Optional[float] = None
+    """Construction of the model and its weights."""
+    load_s: Optional[float] = None
+    """What the backend does to make the model callable: tracing, freezing, creating a session."""
+    first_call_s: Optional[float] = None
+    warmup_s: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The backend's outputs against eager in float64, over two inputs; the worst of both."""
+
+    passed: bool
+    max_abs_error: float
+    relative_l2: float
+    cosine: float
+    eager_max_abs_error: float
+    """Eager's own error in the trial's dtype: the yardstick."""
+    eager_relative_l2: float
+    inputs_distinguished: bool
+    """The two inputs gave different outputs: the input was not baked into the graph."""
+    after_timing: bool
+    """The check was made again after timing, and `passed` holds for both."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What the trial's process consumed, as the kernel counted it."""
+
+    max_rss_bytes: int
+    user_cpu_s: float
+    system_cpu_s: float
+    voluntary_context_switches: int
+    involuntary_context_switches: int
+    major_page_faults: int
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What is installed and running where the trials run, observed from inside."""
+
+    type: str = field(default="environment", init=False)
+    task_id: str
+    versions: Dict[str, str]
+    """Every installed distribution and its version, `python` included."""
+    facts: Dict[str, FactValue]
+    """Build strings of the framework and limits of the container."""
+    runner_sha256: str
+    """Digest of the runner's own source."""
+
+
+@dataclass(frozen=True)
+class Begin:
+    type: str = field(default="begin", init=False)
+    trial_id: str
+    attempt: int
+    started_at_ns: int
+    """Nanoseconds since the epoch."""
+
+
+@dataclass(frozen=True)
+class TrialRecord:
+    """All that is known about one trial, whatever became of it."""
+
+    type: str = field(default="record", init=False)
+    trial_id: str
+    attempt: int
+    status: Status
+    reason: Optional[str]
+    """One line for a person; null if `ok`."""
+    started_at_ns: int
+    finished_at_ns: int
+    phases: Phases = Phases()
+    series: Tuple[Series, ...] = ()
+    steady: Optional[bool] = None
+    """Warm-up ended because the latency was steady, not because of its cap."""
+    verification: Optional[Verification] = None
+    facts: Dict[str, FactValue] = field(default_factory=dict)
+    """Metrics and properties named by backend and workload, such as `parameters` or `onnx_provider`."""
+    conditions_before: Dict[str, FactValue] = field(default_factory=dict)
+    conditions_after: Dict[str, FactValue] = field(default_factory=dict)
+    usage: Optional[Usage] = None
+    exit_code: Optional[int] = None
+    """Exit code of the trial's process; minus the signal that ended it; null if it never ran."""
+    log_tail: str = ""
+    """The end of what the trial printed; empty if `ok`."""
+
+
+@dataclass(frozen=True)
+class End:
+    type: str = field(default="end", init=False)
+    task_id: str
+    records: int
+
+
+Line = Union[Environment, Begin, TrialRecord, End]

@@ -1,0 +1,102 @@
+"""What the orchestrator asks of a runner: tasks, trials and how to measure them.
+
+Every value is an integer, a string, a boolean or null. Floating-point numbers are kept out on purpose: the
+digest of a specification must be the same on every machine and in every JSON library.
+"""
+
+from dataclasses import dataclass
+from typing import Dict, Optional, Tuple, Union
+
+CONTRACT_VERSION = 1
+"""Version of the documents that cross the boundary. A runner refuses a task of another version."""
+
+METHOD_VERSION = 1
+"""Version of what the measured numbers mean. It is part of every trial key: raise it with the method."""
+
+OptionValue = Union[bool, int, str]
+
+
+@dataclass(frozen=True)
+class WorkloadSpec:
+    """A model or an operator with the shape of its input."""
+
+    name: str
+    batch: int
+    sequence_length: Optional[int] = None
+    """Tokens per example; null where the workload has no sequence."""
+    image_size: Optional[int] = None
+    """Height and width in pixels; null where the workload has no image."""
+
+
+@dataclass(frozen=True)
+class BackendSpec:
+    """How the workload is executed."""
+
+    name: str
+    options: Dict[str, OptionValue]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How long and how often to measure. The rules are in docs/measurement.md."""
+
+    warmup_min_calls: int = 3
+    warmup_min_ms: int = 500
+    warmup_max_ms: int = 10_000
+    """Warm-up ends here even if the latency is not steady; the record then says so."""
+    sync_budget_ms: int = 5_000
+    sync_min_samples: int = 10
+    pipelined_budget_ms: int = 5_000
+    pipelined_min_samples: int = 5
+    pipelined_block_ms: int = 100
+    """A pipelined sample is a block of back-to-back calls of at least this length, divided by their number."""
+    max_samples: int = 10_000
+    """Per series. A trial of very short calls ends here before its budget is spent."""
+
+
+@dataclass(frozen=True)
+class TrialSpec:
+    """One point of a sweep: everything that decides what is measured, and nothing else."""
+
+    workload: WorkloadSpec
+    backend: BackendSpec
+    dtype: str
+    """`float32`, `float16` or `bfloat16`."""
+    device: str
+    """`cpu`."""
+    threads: int
+    """Intra-operator threads of the framework."""
+    seed: int
+    """Seed of weights and inputs."""
+    protocol: Protocol
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One visit of a trial specification: a process of its own."""
+
+    trial_id: str
+    """Identity of this visit within the store; stable over attempts and resumes."""
+    trial_key: str
+    """Identity of what is measured: specification, environment pin and method version."""
+    round: int
+    order: int
+    """Position in the randomised order of its round."""
+    replicate: int
+    """0, or 1 for the second half of an A/A pair."""
+    attempt: int
+    """1 at first; a trial is tried again only after an infrastructure error."""
+    timeout_s: int
+    """Wall time of the whole trial, preparation included."""
+    spec: TrialSpec
+
+
+@dataclass(frozen=True)
+class Task:
+    """What one container, or one process, is given to do."""
+
+    contract_version: int
+    campaign_id: str
+    task_id: str
+    environment: str
+    trials: Tuple[Trial, ...]
