@@ -25,7 +25,9 @@ class ConfigurationError(TaxmeterError):
 
     exit_code = ExitCode.USAGE
 
-    def __init__(self, problem: str, *, file: Path | None = None, line: int | None = None, key: str | None = None) -> None:
+    def __init__(
+        self, problem: str, *, file: Path | None = None, line: int | None = None, key: str | None = None
+    ) -> None:
         place = "" if file is None else f"{file}:{line}: " if line is not None else f"{file}: "
         super().__init__(place + (f"{key}: " if key else "") + problem)
 

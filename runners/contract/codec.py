@@ -5,7 +5,7 @@ import hashlib
 import json
 import typing
 from enum import Enum
-from typing import Any, Dict, Type, TypeVar, Union
+from typing import Any, Type, TypeVar, Union
 
 from runners.contract import record
 
@@ -58,7 +58,7 @@ def decode_line(line: bytes) -> "record.Line":
         "begin": record.Begin,
         "record": record.TrialRecord,
         "end": record.End,
-    }  # type: Dict[str, Any]
+    }
     kind = document.get("type") if isinstance(document, dict) else None
     if kind not in kinds:
         raise ContractError("type must be one of %s, not %r" % (", ".join(kinds), kind))

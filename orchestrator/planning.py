@@ -1,0 +1,273 @@
+"""From a sweep, hosts and environments to tasks: a pure function, so that a plan can be printed before it runs."""
+
+import itertools
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from orchestrator.sweep import BackendAxis, Sweep, WorkloadAxis
+from runners.contract import (
+    CONTRACT_VERSION,
+    METHOD_VERSION,
+    BackendSpec,
+    Task,
+    Trial,
+    TrialSpec,
+    WorkloadSpec,
+    digest,
+)
+from runners.contract.catalogue import BACKENDS, WORKLOADS
+
+# What a trial takes beside its budgets, measured on two cores: fork, build, verification, minimum numbers of calls.
+OVERHEAD_PER_TRIAL_S = 1.5
+# A reference or an export that the first round makes and later rounds find in the cache.
+PREPARATION_S = 3.0
+# Start of a task: container, imports, self-check.
+START_OF_TASK_S = 8.0
+
+
+class Isolation(Enum):
+    """What separates a task from its host."""
+
+    DOCKER = "docker"
+    PROCESS = "process"
+
+
+@dataclass(frozen=True)
+class EnvironmentPin:
+    """One environment as one host provides it."""
+
+    name: str
+    isolation: Isolation
+    reason: str
+    """Why this isolation was taken."""
+    lock_sha256: str
+    image_id: str | None = None
+    """Digest of the image's configuration. Null with `process`, and before the image is built."""
+    image_digest: str | None = None
+    """Digest by which a registry knows the image; for one that was never pushed, its `image_id`."""
+
+
+@dataclass(frozen=True)
+class PlanningHost:
+    """What planning needs to know about a host."""
+
+    name: str
+    labels: Mapping[str, str]
+    cores: tuple[int, ...]
+    """The cores that trials may use."""
+    environments: Mapping[str, EnvironmentPin]
+
+
+@dataclass(frozen=True)
+class PlannedTask:
+    """A task and where it runs."""
+
+    host: str
+    task: Task
+
+
+@dataclass(frozen=True)
+class Skip:
+    """A trial that cannot run, known before anything starts."""
+
+    host: str
+    environment: str
+    trial: Trial
+    reason: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that a campaign will do."""
+
+    tasks: tuple[PlannedTask, ...]
+    skips: tuple[Skip, ...]
+    unmatched: tuple[str, ...]
+    """Hosts that lack the sweep's target labels, with the reason; they take no part."""
+    digest: str
+    """Identity of the work, without the campaign's own id and order: what a resume looks for."""
+    estimate_s: float
+
+    @property
+    def trials(self) -> int:
+        """Number of trials to run; skips not counted."""
+        return sum(len(planned.task.trials) for planned in self.tasks)
+
+
+def plan(sweep: Sweep, hosts: Sequence[PlanningHost], campaign_id: str) -> Plan:
+    """Expands a sweep on hosts.
+
+    Args:
+        sweep: the parameter space.
+        hosts: the hosts that may take part, each with a pin for every environment of the sweep.
+        campaign_id: seeds the random order and stands in every trial's identity.
+    """
+    matching = [host for host in hosts if not _missing_labels(sweep.targets, host)]
+    unmatched = tuple(f"{host.name}: {_missing_labels(sweep.targets, host)}" for host in hosts if host not in matching)
+    tasks: list[PlannedTask] = []
+    skips: list[Skip] = []
+    visits: list[tuple[str, str, int, int]] = []
+    for host, environment in itertools.product(matching, sweep.environments):
+        pin = host.environments[environment]
+        runnable, impossible = _divide(sweep, host)
+        skips += [
+            Skip(host.name, environment, _trial(campaign_id, host.name, pin, sweep, spec, 1, 0, 0), reason)
+            for spec, reason in impossible
+        ]
+        for round_number in range(1, sweep.rounds + 1):
+            order = [(spec, copy) for spec in runnable for copy in range(1 + _is_duplicated(sweep, spec))]
+            random.Random(f"{campaign_id}/{host.name}/{environment}/{round_number}").shuffle(order)  # noqa: S311 - an order, no secret
+            trials = tuple(
+                _trial(campaign_id, host.name, pin, sweep, spec, round_number, position, copy)
+                for position, (spec, copy) in enumerate(order)
+            )
+            visits += [(host.name, trial.trial_key, trial.round, trial.replicate) for trial in trials]
+            if trials:
+                task_id = f"{campaign_id}-{host.name}-{environment}-r{round_number}"
+                tasks.append(PlannedTask(host.name, Task(CONTRACT_VERSION, campaign_id, task_id, environment, trials)))
+    tasks.sort(key=lambda planned: planned.task.trials[0].round)
+    work = {"sweep": sweep.name, "visits": [list(visit) for visit in sorted(visits)]}
+    return Plan(tuple(tasks), tuple(skips), unmatched, digest(work), estimate_s(tasks))
+
+
+def remaining(full: Plan, done: frozenset[str]) -> Plan:
+    """The part of a plan whose trials are not in `done` (trial ids). The order is kept."""
+    tasks = []
+    for planned in full.tasks:
+        left = tuple(trial for trial in planned.task.trials if trial.trial_id not in done)
+        if left:
+            tasks.append(PlannedTask(planned.host, with_trials(planned.task, left)))
+    skips = tuple(skip for skip in full.skips if skip.trial.trial_id not in done)
+    return Plan(tuple(tasks), skips, full.unmatched, full.digest, estimate_s(tasks))
+
+
+def with_trials(task: Task, trials: tuple[Trial, ...]) -> Task:
+    """The same task with other trials."""
+    return Task(task.contract_version, task.campaign_id, task.task_id, task.environment, trials)
+
+
+def estimate_s(tasks: Sequence[PlannedTask]) -> float:
+    """Wall time of the tasks in seconds, hosts in parallel: budgets plus measured overheads. An estimate."""
+    per_host: dict[str, float] = {}
+    prepared: set[tuple[str, str, str]] = set()
+    for planned in tasks:
+        seconds = START_OF_TASK_S
+        for trial in planned.task.trials:
+            protocol = trial.spec.protocol
+            budget_ms = protocol.warmup_min_ms + protocol.sync_budget_ms + protocol.pipelined_budget_ms
+            seconds += budget_ms / 1000 + OVERHEAD_PER_TRIAL_S
+            identity = (planned.host, planned.task.environment, trial.trial_key)
+            if identity not in prepared:
+                prepared.add(identity)
+                seconds += PREPARATION_S
+        per_host[planned.host] = per_host.get(planned.host, 0.0) + seconds
+    return max(per_host.values(), default=0.0)
+
+
+def trial_key(spec: TrialSpec, pin: EnvironmentPin) -> str:
+    """Identity of what is measured: equal keys may be compared over time, different ones are different trials."""
+    return digest(
+        {
+            "spec": spec,
+            "method_version": METHOD_VERSION,
+            "environment": pin.name,
+            "isolation": pin.isolation,
+            "lock_sha256": pin.lock_sha256,
+            "image": pin.image_digest,
+        }
+    )[:32]
+
+
+def _missing_labels(targets: Mapping[str, str], host: PlanningHost) -> str | None:
+    missing = [
+        f"label {name} is {host.labels.get(name, 'not set')}, not {value}"
+        for name, value in sorted(targets.items())
+        if host.labels.get(name) != value
+    ]
+    return "; ".join(missing) or None
+
+
+def _divide(sweep: Sweep, host: PlanningHost) -> tuple[list[TrialSpec], list[tuple[TrialSpec, str]]]:
+    runnable: list[TrialSpec] = []
+    impossible: list[tuple[TrialSpec, str]] = []
+    for spec in _specs(sweep, host):
+        reason = _impossible_reason(spec, host)
+        if reason is None:
+            runnable.append(spec)
+        else:
+            impossible.append((spec, reason))
+    return runnable, impossible
+
+
+def _specs(sweep: Sweep, host: PlanningHost) -> Iterator[TrialSpec]:
+    points = itertools.product(sweep.workloads, sweep.backends, sweep.dtypes, sweep.threads)
+    for axis, backend, dtype, threads in points:
+        for workload in _shapes(axis):
+            yield TrialSpec(
+                workload=workload,
+                backend=_backend(backend),
+                dtype=dtype,
+                device="cpu",
+                threads=len(host.cores) if threads == "all" else threads,
+                seed=sweep.seed,
+                protocol=sweep.protocol.contract(),
+            )
+
+
+def _shapes(axis: WorkloadAxis) -> Iterator[WorkloadSpec]:
+    defaults = WORKLOADS[axis.name].shape
+    sequences = axis.sequence_length or (defaults.get("sequence_length"),)
+    images = axis.image_size or (defaults.get("image_size"),)
+    for batch, sequence_length, image_size in itertools.product(axis.batch, sequences, images):
+        yield WorkloadSpec(axis.name, batch, sequence_length, image_size)
+
+
+def _backend(axis: BackendAxis) -> BackendSpec:
+    return BackendSpec(axis.name, axis.all_options())
+
+
+def _impossible_reason(spec: TrialSpec, host: PlanningHost) -> str | None:
+    workload = WORKLOADS[spec.workload.name]
+    backend = BACKENDS[spec.backend.name]
+    if spec.dtype not in workload.dtypes:
+        return f"workload {spec.workload.name} has no {spec.dtype}"
+    if workload.family not in backend.families:
+        return f"backend {spec.backend.name} does not run {workload.family} workloads"
+    if spec.threads > len(host.cores):
+        return f"{spec.threads} threads on {len(host.cores)} cores of {host.name}"
+    return None
+
+
+def _is_duplicated(sweep: Sweep, spec: TrialSpec) -> bool:
+    pair = sweep.duplicate
+    return pair is not None and (pair.workload, pair.backend, pair.batch) == (
+        spec.workload.name,
+        spec.backend.name,
+        spec.workload.batch,
+    )
+
+
+def _trial(
+    campaign_id: str,
+    host: str,
+    pin: EnvironmentPin,
+    sweep: Sweep,
+    spec: TrialSpec,
+    round_number: int,
+    order: int,
+    replicate: int,
+) -> Trial:
+    key = trial_key(spec, pin)
+    identity = {"campaign": campaign_id, "host": host, "key": key, "round": round_number, "replicate": replicate}
+    return Trial(
+        trial_id=digest(identity)[:32],
+        trial_key=key,
+        round=round_number,
+        order=order,
+        replicate=replicate,
+        attempt=1,
+        timeout_s=sweep.timeout_s,
+        spec=spec,
+    )

@@ -1,0 +1,153 @@
+"""The declared parameter space: `sweeps/*.yaml`."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from orchestrator.documents import StrictModel, did_you_mean, load_yaml
+from runners.contract import Protocol
+from runners.contract.catalogue import BACKENDS, WORKLOADS
+
+OptionValue = bool | int | str
+
+
+def _one_or_many(value: object) -> object:
+    # A tuple, because strict validation of what a function returned takes nothing else for one.
+    return tuple(value) if isinstance(value, list | tuple) else None if value is None else (value,)
+
+
+def _name_alone(value: object) -> object:
+    return {"name": value} if isinstance(value, str) else value
+
+
+Axis = BeforeValidator(_one_or_many)
+Positive = Annotated[int, Field(gt=0)]
+
+
+class WorkloadAxis(StrictModel):
+    """A workload with the shapes to visit."""
+
+    name: str
+    batch: Annotated[tuple[Positive, ...], Axis, Field(min_length=1)]
+    sequence_length: Annotated[tuple[Positive, ...] | None, Axis] = None
+    """Tokens; null takes the workload's default."""
+    image_size: Annotated[tuple[Positive, ...] | None, Axis] = None
+    """Pixels; null takes the workload's default."""
+
+    @model_validator(mode="after")
+    def _known_with_its_shape(self) -> "WorkloadAxis":
+        info = WORKLOADS.get(self.name)
+        if info is None:
+            raise ValueError(f"unknown workload {self.name}; {did_you_mean(self.name, WORKLOADS)}")
+        for parameter in ("sequence_length", "image_size"):
+            if getattr(self, parameter) is not None and parameter not in info.shape:
+                raise ValueError(f"workload {self.name} has no {parameter}; remove the key")
+        return self
+
+
+class BackendAxis(StrictModel):
+    """A backend with its options."""
+
+    name: str
+    options: dict[str, OptionValue] = Field(default_factory=dict)
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if name not in BACKENDS:
+            raise ValueError(f"unknown backend {name}; {did_you_mean(name, BACKENDS)}")
+        return name
+
+    @model_validator(mode="after")
+    def _options_known(self) -> "BackendAxis":
+        options = BACKENDS[self.name].options
+        for key, value in self.options.items():
+            if key not in options:
+                known = did_you_mean(key, options) if options else "it takes none"
+                raise ValueError(f"backend {self.name} has no option {key}; {known}")
+            allowed = options[key].allowed
+            if not any(value == choice and type(value) is type(choice) for choice in allowed):
+                raise ValueError(f"option {key} must be one of {', '.join(map(str, allowed))}, not {value}")
+        return self
+
+    def all_options(self) -> dict[str, OptionValue]:
+        """The options with every default written out, so that a default that changes later changes the key."""
+        defaults = {key: info.default for key, info in BACKENDS[self.name].options.items()}
+        return defaults | self.options
+
+
+class Duplicate(StrictModel):
+    """The trials that run a second time in every round, as an A/A pair."""
+
+    workload: str
+    backend: str
+    batch: Positive
+
+
+class ProtocolSettings(StrictModel):
+    """How long to measure; see docs/measurement.md. Unset keys take the defaults of the contract."""
+
+    warmup_min_calls: Positive = Protocol.warmup_min_calls
+    warmup_min_ms: Positive = Protocol.warmup_min_ms
+    warmup_max_ms: Positive = Protocol.warmup_max_ms
+    sync_budget_ms: Positive = Protocol.sync_budget_ms
+    sync_min_samples: Positive = Protocol.sync_min_samples
+    pipelined_budget_ms: Positive = Protocol.pipelined_budget_ms
+    pipelined_min_samples: Positive = Protocol.pipelined_min_samples
+    pipelined_block_ms: Positive = Protocol.pipelined_block_ms
+    max_samples: Positive = Protocol.max_samples
+
+    def contract(self) -> Protocol:
+        """The same settings as the runner reads them."""
+        return Protocol(**self.model_dump())
+
+
+class Sweep(StrictModel):
+    """One sweep file. Every axis is crossed with every other."""
+
+    version: int = Field(ge=1, le=1)
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
+    environments: Annotated[tuple[str, ...], Axis, Field(min_length=1)]
+    workloads: tuple[WorkloadAxis, ...] = Field(min_length=1)
+    backends: tuple[Annotated[BackendAxis, BeforeValidator(_name_alone)], ...] = Field(min_length=1)
+    dtypes: Annotated[tuple[Literal["float32", "float16", "bfloat16"], ...], Axis, Field(min_length=1)] = ("float32",)
+    threads: Annotated[tuple[Positive | Literal["all"], ...], Axis, Field(min_length=1)] = ("all",)
+    """Intra-operator threads; `all` is every core that the host gives to trials."""
+    rounds: Positive = 5
+    duplicate: Duplicate | None = None
+    targets: dict[str, str] = Field(default_factory=dict)
+    """Labels that a host must carry to take part; without any, each host of the inventory does."""
+    seed: int = Field(default=0, ge=0)
+    timeout_s: Positive = 600
+    """Wall time of one trial, preparation included."""
+    protocol: ProtocolSettings = ProtocolSettings()
+
+    @field_validator("protocol")
+    @classmethod
+    def _warmup_fits(cls, protocol: ProtocolSettings) -> ProtocolSettings:
+        if protocol.warmup_max_ms < protocol.warmup_min_ms:
+            raise ValueError("warmup_max_ms is below warmup_min_ms; raise it or lower the minimum")
+        return protocol
+
+    @model_validator(mode="after")
+    def _duplicate_is_in_the_sweep(self) -> "Sweep":
+        pair = self.duplicate
+        if pair is None:
+            return self
+        batches = {batch for axis in self.workloads if axis.name == pair.workload for batch in axis.batch}
+        if pair.batch not in batches or pair.backend not in {axis.name for axis in self.backends}:
+            raise ValueError(
+                f"duplicate names {pair.workload} × {pair.backend} × batch {pair.batch}, "
+                "which this sweep does not run; name one of its trials"
+            )
+        return self
+
+
+def load_sweep(path: Path) -> Sweep:
+    """Reads a sweep.
+
+    Raises:
+        ConfigurationError: the file is missing or wrong; names file, line and key.
+    """
+    return load_yaml(path, Sweep)

@@ -1,0 +1,119 @@
+"""Fixtures that several kinds of tests share."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.images import BuiltImage, Catalogue, connect, engine_problem, ensure_image, ensure_virtualenv
+from runners.contract import (
+    CONTRACT_VERSION,
+    BackendSpec,
+    Protocol,
+    Task,
+    Trial,
+    TrialSpec,
+    WorkloadSpec,
+)
+
+PROJECT = Path(__file__).resolve().parent.parent
+QUICK = Protocol(
+    warmup_min_calls=1,
+    warmup_min_ms=1,
+    warmup_max_ms=50,
+    sync_budget_ms=20,
+    sync_min_samples=3,
+    pipelined_budget_ms=20,
+    pipelined_min_samples=2,
+    pipelined_block_ms=1,
+)
+
+MakeTrial = Callable[..., Trial]
+MakeTask = Callable[..., Task]
+
+
+@pytest.fixture(scope="session")
+def project() -> Path:
+    """The root of the project."""
+    return PROJECT
+
+
+@pytest.fixture(scope="session")
+def engine() -> None:
+    """Skips where no Docker engine answers, and fails where one is required."""
+    problem = engine_problem()
+    if problem is None:
+        return
+    if os.environ.get("TAXMETER_REQUIRE_ENGINE") == "1":
+        pytest.fail(f"TAXMETER_REQUIRE_ENGINE=1, but {problem}")
+    pytest.skip(problem)
+
+
+@pytest.fixture(scope="session")
+def cpu_image(engine: None) -> BuiltImage:
+    """The image of the `cpu` environment, built if the engine does not have it."""
+    client = connect()
+    try:
+        return ensure_image(Catalogue.load(PROJECT / "docker" / "images.yaml").entry("cpu"), client, print)
+    finally:
+        client.close()
+
+
+@pytest.fixture(scope="session")
+def cpu_python() -> Path:
+    """Python of the `cpu` environment, made from its lock if it is not there."""
+    entry = Catalogue.load(PROJECT / "docker" / "images.yaml").entry("cpu")
+    return ensure_virtualenv(entry, PROJECT / ".taxmeter" / "environments", print).python
+
+
+@pytest.fixture
+def make_trial() -> MakeTrial:
+    """Builds trials of synthetic workloads with short budgets."""
+
+    def make(workload: str = "synthetic-null", trial_id: str | None = None, **changes: object) -> Trial:
+        backend = str(changes.pop("backend", "python"))
+        options = changes.pop("options", {})
+        batch = int(str(changes.pop("batch", 1)))
+        threads = int(str(changes.pop("threads", 1)))
+        shape = {key: changes.pop(key) for key in ("sequence_length", "image_size") if key in changes}
+        protocol = changes.pop("protocol", QUICK)
+        spec = TrialSpec(
+            workload=WorkloadSpec(workload, batch, **shape),  # type: ignore[arg-type]
+            backend=BackendSpec(backend, options),  # type: ignore[arg-type]
+            dtype="float32",
+            device="cpu",
+            threads=threads,
+            seed=1,
+            protocol=protocol,  # type: ignore[arg-type]
+        )
+        fields: dict[str, object] = {
+            "trial_id": trial_id or f"id-{workload}",
+            "trial_key": f"key-{workload}",
+            "round": 1,
+            "order": 0,
+            "replicate": 0,
+            "attempt": 1,
+            "timeout_s": 60,
+            "spec": spec,
+        }
+        return Trial(**(fields | changes))  # type: ignore[arg-type]
+
+    return make
+
+
+@pytest.fixture
+def make_task() -> MakeTask:
+    """Builds a task of trials."""
+
+    def make(*trials: Trial, task_id: str = "task", campaign_id: str = "campaign-of-a-test") -> Task:
+        return Task(CONTRACT_VERSION, campaign_id, task_id, "cpu", tuple(trials))
+
+    return make
+
+
+@pytest.fixture
+def in_project(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Runs a test with the project's root as the current directory."""
+    monkeypatch.chdir(PROJECT)
+    return PROJECT

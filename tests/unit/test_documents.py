@@ -1,0 +1,108 @@
+"""Every error in a YAML file names file, line and key, and says what was expected."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import ConfigurationError, ExitCode
+from orchestrator.inventory import load_inventory
+from orchestrator.sweep import load_sweep
+
+SWEEP = (Path(__file__).parents[2] / "sweeps" / "quickstart.yaml").read_text()
+INVENTORY = (Path(__file__).parents[2] / "hostinventory.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("rounds: 3", "ronds: 3", ":13: ronds: unknown key; did you mean rounds?"),
+        ("onnxruntime]", "onxruntime]", ":9: backends.2: unknown backend onxruntime; did you mean onnxruntime?"),
+        (
+            "name: distilbert",
+            "name: distillbert",
+            ":7: workloads.1: unknown workload distillbert; did you mean distilbert?",
+        ),
+        ("warmup_min_ms", "warmup_min", ":21: protocol.warmup_min: unknown key; did you mean warmup_min_ms?"),
+        ("rounds: 3", "rounds: '3'", ':13: rounds: input should be a valid integer, but it is "3"'),
+        ("rounds: 3", "rounds: 0", ":13: rounds: input should be greater than 0, but it is 0"),
+        ("name: bert-base, ", "", ":6: workloads.0.name: this key is missing"),
+        ("[all]", "[al]", ":11: threads.0: "),
+        ("seed: 2023", "seed: 2023: 1", ":16: not valid YAML: mapping values are not allowed here"),
+        ("seed: 2023", "seed: 2023\nseed: 1", ":17: not valid YAML: found duplicate key"),
+        ("seed: 2023", "seed: [1", "not valid YAML"),
+        ("batch: 1}", "batch: 16}", "duplicate names bert-base × eager × batch 16, which this sweep does not run"),
+        ("image_size: 224", "image_size: 2024-01-01", "a value of type date is not supported"),
+        ("image_size: 224", "sequence_length: 224", "workload resnet50 has no sequence_length; remove the key"),
+        ("torchscript,", "{name: torchscript, options: {freze: true}},", "has no option freze; did you mean freeze?"),
+        (
+            "torchscript,",
+            "{name: torchscript, options: {freeze: 1}},",
+            "option freeze must be one of True, False, not 1",
+        ),
+        ("warmup_max_ms: 1500", "warmup_max_ms: 15", ":19: protocol: warmup_max_ms is below warmup_min_ms"),
+        ("version: 1", "version: 2", ":2: version: input should be less than or equal to 1, but it is 2"),
+    ],
+)
+def test_a_wrong_sweep_gives_one_line_with_its_place(tmp_path: Path, old: str, new: str, expected: str) -> None:
+    assert old in SWEEP
+    path = tmp_path / "sweep.yaml"
+    path.write_text(SWEEP.replace(old, new))
+    with pytest.raises(ConfigurationError) as caught:
+        load_sweep(path)
+    message = str(caught.value)
+    assert message.startswith(str(path))
+    assert expected in message
+    assert "\n" not in message
+    assert caught.value.exit_code == ExitCode.USAGE
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (
+            "connection: local",
+            "conection: local",
+            ":6: hosts.this-machine.conection: unknown key; did you mean connection?",
+        ),
+        (
+            "connection: local",
+            "connection: telnet",
+            ":6: hosts.this-machine.connection: input should be 'local' or 'ssh'",
+        ),
+        ("connection: local", "connection: ssh", ":5: hosts.this-machine: connection ssh needs an address"),
+        ("this-machine:", "This_Machine:", "a host name consists of a-z, 0-9"),
+        ("executor: auto", "executor: podman", "input should be 'auto', 'docker' or 'process'"),
+    ],
+)
+def test_a_wrong_inventory_gives_one_line_with_its_place(tmp_path: Path, old: str, new: str, expected: str) -> None:
+    path = tmp_path / "hosts.yaml"
+    path.write_text(INVENTORY.replace(old, new))
+    with pytest.raises(ConfigurationError) as caught:
+        load_inventory(path)
+    assert expected in str(caught.value)
+    assert str(caught.value).startswith(str(path))
+
+
+def test_two_local_hosts_are_one_machine(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.yaml"
+    path.write_text("version: 1\nhosts:\n  a: {connection: local}\n  b: {connection: local}\n")
+    with pytest.raises(ConfigurationError, match="4: hosts.b.connection: a and b are both this machine"):
+        load_inventory(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (None, "no such file"),
+        (b"\xff\xfe", "cannot be read"),
+        (b"", "expected keys and values"),
+        (b"- 1\n", "expected keys and values"),
+        (b"a: \x01\n", "not valid YAML"),
+    ],
+)
+def test_a_file_that_is_no_document(tmp_path: Path, content: bytes | None, expected: str) -> None:
+    path = tmp_path / "sweep.yaml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=expected):
+        load_sweep(path)

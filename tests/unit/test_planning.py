@@ -1,0 +1,107 @@
+"""Planning is pure: equal input gives an equal plan, and everything that cannot run is named."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import ConfigurationError
+from orchestrator.inventory import load_inventory, select_hosts
+from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, plan, trial_key
+from orchestrator.sweep import Sweep, load_sweep
+
+PROJECT = Path(__file__).parents[2]
+PIN = EnvironmentPin("cpu", Isolation.PROCESS, "for a test", "lock")
+HOST = PlanningHost("h1", {"gpu": "none"}, (0, 1), {"cpu": PIN})
+
+
+@pytest.fixture(scope="module")
+def quickstart() -> Sweep:
+    return load_sweep(PROJECT / "sweeps" / "quickstart.yaml")
+
+
+def test_the_quickstart_has_its_trials_rounds_and_duplicate(quickstart: Sweep) -> None:
+    planned = plan(quickstart, [HOST], "c")
+    assert planned.trials == 3 * (3 * 3 * 4 + 1)
+    assert planned.skips == ()
+    assert [task.task.trials[0].round for task in planned.tasks] == [1, 2, 3]
+    twins = [t for task in planned.tasks for t in task.task.trials if t.replicate == 1]
+    assert len(twins) == 3
+    assert {t.spec.workload.batch for t in twins} == {1}
+    assert 300 < planned.estimate_s < 900
+
+
+def test_each_round_visits_the_same_trials_in_another_order(quickstart: Sweep) -> None:
+    rounds = [[t.trial_key for t in task.task.trials] for task in plan(quickstart, [HOST], "c").tasks]
+    assert sorted(rounds[0]) == sorted(rounds[1]) == sorted(rounds[2])
+    assert rounds[0] != rounds[1] != rounds[2]
+    assert plan(quickstart, [HOST], "c") == plan(quickstart, [HOST], "c")
+
+
+def test_ids_are_unique_and_the_digest_ignores_the_campaign(quickstart: Sweep) -> None:
+    one, other = plan(quickstart, [HOST], "c1"), plan(quickstart, [HOST], "c2")
+    ids = [t.trial_id for p in (one, other) for task in p.tasks for t in task.task.trials]
+    assert len(set(ids)) == len(ids)
+    assert one.digest == other.digest
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"lock_sha256": "another"},
+        {"image_digest": "sha256:1"},
+        {"isolation": Isolation.DOCKER},
+        {"name": "other"},
+    ],
+)
+def test_another_environment_is_another_trial(quickstart: Sweep, change: dict[str, object]) -> None:
+    spec = plan(quickstart, [HOST], "c").tasks[0].task.trials[0].spec
+    assert trial_key(spec, PIN) != trial_key(spec, replace(PIN, **change))  # type: ignore[arg-type]
+
+
+def test_the_reason_of_an_isolation_changes_no_key(quickstart: Sweep) -> None:
+    spec = plan(quickstart, [HOST], "c").tasks[0].task.trials[0].spec
+    assert trial_key(spec, PIN) == trial_key(spec, replace(PIN, reason="another"))
+
+
+def test_what_cannot_run_is_skipped_with_its_reason(quickstart: Sweep) -> None:
+    sweep = Sweep.model_validate(
+        {
+            "version": 1,
+            "name": "s",
+            "environments": ("cpu",),
+            "workloads": ({"name": "synthetic-null", "batch": 1}, {"name": "tiny-bert", "batch": (1, 2)}),
+            "backends": ("python", "eager"),
+            "threads": (1, 3),
+            "rounds": 2,
+        }
+    )
+    planned = plan(sweep, [HOST], "c")
+    reasons = {skip.reason for skip in planned.skips}
+    assert reasons == {
+        "backend python does not run language workloads",
+        "backend eager does not run synthetic workloads",
+        "3 threads on 2 cores of h1",
+    }
+    assert planned.trials == 2 * (1 + 2)
+    assert len(planned.skips) == 2 * (3 * 2) - 3
+
+
+def test_a_host_without_the_target_labels_takes_no_part(quickstart: Sweep) -> None:
+    wanted = quickstart.model_copy(update={"targets": {"gpu": "H100"}})
+    planned = plan(wanted, [HOST, replace(HOST, name="h2", labels={"gpu": "H100"})], "c")
+    assert {task.host for task in planned.tasks} == {"h2"}
+    assert planned.unmatched == ("h1: label gpu is none, not H100",)
+
+
+def test_limits_select_hosts(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.yaml"
+    names = ("a100-1", "a100-2", "v100-1")
+    path.write_text("version: 1\nhosts:\n" + "".join(f"  {n}: {{connection: ssh, address: {n}.lab}}\n" for n in names))
+    inventory = load_inventory(path)
+    assert list(select_hosts(inventory, "a100-*:!a100-2")) == ["a100-1"]
+    assert list(select_hosts(inventory, "!v*")) == ["a100-1", "a100-2"]
+    with pytest.raises(ConfigurationError, match="no host is called h100; known: a100-1, a100-2, v100-1"):
+        select_hosts(inventory, "h100")
+    with pytest.raises(ConfigurationError, match="leaves no host"):
+        select_hosts(inventory, "!*")
