@@ -1,0 +1,25 @@
+"""What is known about the system that measures: fingerprint, identities, conditions and environment.
+
+The same code runs on the host and inside a container. It reads /proc and /sys, and NVML where there is one;
+what a system does not tell is null.
+"""
+
+from runners.system.conditions import read as read_conditions
+from runners.system.environment import observe as observe_environment
+from runners.system.fingerprint import Fingerprint, Private, collect
+from runners.system.identity import hardware_fields, hot_columns, hw_id, system_fields, system_id
+from runners.system.limits import Limits
+
+__all__ = [
+    "Fingerprint",
+    "Limits",
+    "Private",
+    "collect",
+    "hardware_fields",
+    "hot_columns",
+    "hw_id",
+    "observe_environment",
+    "read_conditions",
+    "system_fields",
+    "system_id",
+]

@@ -1,0 +1,163 @@
+"""NVIDIA GPUs through NVML: the one module that imports it. No CUDA context is ever created here."""
+
+import contextlib
+from dataclasses import dataclass
+from typing import Any, Dict, Iterator, Optional, Tuple
+
+from runners.contract.record import FactValue
+
+
+class NvmlUnavailable(Exception):  # noqa: N818 - a machine without a GPU is no error
+    """There is no NVML here; the message says why."""
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """Null where the device or its driver does not say."""
+
+    name: Optional[str]
+    compute_capability: Optional[str]
+    """Such as `9.0`."""
+    memory_bytes: Optional[int]
+    vbios: Optional[str]
+    power_limit_mw: Optional[int]
+    """The limit in force."""
+    persistence: Optional[bool]
+    ecc: Optional[bool]
+    mig: Optional[bool]
+    compute_mode: Optional[int]
+    """NVML's number: 0 is shared, 3 is one process at a time."""
+    pcie_generation_max: Optional[int]
+    pcie_width_max: Optional[int]
+    sm_clock_max_mhz: Optional[int]
+    memory_clock_max_mhz: Optional[int]
+
+
+@dataclass(frozen=True)
+class Gpus:
+    """Every GPU that NVML shows to this process, in NVML's order."""
+
+    devices: Tuple[Gpu, ...]
+    uuids: Tuple[Optional[str], ...]
+    driver_version: Optional[str]
+    cuda_version: Optional[str]
+    """The newest CUDA version that the driver supports."""
+    reason: Optional[str]
+    """Why there are no devices; null if there are."""
+
+
+def probe() -> Gpus:
+    """Reads what is stable about the GPUs; without NVML the reason is in the result."""
+    try:
+        with _session() as nvml:
+            handles = _handles(nvml)
+            return Gpus(
+                devices=tuple(_gpu(nvml, handle) for handle in handles),
+                uuids=tuple(_text(_ask(nvml, "nvmlDeviceGetUUID", handle)) for handle in handles),
+                driver_version=_text(_ask(nvml, "nvmlSystemGetDriverVersion")),
+                cuda_version=_cuda_version(_ask(nvml, "nvmlSystemGetCudaDriverVersion_v2")),
+                reason=None if handles else "NVML shows no device",
+            )
+    except NvmlUnavailable as reason:
+        return Gpus((), (), None, None, str(reason))
+
+
+def read_conditions() -> Dict[str, FactValue]:
+    """Clocks, temperature, power and neighbours of each GPU; empty without NVML."""
+    conditions: Dict[str, FactValue] = {}
+    try:
+        with _session() as nvml:
+            for index, handle in enumerate(_handles(nvml)):
+                for name, value in _device_conditions(nvml, handle).items():
+                    conditions["gpu%d_%s" % (index, name)] = value
+    except NvmlUnavailable:
+        return {}
+    return conditions
+
+
+@contextlib.contextmanager
+def _session() -> Iterator[Any]:
+    try:
+        import pynvml as nvml
+    except ImportError:
+        raise NvmlUnavailable("the Python package nvidia-ml-py is not installed") from None
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:
+        raise NvmlUnavailable("NVML does not start: %s" % error) from None
+    try:
+        yield nvml
+    finally:
+        _ask(nvml, "nvmlShutdown")
+
+
+def _handles(nvml: Any) -> Tuple[Any, ...]:
+    # A device that has fallen off the bus has no handle; it still counts, with nothing known about it.
+    count = _ask(nvml, "nvmlDeviceGetCount") or 0
+    return tuple(_ask(nvml, "nvmlDeviceGetHandleByIndex", index) for index in range(count))
+
+
+def _gpu(nvml: Any, handle: Any) -> Gpu:
+    def ask(name: str, *arguments: Any) -> Any:
+        return _ask(nvml, name, handle, *arguments)
+
+    capability = ask("nvmlDeviceGetCudaComputeCapability")
+    memory = ask("nvmlDeviceGetMemoryInfo")
+    return Gpu(
+        name=_text(ask("nvmlDeviceGetName")),
+        compute_capability=None if capability is None else "%d.%d" % tuple(capability),
+        memory_bytes=None if memory is None else int(memory.total),
+        vbios=_text(ask("nvmlDeviceGetVbiosVersion")),
+        power_limit_mw=ask("nvmlDeviceGetEnforcedPowerLimit"),
+        persistence=_flag(ask("nvmlDeviceGetPersistenceMode")),
+        ecc=_current(ask("nvmlDeviceGetEccMode")),
+        mig=_current(ask("nvmlDeviceGetMigMode")),
+        compute_mode=ask("nvmlDeviceGetComputeMode"),
+        pcie_generation_max=ask("nvmlDeviceGetMaxPcieLinkGeneration"),
+        pcie_width_max=ask("nvmlDeviceGetMaxPcieLinkWidth"),
+        sm_clock_max_mhz=ask("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_SM),
+        memory_clock_max_mhz=ask("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_MEM),
+    )
+
+
+def _device_conditions(nvml: Any, handle: Any) -> Dict[str, FactValue]:
+    processes = _ask(nvml, "nvmlDeviceGetComputeRunningProcesses", handle)
+    reasons = _ask(nvml, "nvmlDeviceGetCurrentClocksEventReasons", handle)
+    if reasons is None:  # its name until driver 535
+        reasons = _ask(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", handle)
+    return {
+        "sm_clock_mhz": _ask(nvml, "nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_SM),
+        "memory_clock_mhz": _ask(nvml, "nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_MEM),
+        "temperature_c": _ask(nvml, "nvmlDeviceGetTemperature", handle, nvml.NVML_TEMPERATURE_GPU),
+        "power_mw": _ask(nvml, "nvmlDeviceGetPowerUsage", handle),
+        "clock_event_reasons_mask": reasons,
+        "compute_processes": None if processes is None else len(processes),
+    }
+
+
+def _ask(nvml: Any, name: str, *arguments: Any) -> Any:
+    """The answer of one NVML function; None if this version, driver or device has none."""
+    function = getattr(nvml, name, None)
+    if function is None or None in arguments[:1]:
+        return None
+    try:
+        return function(*arguments)
+    except nvml.NVMLError:
+        return None
+
+
+def _text(value: Any) -> Optional[str]:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def _flag(value: Optional[int]) -> Optional[bool]:
+    return None if value is None else bool(value)
+
+
+def _current(value: Any) -> Optional[bool]:
+    """Of a pair: what is in force and what will be after a restart."""
+    return None if value is None else bool(value[0])
+
+
+def _cuda_version(value: Optional[int]) -> Optional[str]:
+    return None if value is None else "%d.%d" % (value // 1000, value % 1000 // 10)
