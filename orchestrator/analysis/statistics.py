@@ -1,0 +1,122 @@
+"""Estimates with intervals. The unit of independence is the process, never the single call.
+
+With fewer than 6 processes the interval of a median is Student's t on the logarithms of the processes' medians;
+from 6 on it is a hierarchical bootstrap, which draws processes and then samples within each. The interval of a
+ratio is Student's t on the logarithms of the rounds' ratios, however many there are: in simulations of 6 rounds a
+percentile bootstrap of the same mean held the truth 86 times in 100, not 95.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.analysis.student import t_quantile
+
+BOOTSTRAP_MIN_PROCESSES = 6
+BOOTSTRAP_DRAWS = 10_000
+LEVEL = 0.95
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its 95 % interval."""
+
+    value: float
+    low: float | None
+    """Null with fewer than 2 processes."""
+    high: float | None
+    processes: int
+    """Independent processes, or for a ratio pairs of them."""
+    samples: int
+
+    @property
+    def half_width(self) -> float | None:
+        """Half the width of the interval, relative to the value."""
+        return None if self.low is None or self.high is None else (self.high - self.low) / 2 / self.value
+
+
+def median_over_processes(processes: Sequence[Floats], seed: int = 0) -> Estimate:
+    """The median of the processes' medians.
+
+    Args:
+        processes: the samples of each process, above 0.
+        seed: of the bootstrap.
+
+    Raises:
+        ValueError: there is no process, one without samples, or a sample that is not above 0.
+    """
+    if not processes or any(not len(one) or one.min() <= 0 for one in processes):
+        raise ValueError("each process needs samples above 0")
+    medians = np.array([np.median(one) for one in processes])
+    if len(processes) < BOOTSTRAP_MIN_PROCESSES:
+        _, low, high = log_t_interval(medians)
+    else:
+        low, high = _hierarchical_bootstrap(processes, np.random.default_rng(seed))
+    return Estimate(float(np.median(medians)), low, high, len(processes), sum(len(one) for one in processes))
+
+
+def paired_ratio(numerators: Floats, denominators: Floats, samples: int) -> Estimate:
+    """The geometric mean of ratios that were paired by round.
+
+    Args:
+        numerators: one median per round.
+        denominators: one median per round, in the same order.
+        samples: number of samples behind both, carried along.
+
+    Raises:
+        ValueError: there is no pair, a different number of each, or a value that is not above 0.
+    """
+    if not len(numerators) or len(numerators) != len(denominators):
+        raise ValueError("a paired ratio needs as many numerators as denominators")
+    if min(numerators.min(), denominators.min()) <= 0:
+        raise ValueError("a ratio needs values above 0")
+    value, low, high = log_t_interval(numerators / denominators)
+    return Estimate(value, low, high, len(numerators), samples)
+
+
+def log_t_interval(values: Floats) -> tuple[float, float | None, float | None]:
+    """Geometric mean and its interval by Student's t on the logarithms; no interval for a single value."""
+    logs = np.log(values)
+    centre = float(logs.mean())
+    if len(logs) < 2:
+        return math.exp(centre), None, None
+    error = float(logs.std(ddof=1)) / math.sqrt(len(logs))
+    half = t_quantile((1 + LEVEL) / 2, len(logs) - 1) * error
+    return math.exp(centre), math.exp(centre - half), math.exp(centre + half)
+
+
+def _hierarchical_bootstrap(processes: Sequence[Floats], generator: np.random.Generator) -> tuple[float, float]:
+    shape = (BOOTSTRAP_DRAWS, len(processes))
+    chosen = generator.integers(len(processes), size=shape)
+    medians = np.empty(shape)
+    for index, samples in enumerate(processes):
+        here = chosen == index
+        medians[here] = _resampled_medians(np.sort(samples), int(here.sum()), generator)
+    return _percentiles(np.median(medians, axis=1))
+
+
+def _resampled_medians(ordered: Floats, draws: int, generator: np.random.Generator) -> Floats:
+    # The k-th smallest of n uniform numbers has a beta distribution, so that the median of a resample is drawn
+    # directly, exactly as if all n samples had been drawn and sorted.
+    n = len(ordered)
+    k = (n + 1) // 2
+    lower = generator.beta(k, n - k + 1, size=draws)
+    values: Floats = ordered[_index(lower, n)]
+    if n % 2:
+        return values
+    upper = lower + (1 - lower) * generator.beta(1, n - k, size=draws)
+    return (values + ordered[_index(upper, n)]) / 2
+
+
+def _index(uniform: Floats, n: int) -> NDArray[np.int64]:
+    return np.minimum((uniform * n).astype(np.int64), n - 1)
+
+
+def _percentiles(draws: Floats) -> tuple[float, float]:
+    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)

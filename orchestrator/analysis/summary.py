@@ -1,0 +1,308 @@
+"""What one campaign found: medians, ratios to eager, the noise floor, and what failed.
+
+Nothing is pooled over hosts, systems, environments, isolation or versions of the method.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from orchestrator.analysis.statistics import Estimate, Floats, median_over_processes, paired_ratio
+from runners.contract import Status
+from runners.contract.catalogue import BACKENDS
+
+BASELINE = "eager"
+
+
+class Latency(Enum):
+    """Which timing mode is summarised; the value is the column of its samples."""
+
+    SYNC = "samples_sync_s"
+    PIPELINED = "samples_pipelined_s"
+
+
+@dataclass(frozen=True, order=True)
+class Setting:
+    """Where and in what trials ran: only trials of one setting are compared."""
+
+    host: str
+    environment: str
+    isolation: str
+    environment_id: str
+    image_digest: str
+    system_id: str
+    method_version: int
+
+
+@dataclass(frozen=True, order=True)
+class Shape:
+    """What was computed, but for the batch. 0 stands for a size that the workload does not have."""
+
+    workload: str
+    sequence_length: int
+    image_size: int
+    dtype: str
+    device: str
+    threads: int
+    seed: int
+    protocol: str
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One backend at one shape and batch."""
+
+    backend: str
+    """Name, with its options if it has any."""
+    latency: Estimate | None
+    """Seconds per call; null if no trial was ok."""
+    ratio: Estimate | None
+    """Latency of eager over this latency, paired by round: above 1 is faster than eager. Null for eager itself."""
+    unsteady: int
+    """Processes whose warm-up ended by its cap."""
+    failures: Mapping[Status, int]
+
+
+@dataclass(frozen=True)
+class Line:
+    """All backends at one shape and batch; eager first, then by name."""
+
+    shape: Shape
+    batch: int
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class AaPair:
+    """The same trial twice in each round: how far its ratio is from 1 is noise."""
+
+    backend: str
+    shape: Shape
+    batch: int
+    ratio: Estimate
+
+
+@dataclass(frozen=True)
+class SettingSummary:
+    """One setting."""
+
+    setting: Setting
+    executor_reason: str | None
+    cpu_model: str | None
+    gpu_name: str | None
+    lines: tuple[Line, ...]
+    aa_pairs: tuple[AaPair, ...]
+
+
+@dataclass(frozen=True)
+class FailureGroup:
+    """Trials that ended alike for the same reason."""
+
+    host: str
+    environment: str
+    isolation: str
+    status: Status
+    reason: str | None
+    count: int
+    trials: tuple[str, ...]
+    """What they were, one text per workload and backend, with the batches."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One campaign."""
+
+    latency: Latency
+    settings: tuple[SettingSummary, ...]
+    failures: tuple[FailureGroup, ...]
+    totals: Mapping[Status, int]
+    """Trials by the status of their last attempt."""
+    retried: int
+    """Earlier attempts, which ended as infrastructure errors."""
+
+
+_Row = dict[str, Any]
+_COLUMNS = (
+    *("campaign_id", "trial_id", "attempt", "trial_key", "round", "replicate", "status", "reason", "steady"),
+    *("workload", "batch", "sequence_length", "image_size", "dtype", "device", "threads", "seed", "protocol"),
+    *("backend", "backend_options", "method_version", "environment", "environment_id", "image_digest"),
+    *("isolation", "executor_reason", "host", "system_id", "cpu_model", "gpu_name"),
+)
+
+
+def summarise(trials: pa.Table, latency: Latency = Latency.SYNC) -> Summary:
+    """Summarises the trials of one campaign, as the store returns them.
+
+    Args:
+        trials: at least the columns of `columns(latency)`.
+        latency: the timing mode.
+
+    Raises:
+        ValueError: the trials are of several campaigns, whose rounds do not pair.
+    """
+    if len(trials["campaign_id"].unique()) > 1:
+        raise ValueError("a summary is of one campaign")
+    everything: list[_Row] = trials.select(columns(latency)).to_pylist()
+    rows = _last_attempts(everything)
+    by_setting = _grouped(rows, _setting)
+    settings = (_summarise_setting(setting, by_setting[setting], latency) for setting in sorted(by_setting))
+    return Summary(
+        latency=latency,
+        settings=tuple(one for one in settings if any(cell.latency for line in one.lines for cell in line.cells)),
+        failures=_failures(rows),
+        totals=Counter(Status(row["status"]) for row in rows),
+        retried=len(everything) - len(rows),
+    )
+
+
+def columns(latency: Latency = Latency.SYNC) -> list[str]:
+    """The columns that a summary needs."""
+    return [*_COLUMNS, latency.value]
+
+
+def _summarise_setting(setting: Setting, rows: Sequence[_Row], latency: Latency) -> SettingSummary:
+    by_line = _grouped(rows, lambda row: (_shape(row), row["batch"]))
+    lines = tuple(_line(shape, batch, by_line[shape, batch], latency) for shape, batch in sorted(by_line))
+    first = rows[0]
+    return SettingSummary(
+        setting, first["executor_reason"], first["cpu_model"], first["gpu_name"], lines, _aa_pairs(rows, latency)
+    )
+
+
+def _line(shape: Shape, batch: int, rows: Sequence[_Row], latency: Latency) -> Line:
+    # The key too: whatever else a later version lets differ must not be pooled by accident.
+    by_backend = _grouped(rows, lambda row: (row["backend"] != BASELINE, _backend(row), row["trial_key"]))
+    baselines = [group for (_, backend, _), group in sorted(by_backend.items()) if backend == BASELINE]
+    baseline = baselines[0] if len(baselines) == 1 else None
+    cells = tuple(
+        _cell(backend, by_backend[order, backend, key], baseline, latency) for order, backend, key in sorted(by_backend)
+    )
+    return Line(shape, batch, cells)
+
+
+def _cell(backend: str, rows: Sequence[_Row], baseline: Sequence[_Row] | None, latency: Latency) -> Cell:
+    by_round = _ok_rounds(rows, latency)
+    ratio = None
+    if baseline is not None and backend != BASELINE:
+        ratio = _ratio(_ok_rounds(baseline, latency), by_round)
+    failures = Counter(Status(row["status"]) for row in rows if row["status"] != Status.OK.value)
+    unsteady = sum(1 for row in rows if row["status"] == Status.OK.value and row["steady"] is False)
+    estimate = median_over_processes([by_round[key] for key in sorted(by_round)]) if by_round else None
+    return Cell(backend, estimate, ratio, unsteady, failures)
+
+
+def _aa_pairs(rows: Sequence[_Row], latency: Latency) -> tuple[AaPair, ...]:
+    pairs = []
+    by_trial = _grouped(rows, lambda row: (_shape(row), row["batch"], _backend(row), row["trial_key"]))
+    for shape, batch, backend, key in sorted(by_trial):
+        group = by_trial[shape, batch, backend, key]
+        first, second = (_ok_rounds(group, latency, replicate) for replicate in (0, 1))
+        ratio = _ratio(first, second)
+        if ratio is not None:
+            pairs.append(AaPair(backend, shape, batch, ratio))
+    return tuple(pairs)
+
+
+def _ok_rounds(rows: Sequence[_Row], latency: Latency, replicate: int = 0) -> dict[int, Floats]:
+    """Samples by round. Replicate 1 exists for the A/A control only: a ratio has one process per side and round."""
+    return {
+        row["round"]: np.array(row[latency.value], dtype=np.float64)
+        for row in rows
+        if row["status"] == Status.OK.value and row["replicate"] == replicate and row[latency.value]
+    }
+
+
+def _ratio(numerators: Mapping[int, Floats], denominators: Mapping[int, Floats]) -> Estimate | None:
+    shared = sorted(set(numerators) & set(denominators))
+    if not shared:
+        return None
+    return paired_ratio(
+        np.array([np.median(numerators[key]) for key in shared]),
+        np.array([np.median(denominators[key]) for key in shared]),
+        sum(len(numerators[key]) + len(denominators[key]) for key in shared),
+    )
+
+
+def _failures(rows: Sequence[_Row]) -> tuple[FailureGroup, ...]:
+    failed = [row for row in rows if row["status"] != Status.OK.value]
+    groups = _grouped(
+        failed,
+        lambda row: (
+            *(row[name] or "" for name in ("host", "environment", "isolation", "status")),
+            row["reason"] or "",
+        ),
+    )
+    return tuple(
+        FailureGroup(
+            host=host,
+            environment=environment,
+            isolation=isolation,
+            status=Status(status),
+            reason=reason or None,
+            count=len(group),
+            trials=_names(group),
+        )
+        for (host, environment, isolation, status, reason), group in sorted(groups.items())
+    )
+
+
+def _names(rows: Sequence[_Row]) -> tuple[str, ...]:
+    by_name = _grouped(rows, lambda row: f"{row['workload']} {_backend(row)}")
+    batches = {name: sorted({row["batch"] for row in group}) for name, group in by_name.items()}
+    return tuple(f"{name} batch {', '.join(map(str, batches[name]))}" for name in sorted(by_name))
+
+
+def _last_attempts(rows: Iterable[_Row]) -> list[_Row]:
+    last: dict[str, _Row] = {}
+    for row in rows:
+        known = last.get(row["trial_id"])
+        if known is None or known["attempt"] < row["attempt"]:
+            last[row["trial_id"]] = row
+    return list(last.values())
+
+
+def _grouped(rows: Iterable[_Row], key: Any) -> dict[Any, list[_Row]]:
+    groups: dict[Any, list[_Row]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return groups
+
+
+def _setting(row: _Row) -> Setting:
+    return Setting(
+        host=row["host"] or "",
+        environment=row["environment"] or "",
+        isolation=row["isolation"] or "",
+        environment_id=row["environment_id"] or "",
+        image_digest=row["image_digest"] or "",
+        system_id=row["system_id"] or "",
+        method_version=row["method_version"],
+    )
+
+
+def _shape(row: _Row) -> Shape:
+    return Shape(
+        workload=row["workload"],
+        sequence_length=row["sequence_length"] or 0,
+        image_size=row["image_size"] or 0,
+        dtype=row["dtype"],
+        device=row["device"],
+        threads=row["threads"],
+        seed=row["seed"],
+        protocol=row["protocol"],
+    )
+
+
+def _backend(row: _Row) -> str:
+    """The backend with the options that are not at today's defaults."""
+    info = BACKENDS.get(row["backend"])
+    defaults = {} if info is None else {name: option.default for name, option in info.options.items()}
+    options = json.loads(row["backend_options"])
+    special = {name: value for name, value in options.items() if defaults.get(name) != value}
+    return " ".join([row["backend"], *(f"{name}={value}" for name, value in sorted(special.items()))])

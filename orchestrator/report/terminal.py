@@ -1,0 +1,166 @@
+"""A summary as a table for the terminal. Nothing is printed here: `render` returns what rich can print.
+
+The layout fits 80 columns, so that it stays readable in a file or a log, too.
+"""
+
+from collections.abc import Callable, Iterator
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from orchestrator.analysis import Cell, Estimate, FailureGroup, Latency, Line, Setting, SettingSummary, Shape, Summary
+from runners.contract import Status
+
+_COMPARED_PER_TABLE = 2
+_TRIALS_NAMED = 3
+_USELESS = 100
+"""An interval whose ends differ by more than this factor says only that there are too few rounds."""
+_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
+_MODES = {Latency.SYNC: "one call at a time", Latency.PIPELINED: "back-to-back calls"}
+
+
+def render(summary: Summary) -> RenderableType:
+    """Tables per host and environment, the noise floor, what failed and why, and the totals."""
+    parts: list[RenderableType] = []
+    for setting in summary.settings:
+        parts.extend(_setting(setting, summary.latency))
+    parts.extend(_failures(summary.failures))
+    parts.append(Text.assemble(("Total: ", "bold"), _totals(summary)))
+    return Group(*parts)
+
+
+def _setting(one: SettingSummary, latency: Latency) -> Iterator[RenderableType]:
+    setting = one.setting
+    yield Text.assemble((f"{setting.host}, environment {setting.environment}", "bold"), f": {_isolation(setting)}")
+    if one.executor_reason:
+        yield Text(f"Executor: {one.executor_reason}")
+    hardware = [name for name in (one.cpu_model, one.gpu_name) if name]
+    if hardware:
+        yield Text(f"Hardware: {', '.join(hardware)}")
+    processes = max(cell.latency.processes for line in one.lines for cell in line.cells if cell.latency)
+    yield Text(
+        f"Median latency of {_MODES[latency]} and, below it, how many times faster than eager (above 1 is faster); "
+        f"[95 % interval] over {_count(processes, 'process', 'processes')}."
+    )
+    for shape in dict.fromkeys(line.shape for line in one.lines):
+        yield from _shape_tables(shape, [line for line in one.lines if line.shape == shape], processes)
+    yield from _noise(one)
+    yield Text()
+
+
+def _shape_tables(shape: Shape, lines: list[Line], processes: int) -> Iterator[RenderableType]:
+    backends = sorted({cell.backend for line in lines for cell in line.cells}, key=lambda name: (name != "eager", name))
+    baseline = [name for name in backends if name == "eager"]
+    compared = [name for name in backends if name != "eager"]
+    for start in range(0, max(len(compared), 1), _COMPARED_PER_TABLE):
+        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
+        table.add_column("batch", justify="right", no_wrap=True)
+        shown = [*baseline, *compared[start : start + _COMPARED_PER_TABLE]]
+        for name in shown:
+            table.add_column(Text(name), overflow="fold")
+        for line in lines:
+            cells = [[cell for cell in line.cells if cell.backend == name] for name in shown]
+            table.add_row(str(line.batch), *(_cell(found, processes) for found in cells))
+        yield Text(f"\n{_shape_name(shape)}", style="bold")
+        yield table
+
+
+def _cell(found: list[Cell], processes: int) -> Text:
+    return Text("\n").join(_cell_lines(cell, processes) for cell in found) if found else Text("-")
+
+
+def _cell_lines(cell: Cell, processes: int) -> Text:
+    lines = []
+    if cell.latency is not None:
+        few = f" n={cell.latency.processes}" if cell.latency.processes < processes else ""
+        lines.append(Text(f"{_duration(cell.latency)}{few}"))
+    if cell.ratio is not None:
+        lines.append(Text(_ratio(cell.ratio), style=_colour(cell.ratio)))
+    if cell.unsteady:
+        lines.append(Text(f"{cell.unsteady} not steady", style="yellow"))
+    lines.extend(Text(f"{count} {status.value}", style="red") for status, count in cell.failures.items())
+    return Text("\n").join(lines)
+
+
+def _noise(one: SettingSummary) -> Iterator[RenderableType]:
+    if not one.aa_pairs:
+        yield Text("\nNo A/A pair ran: the noise floor is unknown.", style="yellow")
+        return
+    yield Text("\nNoise floor: the same trial twice per round (A/A), first over second; 1 is no noise.")
+    for pair in one.aa_pairs:
+        name = f"{_shape_name(pair.shape)}, batch {pair.batch}, {pair.backend}"
+        pairs = _count(pair.ratio.processes, "pair", "pairs")
+        yield Padding(Text(f"{_ratio(pair.ratio)} over {pairs}: {name}"), (0, 0, 0, 2))
+
+
+def _failures(groups: tuple[FailureGroup, ...]) -> Iterator[RenderableType]:
+    if not groups:
+        return
+    yield Text("Not measured, or not counted:", style="bold")
+    for group in groups:
+        place = ", ".join(part for part in (group.host, group.environment, group.isolation) if part)
+        named = "; ".join(group.trials[:_TRIALS_NAMED])
+        more = len(group.trials) - _TRIALS_NAMED
+        rest = f"; and {more} more" if more > 0 else ""
+        head = Text.assemble(
+            (f"{group.count} {group.status.value}", "red"), f" ({place}): {group.reason or 'no reason'}"
+        )
+        yield Padding(Group(head, Padding(Text(named + rest, style="dim"), (0, 0, 0, 2))), (0, 0, 0, 2))
+    yield Text()
+
+
+def _totals(summary: Summary) -> str:
+    counts = [f"{summary.totals[status]} {status.value}" for status in Status if summary.totals.get(status)]
+    retried = f"; {_count(summary.retried, 'attempt', 'attempts')} repeated" if summary.retried else ""
+    return f"{_count(sum(summary.totals.values()), 'trial', 'trials')}: {', '.join(counts) or 'none'}{retried}"
+
+
+def _isolation(setting: Setting) -> str:
+    if setting.isolation == "docker":
+        return f"in containers (isolation=docker, image {setting.image_digest[:19] or 'unknown'})"
+    if setting.isolation == "process":
+        return "as plain processes, NOT in containers (isolation=process)"
+    return f"isolation={setting.isolation or 'unknown'}"
+
+
+def _shape_name(shape: Shape) -> str:
+    sizes = [f"{shape.sequence_length} tokens"] if shape.sequence_length else []
+    sizes += [f"{shape.image_size}x{shape.image_size} pixels"] if shape.image_size else []
+    threads = _count(shape.threads, "thread", "threads")
+    return ", ".join([shape.workload, *sizes, shape.dtype, f"{shape.device} with {threads}"])
+
+
+def _duration(estimate: Estimate) -> str:
+    scale, unit = next(((s, u) for s, u in _UNITS if estimate.value >= s), _UNITS[-1])
+    text = f"{_digits(estimate.value / scale)} {unit}"
+    return text + _interval(estimate, lambda bound: _digits(bound / scale))
+
+
+def _digits(value: float) -> str:
+    """Three significant digits, without an exponent."""
+    return f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+
+
+def _ratio(estimate: Estimate) -> str:
+    return f"x{estimate.value:.2f}" + _interval(estimate, lambda bound: f"{bound:.2f}")
+
+
+def _interval(estimate: Estimate, shown: Callable[[float], str]) -> str:
+    if estimate.low is None or estimate.high is None:
+        return ""
+    if estimate.high > estimate.low * _USELESS:
+        return " [too wide: more rounds]"
+    return f" [{shown(estimate.low)}, {shown(estimate.high)}]"
+
+
+def _colour(ratio: Estimate) -> str:
+    if ratio.low is not None and ratio.low > 1:
+        return "green"
+    return "red" if ratio.high is not None and ratio.high < 1 else ""
+
+
+def _count(number: int, singular: str, plural: str) -> str:
+    return f"{number} {singular if number == 1 else plural}"

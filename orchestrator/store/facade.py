@@ -1,0 +1,102 @@
+"""The result store as the rest of the orchestrator sees it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from orchestrator.errors import StoreError
+from orchestrator.store.files import Layout
+from orchestrator.store.reading import read_dimension, read_trials
+from orchestrator.store.schema import CAMPAIGNS, ENVIRONMENTS, SYSTEMS
+from orchestrator.store.sealing import SealReport, recover
+from orchestrator.store.writing import SEAL_ROWS, Writer
+from runners.contract import Status
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt at a trial."""
+
+    number: int
+    status: Status
+
+
+@dataclass(frozen=True)
+class Store:
+    """Trials, and the systems, environments and campaigns that they refer to."""
+
+    layout: Layout
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Opens the store at `path`. Nothing is created before the first writer; a missing store is empty.
+
+        Raises:
+            StoreError: `path` is no directory.
+        """
+        if path.exists() and not path.is_dir():
+            raise StoreError(f"{path} is no directory; give the directory of the result store")
+        return cls(Layout(path))
+
+    def writer(self, seal_after_rows: int = SEAL_ROWS) -> Writer:
+        """A writer, after what killed writers left behind was sealed.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        return Writer(self.layout, seal_after_rows)
+
+    def recover(self) -> tuple[SealReport, ...]:
+        """Seals what killed writers left behind.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        self.layout.create()
+        return recover(self.layout)
+
+    def trials(self, columns: Sequence[str] | None = None, *, campaign_id: str | None = None) -> pa.Table:
+        """Trials, each exactly once, with those that are not sealed yet.
+
+        Args:
+            columns: names of columns; all of them if null.
+            campaign_id: only the trials of this campaign; all trials if null.
+
+        Raises:
+            StoreError: a column is unknown, or a file cannot be read.
+        """
+        return read_trials(self.layout, columns, campaign_id)
+
+    def systems(self) -> pa.Table:
+        """The systems that trials ran on."""
+        return read_dimension(self.layout.systems, SYSTEMS)
+
+    def environments(self) -> pa.Table:
+        """The environments that trials ran in."""
+        return read_dimension(self.layout.environments, ENVIRONMENTS)
+
+    def campaigns(self) -> pa.Table:
+        """The campaigns, one row each."""
+        return read_dimension(self.layout.campaigns, CAMPAIGNS)
+
+    def newest_campaign(self, plan_digest: str) -> str | None:
+        """The campaign that was started last with this plan; null if there is none."""
+        campaigns = self.campaigns().sort_by([("started_at", "descending")])
+        same = campaigns.filter(pc.equal(campaigns["plan_digest"], plan_digest))
+        return str(same["campaign_id"][0].as_py()) if len(same) else None
+
+    def attempts(self, campaign_id: str) -> dict[str, Attempt]:
+        """The last attempt of each trial of a campaign, by trial id. To be kept, the next must have a higher number."""
+        rows = self.trials(["trial_id", "attempt", "status"], campaign_id=campaign_id).sort_by("attempt")
+        return {
+            row["trial_id"]: Attempt(number=row["attempt"], status=Status(row["status"])) for row in rows.to_pylist()
+        }
+
+    def finished(self, campaign_id: str) -> set[str]:
+        """Trials of a campaign that need not run again: those that did not end as an infrastructure error."""
+        last = self.attempts(campaign_id)
+        return {name for name, attempt in last.items() if attempt.status is not Status.INFRASTRUCTURE_ERROR}

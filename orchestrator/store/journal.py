@@ -1,0 +1,239 @@
+"""The journal: what was acknowledged and is not sealed yet.
+
+One segment per writer is an Arrow IPC stream. Each record batch carries its number and a checksum, because
+the format itself cannot tell a torn stream from a finished one, nor a flipped bit from data.
+"""
+
+import os
+import uuid
+import zlib
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+
+from orchestrator.store.files import (
+    Layout,
+    exclusive,
+    move,
+    remove,
+    storage_errors,
+    sync_directory,
+    try_lock,
+    write_all,
+)
+from orchestrator.store.schema import TRIALS
+
+_UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
+"""What Arrow raises on damaged bytes."""
+
+
+class Segment:
+    """A journal file that is being written and stays locked until it is closed."""
+
+    def __init__(self, path: Path, descriptor: int, sink: "_Sink", stream: pa.RecordBatchStreamWriter) -> None:
+        self.path = path
+        self.rows = 0
+        self.size_bytes = 0
+        self.is_broken = False
+        self._descriptor = descriptor
+        self._sink = sink
+        self._stream = stream
+        self._checksum_seed = _schema_checksum(TRIALS)
+        self._batches = 0
+
+    @classmethod
+    def create(cls, layout: Layout) -> "Segment":
+        """Starts a new segment. One is never opened again to be continued.
+
+        Raises:
+            StoreError: the disk is full, or the directory cannot be written.
+        """
+        sink = _Sink()
+        stream = pa.ipc.new_stream(sink, TRIALS)
+        name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex}.arrows"
+        # Under the store's lock nobody takes the file for a leftover before this process has locked it.
+        with storage_errors(f"cannot start a journal in {layout.root}"), exclusive(layout):
+            descriptor = os.open(layout.temporary / name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+            try:
+                try_lock(descriptor)
+                move(layout.temporary / name, layout.journal / name)
+            except OSError:
+                os.close(descriptor)
+                raise
+        return cls(layout.journal / name, descriptor, sink, stream)
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        """Writes one batch; when this returns, the batch is on the disk.
+
+        Raises:
+            StoreError: nothing of the batch counts as written, and the segment takes no more.
+        """
+        metadata = {"seq": str(self._batches), "crc32": str(_checksum(batch, self._checksum_seed))}
+        with storage_errors(f"cannot write {self.path}"):
+            try:
+                self._stream.write_batch(batch, custom_metadata=metadata)
+                data = self._sink.take()
+                write_all(self._descriptor, data)
+                os.fdatasync(self._descriptor)
+            except BaseException:
+                # An interrupt tears a batch just as a full disk does, and nothing may stand behind a torn batch.
+                self.is_broken = True
+                os.ftruncate(self._descriptor, self.size_bytes)
+                raise
+        self.size_bytes += len(data)
+        self._batches += 1
+        self.rows += batch.num_rows
+
+    def close(self) -> None:
+        """Releases the file and its lock."""
+        os.close(self._descriptor)
+
+
+@dataclass(frozen=True)
+class SegmentContent:
+    """What could be read of a segment."""
+
+    table: pa.Table
+    damage: str | None
+    """What could not be read, in words; null if every byte was."""
+
+
+def read_segment(path: Path) -> SegmentContent:
+    """Reads every batch that is whole and unaltered.
+
+    Raises:
+        FileNotFoundError: the segment was sealed in the meantime.
+        OSError: the file cannot be read.
+    """
+    data = path.read_bytes()
+    if not data:
+        # Arrow writes the header together with the first batch.
+        return SegmentContent(TRIALS.empty_table(), None)
+    source = pa.BufferReader(data)
+    try:
+        reader = pa.ipc.open_stream(source)
+        seed = _schema_checksum(reader.schema)
+    except _UNREADABLE as error:
+        return SegmentContent(TRIALS.empty_table(), f"the header is unreadable: {_first_line(error)}")
+    batches, damage = _read_batches(reader, seed)
+    rest = len(data) - source.tell()
+    if rest and not damage:
+        damage.append(f"{rest} bytes after the last batch")
+    return SegmentContent(_table(batches), "; ".join(damage) or None)
+
+
+def lock_leftover(path: Path) -> int | None:
+    """Opens and locks a segment whose writer is gone; null if it is alive or the segment is gone too."""
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return None
+    if not try_lock(descriptor) or not _is_still(path, descriptor):
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def discard(path: Path) -> None:
+    """Deletes a segment whose rows are sealed."""
+    remove(path)
+
+
+def put_aside(layout: Layout, path: Path) -> Path:
+    """Moves a damaged segment to the quarantine, whole."""
+    target = layout.quarantine / path.name
+    move(path, target)
+    sync_directory(path.parent)
+    return target
+
+
+class _Sink:
+    """A file for Arrow that keeps what is written until it is taken; its position never goes back."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._chunks: list[bytes] = []
+        self._position = 0
+
+    def write(self, data: bytes) -> int:
+        self._chunks.append(bytes(data))
+        self._position += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._position
+
+    def flush(self) -> None:
+        """Nothing to do: the segment writes."""
+
+    def close(self) -> None:
+        """Nothing to do: the segment owns the file."""
+
+    def take(self) -> bytes:
+        taken = b"".join(self._chunks)
+        self._chunks.clear()
+        return taken
+
+
+def _read_batches(reader: pa.RecordBatchStreamReader, seed: int) -> tuple[list[pa.RecordBatch], list[str]]:
+    batches: list[pa.RecordBatch] = []
+    damage: list[str] = []
+    number = 0
+    while True:
+        try:
+            batch, metadata = reader.read_next_batch_with_custom_metadata()
+        except StopIteration:
+            return batches, damage
+        except _UNREADABLE as error:
+            damage.append(f"nothing readable after batch {number}: {_first_line(error)}")
+            return batches, damage
+        number += 1
+        if _is_intact(batch, metadata, seed):
+            batches.append(batch)
+        else:
+            damage.append(f"batch {number} is altered")
+
+
+def _is_intact(batch: pa.RecordBatch, metadata: pa.KeyValueMetadata | None, seed: int) -> bool:
+    claimed = dict(metadata or {}).get(b"crc32", b"")
+    try:
+        batch.validate(full=True)
+        return bool(claimed == str(_checksum(batch, seed)).encode())
+    except _UNREADABLE:
+        return False
+
+
+def _table(batches: list[pa.RecordBatch]) -> pa.Table:
+    """The rows in the current schema; a column that an older writer did not know is null."""
+    if not batches:
+        return TRIALS.empty_table()
+    table = pa.Table.from_batches(batches)
+    known = set(table.schema.names)
+    columns = [
+        table.column(field.name).cast(field.type) if field.name in known else pa.nulls(len(table), field.type)
+        for field in TRIALS
+    ]
+    return pa.Table.from_arrays(columns, schema=TRIALS)
+
+
+def _checksum(batch: pa.RecordBatch, seed: int) -> int:
+    # Of the buffers alone: the header of a message may change with the version of Arrow, its body may not.
+    return zlib.crc32(pa.ipc.read_message(batch.serialize()).body, seed)
+
+
+def _schema_checksum(schema: pa.Schema) -> int:
+    return zlib.crc32("\n".join(f"{field.name}:{field.type}" for field in schema).encode())
+
+
+def _is_still(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

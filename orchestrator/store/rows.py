@@ -1,0 +1,277 @@
+"""From what a runner said to the rows of the store. Pure: no clock, no files."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+
+from orchestrator.errors import StoreError
+from orchestrator.store.schema import HOT_SYSTEM
+from runners.contract import CONTRACT_VERSION, METHOD_VERSION, Series, Trial, TrialRecord, encode
+from runners.contract.record import FactValue
+
+Row = dict[str, object]
+
+P90_MIN_SAMPLES = 64
+"""Below this number of samples the 90th percentile is mostly chance."""
+
+_NS_PER_S = 1e9
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class RowContext:
+    """What a trial shares with the other trials of its task. Unknown is null."""
+
+    campaign_id: str
+    task_id: str | None
+    host: str | None
+    isolation: str | None
+    """`docker` or `process`."""
+    executor_reason: str | None
+    """Why this executor was taken."""
+    environment: str
+    environment_id: str | None
+    image_digest: str | None
+    image_id: str | None
+    lock_sha256: str | None
+    runner_sha256: str | None
+    versions: Mapping[str, str]
+    """Installed distributions as seen inside, `python` included; empty if nothing was seen."""
+    hw_id: str | None
+    system_id: str | None
+    hot: Mapping[str, FactValue]
+    """Values of the columns of `schema.HOT_SYSTEM`; a missing one is null."""
+
+
+def trial_row(context: RowContext, trial: Trial, record: TrialRecord) -> Row:
+    """One row of `trials`, whatever became of the trial. What is unknown is null, never 0.
+
+    Raises:
+        StoreError: the record belongs to another trial, or repeats a timing mode.
+    """
+    if (record.trial_id, record.attempt) != (trial.trial_id, trial.attempt):
+        raise StoreError(f"record of {record.trial_id}/{record.attempt} for trial {trial.trial_id}/{trial.attempt}")
+    series = _by_mode(record.series)
+    return {
+        **_identity(context, trial),
+        **_specification(trial),
+        **_stack(context),
+        **_outcome(record),
+        **_sync(series.get("sync")),
+        **_pipelined(series.get("pipelined"), trial.spec.workload.batch),
+        **_samples(series),
+        **_verification(record),
+        **_resources(record),
+    }
+
+
+def system_row(system_id: str, hw_id: str, hot: Mapping[str, FactValue], fingerprint: Mapping[str, object]) -> Row:
+    """One row of `systems`."""
+    return {"system_id": system_id, "hw_id": hw_id, **_hot(hot), "fingerprint": _json(fingerprint)}
+
+
+def environment_row(
+    environment_id: str,
+    environment: str,
+    versions: Mapping[str, str],
+    facts: Mapping[str, FactValue],
+    *,
+    image_digest: str | None,
+    lock_sha256: str | None,
+) -> Row:
+    """One row of `environments`."""
+    return {
+        "environment_id": environment_id,
+        "environment": environment,
+        "image_digest": image_digest,
+        "lock_sha256": lock_sha256,
+        "versions": _json(versions),
+        "facts": _json(facts),
+    }
+
+
+def campaign_row(
+    campaign_id: str,
+    started_at: datetime,
+    sweep: str,
+    *,
+    sweep_document: str,
+    inventory_document: str,
+    plan_digest: str,
+    planned_trials: int,
+    taxmeter_version: str,
+    git_commit: str | None,
+) -> Row:
+    """One row of `campaigns`. The documents are the texts as the user wrote them."""
+    return {
+        "campaign_id": campaign_id,
+        "started_at": started_at,
+        "sweep": sweep,
+        "sweep_document": sweep_document,
+        "inventory_document": inventory_document,
+        "plan_digest": plan_digest,
+        "planned_trials": planned_trials,
+        "taxmeter_version": taxmeter_version,
+        "git_commit": git_commit,
+    }
+
+
+def _identity(context: RowContext, trial: Trial) -> Row:
+    return {
+        "trial_id": trial.trial_id,
+        "trial_key": trial.trial_key,
+        "campaign_id": context.campaign_id,
+        "task_id": context.task_id,
+        "round": trial.round,
+        "order": trial.order,
+        "replicate": trial.replicate,
+        "attempt": trial.attempt,
+        "timeout_s": float(trial.timeout_s),
+    }
+
+
+def _specification(trial: Trial) -> Row:
+    spec = trial.spec
+    return {
+        "workload": spec.workload.name,
+        "batch": spec.workload.batch,
+        "sequence_length": spec.workload.sequence_length,
+        "image_size": spec.workload.image_size,
+        "backend": spec.backend.name,
+        "backend_options": _json(spec.backend.options),
+        "dtype": spec.dtype,
+        "device": spec.device,
+        "threads": spec.threads,
+        "seed": spec.seed,
+        "protocol": _json(encode(spec.protocol)),
+        "method_version": METHOD_VERSION,
+        "contract_version": CONTRACT_VERSION,
+    }
+
+
+def _stack(context: RowContext) -> Row:
+    return {
+        "environment": context.environment,
+        "environment_id": context.environment_id,
+        "image_digest": context.image_digest,
+        "image_id": context.image_id,
+        "lock_sha256": context.lock_sha256,
+        "runner_sha256": context.runner_sha256,
+        "isolation": context.isolation,
+        "executor_reason": context.executor_reason,
+        "torch_version": context.versions.get("torch"),
+        "transformers_version": context.versions.get("transformers"),
+        "onnxruntime_version": context.versions.get("onnxruntime"),
+        "python_version": context.versions.get("python"),
+        "host": context.host,
+        "hw_id": context.hw_id,
+        "system_id": context.system_id,
+        **_hot(context.hot),
+    }
+
+
+def _outcome(record: TrialRecord) -> Row:
+    return {
+        "status": record.status.value,
+        "reason": record.reason,
+        "log_tail": record.log_tail or None,
+        "exit_code": record.exit_code,
+        "started_at": _time(record.started_at_ns),
+        "finished_at": _time(record.finished_at_ns),
+        "steady": record.steady,
+        "facts": _json(record.facts),
+        "conditions_before": _json(record.conditions_before),
+        "conditions_after": _json(record.conditions_after),
+        **encode(record.phases),
+    }
+
+
+def _sync(series: Series | None) -> Row:
+    if series is None or not series.durations_ns:
+        return {}
+    wall_s = np.asarray(series.durations_ns) / _NS_PER_S
+    p10, p25, median, p75, p90 = (float(q) for q in np.quantile(wall_s, [0.1, 0.25, 0.5, 0.75, 0.9]))
+    wall_ns, cpu_ns = sum(series.durations_ns), sum(series.cpu_ns)
+    has_cpu = len(series.cpu_ns) == len(series.durations_ns)
+    return {
+        "latency_sync_min_s": float(wall_s.min()),
+        "latency_sync_p10_s": p10,
+        "latency_sync_p25_s": p25,
+        "latency_sync_median_s": median,
+        "latency_sync_p75_s": p75,
+        "latency_sync_p90_s": p90 if len(wall_s) >= P90_MIN_SAMPLES else None,
+        "latency_sync_mean_s": float(wall_s.mean()),
+        "latency_sync_samples": len(wall_s),
+        "cpu_time_per_call_s": cpu_ns / _NS_PER_S / len(wall_s) if has_cpu else None,
+        "cpu_wall_ratio": cpu_ns / wall_ns if has_cpu and wall_ns else None,
+    }
+
+
+def _pipelined(series: Series | None, batch: int) -> Row:
+    if series is None or not series.durations_ns:
+        return {}
+    wall_s = np.asarray(series.durations_ns) / _NS_PER_S
+    mean_s = float(wall_s.mean())
+    return {
+        "latency_pipelined_median_s": float(np.median(wall_s)),
+        "latency_pipelined_mean_s": mean_s,
+        "latency_pipelined_samples": len(wall_s),
+        "pipelined_calls_per_sample": series.calls_per_sample,
+        "throughput_examples_per_s": batch / mean_s if mean_s else None,
+    }
+
+
+def _samples(series: Mapping[str, Series]) -> Row:
+    row: Row = {}
+    for mode, one in series.items():
+        row[f"samples_{mode}_s"] = [ns / _NS_PER_S for ns in one.durations_ns]
+        row[f"samples_{mode}_cpu_s"] = [ns / _NS_PER_S for ns in one.cpu_ns]
+    return row
+
+
+def _verification(record: TrialRecord) -> Row:
+    seen = record.verification
+    if seen is None:
+        return {}
+    return {
+        "verified": seen.passed,
+        "verified_after_timing": seen.after_timing,
+        "inputs_distinguished": seen.inputs_distinguished,
+        "max_abs_error": seen.max_abs_error,
+        "relative_l2": seen.relative_l2,
+        "cosine": seen.cosine,
+        "eager_max_abs_error": seen.eager_max_abs_error,
+        "eager_relative_l2": seen.eager_relative_l2,
+    }
+
+
+def _resources(record: TrialRecord) -> Row:
+    known = {name: record.facts.get(name) for name in ("parameters", "weight_bytes")}
+    return {**known, **(encode(record.usage) if record.usage is not None else {})}
+
+
+def _hot(hot: Mapping[str, FactValue]) -> Row:
+    names = [column.name for column in HOT_SYSTEM]
+    unknown = sorted(set(hot) - set(names))
+    if unknown:
+        raise StoreError(f"no such system column: {', '.join(unknown)}")
+    return {name: hot.get(name) for name in names}
+
+
+def _by_mode(series: Sequence[Series]) -> dict[str, Series]:
+    by_mode = {one.mode: one for one in series}
+    if len(by_mode) != len(series):
+        raise StoreError("a record repeats a timing mode")
+    return by_mode
+
+
+def _time(nanoseconds: int) -> datetime:
+    # Through whole microseconds: a float of this size has lost them.
+    return _EPOCH + timedelta(microseconds=nanoseconds // 1000)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, sort_keys=True, allow_nan=False, separators=(",", ":"))

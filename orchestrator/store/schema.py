@@ -1,0 +1,212 @@
+"""Columns of the result store, with their units.
+
+History of the `trials` schema. Columns are only ever added, always nullable; none is renamed or retyped, so
+that a reader of today reads the parts of yesterday.
+
+1   first version
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+SCHEMA_VERSION: Final = 1
+
+_TEXT = pa.string()
+_INTEGER = pa.int64()
+_SMALL = pa.int32()
+_NUMBER = pa.float64()
+_TRUTH = pa.bool_()
+_TIME = pa.timestamp("us", "UTC")
+_SERIES = pa.list_(pa.field("element", pa.float64()))
+
+
+@dataclass(frozen=True)
+class _Column:
+    name: str
+    type: pa.DataType
+    unit: str | None = None
+    better: str | None = None
+    required: bool = False
+
+    def field(self) -> pa.Field:
+        metadata = {"unit": self.unit, "better": self.better}
+        present = {key: value for key, value in metadata.items() if value is not None}
+        return pa.field(self.name, self.type, nullable=not self.required, metadata=present or None)
+
+
+def _texts(*names: str) -> list[_Column]:
+    return [_Column(name, _TEXT) for name in names]
+
+
+def _seconds(*names: str, better: str | None = None) -> list[_Column]:
+    return [_Column(name, _NUMBER, "s", better) for name in names]
+
+
+_IDENTITY = [
+    _Column("trial_id", _TEXT, required=True),
+    _Column("trial_key", _TEXT, required=True),
+    _Column("campaign_id", _TEXT, required=True),
+    _Column("task_id", _TEXT),
+    _Column("round", _SMALL, required=True),
+    _Column("order", _SMALL, required=True),
+    _Column("replicate", _SMALL, required=True),
+    _Column("attempt", _SMALL, required=True),
+]
+_OUTCOME = [
+    _Column("status", _TEXT, required=True),
+    *_texts("reason", "log_tail"),
+    _Column("exit_code", _SMALL),
+    _Column("started_at", _TIME, required=True),
+    _Column("finished_at", _TIME),
+]
+_SPECIFICATION = [
+    _Column("workload", _TEXT, required=True),
+    _Column("batch", _SMALL, "examples", required=True),
+    _Column("sequence_length", _SMALL, "tokens"),
+    _Column("image_size", _SMALL, "pixels"),
+    _Column("backend", _TEXT, required=True),
+    _Column("backend_options", _TEXT, required=True),
+    _Column("dtype", _TEXT, required=True),
+    _Column("device", _TEXT, required=True),
+    _Column("threads", _SMALL, "threads", required=True),
+    _Column("seed", _INTEGER, required=True),
+    _Column("protocol", _TEXT, required=True),
+    _Column("timeout_s", _NUMBER, "s"),
+    _Column("method_version", _SMALL, required=True),
+    _Column("contract_version", _SMALL, required=True),
+]
+_STACK = [
+    _Column("environment", _TEXT, required=True),
+    *_texts("environment_id", "image_digest", "image_id", "lock_sha256", "runner_sha256"),
+    *_texts("isolation", "executor_reason"),
+    *_texts("torch_version", "transformers_version", "onnxruntime_version", "python_version"),
+]
+HOT_SYSTEM: Final = (
+    _Column("cpu_model", _TEXT),
+    _Column("cpu_cores", _SMALL, "cores"),
+    _Column("cpu_threads", _SMALL, "threads"),
+    _Column("memory_bytes", _INTEGER, "bytes"),
+    _Column("kernel", _TEXT),
+    _Column("virtualisation", _TEXT),
+    _Column("gpu_name", _TEXT),
+    _Column("gpu_count", _SMALL, "devices"),
+    _Column("driver_version", _TEXT),
+)
+"""Stable facts of a system that are copied into every trial, because people filter by them."""
+
+_SYSTEM = [*_texts("host", "hw_id", "system_id"), *HOT_SYSTEM]
+_PHASES = [
+    *_seconds("build_s", "load_s", "artifact_s"),
+    _Column("artifact_cached", _TRUTH),
+    *_seconds("reference_s", "first_call_s", "warmup_s"),
+]
+_LATENCY = [
+    *_seconds(
+        "latency_sync_min_s",
+        "latency_sync_p10_s",
+        "latency_sync_p25_s",
+        "latency_sync_median_s",
+        "latency_sync_p75_s",
+        "latency_sync_p90_s",
+        "latency_sync_mean_s",
+        better="lower",
+    ),
+    _Column("latency_sync_samples", _SMALL, "samples"),
+    *_seconds("latency_pipelined_median_s", "latency_pipelined_mean_s", better="lower"),
+    _Column("latency_pipelined_samples", _SMALL, "samples"),
+    _Column("pipelined_calls_per_sample", _SMALL, "calls"),
+    *_seconds("cpu_time_per_call_s", better="lower"),
+    _Column("cpu_wall_ratio", _NUMBER, "1"),
+    _Column("throughput_examples_per_s", _NUMBER, "examples/s", "higher"),
+    _Column("steady", _TRUTH),
+]
+_VERIFICATION = [
+    _Column("verified", _TRUTH),
+    _Column("verified_after_timing", _TRUTH),
+    _Column("inputs_distinguished", _TRUTH),
+    _Column("max_abs_error", _NUMBER, "1", "lower"),
+    _Column("relative_l2", _NUMBER, "1", "lower"),
+    _Column("cosine", _NUMBER, "1", "higher"),
+    _Column("eager_max_abs_error", _NUMBER, "1", "lower"),
+    _Column("eager_relative_l2", _NUMBER, "1", "lower"),
+]
+_RESOURCES = [
+    _Column("parameters", _INTEGER, "parameters"),
+    _Column("weight_bytes", _INTEGER, "bytes"),
+    _Column("max_rss_bytes", _INTEGER, "bytes", "lower"),
+    *_seconds("user_cpu_s", "system_cpu_s"),
+    _Column("voluntary_context_switches", _INTEGER, "switches"),
+    _Column("involuntary_context_switches", _INTEGER, "switches"),
+    _Column("major_page_faults", _INTEGER, "faults"),
+]
+_SAMPLES = [
+    _Column(f"samples_{mode}_{clock}", _SERIES, "s")
+    for clock in ("s", "cpu_s")
+    for mode in ("warmup", "sync", "pipelined")
+]
+_TRIAL_COLUMNS = [
+    *_IDENTITY,
+    *_OUTCOME,
+    *_SPECIFICATION,
+    *_STACK,
+    *_SYSTEM,
+    *_PHASES,
+    *_LATENCY,
+    *_VERIFICATION,
+    *_RESOURCES,
+    *_SAMPLES,
+    *_texts("facts", "conditions_before", "conditions_after"),
+]
+
+
+def _schema(columns: list[_Column]) -> pa.Schema:
+    return pa.schema([column.field() for column in columns], metadata={"schema_version": str(SCHEMA_VERSION)})
+
+
+TRIALS: Final = _schema(_TRIAL_COLUMNS)
+SYSTEMS: Final = _schema(
+    [
+        _Column("system_id", _TEXT, required=True),
+        _Column("hw_id", _TEXT, required=True),
+        *HOT_SYSTEM,
+        _Column("fingerprint", _TEXT, required=True),
+    ]
+)
+ENVIRONMENTS: Final = _schema(
+    [
+        _Column("environment_id", _TEXT, required=True),
+        _Column("environment", _TEXT, required=True),
+        *_texts("image_digest", "lock_sha256"),
+        _Column("versions", _TEXT, required=True),
+        _Column("facts", _TEXT, required=True),
+    ]
+)
+CAMPAIGNS: Final = _schema(
+    [
+        _Column("campaign_id", _TEXT, required=True),
+        _Column("started_at", _TIME, required=True),
+        _Column("sweep", _TEXT, required=True),
+        _Column("sweep_document", _TEXT, required=True),
+        _Column("inventory_document", _TEXT, required=True),
+        _Column("plan_digest", _TEXT, required=True),
+        _Column("planned_trials", _INTEGER, "trials", required=True),
+        _Column("taxmeter_version", _TEXT, required=True),
+        _Column("git_commit", _TEXT),
+    ]
+)
+
+ROW_KEY: Final = ("trial_id", "attempt")
+"""What makes a row of `trials` unique."""
+
+SORT_ORDER: Final = ("workload", "backend", "batch", "started_at")
+"""Order of the rows in a part: what people select by comes first, so that statistics prune well."""
+
+# Nearly constant within a part; a dictionary of anything else costs more than it saves.
+_DISTINCT_TEXT = {"trial_id", "reason", "log_tail", "facts", "conditions_before", "conditions_after"}
+DICTIONARY_COLUMNS: Final = [f.name for f in TRIALS if f.type == _TEXT and f.name not in _DISTINCT_TEXT]
+SPLIT_COLUMNS: Final = [
+    f.name + (".list.element" if f.type == _SERIES else "") for f in TRIALS if f.type in (_NUMBER, _SERIES)
+]
+"""Parquet paths of the floating-point columns, stored as BYTE_STREAM_SPLIT."""

@@ -1,0 +1,125 @@
+"""Intervals: exact where theory is, and right about 95 times in 100."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from orchestrator.analysis.statistics import (
+    _resampled_medians,
+    log_t_interval,
+    median_over_processes,
+    paired_ratio,
+)
+
+
+def test_the_t_interval_is_that_of_scipy_on_logarithms() -> None:
+    values = np.array([0.011, 0.013, 0.012, 0.017, 0.010])
+    logs = np.log(values)
+    expected = scipy.stats.t.interval(0.95, 4, loc=logs.mean(), scale=scipy.stats.sem(logs))
+    centre, low, high = log_t_interval(values)
+    assert centre == pytest.approx(float(scipy.stats.gmean(values)), rel=1e-12)
+    assert (low, high) == pytest.approx(tuple(np.exp(expected)), rel=1e-9)
+
+
+@pytest.mark.parametrize("processes", [2, 3, 5])
+def test_the_t_interval_covers_95_percent(processes: int) -> None:
+    generator = np.random.default_rng(20)
+    runs = 4000
+    covered = 0
+    for draw in generator.lognormal(math.log(0.01), 0.1, size=(runs, processes)):
+        _, low, high = log_t_interval(draw)
+        assert low is not None
+        assert high is not None
+        covered += low <= 0.01 <= high
+    assert 0.93 < covered / runs < 0.97
+
+
+def test_few_processes_get_the_t_interval_of_their_medians() -> None:
+    processes = [np.array([1.0, 2.0, 9.0]), np.array([3.0, 4.0, 5.0]), np.array([3.0, 3.0, 30.0, 3.0])]
+    estimate = median_over_processes(processes)
+    _, low, high = log_t_interval(np.array([2.0, 4.0, 3.0]))
+    assert (estimate.value, estimate.low, estimate.high) == (3.0, low, high)
+    assert (estimate.processes, estimate.samples) == (3, 10)
+
+
+def test_one_process_has_no_interval() -> None:
+    estimate = median_over_processes([np.array([1.0, 3.0])])
+    assert (estimate.value, estimate.low, estimate.high, estimate.half_width) == (2.0, None, None, None)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 8])
+def test_a_drawn_median_is_distributed_as_that_of_a_resample(size: int) -> None:
+    generator = np.random.default_rng(3)
+    ordered = np.sort(generator.lognormal(size=size))
+    drawn = _resampled_medians(ordered, 20_000, generator)
+    resampled = np.median(generator.choice(ordered, size=(20_000, size)), axis=1)
+    for value in np.unique(resampled):
+        expected = float(np.mean(resampled <= value + 1e-12))
+        assert float(np.mean(drawn <= value + 1e-12)) == pytest.approx(expected, abs=0.02)
+
+
+def test_the_bootstrap_agrees_with_one_written_out() -> None:
+    generator = np.random.default_rng(4)
+    centres = generator.lognormal(0, 0.1, size=8)
+    processes = [centre * generator.lognormal(0, 0.05, size=21) for centre in centres]
+    draws = []
+    for _ in range(2000):
+        chosen = generator.integers(8, size=8)
+        draws.append(np.median([np.median(generator.choice(processes[index], size=21)) for index in chosen]))
+    estimate = median_over_processes(processes)
+    low, high = np.quantile(draws, [0.025, 0.975])
+    assert estimate.low == pytest.approx(float(low), rel=0.03)
+    assert estimate.high == pytest.approx(float(high), rel=0.03)
+    assert estimate == median_over_processes(processes)
+
+
+def test_a_ratio_is_paired_by_round() -> None:
+    rounds = np.array([1.0, 5.0, 25.0])
+    estimate = paired_ratio(1.5 * rounds, rounds, samples=60)
+    assert (estimate.value, estimate.low, estimate.high) == pytest.approx((1.5, 1.5, 1.5))
+    assert (estimate.processes, estimate.samples) == (3, 60)
+    noisy = paired_ratio(np.array([2.0, 8.0]), np.array([1.0, 2.0]), samples=4)
+    assert noisy.value == pytest.approx(math.sqrt(8))
+    assert noisy.low is not None
+    assert noisy.low < 1
+
+
+@pytest.mark.parametrize("rounds", [3, 6, 10])
+def test_the_interval_of_a_ratio_covers_95_percent(rounds: int) -> None:
+    generator = np.random.default_rng(6)
+    runs = 3000
+    covered = 0
+    for fast, slow in generator.lognormal(0, 0.1, size=(runs, 2, rounds)):
+        estimate = paired_ratio(1.4 * slow, fast, samples=2 * rounds)
+        assert estimate.low is not None
+        assert estimate.high is not None
+        covered += estimate.low <= 1.4 <= estimate.high
+    assert 0.93 < covered / runs < 0.97
+
+
+def test_the_bootstrap_of_a_median_covers_about_95_percent() -> None:
+    generator = np.random.default_rng(7)
+    runs = 300
+    covered = 0
+    for centres in generator.lognormal(0, 0.1, size=(runs, 6)):
+        processes = [centre * generator.lognormal(0, 0.02, size=30) for centre in centres]
+        estimate = median_over_processes(processes)
+        assert estimate.low is not None
+        assert estimate.high is not None
+        covered += estimate.low <= 1 <= estimate.high
+    assert 0.91 < covered / runs < 0.99
+
+
+@pytest.mark.parametrize("processes", [[], [np.array([])], [np.array([1.0]), np.array([0.0])]])
+def test_a_median_of_nothing_is_refused(processes: list[np.ndarray]) -> None:
+    with pytest.raises(ValueError, match="samples above 0"):
+        median_over_processes(processes)
+
+
+def test_an_unpaired_ratio_is_refused() -> None:
+    with pytest.raises(ValueError, match="as many"):
+        paired_ratio(np.array([1.0, 2.0]), np.array([1.0]), 3)
+    with pytest.raises(ValueError, match="above 0"):
+        paired_ratio(np.array([1.0]), np.array([0.0]), 2)

@@ -1,0 +1,128 @@
+"""The table, as text."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from orchestrator.analysis import (
+    AaPair,
+    Cell,
+    Estimate,
+    FailureGroup,
+    Latency,
+    Line,
+    Setting,
+    SettingSummary,
+    Shape,
+    Summary,
+)
+from orchestrator.report import render
+from orchestrator.report.terminal import _duration
+from runners.contract import Status
+
+SETTING = Setting("lab1", "cpu", "process", "e1", "", "s1", 1)
+SHAPE = Shape("bert_base", 128, 0, "float32", "cpu", 2, 0, "{}")
+
+
+def estimate(value: float, processes: int = 3) -> Estimate:
+    return Estimate(value, value * 0.9, value * 1.1, processes, 30 * processes)
+
+
+def cell(backend: str, latency_s: float | None, ratio: float | None = None, **more: object) -> Cell:
+    values = {"unsteady": 0, "failures": {}, **more}
+    return Cell(
+        backend,
+        None if latency_s is None else estimate(latency_s),
+        None if ratio is None else estimate(ratio),
+        **values,
+    )
+
+
+def summary(*cells: Cell, setting: Setting = SETTING, **more: object) -> Summary:
+    one = SettingSummary(setting, "no Docker engine answers", "EPYC", None, (Line(SHAPE, 4, cells),), ())
+    values = {"settings": (one,), "failures": (), "totals": {Status.OK: 3}, "retried": 0, **more}
+    return Summary(Latency.SYNC, **values)
+
+
+def text(found: Summary, width: int = 100) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(render(found))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_a_cell_has_the_median_its_interval_and_the_ratio() -> None:
+    shown = text(summary(cell("eager", 0.0122), cell("onnxruntime", 0.0084, 1.5)))
+    assert "12.2 ms [11.0, 13.4]" in shown
+    assert "8.40 ms [7.56, 9.24]" in shown
+    assert "x1.50 [1.35, 1.65]" in shown
+    assert "bert_base, 128 tokens, float32, cpu with 2 threads" in shown
+    assert "over 3 processes" in shown
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_nothing_is_cut_or_broken_within_a_cell(width: int) -> None:
+    cells = [cell(name, 0.0122, 1.5) for name in ("onnxruntime", "torch_compile", "torchscript", "openvino")]
+    shown = text(summary(cell("eager", 0.155), *cells), width)
+    assert max(len(line) for line in shown.splitlines()) <= width
+    assert shown.count("12.2 ms [11.0, 13.4]") == 4
+    assert shown.count("x1.50 [1.35, 1.65]") == 4
+    assert "\x1b" not in shown
+    assert "…" not in shown
+
+
+def test_isolation_is_said() -> None:
+    assert "NOT in containers (isolation=process)" in text(summary(cell("eager", 1.0)))
+    docker = Setting("lab1", "cpu", "docker", "e1", "sha256:0123456789abcdef", "s1", 1)
+    assert "in containers (isolation=docker, image sha256:0123456789ab)" in text(
+        summary(cell("eager", 1.0), setting=docker)
+    )
+
+
+def test_what_is_missing_in_a_cell_is_said() -> None:
+    few = Cell("onnxruntime", estimate(0.01, processes=2), None, 1, {Status.WRONG_OUTPUT: 1})
+    shown = text(summary(cell("eager", 0.01), few, cell("torchscript", None, failures={Status.OOM: 3})))
+    assert "n=2" in shown
+    assert "1 not steady" in shown
+    assert "1 wrong_output" in shown
+    assert "3 oom" in shown
+
+
+def test_the_noise_floor_is_shown_or_said_to_be_unknown() -> None:
+    found = summary(cell("eager", 1.0))
+    assert "noise floor is unknown" in text(found)
+    (one,) = found.settings
+    pair = AaPair("eager", SHAPE, 4, estimate(1.0))
+    with_pair = SettingSummary(one.setting, None, None, None, one.lines, (pair,))
+    shown = text(Summary(Latency.SYNC, (with_pair,), (), {}, 0))
+    assert "x1.00 [0.90, 1.10] over 3 pairs: bert_base, 128 tokens" in shown
+
+
+def test_failures_and_totals_are_shown() -> None:
+    names = tuple(f"bert_base backend{number} batch 1" for number in range(5))
+    group = FailureGroup("lab1", "cpu", "process", Status.SKIPPED, "no GPU [none]", 12, names)
+    totals = {Status.SKIPPED: 12, Status.OK: 1}
+    shown = text(summary(cell("eager", 1.0), failures=(group,), totals=totals, retried=1))
+    assert "12 skipped (lab1, cpu, process): no GPU [none]" in shown
+    assert "and 2 more" in shown
+    assert "Total: 13 trials: 1 ok, 12 skipped; 1 attempt repeated" in shown
+
+
+def test_a_campaign_without_results_still_renders() -> None:
+    assert text(Summary(Latency.SYNC, (), (), {}, 0)).strip() == "Total: 0 trials: none"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (1.5, "1.50 s"),
+        (0.01234, "12.3 ms"),
+        (0.000999, "999 us"),
+        (2e-7, "0.20 us"),
+        (0.09999, "100 ms"),
+        (1234.0, "1234 s"),
+    ],
+)
+def test_durations_have_three_digits_and_a_unit(value: float, expected: str) -> None:
+    assert _duration(Estimate(value, None, None, 1, 1)) == expected

@@ -1,0 +1,136 @@
+"""The journal under damage: what is read is what was written, or it is reported."""
+
+import os
+import random
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from orchestrator.errors import StoreError
+from orchestrator.store import TRIALS
+from orchestrator.store.files import Layout
+from orchestrator.store.journal import Segment, lock_leftover, read_segment
+
+BATCHES = 12
+REQUIRED = {
+    "trial_key": "k", "campaign_id": "c", "round": 1, "order": 1, "replicate": 0, "attempt": 1, "status": "ok",
+    "started_at": datetime(2026, 11, 20, tzinfo=UTC), "workload": "bert_base", "batch": 1, "backend": "eager",
+    "backend_options": "{}", "dtype": "float32", "device": "cpu", "threads": 2, "seed": 0, "protocol": "{}",
+    "method_version": 1, "contract_version": 1, "environment": "cpu",
+}  # fmt: skip
+
+
+def batch(number: int) -> pa.RecordBatch:
+    row = {**REQUIRED, "trial_id": f"t{number:03d}", "samples_sync_s": [0.001 * number + i for i in range(20)]}
+    return pa.RecordBatch.from_pylist([row], TRIALS)
+
+
+WRITTEN = {f"t{number:03d}": batch(number).to_pylist()[0] for number in range(BATCHES)}
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    layout = Layout(tmp_path / "results")
+    layout.create()
+    return layout
+
+
+@pytest.fixture
+def segment(layout: Layout) -> Path:
+    open_segment = Segment.create(layout)
+    for number in range(BATCHES):
+        open_segment.append(batch(number))
+    open_segment.close()
+    return open_segment.path
+
+
+def read(path: Path) -> tuple[list[dict[str, object]], str | None]:
+    content = read_segment(path)
+    return content.table.to_pylist(), content.damage
+
+
+def test_everything_is_read_back(segment: Path) -> None:
+    rows, damage = read(segment)
+    assert rows == list(WRITTEN.values())
+    assert damage is None
+
+
+def test_a_torn_tail_costs_only_the_torn_batch(layout: Layout) -> None:
+    open_segment = Segment.create(layout)
+    path = open_segment.path
+    ends = [path.stat().st_size]
+    for number in range(BATCHES):
+        open_segment.append(batch(number))
+        ends.append(path.stat().st_size)
+    open_segment.close()
+    whole = path.read_bytes()
+    chance = random.Random(1)
+    for cut in [*ends, *(chance.randrange(len(whole)) for _ in range(60))]:
+        path.write_bytes(whole[:cut])
+        rows, damage = read(path)
+        assert rows == list(WRITTEN.values())[: max(sum(end <= cut for end in ends) - 1, 0)]
+        assert (damage is None) == (cut in ends)
+
+
+def test_zeros_at_the_end_are_reported_and_cost_nothing(segment: Path) -> None:
+    segment.write_bytes(segment.read_bytes() + bytes(4096))
+    rows, damage = read(segment)
+    assert rows == list(WRITTEN.values())
+    assert damage is not None
+    assert "after the last batch" in damage
+
+
+def test_no_flipped_bit_passes_for_data(segment: Path) -> None:
+    whole = segment.read_bytes()
+    chance = random.Random(2)
+    for _ in range(400):
+        altered = bytearray(whole)
+        altered[chance.randrange(len(whole))] ^= 1 << chance.randrange(8)
+        segment.write_bytes(altered)
+        rows, damage = read(segment)
+        assert all(row == WRITTEN[row["trial_id"]] for row in rows)
+        assert damage is not None or len(rows) == BATCHES
+
+
+def test_batches_behind_an_altered_one_are_kept(segment: Path) -> None:
+    altered = bytearray(segment.read_bytes())
+    place = altered.index(b"t003")
+    altered[place] ^= 1
+    segment.write_bytes(altered)
+    rows, damage = read(segment)
+    assert [row["trial_id"] for row in rows] == [name for name in WRITTEN if name != "t003"]
+    assert damage == "batch 4 is altered"
+
+
+def test_a_segment_is_locked_as_long_as_its_writer_lives(layout: Layout) -> None:
+    open_segment = Segment.create(layout)
+    assert lock_leftover(open_segment.path) is None
+    open_segment.close()
+    assert lock_leftover(open_segment.path) is not None
+
+
+@pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+@pytest.mark.parametrize("call", ["os.write", "os.fdatasync"])
+def test_a_failed_write_leaves_no_torn_batch_behind(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, failure: BaseException, call: str
+) -> None:
+    open_segment = Segment.create(layout)
+    open_segment.append(batch(0))
+
+    def torn(descriptor: int, data: memoryview | bytes = b"") -> int:
+        if call == "os.write" and len(data) > 100:
+            return real_write(descriptor, data[: len(data) - 100])
+        raise failure
+
+    real_write = os.write
+    with monkeypatch.context() as patch:
+        patch.setattr(call, torn)
+        with pytest.raises((StoreError, KeyboardInterrupt)):
+            open_segment.append(batch(1))
+    rows, damage = read(open_segment.path)
+    assert [row["trial_id"] for row in rows] == ["t000"]
+    assert damage is None
+    assert open_segment.is_broken
+    open_segment.close()

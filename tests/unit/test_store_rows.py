@@ -1,0 +1,148 @@
+"""Rows of the store, from what a runner said."""
+
+import json
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+from orchestrator.errors import StoreError
+from orchestrator.store import TRIALS, RowContext, trial_row
+from runners.contract import (
+    BackendSpec,
+    Phases,
+    Protocol,
+    Series,
+    Status,
+    Trial,
+    TrialRecord,
+    TrialSpec,
+    Usage,
+    Verification,
+    WorkloadSpec,
+)
+
+STARTED_NS = 1_763_650_000_123_456_789
+
+
+def context(**changes: object) -> RowContext:
+    values = {
+        "campaign_id": "campaign",
+        "task_id": "task",
+        "host": "lab1",
+        "isolation": "process",
+        "executor_reason": "chosen",
+        "environment": "cpu",
+        "environment_id": "e1",
+        "image_digest": None,
+        "image_id": None,
+        "lock_sha256": "f0",
+        "runner_sha256": "f1",
+        "versions": {"torch": "2.13.0", "python": "3.11.7"},
+        "hw_id": "h1",
+        "system_id": "s1",
+        "hot": {"cpu_model": "EPYC", "cpu_cores": 2},
+    }
+    return RowContext(**{**values, **changes})
+
+
+def trial(batch: int = 4) -> Trial:
+    spec = TrialSpec(
+        WorkloadSpec("bert_base", batch, 128),
+        BackendSpec("eager", {"b": 1, "a": True}),
+        "float32",
+        "cpu",
+        2,
+        7,
+        Protocol(),
+    )
+    return Trial("t1", "k1", 2, 5, 1, 3, 600, spec)
+
+
+def record(status: Status = Status.OK, **more: object) -> TrialRecord:
+    return TrialRecord("t1", 3, status, None, STARTED_NS, STARTED_NS + 10**9, **more)
+
+
+def series(mode: str, count: int, calls: int = 1) -> Series:
+    durations = tuple(1_000_000 * (i + 1) for i in range(count))
+    return Series(mode, calls, durations, tuple(2 * one for one in durations))
+
+
+def test_every_key_of_a_full_row_is_a_column_with_a_value_of_its_type() -> None:
+    full = record(
+        series=(series("warmup", 3), series("sync", 64), series("pipelined", 5, 10)),
+        phases=Phases(1.0, 2.0, False, 3.0, 4.0, 5.0, 6.0),
+        steady=True,
+        verification=Verification(True, 1e-6, 2e-6, 0.999, 3e-6, 4e-6, True, True),
+        usage=Usage(10**9, 1.5, 0.5, 3, 4, 5),
+        facts={"parameters": 110_000_000, "weight_bytes": 440_000_000},
+        exit_code=0,
+    )
+    row = trial_row(context(), trial(), full)
+    assert set(row) <= set(TRIALS.names)
+    back = pa.Table.from_pylist([row], schema=TRIALS).to_pylist()[0]
+    filled = {name for name, value in back.items() if value is not None}
+    expected_null = {"reason", "log_tail", "image_size", "image_digest", "image_id", "transformers_version"}
+    hot_null = {"cpu_threads", "memory_bytes", "kernel", "virtualisation", "gpu_name", "gpu_count", "driver_version"}
+    assert set(TRIALS.names) - filled == expected_null | hot_null | {"onnxruntime_version"}
+    assert back["parameters"] == 110_000_000
+    assert back["artifact_cached"] is False
+    assert json.loads(back["backend_options"]) == {"a": True, "b": 1}
+
+
+def test_times_keep_their_microseconds() -> None:
+    row = trial_row(context(), trial(), record())
+    assert row["started_at"] == datetime(2025, 11, 20, 14, 46, 40, 123456, tzinfo=UTC)
+
+
+def test_latencies_come_from_the_samples() -> None:
+    row = trial_row(context(), trial(batch=4), record(series=(series("sync", 64), series("pipelined", 3, 10))))
+    assert row["latency_sync_median_s"] == pytest.approx(0.0325)
+    assert row["latency_sync_min_s"] == pytest.approx(0.001)
+    assert row["latency_sync_p90_s"] == pytest.approx(0.0577)
+    assert row["latency_sync_samples"] == 64
+    assert row["cpu_time_per_call_s"] == pytest.approx(0.065)
+    assert row["cpu_wall_ratio"] == pytest.approx(2.0)
+    assert row["latency_pipelined_mean_s"] == pytest.approx(0.002)
+    assert row["throughput_examples_per_s"] == pytest.approx(2000.0)
+    assert row["pipelined_calls_per_sample"] == 10
+    assert row["samples_sync_s"][:2] == pytest.approx([0.001, 0.002])
+    assert row["samples_pipelined_cpu_s"][0] == pytest.approx(0.002)
+
+
+def test_no_90th_percentile_below_64_samples() -> None:
+    row = trial_row(context(), trial(), record(series=(series("sync", 63),)))
+    assert row["latency_sync_p90_s"] is None
+    assert row["latency_sync_p75_s"] is not None
+
+
+@pytest.mark.parametrize("status", [Status.SKIPPED, Status.INFRASTRUCTURE_ERROR])
+def test_a_trial_that_never_ran_has_nulls_and_no_zeros(status: Status) -> None:
+    nowhere = context(
+        task_id=None, host=None, isolation=None, executor_reason=None, environment_id=None, lock_sha256=None,
+        runner_sha256=None, versions={}, hw_id=None, system_id=None, hot={},
+    )  # fmt: skip
+    row = trial_row(nowhere, trial(), record(status))
+    back = pa.Table.from_pylist([row], schema=TRIALS).to_pylist()[0]
+    numbers = [f.name for f in TRIALS if pa.types.is_floating(f.type) or pa.types.is_list(f.type)]
+    assert {name for name in numbers if back[name] is not None} == {"timeout_s"}
+    assert back["parameters"] is None
+    assert back["exit_code"] is None
+    assert back["host"] is None
+    assert back["status"] == status.value
+
+
+def test_a_record_of_another_trial_is_refused() -> None:
+    other = TrialRecord("t2", 3, Status.OK, None, 1, 2)
+    with pytest.raises(StoreError, match="record of t2/3"):
+        trial_row(context(), trial(), other)
+
+
+def test_a_repeated_timing_mode_is_refused() -> None:
+    with pytest.raises(StoreError, match="repeats a timing mode"):
+        trial_row(context(), trial(), record(series=(series("sync", 3), series("sync", 4))))
+
+
+def test_an_unknown_system_column_is_refused() -> None:
+    with pytest.raises(StoreError, match="cpu_modle"):
+        trial_row(context(hot={"cpu_modle": "EPYC"}), trial(), record())
