@@ -1,0 +1,32 @@
+"""One run of a sweep on an inventory: the only place where the scheduler and the store meet."""
+
+from orchestrator.campaign.files import ProjectFiles
+from orchestrator.campaign.preparation import (
+    ReadyHost,
+    pins_without_building,
+    prepare_hosts,
+    reachable_hosts,
+    reap_leftovers,
+)
+from orchestrator.campaign.progress import CampaignPlanned, CampaignProgress, Notice, TrialBegun, TrialRecorded
+from orchestrator.campaign.resume import Continuation, ResumePolicy, choose_campaign
+from orchestrator.campaign.running import CampaignOrder, run_campaign
+
+__all__ = [
+    "CampaignOrder",
+    "CampaignPlanned",
+    "CampaignProgress",
+    "Continuation",
+    "Notice",
+    "ProjectFiles",
+    "ReadyHost",
+    "ResumePolicy",
+    "TrialBegun",
+    "TrialRecorded",
+    "choose_campaign",
+    "pins_without_building",
+    "prepare_hosts",
+    "reachable_hosts",
+    "reap_leftovers",
+    "run_campaign",
+]

@@ -1,0 +1,41 @@
+"""The command line: one file per group of commands. Only this package prints and exits."""
+
+import sys
+
+import click
+
+from orchestrator.cli.hosts import hosts
+from orchestrator.cli.images import images
+from orchestrator.cli.results import results
+from orchestrator.cli.sweep import sweep
+from orchestrator.errors import ExitCode, TaxmeterError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="taxmeter")
+def taxmeter() -> None:
+    """Measures the framework tax of deep-learning inference on the machines of a lab."""
+
+
+for group in (sweep, results, images, hosts):
+    taxmeter.add_command(group)
+
+
+def main() -> None:
+    """Runs the command line and exits: 0 ok, 1 some trials failed, 2 usage, 3 no usable host."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Runs one command and returns its exit code. An error is one line on standard error."""
+    try:
+        code = taxmeter.main(arguments, prog_name="taxmeter", standalone_mode=False)
+    except click.exceptions.Abort:
+        return ExitCode.INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except TaxmeterError as error:
+        click.echo(f"taxmeter: {error}", err=True)
+        return error.exit_code
+    return int(code or ExitCode.OK)

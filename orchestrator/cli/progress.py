@@ -1,0 +1,123 @@
+"""The live line of a running campaign, or a plain line now and then where there is no terminal."""
+
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn
+
+from orchestrator.campaign import CampaignPlanned, CampaignProgress, Notice, TrialBegun, TrialRecorded
+from runners.contract import Status, Trial
+
+PLAIN_INTERVAL_S = 10.0
+TRIALS_BEFORE_TRUST = 5
+"""After so many, their pace is a better guess of the time left than the plan's estimate."""
+
+
+class ProgressLine:
+    """Shows trial, host, done of total and time left."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live = Progress(
+            SpinnerColumn(),
+            MofNCompleteColumn(),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[left]}"),
+            TextColumn("{task.description}"),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task: TaskID | None = None
+        self._total = 0
+        self._done = 0
+        self._estimate_s = 0.0
+        self._began_at = 0.0
+        self._printed_at = 0.0
+        self.failed = 0
+        """Final records that are neither ok nor a known impossibility."""
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def observe(self, progress: CampaignProgress) -> None:
+        """Takes what the campaign tells."""
+        if isinstance(progress, CampaignPlanned):
+            self._planned(progress)
+        elif isinstance(progress, TrialBegun):
+            self._show(progress.host, progress.trial)
+        elif isinstance(progress, TrialRecorded):
+            self._recorded(progress)
+        elif isinstance(progress, Notice):
+            self._console.print(f"[yellow]note[/] {escape(progress.text)}", highlight=False)
+
+    def _planned(self, progress: CampaignPlanned) -> None:
+        self._total = progress.plan.trials
+        self._estimate_s = progress.plan.estimate_s
+        self._began_at = time.monotonic()
+        already = f", {progress.already_done} are in the store already" if progress.already_done else ""
+        self._console.print(
+            f"campaign {progress.campaign_id}: {self._total} trials to run{already}, "
+            f"about {duration_text(self._estimate_s)}",
+            highlight=False,
+        )
+        for reason in progress.plan.unmatched:
+            self._console.print(f"[yellow]not measured[/] {escape(reason)}", highlight=False)
+        if self._total:
+            self._task = self._live.add_task("starting", total=self._total, left="")
+
+    def _recorded(self, progress: TrialRecorded) -> None:
+        status = progress.record.status
+        if status not in (Status.OK, Status.UNSUPPORTED, Status.SKIPPED) and progress.final:
+            self.failed += 1
+        if status is not Status.OK:
+            self._console.print(
+                f"[red]{status.value}[/] {trial_text(progress.trial)} on {progress.host}: "
+                f"{escape(progress.record.reason or 'no reason given')}",
+                highlight=False,
+            )
+        self._done += progress.final
+        self._show(progress.host, progress.trial)
+
+    def _show(self, host: str, trial: Trial) -> None:
+        if self._task is not None:
+            description = f"{trial_text(trial)} on {host}"
+            self._live.update(self._task, completed=self._done, description=description, left=self._left_text())
+        now = time.monotonic()
+        is_last = self._done == self._total
+        if not self._console.is_terminal and (now - self._printed_at > PLAIN_INTERVAL_S or is_last):
+            self._printed_at = now
+            line = f"{self._done}/{self._total} {self._left_text()}, {trial_text(trial)} on {host}"
+            self._console.print(line, highlight=False)
+
+    def _left_text(self) -> str:
+        elapsed_s = time.monotonic() - self._began_at
+        if self._done >= TRIALS_BEFORE_TRUST:
+            left_s = elapsed_s / self._done * (self._total - self._done)
+        else:
+            left_s = max(0.0, self._estimate_s - elapsed_s)
+        return f"{duration_text(left_s)} left"
+
+
+def trial_text(trial: Trial) -> str:
+    """A trial in a few words."""
+    spec = trial.spec
+    return f"{spec.workload.name} {spec.backend.name} batch {spec.workload.batch} round {trial.round}"
+
+
+def duration_text(seconds: float) -> str:
+    """Seconds for people."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

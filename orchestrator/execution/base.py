@@ -1,0 +1,134 @@
+"""The one interface of the executors, and what they share: staging a task and reading its records."""
+
+import json
+import shutil
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import runners
+from runners.contract import ContractError, Line, Task, TaskFiles, decode_line, encode
+
+POLL_INTERVAL_S = 0.1
+"""How often an executor looks for new records: a `stat` each time, far below what a measurement could feel."""
+
+START_ALLOWANCE_S = 180
+"""What a task may take beside its trials' own limits: engine, imports, self-check."""
+
+
+@dataclass(frozen=True)
+class DockerSettings:
+    """A container on this machine's engine."""
+
+    image_id: str
+    engine: str | None
+    cores: tuple[int, ...]
+    memory_bytes: int
+    """Limit of the container, swap included."""
+    cache: Path
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ProcessSettings:
+    """A process in a virtual environment on this machine."""
+
+    python: Path
+    cores: tuple[int, ...]
+    memory_bytes: int
+    """Limit of each trial's own data; a process has no container to limit it."""
+    cache: Path
+
+
+@dataclass(frozen=True)
+class FakeSettings:
+    """No runner at all: each synthetic workload's outcome is made up, for tests of everything above."""
+
+    pace_s: float = 0.0
+    """Pause before each record."""
+
+
+ExecutionSettings = DockerSettings | ProcessSettings | FakeSettings
+
+
+@dataclass(frozen=True)
+class TaskOutcome:
+    """How the container or process of a task ended."""
+
+    exit_code: int | None
+    """Minus the signal for a killed process; null if the executor ended the task."""
+    out_of_memory: bool
+    ended_because: str | None
+    """Why the executor itself ended the task; null if it ended by itself."""
+    log_tail: str
+
+
+class Executor(Protocol):
+    """Runs tasks on this machine, one at a time."""
+
+    def run(self, task: Task, directory: Path) -> Generator[Line, None, TaskOutcome]:
+        """Runs a staged task, yielding each line of its records while it runs.
+
+        Whatever a trial does is data: a record, or an outcome that tells how the task died. Closing the generator
+        ends the task. However the generator ends, no container and no process of it is left.
+
+        Args:
+            task: what to run.
+            directory: a directory of the task's own, made by `stage`.
+
+        Raises:
+            InfrastructureError: the task could not be started, or the engine failed.
+        """
+        ...
+
+
+def stage(task: Task, directory: Path) -> None:
+    """Makes a task directory: the task and a copy of the runner's code, nothing else."""
+    files = TaskFiles(str(directory))
+    directory.mkdir(parents=True)
+    code = Path(files.code) / "runners"
+    shutil.copytree(Path(runners.__file__).parent, code, ignore=shutil.ignore_patterns("__pycache__"))
+    Path(files.task).write_text(json.dumps(encode(task), indent=1), encoding="utf-8")
+
+
+def time_limit_s(task: Task) -> int:
+    """Wall time after which a task is ended although its trials have limits of their own."""
+    return START_ALLOWANCE_S + sum(trial.timeout_s + 30 for trial in task.trials)
+
+
+def log_tail(directory: Path, limit_bytes: int = 8192) -> str:
+    """The end of what the supervisor printed."""
+    log = Path(TaskFiles(str(directory)).log)
+    if not log.exists():
+        return ""
+    with log.open("rb") as stream:
+        stream.seek(max(0, log.stat().st_size - limit_bytes))
+        return stream.read().decode("utf-8", "replace")
+
+
+class RecordTail:
+    """Reads the lines that were added to a records file since the last look."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = Path(TaskFiles(str(directory)).records)
+        self._position = 0
+
+    def new_lines(self) -> list[Line]:
+        """The whole new lines. A line that is cut, as a dying supervisor may leave one, is not taken."""
+        if not self._path.exists():
+            return []
+        with self._path.open("rb") as stream:
+            stream.seek(self._position)
+            data = stream.read()
+        whole = data[: data.rfind(b"\n") + 1]
+        self._position += len(whole)
+        return [line for raw in whole.splitlines() if (line := _decoded(raw)) is not None]
+
+
+def _decoded(raw: bytes) -> Line | None:
+    try:
+        return decode_line(raw)
+    except ContractError:
+        # Its trial then has a beginning and no record, and is reported as crashed.
+        return None

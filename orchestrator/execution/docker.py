@@ -1,0 +1,198 @@
+"""Runs a task in a hardened container of a Docker engine, or of Podman's compatible socket."""
+
+import os
+import threading
+import time
+import uuid
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import requests
+from docker import DockerClient
+from docker.errors import APIError, DockerException, NotFound
+from docker.types import Ulimit
+
+from orchestrator.errors import InfrastructureError
+from orchestrator.execution.base import (
+    POLL_INTERVAL_S,
+    DockerSettings,
+    RecordTail,
+    TaskOutcome,
+    log_tail,
+    time_limit_s,
+)
+from orchestrator.images.engine import connect
+from runners.contract import Line, Task
+
+LABEL = "org.taxmeter.campaign"
+"""Every container of ours carries it; nothing without it is ever touched."""
+
+TASK = "/task"
+CACHE = "/cache"
+UNPRIVILEGED = 65532
+SHARED_MEMORY_BYTES = 1 << 30
+MAX_PROCESSES = 4096
+
+
+class DockerExecutor:
+    """The `docker` isolation."""
+
+    def __init__(self, settings: DockerSettings) -> None:
+        self._settings = settings
+
+    def run(self, task: Task, directory: Path) -> Generator[Line, None, TaskOutcome]:
+        """See `Executor.run`."""
+        settings = self._settings
+        settings.cache.mkdir(parents=True, exist_ok=True)
+        user = _user_for(directory, settings.cache)
+        limit_s = time_limit_s(task)
+        tail = RecordTail(directory)
+        ended_because = None
+        with _engine_errors(), closing(connect(settings.engine)) as client:
+            started_at = int(time.time())
+            with _container(client, _configuration(settings, task, directory, user, limit_s)) as exit_of:
+                deadline = time.monotonic() + limit_s + 30
+                while not exit_of.ended.wait(POLL_INTERVAL_S):
+                    yield from tail.new_lines()
+                    if time.monotonic() > deadline:
+                        ended_because = f"the container outlived its own limit of {limit_s} s"
+                        break
+            exit_code = None if ended_because else exit_of.code()
+            out_of_memory = _had_oom(client, exit_of.container_id, started_at)
+        yield from tail.new_lines()
+        return TaskOutcome(exit_code, out_of_memory, ended_because, log_tail(directory))
+
+
+def remove_containers(engine: str | None, campaign_id: str | None = None) -> list[str]:
+    """Removes containers that an earlier run left, of one campaign or of all that are ours. Returns their names.
+
+    Raises:
+        InfrastructureError: the engine does not answer.
+    """
+    label = LABEL if campaign_id is None else f"{LABEL}={campaign_id}"
+    with _engine_errors(), closing(connect(engine)) as client:
+        found = client.containers.list(all=True, filters={"label": label})
+        for container in found:
+            _remove(container)
+        return [str(container.name) for container in found]
+
+
+class _Exit:
+    """Waits in a thread of its own for a container to be gone: the engine is asked once, not polled."""
+
+    def __init__(self, container: Any) -> None:
+        self.container_id: str = container.id
+        self.ended = threading.Event()
+        self._answer: Mapping[str, Any] | None = None
+        self._error: Exception | None = None
+        self._container = container
+        self._thread = threading.Thread(target=self._wait, name="container-exit", daemon=True)
+        self._thread.start()
+
+    def _wait(self) -> None:
+        try:
+            self._answer = self._container.wait(condition="removed")
+        except (DockerException, requests.RequestException) as error:
+            self._error = error
+        self.ended.set()
+
+    def code(self) -> int:
+        if self._answer is None:
+            raise InfrastructureError(f"the engine lost the container: {self._error}") from self._error
+        return int(self._answer["StatusCode"])
+
+
+@contextmanager
+def _container(client: DockerClient, configuration: dict[str, Any]) -> Iterator[_Exit]:
+    """A running container that is gone when the block ends."""
+    container = client.containers.create(**configuration)
+    try:
+        # The lifeline: attached before the start, and closed by the kernel when this process dies. The supervisor
+        # inside then reads the end of its standard input, ends, and the engine removes the container by itself.
+        lifeline = client.api.attach_socket(container.id, params={"stdin": 1, "stream": 1})
+        try:
+            exit_of = _Exit(container)
+            container.start()
+            yield exit_of
+        finally:
+            # The SDK hands out a view of the socket; closing the view alone leaves the socket open.
+            lifeline._sock.close()
+            lifeline.close()
+    finally:
+        _remove(container)
+
+
+def _remove(container: Any) -> None:
+    try:
+        container.remove(force=True, v=True)
+    except NotFound:
+        return  # the engine was faster, as it was asked to be
+    except APIError as error:
+        if "already in progress" not in str(error):
+            raise
+
+
+def _configuration(settings: DockerSettings, task: Task, directory: Path, user: str, limit_s: int) -> dict[str, Any]:
+    command = f"exec python -m runners {TASK} >{TASK}/supervisor.log 2>&1"
+    return {
+        "image": settings.image_id,
+        "command": ["sh", "-c", command],
+        "name": f"taxmeter-{task.task_id}-{uuid.uuid4().hex[:8]}",
+        "labels": {LABEL: task.campaign_id, "org.taxmeter.task": task.task_id, **settings.labels},
+        "user": user,
+        "working_dir": f"{TASK}/code",
+        "environment": {
+            "TAXMETER_CACHE": CACHE,
+            "TAXMETER_LIFELINE": "stdin",
+            "TAXMETER_TIME_LIMIT_S": str(limit_s),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
+        "volumes": {
+            str(directory.resolve()): {"bind": TASK, "mode": "rw"},
+            str(settings.cache.resolve()): {"bind": CACHE, "mode": "rw"},
+        },
+        "network_mode": "none",
+        "read_only": True,
+        # Inductor loads what it compiled from there, hence exec.
+        "tmpfs": {"/tmp": "rw,exec,nosuid,nodev"},  # noqa: S108 - inside the container
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges"],
+        "pids_limit": MAX_PROCESSES,
+        "mem_limit": settings.memory_bytes,
+        "memswap_limit": settings.memory_bytes,
+        "shm_size": SHARED_MEMORY_BYTES,
+        "cpuset_cpus": ",".join(map(str, settings.cores)),
+        "ulimits": [Ulimit(name="core", soft=0, hard=0)],
+        # Process 1 must not be the supervisor: the kernel ignores signals that process 1 does not handle.
+        "init": True,
+        "stdin_open": True,
+        "auto_remove": True,
+        "log_config": {"type": "none"},
+    }
+
+
+def _user_for(directory: Path, cache: Path) -> str:
+    """Root's tasks run as nobody in particular; anyone else's run as themselves, so that they own the files."""
+    if os.geteuid() != 0:
+        return f"{os.geteuid()}:{os.getegid()}"
+    for top in (directory, cache):
+        os.chown(top, UNPRIVILEGED, UNPRIVILEGED)
+    return f"{UNPRIVILEGED}:{UNPRIVILEGED}"
+
+
+def _had_oom(client: DockerClient, container_id: str, since: int) -> bool:
+    events = client.events(
+        since=since, until=int(time.time()) + 1, filters={"container": container_id, "event": "oom"}, decode=True
+    )
+    return any(True for _ in events)
+
+
+@contextmanager
+def _engine_errors() -> Iterator[None]:
+    try:
+        yield
+    except (DockerException, requests.RequestException) as error:
+        detail = getattr(error, "explanation", None) or str(error)
+        raise InfrastructureError(f"the engine refused: {' '.join(str(detail).split())}") from error

@@ -1,0 +1,100 @@
+"""Runs a task in a process of a virtual environment: for machines without a Docker engine."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+from orchestrator.errors import InfrastructureError
+from orchestrator.execution.base import (
+    POLL_INTERVAL_S,
+    ProcessSettings,
+    RecordTail,
+    TaskOutcome,
+    log_tail,
+    time_limit_s,
+)
+from runners.contract import Line, Task, TaskFiles
+
+GRACE_S = 10.0
+"""Between closing the lifeline, or asking the supervisor to end, and killing it."""
+
+
+class ProcessExecutor:
+    """The `process` isolation."""
+
+    def __init__(self, settings: ProcessSettings) -> None:
+        self._settings = settings
+
+    def run(self, task: Task, directory: Path) -> Generator[Line, None, TaskOutcome]:
+        """See `Executor.run`."""
+        scratch = directory / "tmp"
+        scratch.mkdir(exist_ok=True)
+        self._settings.cache.mkdir(parents=True, exist_ok=True)
+        process = self._start(directory, scratch)
+        deadline = time.monotonic() + time_limit_s(task)
+        ended_because = None
+        tail = RecordTail(directory)
+        try:
+            while process.poll() is None:
+                yield from tail.new_lines()
+                if time.monotonic() > deadline:
+                    ended_because = f"the task took longer than {time_limit_s(task)} s"
+                    break
+                time.sleep(POLL_INTERVAL_S)
+        finally:
+            _end(process)
+        yield from tail.new_lines()
+        exit_code = None if ended_because else process.returncode
+        return TaskOutcome(exit_code, False, ended_because, log_tail(directory))
+
+    def _start(self, directory: Path, scratch: Path) -> "subprocess.Popen[bytes]":
+        files = TaskFiles(str(directory))
+        python = self._settings.python
+        cores = ",".join(map(str, self._settings.cores))
+        try:
+            with open(files.log, "ab") as log:
+                return subprocess.Popen(
+                    ["taskset", "--cpu-list", cores, str(python), "-m", "runners", str(directory)],
+                    cwd=files.code,
+                    env=_environment(self._settings, scratch),
+                    # The lifeline: it closes when this process dies, however it dies.
+                    stdin=subprocess.PIPE,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise InfrastructureError(f"{python} cannot be started: {error}") from error
+
+
+def _environment(settings: ProcessSettings, scratch: Path) -> dict[str, str]:
+    """All of the runner's environment. Nothing is inherited: Ray sets OMP_NUM_THREADS=1 for its workers."""
+    return {
+        "PATH": f"{settings.python.parent}:/usr/local/bin:/usr/bin:/bin",
+        "HOME": str(scratch),
+        "TMPDIR": str(scratch),
+        "LANG": "C.UTF-8",
+        "LC_ALL": "C.UTF-8",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONHASHSEED": "0",
+        "PYTHONUNBUFFERED": "1",
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "TAXMETER_CACHE": str(settings.cache),
+        "TAXMETER_MEMORY_BYTES": str(settings.memory_bytes),
+        "TAXMETER_LIFELINE": "stdin",
+    }
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        process.wait(GRACE_S)
+    except subprocess.TimeoutExpired:
+        # The supervisor does not look at its lifeline while it imports; its trials die with it in any case.
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

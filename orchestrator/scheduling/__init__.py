@@ -1,0 +1,23 @@
+"""Brings tasks to hosts and their records back, as events."""
+
+from orchestrator.scheduling.base import (
+    Event,
+    HostObserved,
+    LineReceived,
+    Scheduler,
+    SchedulingHost,
+    TaskEnded,
+    TaskRequest,
+)
+from orchestrator.scheduling.local import LocalScheduler
+
+__all__ = [
+    "Event",
+    "HostObserved",
+    "LineReceived",
+    "LocalScheduler",
+    "Scheduler",
+    "SchedulingHost",
+    "TaskEnded",
+    "TaskRequest",
+]

@@ -1,0 +1,237 @@
+"""What every executor keeps to. A difference that is known stands here with its reason."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from sys import executable
+
+import pytest
+
+from orchestrator.errors import InfrastructureError
+from orchestrator.execution import (
+    DockerSettings,
+    ExecutionSettings,
+    FakeSettings,
+    ProcessSettings,
+    TaskOutcome,
+    aftermath,
+    create_executor,
+    stage,
+)
+from orchestrator.execution.docker import LABEL
+from orchestrator.images import BuiltImage, connect
+from runners.contract import Begin, End, Environment, Line, Status, Task, TrialRecord
+
+GIB = 1 << 30
+CORES = tuple(sorted(os.sched_getaffinity(0)))
+
+REAL = ["process", pytest.param("docker", marks=pytest.mark.engine)]
+ALL = ["fake", *REAL]
+
+
+@pytest.fixture
+def settings(request: pytest.FixtureRequest, tmp_path: Path) -> ExecutionSettings:
+    kind = getattr(request, "param", "fake")
+    cache = tmp_path / "cache"
+    if kind == "docker":
+        image: BuiltImage = request.getfixturevalue("cpu_image")
+        return DockerSettings(image.image_id, None, CORES, 2 * GIB, cache)
+    if kind == "process":
+        # Synthetic workloads need nothing but the standard library, so that any Python will do.
+        return ProcessSettings(Path(executable), CORES, 2 * GIB, cache)
+    return FakeSettings()
+
+
+@dataclass
+class Ended:
+    lines: list[Line]
+    outcome: TaskOutcome
+
+    @property
+    def records(self) -> dict[str, TrialRecord]:
+        return {line.trial_id: line for line in self.lines if isinstance(line, TrialRecord)}
+
+    @property
+    def begun(self) -> dict[str, Begin]:
+        return {line.trial_id: line for line in self.lines if isinstance(line, Begin)}
+
+
+def run(settings: ExecutionSettings, task: Task, directory: Path) -> Ended:
+    stage(task, directory)
+    running = create_executor(settings).run(task, directory)
+    lines: list[Line] = []
+    while True:
+        try:
+            lines.append(next(running))
+        except StopIteration as end:
+            return Ended(lines, end.value)
+
+
+@pytest.mark.parametrize("settings", ALL, indirect=True)
+def test_every_trial_of_a_good_task_is_recorded(settings, make_trial, make_task, tmp_path) -> None:
+    task = make_task(*(make_trial(trial_id=f"t{i}", order=i) for i in range(3)))
+    ended = run(settings, task, tmp_path / "task")
+    assert [type(line) for line in ended.lines] == [Environment, *[Begin, TrialRecord] * 3, End], ended.outcome
+    assert [record.status for record in ended.records.values()] == [Status.OK] * 3
+    assert list(ended.records) == ["t0", "t1", "t2"]
+    assert ended.outcome.exit_code == 0
+    assert not ended.outcome.out_of_memory
+    for record in ended.records.values():
+        assert {series.mode for series in record.series} >= {"sync", "pipelined"}
+        assert all(series.durations_ns for series in record.series)
+        assert record.verification is not None
+        assert record.verification.passed
+
+
+@pytest.mark.parametrize(
+    ("workload", "status"),
+    [
+        ("synthetic-wrong", Status.WRONG_OUTPUT),
+        ("synthetic-raise", Status.CRASHED),
+        ("synthetic-unsupported", Status.UNSUPPORTED),
+        ("synthetic-exit", Status.CRASHED),
+        ("synthetic-crash", Status.CRASHED),
+        ("synthetic-print", Status.CRASHED),
+        ("synthetic-garbage", Status.CRASHED),
+        ("synthetic-hang", Status.TIMEOUT),
+        ("synthetic-memory", Status.OOM),
+    ],
+)
+@pytest.mark.parametrize("settings", ALL, indirect=True)
+def test_a_bad_trial_costs_itself_only(settings, workload, status, make_trial, make_task, tmp_path) -> None:
+    limit = {"timeout_s": 3} if workload == "synthetic-hang" else {}
+    task = make_task(
+        make_trial(trial_id="before"), make_trial(workload, trial_id="bad", **limit), make_trial(trial_id="after")
+    )
+    ended = run(settings, task, tmp_path / "task")
+    assert ended.outcome.exit_code == 0, ended.outcome
+    assert {name: record.status for name, record in ended.records.items()} == {
+        "before": Status.OK,
+        "bad": status,
+        "after": Status.OK,
+    }
+    assert ended.records["bad"].reason
+    assert "\n" not in ended.records["bad"].reason
+
+
+@pytest.mark.parametrize("settings", ALL, indirect=True)
+def test_a_dead_supervisor_costs_the_running_trial_and_leaves_the_rest(
+    settings, make_trial, make_task, tmp_path
+) -> None:
+    task = make_task(
+        make_trial(trial_id="before"),
+        make_trial("synthetic-kill-supervisor", trial_id="killer"),
+        make_trial(trial_id="after"),
+    )
+    ended = run(settings, task, tmp_path / "task")
+    assert ended.outcome.exit_code not in (0, None)
+    what_is_left = aftermath(task, ended.begun, frozenset(ended.records), ended.outcome)
+    assert what_is_left.victim is not None
+    assert (what_is_left.victim.trial_id, what_is_left.victim.status) == ("killer", Status.CRASHED)
+    assert "signal 9" in (what_is_left.victim.reason or "")
+    assert [trial.trial_id for trial in what_is_left.left] == ["after"]
+
+
+@pytest.mark.parametrize("settings", REAL, indirect=True)
+def test_records_come_while_the_task_runs_and_closing_ends_it(settings, make_trial, make_task, tmp_path) -> None:
+    directory = tmp_path / "task"
+    task = make_task(*(make_trial("synthetic-sleep", trial_id=f"t{i}") for i in range(200)))
+    stage(task, directory)
+    running = create_executor(settings).run(task, directory)
+    for line in running:
+        if isinstance(line, TrialRecord):
+            break
+    assert live_traces(settings, directory, task), "the task must still be running, or this test shows nothing"
+    running.close()
+    assert live_traces(settings, directory, task) == []
+    assert (directory / "records.jsonl").read_bytes().count(b'"type":"record"') < 200
+
+
+@pytest.mark.parametrize("settings", REAL, indirect=True)
+def test_nothing_of_the_orchestrators_environment_reaches_a_trial(
+    settings, make_trial, make_task, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    ended = run(settings, make_task(make_trial()), tmp_path / "task")
+    [environment] = [line for line in ended.lines if isinstance(line, Environment)]
+    assert environment.versions["python"]
+    assert len(environment.runner_sha256) == 64
+    assert "env_OMP_NUM_THREADS" not in environment.facts
+
+
+@pytest.mark.parametrize("settings", REAL, indirect=True)
+def test_what_cannot_start_is_the_infrastructures_fault(settings, make_trial, make_task, tmp_path) -> None:
+    cache = tmp_path / "cache"
+    broken = (
+        DockerSettings("sha256:" + "0" * 64, None, CORES, GIB, cache)
+        if isinstance(settings, DockerSettings)
+        else ProcessSettings(tmp_path / "no-python", CORES, GIB, cache)
+    )
+    task = make_task(make_trial())
+    try:
+        ended = run(broken, task, tmp_path / "task")
+    except InfrastructureError as error:
+        assert "\n" not in str(error)
+    else:
+        # A process is started by `taskset`, whose own start succeeds: nothing begins, and the log says why.
+        assert ended.lines == []
+        assert ended.outcome.exit_code == 127
+        assert "no-python" in ended.outcome.log_tail
+    assert live_traces(settings, tmp_path / "task", task) == []
+
+
+@pytest.mark.engine
+def test_a_container_is_hardened(cpu_image, make_trial, make_task, tmp_path) -> None:
+    settings = DockerSettings(cpu_image.image_id, None, CORES[:1], GIB, tmp_path / "cache")
+    task = make_task(*(make_trial("synthetic-sleep", trial_id=f"t{i}") for i in range(50)))
+    stage(task, tmp_path / "task")
+    running = create_executor(settings).run(task, tmp_path / "task")
+    next(running)
+    with closing(connect()) as client:
+        [container] = client.containers.list(filters={"label": f"{LABEL}={task.campaign_id}"})
+        host = container.attrs["HostConfig"]
+        user = container.attrs["Config"]["User"]
+    running.close()
+    assert host["NetworkMode"] == "none"
+    assert host["ReadonlyRootfs"] is True
+    assert host["CapDrop"] == ["ALL"]
+    assert host["CapAdd"] in (None, [])
+    assert host["Privileged"] is False
+    assert "no-new-privileges" in host["SecurityOpt"]
+    assert host["CpusetCpus"] == str(CORES[0])
+    assert host["Memory"] == host["MemorySwap"] == GIB
+    assert host["PidsLimit"] > 0
+    assert host["Init"] is True
+    assert host["AutoRemove"] is True
+    assert not user.startswith("0")
+
+
+def live_traces(settings: ExecutionSettings, directory: Path, task: Task) -> list[str]:
+    """Containers of the task, or processes with its directory among their arguments."""
+    if isinstance(settings, DockerSettings):
+        with closing(connect()) as client:
+            label = {"label": f"{LABEL}={task.campaign_id}"}
+            return [str(container.name) for container in client.containers.list(all=True, filters=label)]
+    deadline = time.monotonic() + 5
+    while (found := list(_processes_naming(directory))) and time.monotonic() < deadline:
+        # A killed process stays in the table for a moment until its parent has read its status.
+        if all("(zombie)" in entry for entry in found):
+            return []
+        if time.monotonic() > deadline - 4.5:
+            return found
+        time.sleep(0.05)
+    return found
+
+
+def _processes_naming(directory: Path) -> Iterator[str]:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                arguments = (entry / "cmdline").read_bytes().split(b"\0")
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if os.fsencode(directory) in arguments:
+                yield f"{entry.name} {arguments}"
