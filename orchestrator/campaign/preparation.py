@@ -171,7 +171,7 @@ def _images(
     provided: dict[str, tuple[EnvironmentPin, ExecutionSettings]] = {}
     with closing(connect(host.engine)) as client:
         for entry in entries:
-            image = ensure_image(entry, client, say)
+            image = ensure_image(entry, client, say, host.engine)
             pin = EnvironmentPin(
                 entry.name,
                 Isolation.DOCKER,

@@ -22,6 +22,10 @@ QUEUE_DEADLINE_S = 120.0
 """Ray waits forever for a node that does not come; we do not."""
 
 STOP_DEADLINE_S = 30.0
+
+DIRECTORY_PREFIX = "taxmeter-ray-"
+"""Of the directory for Ray's own files; the process number follows. Below /tmp, because socket paths must be short."""
+
 OBJECT_STORE_BYTES = 100_000_000
 
 
@@ -45,7 +49,8 @@ class RayScheduler:
     def start(self, hosts: Sequence[SchedulingHost]) -> None:
         """See `Scheduler.start`."""
         [host] = hosts
-        self._directory = Path(tempfile.mkdtemp(prefix="taxmeter-"))
+        remove_abandoned(Path(tempfile.gettempdir()))
+        self._directory = Path(tempfile.mkdtemp(prefix=f"{DIRECTORY_PREFIX}{os.getpid()}-"))
         os.environ.update(_settings(self._directory))
         import ray  # only now: Ray reads its settings when it is imported
 
@@ -170,6 +175,15 @@ def refuse_unmatched(hosts: Sequence[SchedulingHost], nodes: Sequence[Mapping[st
             f"no node of the Ray cluster serves {', '.join(missing)} (needs label {HOST_LABEL} and a {SLOT}); "
             f"living nodes: {known or 'none'}"
         )
+
+
+def remove_abandoned(parent: Path) -> None:
+    """Removes the Ray directories of our runs whose process is gone, as a killed one leaves them."""
+    for directory in parent.glob(f"{DIRECTORY_PREFIX}*"):
+        process = directory.name.removeprefix(DIRECTORY_PREFIX).partition("-")[0]
+        ours = directory.stat().st_uid == os.geteuid()
+        if ours and process.isdigit() and not Path("/proc", process).exists():
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def _serves(node: Mapping[str, Any], host: SchedulingHost) -> bool:

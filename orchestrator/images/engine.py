@@ -1,0 +1,69 @@
+"""The connection to a Docker engine, or to Podman's compatible socket."""
+
+import os
+import re
+import socket
+
+from docker import DockerClient
+from docker.errors import DockerException
+from requests.exceptions import RequestException
+
+from orchestrator.errors import InfrastructureError
+
+DEFAULT_ENGINE = "unix:///var/run/docker.sock"
+
+
+def connect(base_url: str | None = None, timeout_s: float = 60.0) -> DockerClient:
+    """Connects to an engine that answers. The caller closes the client.
+
+    Args:
+        base_url: the engine's address; by default what DOCKER_HOST says, else the local socket.
+        timeout_s: how long a single answer of the engine may take.
+
+    Raises:
+        InfrastructureError: no engine answers there.
+    """
+    address = engine_address(base_url)
+    environment = dict(os.environ) | {"DOCKER_HOST": address}
+    try:
+        _probe(address, timeout_s)
+        return DockerClient.from_env(environment=environment, timeout=timeout_s)
+    except (DockerException, RequestException, OSError, ValueError) as error:
+        raise InfrastructureError(f"no Docker engine answers at {address}: {_reason(error)}") from None
+
+
+def engine_problem(base_url: str | None = None) -> str | None:
+    """Why no engine can be used, in one line, or None when one answers. Takes two seconds at most."""
+    try:
+        connect(base_url, timeout_s=2).close()
+    except InfrastructureError as error:
+        return str(error)
+    return None
+
+
+def engine_address(base_url: str | None = None) -> str:
+    """The engine meant when `base_url` is not given; the address is passed to command-line clients too."""
+    return base_url or os.environ.get("DOCKER_HOST") or DEFAULT_ENGINE
+
+
+def _probe(address: str, timeout_s: float) -> None:
+    """Fails where no engine can be, because the SDK then leaves an open socket to the garbage collector."""
+    if not address.startswith("unix://"):
+        return
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(timeout_s)
+        connection.connect(address.removeprefix("unix://"))
+
+
+def _reason(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    known = {
+        r"Permission ?denied": "permission denied; add yourself to the group docker, or use sudo",
+        r"No such file": "there is no such socket; is the engine started?",
+        r"Connection ?refused": "connection refused; is the engine started?",
+        r"[Tt]imed? ?out|Timeout": "it did not answer in time",
+    }
+    for pattern, reason in known.items():
+        if re.search(pattern, text):
+            return reason
+    return text

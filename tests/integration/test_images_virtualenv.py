@@ -1,0 +1,108 @@
+"""Virtual environments, really built, from a lock with one small wheel."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import ConfigurationError, InfrastructureError
+from orchestrator.images import Catalogue, EnvironmentEntry, ensure_virtualenv, lock_sha256
+from orchestrator.images.locks import Pin
+from orchestrator.images.virtualenv import MARKER, compare, find_python
+
+HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
+
+
+@pytest.fixture
+def entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EnvironmentEntry:
+    """An environment of this very Python with one package, which lies in the wheel directory."""
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    wheel = tmp_path / "project/docker/wheels/tiny_pkg-1.0-py3-none-any.whl"
+    wheel.parent.mkdir(parents=True)
+    info = "tiny_pkg-1.0.dist-info"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("tiny_pkg.py", "answer = 42\n")
+        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-pkg\nVersion: 1.0\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", f"tiny_pkg.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    (tmp_path / "project/docker/tiny.lock").write_text(f"tiny-pkg==1.0 --hash=sha256:{digest}\n")
+    committed = Catalogue.load(Path(__file__).parents[2] / "docker/images.yaml").entry("cpu")
+    changes = {
+        "name": "tiny",
+        "python": HERE,
+        "directory": tmp_path / "project/docker",
+        "lock": "tiny.lock",
+        "wheel_index": None,
+    }
+    return committed.model_copy(update=changes)
+
+
+def test_a_half_built_one_is_replaced_and_a_whole_one_is_kept(entry: EnvironmentEntry, tmp_path: Path):
+    stray = tmp_path / "root" / f"tiny-{lock_sha256(entry)[:12]}" / "stray"
+    stray.parent.mkdir(parents=True)
+    stray.touch()
+    said: list[str] = []
+    built = ensure_virtualenv(entry, tmp_path / "root", said.append)
+    assert built.python.parents[1] == stray.parent
+    assert not stray.exists()
+    done = subprocess.run(
+        [built.python, "-c", "import tiny_pkg; print(tiny_pkg.answer)"], capture_output=True, check=True
+    )
+    assert done.stdout == b"42\n"
+    assert ensure_virtualenv(entry, tmp_path / "root", said.append) == built
+    assert len(said) == 1
+
+
+def test_one_whose_python_was_removed_does_not_count_as_whole(entry: EnvironmentEntry, tmp_path: Path):
+    entry = entry.model_copy(update={"python": "3.99"})
+    directory = tmp_path / "root" / f"tiny-{lock_sha256(entry)[:12]}"
+    (directory / "bin").mkdir(parents=True)
+    (directory / MARKER).write_text(json.dumps({"lock_sha256": lock_sha256(entry)}))
+    (directory / "bin/python").symlink_to(sys.executable)
+    assert ensure_virtualenv(entry, tmp_path / "root", lambda _: None).python == directory / "bin/python"
+    (directory / "bin/python").unlink()
+    (directory / "bin/python").symlink_to("/nonexistent/python3.99")
+    with pytest.raises(ConfigurationError, match=r"needs Python 3\.99"):
+        ensure_virtualenv(entry, tmp_path / "root", lambda _: None)
+
+
+def test_a_package_with_another_hash_is_refused_and_nothing_counts_as_built(entry: EnvironmentEntry, tmp_path: Path):
+    entry.lock_path.write_text(f"tiny-pkg==1.0 --hash=sha256:{'0' * 64}\n")
+    with pytest.raises(InfrastructureError, match=r"packages of tiny\.lock cannot be installed"):
+        ensure_virtualenv(entry, tmp_path / "root", lambda _: None)
+    assert list((tmp_path / "root").glob(f"*/{MARKER}")) == []
+
+
+def test_a_python_that_is_not_there_is_a_user_error_with_a_remedy(entry: EnvironmentEntry, tmp_path: Path):
+    with pytest.raises(
+        ConfigurationError, match=r"needs Python 3\.99 .* python3\.99 and python3 on PATH.*Docker engine"
+    ):
+        ensure_virtualenv(entry.model_copy(update={"python": "3.99"}), tmp_path / "root", lambda _: None)
+
+
+def test_an_interpreter_is_asked_for_its_version(tmp_path: Path):
+    liar = tmp_path / "a" / f"python{HERE}"
+    liar.parent.mkdir()
+    liar.write_text("#!/bin/sh\nexit 127\n")
+    liar.chmod(0o755)
+    true = tmp_path / "b" / "python3"
+    true.parent.mkdir()
+    true.symlink_to(sys.executable)
+    assert find_python(HERE, f"{liar.parent}{os.pathsep}{true.parent}") == true
+
+
+def test_every_difference_from_the_lock_is_told():
+    pins = {name: Pin(name, "1.0", frozenset()) for name in ("same", "older", "gone")}
+    listed = [("Same", "1.0"), ("older", "0.9"), ("extra_one", "3"), ("pip", "25")]
+    assert compare(pins, [{"name": name, "version": version} for name, version in listed]) == [
+        "older is 0.9 instead of 1.0",
+        "gone is absent instead of 1.0",
+        "extra-one is not in the lock",
+    ]

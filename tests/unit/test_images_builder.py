@@ -1,0 +1,90 @@
+"""Which client builds, and which settings of the site the build gets."""
+
+import configparser
+import os
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import InfrastructureError
+from orchestrator.images.builder import find_builder, site_ca_bundle, site_pip_configuration
+
+
+def fake_docker(directory: Path, version: str, *, buildx: bool) -> str:
+    """A `docker` that answers to --version and to buildx version only."""
+    directory.mkdir()
+    client = directory / "docker"
+    answer = "echo buildx" if buildx else "exit 1"
+    client.write_text(f"#!/bin/sh\ncase $1 in buildx) {answer};; --version) echo '{version}';; esac\n")
+    client.chmod(0o755)
+    return str(client)
+
+
+def test_a_client_with_buildx_is_taken(tmp_path: Path):
+    client = fake_docker(tmp_path / "a", "Docker version 28.2.2, build e6534b4", buildx=True)
+    builder = find_builder(str(tmp_path / "a"))
+    assert builder.command[:3] == (client, "buildx", "build")
+    assert builder.environment == ()
+
+
+def test_a_new_client_without_buildx_is_passed_over_for_an_old_one(tmp_path: Path):
+    fake_docker(tmp_path / "a", "Docker version 28.2.2, build e6534b4", buildx=False)
+    old = fake_docker(tmp_path / "b", "Docker version 20.10.24+dfsg1, build 297e128", buildx=False)
+    builder = find_builder(f"{tmp_path / 'a'}{os.pathsep}{tmp_path / 'b'}")
+    assert builder.command == (old, "build")
+    assert builder.environment == (("DOCKER_BUILDKIT", "1"),)
+
+
+@pytest.mark.parametrize("version", ["Docker version 28.2.2, build e6534b4", "podman version 4.3.1"])
+def test_clients_that_cannot_build_are_named(tmp_path: Path, version: str):
+    client = fake_docker(tmp_path / "a", version, buildx=False)
+    with pytest.raises(InfrastructureError, match=f"tried {client}.*buildx"):
+        find_builder(str(tmp_path / "a"))
+
+
+def test_no_client_at_all(tmp_path: Path):
+    with pytest.raises(InfrastructureError, match="there is no docker command on PATH"):
+        find_builder(str(tmp_path))
+
+
+def settings(text: str) -> dict[str, str]:
+    parser = configparser.RawConfigParser()
+    parser.read_string(text)
+    return dict(parser["global"])
+
+
+def test_the_users_pip_settings_are_found_without_files_of_this_machine(tmp_path: Path):
+    (tmp_path / ".config/pip").mkdir(parents=True)
+    (tmp_path / ".config/pip/pip.conf").write_text("[global]\nindex-url = https://a.invalid/%(x)s\ncert = /c.pem\n")
+    assert settings(site_pip_configuration({"HOME": str(tmp_path)}))["index-url"] == "https://a.invalid/%(x)s"
+    assert "cert" not in settings(site_pip_configuration({"HOME": str(tmp_path)}))
+
+
+def test_a_named_file_replaces_the_users_own(tmp_path: Path):
+    (tmp_path / ".pip").mkdir()
+    (tmp_path / ".pip/pip.conf").write_text("[global]\ntrusted-host = user.invalid\n")
+    named = tmp_path / "named.conf"
+    named.write_text("[global]\nindex-url = https://named.invalid/simple\n")
+    found = settings(site_pip_configuration({"HOME": str(tmp_path), "PIP_CONFIG_FILE": str(named)}))
+    assert found["index-url"] == "https://named.invalid/simple"
+    assert "trusted-host" not in found
+
+
+def test_variables_win_over_files(tmp_path: Path):
+    named = tmp_path / "named.conf"
+    named.write_text("[global]\nindex-url = https://file.invalid/simple\n")
+    environment = {"PIP_CONFIG_FILE": str(named), "PIP_INDEX_URL": "https://variable.invalid/simple"}
+    assert settings(site_pip_configuration(environment))["index-url"] == "https://variable.invalid/simple"
+
+
+def test_no_settings_at_all():
+    assert site_pip_configuration({"PIP_CONFIG_FILE": os.devnull}) == ""
+
+
+def test_the_sites_own_bundle_comes_before_the_systems(tmp_path: Path):
+    own, system = tmp_path / "own.pem", tmp_path / "system.pem"
+    system.write_text("x")
+    assert site_ca_bundle({"PIP_CERT": str(own)}, str(system)) == system
+    own.write_text("x")
+    assert site_ca_bundle({"PIP_CERT": str(own)}, str(system)) == own
+    assert site_ca_bundle({}, str(tmp_path / "none.pem")) is None

@@ -1,0 +1,42 @@
+"""What is said when no engine can be used."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import InfrastructureError
+from orchestrator.images import connect, engine_problem
+
+
+def test_a_socket_that_is_not_there(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
+    problem = engine_problem()
+    assert problem is not None
+    assert problem == (
+        "no Docker engine answers at unix:///nonexistent/docker.sock: there is no such socket; is the engine started?"
+    )
+
+
+def test_an_address_that_is_none(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("DOCKER_HOST", "nonsense://x")
+    problem = engine_problem()
+    assert problem is not None
+    assert "nonsense://x" in problem
+    assert "\n" not in problem
+
+
+def test_an_engine_that_hangs(tmp_path: Path):
+    path = tmp_path / "docker.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        with pytest.raises(InfrastructureError, match="did not answer in time"):
+            connect(f"unix://{path}", timeout_s=0.2)
+
+
+def test_nobody_listens():
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        with pytest.raises(InfrastructureError, match="connection refused"):
+            connect(f"tcp://127.0.0.1:{reserved.getsockname()[1]}", timeout_s=2)

@@ -1,0 +1,87 @@
+"""Fetching wheels, with a directory in place of an index."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import ConfigurationError, InfrastructureError
+from orchestrator.images import Catalogue, EnvironmentEntry, ensure_wheels
+from orchestrator.images.catalogue import WheelIndex
+from orchestrator.images.wheels import pip_failure
+
+WHEEL = "tiny_pkg-1.0+cpu-py3-none-any.whl"
+CONTENT = b"not looked into: pip download of a pinned wheel only checks its name and hash"
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """pip settings that know one directory and no network."""
+    site = tmp_path / "site"
+    site.mkdir()
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(site))
+    return site
+
+
+@pytest.fixture
+def entry(tmp_path: Path) -> EnvironmentEntry:
+    committed = Catalogue.load(Path(__file__).parents[2] / "docker/images.yaml").entry("cpu")
+    index = WheelIndex(url="file:///nonexistent/index", distributions=("tiny-pkg",))
+    directory = tmp_path / "project/docker"
+    directory.mkdir(parents=True)
+    (directory / "tiny.lock").write_text(
+        f"tiny-pkg==1.0+cpu \\\n    --hash=sha256:{hashlib.sha256(CONTENT).hexdigest()}\n"
+    )
+    return committed.model_copy(update={"directory": directory, "lock": "tiny.lock", "wheel_index": index})
+
+
+def test_a_wheel_that_is_there_with_the_right_hash_needs_no_index(entry: EnvironmentEntry, offline: Path):
+    entry.wheel_directory.mkdir()
+    (entry.wheel_directory / WHEEL).write_bytes(CONTENT)
+    said: list[str] = []
+    ensure_wheels(entry, said.append)
+    assert said == []
+
+
+def test_a_wheel_that_nobody_has(entry: EnvironmentEntry, offline: Path):
+    with pytest.raises(InfrastructureError) as error:
+        ensure_wheels(entry, lambda _: None)
+    message = str(error.value)
+    assert message.startswith("no wheel of tiny-pkg 1.0+cpu for Python 3.11: this machine's pip settings: No matching")
+    assert "file:///nonexistent/index: No matching" in message
+    assert str(entry.wheel_directory) in message
+    assert "\n" not in message
+    assert list(entry.wheel_directory.iterdir()) == []
+
+
+def test_a_wheel_with_another_hash_is_refused(entry: EnvironmentEntry, offline: Path):
+    (offline / WHEEL).write_bytes(CONTENT + b"!")
+    with pytest.raises(InfrastructureError, match="no wheel of tiny-pkg"):
+        ensure_wheels(entry, lambda _: None)
+    assert list(entry.wheel_directory.iterdir()) == []
+
+
+def test_a_name_that_the_lock_lacks(entry: EnvironmentEntry):
+    index = WheelIndex(url="https://a.invalid", distributions=("other",))
+    with pytest.raises(ConfigurationError, match=r"tiny\.lock: the lock does not pin other"):
+        ensure_wheels(entry.model_copy(update={"wheel_index": index}), lambda _: None)
+
+
+def test_what_pip_says_about_an_index_out_of_reach_is_told_in_one_phrase():
+    output = (
+        "WARNING: Retrying (Retry(total=0, connect=None)) after connection broken by 'NewConnectionError('<pip._vendor.x "
+        "object at 0x7f>: Failed to establish a new connection: [Errno -2] Name or service not known')': /whl/cpu/torch/\n"
+        "ERROR: No matching distribution found for torch==2.13.0+cpu\n"
+    )
+    reason = "Failed to establish a new connection: [Errno -2] Name or service not known"
+    assert pip_failure(output) == f"cannot be reached ({reason})"
+
+
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [("WARNING: x\nERROR: first\nERROR: last\n", "last"), ("", "pip failed without a message")],
+)
+def test_otherwise_pips_last_error_counts(output: str, told: str):
+    assert pip_failure(output) == told
