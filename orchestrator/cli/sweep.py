@@ -183,9 +183,10 @@ def terminated_like_interrupted() -> Iterator[None]:
 
 def _print_how_to_read(results_directory: Path, campaign_id: str) -> None:
     trials = results_directory / "trials"
-    click.echo(f"\nTable again:  taxmeter results show {campaign_id} --results {results_directory}")
+    click.echo(f"\nThis table again:  .venv/bin/taxmeter results show {campaign_id} --results {results_directory}")
     click.echo(
-        "All rows:     "
+        "All rows:          "
         f'.venv/bin/python -c "import pyarrow.dataset as ds; '
-        f"print(ds.dataset('{trials}', partitioning='hive').to_table().to_pandas())\""
+        f"print(ds.dataset('{trials}', partitioning='hive').to_table().num_rows)\""
     )
+    click.echo("results/README.md shows how pyarrow, DuckDB, pandas and Polars read them.")

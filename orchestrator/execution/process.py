@@ -33,15 +33,16 @@ class ProcessExecutor:
         scratch = directory / "tmp"
         scratch.mkdir(exist_ok=True)
         self._settings.cache.mkdir(parents=True, exist_ok=True)
-        process = self._start(directory, scratch)
-        deadline = time.monotonic() + time_limit_s(task)
+        limit_s = time_limit_s(task)
+        process = self._start(directory, scratch, limit_s)
+        deadline = time.monotonic() + limit_s + 30
         ended_because = None
         tail = RecordTail(directory)
         try:
             while process.poll() is None:
                 yield from tail.new_lines()
                 if time.monotonic() > deadline:
-                    ended_because = f"the task took longer than {time_limit_s(task)} s"
+                    ended_because = f"the task outlived its own limit of {limit_s} s"
                     break
                 time.sleep(POLL_INTERVAL_S)
         finally:
@@ -50,7 +51,7 @@ class ProcessExecutor:
         exit_code = None if ended_because else process.returncode
         return TaskOutcome(exit_code, False, ended_because, log_tail(directory))
 
-    def _start(self, directory: Path, scratch: Path) -> "subprocess.Popen[bytes]":
+    def _start(self, directory: Path, scratch: Path, limit_s: int) -> "subprocess.Popen[bytes]":
         files = TaskFiles(str(directory))
         python = self._settings.python
         cores = ",".join(map(str, self._settings.cores))
@@ -59,7 +60,7 @@ class ProcessExecutor:
                 return subprocess.Popen(
                     ["taskset", "--cpu-list", cores, str(python), "-m", "runners", str(directory)],
                     cwd=files.code,
-                    env=_environment(self._settings, scratch),
+                    env=_environment(self._settings, scratch, limit_s),
                     # The lifeline: it closes when this process dies, however it dies.
                     stdin=subprocess.PIPE,
                     stdout=log,
@@ -70,7 +71,7 @@ class ProcessExecutor:
             raise InfrastructureError(f"{python} cannot be started: {error}") from error
 
 
-def _environment(settings: ProcessSettings, scratch: Path) -> dict[str, str]:
+def _environment(settings: ProcessSettings, scratch: Path, limit_s: int) -> dict[str, str]:
     """All of the runner's environment. Nothing is inherited: Ray sets OMP_NUM_THREADS=1 for its workers."""
     return {
         "PATH": f"{settings.python.parent}:/usr/local/bin:/usr/bin:/bin",
@@ -86,6 +87,7 @@ def _environment(settings: ProcessSettings, scratch: Path) -> dict[str, str]:
         "TAXMETER_CACHE": str(settings.cache),
         "TAXMETER_MEMORY_BYTES": str(settings.memory_bytes),
         "TAXMETER_LIFELINE": "stdin",
+        "TAXMETER_TIME_LIMIT_S": str(limit_s),
     }
 
 

@@ -3,6 +3,7 @@
 import os
 import secrets
 import shutil
+import signal
 import tempfile
 import time
 from collections import deque
@@ -55,6 +56,7 @@ class RayScheduler:
         import ray  # only now: Ray reads its settings when it is imported
 
         self._ray = ray
+        on_terminate = signal.getsignal(signal.SIGTERM)
         try:
             ray.init(
                 address="local",
@@ -71,6 +73,8 @@ class RayScheduler:
         except Exception as error:
             self.stop()
             raise InfrastructureError(f"the Ray cluster cannot be started: {error}") from error
+        # Ray installs a handler of its own that aborts the process before anything can be cleaned up.
+        signal.signal(signal.SIGTERM, on_terminate)
         refuse_unmatched(hosts, ray.nodes())
 
     def submit(self, request: TaskRequest) -> None:

@@ -1,0 +1,65 @@
+"""What every backend provides: a callable made from a workload, and the way to its inputs and outputs."""
+
+import contextlib
+from abc import ABC, abstractmethod
+from typing import Any, ContextManager, Dict, Optional, Tuple
+
+from runners.contract import WorkloadSpec
+from runners.contract.catalogue import resolve_options
+from runners.contract.record import FactValue
+from runners.workloads.base import Call, Workload
+
+
+class Backend(ABC):
+    """One way to execute a workload. A subclass overrides what differs from a plain call."""
+
+    preload: Tuple[str, ...] = ()
+    """Modules that every trial needs: the supervisor imports them once, before it forks."""
+
+    has_artifact = False
+    """Work is done ahead of time, in a process of its own, and kept in the cache."""
+
+    def __init__(self, workload: Workload) -> None:
+        self.workload = workload
+        self.spec = workload.spec
+        self.options = resolve_options(workload.spec.backend)
+
+    def artifact_workload(self) -> WorkloadSpec:
+        """The workload and shape that the artifact is made for; other shapes may share it."""
+        return self.spec.workload
+
+    def artifact_identity(self) -> Dict[str, Any]:
+        """What decides the artifact beside workload, shape, dtype and seed."""
+        return {}
+
+    def make_artifact(self, directory: str) -> Dict[str, FactValue]:
+        """Writes the artifact into an empty directory and returns facts about it."""
+        raise AssertionError("only a backend with has_artifact makes one")
+
+    def host_threads(self) -> int:
+        """Threads of the workload's own framework in the measured process."""
+        return self.spec.threads
+
+    def build(self) -> Optional[Any]:
+        """The model that `load` needs; None if the artifact is enough."""
+        return self.workload.build()
+
+    @abstractmethod
+    def load(self, model: Any, artifact: Optional[str]) -> Call:
+        """Makes the model callable on native inputs."""
+
+    def execution(self) -> ContextManager[Any]:
+        """Surrounds all calls, timed or not."""
+        return contextlib.nullcontext()
+
+    def native(self, inputs: Any) -> Any:
+        """Converts an input, outside the timed region."""
+        return inputs
+
+    def outputs(self, result: Any) -> Tuple[Any, ...]:
+        """Converts the result of a call into the form of the workload's arithmetic, outside the timed region."""
+        return tuple(result)
+
+    def facts(self) -> Dict[str, FactValue]:
+        """What is to be recorded about the loaded backend."""
+        return {}

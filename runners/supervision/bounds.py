@@ -1,0 +1,25 @@
+"""Limits that the orchestrator sets through the environment, kept by the kernel."""
+
+import os
+import resource
+import signal
+
+TIME_VARIABLE = "TAXMETER_TIME_LIMIT_S"
+MEMORY_VARIABLE = "TAXMETER_MEMORY_BYTES"
+
+
+def limit_time_of_this_process() -> None:
+    """Lets an alarm end the supervisor when the whole task takes too long: its default action needs no code of ours.
+
+    Children do not inherit the alarm, and die with the supervisor.
+    """
+    seconds = os.environ.get(TIME_VARIABLE)
+    if seconds:
+        signal.alarm(int(seconds))
+
+
+def limit_memory_of_this_process() -> None:
+    """Limits the private writable memory of a trial where no container does; an allocation beyond it fails."""
+    limit = os.environ.get(MEMORY_VARIABLE)
+    if limit:
+        resource.setrlimit(resource.RLIMIT_DATA, (int(limit), int(limit)))

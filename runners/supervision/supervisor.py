@@ -1,0 +1,187 @@
+"""One task from its first line to its last."""
+
+import gc
+import json
+import os
+import shutil
+import tempfile
+import time
+from dataclasses import replace
+from functools import partial
+from typing import Callable, Dict, Optional, Tuple
+
+from runners.backends import make_backend
+from runners.contract import (
+    CONTRACT_VERSION,
+    Begin,
+    ContractError,
+    End,
+    Environment,
+    Line,
+    Phases,
+    Status,
+    Task,
+    TaskFiles,
+    Trial,
+    TrialRecord,
+    decode,
+    encode_line,
+)
+from runners.contract.catalogue import refusal
+from runners.contract.record import FactValue
+from runners.protocol.answer import Answer, merge_phases
+from runners.protocol.cache import DIRECTORY_VARIABLE, CacheEntries, entries
+from runners.protocol.measure import measure
+from runners.protocol.prepare import missing, prepare
+from runners.supervision import kernel, preload
+from runners.supervision.bounds import limit_time_of_this_process
+from runners.supervision.interrupts import Interrupted, Interrupts
+from runners.supervision.process import Ended, run_child
+from runners.supervision.source import source_digest
+from runners.supervision.verdict import judge
+from runners.workloads import make_workload
+
+EXIT_BAD_TASK = 65
+EXIT_NO_CHILDREN = 70
+
+
+def run_task(directory: str) -> int:
+    """Runs every trial of a task directory and returns the exit code of the process."""
+    files = TaskFiles(directory)
+    try:
+        task = read_task(files.task)
+    except (ContractError, OSError) as error:
+        print("%s: %s" % (files.task, error), flush=True)
+        return EXIT_BAD_TASK
+    limit_time_of_this_process()
+    interrupts = Interrupts()
+    interrupts.install()
+    kernel.become_subreaper()
+    preload.import_all(preload.modules_of(task.trials))
+    gc.collect()
+    gc.freeze()
+    try:
+        if not preload.children_can_compute(interrupts):
+            print("a forked child cannot compute with two threads: no trial can be run here", flush=True)
+            return EXIT_NO_CHILDREN
+        Supervisor(task, files, interrupts).run()
+    except Interrupted as interruption:
+        print(interruption, flush=True)
+        return interruption.exit_code
+    return 0
+
+
+def read_task(path: str) -> Task:
+    """Reads and checks a task.
+
+    Raises:
+        ContractError: it is no task, or one of another version.
+        OSError: it cannot be read.
+    """
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        document = json.loads(data.decode("utf-8"))
+    except ValueError as error:
+        raise ContractError("not a JSON document: %s" % error) from None
+    version = document.get("contract_version") if isinstance(document, dict) else None
+    if version != CONTRACT_VERSION:
+        raise ContractError("contract version %r, this runner speaks %d" % (version, CONTRACT_VERSION))
+    return decode(Task, document, "task")
+
+
+class Supervisor:
+    """Runs the trials of one task, one after the other, and writes its lines."""
+
+    def __init__(self, task: Task, files: TaskFiles, interrupts: Interrupts) -> None:
+        self._task = task
+        self._files = files
+        self._interrupts = interrupts
+        self._cache = os.environ.get(DIRECTORY_VARIABLE) or os.path.join(files.directory, "cache")
+        self._source = source_digest()
+        os.makedirs(self._cache, exist_ok=True)
+
+    def run(self) -> None:
+        """Writes the environment, a record for each trial, and the end.
+
+        Raises:
+            Interrupted: the supervisor has to end; the running trial has no record.
+        """
+        from runners.system import environment
+
+        versions, facts = environment.observe()
+        self._write(Environment(self._task.task_id, versions, facts, self._source))
+        for trial in self._task.trials:
+            started = time.time_ns()
+            self._write(Begin(trial.trial_id, trial.attempt, started))
+            record = self._trial(trial, started)
+            self._write(record)
+            seconds = (record.finished_at_ns - started) / 1e9
+            print("%s %s %.1f s %s" % (trial.trial_id, record.status.value, seconds, record.reason or ""), flush=True)
+        self._write(End(self._task.task_id, len(self._task.trials)))
+
+    def _trial(self, trial: Trial, started: int) -> TrialRecord:
+        before = _conditions()
+        reason = refusal(trial.spec)
+        if reason is None:
+            answer, ended = self._processes(trial)
+        else:
+            answer, ended = Answer(Status.UNSUPPORTED, reason), None
+        return TrialRecord(
+            trial_id=trial.trial_id,
+            attempt=trial.attempt,
+            status=answer.status,
+            reason=answer.reason,
+            started_at_ns=started,
+            finished_at_ns=time.time_ns(),
+            phases=answer.phases,
+            series=answer.series,
+            steady=answer.steady,
+            verification=answer.verification,
+            facts=answer.facts,
+            conditions_before=before,
+            conditions_after=_conditions(),
+            usage=ended.usage if ended else None,
+            exit_code=ended.code if ended else None,
+            log_tail=ended.log_tail if ended and answer.status is not Status.OK else "",
+        )
+
+    def _processes(self, trial: Trial) -> Tuple[Answer, Optional[Ended]]:
+        deadline = time.monotonic() + trial.timeout_s
+        backend = make_backend(make_workload(trial.spec))
+        cached = entries(self._cache, backend, self._source)
+        phases = Phases(artifact_cached=cached.artifact.exists if backend.has_artifact else None)
+        if missing(backend, cached):
+            answer, ended = self._prepare(trial, cached, deadline)
+            phases = merge_phases(phases, answer.phases)
+            if answer.status is not Status.OK:
+                return replace(answer, phases=phases), ended
+        answer, ended = self._child(partial(measure, trial.spec, cached), trial, deadline)
+        return replace(answer, phases=merge_phases(phases, answer.phases)), ended
+
+    def _prepare(self, trial: Trial, cached: CacheEntries, deadline: float) -> Tuple[Answer, Ended]:
+        workspace = tempfile.mkdtemp(prefix=".partial-", dir=self._cache)
+        try:
+            return self._child(partial(prepare, trial.spec, cached, workspace), trial, deadline)
+        finally:
+            shutil.rmtree(workspace, ignore_errors=True)
+
+    def _child(self, function: Callable[[], Answer], trial: Trial, deadline: float) -> Tuple[Answer, Ended]:
+        ended = run_child(function, deadline, self._interrupts)
+        return judge(ended, trial.timeout_s), ended
+
+    def _write(self, line: Line) -> None:
+        data = encode_line(line)
+        # Opened for each line: a child must never hold the descriptor
+        descriptor = os.open(self._files.records, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            if os.write(descriptor, data) != len(data):
+                raise OSError("%s: a line was written in part" % self._files.records)
+        finally:
+            os.close(descriptor)
+
+
+def _conditions() -> Dict[str, FactValue]:
+    from runners.system import conditions
+
+    return conditions.read()

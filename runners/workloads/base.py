@@ -1,0 +1,98 @@
+"""What every workload provides: a model, its inputs, and the arithmetic that compares outputs."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Optional, Tuple
+
+from runners.contract import TrialSpec
+from runners.contract.record import FactValue
+
+Call = Callable[[Any], Any]
+
+
+class Unsupported(Exception):  # noqa: N818 - not an error of ours: the environment cannot serve the trial
+    """The environment cannot serve this trial; the message says why."""
+
+
+@dataclass(frozen=True)
+class Errors:
+    """How far one output is from its reference."""
+
+    max_abs_error: float
+    relative_l2: float
+    cosine: float
+    max_abs_reference: float
+
+
+class Arithmetic(ABC):
+    """How the outputs of a family of workloads are stored and compared.
+
+    Outputs are a tuple of arrays in the family's own form, one per output of the model.
+    """
+
+    @abstractmethod
+    def form(self, outputs: Tuple[Any, ...]) -> str:
+        """Shapes and dtypes as text."""
+
+    @abstractmethod
+    def finite(self, outputs: Tuple[Any, ...]) -> bool:
+        """Whether every number is finite."""
+
+    @abstractmethod
+    def same(self, left: Tuple[Any, ...], right: Tuple[Any, ...]) -> bool:
+        """Whether both are equal, bit for bit."""
+
+    @abstractmethod
+    def errors(self, outputs: Tuple[Any, ...], reference: Tuple[Any, ...]) -> Tuple[Errors, ...]:
+        """Compares finite outputs with a reference of the same shapes, output by output."""
+
+    @abstractmethod
+    def save(self, document: Dict[str, Any], path: str) -> None:
+        """Writes a dictionary of plain values and outputs."""
+
+    @abstractmethod
+    def load(self, path: str) -> Dict[str, Any]:
+        """Reads what `save` wrote."""
+
+
+class Workload(ABC):
+    """A model with the shape of its input, for one trial specification."""
+
+    preload: Tuple[str, ...] = ()
+    """Modules that every trial needs: the supervisor imports them once, before it forks."""
+
+    arithmetic: Arithmetic
+
+    def __init__(self, spec: TrialSpec) -> None:
+        self.spec = spec
+
+    @abstractmethod
+    def set_threads(self, threads: int) -> None:
+        """Sets the threads of the framework and its seed, first thing in a trial's process."""
+
+    @abstractmethod
+    def build(self, attention: Optional[str] = None) -> Any:
+        """The model in the trial's dtype, with weights that depend on the seed alone, ready for inference.
+
+        Raises:
+            Unsupported: the model has no such attention implementation.
+        """
+
+    def reference_model(self) -> Any:
+        """The model that `reference` is called with."""
+        return self.build()
+
+    @abstractmethod
+    def inputs(self, index: int) -> Any:
+        """The input number `index`, in the trial's dtype; distinct for each index."""
+
+    @abstractmethod
+    def reference(self, index: int, model: Any, double: bool) -> Tuple[Any, ...]:
+        """Eager outputs for an input, in the trial's dtype or, if `double`, in float64.
+
+        A model that was used with `double` serves no other purpose afterwards.
+        """
+
+    @abstractmethod
+    def facts(self, model: Any) -> Dict[str, FactValue]:
+        """Properties of the model, such as its number of parameters."""

@@ -1,0 +1,137 @@
+"""What workloads of torch share: weights without initialisers, and the comparison of tensors."""
+
+from abc import abstractmethod
+from typing import Any, Dict, Optional, Tuple, cast
+
+from runners.contract.record import FactValue
+from runners.workloads.base import Arithmetic, Errors, Workload
+
+_TABLE_SIZE = 1 << 20
+_WEIGHT_STD = 0.02
+
+
+class TensorArithmetic(Arithmetic):
+    """Outputs are tuples of CPU tensors."""
+
+    def form(self, outputs: Tuple[Any, ...]) -> str:
+        return ", ".join("%s%s" % (str(t.dtype).replace("torch.", ""), list(t.shape)) for t in outputs)
+
+    def finite(self, outputs: Tuple[Any, ...]) -> bool:
+        return all(bool(t.isfinite().all()) for t in outputs)
+
+    def same(self, left: Tuple[Any, ...], right: Tuple[Any, ...]) -> bool:
+        import torch
+
+        return all(torch.equal(a, b) for a, b in zip(left, right))
+
+    def errors(self, outputs: Tuple[Any, ...], reference: Tuple[Any, ...]) -> Tuple[Errors, ...]:
+        return tuple(_tensor_errors(output, expected) for output, expected in zip(outputs, reference))
+
+    def save(self, document: Dict[str, Any], path: str) -> None:
+        import torch
+
+        torch.save(document, path)
+
+    def load(self, path: str) -> Dict[str, Any]:
+        import torch
+
+        return cast("Dict[str, Any]", torch.load(path, map_location="cpu", weights_only=True))
+
+
+class TensorWorkload(Workload):
+    """A torch module whose inputs are one tensor and whose outputs are a tuple of tensors."""
+
+    arithmetic = TensorArithmetic()
+
+    @abstractmethod
+    def construct(self, attention: Optional[str]) -> Any:
+        """The module with unset parameters; buffers are set."""
+
+    @abstractmethod
+    def example(self, generator: Any) -> Any:
+        """One input in its natural dtype, drawn from the generator."""
+
+    def set_threads(self, threads: int) -> None:
+        import torch
+
+        torch.set_num_threads(threads)
+        torch.manual_seed(self.spec.seed)
+
+    def build(self, attention: Optional[str] = None) -> Any:
+        model = self.construct(attention).eval().requires_grad_(False)
+        fill_weights(model, self.spec.seed)
+        return model.to(self._dtype())
+
+    def inputs(self, index: int) -> Any:
+        import torch
+
+        generator = torch.Generator().manual_seed(self.spec.seed * 1000 + index)
+        tensor = self.example(generator)
+        return tensor.to(self._dtype()) if tensor.is_floating_point() else tensor
+
+    def reference(self, index: int, model: Any, double: bool) -> Tuple[Any, ...]:
+        import torch
+
+        tensor = self.inputs(index)
+        if double:
+            model = model.double()
+            tensor = tensor.double() if tensor.is_floating_point() else tensor
+        with torch.inference_mode():
+            return tuple(model(tensor))
+
+    def facts(self, model: Any) -> Dict[str, FactValue]:
+        unique = {p.data_ptr(): p for p in model.parameters()}.values()
+        return {
+            "parameters": sum(p.numel() for p in unique),
+            "weight_bytes": sum(p.numel() * p.element_size() for p in unique),
+        }
+
+    def _dtype(self) -> Any:
+        import torch
+
+        return getattr(torch, self.spec.dtype)
+
+
+def fill_weights(model: Any, seed: int) -> None:
+    """Copies all weights out of one table of normal numbers, which is faster than any initialiser.
+
+    Convolutions are scaled to a standard deviation of sqrt(2 / fan_in), which keeps activations in range.
+    Buffers are left alone: they hold position indices and running statistics.
+    """
+    import torch
+
+    table = torch.empty(_TABLE_SIZE).normal_(generator=torch.Generator().manual_seed(seed))
+    tables: Dict[float, Any] = {}
+    offset = 0
+    for name, parameter in model.named_parameters():
+        if parameter.ndim < 2:
+            parameter.data.fill_(0.0 if name.endswith("bias") else 1.0)
+            continue
+        std = _WEIGHT_STD if parameter.ndim == 2 else (2.0 / parameter[0].numel()) ** 0.5
+        if std not in tables:
+            tables[std] = table * std
+        offset = _copy_from_table(parameter.data.view(-1), tables[std], offset)
+
+
+def _copy_from_table(flat: Any, table: Any, offset: int) -> int:
+    done = 0
+    while done < flat.numel():
+        count = min(flat.numel() - done, table.numel() - offset)
+        flat[done : done + count] = table[offset : offset + count]
+        done += count
+        # A period that is no power of two: rows of the same matrix must not repeat
+        offset = (offset + count) % (table.numel() - 7)
+    return offset
+
+
+def _tensor_errors(output: Any, reference: Any) -> Errors:
+    got, expected = output.double().flatten(), reference.double().flatten()
+    difference = got - expected
+    norm = float(expected.norm())
+    product = float(got.norm()) * norm
+    return Errors(
+        max_abs_error=float(difference.abs().max()),
+        relative_l2=float(difference.norm()) / norm if norm else float(difference.norm()),
+        cosine=float(got @ expected) / product if product else 0.0,
+        max_abs_reference=float(expected.abs().max()),
+    )

@@ -1,0 +1,75 @@
+"""The declarations that both sides share agree with the code behind them."""
+
+from dataclasses import replace
+
+import pytest
+
+from runners.backends import BACKENDS as BACKEND_TABLE
+from runners.backends import backend_class
+from runners.contract import BackendSpec, Protocol, TrialSpec, WorkloadSpec
+from runners.contract.catalogue import BACKENDS, WORKLOADS, refusal, resolve_options
+from runners.workloads import WORKLOADS as WORKLOAD_TABLE
+from runners.workloads import workload_class
+
+BERT = TrialSpec(
+    workload=WorkloadSpec("bert-base", batch=1, sequence_length=128),
+    backend=BackendSpec("eager", {}),
+    dtype="float32",
+    device="cpu",
+    threads=1,
+    seed=0,
+    protocol=Protocol(),
+)
+
+
+def test_tables_and_catalogue_have_the_same_names() -> None:
+    assert set(BACKEND_TABLE) == set(BACKENDS)
+    assert set(WORKLOAD_TABLE) == set(WORKLOADS)
+
+
+@pytest.mark.parametrize("name", sorted(BACKENDS))
+def test_every_backend_class_can_be_imported_without_its_framework(name: str) -> None:
+    assert backend_class(name).__name__ in BACKEND_TABLE[name]
+
+
+@pytest.mark.parametrize("name", sorted(WORKLOADS))
+def test_every_workload_class_can_be_imported_without_its_framework(name: str) -> None:
+    wanted = {module.partition(".")[0] for module in workload_class(name).preload}
+    assert wanted == set(WORKLOADS[name].frameworks)
+
+
+@pytest.mark.parametrize("name", sorted(BACKENDS))
+def test_defaults_are_allowed_values(name: str) -> None:
+    defaults = resolve_options(BackendSpec(name, {}))
+    assert {key: defaults[key] in info.allowed for key, info in BACKENDS[name].options.items()} == dict.fromkeys(
+        defaults, True
+    )
+
+
+def test_given_options_replace_defaults() -> None:
+    given = BackendSpec("onnxruntime", {"optimization": 0})
+    assert resolve_options(given) == {"exporter": "dynamo", "optimization": 0}
+
+
+def test_a_good_specification_is_not_refused() -> None:
+    assert refusal(BERT) is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (replace(BERT, workload=WorkloadSpec("bart", 1)), "workload bart is unknown; known: bert-base"),
+        (replace(BERT, workload=WorkloadSpec("bert-base", 1)), "needs sequence_length"),
+        (replace(BERT, workload=WorkloadSpec("bert-base", 1, 128, 224)), "has no image_size"),
+        (replace(BERT, backend=BackendSpec("tvm", {})), "backend tvm is unknown; known: eager"),
+        (replace(BERT, backend=BackendSpec("eager", {"fuse": True})), "no option fuse; known: attention"),
+        (replace(BERT, backend=BackendSpec("eager", {"attention": "flash"})), "one of sdpa, eager, not 'flash'"),
+        (replace(BERT, backend=BackendSpec("torchscript", {"freeze": 1})), "one of True, False, not 1"),
+        (replace(BERT, backend=BackendSpec("python", {})), "these can: eager, torchscript, onnxruntime"),
+        (replace(BERT, dtype="float64"), "dtype float64"),
+        (replace(BERT, dtype="float16", backend=BackendSpec("onnxruntime", {})), "these are: float32"),
+        (replace(BERT, device="tpu"), "device tpu is unknown; known: cpu"),
+    ],
+)
+def test_a_refusal_names_what_is_known(spec: TrialSpec, words: str) -> None:
+    assert words in (refusal(spec) or "")

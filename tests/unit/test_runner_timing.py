@@ -1,0 +1,117 @@
+"""The stopping rules and the shape of what the timed loops return. No durations are asserted."""
+
+import itertools
+from typing import Any
+
+import pytest
+
+from runners.contract import Protocol
+from runners.protocol import timing
+
+RING = list(range(8))
+
+
+class Recorder:
+    """A call that remembers its inputs and advances a clock of its own."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, durations_ms: list[float]) -> None:
+        self.inputs: list[Any] = []
+        self.now = 0
+        self._durations = itertools.chain(durations_ms, itertools.repeat(durations_ms[-1]))
+        monkeypatch.setattr(timing.time, "perf_counter_ns", lambda: self.now)
+        monkeypatch.setattr(timing.time, "process_time_ns", lambda: 2 * self.now)
+
+    def __call__(self, inputs: Any) -> Any:
+        self.inputs.append(inputs)
+        self.now += int(next(self._durations) * 1_000_000)
+        return inputs
+
+
+def test_sync_spends_its_budget_and_visits_every_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    call = Recorder(monkeypatch, [10])
+    series = timing.time_sync(call, RING, Protocol(sync_budget_ms=200, sync_min_samples=3))
+    assert series.durations_ns == (10_000_000,) * 20
+    assert series.cpu_ns == (20_000_000,) * 20
+    assert call.inputs == [*RING, *RING, *RING[:4]]
+
+
+@pytest.mark.parametrize(
+    ("duration_ms", "min_samples", "expected"),
+    [
+        (300, 5, 5),  # above the budget of 1000 ms, below three times it
+        (900, 10, 4),  # the minimum would take nine times the budget
+        (5000, 10, 3),  # three samples come first, whatever they cost
+        (5000, 2, 2),
+    ],
+)
+def test_sync_minimum_wins_over_the_budget_up_to_a_limit(
+    monkeypatch: pytest.MonkeyPatch, duration_ms: float, min_samples: int, expected: int
+) -> None:
+    call = Recorder(monkeypatch, [duration_ms])
+    series = timing.time_sync(call, RING, Protocol(sync_budget_ms=1000, sync_min_samples=min_samples))
+    assert len(series.durations_ns) == expected
+
+
+def test_sync_ends_at_the_largest_number_of_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    call = Recorder(monkeypatch, [0.001])
+    assert len(timing.time_sync(call, RING, Protocol(max_samples=50)).durations_ns) == 50
+
+
+@pytest.mark.parametrize(
+    ("median_ns", "calls"), [(1e6, 100), (3e6, 34), (1e8, 1), (5e9, 1), (0.0, 1_000_000), (10.0, 1_000_000)]
+)
+def test_a_block_is_as_long_as_asked_for(median_ns: float, calls: int) -> None:
+    assert timing.block_calls(100, median_ns) == calls
+
+
+def test_pipelined_samples_are_means_of_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    call = Recorder(monkeypatch, [10])
+    protocol = Protocol(pipelined_budget_ms=250, pipelined_min_samples=2, pipelined_block_ms=100)
+    series = timing.time_pipelined(call, RING, protocol, sync_median_ns=10e6)
+    assert series.calls_per_sample == 10
+    assert series.durations_ns == (10_000_000,) * 3
+    assert len(call.inputs) == 30
+
+
+def test_pipelined_blocks_of_one_call_visit_every_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    call = Recorder(monkeypatch, [200])
+    timing.time_pipelined(call, RING, Protocol(pipelined_budget_ms=1600), sync_median_ns=200e6)
+    assert call.inputs == RING
+
+
+def test_warm_up_counts_the_calls_made_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    call = Recorder(monkeypatch, [400])
+    protocol = Protocol(warmup_min_calls=2, warmup_min_ms=500)
+    warm = timing.warm_up(call, RING, protocol, [(400_000_000, 0)])
+    assert len(call.inputs) == 1
+    assert warm.series.durations_ns == (400_000_000, 400_000_000)
+    assert warm.steady is None
+
+
+def test_warm_up_goes_on_while_the_latency_falls(monkeypatch: pytest.MonkeyPatch) -> None:
+    falling = [100 * 0.8**i for i in range(15)]
+    call = Recorder(monkeypatch, [*falling, 3])
+    warm = timing.warm_up(call, RING, Protocol(warmup_min_calls=3, warmup_min_ms=400), [])
+    assert len(call.inputs) > len(falling)
+    assert warm.steady is True
+
+
+def test_warm_up_ends_at_its_cap(monkeypatch: pytest.MonkeyPatch) -> None:
+    call = Recorder(monkeypatch, [100 * 0.9**i for i in range(40)])
+    warm = timing.warm_up(call, RING, Protocol(warmup_min_calls=3, warmup_min_ms=500, warmup_max_ms=800), [])
+    assert warm.steady is False
+    assert warm.seconds >= 0.8
+
+
+@pytest.mark.parametrize(
+    ("durations", "steady"),
+    [
+        ([100] * 6, True),
+        ([200, 190, 180, 120, 110, 100], False),
+        ([100, 100, 100, 130, 130, 130], True),  # slower is the machine, not the warm-up
+        ([100, 180, 90, 170, 95, 160, 98, 175], True),  # noise
+        ([500, 100, 100, 100, 100, 100], True),  # one slow first call
+    ],
+)
+def test_steady_means_that_the_latency_no_longer_falls(durations: list[int], steady: bool) -> None:
+    assert timing.is_steady(durations) is steady

@@ -1,0 +1,74 @@
+"""What passes the correctness gate, and what does not."""
+
+import math
+
+import pytest
+
+from runners.protocol.verify import Check, Reference, check, limits
+from runners.workloads.base import Errors
+from runners.workloads.synthetic import ListArithmetic
+
+LISTS = ListArithmetic()
+RIGHT = (([[1.0, -2.0, 3.0, 4.0]],), ([[2.0, -1.0, 4.0, 3.0]],))
+EXACT = (Errors(0.0, 0.0, 1.0, 4.0),)
+
+
+def verdict(first: list[float], second: list[float], eager: tuple[Errors, ...] = EXACT) -> Check:
+    reference = Reference(RIGHT, LISTS.form(RIGHT[0]), (eager, eager), {})
+    return check(LISTS, "float32", [([first],), ([second],)], reference, after_timing=False)
+
+
+def scaled(factor: float) -> Check:
+    return verdict(*[[factor * value for value in rows[0]] for (rows,) in RIGHT])
+
+
+def test_equal_outputs_pass() -> None:
+    outcome = scaled(1.0)
+    assert outcome.problem is None
+    assert outcome.verification is not None
+    assert outcome.verification.passed
+    assert outcome.verification.cosine == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("factor", "passes"), [(1 + 5e-6, True), (1 + 2e-5, False)])
+def test_the_tolerance_is_a_floor_under_eagers_error(factor: float, passes: bool) -> None:
+    assert (scaled(factor).problem is None) is passes
+
+
+def test_eagers_own_error_is_the_yardstick() -> None:
+    coarse = (Errors(max_abs_error=1e-3, relative_l2=1e-3, cosine=1.0, max_abs_reference=4.0),)
+    assert verdict([1.001, -2.002, 3.003, 4.004], [2.002, -1.001, 4.004, 3.003], coarse).problem is None
+    assert limits("float32", coarse[0], 4.0) == {"relative_l2": 5e-3, "max_abs_error": 5e-3}
+
+
+def test_one_wrong_number_fails_and_is_named() -> None:
+    outcome = verdict([1.0, -2.0, 3.0, 4.0], [2.0, -1.0, 4.0, 3.1])
+    assert outcome.problem is not None
+    assert outcome.problem.startswith("input 1, output 0: relative_l2 is")
+    assert outcome.verification is not None
+    assert outcome.verification.max_abs_error == pytest.approx(0.1)
+    assert not outcome.verification.passed
+
+
+def test_a_graph_that_ignores_its_input_fails() -> None:
+    baked = RIGHT[0][0][0]
+    outcome = verdict(baked, baked)
+    assert outcome.verification is not None
+    assert not outcome.verification.inputs_distinguished
+    assert outcome.problem is not None
+
+
+def test_same_outputs_fail_even_if_the_reference_is_the_same() -> None:
+    reference = Reference((RIGHT[0], RIGHT[0]), LISTS.form(RIGHT[0]), (EXACT, EXACT), {})
+    outcome = check(LISTS, "float32", [RIGHT[0], RIGHT[0]], reference, after_timing=True)
+    assert outcome.problem == "two different inputs gave the same outputs"
+
+
+def test_what_is_not_finite_is_not_compared() -> None:
+    outcome = verdict([1.0, -2.0, math.nan, 4.0], RIGHT[1][0][0])
+    assert outcome == Check(None, "input 0: an output is not finite")
+
+
+def test_another_form_is_not_compared() -> None:
+    outcome = verdict([1.0, -2.0], RIGHT[1][0][0])
+    assert outcome == Check(None, "input 0: the outputs are float[1, 2], not float[1, 4]")
