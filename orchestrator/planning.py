@@ -19,10 +19,11 @@ from runners.contract import (
 )
 from runners.contract.catalogue import BACKENDS, WORKLOADS
 
-# What a trial takes beside its budgets, measured on two cores: fork, build, verification, minimum numbers of calls.
-OVERHEAD_PER_TRIAL_S = 1.5
-# A reference or an export that the first round makes and later rounds find in the cache.
-PREPARATION_S = 3.0
+# Measured with the quickstart on two cores. Beside its budgets a trial builds, traces or loads its model, verifies it
+# and makes its minimum of calls.
+OVERHEAD_PER_TRIAL_S = 3.3
+# A reference or an export, which the first round makes and later rounds find in the cache.
+PREPARATION_S = 2.4
 # Start of a task: container, imports, self-check.
 START_OF_TASK_S = 8.0
 

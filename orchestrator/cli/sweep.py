@@ -67,7 +67,9 @@ def plan_command(sweep_file: Path, inventory: Path, limit: str | None) -> None:
         for pin in host.environments.values():
             identity = pin.image_digest or f"lock {pin.lock_sha256[:12]}"
             click.echo(f"{host.name}: {pin.name} in isolation {pin.isolation.value} ({pin.reason}), {identity}")
-    print_plan(plan(wanted, planning_hosts, campaign_id="plan"))
+    planned = plan(wanted, planning_hosts, campaign_id="preview")
+    refuse_empty(planned)
+    print_plan(planned)
 
 
 @sweep.command("run")
@@ -82,14 +84,13 @@ def run_command(sweep_file: Path, inventory: Path, limit: str | None, results_di
     hosts = select_hosts(load_inventory(inventory), limit)
     reachable_hosts(hosts, inventory)
     files = ProjectFiles(Path.cwd())
+    refuse_empty(plan(wanted, pins_without_building(hosts, wanted.environments, files), campaign_id="preview"))
     with host_to_ourselves():
         ready = prepare_hosts(hosts, wanted.environments, files, click.echo)
         for name in reap_leftovers(ready, files):
             click.echo(f"removed container {name}, left by a run that was killed")
         store = Store.open(results_directory)
         continuation = choose_campaign(wanted, [host.planning for host in ready], store, ResumePolicy(resume))
-        if not continuation.plan.tasks and not continuation.plan.skips:
-            raise NoUsableHostError("; ".join(continuation.plan.unmatched) or "the plan is empty")
         order = CampaignOrder(
             continuation,
             ready,
@@ -137,6 +138,16 @@ def print_plan(planned: Plan) -> None:
     for reason, count in Counter(skip.reason for skip in planned.skips).items():
         click.echo(f"  skipped: {count} trials, {reason}")
     click.echo(f"{planned.trials} trials, about {duration_text(planned.estimate_s)} without set-up")
+
+
+def refuse_empty(planned: Plan) -> None:
+    """Refuses a plan without work, before anything is built for it.
+
+    Raises:
+        NoUsableHostError: no host has the labels of the sweep's targets.
+    """
+    if not planned.tasks and not planned.skips:
+        raise NoUsableHostError(f"no host has the labels of the sweep's targets: {'; '.join(planned.unmatched)}")
 
 
 def git_commit() -> str | None:

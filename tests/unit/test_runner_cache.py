@@ -36,12 +36,18 @@ def test_a_reference_serves_every_backend_and_protocol() -> None:
     [
         replace(SPEC, seed=1),
         replace(SPEC, dtype="bfloat16"),
-        replace(SPEC, workload=WorkloadSpec("tiny-bert", batch=2, sequence_length=16)),
+        replace(SPEC, workload=WorkloadSpec("tiny-bert", batch=1, sequence_length=32)),
     ],
 )
 def test_what_decides_the_content_decides_the_name(other: TrialSpec) -> None:
     assert named(other).reference != named(SPEC).reference
     assert named(other).artifact != named(SPEC).artifact
+
+
+def test_batches_share_an_export_and_not_a_reference() -> None:
+    other = replace(SPEC, workload=WorkloadSpec("tiny-bert", batch=8, sequence_length=16))
+    assert named(other).reference != named(SPEC).reference
+    assert named(other).artifact == named(SPEC).artifact
 
 
 def test_other_code_makes_other_names() -> None:

@@ -1,0 +1,122 @@
+"""Errors reach a person as one line on standard error, with the right exit code."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import run
+from orchestrator.cli.sweep import host_to_ourselves
+from orchestrator.errors import ExitCode
+
+PROJECT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def project_copy(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    # A sweep that runs on this machine meanwhile holds the lock in the usual place.
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path_factory.mktemp("locks")))
+    for name in ("hostinventory.yaml", "sweeps/quickstart.yaml", "docker/images.yaml"):
+        target = tmp_path / name
+        target.parent.mkdir(exist_ok=True)
+        target.write_text((PROJECT / name).read_text())
+    (tmp_path / "docker" / "environments").symlink_to(PROJECT / "docker" / "environments")
+    (tmp_path / "docker" / "Dockerfile").symlink_to(PROJECT / "docker" / "Dockerfile")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
+    return tmp_path
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def one_error_line(capsys: pytest.CaptureFixture[str]) -> str:
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1, captured.err
+    return captured.err
+
+
+def test_a_plan_is_printed_and_nothing_runs(project_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["sweep", "plan"]) == ExitCode.OK
+    printed = capsys.readouterr().out
+    assert "111 trials, about " in printed
+    assert "isolation process (no Docker engine answers" in printed
+    assert sorted(path.name for path in project_copy.iterdir()) == ["docker", "hostinventory.yaml", "sweeps"]
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+@pytest.mark.parametrize(
+    ("file", "old", "new", "expected"),
+    [
+        ("sweeps/quickstart.yaml", "rounds:", "ronds:", "sweeps/quickstart.yaml:13: ronds: unknown key"),
+        ("sweeps/quickstart.yaml", "eager, ", "eagre, ", "backends.0: unknown backend eagre; did you mean eager?"),
+        ("sweeps/quickstart.yaml", "[cpu]", "[cup]", "cup"),
+        ("sweeps/quickstart.yaml", "rounds: 3", "rounds: [3", "not valid YAML"),
+        ("hostinventory.yaml", "labels:", "lables:", "hosts.this-machine.lables: unknown key; did you mean labels?"),
+        (
+            "hostinventory.yaml",
+            "reserved_cores: 0",
+            "reserved_cores: 4096",
+            "hosts.this-machine.reserved_cores is 4096",
+        ),
+        (
+            "hostinventory.yaml",
+            "connection: local",
+            "connection: ssh\n    address: 127.0.0.1.invalid",
+            "hostinventory.yaml:5: hosts.this-machine: 127.0.0.1.invalid cannot be used: ",
+        ),
+    ],
+)
+def test_a_typo_gives_one_line_and_exit_code_2(
+    project_copy: Path, capsys: pytest.CaptureFixture[str], command: str, file: str, old: str, new: str, expected: str
+) -> None:
+    edit(project_copy / file, old, new)
+    assert run(["sweep", command]) == ExitCode.USAGE
+    assert expected in one_error_line(capsys)
+    assert not (project_copy / "results").exists()
+
+
+def test_a_demanded_engine_that_is_down_is_no_usable_host(
+    project_copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(project_copy / "hostinventory.yaml", "executor: auto", "executor: docker")
+    assert run(["sweep", "run"]) == ExitCode.NO_USABLE_HOST
+    assert "executor is docker, but no Docker engine answers" in one_error_line(capsys)
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_labels_that_no_host_has_stop_the_sweep_before_anything_is_built(
+    project_copy: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    edit(project_copy / "sweeps" / "quickstart.yaml", "seed: 2023", "seed: 2023\ntargets: {gpu: H100}")
+    assert run(["sweep", command]) == ExitCode.NO_USABLE_HOST
+    assert "this-machine: label gpu is not set, not H100" in one_error_line(capsys)
+    assert not (project_copy / ".taxmeter").exists()
+
+
+def test_two_sweeps_at_once_are_refused(project_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with host_to_ourselves():
+        assert run(["sweep", "run"]) == ExitCode.NO_USABLE_HOST
+    assert "another sweep runs on this machine" in one_error_line(capsys)
+
+
+def test_an_unknown_host_in_the_limit(project_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["sweep", "plan", "--limit", "a100"]) == ExitCode.USAGE
+    assert "no host is called a100; known: this-machine" in one_error_line(capsys)
+
+
+def test_a_missing_store(project_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["results", "show"]) == ExitCode.USAGE
+    assert "no such store" in one_error_line(capsys)
+
+
+def test_an_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["swep"]) == ExitCode.USAGE
+    assert "No such command 'swep'" in capsys.readouterr().err
+
+
+def test_the_facts_of_this_machine_are_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["hosts", "facts"]) == ExitCode.OK
+    assert '"system_id"' in capsys.readouterr().out
