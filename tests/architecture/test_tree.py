@@ -1,0 +1,62 @@
+"""Rules about the code itself that no linter checks."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[2]
+MAX_LINES = 400
+
+
+def tracked(pattern: str) -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", pattern], cwd=PROJECT, capture_output=True, text=True, check=True)
+    return [PROJECT / line for line in listed.stdout.splitlines()]
+
+
+def test_no_module_is_too_long() -> None:
+    long = {
+        str(p.relative_to(PROJECT)): n for p in tracked("*.py") if (n := len(p.read_text().splitlines())) > MAX_LINES
+    }
+    assert long == {}
+
+
+def test_no_python_file_below_docker_shadows_the_sdk() -> None:
+    assert tracked("docker/*.py") == []
+    assert list((PROJECT / "docker").glob("**/*.py")) == []
+
+
+def test_no_package_below_tests_shadows_the_runners() -> None:
+    assert list((PROJECT / "tests").glob("**/__init__.py")) == []
+
+
+def test_the_runners_are_python_3_8() -> None:
+    for path in tracked("runners/*.py"):
+        ast.parse(path.read_text(), filename=str(path), feature_version=(3, 8))
+
+
+def test_the_contract_and_the_supervisor_import_nothing_but_the_standard_library() -> None:
+    script = (
+        "import sys; before = set(sys.modules); import runners.supervision.supervisor, runners.system;"
+        "print(*sorted({name.partition('.')[0] for name in set(sys.modules) - before} - set(sys.stdlib_module_names)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=PROJECT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["runners"]
+
+
+@pytest.mark.parametrize("document", tracked("*.md"), ids=lambda p: str(p.relative_to(PROJECT)))
+def test_links_between_documents_lead_somewhere(document: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
+        if not target.startswith("http"):
+            assert (document.parent / target).exists(), target
+
+
+def test_files_that_docs_name_exist() -> None:
+    text = "\n".join(p.read_text() for p in tracked("docs/*.md")) + (PROJECT / "README.md").read_text()
+    named = set(re.findall(r"`((?:orchestrator|runners|sweeps|docker|docs|benchmarks)/[\w./-]+?)`", text))
+    assert named
+    missing = sorted(name for name in named if not (PROJECT / name).exists())
+    assert missing == []
