@@ -15,7 +15,7 @@ LOCK_TORCH ?= --torch-backend=cpu
 export PYTHON
 
 BIN := .venv/bin
-SELECTION = $(SWEEP) --inventory $(INVENTORY) $(if $(LIMIT),--limit $(LIMIT))
+SELECTION = '$(SWEEP)' --inventory '$(INVENTORY)' $(if $(LIMIT),--limit '$(LIMIT)')
 COMPILE := uv pip compile --quiet --generate-hashes --python-version 3.11 --no-header
 
 ifneq ($(filter-out 0 1,$(RESUME)),)

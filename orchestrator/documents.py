@@ -43,8 +43,12 @@ def load_yaml(path: Path, model: type[Document]) -> Document:
         first = min(details, key=lambda d: (d["type"] != "extra_forbidden", _line_of(tree, d["loc"])))
         raise _explain(first, len(details), tree, path, model) from None
     except _ExoticValueError as error:
+        place = _location_of(tree, error.value)
         raise ConfigurationError(
-            f"a value of type {error} is not supported: put it in quotes", file=path, line=1
+            f"a value of type {type(error.value).__name__} is not supported; put it in quotes",
+            file=path,
+            line=_line_of(tree, place),
+            key=".".join(map(str, place)),
         ) from None
 
 
@@ -62,6 +66,10 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 class _ExoticValueError(TypeError):
     """YAML produced a value that JSON has no form for, such as a date."""
+
+    def __init__(self, value: object) -> None:
+        super().__init__(value)
+        self.value = value
 
 
 def _parse(path: Path) -> Any:
@@ -83,7 +91,19 @@ def _parse(path: Path) -> Any:
 
 
 def _refuse_exotic(value: object) -> object:
-    raise _ExoticValueError(type(value).__name__)
+    raise _ExoticValueError(value)
+
+
+def _location_of(tree: Any, value: object) -> Location:
+    """Where a value stands in a document; it is there."""
+    children = tree.items() if isinstance(tree, CommentedMap) else enumerate(tree if isinstance(tree, list) else ())
+    for step, child in children:
+        if child is value:
+            return (step,)
+        deeper = _location_of(child, value)
+        if deeper:
+            return (step, *deeper)
+    return ()
 
 
 def _explain(

@@ -2,7 +2,7 @@
 
 import itertools
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -17,7 +17,7 @@ from runners.contract import (
     WorkloadSpec,
     digest,
 )
-from runners.contract.catalogue import BACKENDS, WORKLOADS
+from runners.contract.catalogue import WORKLOADS, refusal
 
 # Measured with the quickstart on two cores. Beside its budgets a trial builds, traces or loads its model, verifies it
 # and makes its minimum of calls.
@@ -133,17 +133,6 @@ def plan(sweep: Sweep, hosts: Sequence[PlanningHost], campaign_id: str) -> Plan:
     return Plan(tuple(tasks), tuple(skips), unmatched, digest(work), estimate_s(tasks))
 
 
-def remaining(full: Plan, done: frozenset[str]) -> Plan:
-    """The part of a plan whose trials are not in `done` (trial ids). The order is kept."""
-    tasks = []
-    for planned in full.tasks:
-        left = tuple(trial for trial in planned.task.trials if trial.trial_id not in done)
-        if left:
-            tasks.append(PlannedTask(planned.host, with_trials(planned.task, left)))
-    skips = tuple(skip for skip in full.skips if skip.trial.trial_id not in done)
-    return Plan(tuple(tasks), skips, full.unmatched, full.digest, estimate_s(tasks))
-
-
 def with_trials(task: Task, trials: tuple[Trial, ...]) -> Task:
     """The same task with other trials."""
     return Task(task.contract_version, task.campaign_id, task.task_id, task.environment, trials)
@@ -190,10 +179,16 @@ def _missing_labels(targets: Mapping[str, str], host: PlanningHost) -> str | Non
     return "; ".join(missing) or None
 
 
+def unique(specs: Iterable[TrialSpec]) -> list[TrialSpec]:
+    """The specifications without repetitions, in their order."""
+    return list({digest(spec): spec for spec in reversed(list(specs))}.values())[::-1]
+
+
 def _divide(sweep: Sweep, host: PlanningHost) -> tuple[list[TrialSpec], list[tuple[TrialSpec, str]]]:
     runnable: list[TrialSpec] = []
     impossible: list[tuple[TrialSpec, str]] = []
-    for spec in _specs(sweep, host):
+    # An axis may name one point twice, such as `all` threads and their number.
+    for spec in unique(_specs(sweep, host)):
         reason = _impossible_reason(spec, host)
         if reason is None:
             runnable.append(spec)
@@ -230,15 +225,9 @@ def _backend(axis: BackendAxis) -> BackendSpec:
 
 
 def _impossible_reason(spec: TrialSpec, host: PlanningHost) -> str | None:
-    workload = WORKLOADS[spec.workload.name]
-    backend = BACKENDS[spec.backend.name]
-    if spec.dtype not in workload.dtypes:
-        return f"workload {spec.workload.name} has no {spec.dtype}"
-    if workload.family not in backend.families:
-        return f"backend {spec.backend.name} does not run {workload.family} workloads"
     if spec.threads > len(host.cores):
         return f"{spec.threads} threads on {len(host.cores)} cores of {host.name}"
-    return None
+    return refusal(spec)
 
 
 def _is_duplicated(sweep: Sweep, spec: TrialSpec) -> bool:

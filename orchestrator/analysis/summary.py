@@ -38,6 +38,8 @@ class Setting:
     image_digest: str
     system_id: str
     method_version: int
+    runner_sha256: str
+    """The code that measured."""
 
 
 @dataclass(frozen=True, order=True)
@@ -132,7 +134,7 @@ _COLUMNS = (
     *("campaign_id", "trial_id", "attempt", "trial_key", "round", "replicate", "status", "reason", "steady"),
     *("workload", "batch", "sequence_length", "image_size", "dtype", "device", "threads", "seed", "protocol"),
     *("backend", "backend_options", "method_version", "environment", "environment_id", "image_digest"),
-    *("isolation", "executor_reason", "host", "system_id", "cpu_model", "gpu_name"),
+    *("isolation", "executor_reason", "runner_sha256", "host", "system_id", "cpu_model", "gpu_name"),
 )
 
 
@@ -283,6 +285,7 @@ def _setting(row: _Row) -> Setting:
         image_digest=row["image_digest"] or "",
         system_id=row["system_id"] or "",
         method_version=row["method_version"],
+        runner_sha256=row["runner_sha256"] or "",
     )
 
 

@@ -1,6 +1,6 @@
 """One run of a sweep on an inventory: the only place where the scheduler and the store meet."""
 
-from orchestrator.campaign.files import ProjectFiles
+from orchestrator.campaign.files import ProjectFiles, drop_caches
 from orchestrator.campaign.preparation import (
     ReadyHost,
     pins_without_building,
@@ -10,7 +10,7 @@ from orchestrator.campaign.preparation import (
 )
 from orchestrator.campaign.progress import CampaignPlanned, CampaignProgress, Notice, TrialBegun, TrialRecorded
 from orchestrator.campaign.resume import Continuation, ResumePolicy, choose_campaign
-from orchestrator.campaign.running import CampaignOrder, run_campaign
+from orchestrator.campaign.running import CampaignOrder, ray_scheduler, run_campaign
 
 __all__ = [
     "CampaignOrder",
@@ -24,8 +24,10 @@ __all__ = [
     "TrialBegun",
     "TrialRecorded",
     "choose_campaign",
+    "drop_caches",
     "pins_without_building",
     "prepare_hosts",
+    "ray_scheduler",
     "reachable_hosts",
     "reap_leftovers",
     "run_campaign",

@@ -1,7 +1,10 @@
 """The one place that knows the names of a project's directories."""
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
+
+CACHE = "cache"
 
 
 @dataclass(frozen=True)
@@ -36,4 +39,15 @@ class ProjectFiles:
 
     def cache(self, campaign_id: str, environment: str, isolation: str) -> Path:
         """References and artifacts that the trials of a campaign share."""
-        return self.campaign(campaign_id) / "cache" / f"{environment}-{isolation}"
+        return self.campaign(campaign_id) / CACHE / f"{environment}-{isolation}"
+
+
+def drop_caches(files: ProjectFiles, keep: str | None) -> None:
+    """Removes the caches of all campaigns but one. They hold gigabytes, and can be made anew.
+
+    The caller holds the machine for itself, so that no campaign uses them.
+    """
+    if files.campaigns.is_dir():
+        for directory in files.campaigns.iterdir():
+            if directory.name != keep and (directory / CACHE).is_dir():
+                shutil.rmtree(directory / CACHE)

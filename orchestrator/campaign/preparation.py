@@ -39,6 +39,8 @@ class ReadyHost:
     executions: Mapping[str, ExecutionSettings]
     """By environment; the cache is still to be set for a campaign."""
     engine: str | None
+    agent_cores: frozenset[int] = frozenset()
+    """Cores kept for the agent; empty if it shares all."""
 
 
 def reachable_hosts(hosts: Mapping[str, Host], inventory: Path) -> None:
@@ -62,12 +64,13 @@ def reachable_hosts(hosts: Mapping[str, Host], inventory: Path) -> None:
 
 
 def prepare_hosts(
-    hosts: Mapping[str, Host], environments: Sequence[str], files: ProjectFiles, say: Say
+    hosts: Mapping[str, Host], inventory: Path, environments: Sequence[str], files: ProjectFiles, say: Say
 ) -> list[ReadyHost]:
     """Builds what the hosts need.
 
     Args:
         hosts: local hosts, by name.
+        inventory: where they come from, for errors.
         environments: names from the catalogue.
         files: where the catalogue and the state are.
         say: told, in a line each, about choices and long steps.
@@ -79,11 +82,11 @@ def prepare_hosts(
     """
     catalogue = Catalogue.load(files.catalogue)
     entries = [catalogue.entry(name) for name in environments]
-    return [_prepare(name, host, entries, files, say) for name, host in hosts.items()]
+    return [_prepare(name, host, inventory, entries, files, say) for name, host in hosts.items()]
 
 
 def pins_without_building(
-    hosts: Mapping[str, Host], environments: Sequence[str], files: ProjectFiles
+    hosts: Mapping[str, Host], inventory: Path, environments: Sequence[str], files: ProjectFiles
 ) -> list[PlanningHost]:
     """The hosts as far as they are known now: an image that is not built has no identity yet."""
     catalogue = Catalogue.load(files.catalogue)
@@ -103,7 +106,7 @@ def pins_without_building(
                 image_id=current.image_id if current else None,
                 image_digest=(current.repo_digest or current.image_id) if current else None,
             )
-        planned.append(PlanningHost(name, host.labels, trial_cores(name, host), pins))
+        planned.append(PlanningHost(name, host.labels, trial_cores(name, host, inventory), pins))
     return planned
 
 
@@ -124,7 +127,7 @@ def choose_isolation(name: str, host: Host) -> tuple[Isolation, str]:
     return Isolation.PROCESS, problem
 
 
-def trial_cores(name: str, host: Host) -> tuple[int, ...]:
+def trial_cores(name: str, host: Host, inventory: Path) -> tuple[int, ...]:
     """The cores that trials may use, those of this process without the reserved ones.
 
     Raises:
@@ -133,8 +136,10 @@ def trial_cores(name: str, host: Host) -> tuple[int, ...]:
     cores = sorted(os.sched_getaffinity(0))
     if host.reserved_cores >= len(cores):
         raise ConfigurationError(
-            f"hosts.{name}.reserved_cores is {host.reserved_cores}, but the host has {len(cores)} cores; "
-            f"it can be {len(cores) - 1} at most"
+            f"{host.reserved_cores} cores are reserved, but the host has {len(cores)}; at most {len(cores) - 1} can be",
+            file=inventory,
+            line=line_of_key(inventory, ("hosts", name, "reserved_cores")),
+            key=f"hosts.{name}.reserved_cores",
         )
     return tuple(cores[host.reserved_cores :])
 
@@ -145,15 +150,18 @@ def trial_memory_bytes() -> int:
     Raises:
         NoUsableHostError: the size of the memory is unknown.
     """
-    memory_bytes = collect().memory.total_bytes
-    if memory_bytes is None:
+    seen = collect()
+    known = [size for size in (seen.memory.total_bytes, seen.limits.memory_bytes) if size is not None]
+    if not known:
         raise NoUsableHostError("the size of this machine's memory cannot be read from /proc/meminfo")
-    return int(memory_bytes * MEMORY_SHARE)
+    return int(min(known) * MEMORY_SHARE)
 
 
-def _prepare(name: str, host: Host, entries: Sequence[EnvironmentEntry], files: ProjectFiles, say: Say) -> ReadyHost:
+def _prepare(
+    name: str, host: Host, inventory: Path, entries: Sequence[EnvironmentEntry], files: ProjectFiles, say: Say
+) -> ReadyHost:
     isolation, reason = choose_isolation(name, host)
-    cores = trial_cores(name, host)
+    cores = trial_cores(name, host, inventory)
     if isolation is Isolation.DOCKER:
         say(f"{name}: trials run in containers ({reason})")
         provided = _images(host, entries, cores, reason, say)
@@ -162,7 +170,8 @@ def _prepare(name: str, host: Host, entries: Sequence[EnvironmentEntry], files: 
         provided = _virtualenvs(entries, cores, reason, files, say)
     pins = {environment: pin for environment, (pin, _) in provided.items()}
     executions = {environment: execution for environment, (_, execution) in provided.items()}
-    return ReadyHost(PlanningHost(name, host.labels, cores, pins), executions, host.engine)
+    agent_cores = frozenset(os.sched_getaffinity(0)) - set(cores)
+    return ReadyHost(PlanningHost(name, host.labels, cores, pins), executions, host.engine, agent_cores)
 
 
 def _images(

@@ -1,14 +1,13 @@
 """Runs a campaign: submits its tasks, joins what comes back with the fingerprint, and writes it down."""
 
 import dataclasses
-import shutil
 import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from orchestrator.campaign.files import ProjectFiles
+from orchestrator.campaign.files import ProjectFiles, drop_caches
 from orchestrator.campaign.preparation import ReadyHost
 from orchestrator.campaign.progress import CampaignPlanned, Notice, Observer, TrialBegun, TrialRecorded
 from orchestrator.campaign.resume import Continuation
@@ -25,6 +24,7 @@ from orchestrator.scheduling import (
 )
 from orchestrator.store import RowContext, Store, Writer, campaign_row, environment_row, system_row, trial_row
 from runners.contract import Begin, Environment, Status, Task, Trial, TrialRecord, digest, encode
+from runners.contract.record import FactValue
 from runners.system import Fingerprint, hot_columns, hw_id, system_id
 
 MAX_ATTEMPTS = 3
@@ -45,6 +45,13 @@ class CampaignOrder:
     inventory_document: str
     taxmeter_version: str
     git_commit: str | None
+
+
+def ray_scheduler() -> Scheduler:
+    """The scheduler of a real campaign. Ray takes a second to import, which most commands do without."""
+    from orchestrator.scheduling.ray import RayScheduler
+
+    return RayScheduler()
 
 
 def run_campaign(
@@ -78,12 +85,17 @@ def run_campaign(
         run.record_skips(left.skips)
         if left.tasks:
             try:
-                scheduler.start([SchedulingHost(h.planning.name, h.planning.labels) for h in order.hosts])
+                scheduler.start([_scheduling_host(host) for host in order.hosts])
                 run.tasks()
             finally:
                 scheduler.stop()
-    if directory.exists():
-        shutil.rmtree(directory)
+    drop_caches(files, keep=None)
+    if directory.exists() and not any(directory.iterdir()):
+        directory.rmdir()  # what is left are directories of tasks that failed, with their logs
+
+
+def _scheduling_host(host: ReadyHost) -> SchedulingHost:
+    return SchedulingHost(host.planning.name, host.planning.labels, host.agent_cores)
 
 
 def _campaign_row(order: CampaignOrder) -> dict[str, object]:
@@ -107,6 +119,8 @@ class _TaskState:
 
     task: Task
     context: RowContext
+    observed: dict[str, FactValue] = field(default_factory=dict)
+    """Limits and the like, seen inside: they belong to the trials of this task, not to the environment."""
     begun: dict[str, Begin] = field(default_factory=dict)
     recorded: set[str] = field(default_factory=set)
 
@@ -115,6 +129,7 @@ class _Run:
     def __init__(
         self, order: CampaignOrder, scheduler: Scheduler, writer: Writer, files: ProjectFiles, observe: Observer
     ) -> None:
+        self._is_new = order.continuation.is_new
         self._campaign_id = order.continuation.campaign_id
         self._hosts = {host.planning.name: host for host in order.hosts}
         self._left = order.continuation.left
@@ -136,7 +151,7 @@ class _Run:
 
     def tasks(self) -> None:
         for planned in self._left.tasks:
-            self._submit(planned.host, planned.task)
+            self._submit(planned.host, planned.task if self._is_new else _restarted(planned.task))
         for event in self._scheduler.events():
             self._handle(event)
 
@@ -164,6 +179,7 @@ class _Run:
 
     def _line(self, host: str, state: _TaskState, line: object) -> None:
         if isinstance(line, Environment):
+            state.observed = {name: value for name, value in line.facts.items() if _is_of_this_run(name)}
             state.context = self._with_environment(host, state.context, line)
         elif isinstance(line, Begin):
             state.begun[line.trial_id] = line
@@ -173,13 +189,14 @@ class _Run:
 
     def _write(self, host: str, state: _TaskState, record: TrialRecord, *, final: bool) -> None:
         trial = _trial_of(state.task, record.trial_id)
-        self._writer.append([trial_row(state.context, trial, record)])
+        whole = replace(record, facts={**state.observed, **record.facts})
+        self._writer.append([trial_row(state.context, trial, whole)])
         state.recorded.add(record.trial_id)
         self._observe(TrialRecorded(host, trial, record, final))
 
     def _ended(self, event: TaskEnded) -> None:
         state = self._states.pop(event.task.task_id)
-        outcome = event.outcome or TaskOutcome(None, False, None, "")
+        outcome = event.outcome or TaskOutcome(None, None, None, "")
         what_is_left = aftermath(state.task, state.begun, frozenset(state.recorded), outcome)
         left = list(what_is_left.left)
         if what_is_left.victim is not None:
@@ -194,7 +211,7 @@ class _Run:
             self._failed_starts[_origin(state.task)] = self._failed_starts.get(_origin(state.task), 0) + 1
         if self._failed_starts.get(_origin(state.task), 0) < MAX_ATTEMPTS:
             again = with_trials(state.task, tuple(left))
-            self._submit(event.host, replace(again, task_id=f"{_origin(state.task)}{AGAIN}{uuid.uuid4().hex[:6]}"))
+            self._submit(event.host, _restarted(again))
         else:
             self._give_up(event.host, state, left, problem, outcome.log_tail)
 
@@ -251,7 +268,7 @@ class _Run:
                 identity,
                 context.environment,
                 seen.versions,
-                seen.facts,
+                {name: value for name, value in seen.facts.items() if not _is_of_this_run(name)},
                 image_digest=pin.image_digest,
                 lock_sha256=pin.lock_sha256,
             )
@@ -265,6 +282,11 @@ def environment_id(pin: EnvironmentPin, versions: Mapping[str, str]) -> str:
     return digest(made_of)[:32]
 
 
+def _is_of_this_run(fact: str) -> bool:
+    """Whether a fact about an environment is true on this host and in this container only."""
+    return fact.startswith(("limit_", "env_")) or fact in ("python_executable", "torch_cpu_capability")
+
+
 def _trial_of(task: Task, trial_id: str) -> Trial:
     return next(trial for trial in task.trials if trial.trial_id == trial_id)
 
@@ -272,6 +294,11 @@ def _trial_of(task: Task, trial_id: str) -> Trial:
 def _origin(task: Task) -> str:
     """The id that a task had when it was planned, whatever number of restarts ago."""
     return task.task_id.partition(AGAIN)[0]
+
+
+def _restarted(task: Task) -> Task:
+    """The same work for another container: a task id names one container, the outer level of replication."""
+    return replace(task, task_id=f"{_origin(task)}{AGAIN}{uuid.uuid4().hex[:6]}")
 
 
 def _unrun(trial: Trial, status: Status, reason: str, now_ns: int, log_tail: str = "") -> TrialRecord:

@@ -29,6 +29,8 @@ class ProgressLine:
             TextColumn("{task.description}"),
             console=console,
             transient=True,
+            # The machine that draws it is the one that is measured.
+            refresh_per_second=1,
             disable=not console.is_terminal,
         )
         self._task: TaskID | None = None
@@ -37,8 +39,6 @@ class ProgressLine:
         self._estimate_s = 0.0
         self._began_at = 0.0
         self._printed_at = 0.0
-        self.failed = 0
-        """Final records that are neither ok nor a known impossibility."""
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -77,8 +77,6 @@ class ProgressLine:
 
     def _recorded(self, progress: TrialRecorded) -> None:
         status = progress.record.status
-        if status not in (Status.OK, Status.UNSUPPORTED, Status.SKIPPED) and progress.final:
-            self.failed += 1
         if status is not Status.OK:
             self._console.print(
                 f"[red]{status.value}[/] {trial_text(progress.trial)} on {progress.host}: "

@@ -2,13 +2,11 @@
 
 import fcntl
 import os
-import shlex
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -21,8 +19,10 @@ from orchestrator.campaign import (
     ProjectFiles,
     ResumePolicy,
     choose_campaign,
+    drop_caches,
     pins_without_building,
     prepare_hosts,
+    ray_scheduler,
     reachable_hosts,
     reap_leftovers,
     run_campaign,
@@ -30,11 +30,16 @@ from orchestrator.campaign import (
 from orchestrator.cli.options import inventory_option, limit_option, results_option
 from orchestrator.cli.progress import ProgressLine, duration_text
 from orchestrator.cli.results import print_summary, wide_console
-from orchestrator.errors import ExitCode, NoUsableHostError
+from orchestrator.documents import did_you_mean, line_of_key
+from orchestrator.errors import ConfigurationError, ExitCode, NoUsableHostError
+from orchestrator.images import Catalogue
 from orchestrator.inventory import load_inventory, select_hosts
 from orchestrator.planning import Plan, plan
-from orchestrator.store import Store
-from orchestrator.sweep import load_sweep
+from orchestrator.store import Attempt, Store
+from orchestrator.sweep import Sweep, load_sweep
+from runners.contract import Status
+
+HOST_LOCK = Path("/tmp/taxmeter-host.lock")  # noqa: S108 - one for all users of the machine, whatever TMPDIR says
 
 sweep_argument = click.argument(
     "sweep_file", metavar="[SWEEP]", type=click.Path(path_type=Path), default=Path("sweeps/quickstart.yaml")
@@ -62,7 +67,8 @@ def plan_command(sweep_file: Path, inventory: Path, limit: str | None) -> None:
     wanted = load_sweep(sweep_file)
     hosts = select_hosts(load_inventory(inventory), limit)
     reachable_hosts(hosts, inventory)
-    planning_hosts = pins_without_building(hosts, wanted.environments, ProjectFiles(Path.cwd()))
+    known_environments(wanted, sweep_file, ProjectFiles(Path.cwd()))
+    planning_hosts = pins_without_building(hosts, inventory, wanted.environments, ProjectFiles(Path.cwd()))
     for host in planning_hosts:
         for pin in host.environments.values():
             identity = pin.image_digest or f"lock {pin.lock_sha256[:12]}"
@@ -84,9 +90,12 @@ def run_command(sweep_file: Path, inventory: Path, limit: str | None, results_di
     hosts = select_hosts(load_inventory(inventory), limit)
     reachable_hosts(hosts, inventory)
     files = ProjectFiles(Path.cwd())
-    refuse_empty(plan(wanted, pins_without_building(hosts, wanted.environments, files), campaign_id="preview"))
-    with host_to_ourselves():
-        ready = prepare_hosts(hosts, wanted.environments, files, click.echo)
+    known_environments(wanted, sweep_file, files)
+    refuse_empty(
+        plan(wanted, pins_without_building(hosts, inventory, wanted.environments, files), campaign_id="preview")
+    )
+    with host_to_ourselves(), ending_cleanly():
+        ready = prepare_hosts(hosts, inventory, wanted.environments, files, click.echo)
         for name in reap_leftovers(ready, files):
             click.echo(f"removed container {name}, left by a run that was killed")
         store = Store.open(results_directory)
@@ -100,24 +109,22 @@ def run_command(sweep_file: Path, inventory: Path, limit: str | None, results_di
             version("taxmeter"),
             git_commit(),
         )
-        failed = _run(order, store, files, sweep_file)
+        drop_caches(files, keep=continuation.campaign_id)
+        with ProgressLine(wide_console()) as progress:
+            run_campaign(order, ray_scheduler(), store, files, progress.observe)
     print_summary(store, continuation.campaign_id)
     _print_how_to_read(results_directory, continuation.campaign_id)
-    return ExitCode.TRIALS_FAILED if failed else ExitCode.OK
+    return exit_code(store.attempts(continuation.campaign_id).values())
 
 
-def _run(order: CampaignOrder, store: Store, files: ProjectFiles, sweep_file: Path) -> int:
-    from orchestrator.scheduling.ray import RayScheduler  # Ray takes a second to import; most commands do without
+def exit_code(attempts: Collection[Attempt]) -> ExitCode:
+    """The exit code of a campaign, from the last attempt of each of its trials, whenever they ran.
 
-    progress = ProgressLine(wide_console())
-    try:
-        with progress, terminated_like_interrupted():
-            run_campaign(order, RayScheduler(), store, files, progress.observe)
-    except KeyboardInterrupt:
-        click.echo("\ninterrupted; what was measured is in the store, nothing is left running", err=True)
-        click.echo(f"the same command continues: taxmeter sweep run {shlex.quote(str(sweep_file))}", err=True)
-        raise click.exceptions.Abort from None
-    return progress.failed
+    What an environment or a host cannot do is no failure, unless nothing else came of the sweep.
+    """
+    statuses = {attempt.status for attempt in attempts}
+    failed = statuses - {Status.OK, Status.UNSUPPORTED, Status.SKIPPED}
+    return ExitCode.TRIALS_FAILED if failed or Status.OK not in statuses else ExitCode.OK
 
 
 def print_plan(planned: Plan) -> None:
@@ -140,6 +147,20 @@ def print_plan(planned: Plan) -> None:
     click.echo(f"{planned.trials} trials, about {duration_text(planned.estimate_s)} without set-up")
 
 
+def known_environments(wanted: Sweep, sweep_file: Path, files: ProjectFiles) -> None:
+    """Refuses an environment that is not in the catalogue, where the sweep names it.
+
+    Raises:
+        ConfigurationError: names the line of the sweep.
+    """
+    known = Catalogue.load(files.catalogue).entries
+    for position, name in enumerate(wanted.environments):
+        if name not in known:
+            line = line_of_key(sweep_file, ("environments", position))
+            problem = f"unknown environment {name}; {did_you_mean(name, known)}"
+            raise ConfigurationError(problem, file=sweep_file, line=line, key="environments")
+
+
 def refuse_empty(planned: Plan) -> None:
     """Refuses a plan without work, before anything is built for it.
 
@@ -151,27 +172,33 @@ def refuse_empty(planned: Plan) -> None:
 
 
 def git_commit() -> str | None:
-    """The commit of the project in the current directory; None outside of a repository."""
+    """The commit of the project in the current directory, `-dirty` if it was changed; None outside of a repository."""
     if shutil.which("git") is None:
         return None
-    done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout.strip() if done.returncode == 0 else None
 
 
 @contextmanager
 def host_to_ourselves() -> Iterator[None]:
-    """Keeps a second sweep off this machine: two benchmarks at once measure each other.
+    """Keeps a second sweep off this machine, whoever runs it: two benchmarks at once measure each other.
 
     Raises:
         NoUsableHostError: another sweep runs here.
     """
-    path = Path(tempfile.gettempdir()) / "taxmeter-host.lock"
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        # Reading is enough for a lock, and allowed for a file that another user made.
+        if not HOST_LOCK.exists():
+            HOST_LOCK.touch(mode=0o644)
+        descriptor = os.open(HOST_LOCK, os.O_RDONLY)
+    except OSError as error:
+        raise NoUsableHostError(f"{HOST_LOCK} cannot be opened: {error.strerror}; remove it") from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise NoUsableHostError(f"another sweep runs on this machine; wait for it ({path} is locked)") from None
+        raise NoUsableHostError(f"another sweep runs on this machine; wait for it ({HOST_LOCK} is locked)") from None
     try:
         yield
     finally:
@@ -179,8 +206,8 @@ def host_to_ourselves() -> Iterator[None]:
 
 
 @contextmanager
-def terminated_like_interrupted() -> Iterator[None]:
-    """Makes SIGTERM end a campaign as Ctrl-C does."""
+def ending_cleanly() -> Iterator[None]:
+    """Makes SIGTERM end a sweep as Ctrl-C does, and says what became of it."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -188,6 +215,9 @@ def terminated_like_interrupted() -> Iterator[None]:
     before = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
+    except KeyboardInterrupt:
+        click.echo("\ninterrupted; what was measured is in the store. Run the same command again to go on.", err=True)
+        raise click.exceptions.Abort from None
     finally:
         signal.signal(signal.SIGTERM, before)
 

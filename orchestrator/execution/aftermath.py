@@ -35,7 +35,7 @@ def aftermath(task: Task, begun: Mapping[str, Begin], recorded: frozenset[str], 
 
 
 def _victim(trial: Trial, begin: Begin, outcome: TaskOutcome) -> TrialRecord:
-    if outcome.out_of_memory:
+    if outcome.out_of_memory_at_ns is not None and outcome.out_of_memory_at_ns >= begin.started_at_ns:
         status, reason = Status.OOM, "the task ran out of memory while this trial ran"
     elif outcome.ended_because is not None:
         status, reason = Status.TIMEOUT, outcome.ended_because

@@ -2,8 +2,8 @@
 
 import json
 import shutil
-from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Generator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -27,7 +27,6 @@ class DockerSettings:
     memory_bytes: int
     """Limit of the container, swap included."""
     cache: Path
-    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,8 @@ class TaskOutcome:
 
     exit_code: int | None
     """Minus the signal for a killed process; null if the executor ended the task."""
-    out_of_memory: bool
+    out_of_memory_at_ns: int | None
+    """When the kernel last killed a process of it for its memory, since the epoch; null if it did not."""
     ended_because: str | None
     """Why the executor itself ended the task; null if it ended by itself."""
     log_tail: str
@@ -90,6 +90,9 @@ def stage(task: Task, directory: Path) -> None:
     code = Path(files.code) / "runners"
     shutil.copytree(Path(runners.__file__).parent, code, ignore=shutil.ignore_patterns("__pycache__"))
     Path(files.task).write_text(json.dumps(encode(task), indent=1), encoding="utf-8")
+    # Whatever the umask says: in a container another user reads them.
+    for path in [directory, *directory.rglob("*")]:
+        path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 def time_limit_s(task: Task) -> int:

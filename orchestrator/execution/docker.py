@@ -50,19 +50,25 @@ class DockerExecutor:
         limit_s = time_limit_s(task)
         tail = RecordTail(directory)
         ended_because = None
+        started_at = int(time.time())
         with _engine_errors(), closing(connect(settings.engine)) as client:
-            started_at = int(time.time())
-            with _container(client, _configuration(settings, task, directory, user, limit_s)) as exit_of:
-                deadline = time.monotonic() + limit_s + 30
-                while not exit_of.ended.wait(POLL_INTERVAL_S):
-                    yield from tail.new_lines()
-                    if time.monotonic() > deadline:
-                        ended_because = f"the container outlived its own limit of {limit_s} s"
-                        break
+            configuration = _configuration(settings, task, directory, user, limit_s)
+            try:
+                with _container(client, configuration) as exit_of:
+                    deadline = time.monotonic() + limit_s + 30
+                    while not exit_of.ended.wait(POLL_INTERVAL_S):
+                        yield from tail.new_lines()
+                        if time.monotonic() > deadline:
+                            ended_because = f"the container outlived its own limit of {limit_s} s"
+                            break
+            except (DockerException, requests.RequestException):
+                # The engine failed, but what the trials wrote is there.
+                yield from tail.new_lines()
+                raise
+            yield from tail.new_lines()
             exit_code = None if ended_because else exit_of.code()
-            out_of_memory = _had_oom(client, exit_of.container_id, started_at)
-        yield from tail.new_lines()
-        return TaskOutcome(exit_code, out_of_memory, ended_because, log_tail(directory))
+            oom_at_ns = _last_oom_ns(client, exit_of.container_id, started_at)
+        return TaskOutcome(exit_code, oom_at_ns, ended_because, log_tail(directory))
 
 
 def remove_containers(engine: str | None, campaign_id: str | None = None) -> list[str]:
@@ -140,7 +146,7 @@ def _configuration(settings: DockerSettings, task: Task, directory: Path, user: 
         "image": settings.image_id,
         "command": ["sh", "-c", command],
         "name": f"taxmeter-{task.task_id}-{uuid.uuid4().hex[:8]}",
-        "labels": {LABEL: task.campaign_id, "org.taxmeter.task": task.task_id, **settings.labels},
+        "labels": {LABEL: task.campaign_id, "org.taxmeter.task": task.task_id},
         "user": user,
         "working_dir": f"{TASK}/code",
         "environment": {
@@ -182,11 +188,11 @@ def _user_for(directory: Path, cache: Path) -> str:
     return f"{UNPRIVILEGED}:{UNPRIVILEGED}"
 
 
-def _had_oom(client: DockerClient, container_id: str, since: int) -> bool:
+def _last_oom_ns(client: DockerClient, container_id: str, since: int) -> int | None:
     events = client.events(
         since=since, until=int(time.time()) + 1, filters={"container": container_id, "event": "oom"}, decode=True
     )
-    return any(True for _ in events)
+    return max((int(event["timeNano"]) for event in events), default=None)
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from runners.contract import (
 
 _ENDINGS = {
     "synthetic-wrong": (Status.WRONG_OUTPUT, "made up: the output differs"),
+    "synthetic-turns-wrong": (Status.WRONG_OUTPUT, "made up: the output differs after timing"),
     "synthetic-raise": (Status.CRASHED, "made up: an exception"),
     "synthetic-unsupported": (Status.UNSUPPORTED, "made up: unsupported"),
     "synthetic-exit": (Status.CRASHED, "made up: exit code 173"),
@@ -44,10 +45,10 @@ class FakeExecutor:
             yield Begin(trial_id=trial.trial_id, attempt=trial.attempt, started_at_ns=time.time_ns())
             time.sleep(self._settings.pace_s)
             if trial.spec.workload.name == "synthetic-kill-supervisor":
-                return TaskOutcome(-9, False, None, "made up: killed")
+                return TaskOutcome(-9, None, None, "made up: killed")
             yield _record(trial)
         yield End(task_id=task.task_id, records=len(task.trials))
-        return TaskOutcome(0, False, None, "")
+        return TaskOutcome(0, None, None, "")
 
 
 def _record(trial: Trial) -> TrialRecord:

@@ -18,6 +18,9 @@ from orchestrator.execution.base import (
 )
 from runners.contract import Line, Task, TaskFiles
 
+MARK = "TAXMETER_TASK_DIRECTORY"
+"""In the environment of every process of a task: it tells them from all others."""
+
 GRACE_S = 10.0
 """Between closing the lifeline, or asking the supervisor to end, and killing it."""
 
@@ -47,9 +50,10 @@ class ProcessExecutor:
                 time.sleep(POLL_INTERVAL_S)
         finally:
             _end(process)
+            _kill_marked(directory)
         yield from tail.new_lines()
         exit_code = None if ended_because else process.returncode
-        return TaskOutcome(exit_code, False, ended_because, log_tail(directory))
+        return TaskOutcome(exit_code, None, ended_because, log_tail(directory))
 
     def _start(self, directory: Path, scratch: Path, limit_s: int) -> "subprocess.Popen[bytes]":
         files = TaskFiles(str(directory))
@@ -87,6 +91,7 @@ def _environment(settings: ProcessSettings, scratch: Path, limit_s: int) -> dict
         "TAXMETER_CACHE": str(settings.cache),
         "TAXMETER_MEMORY_BYTES": str(settings.memory_bytes),
         "TAXMETER_LIFELINE": "stdin",
+        MARK: str(scratch.parent),
         "TAXMETER_TIME_LIMIT_S": str(limit_s),
     }
 
@@ -100,3 +105,15 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         # The supervisor does not look at its lifeline while it imports; its trials die with it in any case.
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def _kill_marked(directory: Path) -> None:
+    """Kills what a dead supervisor left: processes that its trials had started outlive their parents."""
+    mark = f"{MARK}={directory}".encode()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    os.kill(int(entry.name), signal.SIGKILL)
+            except (FileNotFoundError, ProcessLookupError, PermissionError):
+                continue  # gone meanwhile, or not ours

@@ -18,6 +18,8 @@ class SchedulingHost:
 
     name: str
     labels: Mapping[str, str]
+    agent_cores: frozenset[int] = frozenset()
+    """Cores that Ray keeps to; empty for all."""
 
 
 @dataclass(frozen=True)

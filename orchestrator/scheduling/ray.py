@@ -25,7 +25,9 @@ QUEUE_DEADLINE_S = 120.0
 STOP_DEADLINE_S = 30.0
 
 DIRECTORY_PREFIX = "taxmeter-ray-"
-"""Of the directory for Ray's own files; the process number follows. Below /tmp, because socket paths must be short."""
+"""Of the directory for Ray's own files; the process number follows."""
+
+TEMPORARY = Path("/tmp")  # noqa: S108 - whatever TMPDIR says: the paths of sockets must be short
 
 OBJECT_STORE_BYTES = 100_000_000
 
@@ -50,13 +52,16 @@ class RayScheduler:
     def start(self, hosts: Sequence[SchedulingHost]) -> None:
         """See `Scheduler.start`."""
         [host] = hosts
-        remove_abandoned(Path(tempfile.gettempdir()))
-        self._directory = Path(tempfile.mkdtemp(prefix=f"{DIRECTORY_PREFIX}{os.getpid()}-"))
+        remove_abandoned(TEMPORARY)
+        self._directory = Path(tempfile.mkdtemp(prefix=f"{DIRECTORY_PREFIX}{os.getpid()}-", dir=TEMPORARY))
         os.environ.update(_settings(self._directory))
         import ray  # only now: Ray reads its settings when it is imported
 
         self._ray = ray
         on_terminate = signal.getsignal(signal.SIGTERM)
+        if host.agent_cores:
+            # What Ray starts inherits it; executors give the trials their own cores.
+            os.sched_setaffinity(0, host.agent_cores)
         try:
             ray.init(
                 address="local",
@@ -215,5 +220,7 @@ def _settings(directory: Path) -> dict[str, str]:
         "RAY_worker_niceness": "0",
         "RAY_enable_metrics_collection": "false",
         "RAY_event_stats": "0",
+        # It would kill the worker, and with it the task, where only the trial is to die of its own limit.
+        "RAY_memory_monitor_refresh_ms": "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     }

@@ -79,6 +79,7 @@ _SYNTHETIC = (
     "memory",
     "print",
     "wrong",
+    "turns-wrong",
     "garbage",
     "raise",
     "sleep",

@@ -49,7 +49,7 @@ class Protocol:
     pipelined_budget_ms: int = 5_000
     pipelined_min_samples: int = 5
     pipelined_block_ms: int = 100
-    """A pipelined sample is a block of back-to-back calls of at least this length, divided by their number."""
+    """A pipelined sample is a block of back-to-back calls of about this length, divided by their number."""
     max_samples: int = 10_000
     """Per series. A trial of very short calls ends here before its budget is spent."""
 

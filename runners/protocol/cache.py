@@ -3,7 +3,7 @@
 import os
 import platform
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import Any, Dict, Iterable
 
@@ -45,9 +45,11 @@ class CacheEntries:
 
     reference: Entry
     artifact: Entry
+    reference_batch: int
+    """The batch for which the reference is computed; smaller ones take its first rows."""
 
 
-def entries(directory: str, backend: Backend, runner_sha256: str) -> CacheEntries:
+def entries(directory: str, backend: Backend, runner_sha256: str, reference_batch: int) -> CacheEntries:
     """Names the entries by a digest of all that decides their content.
 
     The number of threads is left out: it moves results by far less than the tolerances.
@@ -64,7 +66,12 @@ def entries(directory: str, backend: Backend, runner_sha256: str) -> CacheEntrie
     }
     workload_versions = _versions(WORKLOADS[spec.workload.name].frameworks)
     backend_versions = _versions(_frameworks(spec))
-    reference = dict(common, kind="reference", versions=workload_versions)
+    reference = dict(
+        common,
+        kind="reference",
+        workload=replace(spec.workload, batch=reference_batch),
+        versions=workload_versions,
+    )
     artifact = dict(
         common,
         kind="artifact",
@@ -74,6 +81,7 @@ def entries(directory: str, backend: Backend, runner_sha256: str) -> CacheEntrie
         identity=backend.artifact_identity(),
     )
     return CacheEntries(
+        reference_batch=reference_batch,
         reference=Entry(os.path.join(directory, "reference-" + digest(reference))),
         artifact=Entry(os.path.join(directory, "artifact-" + digest(artifact))),
     )

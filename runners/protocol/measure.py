@@ -29,7 +29,7 @@ def measure(spec: TrialSpec, cached: CacheEntries) -> Answer:
     built = time.perf_counter()
     call = backend.load(model, cached.artifact.path if backend.has_artifact else None)
     loaded = time.perf_counter()
-    reference = load_reference(workload.arithmetic, cached.reference)
+    reference = load_reference(workload, cached.reference)
     facts = dict(reference.facts if model is None else workload.facts(model))
     if backend.has_artifact:
         facts.update(load_artifact_facts(workload.arithmetic, cached.artifact))
@@ -61,7 +61,9 @@ def _verify_and_time(backend: Backend, call: Call, ring: Sequence[Any], referenc
     after = _compare(backend, results, reference, after_timing=True)
     status = Status.OK if after.problem is None else Status.WRONG_OUTPUT
     reason = None if after.problem is None else "after timing: " + after.problem
-    return Answer(status, reason, phases, series, warm.steady, after.verification)
+    # A latency of wrong answers is worth nothing
+    kept = series if after.problem is None else ()
+    return Answer(status, reason, phases, kept, warm.steady, after.verification)
 
 
 def _compare(backend: Backend, results: Sequence[Any], reference: Reference, after_timing: bool) -> Check:
@@ -76,8 +78,8 @@ def _timed(
     gc.freeze()
     gc.disable()
     try:
-        sync = time_sync(call, ring, protocol, reserved=INPUTS)
-        pipelined = time_pipelined(call, ring, protocol, median_ns(sync))
+        sync = time_sync(call, ring, protocol, INPUTS, warm.last_ns)
+        pipelined = time_pipelined(call, ring, protocol, median_ns(sync) if sync.durations_ns else warm.last_ns)
         # What is verified after timing is timed, too: a slow call is too dear to be made for nothing
         last = [time_one(call, inputs) for inputs in ring[:INPUTS]]
     finally:

@@ -6,7 +6,7 @@ must not be there when the backend is measured.
 
 import os
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Dict, cast
 
 from runners.backends import make_backend
@@ -35,13 +35,14 @@ def prepare(spec: TrialSpec, cached: CacheEntries, workspace: str) -> Answer:
         workspace: a directory on the file system of the cache; whoever starts the process removes it.
     """
     workload = make_workload(spec)
+    reference_workload = make_workload(replace(spec, workload=replace(spec.workload, batch=cached.reference_batch)))
     # All cores: these results are not timed
     workload.set_threads(len(os.sched_getaffinity(0)))
     reference_s = artifact_s = None
     if not cached.reference.exists:
         start = time.perf_counter()
         directory = _subdirectory(workspace, "reference")
-        _make_reference(workload, os.path.join(directory, _DOCUMENT))
+        _make_reference(reference_workload, os.path.join(directory, _DOCUMENT))
         cached.reference.publish(directory)
         reference_s = time.perf_counter() - start
     backend = make_backend(workload)
@@ -55,12 +56,13 @@ def prepare(spec: TrialSpec, cached: CacheEntries, workspace: str) -> Answer:
     return Answer(status=Status.OK, phases=Phases(reference_s=reference_s, artifact_s=artifact_s))
 
 
-def load_reference(arithmetic: Arithmetic, entry: Entry) -> Reference:
-    """Reads what an earlier process of this or another trial computed."""
+def load_reference(workload: Workload, entry: Entry) -> Reference:
+    """Reads what an earlier process computed, perhaps for a larger batch: the rows of this one come first."""
+    arithmetic, batch = workload.arithmetic, workload.spec.workload.batch
     document = arithmetic.load(entry.file(_DOCUMENT))
     return Reference(
-        outputs=tuple(tuple(outputs) for outputs in document["outputs"]),
-        form=document["form"],
+        outputs=tuple(arithmetic.first_rows(tuple(outputs), batch) for outputs in document["outputs"]),
+        form=arithmetic.form(arithmetic.first_rows(tuple(document["example"]), batch)),
         eager=tuple(tuple(Errors(**error) for error in errors) for errors in document["eager"]),
         facts=document["facts"],
     )
@@ -80,7 +82,7 @@ def _make_reference(workload: Workload, path: str) -> None:
     errors = [arithmetic.errors(got, right) for got, right in zip(eager, exact)]
     document = {
         "outputs": exact,
-        "form": arithmetic.form(eager[0]),
+        "example": eager[0],
         "eager": [[asdict(error) for error in each] for each in errors],
         "facts": facts,
     }

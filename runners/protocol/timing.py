@@ -34,6 +34,11 @@ class WarmUp:
     """None if the calls are so slow that there were too few to judge."""
     seconds: float
 
+    @property
+    def last_ns(self) -> float:
+        """Wall time of the last call: the best guess for the next."""
+        return float(self.series.durations_ns[-1])
+
 
 def time_one(call: Call, inputs: Any) -> Tuple[Any, Sample]:
     """One call with its wall and CPU time."""
@@ -67,17 +72,23 @@ def warm_up(call: Call, ring: Sequence[Any], protocol: Protocol, first: Sequence
     raise AssertionError("the ring of inputs is empty")
 
 
-def time_sync(call: Call, ring: Sequence[Any], protocol: Protocol, reserved: int = 0) -> Series:
+def time_sync(
+    call: Call, ring: Sequence[Any], protocol: Protocol, reserved: int = 0, expected_ns: float = 0.0
+) -> Series:
     """Times each call alone.
 
     Args:
         call: what is measured.
         ring: native inputs.
         protocol: budget and numbers of samples.
-        reserved: samples that will be added afterwards; they count for the minimum.
+        reserved: samples that will be added afterwards; they count for the minimum, and for the budget.
+        expected_ns: how long a call is likely to take.
     """
-    min_samples = max(1, protocol.sync_min_samples - reserved)
-    stop = _stopping_rule(protocol.sync_budget_ms, min_samples, protocol.max_samples)
+    min_samples = max(0, protocol.sync_min_samples - reserved)
+    budget_ns = protocol.sync_budget_ms * _NS_PER_MS - reserved * expected_ns
+    if min_samples == 0 and budget_ns <= 0:
+        return _series("sync", 1, [])
+    stop = _stopping_rule(budget_ns, min_samples, protocol.max_samples)
     return _series("sync", 1, _take(call, [[inputs] for inputs in ring], stop, protocol.max_samples))
 
 
@@ -90,7 +101,9 @@ def extended(series: Series, samples: Sequence[Sample]) -> Series:
 def time_pipelined(call: Call, ring: Sequence[Any], protocol: Protocol, sync_median_ns: float) -> Series:
     """Times blocks of back-to-back calls; a sample is the mean of its block."""
     calls = block_calls(protocol.pipelined_block_ms, sync_median_ns)
-    stop = _stopping_rule(protocol.pipelined_budget_ms, protocol.pipelined_min_samples, protocol.max_samples)
+    stop = _stopping_rule(
+        protocol.pipelined_budget_ms * _NS_PER_MS, protocol.pipelined_min_samples, protocol.max_samples
+    )
     source = itertools.cycle(ring)
     # Short blocks: as many of them as it takes to visit every input
     number = 1 if calls >= len(ring) else len(ring)
@@ -128,9 +141,7 @@ def _verdict(durations_ns: Sequence[int]) -> Optional[bool]:
     return is_steady(durations_ns) if len(durations_ns) >= _MIN_CALLS_TO_JUDGE else None
 
 
-def _stopping_rule(budget_ms: int, min_samples: int, max_samples: int) -> Callable[[int, int], bool]:
-    budget = budget_ms * _NS_PER_MS
-
+def _stopping_rule(budget: float, min_samples: int, max_samples: int) -> Callable[[int, int], bool]:
     def stop(samples: int, elapsed_ns: int) -> bool:
         if samples >= max_samples or (samples >= min_samples and elapsed_ns >= budget):
             return True

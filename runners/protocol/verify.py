@@ -92,8 +92,9 @@ def _first_problem(dtype: str, errors: List[Tuple[Errors, ...]], eager: Sequence
         for output, (error, yardstick) in enumerate(zip(per_output, yardsticks)):
             where = "input %d, output %d: " % (index, output)
             for name, limit in limits(dtype, yardstick, error.max_abs_reference).items():
-                if getattr(error, name) > limit:
+                # Not a number is above every limit
+                if not getattr(error, name) <= limit:
                     return where + "%s is %.3g, above %.3g" % (name, getattr(error, name), limit)
-            if error.cosine < _MIN_COSINE:
+            if not error.cosine >= _MIN_COSINE:
                 return where + "cosine is %.6f, below %s" % (error.cosine, _MIN_COSINE)
     return None

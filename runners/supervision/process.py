@@ -3,6 +3,7 @@
 import contextlib
 import os
 import select
+import shutil
 import signal
 import sys
 import time
@@ -16,6 +17,7 @@ from runners.supervision import child, kernel
 from runners.supervision.interrupts import Interrupts
 
 PRIVATE_NAMESPACE_VARIABLE = "TAXMETER_PRIVATE_PID_NAMESPACE"
+_SCRATCH = ("/tmp", "/dev/shm")  # noqa: S108 - of a container of our own
 MAX_PRINTED_BYTES = 64 << 20
 MAX_ANSWER_BYTES = 64 << 20
 
@@ -180,6 +182,9 @@ def _end_all(pid: int) -> Tuple[int, Usage]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(-1, signal.SIGKILL)
         options = 0
+        # Files there count against the container's memory, and the next trial is not to pay for them
+        for directory in _SCRATCH:
+            _empty(directory)
     else:
         options = os.WNOHANG
     result = None
@@ -205,6 +210,16 @@ def _end_all(pid: int) -> Tuple[int, Usage]:
         major_page_faults=used.ru_majflt,
     )
     return status, usage
+
+
+def _empty(directory: str) -> None:
+    for name in os.listdir(directory):
+        path = os.path.join(directory, name)
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
 
 
 def _kill_descendants() -> None:

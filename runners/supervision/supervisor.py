@@ -24,6 +24,8 @@ from runners.contract import (
     TaskFiles,
     Trial,
     TrialRecord,
+    TrialSpec,
+    WorkloadSpec,
     decode,
     encode_line,
 )
@@ -40,6 +42,7 @@ from runners.supervision.process import Ended, run_child
 from runners.supervision.source import source_digest
 from runners.supervision.verdict import judge
 from runners.workloads import make_workload
+from runners.workloads.base import Workload
 
 EXIT_BAD_TASK = 65
 EXIT_NO_CHILDREN = 70
@@ -149,7 +152,7 @@ class Supervisor:
     def _processes(self, trial: Trial) -> Tuple[Answer, Optional[Ended]]:
         deadline = time.monotonic() + trial.timeout_s
         backend = make_backend(make_workload(trial.spec))
-        cached = entries(self._cache, backend, self._source)
+        cached = entries(self._cache, backend, self._source, self._reference_batch(backend.workload))
         phases = Phases(artifact_cached=cached.artifact.exists if backend.has_artifact else None)
         if missing(backend, cached):
             answer, ended = self._prepare(trial, cached, deadline)
@@ -158,6 +161,13 @@ class Supervisor:
                 return replace(answer, phases=phases), ended
         answer, ended = self._child(partial(measure, trial.spec, cached), trial, deadline)
         return replace(answer, phases=merge_phases(phases, answer.phases)), ended
+
+    def _reference_batch(self, workload: Workload) -> int:
+        """The largest batch of this task that differs from the trial in nothing else that decides the reference."""
+        if not workload.rows_are_independent:
+            return workload.spec.workload.batch
+        mine = _without_batch(workload.spec)
+        return max(t.spec.workload.batch for t in self._task.trials if _without_batch(t.spec) == mine)
 
     def _prepare(self, trial: Trial, cached: CacheEntries, deadline: float) -> Tuple[Answer, Ended]:
         workspace = tempfile.mkdtemp(prefix=".partial-", dir=self._cache)
@@ -179,6 +189,10 @@ class Supervisor:
                 raise OSError("%s: a line was written in part" % self._files.records)
         finally:
             os.close(descriptor)
+
+
+def _without_batch(spec: TrialSpec) -> Tuple[WorkloadSpec, str, int]:
+    return replace(spec.workload, batch=0), spec.dtype, spec.seed
 
 
 def _conditions() -> Dict[str, FactValue]:

@@ -18,6 +18,7 @@ WORKLOADS = {
     "synthetic-memory": "runners.workloads.synthetic:Memory",
     "synthetic-print": "runners.workloads.synthetic:Print",
     "synthetic-wrong": "runners.workloads.synthetic:Wrong",
+    "synthetic-turns-wrong": "runners.workloads.synthetic:TurnsWrong",
     "synthetic-garbage": "runners.workloads.synthetic:Garbage",
     "synthetic-raise": "runners.workloads.synthetic:Raise",
     "synthetic-sleep": "runners.workloads.synthetic:Sleep",

@@ -35,6 +35,10 @@ class Arithmetic(ABC):
         """Shapes and dtypes as text."""
 
     @abstractmethod
+    def first_rows(self, outputs: Tuple[Any, ...], count: int) -> Tuple[Any, ...]:
+        """The outputs for the first `count` examples."""
+
+    @abstractmethod
     def finite(self, outputs: Tuple[Any, ...]) -> bool:
         """Whether every number is finite."""
 
@@ -62,6 +66,9 @@ class Workload(ABC):
     """Modules that every trial needs: the supervisor imports them once, before it forks."""
 
     arithmetic: Arithmetic
+
+    rows_are_independent = False
+    """An example gives the same output in every batch, and a batch's inputs are the first rows of a larger one's."""
 
     def __init__(self, spec: TrialSpec) -> None:
         self.spec = spec

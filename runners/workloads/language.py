@@ -34,7 +34,7 @@ class BertBase(TensorWorkload):
     def example(self, generator: Any) -> Any:
         import torch
 
-        shape = (self.spec.workload.batch, self.spec.workload.sequence_length)
+        shape = (1, self.spec.workload.sequence_length)
         return torch.randint(self.config().vocab_size, shape, generator=generator)
 
     def facts(self, model: Any) -> Dict[str, FactValue]:

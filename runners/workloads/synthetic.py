@@ -16,6 +16,7 @@ from runners.contract.record import FactValue
 from runners.workloads.base import Arithmetic, Call, Errors, Unsupported, Workload
 
 _ITEMS = 64
+_VERIFIED_CALLS = 2
 Rows = List[List[float]]
 
 
@@ -24,6 +25,9 @@ class ListArithmetic(Arithmetic):
 
     def form(self, outputs: Tuple[Any, ...]) -> str:
         return ", ".join("float[%d, %d]" % (len(rows), len(rows[0])) for rows in outputs)
+
+    def first_rows(self, outputs: Tuple[Any, ...], count: int) -> Tuple[Any, ...]:
+        return tuple(rows[:count] for rows in outputs)
 
     def finite(self, outputs: Tuple[Any, ...]) -> bool:
         return all(math.isfinite(value) for rows in outputs for row in rows for value in row)
@@ -120,6 +124,16 @@ class Wrong(Null):
 
     def call(self, rows: Rows) -> Tuple[Rows]:
         return compute([[value + 1.0 for value in row] for row in rows])
+
+
+class TurnsWrong(Null):
+    """Right when it is verified first, and wrong from then on."""
+
+    _calls = 0
+
+    def call(self, rows: Rows) -> Tuple[Rows]:
+        self._calls += 1
+        return compute(rows) if self._calls <= _VERIFIED_CALLS else compute([row[::-1] for row in rows])
 
 
 class Garbage(Null):

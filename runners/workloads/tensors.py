@@ -16,6 +16,9 @@ class TensorArithmetic(Arithmetic):
     def form(self, outputs: Tuple[Any, ...]) -> str:
         return ", ".join("%s%s" % (str(t.dtype).replace("torch.", ""), list(t.shape)) for t in outputs)
 
+    def first_rows(self, outputs: Tuple[Any, ...], count: int) -> Tuple[Any, ...]:
+        return tuple(t[:count] for t in outputs)
+
     def finite(self, outputs: Tuple[Any, ...]) -> bool:
         return all(bool(t.isfinite().all()) for t in outputs)
 
@@ -42,6 +45,7 @@ class TensorWorkload(Workload):
     """A torch module whose inputs are one tensor and whose outputs are a tuple of tensors."""
 
     arithmetic = TensorArithmetic()
+    rows_are_independent = True
 
     @abstractmethod
     def construct(self, attention: Optional[str]) -> Any:
@@ -49,7 +53,7 @@ class TensorWorkload(Workload):
 
     @abstractmethod
     def example(self, generator: Any) -> Any:
-        """One input in its natural dtype, drawn from the generator."""
+        """One input of a single row in its natural dtype, drawn from the generator."""
 
     def set_threads(self, threads: int) -> None:
         import torch
@@ -65,8 +69,9 @@ class TensorWorkload(Workload):
     def inputs(self, index: int) -> Any:
         import torch
 
-        generator = torch.Generator().manual_seed(self.spec.seed * 1000 + index)
-        tensor = self.example(generator)
+        # Row by row, so that a small batch is the beginning of a large one
+        seeds = ((self.spec.seed * 1000 + index) * 10000 + row for row in range(self.spec.workload.batch))
+        tensor = torch.cat([self.example(torch.Generator().manual_seed(seed)) for seed in seeds])
         return tensor.to(self._dtype()) if tensor.is_floating_point() else tensor
 
     def reference(self, index: int, model: Any, double: bool) -> Tuple[Any, ...]:

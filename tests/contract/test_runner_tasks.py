@@ -276,3 +276,18 @@ def test_backends_agree_with_the_reference(tmp_path: Path, cpu_python: Path) -> 
     assert {r.facts["parameters"] for r in records(tmp_path)} == {169664}
     assert records(tmp_path)[3].facts["onnx_provider"] == "CPUExecutionProvider"
     assert records(tmp_path)[0].facts["attn_implementation"] == "sdpa"
+
+
+@pytest.mark.environment
+def test_batches_of_a_task_share_the_reference_of_the_largest(tmp_path: Path, cpu_python: Path) -> None:
+    trials = [
+        replace(one, spec=replace(one.spec, workload=WorkloadSpec("tiny-bert", batch, sequence_length=16)))
+        for batch in (1, 4, 2)
+        for one in (trial("tiny-bert", "eager", timeout_s=100), trial("tiny-bert", "onnxruntime", timeout_s=100))
+    ]
+    write_task(tmp_path, *[replace(one, trial_id=f"t{i}") for i, one in enumerate(trials)])
+    code, log = run(tmp_path, cpu_python)
+    assert code == 0, log
+    assert [(r.status, r.reason) for r in records(tmp_path)] == [(Status.OK, None)] * 6
+    assert [r.phases.reference_s is None for r in records(tmp_path)] == [False] + [True] * 5
+    assert [r.phases.artifact_cached for r in records(tmp_path)][1::2] == [False, True, True]

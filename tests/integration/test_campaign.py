@@ -1,5 +1,6 @@
 """Campaigns on a real store, with the fake executor forcing what a campaign must survive."""
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -192,8 +193,8 @@ def test_a_host_that_never_starts_a_task_is_given_up_and_a_resume_tries_again(la
 
 def test_a_record_that_its_task_ended_early_says_why(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     def runs_out_of_memory(self: object, task: object, directory: Path) -> Iterator[object]:
-        yield Begin(trial_id=task.trials[0].trial_id, attempt=1, started_at_ns=1_795_000_000_000_000_000)  # type: ignore[attr-defined]
-        return TaskOutcome(137, True, None, "the end of the log")
+        yield Begin(trial_id=task.trials[0].trial_id, attempt=1, started_at_ns=time.time_ns() - 1)  # type: ignore[attr-defined]
+        return TaskOutcome(137, time.time_ns(), None, "the end of the log")
 
     monkeypatch.setattr("orchestrator.execution.fake.FakeExecutor.run", runs_out_of_memory)
     lab.run(sweep("synthetic-null", rounds=1))

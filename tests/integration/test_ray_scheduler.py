@@ -25,7 +25,7 @@ DRIVER = textwrap.dedent(
     told = []
     try:
         scheduler.start([SchedulingHost("h1", {"site": "test"})])
-            told.append(["token", os.environ["RAY_AUTH_MODE"], oct(os.stat(os.environ["RAY_AUTH_TOKEN_PATH"]).st_mode & 0o777)])
+        told.append(["token", os.environ["RAY_AUTH_MODE"], oct(os.stat(os.environ["RAY_AUTH_TOKEN_PATH"]).st_mode & 0o777)])
         for number in range(2):
             task = Task(CONTRACT_VERSION, "c", f"task{number}", "cpu", trials)
             scheduler.submit(TaskRequest("h1", task, FakeSettings(0.5), directory / f"task{number}"))

@@ -97,7 +97,7 @@ def test_a_sweep_of_real_models(isolation: str, project: Path, tmp_path: Path) -
             assert row["samples_sync_s"] is None
 
     assert "2 wrong_output" in done.stdout
-    assert "backend python does not run language workloads" in done.stdout
+    assert "backend python cannot run workload tiny-bert" in done.stdout
     assert f"isolation={isolation}" in done.stdout
     assert "tiny-bert, 16 tokens" in done.stdout
 

@@ -1,12 +1,15 @@
 """Errors reach a person as one line on standard error, with the right exit code."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from orchestrator.cli import run
-from orchestrator.cli.sweep import host_to_ourselves
+from orchestrator.cli.sweep import exit_code, host_to_ourselves
 from orchestrator.errors import ExitCode
+from orchestrator.store import Attempt
+from runners.contract import Status
 
 PROJECT = Path(__file__).parents[2]
 
@@ -14,7 +17,9 @@ PROJECT = Path(__file__).parents[2]
 @pytest.fixture
 def project_copy(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     # A sweep that runs on this machine meanwhile holds the lock in the usual place.
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path_factory.mktemp("locks")))
+    monkeypatch.setattr(
+        sys.modules["orchestrator.cli.sweep"], "HOST_LOCK", tmp_path_factory.mktemp("locks") / "host.lock"
+    )
     for name in ("hostinventory.yaml", "sweeps/quickstart.yaml", "docker/images.yaml"):
         target = tmp_path / name
         target.parent.mkdir(exist_ok=True)
@@ -52,14 +57,19 @@ def test_a_plan_is_printed_and_nothing_runs(project_copy: Path, capsys: pytest.C
     [
         ("sweeps/quickstart.yaml", "rounds:", "ronds:", "sweeps/quickstart.yaml:13: ronds: unknown key"),
         ("sweeps/quickstart.yaml", "eager, ", "eagre, ", "backends.0: unknown backend eagre; did you mean eager?"),
-        ("sweeps/quickstart.yaml", "[cpu]", "[cup]", "cup"),
+        (
+            "sweeps/quickstart.yaml",
+            "[cpu]",
+            "[cup]",
+            "quickstart.yaml:4: environments: unknown environment cup; did you mean cpu?",
+        ),
         ("sweeps/quickstart.yaml", "rounds: 3", "rounds: [3", "not valid YAML"),
         ("hostinventory.yaml", "labels:", "lables:", "hosts.this-machine.lables: unknown key; did you mean labels?"),
         (
             "hostinventory.yaml",
             "reserved_cores: 0",
             "reserved_cores: 4096",
-            "hosts.this-machine.reserved_cores is 4096",
+            "hostinventory.yaml:10: hosts.this-machine.reserved_cores: 4096 cores are reserved, but the host has ",
         ),
         (
             "hostinventory.yaml",
@@ -94,6 +104,19 @@ def test_labels_that_no_host_has_stop_the_sweep_before_anything_is_built(
     assert run(["sweep", command]) == ExitCode.NO_USABLE_HOST
     assert "this-machine: label gpu is not set, not H100" in one_error_line(capsys)
     assert not (project_copy / ".taxmeter").exists()
+
+
+@pytest.mark.parametrize(
+    ("statuses", "expected"),
+    [
+        ([Status.OK, Status.SKIPPED, Status.UNSUPPORTED], ExitCode.OK),
+        ([Status.OK, Status.CRASHED], ExitCode.TRIALS_FAILED),
+        ([Status.OK, Status.INFRASTRUCTURE_ERROR], ExitCode.TRIALS_FAILED),
+        ([Status.UNSUPPORTED], ExitCode.TRIALS_FAILED),
+    ],
+)
+def test_the_exit_code_comes_from_all_trials_of_the_campaign(statuses: list[Status], expected: ExitCode) -> None:
+    assert exit_code([Attempt(1, status) for status in statuses]) == expected
 
 
 def test_two_sweeps_at_once_are_refused(project_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,7 +31,11 @@ INVENTORY = (Path(__file__).parents[2] / "hostinventory.yaml").read_text()
         ("seed: 2023", "seed: 2023\nseed: 1", ":17: not valid YAML: found duplicate key"),
         ("seed: 2023", "seed: [1", "not valid YAML"),
         ("batch: 1}", "batch: 16}", "duplicate names bert-base × eager × batch 16, which this sweep does not run"),
-        ("image_size: 224", "image_size: 2024-01-01", "a value of type date is not supported"),
+        (
+            "image_size: 224",
+            "image_size: 2024-01-01",
+            ":8: workloads.2.image_size: a value of type date is not supported",
+        ),
         ("image_size: 224", "sequence_length: 224", "workload resnet50 has no sequence_length; remove the key"),
         ("torchscript,", "{name: torchscript, options: {freze: true}},", "has no option freze; did you mean freeze?"),
         (

@@ -79,12 +79,17 @@ def test_what_cannot_run_is_skipped_with_its_reason(quickstart: Sweep) -> None:
     planned = plan(sweep, [HOST], "c")
     reasons = {skip.reason for skip in planned.skips}
     assert reasons == {
-        "backend python does not run language workloads",
-        "backend eager does not run synthetic workloads",
+        "backend python cannot run workload tiny-bert; these can: eager, torchscript, onnxruntime",
+        "backend eager cannot run workload synthetic-null; these can: python",
         "3 threads on 2 cores of h1",
     }
     assert planned.trials == 2 * (1 + 2)
     assert len(planned.skips) == 2 * (3 * 2) - 3
+
+
+def test_a_point_that_two_axes_name_is_one_trial(quickstart: Sweep) -> None:
+    both = quickstart.model_copy(update={"threads": ("all", 2, "all")})
+    assert plan(both, [HOST], "c").trials == plan(quickstart, [HOST], "c").trials
 
 
 def test_a_host_without_the_target_labels_takes_no_part(quickstart: Sweep) -> None:

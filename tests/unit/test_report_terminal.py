@@ -21,7 +21,7 @@ from orchestrator.report import render
 from orchestrator.report.terminal import _duration
 from runners.contract import Status
 
-SETTING = Setting("lab1", "cpu", "process", "e1", "", "s1", 1)
+SETTING = Setting("lab1", "cpu", "process", "e1", "", "s1", 1, "r1")
 SHAPE = Shape("bert_base", 128, 0, "float32", "cpu", 2, 0, "{}")
 
 
@@ -74,7 +74,7 @@ def test_nothing_is_cut_or_broken_within_a_cell(width: int) -> None:
 
 def test_isolation_is_said() -> None:
     assert "NOT in containers (isolation=process)" in text(summary(cell("eager", 1.0)))
-    docker = Setting("lab1", "cpu", "docker", "e1", "sha256:0123456789abcdef", "s1", 1)
+    docker = Setting("lab1", "cpu", "docker", "e1", "sha256:0123456789abcdef", "s1", 1, "r1")
     assert "in containers (isolation=docker, image sha256:0123456789ab)" in text(
         summary(cell("eager", 1.0), setting=docker)
     )
