@@ -21,9 +21,9 @@ from runners.contract.catalogue import WORKLOADS, refusal
 
 # Measured with the quickstart on two cores. Beside its budgets a trial builds, traces or loads its model, verifies it
 # and makes its minimum of calls.
-OVERHEAD_PER_TRIAL_S = 3.3
+OVERHEAD_PER_TRIAL_S = 2.6
 # A reference or an export, which the first round makes and later rounds find in the cache.
-PREPARATION_S = 2.4
+PREPARATION_S = 1.4
 # Start of a task: container, imports, self-check.
 START_OF_TASK_S = 8.0
 

@@ -1,6 +1,7 @@
 """Runs a campaign: submits its tasks, joins what comes back with the fingerprint, and writes it down."""
 
 import dataclasses
+import shutil
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -90,8 +91,8 @@ def run_campaign(
             finally:
                 scheduler.stop()
     drop_caches(files, keep=None)
-    if directory.exists() and not any(directory.iterdir()):
-        directory.rmdir()  # what is left are directories of tasks that failed, with their logs
+    if directory.exists() and not run.lost_a_task:
+        shutil.rmtree(directory)  # else the directories of lost tasks stay, with their logs
 
 
 def _scheduling_host(host: ReadyHost) -> SchedulingHost:
@@ -139,6 +140,8 @@ class _Run:
         self._observe = observe
         self._states: dict[str, _TaskState] = {}
         self._failed_starts: dict[str, int] = {}
+        self.lost_a_task = False
+        """Whether a task ended before its trials were done."""
 
     def record_skips(self, skips: Sequence[Skip]) -> None:
         rows = []
@@ -201,6 +204,7 @@ class _Run:
         left = list(what_is_left.left)
         if what_is_left.victim is not None:
             left += self._victim(event, state, what_is_left.victim)
+        self.lost_a_task |= bool(left) or what_is_left.victim is not None
         if not left:
             return
         problem = event.problem or f"the task ended with exit code {outcome.exit_code} before its trials were done"

@@ -22,6 +22,7 @@ from orchestrator.execution import (
     stage,
 )
 from orchestrator.execution.docker import LABEL
+from orchestrator.execution.process import MARK
 from orchestrator.images import BuiltImage, connect
 from runners.contract import Begin, End, Environment, Line, Status, Task, TrialRecord
 
@@ -135,6 +136,7 @@ def test_a_dead_supervisor_costs_the_running_trial_and_leaves_the_rest(
     assert (what_is_left.victim.trial_id, what_is_left.victim.status) == ("killer", Status.CRASHED)
     assert "signal 9" in (what_is_left.victim.reason or "")
     assert [trial.trial_id for trial in what_is_left.left] == ["after"]
+    assert live_traces(settings, tmp_path / "task", task) == []
 
 
 @pytest.mark.parametrize("settings", REAL, indirect=True)
@@ -212,15 +214,14 @@ def test_a_container_is_hardened(cpu_image, make_trial, make_task, tmp_path) -> 
 
 
 def live_traces(settings: ExecutionSettings, directory: Path, task: Task) -> list[str]:
-    """Containers of the task, or processes with its directory among their arguments."""
+    """Containers of the task, or processes with its directory among their arguments or in their environment."""
     if isinstance(settings, DockerSettings):
         with closing(connect()) as client:
             label = {"label": f"{LABEL}={task.campaign_id}"}
             return [str(container.name) for container in client.containers.list(all=True, filters=label)]
-    deadline = time.monotonic() + 5
+    # A killed process stays in the table until its parent has read its status.
+    deadline = time.monotonic() + 2
     while (found := list(_processes_naming(directory))) and time.monotonic() < deadline:
-        if time.monotonic() > deadline - 4.5:
-            return found
         time.sleep(0.05)
     return found
 
@@ -230,7 +231,8 @@ def _processes_naming(directory: Path) -> Iterator[str]:
         if entry.name.isdigit():
             try:
                 arguments = (entry / "cmdline").read_bytes().split(b"\0")
+                environment = (entry / "environ").read_bytes().split(b"\0")
             except (FileNotFoundError, ProcessLookupError):
                 continue
-            if os.fsencode(directory) in arguments:
+            if os.fsencode(directory) in arguments or f"{MARK}={directory}".encode() in environment:
                 yield f"{entry.name} {arguments}"
