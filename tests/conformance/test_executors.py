@@ -232,7 +232,7 @@ def _processes_naming(directory: Path) -> Iterator[str]:
             try:
                 arguments = (entry / "cmdline").read_bytes().split(b"\0")
                 environment = (entry / "environ").read_bytes().split(b"\0")
-            except (FileNotFoundError, ProcessLookupError):
-                continue
+            except (FileNotFoundError, ProcessLookupError, PermissionError):
+                continue  # gone meanwhile, or not ours
             if os.fsencode(directory) in arguments or f"{MARK}={directory}".encode() in environment:
                 yield f"{entry.name} {arguments}"
