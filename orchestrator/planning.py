@@ -3,13 +3,14 @@
 import itertools
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from orchestrator.sweep import BackendAxis, Sweep, WorkloadAxis
 from runners.contract import (
     CONTRACT_VERSION,
     METHOD_VERSION,
+    STANDARD,
     BackendSpec,
     Task,
     Trial,
@@ -24,6 +25,8 @@ from runners.contract.catalogue import WORKLOADS, refusal
 OVERHEAD_PER_TRIAL_S = 2.6
 # A reference or an export, which the first round makes and later rounds find in the cache.
 PREPARATION_S = 1.4
+# A dispatch floor beside its budget: another model is built, verified and warmed up, once per task and structure.
+OVERHEAD_PER_FLOOR_S = 2.0
 # Start of a task: container, imports, self-check.
 START_OF_TASK_S = 8.0
 
@@ -143,10 +146,13 @@ def estimate_s(tasks: Sequence[PlannedTask]) -> float:
     per_host: dict[str, float] = {}
     prepared: set[tuple[str, str, str]] = set()
     for planned in tasks:
-        seconds = START_OF_TASK_S
+        seconds = START_OF_TASK_S + _floors_s(planned.task)
         for trial in planned.task.trials:
             protocol = trial.spec.protocol
             budget_ms = protocol.warmup_min_ms + protocol.sync_budget_ms + protocol.pipelined_budget_ms
+            if trial.spec.device == "cuda":
+                budget_ms += protocol.dispatch_budget_ms + protocol.graph_budget_ms
+            budget_ms += 3 * protocol.energy_window_ms
             seconds += budget_ms / 1000 + OVERHEAD_PER_TRIAL_S
             identity = (planned.host, planned.task.environment, trial.trial_key)
             if identity not in prepared:
@@ -154,6 +160,15 @@ def estimate_s(tasks: Sequence[PlannedTask]) -> float:
                 seconds += PREPARATION_S
         per_host[planned.host] = per_host.get(planned.host, 0.0) + seconds
     return max(per_host.values(), default=0.0)
+
+
+def _floors_s(task: Task) -> float:
+    floors = {
+        (digest([replace(spec.workload, batch=1), spec.backend, spec.dtype]), spec.protocol.floor_budget_ms)
+        for spec in (trial.spec for trial in task.trials)
+        if spec.device == "cpu" and spec.protocol.floor_budget_ms and spec.protocol.procedure == STANDARD
+    }
+    return sum(OVERHEAD_PER_FLOOR_S + budget_ms / 1000 for _, budget_ms in floors)
 
 
 def trial_key(spec: TrialSpec, pin: EnvironmentPin) -> str:
@@ -205,7 +220,7 @@ def _specs(sweep: Sweep, host: PlanningHost) -> Iterator[TrialSpec]:
                 workload=workload,
                 backend=_backend(backend),
                 dtype=dtype,
-                device="cpu",
+                device=sweep.device,
                 threads=len(host.cores) if threads == "all" else threads,
                 seed=sweep.seed,
                 protocol=sweep.protocol.contract(),
@@ -213,11 +228,12 @@ def _specs(sweep: Sweep, host: PlanningHost) -> Iterator[TrialSpec]:
 
 
 def _shapes(axis: WorkloadAxis) -> Iterator[WorkloadSpec]:
-    defaults = WORKLOADS[axis.name].shape
-    sequences = axis.sequence_length or (defaults.get("sequence_length"),)
-    images = axis.image_size or (defaults.get("image_size"),)
-    for batch, sequence_length, image_size in itertools.product(axis.batch, sequences, images):
-        yield WorkloadSpec(axis.name, batch, sequence_length, image_size)
+    info = WORKLOADS[axis.name]
+    sequences = axis.sequence_length or (info.sequence_length,)
+    images = axis.image_size or (info.image_size,)
+    points = itertools.product(axis.batch, sequences, images, axis.option_points())
+    for batch, sequence_length, image_size, options in points:
+        yield WorkloadSpec(axis.name, batch, sequence_length, image_size, options)
 
 
 def _backend(axis: BackendAxis) -> BackendSpec:

@@ -1,5 +1,7 @@
 """The declared parameter space: `sweeps/*.yaml`."""
 
+import itertools
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -7,7 +9,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from orchestrator.documents import StrictModel, did_you_mean, load_yaml
 from runners.contract import Protocol
-from runners.contract.catalogue import BACKENDS, WORKLOADS
+from runners.contract.catalogue import BACKENDS, WORKLOADS, OptionInfo
 
 OptionValue = bool | int | str
 
@@ -23,6 +25,15 @@ def _name_alone(value: object) -> object:
 
 Axis = BeforeValidator(_one_or_many)
 Positive = Annotated[int, Field(gt=0)]
+NotNegative = Annotated[int, Field(ge=0)]
+
+
+def _check_option(owner: str, declared: Mapping[str, OptionInfo], name: str, value: OptionValue) -> None:
+    if name not in declared:
+        known = did_you_mean(name, declared) if declared else "it takes none"
+        raise ValueError(f"{owner} has no option {name}; {known}")
+    if not declared[name].accepts(value):
+        raise ValueError(f"option {name} of {owner} must be {declared[name].expected()}, not {value}")
 
 
 class WorkloadAxis(StrictModel):
@@ -34,6 +45,8 @@ class WorkloadAxis(StrictModel):
     """Tokens; null takes the workload's default."""
     image_size: Annotated[tuple[Positive, ...] | None, Axis] = None
     """Pixels; null takes the workload's default."""
+    options: dict[str, Annotated[tuple[OptionValue, ...], Axis, Field(min_length=1)]] = Field(default_factory=dict)
+    """What else the workload lets one choose; each is one value or a list of values to visit."""
 
     @model_validator(mode="after")
     def _known_with_its_shape(self) -> "WorkloadAxis":
@@ -41,9 +54,19 @@ class WorkloadAxis(StrictModel):
         if info is None:
             raise ValueError(f"unknown workload {self.name}; {did_you_mean(self.name, WORKLOADS)}")
         for parameter in ("sequence_length", "image_size"):
-            if getattr(self, parameter) is not None and parameter not in info.shape:
+            if getattr(self, parameter) is not None and getattr(info, parameter) is None:
                 raise ValueError(f"workload {self.name} has no {parameter}; remove the key")
+        for option, values in self.options.items():
+            for value in values:
+                _check_option(f"workload {self.name}", info.options, option, value)
         return self
+
+    def option_points(self) -> Iterator[dict[str, OptionValue]]:
+        """Every combination of the options, with every default written out."""
+        declared = WORKLOADS[self.name].options
+        axes = [self.options.get(name, (info.default,)) for name, info in declared.items()]
+        for values in itertools.product(*axes):
+            yield dict(zip(declared, values, strict=True))
 
 
 class BackendAxis(StrictModel):
@@ -61,14 +84,8 @@ class BackendAxis(StrictModel):
 
     @model_validator(mode="after")
     def _options_known(self) -> "BackendAxis":
-        options = BACKENDS[self.name].options
         for key, value in self.options.items():
-            if key not in options:
-                known = did_you_mean(key, options) if options else "it takes none"
-                raise ValueError(f"backend {self.name} has no option {key}; {known}")
-            allowed = options[key].allowed
-            if not any(value == choice and type(value) is type(choice) for choice in allowed):
-                raise ValueError(f"option {key} must be one of {', '.join(map(str, allowed))}, not {value}")
+            _check_option(f"backend {self.name}", BACKENDS[self.name].options, key, value)
         return self
 
     def all_options(self) -> dict[str, OptionValue]:
@@ -88,6 +105,7 @@ class Duplicate(StrictModel):
 class ProtocolSettings(StrictModel):
     """How long to measure; see docs/measurement.md. Unset keys take the defaults of the contract."""
 
+    procedure: Literal["standard", "legacy"] = "standard"
     warmup_min_calls: Positive = Protocol.warmup_min_calls
     warmup_min_ms: Positive = Protocol.warmup_min_ms
     warmup_max_ms: Positive = Protocol.warmup_max_ms
@@ -96,6 +114,14 @@ class ProtocolSettings(StrictModel):
     pipelined_budget_ms: Positive = Protocol.pipelined_budget_ms
     pipelined_min_samples: Positive = Protocol.pipelined_min_samples
     pipelined_block_ms: Positive = Protocol.pipelined_block_ms
+    precision_permille: NotNegative = Protocol.precision_permille
+    dispatch_budget_ms: NotNegative = Protocol.dispatch_budget_ms
+    graph_budget_ms: NotNegative = Protocol.graph_budget_ms
+    floor_budget_ms: NotNegative = Protocol.floor_budget_ms
+    profile_calls: NotNegative = Protocol.profile_calls
+    energy_window_ms: NotNegative = Protocol.energy_window_ms
+    legacy_warmups: Positive = Protocol.legacy_warmups
+    legacy_passes: Positive = Protocol.legacy_passes
     max_samples: Positive = Protocol.max_samples
 
     def contract(self) -> Protocol:
@@ -114,6 +140,8 @@ class Sweep(StrictModel):
     dtypes: Annotated[tuple[Literal["float32", "float16", "bfloat16"], ...], Axis, Field(min_length=1)] = ("float32",)
     threads: Annotated[tuple[Positive | Literal["all"], ...], Axis, Field(min_length=1)] = ("all",)
     """Intra-operator threads; `all` is every core that the host gives to trials."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    """`cuda` is the first GPU that the trial's process sees."""
     rounds: Positive = 5
     duplicate: Duplicate | None = None
     targets: dict[str, str] = Field(default_factory=dict)

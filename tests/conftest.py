@@ -27,6 +27,7 @@ QUICK = Protocol(
     pipelined_budget_ms=20,
     pipelined_min_samples=2,
     pipelined_block_ms=1,
+    floor_budget_ms=20,
 )
 
 MakeTrial = Callable[..., Trial]
@@ -53,9 +54,20 @@ def engine() -> None:
 @pytest.fixture(scope="session")
 def cpu_image(engine: None) -> BuiltImage:
     """The image of the `cpu` environment, built if the engine does not have it."""
+    return image_of("cpu")
+
+
+@pytest.fixture(scope="session")
+def cpu_2022_image(engine: None) -> BuiltImage:
+    """The image of the `cpu-2022` environment, built if the engine does not have it."""
+    return image_of("cpu-2022")
+
+
+def image_of(environment: str) -> BuiltImage:
+    """The image of an environment of the catalogue, built if the engine does not have it."""
     client = connect()
     try:
-        return ensure_image(Catalogue.load(PROJECT / "docker" / "images.yaml").entry("cpu"), client, print)
+        return ensure_image(Catalogue.load(PROJECT / "docker" / "images.yaml").entry(environment), client, print)
     finally:
         client.close()
 
@@ -79,10 +91,10 @@ def make_trial() -> MakeTrial:
         shape = {key: changes.pop(key) for key in ("sequence_length", "image_size") if key in changes}
         protocol = changes.pop("protocol", QUICK)
         spec = TrialSpec(
-            workload=WorkloadSpec(workload, batch, **shape),  # type: ignore[arg-type]
+            workload=WorkloadSpec(workload, batch, **shape, options=changes.pop("workload_options", {})),  # type: ignore[arg-type]
             backend=BackendSpec(backend, options),  # type: ignore[arg-type]
-            dtype="float32",
-            device="cpu",
+            dtype=str(changes.pop("dtype", "float32")),
+            device=str(changes.pop("device", "cpu")),
             threads=threads,
             seed=1,
             protocol=protocol,  # type: ignore[arg-type]

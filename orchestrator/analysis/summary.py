@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from orchestrator.analysis.statistics import Estimate, Floats, median_over_processes, paired_ratio
 from runners.contract import Status
-from runners.contract.catalogue import BACKENDS
+from runners.contract.catalogue import BACKENDS, WORKLOADS, BackendInfo, WorkloadInfo
 
 BASELINE = "eager"
+FLOOR_SAMPLES = "samples_floor_s"
 
 
 class Latency(Enum):
@@ -49,6 +50,8 @@ class Shape:
     workload: str
     sequence_length: int
     image_size: int
+    options: str
+    """Those of the workload that are not at today's defaults."""
     dtype: str
     device: str
     threads: int
@@ -66,6 +69,10 @@ class Cell:
     """Seconds per call; null if no trial was ok."""
     ratio: Estimate | None
     """Latency of eager over this latency, paired by round: above 1 is faster than eager. Null for eager itself."""
+    floor: Estimate | None
+    """Dispatch floor in seconds: the same structure with next to no arithmetic; null where it was not measured."""
+    floor_proven: bool
+    """In every process the floor dispatched as many operations as the trial."""
     unsteady: int
     """Processes whose warm-up ended by its cap."""
     failures: Mapping[Status, int]
@@ -133,6 +140,7 @@ _Row = dict[str, Any]
 _COLUMNS = (
     *("campaign_id", "trial_id", "attempt", "trial_key", "round", "replicate", "status", "reason", "steady"),
     *("workload", "batch", "sequence_length", "image_size", "dtype", "device", "threads", "seed", "protocol"),
+    *("workload_options", "dispatch_floor_valid", FLOOR_SAMPLES),
     *("backend", "backend_options", "method_version", "environment", "environment_id", "image_digest"),
     *("isolation", "executor_reason", "runner_sha256", "host", "system_id", "cpu_model", "gpu_name"),
 )
@@ -196,7 +204,15 @@ def _cell(backend: str, rows: Sequence[_Row], baseline: Sequence[_Row] | None, l
     failures = Counter(Status(row["status"]) for row in rows if row["status"] != Status.OK.value)
     unsteady = sum(1 for row in rows if row["status"] == Status.OK.value and row["steady"] is False)
     estimate = median_over_processes([by_round[key] for key in sorted(by_round)]) if by_round else None
-    return Cell(backend, estimate, ratio, unsteady, failures)
+    return Cell(backend, estimate, ratio, *_floor(rows), unsteady, failures)
+
+
+def _floor(rows: Sequence[_Row]) -> tuple[Estimate | None, bool]:
+    taken = {row["round"]: row for row in rows if row["replicate"] == 0 and row[FLOOR_SAMPLES]}
+    if not taken:
+        return None, False
+    samples = [np.array(taken[number][FLOOR_SAMPLES], dtype=np.float64) for number in sorted(taken)]
+    return median_over_processes(samples), all(row["dispatch_floor_valid"] is True for row in taken.values())
 
 
 def _aa_pairs(rows: Sequence[_Row], latency: Latency) -> tuple[AaPair, ...]:
@@ -294,6 +310,7 @@ def _shape(row: _Row) -> Shape:
         workload=row["workload"],
         sequence_length=row["sequence_length"] or 0,
         image_size=row["image_size"] or 0,
+        options=" ".join(_special(WORKLOADS.get(row["workload"]), row["workload_options"] or "{}")),
         dtype=row["dtype"],
         device=row["device"],
         threads=row["threads"],
@@ -304,8 +321,10 @@ def _shape(row: _Row) -> Shape:
 
 def _backend(row: _Row) -> str:
     """The backend with the options that are not at today's defaults."""
-    info = BACKENDS.get(row["backend"])
+    return " ".join([row["backend"], *_special(BACKENDS.get(row["backend"]), row["backend_options"])])
+
+
+def _special(info: BackendInfo | WorkloadInfo | None, options: str) -> list[str]:
     defaults = {} if info is None else {name: option.default for name, option in info.options.items()}
-    options = json.loads(row["backend_options"])
-    special = {name: value for name, value in options.items() if defaults.get(name) != value}
-    return " ".join([row["backend"], *(f"{name}={value}" for name, value in sorted(special.items()))])
+    given: dict[str, object] = json.loads(options)
+    return [f"{name}={value}" for name, value in sorted(given.items()) if defaults.get(name) != value]

@@ -12,7 +12,7 @@ from typing import Any
 import requests
 from docker import DockerClient
 from docker.errors import APIError, DockerException, NotFound
-from docker.types import Ulimit
+from docker.types import DeviceRequest, Ulimit
 
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution.base import (
@@ -173,10 +173,21 @@ def _configuration(settings: DockerSettings, task: Task, directory: Path, user: 
         "ulimits": [Ulimit(name="core", soft=0, hard=0)],
         # Process 1 must not be the supervisor: the kernel ignores signals that process 1 does not handle.
         "init": True,
+        "device_requests": device_requests(task),
         "stdin_open": True,
         "auto_remove": True,
         "log_config": {"type": "none"},
     }
+
+
+def device_requests(task: Task) -> list[DeviceRequest]:
+    """What a container asks its engine for: every GPU if a trial of the task runs on one, else nothing.
+
+    An engine without NVIDIA's container toolkit refuses the start, and says so.
+    """
+    if all(trial.spec.device == "cpu" for trial in task.trials):
+        return []
+    return [DeviceRequest(count=-1, capabilities=[["gpu", "compute", "utility"]])]
 
 
 def _user_for(directory: Path, cache: Path) -> str:

@@ -45,6 +45,13 @@ def _setting(one: SettingSummary, latency: Latency) -> Iterator[RenderableType]:
         f"Median latency of {_MODES[latency]} and, below it, how many times faster than eager (above 1 is faster); "
         f"[95 % interval] over {_count(processes, 'process', 'processes')}."
     )
+    cells = [cell for line in one.lines for cell in line.cells]
+    if any(cell.floor for cell in cells):
+        doubt = "; ? where that is not proven" if any(cell.floor and not cell.floor_proven for cell in cells) else ""
+        yield Text(
+            "floor: what the framework alone takes, from a twin with as many operations and next to no arithmetic, "
+            f"and its share of the latency{doubt}."
+        )
     for shape in dict.fromkeys(line.shape for line in one.lines):
         yield from _shape_tables(shape, [line for line in one.lines if line.shape == shape], processes)
     yield from _noise(one)
@@ -77,6 +84,10 @@ def _cell_lines(cell: Cell, processes: int) -> Text:
     if cell.latency is not None:
         few = f" n={cell.latency.processes}" if cell.latency.processes < processes else ""
         lines.append(Text(f"{_duration(cell.latency)}{few}"))
+    if cell.floor is not None and cell.latency is not None:
+        share = f"{100 * min(1.0, cell.floor.value / cell.latency.value):.0f} %"
+        doubt = "" if cell.floor_proven else " ?"
+        lines.append(Text(f"floor {_duration(cell.floor)}, {share}{doubt}", style="cyan"))
     if cell.ratio is not None:
         lines.append(Text(_ratio(cell.ratio), style=_colour(cell.ratio)))
     if cell.unsteady:
@@ -129,6 +140,7 @@ def _isolation(setting: Setting) -> str:
 def _shape_name(shape: Shape) -> str:
     sizes = [f"{shape.sequence_length} tokens"] if shape.sequence_length else []
     sizes += [f"{shape.image_size}x{shape.image_size} pixels"] if shape.image_size else []
+    sizes += [shape.options] if shape.options else []
     threads = _count(shape.threads, "thread", "threads")
     return ", ".join([shape.workload, *sizes, shape.dtype, f"{shape.device} with {threads}"])
 

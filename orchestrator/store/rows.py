@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from orchestrator.errors import StoreError
-from orchestrator.store.schema import HOT_SYSTEM
+from orchestrator.store.schema import HOT_SYSTEM, PASSES
+from orchestrator.store.tax import Medians, cost_columns, tax_columns
 from runners.contract import CONTRACT_VERSION, METHOD_VERSION, Series, Trial, TrialRecord, encode
 from runners.contract.record import FactValue
 
@@ -18,6 +19,8 @@ P90_MIN_SAMPLES = 64
 """Below this number of samples the 90th percentile is mostly chance."""
 
 _NS_PER_S = 1e9
+_TAXED_MODES = ("sync", "pipelined", "dispatch", "graph", "floor")
+_MODES_WITH_PRESSURE = ("sync", "pipelined")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -62,6 +65,8 @@ def trial_row(context: RowContext, trial: Trial, record: TrialRecord) -> Row:
         **_outcome(record),
         **_sync(series.get("sync")),
         **_pipelined(series.get("pipelined"), trial.spec.workload.batch),
+        **_legacy(series.get("legacy")),
+        **_tax(trial, series, record),
         **_samples(series),
         **_verification(record),
         **_resources(record),
@@ -140,6 +145,7 @@ def _specification(trial: Trial) -> Row:
         "batch": spec.workload.batch,
         "sequence_length": spec.workload.sequence_length,
         "image_size": spec.workload.image_size,
+        "workload_options": _json(spec.workload.options),
         "backend": spec.backend.name,
         "backend_options": _json(spec.backend.options),
         "dtype": spec.dtype,
@@ -207,6 +213,8 @@ def _sync(series: Series | None) -> Row:
         "latency_sync_samples": len(wall_s),
         "cpu_time_per_call_s": cpu_ns / _NS_PER_S / len(wall_s) if has_cpu else None,
         "cpu_wall_ratio": cpu_ns / wall_ns if has_cpu and wall_ns else None,
+        "sync_stopped": series.stopped.value if series.stopped else None,
+        "pressure_sync_s": _optional_seconds(series.pressure_total_ns),
     }
 
 
@@ -221,7 +229,35 @@ def _pipelined(series: Series | None, batch: int) -> Row:
         "latency_pipelined_samples": len(wall_s),
         "pipelined_calls_per_sample": series.calls_per_sample,
         "throughput_examples_per_s": batch / mean_s if mean_s else None,
+        "pipelined_stopped": series.stopped.value if series.stopped else None,
+        "pressure_pipelined_s": _optional_seconds(series.pressure_total_ns),
     }
+
+
+def _legacy(series: Series | None) -> Row:
+    if series is None or not series.durations_ns:
+        return {}
+    # One sample: the mean of all its passes
+    return {"latency_legacy_s": series.durations_ns[0] / _NS_PER_S}
+
+
+def _tax(trial: Trial, series: Mapping[str, Series], record: TrialRecord) -> Row:
+    medians = Medians(**{f"{mode}_s": _median_s(series.get(mode)) for mode in _TAXED_MODES})
+    pace_s = medians.pipelined_s or medians.sync_s
+    return {
+        **tax_columns(trial.spec.device, medians, record.facts),
+        **cost_columns(trial.spec.workload.batch, pace_s, record.facts),
+    }
+
+
+def _median_s(series: Series | None) -> float | None:
+    if series is None or not series.durations_ns:
+        return None
+    return float(np.median(series.durations_ns)) / _NS_PER_S
+
+
+def _optional_seconds(nanoseconds: int | None) -> float | None:
+    return None if nanoseconds is None else nanoseconds / _NS_PER_S
 
 
 def _samples(series: Mapping[str, Series]) -> Row:
@@ -229,6 +265,8 @@ def _samples(series: Mapping[str, Series]) -> Row:
     for mode, one in series.items():
         row[f"samples_{mode}_s"] = [ns / _NS_PER_S for ns in one.durations_ns]
         row[f"samples_{mode}_cpu_s"] = [ns / _NS_PER_S for ns in one.cpu_ns]
+        if one.pressure_ns and mode in _MODES_WITH_PRESSURE:
+            row[f"samples_{mode}_pressure_s"] = [ns / _NS_PER_S for ns in one.pressure_ns]
     return row
 
 
@@ -249,7 +287,8 @@ def _verification(record: TrialRecord) -> Row:
 
 
 def _resources(record: TrialRecord) -> Row:
-    known = {name: record.facts.get(name) for name in ("parameters", "weight_bytes")}
+    names = ("parameters", "weight_bytes", *(column.name for column in PASSES))
+    known = {name: record.facts.get(name) for name in names}
     return {**known, **(encode(record.usage) if record.usage is not None else {})}
 
 

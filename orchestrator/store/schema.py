@@ -4,6 +4,8 @@ History of the `trials` schema. Columns are only ever added, always nullable; no
 that a reader of today reads the parts of yesterday.
 
 1   first version
+2   options of workloads; the series dispatch, graph, floor and legacy; pressure; tax, regime and cost; memory, energy
+    and utilisation passes; why a series ended
 """
 
 from dataclasses import dataclass
@@ -11,7 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 
 _TEXT = pa.string()
 _INTEGER = pa.int64()
@@ -66,6 +68,7 @@ _SPECIFICATION = [
     _Column("batch", _SMALL, "examples", required=True),
     _Column("sequence_length", _SMALL, "tokens"),
     _Column("image_size", _SMALL, "pixels"),
+    _Column("workload_options", _TEXT),
     _Column("backend", _TEXT, required=True),
     _Column("backend_options", _TEXT, required=True),
     _Column("dtype", _TEXT, required=True),
@@ -100,7 +103,7 @@ _SYSTEM = [*_texts("host", "hw_id", "system_id"), *HOT_SYSTEM]
 _PHASES = [
     *_seconds("build_s", "load_s", "artifact_s"),
     _Column("artifact_cached", _TRUTH),
-    *_seconds("reference_s", "first_call_s", "warmup_s"),
+    *_seconds("reference_s", "first_call_s", "warmup_s", "examine_s", "floor_s"),
 ]
 _LATENCY = [
     *_seconds(
@@ -121,7 +124,48 @@ _LATENCY = [
     _Column("cpu_wall_ratio", _NUMBER, "1"),
     _Column("throughput_examples_per_s", _NUMBER, "examples/s", "higher"),
     _Column("steady", _TRUTH),
+    *_texts("sync_stopped", "pipelined_stopped"),
+    *_seconds("latency_legacy_s", better="lower"),
+    *_seconds("pressure_sync_s", "pressure_pipelined_s"),
 ]
+_TAX = [
+    *_seconds("dispatch_floor_s", better="lower"),
+    _Column("dispatch_floor_valid", _TRUTH),
+    _Column("dispatch_floor_problem", _TEXT),
+    *_seconds("dispatch_s", "graph_s", "busy_s", better="lower"),
+    *_seconds("exposed_overhead_s", "exposed_overhead_graph_s", better="lower"),
+    _Column("overhead_estimates_agree", _TRUTH),
+    _Column("framework_fraction", _NUMBER, "1", "lower"),
+    _Column("boundedness", _NUMBER, "1", "lower"),
+    _Column("tax_ratio", _NUMBER, "1", "lower"),
+    _Column("regime", _TEXT),
+]
+_COST = [
+    _Column("flops", _INTEGER, "operations per call"),
+    _Column("macs", _INTEGER, "multiply-adds per call"),
+    _Column("achieved_flops_per_s", _NUMBER, "operations/s", "higher"),
+]
+PASSES: Final = (
+    _Column("operations", _INTEGER, "operations per call", "lower"),
+    _Column("kernels", _NUMBER, "kernels per call", "lower"),
+    _Column("launches", _NUMBER, "launches per call", "lower"),
+    _Column("kernel_sum_s", _NUMBER, "s", "lower"),
+    _Column("dtype_native", _TRUTH),
+    _Column("memory_peak_rss_bytes", _INTEGER, "bytes", "lower"),
+    _Column("memory_uss_bytes", _INTEGER, "bytes", "lower"),
+    _Column("memory_pss_bytes", _INTEGER, "bytes", "lower"),
+    _Column("memory_device_allocated_peak_bytes", _INTEGER, "bytes", "lower"),
+    _Column("memory_device_reserved_peak_bytes", _INTEGER, "bytes", "lower"),
+    _Column("memory_device_process_bytes", _INTEGER, "bytes", "lower"),
+    _Column("sm_active_share", _NUMBER, "1", "higher"),
+    _Column("sm_occupancy_share", _NUMBER, "1", "higher"),
+    _Column("dram_active_share", _NUMBER, "1"),
+    _Column("energy_per_call_j", _NUMBER, "J", "lower"),
+    _Column("energy_power_mean_w", _NUMBER, "W"),
+    _Column("energy_valid", _TRUTH),
+)
+"""Facts of the passes after timing that are columns; all others stay in `facts`."""
+
 _VERIFICATION = [
     _Column("verified", _TRUTH),
     _Column("verified_after_timing", _TRUTH),
@@ -144,8 +188,9 @@ _RESOURCES = [
 _SAMPLES = [
     _Column(f"samples_{mode}_{clock}", _SERIES, "s")
     for clock in ("s", "cpu_s")
-    for mode in ("warmup", "sync", "pipelined")
+    for mode in ("warmup", "sync", "pipelined", "dispatch", "graph", "floor", "legacy")
 ]
+_PRESSURES = [_Column(f"samples_{mode}_pressure_s", _SERIES, "s") for mode in ("sync", "pipelined")]
 _TRIAL_COLUMNS = [
     *_IDENTITY,
     *_OUTCOME,
@@ -154,9 +199,13 @@ _TRIAL_COLUMNS = [
     *_SYSTEM,
     *_PHASES,
     *_LATENCY,
+    *_TAX,
+    *_COST,
     *_VERIFICATION,
     *_RESOURCES,
+    *PASSES,
     *_SAMPLES,
+    *_PRESSURES,
     *_texts("facts", "conditions_before", "conditions_after"),
 ]
 
@@ -204,7 +253,8 @@ SORT_ORDER: Final = ("workload", "backend", "batch", "started_at")
 """Order of the rows in a part: what people select by comes first, so that statistics prune well."""
 
 # Nearly constant within a part; a dictionary of anything else costs more than it saves.
-_DISTINCT_TEXT = {"trial_id", "reason", "log_tail", "facts", "conditions_before", "conditions_after"}
+_DISTINCT_TEXT = {"trial_id", "reason", "log_tail", "facts", "dispatch_floor_problem"}
+_DISTINCT_TEXT |= {"conditions_before", "conditions_after"}
 DICTIONARY_COLUMNS: Final = [f.name for f in TRIALS if f.type == _TEXT and f.name not in _DISTINCT_TEXT]
 SPLIT_COLUMNS: Final = [
     f.name + (".list.element" if f.type == _SERIES else "") for f in TRIALS if f.type in (_NUMBER, _SERIES)

@@ -10,6 +10,7 @@ BACKENDS = {
     "eager": "runners.backends.eager:Eager",
     "torchscript": "runners.backends.torchscript:TorchScript",
     "onnxruntime": "runners.backends.onnxruntime:OnnxRuntime",
+    "cuda_graphs": "runners.backends.cuda_graphs:CudaGraphs",
     "python": "runners.backends.python:Python",
 }
 

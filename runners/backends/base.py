@@ -7,7 +7,7 @@ from typing import Any, ContextManager, Dict, Optional, Tuple
 from runners.contract import WorkloadSpec
 from runners.contract.catalogue import resolve_options
 from runners.contract.record import FactValue
-from runners.workloads.base import Call, Workload
+from runners.workloads.base import Call, Inputs, Synchronize, Tolerance, Workload
 
 
 class Backend(ABC):
@@ -18,6 +18,12 @@ class Backend(ABC):
 
     has_artifact = False
     """Work is done ahead of time, in a process of its own, and kept in the cache."""
+
+    capturable = False
+    """On a GPU: a call launches kernels on torch's current stream, so that a CUDA graph can record it."""
+
+    tolerance: Optional[Tolerance] = None
+    """For a backend that gives up accuracy by design; None takes the limits of the trial's dtype."""
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
@@ -33,7 +39,11 @@ class Backend(ABC):
         return {}
 
     def make_artifact(self, directory: str) -> Dict[str, FactValue]:
-        """Writes the artifact into an empty directory and returns facts about it."""
+        """Writes the artifact into an empty directory and returns facts about it.
+
+        Raises:
+            Unsupported: the framework cannot make it of this workload; the message is its reason.
+        """
         raise AssertionError("only a backend with has_artifact makes one")
 
     def host_threads(self) -> int:
@@ -46,20 +56,42 @@ class Backend(ABC):
 
     @abstractmethod
     def load(self, model: Any, artifact: Optional[str]) -> Call:
-        """Makes the model callable on native inputs."""
+        """Makes the model callable on native inputs, given by position.
+
+        Raises:
+            Unsupported: the framework cannot execute this workload; the message is its reason.
+        """
 
     def execution(self) -> ContextManager[Any]:
         """Surrounds all calls, timed or not."""
         return contextlib.nullcontext()
 
-    def native(self, inputs: Any) -> Any:
-        """Converts an input, outside the timed region."""
+    def synchronize(self) -> Optional[Synchronize]:
+        """Waits for the device; None where a call returns only when its work is done."""
+        return self.workload.synchronize()
+
+    def native(self, inputs: Inputs) -> Inputs:
+        """Converts inputs, outside the timed region."""
         return inputs
 
     def outputs(self, result: Any) -> Tuple[Any, ...]:
-        """Converts the result of a call into the form of the workload's arithmetic, outside the timed region."""
+        """Converts the result of a call into the form of the workload's arithmetic, outside the timed region.
+
+        The next call may overwrite what this one returned, so this is a copy where that can happen.
+        """
         return tuple(result)
 
+    def operations(self, call: Call, inputs: Inputs) -> Optional[int]:
+        """Operations that the framework dispatches per call, counted in one call after timing; None if unknown.
+
+        They are compared with those of the shrunk twin: only if both are equal has the twin the same structure.
+        """
+        return None
+
     def facts(self) -> Dict[str, FactValue]:
-        """What is to be recorded about the loaded backend."""
+        """What is to be recorded about the loaded backend, before its first call."""
+        return {}
+
+    def examined(self, call: Call, inputs: Inputs) -> Dict[str, FactValue]:
+        """What is to be recorded about the backend after all calls; it may make more, as nothing is timed any more."""
         return {}

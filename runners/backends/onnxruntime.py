@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from runners.backends.base import Backend
 from runners.contract import WorkloadSpec
 from runners.contract.record import FactValue
-from runners.workloads.base import Call, Unsupported
+from runners.workloads.base import Call, Inputs, Unsupported
 
 _MODEL_FILE = "model.onnx"
 _BATCH = "batch"
@@ -45,7 +45,7 @@ class OnnxRuntime(Backend):
         example = type(self.workload)(replace(self.spec, workload=self.artifact_workload()))
         with torch.no_grad():
             model = _with_one_input(example.build())
-            torch.onnx.export(model, (example.inputs(0),), path, dynamo=dynamo, **_open_batch(dynamo))
+            torch.onnx.export(model, example.inputs(0), path, dynamo=dynamo, **_open_batch(dynamo))
         graph = onnx.load(path, load_external_data=False)
         opsets = {entry.domain or "ai.onnx": entry.version for entry in graph.opset_import}
         return {
@@ -82,8 +82,9 @@ class OnnxRuntime(Backend):
         self._input = first.name
         return functools.partial(session.run, [output.name for output in session.get_outputs()])
 
-    def native(self, inputs: Any) -> Any:
-        return {self._input: inputs.numpy()}
+    def native(self, inputs: Inputs) -> Inputs:
+        [tensor] = inputs
+        return ({self._input: tensor.numpy()},)
 
     def outputs(self, result: Any) -> Tuple[Any, ...]:
         import torch

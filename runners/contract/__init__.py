@@ -31,13 +31,16 @@ from runners.contract.record import (
     Phases,
     Series,
     Status,
+    Stop,
     TrialRecord,
     Usage,
     Verification,
 )
 from runners.contract.spec import (
     CONTRACT_VERSION,
+    LEGACY,
     METHOD_VERSION,
+    STANDARD,
     BackendSpec,
     Protocol,
     Task,
@@ -48,7 +51,9 @@ from runners.contract.spec import (
 
 __all__ = [
     "CONTRACT_VERSION",
+    "LEGACY",
     "METHOD_VERSION",
+    "STANDARD",
     "BackendSpec",
     "Begin",
     "ContractError",
@@ -59,6 +64,7 @@ __all__ = [
     "Protocol",
     "Series",
     "Status",
+    "Stop",
     "Task",
     "TaskFiles",
     "Trial",

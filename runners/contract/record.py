@@ -24,18 +24,39 @@ class Status(str, Enum):
     """Never started, for a reason known at plan time."""
 
 
+class Stop(str, Enum):
+    """Why a series ended."""
+
+    PRECISION = "precision"
+    """The interval of its median was narrow enough."""
+    BUDGET = "budget"
+    SAMPLES = "samples"
+    """The largest number of samples was reached."""
+    OVERRUN = "overrun"
+    """Calls so slow that the minimum of samples was given up."""
+    FIXED = "fixed"
+    """The number of samples was set beforehand."""
+
+
 @dataclass(frozen=True)
 class Series:
     """Raw samples of one timing mode, in the order in which they were taken."""
 
     mode: str
-    """`warmup`, `sync` or `pipelined`."""
+    """`warmup`, `sync`, `pipelined`, `dispatch`, `graph`, `floor` or `legacy`."""
     calls_per_sample: int
-    """1, or for `pipelined` the number of back-to-back calls that one sample was divided by."""
+    """1, or the number of back-to-back calls that one sample was divided by."""
     durations_ns: Tuple[int, ...]
     """Wall time per call in nanoseconds."""
     cpu_ns: Tuple[int, ...]
     """CPU time of the process per call in nanoseconds; above `durations_ns` when several threads work."""
+    pressure_ns: Tuple[int, ...] = ()
+    """Per sample (not per call): time in which some process of the machine waited for a CPU, by the kernel's
+    pressure stall information. Empty where samples are too short to read it between them, or it is not there."""
+    pressure_total_ns: Optional[int] = None
+    """The same over the whole series; null where the kernel does not tell."""
+    stopped: Optional[Stop] = None
+    """Why it ended; null for the warm-up, which has its own rule."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +75,10 @@ class Phases:
     """What the backend does to make the model callable: tracing, freezing, creating a session."""
     first_call_s: Optional[float] = None
     warmup_s: Optional[float] = None
+    examine_s: Optional[float] = None
+    """The passes after timing (profiler, graph, energy), in a process of their own."""
+    floor_s: Optional[float] = None
+    """All of the dispatch floor: preparation and measurement; null if an earlier trial of the task did it."""
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,13 @@ Every value is an integer, a string, a boolean or null. Floating-point numbers a
 digest of a specification must be the same on every machine and in every JSON library.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Dict, Optional, Tuple, Union
 
-CONTRACT_VERSION = 1
+CONTRACT_VERSION = 2
 """Version of the documents that cross the boundary. A runner refuses a task of another version."""
 
-METHOD_VERSION = 1
+METHOD_VERSION = 2
 """Version of what the measured numbers mean. It is part of every trial key: raise it with the method."""
 
 OptionValue = Union[bool, int, str]
@@ -26,6 +26,8 @@ class WorkloadSpec:
     """Tokens per example; null where the workload has no sequence."""
     image_size: Optional[int] = None
     """Height and width in pixels; null where the workload has no image."""
+    options: Dict[str, OptionValue] = field(default_factory=dict)
+    """What else the catalogue lets one choose about this workload, such as `layers` or `mask`."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,17 @@ class BackendSpec:
     options: Dict[str, OptionValue]
 
 
+STANDARD = "standard"
+LEGACY = "legacy"
+PROCEDURES = (STANDARD, LEGACY)
+
+
 @dataclass(frozen=True)
 class Protocol:
     """How long and how often to measure. The rules are in docs/measurement.md."""
 
+    procedure: str = STANDARD
+    """`standard`, or `legacy`: the procedure of the paper's own scripts, for comparison with its tables."""
     warmup_min_calls: int = 3
     warmup_min_ms: int = 500
     warmup_max_ms: int = 10_000
@@ -50,6 +59,21 @@ class Protocol:
     pipelined_min_samples: int = 5
     pipelined_block_ms: int = 100
     """A pipelined sample is a block of back-to-back calls of about this length, divided by their number."""
+    precision_permille: int = 10
+    """A series ends early when the interval of its median is at most this much to either side; 0: never."""
+    dispatch_budget_ms: int = 1_000
+    """On a GPU: host time until a call returns. 0: not measured."""
+    graph_budget_ms: int = 1_000
+    """On a GPU: the same kernels replayed as one CUDA graph. 0: not measured."""
+    floor_budget_ms: int = 500
+    """On a CPU: the same structure with next to no arithmetic. 0: not measured."""
+    profile_calls: int = 10
+    """On a GPU: calls under the profiler, in a pass of their own. 0: none."""
+    energy_window_ms: int = 0
+    """Length of one of three windows of the energy pass; 10 s and more are meaningful. 0: not measured."""
+    legacy_warmups: int = 10
+    legacy_passes: int = 100
+    """Of the procedure `legacy`: passes whose mean is the one sample."""
     max_samples: int = 10_000
     """Per series. A trial of very short calls ends here before its budget is spent."""
 
@@ -63,7 +87,7 @@ class TrialSpec:
     dtype: str
     """`float32`, `float16` or `bfloat16`."""
     device: str
-    """`cpu`."""
+    """`cpu`, or `cuda`: the first GPU that the process sees."""
     threads: int
     """Intra-operator threads of the framework."""
     seed: int

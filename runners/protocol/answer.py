@@ -46,6 +46,8 @@ def decode_answer(data: bytes) -> Answer:
     for series in answer.series:
         if len(series.durations_ns) != len(series.cpu_ns):
             raise ContractError("answer.series: %s has lists of different length" % series.mode)
+        if len(series.pressure_ns) > len(series.durations_ns):
+            raise ContractError("answer.series: %s has more pressures than samples" % series.mode)
     return answer
 
 

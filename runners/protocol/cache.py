@@ -61,6 +61,7 @@ def entries(directory: str, backend: Backend, runner_sha256: str, reference_batc
         "workload": spec.workload,
         "seed": spec.seed,
         "dtype": spec.dtype,
+        "device": spec.device,
         "machine": platform.machine(),
         "python": platform.python_version(),
     }

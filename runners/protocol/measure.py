@@ -1,22 +1,27 @@
-"""The second process of a trial: a clean one in which everything is measured."""
+"""The second process of a trial: a clean one in which everything is timed."""
 
 import gc
 import time
 from dataclasses import replace
-from typing import Any, Sequence, Tuple
+from typing import Any, List, Sequence, Tuple
 
 from runners.backends import make_backend
 from runners.backends.base import Backend
-from runners.contract import Phases, Protocol, Series, Status, TrialSpec
+from runners.contract import LEGACY, Phases, Series, Status, TrialSpec
+from runners.examination.memory import host_memory
+from runners.protocol import timing
 from runners.protocol.answer import Answer
+from runners.protocol.attempt import Facts, attempted
 from runners.protocol.cache import CacheEntries
 from runners.protocol.prepare import load_artifact_facts, load_reference
-from runners.protocol.timing import WarmUp, extended, median_ns, time_one, time_pipelined, time_sync, warm_up
+from runners.protocol.timing import Sample, Subject, WarmUp, time_one
 from runners.protocol.verify import INPUTS, Check, Reference, check
 from runners.workloads import make_workload
-from runners.workloads.base import Call
 
-_RING = 8
+RING = 8
+"""Distinct inputs that calls get in turn."""
+
+Outputs = Tuple[Any, ...]
 
 
 def measure(spec: TrialSpec, cached: CacheEntries) -> Answer:
@@ -30,59 +35,86 @@ def measure(spec: TrialSpec, cached: CacheEntries) -> Answer:
     call = backend.load(model, cached.artifact.path if backend.has_artifact else None)
     loaded = time.perf_counter()
     reference = load_reference(workload, cached.reference)
-    facts = dict(reference.facts if model is None else workload.facts(model))
+    facts = dict(reference.facts)
+    if model is not None:
+        facts.update(workload.facts(model))
     if backend.has_artifact:
         facts.update(load_artifact_facts(workload.arithmetic, cached.artifact))
     facts.update(backend.facts())
-    ring = [backend.native(workload.inputs(index)) for index in range(_RING)]
+    ring = [backend.native(workload.inputs(index)) for index in range(RING)]
     with backend.execution():
-        answer = _verify_and_time(backend, call, ring, reference)
+        answer = _verify_and_time(backend, Subject(call, ring, backend.synchronize()), reference)
     phases = replace(answer.phases, build_s=None if model is None else built - start, load_s=loaded - built)
-    return replace(answer, phases=phases, facts=facts)
+    return replace(answer, phases=phases, facts=dict(facts, **answer.facts))
 
 
-def _verify_and_time(backend: Backend, call: Call, ring: Sequence[Any], reference: Reference) -> Answer:
-    protocol = backend.spec.protocol
-    first = [time_one(call, inputs) for inputs in ring[:INPUTS]]
-    samples = [sample for _, sample in first]
-    before = _compare(backend, [result for result, _ in first], reference, after_timing=False)
+def _verify_and_time(backend: Backend, subject: Subject, reference: Reference) -> Answer:
+    outputs, samples = _verified_calls(backend, subject)
+    before = _compare(backend, outputs, reference, after_timing=False)
     phases = Phases(first_call_s=samples[0][0] / 1e9)
     if before.problem is not None:
-        return Answer(
-            Status.WRONG_OUTPUT,
-            "before timing: " + before.problem,
-            phases,
-            verification=before.verification,
-        )
+        reason = "before timing: " + before.problem
+        return Answer(Status.WRONG_OUTPUT, reason, phases, verification=before.verification)
     # Calls after the first are warm-up calls that were looked at
-    warm = warm_up(call, ring, protocol, samples[1:])
-    series, results = _timed(call, ring, protocol, warm)
+    warm = _warm_up(backend, subject, samples[1:])
+    series, outputs = _timed(backend, subject, warm)
     phases = replace(phases, warmup_s=warm.seconds)
-    after = _compare(backend, results, reference, after_timing=True)
-    status = Status.OK if after.problem is None else Status.WRONG_OUTPUT
-    reason = None if after.problem is None else "after timing: " + after.problem
-    # A latency of wrong answers is worth nothing
-    kept = series if after.problem is None else ()
-    return Answer(status, reason, phases, kept, warm.steady, after.verification)
+    after = _compare(backend, outputs, reference, after_timing=True)
+    if after.problem is not None:
+        # A latency of wrong answers is worth nothing
+        reason = "after timing: " + after.problem
+        return Answer(Status.WRONG_OUTPUT, reason, phases, (), warm.steady, after.verification)
+    facts = _examined(backend, subject)
+    return Answer(Status.OK, None, phases, series, warm.steady, after.verification, facts)
 
 
-def _compare(backend: Backend, results: Sequence[Any], reference: Reference, after_timing: bool) -> Check:
-    outputs = [backend.outputs(result) for result in results]
-    return check(backend.workload.arithmetic, backend.spec.dtype, outputs, reference, after_timing)
+def _verified_calls(backend: Backend, subject: Subject) -> Tuple[List[Outputs], List[Sample]]:
+    outputs, samples = [], []
+    for inputs in subject.ring[:INPUTS]:
+        result, sample = time_one(subject, inputs)
+        samples.append(sample)
+        # At once: the next call may write into the same memory
+        outputs.append(backend.outputs(result))
+    return outputs, samples
 
 
-def _timed(
-    call: Call, ring: Sequence[Any], protocol: Protocol, warm: WarmUp
-) -> Tuple[Tuple[Series, ...], Sequence[Any]]:
+def _compare(backend: Backend, outputs: Sequence[Outputs], reference: Reference, after_timing: bool) -> Check:
+    arithmetic, dtype = backend.workload.arithmetic, backend.spec.dtype
+    return check(arithmetic, dtype, outputs, reference, after_timing, backend.tolerance)
+
+
+def _warm_up(backend: Backend, subject: Subject, samples: Sequence[Sample]) -> WarmUp:
+    protocol = backend.spec.protocol
+    if protocol.procedure == LEGACY:
+        return timing.warm_up_fixed(subject, protocol.legacy_warmups, samples)
+    return timing.warm_up(subject, protocol, samples)
+
+
+def _timed(backend: Backend, subject: Subject, warm: WarmUp) -> Tuple[Tuple[Series, ...], List[Outputs]]:
+    protocol = backend.spec.protocol
     gc.collect()
     gc.freeze()
     gc.disable()
     try:
-        sync = time_sync(call, ring, protocol, INPUTS, warm.last_ns)
-        pipelined = time_pipelined(call, ring, protocol, median_ns(sync) if sync.durations_ns else warm.last_ns)
+        if protocol.procedure == LEGACY:
+            legacy = timing.time_passes(subject, protocol.legacy_passes)
+            outputs, _ = _verified_calls(backend, subject)
+            return (warm.series, legacy), outputs
+        sync = timing.time_sync(subject, protocol, INPUTS, warm.last_ns)
+        expected_ns = timing.median_ns(sync) if sync.durations_ns else warm.last_ns
+        rest = [timing.time_pipelined(subject, protocol, expected_ns)]
+        if subject.synchronize is not None and protocol.dispatch_budget_ms:
+            rest.append(timing.time_dispatch(subject, protocol, expected_ns))
         # What is verified after timing is timed, too: a slow call is too dear to be made for nothing
-        last = [time_one(call, inputs) for inputs in ring[:INPUTS]]
+        outputs, last = _verified_calls(backend, subject)
     finally:
         gc.enable()
-    sync = extended(sync, [sample for _, sample in last])
-    return (warm.series, sync, pipelined), [result for result, _ in last]
+    return (warm.series, timing.extended(sync, last), *rest), outputs
+
+
+def _examined(backend: Backend, subject: Subject) -> Facts:
+    call, inputs = subject.call, subject.ring[0]
+    facts = attempted("operations", lambda: {"operations": backend.operations(call, inputs)})
+    facts.update(attempted("memory", lambda: host_memory(call, subject.ring)))
+    facts.update(attempted("backend", lambda: backend.examined(call, inputs)))
+    return facts

@@ -58,11 +58,13 @@ def prepare(spec: TrialSpec, cached: CacheEntries, workspace: str) -> Answer:
 
 def load_reference(workload: Workload, entry: Entry) -> Reference:
     """Reads what an earlier process computed, perhaps for a larger batch: the rows of this one come first."""
-    arithmetic, batch = workload.arithmetic, workload.spec.workload.batch
+    arithmetic = workload.arithmetic
     document = arithmetic.load(entry.file(_DOCUMENT))
+    rows = min(workload.spec.workload.batch, document["rows"])
     return Reference(
-        outputs=tuple(arithmetic.first_rows(tuple(outputs), batch) for outputs in document["outputs"]),
-        form=arithmetic.form(arithmetic.first_rows(tuple(document["example"]), batch)),
+        outputs=tuple(arithmetic.first_rows(tuple(outputs), rows) for outputs in document["outputs"]),
+        form=arithmetic.form(arithmetic.first_rows(tuple(document["example"]), rows)),
+        rows=rows,
         eager=tuple(tuple(Errors(**error) for error in errors) for errors in document["eager"]),
         facts=document["facts"],
     )
@@ -75,7 +77,7 @@ def load_artifact_facts(arithmetic: Arithmetic, entry: Entry) -> Dict[str, Any]:
 
 def _make_reference(workload: Workload, path: str) -> None:
     model = workload.reference_model()
-    facts = workload.facts(model)
+    facts = dict(workload.facts(model), **workload.cost(model))
     eager = [workload.reference(index, model, double=False) for index in range(INPUTS)]
     exact = [workload.reference(index, model, double=True) for index in range(INPUTS)]
     arithmetic = workload.arithmetic
@@ -85,6 +87,7 @@ def _make_reference(workload: Workload, path: str) -> None:
         "example": eager[0],
         "eager": [[asdict(error) for error in each] for each in errors],
         "facts": facts,
+        "rows": workload.spec.workload.batch,
     }
     arithmetic.save(document, path)
 

@@ -8,21 +8,33 @@ import itertools
 import statistics
 import time
 from dataclasses import dataclass, replace
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
-from runners.contract import Protocol, Series
-from runners.workloads.base import Call
+from runners.contract import Protocol, Series, Stop
+from runners.protocol.pressure import PressureGauge
+from runners.protocol.stopping import StoppingRule
+from runners.workloads.base import Call, Inputs, Synchronize
 
 _WINDOW = 10
 _MIN_CALLS_TO_JUDGE = 6
 _STEADY_TOLERANCE = 0.05
 _MAX_BLOCK_CALLS = 1_000_000
-_OVERRUN = 3
-_OVERRUN_SAMPLES = 3
+# Below this length, reading the pressure between two samples would change what the caches hold
+_MIN_SAMPLE_FOR_PRESSURE_NS = 1_000_000
 
 _NS_PER_MS = 1_000_000
 
 Sample = Tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is timed: a call, the inputs that it gets in turn, and how to wait for the device."""
+
+    call: Call
+    ring: Sequence[Inputs]
+    synchronize: Optional[Synchronize] = None
+    """None where a call returns only when its work is done."""
 
 
 @dataclass(frozen=True)
@@ -40,75 +52,115 @@ class WarmUp:
         return float(self.series.durations_ns[-1])
 
 
-def time_one(call: Call, inputs: Any) -> Tuple[Any, Sample]:
-    """One call with its wall and CPU time."""
+def time_one(subject: Subject, inputs: Inputs) -> Tuple[Any, Sample]:
+    """One call with its wall and CPU time, from an idle device to an idle device."""
+    synchronize = subject.synchronize
+    if synchronize:
+        synchronize()
     cpu = time.process_time_ns()
     start = time.perf_counter_ns()
-    result = call(inputs)
+    result = subject.call(*inputs)
+    if synchronize:
+        synchronize()
     wall = time.perf_counter_ns() - start
     return result, (wall, time.process_time_ns() - cpu)
 
 
-def warm_up(call: Call, ring: Sequence[Any], protocol: Protocol, first: Sequence[Sample]) -> WarmUp:
+def warm_up(subject: Subject, protocol: Protocol, first: Sequence[Sample]) -> WarmUp:
     """Calls until the latency no longer falls.
 
     Args:
-        call: what is measured.
-        ring: native inputs.
+        subject: what is measured.
         protocol: the minimum of calls and time, and the cap.
         first: samples of the calls that were already made; they count.
     """
     start = time.perf_counter_ns()
     samples = list(first)
     earlier = sum(wall for wall, _ in samples)
-    for inputs in itertools.cycle(ring):
+    for inputs in itertools.cycle(subject.ring):
         elapsed = earlier + time.perf_counter_ns() - start
         steady = _verdict([wall for wall, _ in samples[-2 * _WINDOW :]])
         enough = len(samples) >= protocol.warmup_min_calls and elapsed >= protocol.warmup_min_ms * _NS_PER_MS
         capped = elapsed >= protocol.warmup_max_ms * _NS_PER_MS or len(samples) >= protocol.max_samples
         if capped or (enough and steady is not False):
             return WarmUp(_series("warmup", 1, samples), steady, elapsed / 1e9)
-        samples.append(time_one(call, inputs)[1])
+        samples.append(time_one(subject, inputs)[1])
     raise AssertionError("the ring of inputs is empty")
 
 
-def time_sync(
-    call: Call, ring: Sequence[Any], protocol: Protocol, reserved: int = 0, expected_ns: float = 0.0
-) -> Series:
+def warm_up_fixed(subject: Subject, calls: int, first: Sequence[Sample]) -> WarmUp:
+    """Makes a set number of calls, whatever their latency does; `steady` is not judged."""
+    samples = list(first)
+    start = time.perf_counter_ns()
+    for inputs in itertools.islice(itertools.cycle(subject.ring), max(0, calls - len(samples))):
+        samples.append(time_one(subject, inputs)[1])
+    seconds = (sum(wall for wall, _ in first) + time.perf_counter_ns() - start) / 1e9
+    return WarmUp(_series("warmup", 1, samples), None, seconds)
+
+
+def time_sync(subject: Subject, protocol: Protocol, reserved: int = 0, expected_ns: float = 0.0) -> Series:
     """Times each call alone.
 
     Args:
-        call: what is measured.
-        ring: native inputs.
+        subject: what is measured.
         protocol: budget and numbers of samples.
         reserved: samples that will be added afterwards; they count for the minimum, and for the budget.
         expected_ns: how long a call is likely to take.
     """
-    min_samples = max(0, protocol.sync_min_samples - reserved)
-    budget_ns = protocol.sync_budget_ms * _NS_PER_MS - reserved * expected_ns
-    if min_samples == 0 and budget_ns <= 0:
-        return _series("sync", 1, [])
-    stop = _stopping_rule(budget_ns, min_samples, protocol.max_samples)
-    return _series("sync", 1, _take(call, [[inputs] for inputs in ring], stop, protocol.max_samples))
+    rule = StoppingRule(
+        budget_ns=protocol.sync_budget_ms * _NS_PER_MS - reserved * expected_ns,
+        min_samples=max(0, protocol.sync_min_samples - reserved),
+        max_samples=protocol.max_samples,
+        precision_permille=protocol.precision_permille,
+    )
+    if rule.min_samples == 0 and rule.budget_ns <= 0:
+        return replace(_series("sync", 1, []), stopped=Stop.BUDGET)
+    return _take("sync", subject, 1, rule, expected_ns)
+
+
+def time_dispatch(subject: Subject, protocol: Protocol, expected_ns: float) -> Series:
+    """Times until a call returns, with an empty queue before it and without waiting for the device."""
+    budget_ns = protocol.dispatch_budget_ms * _NS_PER_MS
+    rule = StoppingRule(budget_ns, protocol.sync_min_samples, protocol.max_samples, protocol.precision_permille)
+    return _take("dispatch", subject, 1, rule, expected_ns, wait=False)
+
+
+def time_pipelined(
+    subject: Subject, protocol: Protocol, sync_median_ns: float, mode: str = "pipelined", budget_ms: int = 0
+) -> Series:
+    """Times blocks of back-to-back calls; a sample is the mean of its block.
+
+    Args:
+        subject: what is measured.
+        protocol: budget and numbers of samples.
+        sync_median_ns: decides how many calls make a block.
+        mode: the name of the series.
+        budget_ms: a budget other than that of the series `pipelined`.
+    """
+    calls = block_calls(protocol.pipelined_block_ms, sync_median_ns)
+    rule = StoppingRule(
+        budget_ns=(budget_ms or protocol.pipelined_budget_ms) * _NS_PER_MS,
+        min_samples=protocol.pipelined_min_samples,
+        max_samples=protocol.max_samples,
+        precision_permille=protocol.precision_permille,
+    )
+    return _take(mode, subject, calls, rule, sync_median_ns * calls)
+
+
+def time_passes(subject: Subject, passes: int) -> Series:
+    """One sample: the mean of so many back-to-back calls, as the paper's scripts take it."""
+    rule = StoppingRule(budget_ns=0, min_samples=1, max_samples=1)
+    series = _take("legacy", subject, passes, rule, _MIN_SAMPLE_FOR_PRESSURE_NS)
+    return replace(series, stopped=Stop.FIXED)
 
 
 def extended(series: Series, samples: Sequence[Sample]) -> Series:
-    """A series of single calls with more samples at its end."""
+    """A series of single calls with more samples at its end.
+
+    Their pressure was not read: whoever asks per sample finds as many as were taken in the loop.
+    """
     more = _series(series.mode, 1, samples)
     return replace(series, durations_ns=series.durations_ns + more.durations_ns, cpu_ns=series.cpu_ns + more.cpu_ns)
-
-
-def time_pipelined(call: Call, ring: Sequence[Any], protocol: Protocol, sync_median_ns: float) -> Series:
-    """Times blocks of back-to-back calls; a sample is the mean of its block."""
-    calls = block_calls(protocol.pipelined_block_ms, sync_median_ns)
-    stop = _stopping_rule(
-        protocol.pipelined_budget_ms * _NS_PER_MS, protocol.pipelined_min_samples, protocol.max_samples
-    )
-    source = itertools.cycle(ring)
-    # Short blocks: as many of them as it takes to visit every input
-    number = 1 if calls >= len(ring) else len(ring)
-    blocks = [list(itertools.islice(source, calls)) for _ in range(number)]
-    return _series("pipelined", calls, _take(call, blocks, stop, protocol.max_samples))
 
 
 def block_calls(block_ms: int, sync_median_ns: float) -> int:
@@ -141,31 +193,56 @@ def _verdict(durations_ns: Sequence[int]) -> Optional[bool]:
     return is_steady(durations_ns) if len(durations_ns) >= _MIN_CALLS_TO_JUDGE else None
 
 
-def _stopping_rule(budget: float, min_samples: int, max_samples: int) -> Callable[[int, int], bool]:
-    def stop(samples: int, elapsed_ns: int) -> bool:
-        if samples >= max_samples or (samples >= min_samples and elapsed_ns >= budget):
-            return True
-        return samples >= _OVERRUN_SAMPLES and elapsed_ns >= _OVERRUN * budget
+def _take(mode: str, subject: Subject, calls: int, rule: StoppingRule, expected_ns: float, wait: bool = True) -> Series:
+    """Takes samples of `calls` calls each until the rule ends it.
 
-    return stop
-
-
-def _take(call: Call, blocks: List[List[Any]], stop: Callable[[int, int], bool], max_samples: int) -> List[Sample]:
+    With `wait` a sample ends when the device is idle; without, when the last call has returned.
+    """
+    call, before, after = subject.call, subject.synchronize, subject.synchronize if wait else None
     perf_counter_ns, process_time_ns = time.perf_counter_ns, time.process_time_ns
-    samples = [(0, 0)] * max_samples
-    count = 0
+    gauge = PressureGauge()
+    fine = expected_ns >= _MIN_SAMPLE_FOR_PRESSURE_NS
+    durations: List[int] = []
+    cpus: List[int] = []
+    pressures: List[int] = []
+    stopped = None
+    first = last = gauge.total_ns()
     begin = perf_counter_ns()
-    for block in itertools.cycle(blocks):
+    for block in itertools.cycle(_blocks(subject.ring, calls)):
+        if before:
+            before()
         cpu = process_time_ns()
         start = perf_counter_ns()
         for inputs in block:
-            call(inputs)
+            call(*inputs)
+        if after:
+            after()
         end = perf_counter_ns()
-        samples[count] = (end - start, process_time_ns() - cpu)
-        count += 1
-        if stop(count, end - begin):
+        cpus.append(process_time_ns() - cpu)
+        durations.append(end - start)
+        if fine and last is not None:
+            now = gauge.total_ns()
+            assert now is not None
+            pressures.append(now - last)
+            last = now
+        stopped = rule.verdict(durations, end - begin)
+        if stopped is not None:
             break
-    return samples[:count]
+    total = gauge.total_ns()
+    gauge.close()
+    return replace(
+        _series(mode, calls, list(zip(durations, cpus))),
+        pressure_ns=tuple(pressures),
+        pressure_total_ns=None if total is None or first is None else total - first,
+        stopped=stopped,
+    )
+
+
+def _blocks(ring: Sequence[Inputs], calls: int) -> List[List[Inputs]]:
+    source = itertools.cycle(ring)
+    # Short blocks: as many of them as it takes to visit every input
+    number = 1 if calls >= len(ring) else len(ring)
+    return [list(itertools.islice(source, calls)) for _ in range(number)]
 
 
 def _series(mode: str, calls: int, samples: Sequence[Sample]) -> Series:

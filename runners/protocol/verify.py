@@ -15,13 +15,17 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from runners.contract import Verification
 from runners.contract.record import FactValue
-from runners.workloads.base import Arithmetic, Errors
+from runners.workloads.base import Arithmetic, Errors, Tolerance
 
 INPUTS = 2
 
-_TOLERANCE = {"float32": 1e-5, "float16": 5e-3, "bfloat16": 2e-2}
-_EAGER_FACTOR = 5.0
 _MIN_COSINE = 0.999
+_TOLERANCE = {
+    "float32": Tolerance(1e-5, _MIN_COSINE),
+    "float16": Tolerance(5e-3, _MIN_COSINE),
+    "bfloat16": Tolerance(2e-2, _MIN_COSINE),
+}
+_EAGER_FACTOR = 5.0
 
 Outputs = Tuple[Any, ...]
 
@@ -33,6 +37,8 @@ class Reference:
     outputs: Tuple[Outputs, ...]
     form: str
     """Shapes and dtypes of the outputs in the trial's dtype."""
+    rows: int
+    """How many examples it covers, from the first."""
     eager: Tuple[Tuple[Errors, ...], ...]
     """Per input, per output."""
     facts: Dict[str, FactValue]
@@ -49,18 +55,33 @@ class Check:
 
 
 def check(
-    arithmetic: Arithmetic, dtype: str, outputs: Sequence[Outputs], reference: Reference, after_timing: bool
+    arithmetic: Arithmetic,
+    dtype: str,
+    outputs: Sequence[Outputs],
+    reference: Reference,
+    after_timing: bool,
+    tolerance: Optional[Tolerance] = None,
 ) -> Check:
-    """Compares the outputs for each input with the reference."""
+    """Compares the outputs for each input with the reference.
+
+    Args:
+        arithmetic: of the workload.
+        dtype: of the trial; decides the limits unless `tolerance` does.
+        outputs: per input, with at least as many rows as the reference has.
+        reference: what is right.
+        after_timing: which of the two checks this is.
+        tolerance: of a backend that gives up accuracy by design.
+    """
     for index, result in enumerate(outputs):
-        form = arithmetic.form(result)
+        form = arithmetic.form(arithmetic.first_rows(result, reference.rows))
         if form != reference.form:
             return Check(None, "input %d: the outputs are %s, not %s" % (index, form, reference.form))
         if not arithmetic.finite(result):
             return Check(None, "input %d: an output is not finite" % index)
-    errors = [arithmetic.errors(got, right) for got, right in zip(outputs, reference.outputs)]
-    distinguished = not arithmetic.same(outputs[0], outputs[1])
-    problem = _first_problem(dtype, errors, reference.eager)
+    rows = [arithmetic.first_rows(result, reference.rows) for result in outputs]
+    errors = [arithmetic.errors(got, right) for got, right in zip(rows, reference.outputs)]
+    distinguished = not arithmetic.same(rows[0], rows[1])
+    problem = _first_problem(tolerance or _TOLERANCE[dtype], errors, reference.eager)
     if problem is None and not distinguished:
         problem = "two different inputs gave the same outputs"
     everything = [error for each in errors for error in each]
@@ -78,23 +99,24 @@ def check(
     return Check(verification, problem)
 
 
-def limits(dtype: str, eager: Errors, max_abs_reference: float) -> Dict[str, float]:
+def limits(tolerance: Tolerance, eager: Errors, max_abs_reference: float) -> Dict[str, float]:
     """The largest errors that pass."""
-    tolerance = _TOLERANCE[dtype]
     return {
-        "relative_l2": max(tolerance, _EAGER_FACTOR * eager.relative_l2),
-        "max_abs_error": max(tolerance * max_abs_reference, _EAGER_FACTOR * eager.max_abs_error),
+        "relative_l2": max(tolerance.relative_l2, _EAGER_FACTOR * eager.relative_l2),
+        "max_abs_error": max(tolerance.relative_l2 * max_abs_reference, _EAGER_FACTOR * eager.max_abs_error),
     }
 
 
-def _first_problem(dtype: str, errors: List[Tuple[Errors, ...]], eager: Sequence[Tuple[Errors, ...]]) -> Optional[str]:
+def _first_problem(
+    tolerance: Tolerance, errors: List[Tuple[Errors, ...]], eager: Sequence[Tuple[Errors, ...]]
+) -> Optional[str]:
     for index, (per_output, yardsticks) in enumerate(zip(errors, eager)):
         for output, (error, yardstick) in enumerate(zip(per_output, yardsticks)):
             where = "input %d, output %d: " % (index, output)
-            for name, limit in limits(dtype, yardstick, error.max_abs_reference).items():
+            for name, limit in limits(tolerance, yardstick, error.max_abs_reference).items():
                 # Not a number is above every limit
                 if not getattr(error, name) <= limit:
                     return where + "%s is %.3g, above %.3g" % (name, getattr(error, name), limit)
-            if not error.cosine >= _MIN_COSINE:
-                return where + "cosine is %.6f, below %s" % (error.cosine, _MIN_COSINE)
+            if not error.cosine >= tolerance.min_cosine:
+                return where + "cosine is %.6f, below %s" % (error.cosine, tolerance.min_cosine)
     return None

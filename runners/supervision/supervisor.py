@@ -3,14 +3,9 @@
 import gc
 import json
 import os
-import shutil
-import tempfile
 import time
-from dataclasses import replace
-from functools import partial
-from typing import Callable, Dict, Optional, Tuple
+from typing import Dict
 
-from runners.backends import make_backend
 from runners.contract import (
     CONTRACT_VERSION,
     Begin,
@@ -18,31 +13,23 @@ from runners.contract import (
     End,
     Environment,
     Line,
-    Phases,
     Status,
     Task,
     TaskFiles,
     Trial,
     TrialRecord,
-    TrialSpec,
-    WorkloadSpec,
     decode,
     encode_line,
 )
 from runners.contract.catalogue import refusal
 from runners.contract.record import FactValue
-from runners.protocol.answer import Answer, merge_phases
-from runners.protocol.cache import DIRECTORY_VARIABLE, CacheEntries, entries
-from runners.protocol.measure import measure
-from runners.protocol.prepare import missing, prepare
+from runners.protocol.answer import Answer
+from runners.protocol.cache import DIRECTORY_VARIABLE
 from runners.supervision import kernel, preload
 from runners.supervision.bounds import limit_time_of_this_process
 from runners.supervision.interrupts import Interrupted, Interrupts
-from runners.supervision.process import Ended, run_child
 from runners.supervision.source import source_digest
-from runners.supervision.verdict import judge
-from runners.workloads import make_workload
-from runners.workloads.base import Workload
+from runners.supervision.trial import TrialProcesses
 
 EXIT_BAD_TASK = 65
 EXIT_NO_CHILDREN = 70
@@ -103,6 +90,7 @@ class Supervisor:
         self._cache = os.environ.get(DIRECTORY_VARIABLE) or os.path.join(files.directory, "cache")
         self._source = source_digest()
         os.makedirs(self._cache, exist_ok=True)
+        self._processes = TrialProcesses(task, self._cache, self._source, interrupts)
 
     def run(self) -> None:
         """Writes the environment, a record for each trial, and the end.
@@ -127,7 +115,7 @@ class Supervisor:
         before = _conditions()
         reason = refusal(trial.spec)
         if reason is None:
-            answer, ended = self._processes(trial)
+            answer, ended = self._processes.run(trial)
         else:
             answer, ended = Answer(Status.UNSUPPORTED, reason), None
         return TrialRecord(
@@ -149,37 +137,6 @@ class Supervisor:
             log_tail=ended.log_tail if ended and answer.status is not Status.OK else "",
         )
 
-    def _processes(self, trial: Trial) -> Tuple[Answer, Optional[Ended]]:
-        deadline = time.monotonic() + trial.timeout_s
-        backend = make_backend(make_workload(trial.spec))
-        cached = entries(self._cache, backend, self._source, self._reference_batch(backend.workload))
-        phases = Phases(artifact_cached=cached.artifact.exists if backend.has_artifact else None)
-        if missing(backend, cached):
-            answer, ended = self._prepare(trial, cached, deadline)
-            phases = merge_phases(phases, answer.phases)
-            if answer.status is not Status.OK:
-                return replace(answer, phases=phases), ended
-        answer, ended = self._child(partial(measure, trial.spec, cached), trial, deadline)
-        return replace(answer, phases=merge_phases(phases, answer.phases)), ended
-
-    def _reference_batch(self, workload: Workload) -> int:
-        """The largest batch of this task that differs from the trial in nothing else that decides the reference."""
-        if not workload.rows_are_independent:
-            return workload.spec.workload.batch
-        mine = _without_batch(workload.spec)
-        return max(t.spec.workload.batch for t in self._task.trials if _without_batch(t.spec) == mine)
-
-    def _prepare(self, trial: Trial, cached: CacheEntries, deadline: float) -> Tuple[Answer, Ended]:
-        workspace = tempfile.mkdtemp(prefix=".partial-", dir=self._cache)
-        try:
-            return self._child(partial(prepare, trial.spec, cached, workspace), trial, deadline)
-        finally:
-            shutil.rmtree(workspace, ignore_errors=True)
-
-    def _child(self, function: Callable[[], Answer], trial: Trial, deadline: float) -> Tuple[Answer, Ended]:
-        ended = run_child(function, deadline, self._interrupts)
-        return judge(ended, trial.timeout_s), ended
-
     def _write(self, line: Line) -> None:
         data = encode_line(line)
         # Opened for each line: a child must never hold the descriptor
@@ -189,10 +146,6 @@ class Supervisor:
                 raise OSError("%s: a line was written in part" % self._files.records)
         finally:
             os.close(descriptor)
-
-
-def _without_batch(spec: TrialSpec) -> Tuple[WorkloadSpec, str, int]:
-    return replace(spec.workload, batch=0), spec.dtype, spec.seed
 
 
 def _conditions() -> Dict[str, FactValue]:

@@ -4,10 +4,15 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Optional, Tuple
 
-from runners.contract import TrialSpec
+from runners.contract import TrialSpec, WorkloadSpec
+from runners.contract.catalogue import resolve_workload_options
 from runners.contract.record import FactValue
 
-Call = Callable[[Any], Any]
+Inputs = Tuple[Any, ...]
+Call = Callable[..., Any]
+"""Takes native inputs as positional arguments."""
+Synchronize = Callable[[], None]
+"""Waits until the device has done all that it was given."""
 
 
 class Unsupported(Exception):  # noqa: N818 - not an error of ours: the environment cannot serve the trial
@@ -22,6 +27,14 @@ class Errors:
     relative_l2: float
     cosine: float
     max_abs_reference: float
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far outputs may be from the reference, beside a multiple of eager's own error."""
+
+    relative_l2: float
+    min_cosine: float
 
 
 class Arithmetic(ABC):
@@ -72,14 +85,19 @@ class Workload(ABC):
 
     def __init__(self, spec: TrialSpec) -> None:
         self.spec = spec
+        self.options = resolve_workload_options(spec.workload)
 
     @abstractmethod
     def set_threads(self, threads: int) -> None:
-        """Sets the threads of the framework and its seed, first thing in a trial's process."""
+        """Sets the threads of the framework, its seed and its device, first thing in a trial's process.
+
+        Raises:
+            Unsupported: the device of the trial is not there.
+        """
 
     @abstractmethod
     def build(self, attention: Optional[str] = None) -> Any:
-        """The model in the trial's dtype, with weights that depend on the seed alone, ready for inference.
+        """The model in the trial's dtype on its device, with weights that depend on the seed alone.
 
         Raises:
             Unsupported: the model has no such attention implementation.
@@ -90,12 +108,12 @@ class Workload(ABC):
         return self.build()
 
     @abstractmethod
-    def inputs(self, index: int) -> Any:
-        """The input number `index`, in the trial's dtype; distinct for each index."""
+    def inputs(self, index: int) -> Inputs:
+        """The inputs number `index`, in the trial's dtype on its device; distinct for each index."""
 
     @abstractmethod
     def reference(self, index: int, model: Any, double: bool) -> Tuple[Any, ...]:
-        """Eager outputs for an input, in the trial's dtype or, if `double`, in float64.
+        """Eager outputs for an input, in the trial's dtype on its device or, if `double`, in float64 on the CPU.
 
         A model that was used with `double` serves no other purpose afterwards.
         """
@@ -103,3 +121,19 @@ class Workload(ABC):
     @abstractmethod
     def facts(self, model: Any) -> Dict[str, FactValue]:
         """Properties of the model, such as its number of parameters."""
+
+    def cost(self, model: Any) -> Dict[str, FactValue]:
+        """Arithmetic of one example: `flops_per_example` and `macs_per_example`, or why they are unknown."""
+        return {}
+
+    def synchronize(self) -> Optional[Synchronize]:
+        """Waits for the device; None where a call returns only when its work is done."""
+        return None
+
+    def shrunk(self) -> WorkloadSpec:
+        """The twin with the same structure and next to no arithmetic, one example at a time.
+
+        Raises:
+            Unsupported: there is none, and why.
+        """
+        raise Unsupported("workload %s has no twin of the same structure that is small" % self.spec.workload.name)

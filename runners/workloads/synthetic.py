@@ -11,10 +11,12 @@ import os
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from typing import Any, Dict, List, Optional, Tuple, cast
 
+from runners.contract import WorkloadSpec
 from runners.contract.record import FactValue
-from runners.workloads.base import Arithmetic, Call, Errors, Unsupported, Workload
+from runners.workloads.base import Arithmetic, Call, Errors, Inputs, Unsupported, Workload
 
 _ITEMS = 64
 _VERIFIED_CALLS = 2
@@ -67,15 +69,18 @@ class Null(Workload):
         """What is measured."""
         return compute(rows)
 
-    def inputs(self, index: int) -> Rows:
-        first = self.spec.seed % 1000 + index
-        return [[math.sin(first + row * _ITEMS + i) for i in range(_ITEMS)] for row in range(self.spec.workload.batch)]
+    def inputs(self, index: int) -> Inputs:
+        first, batch = self.spec.seed % 1000 + index, self.spec.workload.batch
+        return ([[math.sin(first + row * _ITEMS + i) for i in range(_ITEMS)] for row in range(batch)],)
 
     def reference(self, index: int, model: Any, double: bool) -> Tuple[Any, ...]:
-        return cast("Tuple[Any, ...]", model(self.inputs(index)))
+        return cast("Tuple[Any, ...]", model(*self.inputs(index)))
 
     def facts(self, model: Any) -> Dict[str, FactValue]:
         return {"parameters": 0, "weight_bytes": 0}
+
+    def shrunk(self) -> WorkloadSpec:
+        return replace(self.spec.workload, batch=1)
 
 
 class Crash(Null):

@@ -1,10 +1,16 @@
 """What workloads of torch share: weights without initialisers, and the comparison of tensors."""
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import Any, Dict, Optional, Tuple, cast
 
+from runners.contract import WorkloadSpec
+from runners.contract.catalogue.entries import CUDA
 from runners.contract.record import FactValue
-from runners.workloads.base import Arithmetic, Errors, Workload
+from runners.workloads.base import Arithmetic, Errors, Inputs, Synchronize, Unsupported, Workload
+
+PRELOAD = ("torch", "runners.workloads.torchvision_import")
+"""What every workload of torch preloads first."""
 
 _TABLE_SIZE = 1 << 20
 _WEIGHT_STD = 0.02
@@ -42,7 +48,7 @@ class TensorArithmetic(Arithmetic):
 
 
 class TensorWorkload(Workload):
-    """A torch module whose inputs are one tensor and whose outputs are a tuple of tensors."""
+    """A torch module that takes tensors by position and returns a tuple of tensors."""
 
     arithmetic = TensorArithmetic()
     rows_are_independent = True
@@ -52,37 +58,43 @@ class TensorWorkload(Workload):
         """The module with unset parameters; buffers are set."""
 
     @abstractmethod
-    def example(self, generator: Any) -> Any:
-        """One input of a single row in its natural dtype, drawn from the generator."""
+    def example(self, generator: Any) -> Inputs:
+        """The inputs of a single row in their natural dtypes, drawn from the generator; the first axis is the row."""
 
     def set_threads(self, threads: int) -> None:
         import torch
 
         torch.set_num_threads(threads)
         torch.manual_seed(self.spec.seed)
+        if self.spec.device == CUDA:
+            if not torch.cuda.is_available():
+                raise Unsupported("torch %s sees no CUDA device here" % torch.__version__)
+            # float32 means float32 on every GPU and in every version of torch
+            torch.backends.cuda.matmul.allow_tf32 = False
+            torch.backends.cudnn.allow_tf32 = False
 
     def build(self, attention: Optional[str] = None) -> Any:
         model = self.construct(attention).eval().requires_grad_(False)
         fill_weights(model, self.spec.seed)
-        return model.to(self._dtype())
+        return model.to(device=self.spec.device, dtype=self._dtype())
 
-    def inputs(self, index: int) -> Any:
+    def inputs(self, index: int) -> Inputs:
         import torch
 
         # Row by row, so that a small batch is the beginning of a large one
         seeds = ((self.spec.seed * 1000 + index) * 10000 + row for row in range(self.spec.workload.batch))
-        tensor = torch.cat([self.example(torch.Generator().manual_seed(seed)) for seed in seeds])
-        return tensor.to(self._dtype()) if tensor.is_floating_point() else tensor
+        rows = [self.example(torch.Generator().manual_seed(seed)) for seed in seeds]
+        return tuple(self._placed(torch.cat(parts), self._dtype()) for parts in zip(*rows))
 
     def reference(self, index: int, model: Any, double: bool) -> Tuple[Any, ...]:
         import torch
 
-        tensor = self.inputs(index)
+        inputs = self.inputs(index)
         if double:
-            model = model.double()
-            tensor = tensor.double() if tensor.is_floating_point() else tensor
+            model = model.to("cpu").double()
+            inputs = tuple(t.cpu().double() if t.is_floating_point() else t.cpu() for t in inputs)
         with torch.inference_mode():
-            return tuple(model(tensor))
+            return tuple(t.cpu() for t in model(*inputs))
 
     def facts(self, model: Any) -> Dict[str, FactValue]:
         unique = {p.data_ptr(): p for p in model.parameters()}.values()
@@ -90,6 +102,33 @@ class TensorWorkload(Workload):
             "parameters": sum(p.numel() for p in unique),
             "weight_bytes": sum(p.numel() * p.element_size() for p in unique),
         }
+
+    def cost(self, model: Any) -> Dict[str, FactValue]:
+        from runners.examination.flops import count_flops
+
+        one = type(self)(replace(self.spec, workload=replace(self.spec.workload, batch=1)))
+        counted = count_flops(model, one.inputs(0))
+        return {
+            "flops_per_example": counted.get("flops"),
+            "macs_per_example": counted.get("macs"),
+            "flops_problem": counted.get("flops_problem"),
+        }
+
+    def synchronize(self) -> Optional[Synchronize]:
+        if self.spec.device != CUDA:
+            return None
+        import torch
+
+        return cast(Synchronize, torch.cuda.synchronize)
+
+    def shrunk(self) -> WorkloadSpec:
+        if "size" not in self.options:
+            return super().shrunk()
+        workload = self.spec.workload
+        return replace(workload, batch=1, options={**workload.options, "size": "shrunk"})
+
+    def _placed(self, tensor: Any, dtype: Any) -> Any:
+        return tensor.to(device=self.spec.device, dtype=dtype if tensor.is_floating_point() else None)
 
     def _dtype(self) -> Any:
         import torch

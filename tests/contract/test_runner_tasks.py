@@ -40,8 +40,9 @@ QUICK = Protocol(
     pipelined_budget_ms=20,
     pipelined_min_samples=2,
     pipelined_block_ms=5,
+    floor_budget_ms=20,
 )
-ENDLESS = replace(QUICK, sync_budget_ms=60_000, max_samples=100_000)
+ENDLESS = replace(QUICK, sync_budget_ms=60_000, max_samples=100_000, precision_permille=0)
 
 
 def trial(name: str, backend: str = "python", timeout_s: int = 30, protocol: Protocol = QUICK) -> Trial:
@@ -126,7 +127,7 @@ def test_a_good_record_is_complete(tmp_path: Path) -> None:
     run(tmp_path)
     (record,) = records(tmp_path)
     assert (record.status, record.reason, record.exit_code, record.log_tail) == (Status.OK, None, 0, "")
-    assert [series.mode for series in record.series] == ["warmup", "sync", "pipelined"]
+    assert [series.mode for series in record.series] == ["warmup", "sync", "pipelined", "floor"]
     assert all(duration > 0 for series in record.series for duration in series.durations_ns)
     assert record.series[2].calls_per_sample > 1
     assert record.verification is not None

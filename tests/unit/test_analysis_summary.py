@@ -44,6 +44,28 @@ def test_medians_and_ratios_to_eager_are_paired_by_round() -> None:
     assert torchscript.ratio.processes == 3
 
 
+def test_the_floor_of_a_cell_is_over_its_processes() -> None:
+    taken = [
+        row("eager", number, 1.0, samples_floor_s=[value], dispatch_floor_valid=True)
+        for number, value in enumerate([0.1, 0.2, 0.3])
+    ]
+    ((line,),) = (one.lines for one in summary(*taken).settings)
+    [eager] = line.cells
+    assert eager.floor is not None
+    assert (eager.floor.value, eager.floor.processes, eager.floor_proven) == (pytest.approx(0.2), 3, True)
+    doubtful = summary(*taken, row("eager", 9, 1.0, samples_floor_s=[0.2], dispatch_floor_valid=False))
+    assert not doubtful.settings[0].lines[0].cells[0].floor_proven
+    assert summary(row("eager", 1, 1.0)).settings[0].lines[0].cells[0].floor is None
+
+
+def test_options_of_a_workload_are_shapes_of_their_own() -> None:
+    found = summary(
+        row("eager", 1, 1.0, workload="bert-base", workload_options='{"mask":"none","size":"full"}'),
+        row("eager", 1, 3.0, workload="bert-base", workload_options='{"mask":"ptb","size":"full"}', trial_key="k2"),
+    )
+    assert [line.shape.options for line in found.settings[0].lines] == ["", "mask=ptb"]
+
+
 @pytest.mark.parametrize(
     ("column", "value"),
     [

@@ -22,7 +22,7 @@ from orchestrator.report.terminal import _duration
 from runners.contract import Status
 
 SETTING = Setting("lab1", "cpu", "process", "e1", "", "s1", 1, "r1")
-SHAPE = Shape("bert_base", 128, 0, "float32", "cpu", 2, 0, "{}")
+SHAPE = Shape("bert_base", 128, 0, "", "float32", "cpu", 2, 0, "{}")
 
 
 def estimate(value: float, processes: int = 3) -> Estimate:
@@ -30,7 +30,7 @@ def estimate(value: float, processes: int = 3) -> Estimate:
 
 
 def cell(backend: str, latency_s: float | None, ratio: float | None = None, **more: object) -> Cell:
-    values = {"unsteady": 0, "failures": {}, **more}
+    values = {"floor": None, "floor_proven": False, "unsteady": 0, "failures": {}, **more}
     return Cell(
         backend,
         None if latency_s is None else estimate(latency_s),
@@ -61,6 +61,17 @@ def test_a_cell_has_the_median_its_interval_and_the_ratio() -> None:
     assert "over 3 processes" in shown
 
 
+def test_the_floor_has_its_share_and_says_when_it_is_not_proven() -> None:
+    proven = cell("eager", 0.010, floor=estimate(0.002), floor_proven=True)
+    doubtful = cell("onnxruntime", 0.010, floor=estimate(0.001))
+    shown = text(summary(proven))
+    assert "floor 2.00 ms [1.80, 2.20], 20 %\n" in shown.replace(" \n", "\n").replace(" \n", "\n")
+    assert "? where" not in shown
+    shown = text(summary(proven, doubtful))
+    assert "floor 1.00 ms [0.90, 1.10], 10 % ?" in " ".join(shown.split())
+    assert "? where that is not proven" in shown
+
+
 @pytest.mark.parametrize("width", [80, 100])
 def test_nothing_is_cut_or_broken_within_a_cell(width: int) -> None:
     cells = [cell(name, 0.0122, 1.5) for name in ("onnxruntime", "torch_compile", "torchscript", "openvino")]
@@ -81,7 +92,7 @@ def test_isolation_is_said() -> None:
 
 
 def test_what_is_missing_in_a_cell_is_said() -> None:
-    few = Cell("onnxruntime", estimate(0.01, processes=2), None, 1, {Status.WRONG_OUTPUT: 1})
+    few = Cell("onnxruntime", estimate(0.01, processes=2), None, None, False, 1, {Status.WRONG_OUTPUT: 1})
     shown = text(summary(cell("eager", 0.01), few, cell("torchscript", None, failures={Status.OOM: 3})))
     assert "n=2" in shown
     assert "1 not steady" in shown

@@ -7,7 +7,7 @@ import pytest
 from runners.backends import BACKENDS as BACKEND_TABLE
 from runners.backends import backend_class
 from runners.contract import BackendSpec, Protocol, TrialSpec, WorkloadSpec
-from runners.contract.catalogue import BACKENDS, WORKLOADS, refusal, resolve_options
+from runners.contract.catalogue import BACKENDS, WORKLOADS, refusal, resolve_options, resolve_workload_options
 from runners.workloads import WORKLOADS as WORKLOAD_TABLE
 from runners.workloads import workload_class
 
@@ -34,21 +34,33 @@ def test_every_backend_class_can_be_imported_without_its_framework(name: str) ->
 
 @pytest.mark.parametrize("name", sorted(WORKLOADS))
 def test_every_workload_class_can_be_imported_without_its_framework(name: str) -> None:
-    wanted = {module.partition(".")[0] for module in workload_class(name).preload}
+    wanted = {module.partition(".")[0] for module in workload_class(name).preload} - {"runners"}
     assert wanted == set(WORKLOADS[name].frameworks)
 
 
 @pytest.mark.parametrize("name", sorted(BACKENDS))
 def test_defaults_are_allowed_values(name: str) -> None:
     defaults = resolve_options(BackendSpec(name, {}))
-    assert {key: defaults[key] in info.allowed for key, info in BACKENDS[name].options.items()} == dict.fromkeys(
+    assert {key: info.accepts(defaults[key]) for key, info in BACKENDS[name].options.items()} == dict.fromkeys(
         defaults, True
     )
 
 
 def test_given_options_replace_defaults() -> None:
     given = BackendSpec("onnxruntime", {"optimization": 0})
-    assert resolve_options(given) == {"exporter": "dynamo", "optimization": 0}
+    resolved = resolve_options(given)
+    assert (resolved["optimization"], set(resolved)) == (0, set(BACKENDS["onnxruntime"].options))
+
+
+@pytest.mark.parametrize("name", sorted(WORKLOADS))
+def test_defaults_of_workloads_are_allowed_values(name: str) -> None:
+    assert all(info.accepts(info.default) for info in WORKLOADS[name].options.values())
+
+
+def test_options_of_a_workload_are_checked() -> None:
+    wrong = replace(BERT, workload=WorkloadSpec("bert-base", 1, 128, None, {"size": "tiny"}))
+    assert refusal(wrong) == "option size of workload bert-base is one of full, shrunk, not 'tiny'"
+    assert resolve_workload_options(BERT.workload)["size"] == "full"
 
 
 def test_a_good_specification_is_not_refused() -> None:
@@ -67,8 +79,8 @@ def test_a_good_specification_is_not_refused() -> None:
         (replace(BERT, backend=BackendSpec("torchscript", {"freeze": 1})), "one of True, False, not 1"),
         (replace(BERT, backend=BackendSpec("python", {})), "these can: eager, torchscript, onnxruntime"),
         (replace(BERT, dtype="float64"), "dtype float64"),
-        (replace(BERT, dtype="float16", backend=BackendSpec("onnxruntime", {})), "these are: float32"),
-        (replace(BERT, device="tpu"), "device tpu is unknown; known: cpu"),
+        (replace(BERT, dtype="float16", backend=BackendSpec("onnxruntime", {})), "served: float32"),
+        (replace(BERT, device="tpu"), "device tpu is not served by bert-base with eager; served: cpu, cuda"),
     ],
 )
 def test_a_refusal_names_what_is_known(spec: TrialSpec, words: str) -> None:

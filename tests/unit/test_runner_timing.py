@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from runners.contract import Protocol
+from runners.contract import Protocol, Stop
 from runners.protocol import timing
+from runners.protocol.timing import Subject
 
-RING = list(range(8))
+RING = [(number,) for number in range(8)]
 
 
 class Recorder:
@@ -29,10 +30,11 @@ class Recorder:
 
 def test_sync_spends_its_budget_and_visits_every_input(monkeypatch: pytest.MonkeyPatch) -> None:
     call = Recorder(monkeypatch, [10])
-    series = timing.time_sync(call, RING, Protocol(sync_budget_ms=200, sync_min_samples=3))
+    series = timing.time_sync(Subject(call, RING), Protocol(sync_budget_ms=200, sync_min_samples=3))
+    assert series.stopped is Stop.BUDGET
     assert series.durations_ns == (10_000_000,) * 20
     assert series.cpu_ns == (20_000_000,) * 20
-    assert call.inputs == [*RING, *RING, *RING[:4]]
+    assert call.inputs == [*range(8), *range(8), *range(4)]
 
 
 @pytest.mark.parametrize(
@@ -48,13 +50,60 @@ def test_sync_minimum_wins_over_the_budget_up_to_a_limit(
     monkeypatch: pytest.MonkeyPatch, duration_ms: float, min_samples: int, expected: int
 ) -> None:
     call = Recorder(monkeypatch, [duration_ms])
-    series = timing.time_sync(call, RING, Protocol(sync_budget_ms=1000, sync_min_samples=min_samples))
+    series = timing.time_sync(
+        Subject(call, RING), Protocol(sync_budget_ms=1000, sync_min_samples=min_samples, precision_permille=0)
+    )
     assert len(series.durations_ns) == expected
 
 
 def test_sync_ends_at_the_largest_number_of_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     call = Recorder(monkeypatch, [0.001])
-    assert len(timing.time_sync(call, RING, Protocol(max_samples=50)).durations_ns) == 50
+    assert len(timing.time_sync(Subject(call, RING), Protocol(max_samples=50, precision_permille=0)).durations_ns) == 50
+
+
+def test_sync_ends_when_its_median_is_precise_and_not_between_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    call = Recorder(monkeypatch, [10])
+    series = timing.time_sync(Subject(call, RING), Protocol(sync_budget_ms=10_000))
+    assert (len(series.durations_ns), series.stopped) == (32, Stop.PRECISION)
+    call = Recorder(monkeypatch, [10])
+    whole = timing.time_sync(Subject(call, RING), Protocol(sync_budget_ms=1000, precision_permille=0))
+    assert (len(whole.durations_ns), whole.stopped) == (100, Stop.BUDGET)
+
+
+def test_samples_wait_for_the_device_and_dispatch_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    call = Recorder(monkeypatch, [1])
+
+    def synchronize() -> None:
+        call.now += 5_000_000 if call.inputs and call.inputs[-1] is not None else 0
+        call.inputs.append(None)
+
+    subject = Subject(call, RING, synchronize)
+    protocol = Protocol(sync_budget_ms=30, dispatch_budget_ms=30, sync_min_samples=2, precision_permille=0)
+    assert set(timing.time_sync(subject, protocol).durations_ns) == {6_000_000}
+    call.inputs.clear()
+    dispatch = timing.time_dispatch(subject, protocol, 1e6)
+    assert (dispatch.mode, set(dispatch.durations_ns)) == ("dispatch", {1_000_000})
+
+
+def test_the_papers_procedure_is_one_mean_of_its_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    call = Recorder(monkeypatch, [10])
+    warm = timing.warm_up_fixed(Subject(call, RING), 10, [(10_000_000, 0), (10_000_000, 0)])
+    assert (len(warm.series.durations_ns), len(call.inputs), warm.steady) == (10, 8, None)
+    series = timing.time_passes(Subject(call, RING), 100)
+    assert (series.durations_ns, series.calls_per_sample, series.stopped) == ((10_000_000,), 100, Stop.FIXED)
+    assert len(call.inputs) == 108
+
+
+def test_pressure_is_read_between_long_samples_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    counter = itertools.count(0, 7)
+    monkeypatch.setattr(timing.PressureGauge, "total_ns", lambda self: next(counter))
+    call = Recorder(monkeypatch, [10])
+    protocol = Protocol(sync_budget_ms=30, sync_min_samples=1)
+    slow = timing.time_sync(Subject(call, RING), protocol, expected_ns=10e6)
+    assert (slow.pressure_ns, slow.pressure_total_ns) == ((7, 7, 7), 28)
+    call = Recorder(monkeypatch, [10])
+    quick = timing.time_sync(Subject(call, RING), protocol, expected_ns=1e4)
+    assert (quick.pressure_ns, quick.pressure_total_ns) == ((), 7)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +116,7 @@ def test_a_block_is_as_long_as_asked_for(median_ns: float, calls: int) -> None:
 def test_pipelined_samples_are_means_of_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     call = Recorder(monkeypatch, [10])
     protocol = Protocol(pipelined_budget_ms=250, pipelined_min_samples=2, pipelined_block_ms=100)
-    series = timing.time_pipelined(call, RING, protocol, sync_median_ns=10e6)
+    series = timing.time_pipelined(Subject(call, RING), protocol, sync_median_ns=10e6)
     assert series.calls_per_sample == 10
     assert series.durations_ns == (10_000_000,) * 3
     assert len(call.inputs) == 30
@@ -75,14 +124,14 @@ def test_pipelined_samples_are_means_of_blocks(monkeypatch: pytest.MonkeyPatch) 
 
 def test_pipelined_blocks_of_one_call_visit_every_input(monkeypatch: pytest.MonkeyPatch) -> None:
     call = Recorder(monkeypatch, [200])
-    timing.time_pipelined(call, RING, Protocol(pipelined_budget_ms=1600), sync_median_ns=200e6)
-    assert call.inputs == RING
+    timing.time_pipelined(Subject(call, RING), Protocol(pipelined_budget_ms=1600), sync_median_ns=200e6)
+    assert call.inputs == list(range(8))
 
 
 def test_warm_up_counts_the_calls_made_before(monkeypatch: pytest.MonkeyPatch) -> None:
     call = Recorder(monkeypatch, [400])
     protocol = Protocol(warmup_min_calls=2, warmup_min_ms=500)
-    warm = timing.warm_up(call, RING, protocol, [(400_000_000, 0)])
+    warm = timing.warm_up(Subject(call, RING), protocol, [(400_000_000, 0)])
     assert len(call.inputs) == 1
     assert warm.series.durations_ns == (400_000_000, 400_000_000)
     assert warm.steady is None
@@ -91,14 +140,14 @@ def test_warm_up_counts_the_calls_made_before(monkeypatch: pytest.MonkeyPatch) -
 def test_warm_up_goes_on_while_the_latency_falls(monkeypatch: pytest.MonkeyPatch) -> None:
     falling = [100 * 0.8**i for i in range(15)]
     call = Recorder(monkeypatch, [*falling, 3])
-    warm = timing.warm_up(call, RING, Protocol(warmup_min_calls=3, warmup_min_ms=400), [])
+    warm = timing.warm_up(Subject(call, RING), Protocol(warmup_min_calls=3, warmup_min_ms=400), [])
     assert len(call.inputs) > len(falling)
     assert warm.steady is True
 
 
 def test_warm_up_ends_at_its_cap(monkeypatch: pytest.MonkeyPatch) -> None:
     call = Recorder(monkeypatch, [100 * 0.9**i for i in range(40)])
-    warm = timing.warm_up(call, RING, Protocol(warmup_min_calls=3, warmup_min_ms=500, warmup_max_ms=800), [])
+    warm = timing.warm_up(Subject(call, RING), Protocol(warmup_min_calls=3, warmup_min_ms=500, warmup_max_ms=800), [])
     assert warm.steady is False
     assert warm.seconds >= 0.8
 

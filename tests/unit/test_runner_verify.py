@@ -5,7 +5,7 @@ import math
 import pytest
 
 from runners.protocol.verify import Check, Reference, check, limits
-from runners.workloads.base import Errors
+from runners.workloads.base import Errors, Tolerance
 from runners.workloads.synthetic import ListArithmetic
 
 LISTS = ListArithmetic()
@@ -14,7 +14,7 @@ EXACT = (Errors(0.0, 0.0, 1.0, 4.0),)
 
 
 def verdict(first: list[float], second: list[float], eager: tuple[Errors, ...] = EXACT) -> Check:
-    reference = Reference(RIGHT, LISTS.form(RIGHT[0]), (eager, eager), {})
+    reference = Reference(RIGHT, LISTS.form(RIGHT[0]), 1, (eager, eager), {})
     return check(LISTS, "float32", [([first],), ([second],)], reference, after_timing=False)
 
 
@@ -38,7 +38,7 @@ def test_the_tolerance_is_a_floor_under_eagers_error(factor: float, passes: bool
 def test_eagers_own_error_is_the_yardstick() -> None:
     coarse = (Errors(max_abs_error=1e-3, relative_l2=1e-3, cosine=1.0, max_abs_reference=4.0),)
     assert verdict([1.001, -2.002, 3.003, 4.004], [2.002, -1.001, 4.004, 3.003], coarse).problem is None
-    assert limits("float32", coarse[0], 4.0) == {"relative_l2": 5e-3, "max_abs_error": 5e-3}
+    assert limits(Tolerance(1e-5, 0.999), coarse[0], 4.0) == {"relative_l2": 5e-3, "max_abs_error": 5e-3}
 
 
 def test_one_wrong_number_fails_and_is_named() -> None:
@@ -59,7 +59,7 @@ def test_a_graph_that_ignores_its_input_fails() -> None:
 
 
 def test_same_outputs_fail_even_if_the_reference_is_the_same() -> None:
-    reference = Reference((RIGHT[0], RIGHT[0]), LISTS.form(RIGHT[0]), (EXACT, EXACT), {})
+    reference = Reference((RIGHT[0], RIGHT[0]), LISTS.form(RIGHT[0]), 1, (EXACT, EXACT), {})
     outcome = check(LISTS, "float32", [RIGHT[0], RIGHT[0]], reference, after_timing=True)
     assert outcome.problem == "two different inputs gave the same outputs"
 
@@ -72,3 +72,18 @@ def test_what_is_not_finite_is_not_compared() -> None:
 def test_another_form_is_not_compared() -> None:
     outcome = verdict([1.0, -2.0], RIGHT[1][0][0])
     assert outcome == Check(None, "input 0: the outputs are float[1, 2], not float[1, 4]")
+
+
+def test_a_large_batch_is_verified_in_its_first_rows_and_finite_in_all() -> None:
+    reference = Reference(RIGHT, LISTS.form(RIGHT[0]), 1, (EXACT, EXACT), {})
+    outputs = [([*rows[0], [9.0, 9.0, 9.0, 9.0]],) for rows in RIGHT]
+    assert check(LISTS, "float32", outputs, reference, after_timing=False).problem is None
+    outputs = [([*rows[0], [9.0, 9.0, 9.0, math.inf]],) for rows in RIGHT]
+    assert check(LISTS, "float32", outputs, reference, after_timing=False).problem == "input 0: an output is not finite"
+
+
+def test_a_lossy_backend_has_limits_of_its_own() -> None:
+    reference = Reference(RIGHT, LISTS.form(RIGHT[0]), 1, (EXACT, EXACT), {})
+    outputs = [([[1.01 * value for value in rows[0][0]]],) for rows in RIGHT]
+    assert check(LISTS, "float32", outputs, reference, False).problem is not None
+    assert check(LISTS, "float32", outputs, reference, False, Tolerance(0.02, 0.99)).problem is None

@@ -1,6 +1,7 @@
 """Rows of the store, from what a runner said."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -8,12 +9,14 @@ import pytest
 
 from orchestrator.errors import StoreError
 from orchestrator.store import TRIALS, RowContext, trial_row
+from orchestrator.store.schema import PASSES
 from runners.contract import (
     BackendSpec,
     Phases,
     Protocol,
     Series,
     Status,
+    Stop,
     Trial,
     TrialRecord,
     TrialSpec,
@@ -69,13 +72,18 @@ def series(mode: str, count: int, calls: int = 1) -> Series:
 
 
 def test_every_key_of_a_full_row_is_a_column_with_a_value_of_its_type() -> None:
+    passes = {column.name: _value(column.type) for column in PASSES}
+    facts = {"parameters": 110_000_000, "weight_bytes": 440_000_000, "flops_per_example": 8, "macs_per_example": 4}
+    facts |= {"floor_valid": True, "floor_problem": None, **passes}
+    timed = (series("warmup", 3), series("sync", 64), series("pipelined", 5, 10), series("floor", 3))
+    timed = tuple(replace(one, pressure_ns=(1, 2), pressure_total_ns=3, stopped=Stop.BUDGET) for one in timed)
     full = record(
-        series=(series("warmup", 3), series("sync", 64), series("pipelined", 5, 10)),
-        phases=Phases(1.0, 2.0, False, 3.0, 4.0, 5.0, 6.0),
+        series=timed,
+        phases=Phases(1.0, 2.0, False, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0),
         steady=True,
         verification=Verification(True, 1e-6, 2e-6, 0.999, 3e-6, 4e-6, True, True),
         usage=Usage(10**9, 1.5, 0.5, 3, 4, 5),
-        facts={"parameters": 110_000_000, "weight_bytes": 440_000_000},
+        facts=facts,
         exit_code=0,
     )
     row = trial_row(context(), trial(), full)
@@ -84,10 +92,26 @@ def test_every_key_of_a_full_row_is_a_column_with_a_value_of_its_type() -> None:
     filled = {name for name, value in back.items() if value is not None}
     expected_null = {"reason", "log_tail", "image_size", "image_digest", "image_id", "transformers_version"}
     hot_null = {"cpu_threads", "memory_bytes", "kernel", "virtualisation", "gpu_name", "gpu_count", "driver_version"}
-    assert set(TRIALS.names) - filled == expected_null | hot_null | {"onnxruntime_version"}
+    of_a_gpu = {"dispatch_s", "graph_s", "busy_s", "exposed_overhead_graph_s", "overhead_estimates_agree", "tax_ratio"}
+    other_modes = {f"samples_{mode}_{clock}" for mode in ("dispatch", "graph", "legacy") for clock in ("s", "cpu_s")}
+    other_modes |= {"latency_legacy_s", "dispatch_floor_problem"}
+    assert set(TRIALS.names) - filled == (expected_null | hot_null | of_a_gpu | other_modes | {"onnxruntime_version"})
     assert back["parameters"] == 110_000_000
     assert back["artifact_cached"] is False
+    assert back["flops"] == 32
+    assert back["samples_sync_pressure_s"] == [1e-9, 2e-9]
     assert json.loads(back["backend_options"]) == {"a": True, "b": 1}
+
+
+def test_every_mode_of_the_contract_has_its_columns() -> None:
+    timed = tuple(series(mode, 2) for mode in ("warmup", "sync", "pipelined", "dispatch", "graph", "floor", "legacy"))
+    row = trial_row(context(), trial(), record(series=timed))
+    assert set(row) <= set(TRIALS.names)
+    assert row["latency_legacy_s"] == pytest.approx(0.001)
+
+
+def _value(kind: pa.DataType) -> bool | int | float:
+    return True if kind == pa.bool_() else 7 if kind == pa.int64() else 0.5
 
 
 def test_times_keep_their_microseconds() -> None:
