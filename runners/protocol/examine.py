@@ -6,7 +6,7 @@ is there to be read.
 
 import time
 from dataclasses import replace
-from typing import Any, Optional, Tuple
+from typing import Optional, Tuple
 
 from runners.backends import make_backend
 from runners.backends.base import Backend
@@ -51,7 +51,7 @@ def _passes(backend: Backend, subject: Subject, warm: WarmUp) -> Tuple[Tuple[Ser
     facts: Facts = {}
     series: Tuple[Series, ...] = ()
     if backend.spec.device == CUDA:
-        facts.update(attempted("memory", lambda: _device_memory(subject)))
+        facts.update(attempted("memory_device", lambda: _device_memory(subject)))
         facts.update(attempted("utilisation", lambda: _utilisation(subject)))
         if protocol.profile_calls:
             facts.update(attempted("profiler", lambda: _profile(subject, protocol)))
@@ -89,14 +89,17 @@ def _device_memory(subject: Subject) -> Facts:
 
 
 def _utilisation(subject: Subject) -> Facts:
+    from runners.examination.clocks import ClockSampler
+    from runners.examination.gpu import gpu_of_torch
     from runners.examination.utilisation import measure_utilisation
 
-    return measure_utilisation(subject.call, subject.ring, subject.synchronize)
+    with ClockSampler(str(gpu_of_torch().uuid)) as sampler:
+        facts = measure_utilisation(subject.call, subject.ring, subject.synchronize)
+    return dict(facts, **sampler.facts())
 
 
 def _energy(backend: Backend, subject: Subject) -> Facts:
     from runners.examination.energy import counter_for, measure_energy
 
-    counter: Any = counter_for(backend.spec.device)
     window_ms = backend.spec.protocol.energy_window_ms
-    return measure_energy(subject.call, subject.ring, subject.synchronize, counter, window_ms)
+    return measure_energy(subject.call, subject.ring, subject.synchronize, counter_for(backend.spec.device), window_ms)

@@ -40,6 +40,7 @@ def measure(spec: TrialSpec, cached: CacheEntries) -> Answer:
         facts.update(workload.facts(model))
     if backend.has_artifact:
         facts.update(load_artifact_facts(workload.arithmetic, cached.artifact))
+    facts.update(workload.numerics())
     facts.update(backend.facts())
     ring = [backend.native(workload.inputs(index)) for index in range(RING)]
     with backend.execution():

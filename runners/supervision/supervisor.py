@@ -4,7 +4,7 @@ import gc
 import json
 import os
 import time
-from typing import Dict
+from typing import Dict, Optional
 
 from runners.contract import (
     CONTRACT_VERSION,
@@ -18,6 +18,7 @@ from runners.contract import (
     TaskFiles,
     Trial,
     TrialRecord,
+    TrialSpec,
     decode,
     encode_line,
 )
@@ -113,7 +114,7 @@ class Supervisor:
 
     def _trial(self, trial: Trial, started: int) -> TrialRecord:
         before = _conditions()
-        reason = refusal(trial.spec)
+        reason = refusal(trial.spec) or _too_few_cores(trial.spec)
         if reason is None:
             answer, ended = self._processes.run(trial)
         else:
@@ -146,6 +147,13 @@ class Supervisor:
                 raise OSError("%s: a line was written in part" % self._files.records)
         finally:
             os.close(descriptor)
+
+
+def _too_few_cores(spec: TrialSpec) -> Optional[str]:
+    cores = len(os.sched_getaffinity(0))
+    if spec.threads > cores:
+        return "%d threads on the %d cores that this process may use" % (spec.threads, cores)
+    return None
 
 
 def _conditions() -> Dict[str, FactValue]:

@@ -49,13 +49,13 @@ class Gpus:
 def probe() -> Gpus:
     """Reads what is stable about the GPUs; without NVML the reason is in the result."""
     try:
-        with _session() as nvml:
+        with session() as nvml:
             handles = _handles(nvml)
             return Gpus(
                 devices=tuple(_gpu(nvml, handle) for handle in handles),
-                uuids=tuple(_text(_ask(nvml, "nvmlDeviceGetUUID", handle)) for handle in handles),
-                driver_version=_text(_ask(nvml, "nvmlSystemGetDriverVersion")),
-                cuda_version=_cuda_version(_ask(nvml, "nvmlSystemGetCudaDriverVersion_v2")),
+                uuids=tuple(_text(ask(nvml, "nvmlDeviceGetUUID", handle)) for handle in handles),
+                driver_version=_text(ask(nvml, "nvmlSystemGetDriverVersion")),
+                cuda_version=_cuda_version(ask(nvml, "nvmlSystemGetCudaDriverVersion_v2")),
                 reason=None if handles else "NVML shows no device",
             )
     except NvmlUnavailable as reason:
@@ -66,7 +66,7 @@ def read_conditions() -> Dict[str, FactValue]:
     """Clocks, temperature, power and neighbours of each GPU; empty without NVML."""
     conditions: Dict[str, FactValue] = {}
     try:
-        with _session() as nvml:
+        with session() as nvml:
             for index, handle in enumerate(_handles(nvml)):
                 for name, value in _device_conditions(nvml, handle).items():
                     conditions["gpu%d_%s" % (index, name)] = value
@@ -76,7 +76,12 @@ def read_conditions() -> Dict[str, FactValue]:
 
 
 @contextlib.contextmanager
-def _session() -> Iterator[Any]:
+def session() -> Iterator[Any]:
+    """The library, started; it is shut down at the end.
+
+    Raises:
+        NvmlUnavailable: there is none, or it does not start.
+    """
     try:
         import pynvml as nvml
     except ImportError:
@@ -88,54 +93,54 @@ def _session() -> Iterator[Any]:
     try:
         yield nvml
     finally:
-        _ask(nvml, "nvmlShutdown")
+        ask(nvml, "nvmlShutdown")
 
 
 def _handles(nvml: Any) -> Tuple[Any, ...]:
     # A device that has fallen off the bus has no handle; it still counts, with nothing known about it.
-    count = _ask(nvml, "nvmlDeviceGetCount") or 0
-    return tuple(_ask(nvml, "nvmlDeviceGetHandleByIndex", index) for index in range(count))
+    count = ask(nvml, "nvmlDeviceGetCount") or 0
+    return tuple(ask(nvml, "nvmlDeviceGetHandleByIndex", index) for index in range(count))
 
 
 def _gpu(nvml: Any, handle: Any) -> Gpu:
-    def ask(name: str, *arguments: Any) -> Any:
-        return _ask(nvml, name, handle, *arguments)
+    def of_device(name: str, *arguments: Any) -> Any:
+        return ask(nvml, name, handle, *arguments)
 
-    capability = ask("nvmlDeviceGetCudaComputeCapability")
-    memory = ask("nvmlDeviceGetMemoryInfo")
+    capability = of_device("nvmlDeviceGetCudaComputeCapability")
+    memory = of_device("nvmlDeviceGetMemoryInfo")
     return Gpu(
-        name=_text(ask("nvmlDeviceGetName")),
+        name=_text(of_device("nvmlDeviceGetName")),
         compute_capability=None if capability is None else "%d.%d" % tuple(capability),
         memory_bytes=None if memory is None else int(memory.total),
-        vbios=_text(ask("nvmlDeviceGetVbiosVersion")),
-        power_limit_mw=ask("nvmlDeviceGetEnforcedPowerLimit"),
-        persistence=_flag(ask("nvmlDeviceGetPersistenceMode")),
-        ecc=_current(ask("nvmlDeviceGetEccMode")),
-        mig=_current(ask("nvmlDeviceGetMigMode")),
-        compute_mode=ask("nvmlDeviceGetComputeMode"),
-        pcie_generation_max=ask("nvmlDeviceGetMaxPcieLinkGeneration"),
-        pcie_width_max=ask("nvmlDeviceGetMaxPcieLinkWidth"),
-        sm_clock_max_mhz=ask("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_SM),
-        memory_clock_max_mhz=ask("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_MEM),
+        vbios=_text(of_device("nvmlDeviceGetVbiosVersion")),
+        power_limit_mw=of_device("nvmlDeviceGetEnforcedPowerLimit"),
+        persistence=_flag(of_device("nvmlDeviceGetPersistenceMode")),
+        ecc=_current(of_device("nvmlDeviceGetEccMode")),
+        mig=_current(of_device("nvmlDeviceGetMigMode")),
+        compute_mode=of_device("nvmlDeviceGetComputeMode"),
+        pcie_generation_max=of_device("nvmlDeviceGetMaxPcieLinkGeneration"),
+        pcie_width_max=of_device("nvmlDeviceGetMaxPcieLinkWidth"),
+        sm_clock_max_mhz=of_device("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_SM),
+        memory_clock_max_mhz=of_device("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_MEM),
     )
 
 
 def _device_conditions(nvml: Any, handle: Any) -> Dict[str, FactValue]:
-    processes = _ask(nvml, "nvmlDeviceGetComputeRunningProcesses", handle)
-    reasons = _ask(nvml, "nvmlDeviceGetCurrentClocksEventReasons", handle)
+    processes = ask(nvml, "nvmlDeviceGetComputeRunningProcesses", handle)
+    reasons = ask(nvml, "nvmlDeviceGetCurrentClocksEventReasons", handle)
     if reasons is None:  # its name until driver 535
-        reasons = _ask(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", handle)
+        reasons = ask(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", handle)
     return {
-        "sm_clock_mhz": _ask(nvml, "nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_SM),
-        "memory_clock_mhz": _ask(nvml, "nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_MEM),
-        "temperature_c": _ask(nvml, "nvmlDeviceGetTemperature", handle, nvml.NVML_TEMPERATURE_GPU),
-        "power_mw": _ask(nvml, "nvmlDeviceGetPowerUsage", handle),
+        "sm_clock_mhz": ask(nvml, "nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_SM),
+        "memory_clock_mhz": ask(nvml, "nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_MEM),
+        "temperature_c": ask(nvml, "nvmlDeviceGetTemperature", handle, nvml.NVML_TEMPERATURE_GPU),
+        "power_mw": ask(nvml, "nvmlDeviceGetPowerUsage", handle),
         "clock_event_reasons_mask": reasons,
         "compute_processes": None if processes is None else len(processes),
     }
 
 
-def _ask(nvml: Any, name: str, *arguments: Any) -> Any:
+def ask(nvml: Any, name: str, *arguments: Any) -> Any:
     """The answer of one NVML function; None if this version, driver or device has none."""
     function = getattr(nvml, name, None)
     if function is None or None in arguments[:1]:

@@ -126,6 +126,10 @@ class Workload(ABC):
         """Arithmetic of one example: `flops_per_example` and `macs_per_example`, or why they are unknown."""
         return {}
 
+    def numerics(self) -> Dict[str, FactValue]:
+        """How the processor and the framework treat the trial's dtype: native or emulated, reduced precision or not."""
+        return {}
+
     def synchronize(self) -> Optional[Synchronize]:
         """Waits for the device; None where a call returns only when its work is done."""
         return None

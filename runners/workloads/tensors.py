@@ -114,6 +114,11 @@ class TensorWorkload(Workload):
             "flops_problem": counted.get("flops_problem"),
         }
 
+    def numerics(self) -> Dict[str, FactValue]:
+        from runners.examination.numerics import dtype_support
+
+        return dtype_support(self.spec.dtype, self.spec.device)
+
     def synchronize(self) -> Optional[Synchronize]:
         if self.spec.device != CUDA:
             return None

@@ -265,6 +265,15 @@ def only_child(pid: int) -> int:
     raise AssertionError("no child was started")
 
 
+def test_more_threads_than_cores_are_unsupported(tmp_path: Path) -> None:
+    one = trial("synthetic-null")
+    write_task(tmp_path, replace(one, spec=replace(one.spec, threads=4096)))
+    run(tmp_path)
+    [record] = records(tmp_path)
+    assert record.status is Status.UNSUPPORTED
+    assert str(record.reason).startswith("4096 threads on the ")
+
+
 @pytest.mark.environment
 def test_backends_agree_with_the_reference(tmp_path: Path, cpu_python: Path) -> None:
     backends = ("eager", "torchscript", "onnxruntime", "onnxruntime")

@@ -1,0 +1,135 @@
+"""The profiler pass: how long the device was busy for each call, and whether the record of it is complete."""
+
+import itertools
+import os
+import statistics
+import tempfile
+import time
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+from runners.contract.record import FactValue
+from runners.examination import kineto
+from runners.examination.trace import Analysis, Trace, analyse
+
+_WAIT = 1
+_WARM_UP = 5
+
+
+def profile(
+    call: Callable[..., Any],
+    ring: Sequence[Tuple[Any, ...]],
+    synchronize: Optional[Callable[[], None]],
+    calls: int,
+) -> Dict[str, FactValue]:
+    """Runs torch.profiler over a few calls, each followed by a synchronisation.
+
+    Times of kernels stay usable under the profiler, times of the host do not: it slows them down. That is why its wall
+    time is returned too, to be divided by the one without it.
+
+    Args:
+        call: what is examined; it is warm.
+        ring: its inputs.
+        synchronize: waits for the device; None on a CPU.
+        calls: profiled calls; six more come before them.
+
+    Returns:
+        Medians per call: `busy_s`, `kernel_sum_s`, `kernels`, `launches`, `profiler_gap_s` (idle between activities),
+        `profiler_wall_s`, `profiler_operators` (top-level aten operators); `profiler_valid` with `profiler_problem`.
+    """
+    try:
+        from torch.profiler import ProfilerActivity
+    except ImportError:
+        return _unknown("this torch has no torch.profiler")
+    activities = [ProfilerActivity.CPU] if synchronize is None else [ProfilerActivity.CPU, ProfilerActivity.CUDA]
+    with tempfile.TemporaryDirectory() as directory:
+        path = os.path.join(directory, "trace.json")
+        walls_ns = _run(call, ring, synchronize, calls, activities, path)
+        if not os.path.exists(path):
+            return _unknown("the profiler wrote no trace")
+        try:
+            trace = kineto.load(path)
+        except kineto.TraceError as error:
+            return _unknown(str(error))
+    return facts_of(trace, walls_ns, has_device=synchronize is not None)
+
+
+def facts_of(trace: Trace, walls_ns: Sequence[int], has_device: bool) -> Dict[str, FactValue]:
+    """The facts of a trace.
+
+    Args:
+        trace: what the profiler recorded.
+        walls_ns: wall time of each profiled call with its synchronisation.
+        has_device: false on a CPU, where a trace holds host time alone.
+    """
+    facts = _unknown(None)
+    facts["profiler_wall_s"] = _median_s(walls_ns)
+    facts["profiler_operators"] = _common(trace.operators)
+    if not has_device:
+        facts["profiler_problem"] = "a CPU has no device activity: all of a call is host time"
+        return facts
+    analysis = analyse(trace)
+    problems = list(analysis.problems)
+    if trace.iterations != len(walls_ns):
+        problems.insert(0, "the trace holds %d of %d calls" % (trace.iterations, len(walls_ns)))
+    facts["profiler_valid"] = not problems
+    if analysis.iterations:
+        facts.update(_device_facts(analysis))
+    if analysis.kernels_without_launch:
+        # Busy time does not suffer from this
+        facts["launches"] = None
+        problems.append("launches are unknown: %d kernels have no launch record" % analysis.kernels_without_launch)
+    facts["profiler_problem"] = "; ".join(problems) or None
+    return facts
+
+
+def _device_facts(analysis: Analysis) -> Dict[str, FactValue]:
+    iterations = analysis.iterations
+    return {
+        "busy_s": _median_s([iteration.busy_ns for iteration in iterations]),
+        "kernel_sum_s": _median_s([iteration.kernel_sum_ns for iteration in iterations]),
+        "profiler_gap_s": _median_s([iteration.gap_ns for iteration in iterations]),
+        "kernels": statistics.median_high([iteration.kernels for iteration in iterations]),
+        "launches": statistics.median_high([iteration.launches for iteration in iterations]),
+    }
+
+
+def _run(
+    call: Callable[..., Any],
+    ring: Sequence[Tuple[Any, ...]],
+    synchronize: Optional[Callable[[], None]],
+    calls: int,
+    activities: List[Any],
+    path: str,
+) -> List[int]:
+    from torch import profiler
+
+    walls_ns = []
+    schedule = profiler.schedule(wait=_WAIT, warmup=_WARM_UP, active=calls, repeat=1)
+    with profiler.profile(
+        activities=activities, schedule=schedule, on_trace_ready=lambda ready: ready.export_chrome_trace(path)
+    ) as profiling:
+        for inputs in itertools.islice(itertools.cycle(ring), _WAIT + _WARM_UP + calls):
+            with profiler.record_function(kineto.ITERATION):
+                start = time.perf_counter_ns()
+                call(*inputs)
+                if synchronize is not None:
+                    synchronize()
+                walls_ns.append(time.perf_counter_ns() - start)
+            profiling.step()
+    return walls_ns[-calls:]
+
+
+def _unknown(problem: Optional[str]) -> Dict[str, FactValue]:
+    names = ("busy_s", "kernel_sum_s", "kernels", "launches", "profiler_gap_s", "profiler_wall_s", "profiler_operators")
+    facts: Dict[str, FactValue] = dict.fromkeys(names)
+    facts.update(profiler_valid=None, profiler_problem=problem)
+    return facts
+
+
+def _median_s(durations_ns: Sequence[int]) -> float:
+    return statistics.median(durations_ns) / 1e9
+
+
+def _common(counts: Optional[Sequence[int]]) -> Optional[int]:
+    """What all iterations agree on."""
+    return counts[0] if counts and len(set(counts)) == 1 else None

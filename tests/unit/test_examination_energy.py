@@ -1,0 +1,223 @@
+"""The energy pass with scripted counters, and the counters on made-up systems."""
+
+import itertools
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pynvml
+import pytest
+
+from runners.examination import energy
+from runners.examination.counters import EnergyCounter, EnergyUnavailable, NvmlEnergyCounter, RaplEnergyCounter
+from runners.examination.energy import measure_energy
+
+UUID = "11111111-2222-3333-4444-555555555555"
+
+
+class Scripted(EnergyCounter):
+    """A machine on which a call takes a second and a device draws what the script says."""
+
+    source = "script"
+
+    def __init__(self, watts: Iterator[float], fails_after: int | None = None) -> None:
+        self.watts = watts
+        self.now_s = 0.0
+        self.joules = 1000.0
+        self.calls: list[Any] = []
+        self.slept_s: list[float] = []
+        self.synchronized = 0
+        self.reads = 0
+        self.fails_after = fails_after
+
+    def read_j(self) -> float:
+        self.reads += 1
+        if self.fails_after is not None and self.reads > self.fails_after:
+            raise EnergyUnavailable("the GPU is lost")
+        return self.joules
+
+    def call(self, value: Any) -> None:
+        self.calls.append(value)
+        self.now_s += 1.0
+        self.joules += next(self.watts)
+
+    def synchronize(self) -> None:
+        self.synchronized += 1
+
+    def measure(self, window_ms: int, windows: int = 3) -> dict[str, Any]:
+        ring = [("a",), ("b",), ("c",)]
+        return measure_energy(
+            self.call, ring, self.synchronize, self, window_ms, windows, lambda: self.now_s, self.slept_s.append
+        )
+
+
+def test_energy_of_a_call() -> None:
+    script = Scripted(itertools.repeat(250.0))
+    assert script.measure(10_000) == {
+        "energy_per_call_j": 250.0,
+        "energy_power_mean_w": 250.0,
+        "energy_window_s": 10.0,
+        "energy_windows": 3,
+        "energy_source": "script",
+        "energy_valid": True,
+        "energy_problem": None,
+    }
+    assert script.calls == ["a", "b", "c"] * 10
+    # Before and after each window: both readings see an idle queue
+    assert script.synchronized == 6
+
+
+def test_windows_start_at_different_phases_of_the_counter() -> None:
+    script = Scripted(itertools.repeat(250.0))
+    script.measure(10_000, windows=5)
+    assert len(set(script.slept_s)) == 4
+    assert all(0 <= pause <= 0.1 for pause in script.slept_s)
+
+
+def test_a_short_window_is_flagged() -> None:
+    facts = Scripted(itertools.repeat(250.0)).measure(5_000)
+    assert facts["energy_valid"] is True
+    assert facts["energy_problem"] == "a window lasted 5 s, less than the 10 s that are good"
+
+
+def test_a_very_short_window_is_invalid() -> None:
+    facts = Scripted(itertools.repeat(250.0)).measure(1_000)
+    assert facts["energy_valid"] is False
+    assert facts["energy_problem"] == "a window lasted 1 s, less than 2 s"
+    assert facts["energy_per_call_j"] == 250.0
+
+
+def test_windows_that_disagree_are_invalid() -> None:
+    watts = itertools.chain([250.0] * 20, itertools.repeat(300.0))
+    facts = Scripted(watts).measure(10_000)
+    assert facts["energy_valid"] is False
+    assert facts["energy_problem"] == "the windows differ by 18.8 %, more than 5 %"
+
+
+def test_windows_that_agree_within_five_percent_are_valid() -> None:
+    watts = itertools.chain([250.0] * 20, itertools.repeat(260.0))
+    assert Scripted(watts).measure(10_000)["energy_valid"] is True
+
+
+def test_a_counter_that_stands_still_measures_nothing() -> None:
+    facts = Scripted(itertools.chain([250.0] * 10, itertools.repeat(0.0))).measure(10_000)
+    assert facts["energy_problem"] == "the counter did not move during a window"
+    assert (facts["energy_valid"], facts["energy_per_call_j"]) == (False, None)
+    assert facts["energy_source"] == "script"
+
+
+def test_a_counter_that_fails_measures_nothing() -> None:
+    facts = Scripted(itertools.repeat(1.0), fails_after=3).measure(10_000)
+    assert facts["energy_problem"] == "the GPU is lost"
+    assert {facts["energy_per_call_j"], facts["energy_windows"]} == {None}
+
+
+def test_a_single_window_is_flagged() -> None:
+    facts = Scripted(itertools.repeat(250.0)).measure(10_000, windows=1)
+    assert (facts["energy_valid"], facts["energy_problem"]) == (True, "a single window shows no spread")
+
+
+def zone(root: Path, name: str, domain: str, energy_uj: object, range_uj: int = 1_000_000) -> Path:
+    directory = root / "sys/class/powercap" / name
+    directory.mkdir(parents=True)
+    (directory / "name").write_text(domain + "\n")
+    (directory / "energy_uj").write_text(f"{energy_uj}\n")
+    (directory / "max_energy_range_uj").write_text(f"{range_uj}\n")
+    return directory / "energy_uj"
+
+
+def test_rapl_adds_packages_only(tmp_path: Path) -> None:
+    first = zone(tmp_path, "intel-rapl:0", "package-0", 100)
+    second = zone(tmp_path, "intel-rapl:1", "package-1", 200)
+    others = [
+        zone(tmp_path, "intel-rapl:0:0", "core", 5),
+        zone(tmp_path, "intel-rapl:2", "psys", 5),
+        zone(tmp_path, "intel-rapl-mmio:0", "package-0", 5),
+    ]
+    counter = RaplEnergyCounter(str(tmp_path))
+    assert counter.source == "rapl package-0, package-1"
+    before = counter.read_j()
+    first.write_text("600\n")
+    second.write_text("1200\n")
+    for other in others:
+        other.write_text("900000\n")
+    assert counter.read_j() - before == pytest.approx(1500e-6)
+
+
+def test_rapl_wraps_around(tmp_path: Path) -> None:
+    file = zone(tmp_path, "intel-rapl:0", "package-0", 999_000)
+    counter = RaplEnergyCounter(str(tmp_path))
+    file.write_text("4000\n")
+    assert counter.read_j() == pytest.approx(5000e-6)
+    file.write_text("6000\n")
+    assert counter.read_j() == pytest.approx(7000e-6)
+
+
+def test_rapl_says_why_there_is_none(tmp_path: Path) -> None:
+    with pytest.raises(EnergyUnavailable, match="there is no RAPL in /sys/class/powercap"):
+        RaplEnergyCounter(str(tmp_path))
+    zone(tmp_path, "intel-rapl:0", "psys", 1)
+    with pytest.raises(EnergyUnavailable, match="no package domain"):
+        RaplEnergyCounter(str(tmp_path))
+    zone(tmp_path, "intel-rapl:1", "package-0", "soon")
+    with pytest.raises(EnergyUnavailable, match="energy_uj holds no number"):
+        RaplEnergyCounter(str(tmp_path))
+    (tmp_path / "sys/class/powercap/intel-rapl:1/energy_uj").unlink()
+    with pytest.raises(EnergyUnavailable, match="intel-rapl:1/energy_uj: No such file"):
+        RaplEnergyCounter(str(tmp_path))
+
+
+def scripted_nvml(monkeypatch: pytest.MonkeyPatch, millijoules: Iterator[int] | None) -> list[str]:
+    """Replaces what would reach the driver; returns the UUIDs that were asked for."""
+    asked: list[str] = []
+
+    def handle(uuid: str) -> str:
+        asked.append(uuid)
+        if uuid != "GPU-" + UUID:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
+        return "device"
+
+    def total(_: str) -> int:
+        if millijoules is None:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        return next(millijoules)
+
+    monkeypatch.setattr(pynvml, "nvmlInit", lambda: asked.append("init"))
+    monkeypatch.setattr(pynvml, "nvmlShutdown", lambda: asked.append("shutdown"))
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByUUID", handle)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetTotalEnergyConsumption", total)
+    return asked
+
+
+def test_nvml_counts_the_gpu_with_the_uuid_of_the_cuda_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = scripted_nvml(monkeypatch, iter([1_000, 2_000, 7_500]))
+    cuda = SimpleNamespace(
+        is_available=lambda: True,
+        current_device=lambda: 0,
+        get_device_properties=lambda _: SimpleNamespace(uuid=UUID),
+    )
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    counter = energy.counter_for("cuda")
+    assert counter.read_j() == 2.0
+    assert counter.read_j() == 7.5
+    assert isinstance(counter, NvmlEnergyCounter)
+    counter.close()
+    assert asked == ["init", "GPU-" + UUID, "shutdown"]
+
+
+def test_nvml_without_a_counter_says_so_and_ends_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = scripted_nvml(monkeypatch, None)
+    with pytest.raises(EnergyUnavailable, match="the GPU has no energy counter"):
+        NvmlEnergyCounter(UUID)
+    assert asked[-1] == "shutdown"
+
+
+def test_nvml_without_the_device_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = scripted_nvml(monkeypatch, None)
+    with pytest.raises(EnergyUnavailable, match="NVML shows no device with the UUID 99"):
+        NvmlEnergyCounter("99")
+    assert asked == ["init", "GPU-99", "MIG-99", "shutdown"]
+    with pytest.raises(EnergyUnavailable, match="the UUID of the CUDA device is unknown"):
+        NvmlEnergyCounter(None)

@@ -1,0 +1,144 @@
+"""Whether a dtype is computed natively."""
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from runners.examination.numerics import cpu_support, cuda_support, dtype_support, matmul_flags
+
+ZEN4 = {"sse2", "avx", "avx2", "fma", "avx512f", "avx512_bf16"}
+SAPPHIRE_RAPIDS = ZEN4 | {"avx512_fp16", "amx_bf16", "amx_int8", "amx_tile"}
+HASWELL = {"sse2", "avx", "avx2", "fma"}
+NEOVERSE_V1 = {"fphp", "asimdhp", "bf16", "svebf16", "sve", "asimd"}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "machine", "flags", "native", "isa"),
+    [
+        ("bfloat16", "x86_64", ZEN4, True, "avx512_bf16"),
+        ("float16", "x86_64", ZEN4, False, None),
+        ("float32", "x86_64", HASWELL, True, "sse2,avx,avx2,fma"),
+        ("bfloat16", "x86_64", HASWELL, False, None),
+        ("bfloat16", "x86_64", SAPPHIRE_RAPIDS, True, "avx512_bf16,amx_bf16"),
+        ("float16", "x86_64", SAPPHIRE_RAPIDS, True, "avx512_fp16"),
+        ("float16", "aarch64", NEOVERSE_V1, True, "asimdhp,fphp"),
+        ("bfloat16", "aarch64", {"fphp", "asimdhp"}, False, None),
+    ],
+)
+def test_instructions_of_cpus(dtype: str, machine: str, flags: set[str], native: bool, isa: str | None) -> None:
+    assert cpu_support(dtype, machine, flags, {}) == {
+        "dtype_native": native,
+        "dtype_isa": isa,
+        "dtype_problem": None,
+    }
+
+
+def test_torch_is_believed_if_it_misses_what_the_kernel_shows() -> None:
+    facts = cpu_support("bfloat16", "x86_64", SAPPHIRE_RAPIDS, {"amx_bf16": False, "avx512_bf16": True})
+    assert facts["dtype_isa"] == "avx512_bf16"
+    assert facts["dtype_problem"] == "the CPU has amx_bf16, torch does not use it"
+    assert cpu_support("bfloat16", "x86_64", ZEN4, {"avx512_bf16": False})["dtype_native"] is False
+
+
+@pytest.mark.parametrize(
+    ("dtype", "machine", "flags", "problem"),
+    [
+        ("float32", "riscv64", {"x"}, "the instructions of riscv64 for float32 are not known here"),
+        ("float8_e4m3fn", "x86_64", ZEN4, "the instructions of x86_64 for float8_e4m3fn are not known here"),
+        ("bfloat16", "x86_64", set(), "/proc/cpuinfo shows no flags"),
+    ],
+)
+def test_what_is_unknown_of_a_cpu(dtype: str, machine: str, flags: set[str], problem: str) -> None:
+    expected = {"dtype_native": None, "dtype_isa": None, "dtype_problem": problem}
+    assert cpu_support(dtype, machine, flags, {}) == expected
+
+
+@pytest.mark.parametrize(
+    ("dtype", "capability", "native"),
+    [
+        ("bfloat16", (7, 5), False),
+        ("bfloat16", (8, 0), True),
+        ("float16", (5, 2), False),
+        ("float16", (7, 0), True),
+        ("bfloat16", (12, 0), True),
+        ("float32", (3, 7), True),
+        ("float8_e4m3fn", (9, 0), None),
+    ],
+)
+def test_gpus(dtype: str, capability: tuple[int, int], native: bool | None) -> None:
+    facts = cuda_support(dtype, capability)
+    assert facts["dtype_native"] is native
+    assert facts["dtype_isa"] == f"sm_{capability[0]}{capability[1]}"
+    assert (facts["dtype_problem"] is None) == (native is not None)
+
+
+def with_torch(monkeypatch: pytest.MonkeyPatch, matmul: object, cudnn: object, **more: Any) -> None:
+    backends = SimpleNamespace(cuda=SimpleNamespace(matmul=matmul), cudnn=cudnn)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(backends=backends, **more))
+
+
+class Contradicting:
+    """Settings of which torch says that they contradict each other."""
+
+    fp32_precision = "none"
+
+    @property
+    def allow_tf32(self) -> bool:
+        raise RuntimeError("a mix of the legacy and new APIs")
+
+
+class Old:
+    """Settings of a torch that asserts their names."""
+
+    allow_tf32 = True
+
+    def __getattr__(self, name: str) -> object:
+        raise AssertionError("Unknown attribute " + name)
+
+
+def test_settings_of_new_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    matmul = SimpleNamespace(fp32_precision="ieee", allow_tf32=True, allow_fp16_reduced_precision_reduction=True)
+    cudnn = SimpleNamespace(conv=SimpleNamespace(fp32_precision="tf32"), allow_tf32=False, benchmark=False)
+    with_torch(monkeypatch, matmul, cudnn, get_float32_matmul_precision=lambda: "highest")
+    assert matmul_flags() == {
+        "matmul_precision": "highest",
+        "matmul_tf32": False,
+        "convolution_tf32": True,
+        "matmul_reduced_float16": True,
+        "matmul_reduced_bfloat16": None,
+        "cudnn_benchmark": False,
+    }
+
+
+def test_settings_of_old_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_torch(monkeypatch, Old(), SimpleNamespace(allow_tf32=False, benchmark=True))
+    assert matmul_flags() == {
+        "matmul_precision": None,
+        "matmul_tf32": True,
+        "convolution_tf32": False,
+        "matmul_reduced_float16": None,
+        "matmul_reduced_bfloat16": None,
+        "cudnn_benchmark": True,
+    }
+
+
+def test_contradicting_settings_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> str:
+        raise RuntimeError("a mix of the legacy and new APIs")
+
+    with_torch(monkeypatch, Contradicting(), SimpleNamespace(), get_float32_matmul_precision=refuse)
+    assert (matmul_flags()["matmul_tf32"], matmul_flags()["matmul_precision"]) == (None, None)
+
+
+def test_an_environment_without_torch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setitem(sys.modules, "torch.cpu", None)
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cpuinfo").write_text("processor\t: 0\nflags\t\t: fpu sse2 avx512_bf16\n")
+    facts = dtype_support("bfloat16", "cpu", str(tmp_path))
+    assert (facts["dtype_native"], facts["dtype_isa"], facts["matmul_tf32"]) == (True, "avx512_bf16", None)
+    assert dtype_support("bfloat16", "cuda")["dtype_problem"] == "the environment lacks torch"

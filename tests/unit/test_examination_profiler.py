@@ -1,0 +1,70 @@
+"""The facts of the profiler pass, from traces that were never recorded."""
+
+from runners.examination.profiler import facts_of
+from runners.examination.trace import Activity, ActivityKind, Launch, Trace
+
+
+def trace(durations_ns: list[int], launched: bool = True, operators: tuple[int, ...] | None = (3, 3, 3)) -> Trace:
+    """One kernel per iteration."""
+    starts = [1_000_000 * i for i in range(len(durations_ns))]
+    kernels = [
+        Activity(ActivityKind.KERNEL, start + 5_000, duration, i, 7, i)
+        for i, (start, duration) in enumerate(zip(starts, durations_ns, strict=True))
+    ]
+    launches = [Launch("cudaLaunchKernel", start, i, i) for i, start in enumerate(starts)]
+    return Trace(len(starts), tuple(kernels), tuple(launches) if launched else (), operators, 1)
+
+
+def test_facts_are_medians_per_call() -> None:
+    facts = facts_of(trace([10_000, 12_000, 90_000]), [200_000, 300_000, 400_000], has_device=True)
+    assert facts == {
+        "busy_s": 12e-6,
+        "kernel_sum_s": 12e-6,
+        "kernels": 1,
+        "launches": 1,
+        "profiler_gap_s": 0.0,
+        "profiler_wall_s": 300e-6,
+        "profiler_operators": 3,
+        "profiler_valid": True,
+        "profiler_problem": None,
+    }
+
+
+def test_a_faulty_trace_keeps_its_numbers_and_is_called_invalid() -> None:
+    facts = facts_of(trace([10_000, 0, 10_000]), [1, 1, 1], has_device=True)
+    assert facts["busy_s"] == 10e-6
+    assert facts["profiler_valid"] is False
+    assert facts["profiler_problem"] == "1 device activities last no time"
+
+
+def test_every_profiled_call_must_be_in_the_trace() -> None:
+    facts = facts_of(trace([10_000, 10_000]), [1, 1, 1], has_device=True)
+    assert facts["profiler_valid"] is False
+    assert facts["profiler_problem"] == "the trace holds 2 of 3 calls"
+
+
+def test_launches_are_unknown_if_some_were_not_recorded() -> None:
+    facts = facts_of(trace([10_000] * 3, launched=False), [1, 1, 1], has_device=True)
+    assert (facts["busy_s"], facts["kernels"], facts["launches"]) == (10e-6, 1, None)
+    assert facts["profiler_valid"] is True
+    assert facts["profiler_problem"] == "launches are unknown: 3 kernels have no launch record"
+
+
+def test_a_cpu_has_host_time_alone() -> None:
+    facts = facts_of(Trace(3, (), (), (5, 5, 5), 1), [1_000, 2_000, 3_000], has_device=False)
+    assert {name: value for name, value in facts.items() if value is not None} == {
+        "profiler_wall_s": 2e-6,
+        "profiler_operators": 5,
+        "profiler_problem": "a CPU has no device activity: all of a call is host time",
+    }
+
+
+def test_operators_that_differ_between_calls_are_unknown() -> None:
+    facts = facts_of(trace([10_000] * 3, operators=(5, 6, 5)), [1, 1, 1], has_device=True)
+    assert facts["profiler_operators"] is None
+
+
+def test_an_empty_trace_is_invalid() -> None:
+    facts = facts_of(Trace(0, (), (), None, 1), [1], has_device=True)
+    assert (facts["busy_s"], facts["profiler_valid"]) == (None, False)
+    assert facts["profiler_problem"] == "the trace holds 0 of 1 calls; the trace holds no iteration"
