@@ -10,13 +10,15 @@ LIMIT ?=
 RESUME ?=
 PYTHON ?= python3
 PYTEST_ARGS ?=
-# A site that supplies the wheels of PyTorch's index itself sets this to nothing.
-LOCK_TORCH ?= --torch-backend=cpu
+# Where torch for processors is published. A site whose pip settings name a place of their own for it sets this to nothing.
+LOCK_TORCH ?= --extra-index-url https://download.pytorch.org/whl/cpu
 export PYTHON
 
 BIN := .venv/bin
 SELECTION = '$(SWEEP)' --inventory '$(INVENTORY)' $(if $(LIMIT),--limit '$(LIMIT)')
-COMPILE := uv pip compile --quiet --generate-hashes --python-version 3.11 --no-header
+COMPILE := uv pip compile --quiet --generate-hashes --no-header --python-version
+# what a machine with glibc 2.28 can run: every base of docker/images.yaml has a newer one
+FOR_IMAGES := --python-platform x86_64-manylinux_2_28
 
 ifneq ($(filter-out 0 1,$(RESUME)),)
 $(error RESUME is $(RESUME), expected 1 (always go on), 0 (start anew) or nothing (decide by the plan))
@@ -71,12 +73,16 @@ fmt: venv-dev ## format the code and mend what the linter can mend
 	@$(BIN)/ruff format --quiet .
 	@$(BIN)/ruff check --quiet --fix .
 
+# torch for processors is fetched before uv runs, since uv would take from its index whatever else that has, other builds too.
 .PHONY: lock
 lock: ## resolve every *.in again and write the locks (needs uv)
 	@command -v uv >/dev/null || { echo "make lock needs uv: pip install uv"; exit 1; }
-	cd requirements && $(COMPILE) --universal base.in --output-file base.lock
-	cd requirements && $(COMPILE) --universal dev.in --constraint base.lock --output-file dev.lock
-	cd docker/environments && $(COMPILE) --python-platform x86_64-manylinux_2_28 $(LOCK_TORCH) cpu.in --output-file cpu.lock
+	cd requirements && $(COMPILE) 3.11 --universal base.in --output-file base.lock
+	cd requirements && $(COMPILE) 3.11 --universal dev.in --constraint base.lock --output-file dev.lock
+	$(PYTHON) -m pip download --quiet --no-deps --only-binary :all: --implementation cp --python-version 3.11 \
+	  --platform manylinux_2_28_x86_64 $(LOCK_TORCH) --dest docker/wheels $$(grep '^torch==' docker/environments/cpu.in)
+	cd docker/environments && $(COMPILE) 3.11 $(FOR_IMAGES) --find-links ../wheels cpu.in --output-file cpu.lock
+	cd docker/environments && $(COMPILE) 3.9 $(FOR_IMAGES) cpu-2022.in --output-file cpu-2022.lock
 
 .PHONY: clean
 clean: ## remove all that can be made again; results stay

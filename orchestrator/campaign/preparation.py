@@ -20,6 +20,7 @@ from orchestrator.images import (
     lock_sha256,
     read_built_images,
     recipe_sha256,
+    virtualenv_problem,
 )
 from orchestrator.inventory import Connection, ExecutorChoice, Host, unreachable_reason
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
@@ -82,7 +83,9 @@ def prepare_hosts(
     """
     catalogue = Catalogue.load(files.catalogue)
     entries = [catalogue.entry(name) for name in environments]
-    return [_prepare(name, host, inventory, entries, files, say) for name, host in hosts.items()]
+    ready = [_prepare(name, host, inventory, entries, files, say) for name, host in hosts.items()]
+    _refuse_without_any([host.planning for host in ready])
+    return ready
 
 
 def pins_without_building(
@@ -106,8 +109,24 @@ def pins_without_building(
                 image_id=current.image_id if current else None,
                 image_digest=(current.repo_digest or current.image_id) if current else None,
             )
-        planned.append(PlanningHost(name, host.labels, trial_cores(name, host, inventory), pins))
+        unavailable = _unavailable(isolation, [catalogue.entry(one) for one in environments], files)
+        planned.append(PlanningHost(name, host.labels, trial_cores(name, host, inventory), pins, unavailable))
+    _refuse_without_any(planned)
     return planned
+
+
+def _unavailable(isolation: Isolation, entries: Sequence[EnvironmentEntry], files: ProjectFiles) -> dict[str, str]:
+    """What a host cannot have at all; what cannot be built, though it should, is an error and not found here."""
+    if isolation is not Isolation.PROCESS:
+        return {}
+    problems = {entry.name: virtualenv_problem(entry, files.environments) for entry in entries}
+    return {name: problem for name, problem in problems.items() if problem is not None}
+
+
+def _refuse_without_any(hosts: Sequence[PlanningHost]) -> None:
+    if hosts and all(set(host.environments) == set(host.unavailable) for host in hosts):
+        reasons = dict.fromkeys(reason for host in hosts for reason in host.unavailable.values())
+        raise NoUsableHostError("; ".join(reasons))
 
 
 def choose_isolation(name: str, host: Host) -> tuple[Isolation, str]:
@@ -162,6 +181,11 @@ def _prepare(
 ) -> ReadyHost:
     isolation, reason = choose_isolation(name, host)
     cores = trial_cores(name, host, inventory)
+    unavailable = _unavailable(isolation, entries, files)
+    locks = {entry.name: lock_sha256(entry) for entry in entries}
+    for problem in unavailable.values():
+        say(f"{name}: {problem}; its trials are skipped")
+    entries = [entry for entry in entries if entry.name not in unavailable]
     if isolation is Isolation.DOCKER:
         say(f"{name}: trials run in containers ({reason})")
         provided = _images(host, entries, cores, reason, say)
@@ -169,9 +193,11 @@ def _prepare(
         say(f"{name}: trials run in virtual environments made from the same lock ({reason})")
         provided = _virtualenvs(entries, cores, reason, files, say)
     pins = {environment: pin for environment, (pin, _) in provided.items()}
+    pins |= {one: EnvironmentPin(one, isolation, reason, lock) for one, lock in locks.items() if one in unavailable}
     executions = {environment: execution for environment, (_, execution) in provided.items()}
     agent_cores = frozenset(os.sched_getaffinity(0)) - set(cores)
-    return ReadyHost(PlanningHost(name, host.labels, cores, pins), executions, host.engine, agent_cores)
+    planning = PlanningHost(name, host.labels, cores, pins, unavailable)
+    return ReadyHost(planning, executions, host.engine, agent_cores)
 
 
 def _images(

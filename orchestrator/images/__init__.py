@@ -6,7 +6,7 @@ from orchestrator.images.catalogue import Catalogue, EnvironmentEntry, lock_sha2
 from orchestrator.images.engine import connect, engine_problem
 from orchestrator.images.prepare import prepare
 from orchestrator.images.record import BuiltImage, read_built_images
-from orchestrator.images.virtualenv import VirtualEnvironment, ensure_virtualenv
+from orchestrator.images.virtualenv import VirtualEnvironment, ensure_virtualenv, virtualenv_problem
 from orchestrator.images.wheels import ensure_wheels
 
 __all__ = [
@@ -24,4 +24,5 @@ __all__ = [
     "prepare",
     "read_built_images",
     "recipe_sha256",
+    "virtualenv_problem",
 ]

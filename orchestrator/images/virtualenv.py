@@ -4,22 +4,22 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import ConfigurationError, InfrastructureError
 from orchestrator.images.catalogue import EnvironmentEntry, lock_sha256
+from orchestrator.images.interpreters import find_python, missing_python
 from orchestrator.images.locking import exclusive, write_atomically
 from orchestrator.images.locks import Pin, canonical_name, read_lock
 from orchestrator.images.wheels import ensure_wheels, pip_failure
 
 MARKER = "taxmeter-complete.json"
 
-# `python -m venv` brings these itself; a lock need not name them.
-_SEEDS = frozenset({"pip", "setuptools"})
-_PROBE = "import ensurepip, sys, venv; print('%d.%d' % sys.version_info[:2])"
+# `python -m venv` brings these itself, so a lock need not name them; the last one comes with the Python of Debian and
+# Ubuntu up to 2021.
+_SEEDS = frozenset({"pip", "setuptools", "pkg-resources"})
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,7 @@ def ensure_virtualenv(entry: EnvironmentEntry, root: Path, say: Callable[[str], 
         ConfigurationError: this machine does not have the Python of the environment.
         InfrastructureError: a package cannot be fetched, or what was installed is not what the lock says.
     """
-    sha256 = lock_sha256(entry)
-    directory = root.absolute() / f"{entry.name}-{sha256[:12]}"
-    built = VirtualEnvironment(directory / "bin" / "python", sha256)
+    directory, built = _place(entry, root)
     if _is_complete(directory, built):
         return built
     lock = directory.with_name(f".{directory.name}.lock")
@@ -49,24 +47,17 @@ def ensure_virtualenv(entry: EnvironmentEntry, root: Path, say: Callable[[str], 
     return built
 
 
-def find_python(version: str, search_path: str | None = None) -> Path:
-    """An interpreter of exactly this minor version that can make virtual environments.
+def virtualenv_problem(entry: EnvironmentEntry, root: Path) -> str | None:
+    """Why this machine cannot have the virtual environment of `entry`, in one line, or None. Builds nothing."""
+    if _is_complete(*_place(entry, root)) or find_python(entry.python) is not None:
+        return None
+    return missing_python(entry.name, entry.python)
 
-    Raises:
-        ConfigurationError: there is none on the search path.
-    """
-    path = os.environ.get("PATH", os.defpath) if search_path is None else search_path
-    own = [Path(sys.executable)] if search_path is None else []
-    directories = [Path(part) for part in path.split(os.pathsep) if part]
-    names = (f"python{version}", "python3")
-    for candidate in [*own, *(directory / name for name in names for directory in directories)]:
-        # Asked, not believed: a version manager's shim exists for versions that are not selected.
-        if candidate.is_file() and os.access(candidate, os.X_OK) and _version(candidate) == version:
-            return candidate
-    raise ConfigurationError(
-        f"this environment needs Python {version} with its venv module: none of {' and '.join(names)} on PATH is that; "
-        f"install it (Debian, Ubuntu: apt-get install python{version}-venv), or start a Docker engine"
-    )
+
+def _place(entry: EnvironmentEntry, root: Path) -> tuple[Path, VirtualEnvironment]:
+    sha256 = lock_sha256(entry)
+    directory = root.absolute() / f"{entry.name}-{sha256[:12]}"
+    return directory, VirtualEnvironment(directory / "bin" / "python", sha256)
 
 
 def _is_complete(directory: Path, built: VirtualEnvironment) -> bool:
@@ -80,6 +71,8 @@ def _is_complete(directory: Path, built: VirtualEnvironment) -> bool:
 
 def _build(entry: EnvironmentEntry, directory: Path, built: VirtualEnvironment, say: Callable[[str], None]) -> None:
     interpreter = find_python(entry.python)
+    if interpreter is None:
+        raise ConfigurationError(missing_python(entry.name, entry.python))
     pins = read_lock(entry.lock_path)
     ensure_wheels(entry, say)
     say(f"setting up the environment {entry.name} in {directory} (first time, a minute or two)")
@@ -114,11 +107,6 @@ def compare(pins: dict[str, Pin], listed: list[dict[str, str]]) -> list[str]:
         if installed.get(name) != pin.version
     ]
     return found + [f"{name} is not in the lock" for name in sorted(installed.keys() - pins.keys() - _SEEDS)]
-
-
-def _version(interpreter: Path) -> str | None:
-    done = subprocess.run([str(interpreter), "-c", _PROBE], capture_output=True, text=True, check=False)
-    return done.stdout.strip() if done.returncode == 0 else None
 
 
 def _run(command: list[str], failure: str) -> str:

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import ConfigurationError, InfrastructureError
-from orchestrator.images import Catalogue, EnvironmentEntry, ensure_virtualenv, lock_sha256
+from orchestrator.images import Catalogue, EnvironmentEntry, ensure_virtualenv, lock_sha256, virtualenv_problem
 from orchestrator.images.locks import Pin
-from orchestrator.images.virtualenv import MARKER, compare, find_python
+from orchestrator.images.virtualenv import MARKER, compare
 
 HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
@@ -81,26 +81,30 @@ def test_a_package_with_another_hash_is_refused_and_nothing_counts_as_built(entr
 
 
 def test_a_python_that_is_not_there_is_a_user_error_with_a_remedy(entry: EnvironmentEntry, tmp_path: Path):
-    with pytest.raises(
-        ConfigurationError, match=r"needs Python 3\.99 .* python3\.99 and python3 on PATH.*Docker engine"
-    ):
-        ensure_virtualenv(entry.model_copy(update={"python": "3.99"}), tmp_path / "root", lambda _: None)
+    entry = entry.model_copy(update={"python": "3.99"})
+    problem = virtualenv_problem(entry, tmp_path / "root")
+    assert problem is not None
+    assert problem.startswith("the environment tiny needs Python 3.99 ")
+    with pytest.raises(ConfigurationError) as error:
+        ensure_virtualenv(entry, tmp_path / "root", lambda _: None)
+    assert str(error.value) == problem
+    assert list((tmp_path / "root").glob("tiny-*")) == []
 
 
-def test_an_interpreter_is_asked_for_its_version(tmp_path: Path):
-    liar = tmp_path / "a" / f"python{HERE}"
-    liar.parent.mkdir()
-    liar.write_text("#!/bin/sh\nexit 127\n")
-    liar.chmod(0o755)
-    true = tmp_path / "b" / "python3"
-    true.parent.mkdir()
-    true.symlink_to(sys.executable)
-    assert find_python(HERE, f"{liar.parent}{os.pathsep}{true.parent}") == true
+def test_there_is_no_problem_where_it_can_be_built_or_is_there_already(entry: EnvironmentEntry, tmp_path: Path):
+    assert virtualenv_problem(entry, tmp_path / "root") is None
+    assert not (tmp_path / "root").exists()
+    entry = entry.model_copy(update={"python": "3.99"})
+    directory = tmp_path / "root" / f"tiny-{lock_sha256(entry)[:12]}"
+    (directory / "bin").mkdir(parents=True)
+    (directory / MARKER).write_text(json.dumps({"lock_sha256": lock_sha256(entry)}))
+    (directory / "bin/python").symlink_to(sys.executable)
+    assert virtualenv_problem(entry, tmp_path / "root") is None
 
 
 def test_every_difference_from_the_lock_is_told():
     pins = {name: Pin(name, "1.0", frozenset()) for name in ("same", "older", "gone")}
-    listed = [("Same", "1.0"), ("older", "0.9"), ("extra_one", "3"), ("pip", "25")]
+    listed = [("Same", "1.0"), ("older", "0.9"), ("extra_one", "3"), ("pip", "25"), ("pkg_resources", "0.0.0")]
     assert compare(pins, [{"name": name, "version": version} for name, version in listed]) == [
         "older is 0.9 instead of 1.0",
         "gone is absent instead of 1.0",

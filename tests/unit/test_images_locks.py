@@ -49,3 +49,18 @@ def test_a_bad_line_is_named(tmp_path: Path, line: str, message: str):
 def test_the_dev_lock_holds_all_of_the_base_lock():
     assert len(pins_of("base.lock")) > 10
     assert pins_of("base.lock") <= pins_of("dev.lock")
+
+
+@pytest.mark.parametrize("environment", ["cpu", "cpu-2022"])
+def test_an_environments_lock_holds_what_was_asked_for(environment: str):
+    directory = PROJECT / "docker/environments"
+    wanted = re.findall(r"^([\w.-]+)==(\S+)$", (directory / f"{environment}.in").read_text(), re.MULTILINE)
+    pins = read_lock(directory / f"{environment}.lock")
+    assert {"torch", "torchvision", "timm", "transformers", "onnx", "onnxruntime"} <= dict(wanted).keys()
+    assert {name: pins[name].version for name, _ in wanted} == dict(wanted)
+
+
+@pytest.mark.parametrize("environment", ["cpu", "cpu-2022"])
+def test_a_lock_for_processors_brings_no_cuda_packages(environment: str):
+    pins = read_lock(PROJECT / f"docker/environments/{environment}.lock")
+    assert [name for name in pins if name.startswith(("nvidia", "triton", "cuda"))] == ["nvidia-ml-py"]
