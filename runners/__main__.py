@@ -2,7 +2,7 @@
 
 import sys
 
-from runners.supervision.supervisor import run_task
+from runners.supervision.start import run_directory
 
 _EXIT_USAGE = 64
 
@@ -10,4 +10,4 @@ if __name__ == "__main__":
     if len(sys.argv) != 2:
         print("usage: python -m runners TASK_DIR", file=sys.stderr)
         sys.exit(_EXIT_USAGE)
-    sys.exit(run_task(sys.argv[1]))
+    sys.exit(run_directory(sys.argv[1]))

@@ -182,7 +182,7 @@ class _Run:
 
     def _line(self, host: str, state: _TaskState, line: object) -> None:
         if isinstance(line, Environment):
-            state.observed = {name: value for name, value in line.facts.items() if _is_of_this_run(name)}
+            state.observed = {name: value for name, value in line.facts.items() if is_of_this_run(name)}
             state.context = self._with_environment(host, state.context, line)
         elif isinstance(line, Begin):
             state.begun[line.trial_id] = line
@@ -272,7 +272,7 @@ class _Run:
                 identity,
                 context.environment,
                 seen.versions,
-                {name: value for name, value in seen.facts.items() if not _is_of_this_run(name)},
+                {name: value for name, value in seen.facts.items() if not is_of_this_run(name)},
                 image_digest=pin.image_digest,
                 lock_sha256=pin.lock_sha256,
             )
@@ -286,7 +286,7 @@ def environment_id(pin: EnvironmentPin, versions: Mapping[str, str]) -> str:
     return digest(made_of)[:32]
 
 
-def _is_of_this_run(fact: str) -> bool:
+def is_of_this_run(fact: str) -> bool:
     """Whether a fact about an environment is true on this host and in this container only."""
     return fact.startswith(("limit_", "env_")) or fact in ("python_executable", "torch_cpu_capability")
 

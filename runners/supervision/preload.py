@@ -35,8 +35,8 @@ def import_all(modules: Iterable[str]) -> None:
     for name in modules:
         try:
             importlib.import_module(name)
-        except (ImportError, OSError) as error:
-            print("cannot import %s: %s" % (name, error), flush=True)
+        except Exception as error:  # noqa: BLE001 - in an unknown environment an import may raise anything
+            print("cannot import %s: %s: %s" % (name, type(error).__name__, error), flush=True)
     if "torch" in sys.modules:
         # After one parallel region in the supervisor every child would hang at its first
         sys.modules["torch"].set_num_threads(1)

@@ -1,0 +1,91 @@
+"""`taxmeter task`: a sweep as a directory, for machines without Ray or Docker."""
+
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+
+from orchestrator.campaign import ProjectFiles
+from orchestrator.campaign.resume import new_campaign_id
+from orchestrator.cli.sweep import git_commit, known_environments, print_plan, refuse_empty, sweep_argument
+from orchestrator.documents import did_you_mean, line_of_key
+from orchestrator.errors import ConfigurationError
+from orchestrator.exchange import Cores, Origin, cores_of, exported_host, write_export
+from orchestrator.images import Catalogue
+from orchestrator.planning import plan
+from orchestrator.sweep import Sweep, load_sweep
+
+
+@click.group()
+def task() -> None:
+    """Tasks for machines that this one cannot reach."""
+
+
+@task.command()
+@sweep_argument
+@click.option("--output", "directory", required=True, type=click.Path(path_type=Path), help="A new directory.")
+@click.option("--host", default="elsewhere", show_default=True, help="Name of the machine in the results.")
+@click.option(
+    "--cores", default=None, metavar="N|LIST", help="Its cores: how many, such as 16, or which, such as 0-15."
+)
+@click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help="A label of it, for the sweep's targets.")
+@click.option("--environment", "environments", multiple=True, help="One of the sweep's environments; all without it.")
+def export(
+    sweep_file: Path,
+    directory: Path,
+    host: str,
+    cores: str | None,
+    labels: tuple[str, ...],
+    environments: tuple[str, ...],
+) -> None:
+    """Writes SWEEP as a directory that any machine with the right Python can run."""
+    wanted = load_sweep(sweep_file)
+    files = ProjectFiles(Path.cwd())
+    known_environments(wanted, sweep_file, files)
+    chosen = wanted.model_copy(update={"environments": _chosen(wanted, environments)})
+    catalogue = Catalogue.load(files.catalogue)
+    entries = {name: catalogue.entry(name) for name in chosen.environments}
+    known_cores = _cores(wanted, sweep_file, cores)
+    machine = exported_host(host, _labels(labels), known_cores, list(entries.values()))
+    campaign_id = new_campaign_id(wanted.name)
+    planned = plan(chosen, [machine], campaign_id)
+    refuse_empty(planned)
+    print_plan(planned)
+    if not planned.tasks:
+        raise ConfigurationError("every trial is skipped, so that there is nothing to run", file=sweep_file)
+    origin = Origin(campaign_id, wanted.name, sweep_file.read_text(encoding="utf-8"), version("taxmeter"), git_commit())
+    write_export(directory, planned, machine, known_cores, entries, origin)
+    click.echo(f"campaign {campaign_id} is in {directory}; its README.txt says how to run it there")
+    click.echo(f"afterwards: taxmeter results import {directory}")
+
+
+def _cores(wanted: Sweep, sweep_file: Path, text: str | None) -> Cores:
+    cores = cores_of(wanted, text)
+    if cores is None:
+        is_written = "threads" in wanted.model_fields_set
+        raise ConfigurationError(
+            "all means every core of the machine, and nobody can count them here; "
+            "add --cores with their number, such as --cores 16",
+            file=sweep_file,
+            line=line_of_key(sweep_file, ("threads",)) if is_written else None,
+            key="threads",
+        )
+    return cores
+
+
+def _labels(texts: tuple[str, ...]) -> dict[str, str]:
+    labels = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not separator or not name or not value:
+            raise ConfigurationError(f"--label {text}: expected NAME=VALUE")
+        labels[name] = value
+    return labels
+
+
+def _chosen(wanted: Sweep, names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if name not in wanted.environments:
+            hint = did_you_mean(name, wanted.environments)
+            raise ConfigurationError(f"--environment {name}: the sweep does not name it; {hint}")
+    return tuple(name for name in wanted.environments if not names or name in names)

@@ -1,0 +1,162 @@
+"""`run.sh`, which runs exported tasks with nothing but a POSIX shell and a Python."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+BUSY = 69
+"""Exit code of a runner whose task another process runs."""
+
+
+@dataclass(frozen=True)
+class ScriptTask:
+    """One task as the script runs it."""
+
+    name: str
+    """Of its directory below `tasks`."""
+    environment: str
+    limit_s: int
+    """Wall time after which it is ended."""
+
+
+def python_variable(environment: str) -> str:
+    """The variable that names the interpreter of one environment."""
+    return "PYTHON_" + environment.upper().replace("-", "_")
+
+
+def run_script(tasks: Sequence[ScriptTask], cores: str | None) -> str:
+    """A POSIX shell script that runs the tasks in order.
+
+    Args:
+        tasks: what to run.
+        cores: a list of cores to keep to; null leaves them as they are.
+    """
+    calls = [
+        f'run {shlex.quote(task.name)} {shlex.quote(task.environment)} {task.limit_s} "${{{variable}:-$PYTHON}}"'
+        for task in tasks
+        for variable in [python_variable(task.environment)]
+    ]
+    pinned = "" if cores is None else f"taskset -c {shlex.quote(cores)} "
+    return (
+        _SCRIPT.replace("@PINNED@", pinned)
+        .replace("@BUSY@", str(BUSY))
+        .replace("@NAMES@", " ".join(shlex.quote(task.name) for task in tasks))
+        .replace("@RUN@", "\n".join(calls))
+    )
+
+
+# The lifeline is a pipe whose other end the shell alone holds: the runner ends with the shell, even with a killed one.
+_SCRIPT = """\
+#!/bin/sh
+# Measures the tasks of this directory, one after the other; README.txt says how. Arguments name single tasks.
+# A finished task is not run again, one that was interrupted goes on where it stopped.
+set -u
+
+PYTHON=${PYTHON:-python3}
+from=$(pwd)
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd) || exit 2
+cd "$here/code" || exit 2
+
+all='@NAMES@'
+[ $# -gt 0 ] || all_of_them=yes
+chosen=" ${*:-$all} "
+for name in $chosen; do
+    case " $all " in
+    *" $name "*) ;;
+    *) echo "no task $name here; known: $all" >&2; exit 2 ;;
+    esac
+done
+
+# What moves a measurement, or lets a framework look for a network. Packages below the old home are still found.
+unset OMP_NUM_THREADS MKL_NUM_THREADS OPENBLAS_NUM_THREADS PYTHONSAFEPATH TAXMETER_PRIVATE_PID_NAMESPACE
+export LC_ALL=C PYTHONDONTWRITEBYTECODE=1 PYTHONHASHSEED=0 PYTHONUNBUFFERED=1 PYTHONUTF8=1
+export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1
+export PYTHONUSERBASE="${PYTHONUSERBASE:-${HOME:-/nonexistent}/.local}"
+
+own=$(mktemp -d) || exit 2
+trap 'rm -rf "$own"' EXIT
+mkfifo "$own/lifeline" || exit 2
+exec 9<>"$own/lifeline"
+pid=
+stop() {
+    trap '' INT TERM HUP
+    if [ -n "$pid" ]; then
+        kill "$pid" 2>/dev/null
+        wait "$pid"
+    fi
+    echo "stopped; run it again to go on"
+    exit "$1"
+}
+trap 'stop 130' INT
+trap 'stop 143' TERM
+trap 'stop 129' HUP
+
+end_leftovers() { # what the trials of a dead runner started outlives it
+    for environ in /proc/[0-9]*/environ; do
+        if tr '\\0' '\\n' 2>/dev/null <"$environ" | grep -qxF "TAXMETER_TASK_DIRECTORY=$task"; then
+            process=${environ%/environ}
+            kill -9 "${process#/proc/}" 2>/dev/null
+        fi
+    done 2>/dev/null
+}
+
+failed=0
+run() { # NAME ENVIRONMENT LIMIT_S PYTHON
+    case $chosen in
+    *" $1 "*) ;;
+    *) return ;;
+    esac
+    task=$here/tasks/$1
+    log=$task/supervisor.log
+    if [ ! -f "$task/task.json" ]; then
+        echo "$1: tasks/$1/task.json is missing; copy the directory again"
+        failed=$((failed + 1))
+        return
+    fi
+    python=$4
+    case $python in
+    /*) ;;
+    */*) python=$from/$python ;;
+    esac
+    if ! python=$("$python" -c 'import sys; print(sys.executable); sys.exit(sys.version_info < (3, 8))'); then
+        echo "$1: ${python:-$4} is no Python 3.8 or later; name one with PYTHON=/path/to/python $0"
+        failed=$((failed + 1))
+        return
+    fi
+    echo "$1: running with $python, progress is in tasks/$1/supervisor.log"
+    # Caches that frameworks keep there must not help the next round
+    mkdir "$own/scratch"
+    HOME=$own/scratch TMPDIR=$own/scratch \\
+        TAXMETER_CACHE=$here/cache/$2 TAXMETER_TIME_LIMIT_S=$3 TAXMETER_LIFELINE=stdin \\
+        TAXMETER_TASK_DIRECTORY=$task \\
+        @PINNED@"$python" -m runners "$task" <"$own/lifeline" >>"$log" 2>&1 9>&- &
+    pid=$!
+    wait "$pid"
+    code=$?
+    pid=
+    rm -rf "$own/scratch"
+    case $code in
+    0) echo "$1: done" ;;
+    130 | 143) stop "$code" ;; # a person or a scheduler ended the runner alone
+    @BUSY@)
+        tail -n 1 "$log"
+        exit 2
+        ;;
+    *)
+        end_leftovers
+        failed=$((failed + 1))
+        echo "$1: exit code $code; its last lines are"
+        tail -n 3 "$log"
+        ;;
+    esac
+}
+
+@RUN@
+
+if [ "$failed" -gt 0 ]; then
+    echo "$failed tasks are not finished; run it again to go on"
+    exit 1
+fi
+[ "${all_of_them:-no}" = no ] || rm -rf "$here/cache"
+echo "finished; copy the directory back and run: taxmeter results import DIRECTORY"
+"""

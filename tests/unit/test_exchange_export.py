@@ -1,0 +1,250 @@
+"""`taxmeter task export`: what it writes, and what it refuses before it writes anything."""
+
+import hashlib
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import run
+from orchestrator.errors import ConfigurationError, ExitCode
+from orchestrator.exchange.environments import as_found, as_locked, differences
+from orchestrator.exchange.machine import parse_cores
+from orchestrator.exchange.manifest import LockedEnvironment, read_manifest
+from orchestrator.exchange.script import BUSY, ScriptTask, run_script
+from orchestrator.images import Catalogue
+from runners.contract import Task, decode
+from runners.supervision.start import EXIT_BUSY
+
+LOCKED = LockedEnvironment(python="3.11", lock_sha256="0" * 64, versions={"torch": "2.13.0+cpu", "numpy": "2.4.1"})
+SEEN = {"python": "3.11.4", "torch": "2.13.0+cpu", "numpy": "2.4.1"}
+
+
+@pytest.fixture
+def sweep_file(tmp_path: Path, in_project: Path) -> Path:
+    path = tmp_path / "small.yaml"
+    path.write_text(
+        "version: 1\n"
+        "name: small\n"
+        "environments: [cpu]\n"
+        "workloads: [{name: synthetic-null, batch: [1, 2]}]\n"
+        "backends: [python, eager]\n"
+        "threads: [1]\n"
+        "rounds: 10\n"
+    )
+    return path
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def export(sweep_file: Path, output: Path, *options: str) -> int:
+    return run(["task", "export", str(sweep_file), "--output", str(output), *options])
+
+
+def task_of(directory: Path) -> Task:
+    return decode(Task, json.loads((directory / "task.json").read_bytes()))
+
+
+def test_an_export_holds_all_that_the_machine_and_the_import_need(sweep_file: Path, tmp_path: Path) -> None:
+    output = tmp_path / "new" / "out"
+    assert export(sweep_file, output, "--host", "gpu-box", "--label", "gpu=h200") == ExitCode.OK
+    manifest = read_manifest(output)
+    assert manifest.host == "gpu-box"
+    assert manifest.labels == {"gpu": "h200"}
+    assert manifest.sweep_document == sweep_file.read_text()
+    assert manifest.planned_trials == 20
+    assert [task.directory for task in manifest.tasks] == [f"tasks/r{number:02d}-cpu" for number in range(1, 11)]
+    for exported in manifest.tasks:
+        data = (output / exported.directory / "task.json").read_bytes()
+        assert hashlib.sha256(data).hexdigest() == exported.task_sha256
+        task = task_of(output / exported.directory)
+        assert (task.task_id, task.campaign_id) == (exported.task_id, manifest.campaign_id)
+        assert {trial.trial_id for trial in task.trials}.isdisjoint(
+            trial.trial_id
+            for other in manifest.tasks
+            if other != exported
+            for trial in task_of(output / other.directory).trials
+        )
+    assert len(manifest.skips) == 2
+    assert "eager" in manifest.skips[0].reason
+    entry = Catalogue.load(Path("docker/images.yaml")).entry("cpu")
+    assert manifest.environments["cpu"].versions["torch"].startswith("2.")
+    assert (output / "environments" / "cpu.lock").read_bytes() == entry.lock_path.read_bytes()
+    copied = {path.relative_to(output / "code") for path in (output / "code").rglob("*") if path.is_file()}
+    assert Path("runners/__main__.py") in copied
+    assert not any("__pycache__" in path.parts for path in copied)
+    assert (output / "run.sh").stat().st_mode & 0o777 == 0o755
+    assert "pip install --require-hashes -r environments/cpu.lock" in (output / "README.txt").read_text()
+    assert [path.name for path in output.parent.iterdir()] == ["out"]
+
+
+def test_the_device_of_a_sweep_reaches_its_trials(sweep_file: Path, tmp_path: Path) -> None:
+    edit(sweep_file, "[python, eager]", "[eager]")
+    edit(sweep_file, "synthetic-null, batch: [1, 2]", "bert-base, batch: 1")
+    sweep_file.write_text(sweep_file.read_text() + "device: cuda\n")
+    assert export(sweep_file, tmp_path / "out") == ExitCode.OK
+    assert {trial.spec.device for trial in task_of(tmp_path / "out" / "tasks" / "r01-cpu").trials} == {"cuda"}
+
+
+def test_an_empty_directory_is_taken_and_a_full_one_is_not(
+    sweep_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out"
+    output.mkdir()
+    assert export(sweep_file, output) == ExitCode.OK
+    before = (output / "export.json").read_bytes()
+    assert export(sweep_file, output) == ExitCode.USAGE
+    assert f"{output}: this exists already" in capsys.readouterr().err
+    assert (output / "export.json").read_bytes() == before
+
+
+def test_an_export_that_fails_half_way_leaves_nothing(
+    sweep_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_arguments: object, **_options: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    output = tmp_path / "out"
+    assert export(sweep_file, output) == ExitCode.USAGE
+    error = capsys.readouterr().err
+    assert f"{output}: cannot be written: " in error
+    assert "No space left on device" in error
+    assert error.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["small.yaml"]
+
+
+@pytest.mark.parametrize("threads", ["threads: [all]\n", ""])
+def test_all_threads_need_the_number_of_cores(
+    sweep_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], threads: str
+) -> None:
+    edit(sweep_file, "threads: [1]\n", threads)
+    assert export(sweep_file, tmp_path / "out") == ExitCode.USAGE
+    place = f"{sweep_file}:6: threads: " if threads else f"{sweep_file}: threads: "
+    error = capsys.readouterr().err
+    assert place in error
+    assert "such as --cores 16" in error
+    assert export(sweep_file, tmp_path / "out", "--cores", "16") == ExitCode.OK
+    assert {trial.spec.threads for trial in task_of(tmp_path / "out" / "tasks" / "r01-cpu").trials} == {16}
+    assert "taskset" not in (tmp_path / "out" / "run.sh").read_text()
+
+
+def test_chosen_cores_bind_the_runner(sweep_file: Path, tmp_path: Path) -> None:
+    assert export(sweep_file, tmp_path / "out", "--cores", "4-5,7") == ExitCode.OK
+    assert 'taskset -c 4-5,7 "$python" -m runners' in (tmp_path / "out" / "run.sh").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "expected"),
+    [
+        (["--cores", "many"], ExitCode.USAGE, "--cores many: expected a number such as 16"),
+        (["--label", "gpu"], ExitCode.USAGE, "--label gpu: expected NAME=VALUE"),
+        (["--host", "GPU box"], ExitCode.USAGE, "--host GPU box: a host name consists of"),
+        (["--environment", "cpx"], ExitCode.USAGE, "--environment cpx: the sweep does not name it; did you mean cpu?"),
+    ],
+)
+def test_a_wrong_option_is_one_line(
+    sweep_file: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    code: ExitCode,
+    expected: str,
+) -> None:
+    assert export(sweep_file, tmp_path / "out", *options) == code
+    error = capsys.readouterr().err
+    assert expected in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_targets_ask_for_labels(sweep_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep_file.write_text(sweep_file.read_text() + "targets: {gpu: h200}\n")
+    assert export(sweep_file, tmp_path / "out") == ExitCode.NO_USABLE_HOST
+    assert "label gpu is not set, not h200" in capsys.readouterr().err
+    assert export(sweep_file, tmp_path / "out", "--label", "gpu=h200") == ExitCode.OK
+
+
+def test_a_sweep_without_a_possible_trial_is_refused(
+    sweep_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(sweep_file, "[python, eager]", "[eager]")
+    assert export(sweep_file, tmp_path / "out") == ExitCode.USAGE
+    assert "every trial is skipped" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers", "are_chosen"),
+    [("2", (0, 1), False), ("0-2", (0, 1, 2), True), ("6,0-1", (0, 1, 6), True), ("3-3", (3,), True)],
+)
+def test_cores_are_a_number_or_a_list(text: str, numbers: tuple[int, ...], are_chosen: bool) -> None:
+    cores = parse_cores(text)
+    assert (cores.numbers, cores.are_chosen) == (numbers, are_chosen)
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "1-", "5-2", "a", "1,,2", "99999"])
+def test_other_texts_are_no_cores(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="expected a number"):
+        parse_cores(text)
+
+
+def test_versions_as_in_the_lock_are_no_difference() -> None:
+    assert differences(LOCKED, SEEN) == []
+    assert differences(LOCKED, {**SEEN, "pip": "26.0", "setuptools": "80.0"}) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"torch": "2.13.0"}, ["torch is 2.13.0 instead of 2.13.0+cpu"]),
+        ({"numpy": None}, ["numpy is absent instead of 2.4.1"]),
+        ({"apex": "0.1"}, ["apex is not in the lock"]),
+        ({"python": "3.12.1"}, ["python is 3.12.1 instead of 3.11"]),
+        ({"python": "3.1.1"}, ["python is 3.1.1 instead of 3.11"]),
+        ({"a-tool": "1", "torch": "2.1"}, ["torch is 2.1 instead of 2.13.0+cpu", "a-tool is not in the lock"]),
+    ],
+)
+def test_each_other_version_is_a_difference(change: dict[str, str | None], expected: list[str]) -> None:
+    versions = {name: version for name, version in {**SEEN, **change}.items() if version is not None}
+    assert differences(LOCKED, versions) == expected
+
+
+def test_environments_that_differ_share_neither_name_nor_key(make_trial: object) -> None:
+    trial = make_trial()  # type: ignore[operator]
+    locked = as_locked("cpu", LOCKED)
+    one, other = as_found("cpu", {**SEEN, "torch": "2.1"}), as_found("cpu", {**SEEN, "torch": "2.2"})
+    assert locked.key(trial) == trial.trial_key
+    assert len({trial.trial_key, one.key(trial), other.key(trial)}) == 3
+    assert len({"cpu", one.pin.name, other.pin.name}) == 3
+    assert one.lock_sha256 is None
+
+
+def test_the_script_is_a_posix_shell_script() -> None:
+    script = run_script([ScriptTask("r1-cpu", "cpu", 600), ScriptTask("r1-cpu-2022", "cpu-2022", 700)], "0-3")
+    subprocess.run(["sh", "-n"], input=script, text=True, check=True)
+    assert "@" not in script.replace('"$@"', "")
+    assert 'run r1-cpu-2022 cpu-2022 700 "${PYTHON_CPU_2022:-$PYTHON}"' in script
+    assert BUSY == EXIT_BUSY
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (None, "it has no export.json"),
+        ("{", "damaged"),
+        ("[]", "damaged"),
+        ('{"format": 2}', "format: damaged: Input should be less than or equal to 1"),
+    ],
+)
+def test_what_is_no_export_is_refused(tmp_path: Path, text: str | None, expected: str) -> None:
+    if text is not None:
+        (tmp_path / "export.json").write_text(text)
+    with pytest.raises(ConfigurationError, match=expected) as refused:
+        read_manifest(tmp_path)
+    assert "\n" not in str(refused.value)

@@ -1,0 +1,388 @@
+"""`taxmeter results import`: what becomes of the files of a machine that ran an export."""
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.campaign import ResumePolicy, choose_campaign
+from orchestrator.cli import run
+from orchestrator.errors import ExitCode
+from orchestrator.exchange import cores_of, exported_host
+from orchestrator.exchange.manifest import Manifest, read_manifest
+from orchestrator.images import Catalogue
+from orchestrator.store import Store
+from orchestrator.sweep import load_sweep
+from runners.contract import (
+    Begin,
+    End,
+    Environment,
+    Line,
+    Status,
+    Task,
+    Trial,
+    TrialRecord,
+    decode,
+    encode,
+    encode_line,
+)
+from runners.system import collect, system_id
+
+SWEEP = """\
+version: 1
+name: small
+environments: [cpu]
+workloads: [{name: synthetic-null, batch: [1, 2]}]
+backends: [python, eager]
+threads: [1]
+rounds: 2
+"""
+
+
+@dataclass
+class Export:
+    """An exported sweep of two tasks with two trials each, and two skips."""
+
+    directory: Path
+    sweep: Path
+    store_path: Path
+
+    @property
+    def manifest(self) -> Manifest:
+        return read_manifest(self.directory)
+
+    @property
+    def store(self) -> Store:
+        return Store.open(self.store_path)
+
+    @property
+    def versions(self) -> dict[str, str]:
+        locked = self.manifest.environments["cpu"]
+        return {**locked.versions, "python": f"{locked.python}.9", "pip": "26.1"}
+
+    def task_directory(self, number: int) -> Path:
+        return self.directory / self.manifest.tasks[number].directory
+
+    def task(self, number: int) -> Task:
+        return decode(Task, json.loads((self.task_directory(number) / "task.json").read_bytes()))
+
+    def write(self, number: int, *lines: Line, again: int = 0, versions: dict[str, str] | None = None) -> Path:
+        """Writes the files of one start: the environment, then these lines."""
+        directory = self.task_directory(number)
+        task_id = self.task(number).task_id
+        if again:
+            directory, task_id = directory / f"again-{again}", f"{task_id}-again-{again}"
+            directory.mkdir()
+        (directory / "system.json").write_text(json.dumps({"fingerprint": encode(collect())}))
+        facts = {"libc": "glibc 2.36", "python_executable": "/python", "env_OMP_NUM_THREADS": "1"}
+        seen = Environment(task_id, versions or self.versions, dict(facts), "c" * 64)
+        path = directory / "records.jsonl"
+        path.write_bytes(b"".join(encode_line(line) for line in (seen, *lines)))
+        return path
+
+    def finish(self, number: int, **options: Any) -> Path:
+        trials = self.task(number).trials
+        lines = [line for trial in trials for line in (begin(trial), record(trial))]
+        end = End(self.task(number).task_id, len(trials))
+        return self.write(number, *lines, end, **options)
+
+    def load(self, *options: str) -> int:
+        return run(["results", "import", str(self.directory), "--results", str(self.store_path), *options])
+
+    def rows(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.store.trials().to_pylist()
+        return rows
+
+
+def begin(trial: Trial, attempt: int = 1) -> Begin:
+    return Begin(trial.trial_id, attempt, 1_700_000_000_000_000_000 + attempt)
+
+
+def record(trial: Trial, attempt: int = 1, **changes: Any) -> TrialRecord:
+    start = 1_700_000_000_000_000_000 + attempt * 1_000_000_000
+    fields = {"status": Status.OK, "reason": None, "started_at_ns": start, "finished_at_ns": start + 1}
+    return TrialRecord(trial.trial_id, attempt, **(fields | changes))
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory, project: Path) -> Path:
+    root = tmp_path_factory.mktemp("exported")
+    (root / "small.yaml").write_text(SWEEP)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(project)
+        arguments = ["--output", str(root / "out"), "--host", "borrowed"]
+        assert run(["task", "export", str(root / "small.yaml"), *arguments]) == ExitCode.OK
+    return root
+
+
+@pytest.fixture
+def export(exported: Path, tmp_path: Path, in_project: Path) -> Export:
+    shutil.copytree(exported, tmp_path, ignore=shutil.ignore_patterns("code"), dirs_exist_ok=True)
+    return Export(tmp_path / "out", tmp_path / "small.yaml", tmp_path / "results")
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+def test_each_trial_and_each_skip_gives_a_row(export: Export, capsys: pytest.CaptureFixture[str]) -> None:
+    export.finish(0)
+    export.finish(1)
+    assert export.load() == ExitCode.OK
+    assert "6 rows added, 0 were there already" in capsys.readouterr().out
+    rows = export.rows()
+    assert sorted(row["status"] for row in rows) == ["ok"] * 4 + ["skipped"] * 2
+    planned = {trial.trial_id: trial for number in (0, 1) for trial in export.task(number).trials}
+    measured = [row for row in rows if row["status"] == "ok"]
+    assert {row["trial_id"]: row["trial_key"] for row in measured} == {i: t.trial_key for i, t in planned.items()}
+    fingerprint = collect()
+    for row in measured:
+        assert row["host"] == "borrowed"
+        assert row["isolation"] == "process"
+        assert row["executor_reason"] == "the task directory was run by hand"
+        assert row["environment"] == "cpu"
+        assert row["lock_sha256"] == export.manifest.environments["cpu"].lock_sha256
+        assert row["torch_version"] == export.versions["torch"]
+        assert row["runner_sha256"] == "c" * 64
+        assert row["system_id"] == system_id(fingerprint)
+        assert json.loads(row["facts"])["env_OMP_NUM_THREADS"] == "1"
+    [environment] = export.store.environments().to_pylist()
+    assert {row["environment_id"] for row in measured} == {environment["environment_id"]}
+    assert json.loads(environment["facts"]) == {"libc": "glibc 2.36"}
+    [system] = export.store.systems().to_pylist()
+    assert json.loads(system["fingerprint"])["private"] is None
+    assert {row["task_id"] for row in measured} == {export.task(0).task_id, export.task(1).task_id}
+    [campaign] = export.store.campaigns().to_pylist()
+    assert campaign["campaign_id"] == export.manifest.campaign_id
+    assert campaign["sweep_document"] == SWEEP
+    assert campaign["planned_trials"] == 4
+
+
+def test_a_second_import_adds_nothing_and_says_so(export: Export, capsys: pytest.CaptureFixture[str]) -> None:
+    export.finish(0)
+    export.finish(1)
+    assert export.load() == ExitCode.OK
+    before = export.rows()
+    parts = sorted(export.store_path.rglob("*.parquet"))
+    capsys.readouterr()
+    assert export.load() == ExitCode.OK
+    assert "nothing added, 6 rows were there already" in capsys.readouterr().out
+    assert export.rows() == before
+    assert sorted(export.store_path.rglob("*.parquet")) == parts
+
+
+def test_the_rest_of_an_export_is_added_later(export: Export, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = export.task(0).trials
+    export.write(0, begin(first), record(first), begin(second))
+    assert export.load() == ExitCode.OK
+    told = capsys.readouterr().out
+    assert "3 rows added" in told
+    assert "1 trials began and have no record, 2 have not begun" in told
+    export.write(0, begin(second, 2), record(second, 2), again=2)
+    export.finish(1)
+    assert export.load() == ExitCode.OK
+    assert "4 rows added, 3 were there already" in capsys.readouterr().out
+    attempts = {(row["trial_id"], row["attempt"]): row for row in export.rows()}
+    lost, kept = attempts[second.trial_id, 1], attempts[second.trial_id, 2]
+    assert (lost["status"], kept["status"]) == ("infrastructure_error", "ok")
+    assert kept["task_id"] == f"{lost['task_id']}-again-2"
+    assert export.store.finished(export.manifest.campaign_id) >= {first.trial_id, second.trial_id}
+
+
+def test_a_trial_that_may_still_run_gets_no_row(export: Export) -> None:
+    first, _ = export.task(0).trials
+    export.write(0, begin(first))
+    export.write(0, begin(first, 2), again=2)
+    export.finish(1)
+    assert export.load() == ExitCode.OK
+    mine = [row for row in export.rows() if row["trial_id"] == first.trial_id]
+    assert [(row["attempt"], row["status"]) for row in mine] == [(1, "infrastructure_error")]
+
+
+def test_a_task_that_did_not_come_back_is_named(export: Export, capsys: pytest.CaptureFixture[str]) -> None:
+    export.finish(0)
+    directory = export.task_directory(1)
+    (directory / "task.json").unlink()
+    directory.rmdir()
+    assert export.load() == ExitCode.OK
+    told = capsys.readouterr().out
+    assert "not here: tasks/r2-cpu" in told
+    assert "0 trials began and have no record, 2 have not begun" in told
+
+
+@pytest.mark.parametrize(
+    ("damage", "expected"),
+    [
+        (b'{"type":"rec\xff\n', "not a line of JSON"),
+        (b'{"type":"word"}\n', "type must be one of"),
+        (b'{"type":"end","task_id":"other","records":1}\n', "a line of task other among those of"),
+        (b'{"type":"begin","trial_id":"x","attempt":1,"started_at_ns":1}\n', "trial x is not part of this task"),
+        (b'{"type":"rec', "the line is cut off"),
+        (b"\n", "not a line of JSON"),
+    ],
+)
+def test_a_damaged_line_is_named_and_the_rest_is_imported(
+    export: Export, capsys: pytest.CaptureFixture[str], damage: bytes, expected: str
+) -> None:
+    path = export.finish(0)
+    export.finish(1)
+    path.write_bytes(path.read_bytes() + damage)
+    assert export.load() == ExitCode.TRIALS_FAILED
+    error = capsys.readouterr().err
+    assert f"not imported: tasks/r1-cpu/records.jsonl:7: {expected}" in error
+    assert error.count("\n") == 1
+    assert len(export.rows()) == 6
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"facts": {"a": float("nan")}}, "Out of range float values are not JSON compliant"),
+        ({"exit_code": 2**40}, "it gives no row: "),
+        ({"started_at_ns": 2**70}, "it gives no row: "),
+    ],
+)
+def test_a_record_that_gives_no_row_is_damage(
+    export: Export, capsys: pytest.CaptureFixture[str], change: dict[str, Any], expected: str
+) -> None:
+    first, second = export.task(0).trials
+    path = export.write(0, record(first), record(second))
+    good = encode_line(record(first))
+    bad = json.dumps(encode(record(first, **change))).encode() + b"\n"
+    path.write_bytes(path.read_bytes().replace(good, bad))
+    export.finish(1)
+    assert export.load() == ExitCode.TRIALS_FAILED
+    assert f"tasks/r1-cpu/records.jsonl:2: {expected}" in capsys.readouterr().err
+    assert sum(row["status"] == "ok" for row in export.rows()) == 3
+
+
+def test_a_second_record_of_one_attempt_is_damage(export: Export, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = export.task(0).trials
+    export.write(0, record(first), record(second), record(first))
+    export.finish(1)
+    assert export.load() == ExitCode.TRIALS_FAILED
+    assert f"records.jsonl:4: a second record of trial {first.trial_id}, attempt 1" in capsys.readouterr().err
+    assert len(export.rows()) == 6
+
+
+@pytest.mark.parametrize("text", [None, "{", "{}", '{"fingerprint": {}}'])
+def test_results_without_their_machine_are_left_out(
+    export: Export, capsys: pytest.CaptureFixture[str], text: str | None
+) -> None:
+    export.finish(0)
+    export.finish(1)
+    system = export.task_directory(0) / "system.json"
+    system.unlink() if text is None else system.write_text(text)
+    assert export.load() == ExitCode.TRIALS_FAILED
+    error = capsys.readouterr().err
+    assert "not imported: tasks/r1-cpu/system.json: " in error
+    assert "2 records are left out" in error
+    assert sum(row["status"] == "ok" for row in export.rows()) == 2
+
+
+def test_results_without_their_environment_are_left_out(export: Export, capsys: pytest.CaptureFixture[str]) -> None:
+    path = export.finish(0)
+    export.finish(1)
+    path.write_bytes(path.read_bytes().partition(b"\n")[2])
+    assert export.load() == ExitCode.TRIALS_FAILED
+    assert "no environment can be read; 2 records are left out" in capsys.readouterr().err
+    assert sum(row["status"] == "ok" for row in export.rows()) == 2
+
+
+def test_other_versions_are_refused_and_nothing_is_written(export: Export, capsys: pytest.CaptureFixture[str]) -> None:
+    export.finish(0)
+    export.finish(1, versions={**export.versions, "torch": "1.12.1", "apex": "0.1"})
+    assert export.load() == ExitCode.USAGE
+    error = capsys.readouterr().err
+    locked = export.manifest.environments["cpu"].versions["torch"]
+    assert f"  torch is 1.12.1 instead of {locked}\n" in error
+    assert "  apex is not in the lock" in error
+    assert "--accept-versions" in error
+    assert not export.store_path.exists()
+
+
+def test_many_differences_are_counted(export: Export, capsys: pytest.CaptureFixture[str]) -> None:
+    export.finish(0, versions={"python": "3.11.2"})
+    assert export.load() == ExitCode.USAGE
+    error = capsys.readouterr().err
+    assert f"and {len(export.manifest.environments['cpu'].versions) - 8} more" in error
+    assert error.count("\n") <= 12
+
+
+def test_accepted_versions_never_mix_with_the_locked_ones(export: Export, capsys: pytest.CaptureFixture[str]) -> None:
+    export.finish(0)
+    export.finish(1, versions={**export.versions, "torch": "1.12.1"})
+    assert export.load("--accept-versions") == ExitCode.OK
+    assert "is not the locked one: torch is 1.12.1" in capsys.readouterr().out
+    rows = [row for row in export.rows() if row["status"] == "ok"]
+    locked = [row for row in rows if row["environment"] == "cpu"]
+    found = [row for row in rows if row["environment"].startswith("cpu+found-")]
+    assert (len(locked), len(found)) == (2, 2)
+    assert {row["lock_sha256"] for row in found} == {None}
+    assert {row["torch_version"] for row in found} == {"1.12.1"}
+    for column in ("trial_key", "environment_id"):
+        assert {row[column] for row in found}.isdisjoint({row[column] for row in locked})
+    planned = {trial.trial_id for trial in export.task(1).trials}
+    assert {row["trial_id"] for row in found} == planned
+    by_name = {row["environment"]: row for row in export.store.environments().to_pylist()}
+    assert by_name[found[0]["environment"]]["lock_sha256"] is None
+
+
+def test_an_export_that_ran_twice_is_a_conflict(export: Export, capsys: pytest.CaptureFixture[str]) -> None:
+    export.finish(0)
+    assert export.load() == ExitCode.OK
+    first, second = export.task(0).trials
+    export.write(0, record(first, started_at_ns=5), record(second))
+    assert export.load() == ExitCode.TRIALS_FAILED
+    assert "1 rows that the store has with another content" in capsys.readouterr().err
+    assert len(export.rows()) == 4
+
+
+def test_a_changed_task_is_refused(export: Export, capsys: pytest.CaptureFixture[str]) -> None:
+    export.finish(0)
+    edit(export.task_directory(0) / "task.json", '"batch": 1', '"batch": 8')
+    assert export.load() == ExitCode.USAGE
+    assert "tasks/r1-cpu/task.json: not the task that was exported" in capsys.readouterr().err
+    assert not export.store_path.exists()
+
+
+def test_numbers_of_another_method_are_refused(export: Export, capsys: pytest.CaptureFixture[str]) -> None:
+    export.finish(0)
+    method = export.manifest.method_version
+    edit(export.directory / "export.json", f'"method_version": {method}', f'"method_version": {method + 1}')
+    assert export.load() == ExitCode.USAGE
+    assert f"method {method + 1}" in capsys.readouterr().err
+
+
+def test_an_export_that_did_not_run_is_refused(export: Export, capsys: pytest.CaptureFixture[str]) -> None:
+    assert export.load() == ExitCode.USAGE
+    assert "no trial of this export has a record yet" in capsys.readouterr().err
+    assert not export.store_path.exists()
+
+
+def test_a_directory_that_is_no_export_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for directory in (tmp_path, tmp_path / "missing"):
+        assert run(["results", "import", str(directory), "--results", str(tmp_path / "results")]) == ExitCode.USAGE
+        error = capsys.readouterr().err
+        assert f"{directory}: not a directory that `taxmeter task export` wrote" in error
+        assert error.count("\n") == 1
+
+
+def test_no_local_sweep_continues_an_imported_campaign(export: Export) -> None:
+    first, second = export.task(0).trials
+    export.write(0, record(first), record(second))
+    assert export.load() == ExitCode.OK
+    wanted = load_sweep(export.sweep)
+    entry = Catalogue.load(Path("docker/images.yaml")).entry("cpu")
+    cores = cores_of(wanted, None)
+    assert cores is not None
+    # The same name, lock and isolation as the exported machine
+    host = exported_host("borrowed", {}, cores, [entry])
+    continuation = choose_campaign(wanted, [host], export.store, ResumePolicy.AUTO)
+    assert continuation.is_new
+    assert continuation.plan.digest == export.manifest.plan_digest

@@ -1,0 +1,51 @@
+"""Which trials of a task a later start runs."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from runners.contract import Begin, Environment, Status, Task, TaskFiles, Trial, TrialRecord
+from runners.supervision.start import MAX_ATTEMPTS, divide
+
+MakeTrial = Callable[..., Trial]
+MakeTask = Callable[..., Task]
+
+
+def record(trial_id: str, attempt: int = 1, status: Status = Status.OK) -> TrialRecord:
+    return TrialRecord(trial_id, attempt, status, None, started_at_ns=1, finished_at_ns=2)
+
+
+def test_what_is_left_comes_in_order_and_what_was_begun_comes_last(make_trial: MakeTrial, make_task: MakeTask) -> None:
+    task = make_task(*(make_trial(trial_id=name) for name in "abcd"))
+    lines = [Environment("task", {}, {}, "0"), Begin("b", 1, 1), Begin("a", 1, 1), record("a")]
+    left, given_up = divide(task, lines)
+    assert [(trial.trial_id, trial.attempt) for trial in left] == [("c", 1), ("d", 1), ("b", 2)]
+    assert given_up == ()
+
+
+def test_a_trial_with_a_record_is_never_run_again_whatever_became_of_it(
+    make_trial: MakeTrial, make_task: MakeTask
+) -> None:
+    task = make_task(*(make_trial(trial_id=name) for name in "ab"))
+    assert divide(task, [record("a", status=Status.CRASHED), record("b", attempt=2)]) == ((), ())
+
+
+def test_a_trial_that_ends_every_start_is_given_up(make_trial: MakeTrial, make_task: MakeTask) -> None:
+    task = make_task(make_trial(trial_id="a"))
+    begun = [Begin("a", attempt, 1) for attempt in range(1, MAX_ATTEMPTS)]
+    left, given_up = divide(task, begun)
+    assert [trial.attempt for trial in left] == [MAX_ATTEMPTS]
+    assert given_up == ()
+    left, given_up = divide(task, [*begun, Begin("a", MAX_ATTEMPTS, 1)])
+    assert left == ()
+    assert [trial.trial_id for trial in given_up] == ["a"]
+
+
+def test_the_starts_of_a_directory_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    files = TaskFiles(str(tmp_path))
+    for number in (10, 2, 9):
+        Path(files.again(number).directory).mkdir()
+    (tmp_path / "again-").mkdir()
+    (tmp_path / "cache").mkdir()
+    names = [Path(start.directory).name for start in files.starts()]
+    assert names == [tmp_path.name, "again-2", "again-9", "again-10"]
+    assert [start.directory for start in TaskFiles(str(tmp_path / "none")).starts()] == [str(tmp_path / "none")]
