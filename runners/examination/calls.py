@@ -1,6 +1,6 @@
 """How many operators a call runs, as Python sees them."""
 
-from typing import Callable, Optional
+from typing import Any, Callable, ContextManager, List, Optional, cast
 
 _NOT_COMPUTING = ("prim", "profiler")
 
@@ -18,21 +18,30 @@ def count_aten_calls(function: Callable[[], object]) -> Optional[int]:
     """
     import torch
 
-    try:
-        from torch.utils._python_dispatch import TorchDispatchMode
-    except ImportError:
+    calls: List[None] = []
+    watching = _watching(calls)
+    if watching is None:
         return None
-    if not hasattr(TorchDispatchMode, "__enter__"):
-        return None
-    calls = 0
+    with torch.inference_mode(), watching:
+        function()
+    return len(calls)
 
-    class Counter(TorchDispatchMode):  # type: ignore[misc]
+
+def _watching(calls: List[None]) -> Optional[ContextManager[Any]]:
+    """Adds to the list for each call while it is entered; None where this torch has no such mode."""
+    from torch.utils import _python_dispatch
+
+    if not hasattr(_python_dispatch, "TorchDispatchMode"):
+        return None
+
+    class Counter(_python_dispatch.TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-            nonlocal calls
             if str(func).partition(".")[0] not in _NOT_COMPUTING:
-                calls += 1
+                calls.append(None)
             return func(*args, **(kwargs or {}))
 
-    with torch.inference_mode(), Counter():
-        function()
-    return calls
+    if hasattr(Counter, "__enter__"):
+        return cast("ContextManager[Any]", Counter())
+    # torch 1.12 makes the mode itself, and knows what lies below it
+    push = getattr(_python_dispatch, "push_torch_dispatch_mode", None)
+    return None if push is None else cast("ContextManager[Any]", push(Counter))
