@@ -3,7 +3,7 @@
 import itertools
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from orchestrator.sweep import BackendAxis, Sweep, WorkloadAxis
@@ -62,6 +62,8 @@ class PlanningHost:
     cores: tuple[int, ...]
     """The cores that trials may use."""
     environments: Mapping[str, EnvironmentPin]
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+    """Environments that this host cannot have, and why; they have a pin all the same, for the identity of the skips."""
 
 
 @dataclass(frozen=True)
@@ -115,13 +117,13 @@ def plan(sweep: Sweep, hosts: Sequence[PlanningHost], campaign_id: str) -> Plan:
     visits: list[tuple[str, str, int, int]] = []
     for host, environment in itertools.product(matching, sweep.environments):
         pin = host.environments[environment]
-        runnable, impossible = _divide(sweep, host)
+        runnable, impossible = _divide(sweep, host, environment)
         skips += [
             Skip(host.name, environment, _trial(campaign_id, host.name, pin, sweep, spec, 1, 0, 0), reason)
             for spec, reason in impossible
         ]
         for round_number in range(1, sweep.rounds + 1):
-            order = [(spec, copy) for spec in runnable for copy in range(1 + _is_duplicated(sweep, spec))]
+            order = [(spec, copy) for spec in runnable for copy in range(_copies(sweep, spec))]
             random.Random(f"{campaign_id}/{host.name}/{environment}/{round_number}").shuffle(order)  # noqa: S311 - an order, no secret
             trials = tuple(
                 _trial(campaign_id, host.name, pin, sweep, spec, round_number, position, copy)
@@ -199,12 +201,12 @@ def unique(specs: Iterable[TrialSpec]) -> list[TrialSpec]:
     return list({digest(spec): spec for spec in reversed(list(specs))}.values())[::-1]
 
 
-def _divide(sweep: Sweep, host: PlanningHost) -> tuple[list[TrialSpec], list[tuple[TrialSpec, str]]]:
+def _divide(sweep: Sweep, host: PlanningHost, environment: str) -> tuple[list[TrialSpec], list[tuple[TrialSpec, str]]]:
     runnable: list[TrialSpec] = []
     impossible: list[tuple[TrialSpec, str]] = []
     # An axis may name one point twice, such as `all` threads and their number.
     for spec in unique(_specs(sweep, host)):
-        reason = _impossible_reason(spec, host)
+        reason = host.unavailable.get(environment) or _impossible_reason(spec, host)
         if reason is None:
             runnable.append(spec)
         else:
@@ -228,12 +230,13 @@ def _specs(sweep: Sweep, host: PlanningHost) -> Iterator[TrialSpec]:
 
 
 def _shapes(axis: WorkloadAxis) -> Iterator[WorkloadSpec]:
-    info = WORKLOADS[axis.name]
-    sequences = axis.sequence_length or (info.sequence_length,)
-    images = axis.image_size or (info.image_size,)
-    points = itertools.product(axis.batch, sequences, images, axis.option_points())
-    for batch, sequence_length, image_size, options in points:
-        yield WorkloadSpec(axis.name, batch, sequence_length, image_size, options)
+    for name in axis.name:
+        info = WORKLOADS[name]
+        sequences = axis.sequence_length or (info.sequence_length,)
+        images = axis.image_size or (info.image_size,)
+        points = itertools.product(axis.batch, sequences, images, axis.option_points(name))
+        for batch, sequence_length, image_size, options in points:
+            yield WorkloadSpec(name, batch, sequence_length, image_size, options)
 
 
 def _backend(axis: BackendAxis) -> BackendSpec:
@@ -246,13 +249,8 @@ def _impossible_reason(spec: TrialSpec, host: PlanningHost) -> str | None:
     return refusal(spec)
 
 
-def _is_duplicated(sweep: Sweep, spec: TrialSpec) -> bool:
-    pair = sweep.duplicate
-    return pair is not None and (pair.workload, pair.backend, pair.batch) == (
-        spec.workload.name,
-        spec.backend.name,
-        spec.workload.batch,
-    )
+def _copies(sweep: Sweep, spec: TrialSpec) -> int:
+    return 1 + sweep.is_duplicated(spec.workload.name, spec.backend.name, spec.workload.batch)
 
 
 def _trial(

@@ -19,6 +19,10 @@ def _one_or_many(value: object) -> object:
     return tuple(value) if isinstance(value, list | tuple) else None if value is None else (value,)
 
 
+def _none_one_or_many(value: object) -> object:
+    return () if value is None else _one_or_many(value)
+
+
 def _name_alone(value: object) -> object:
     return {"name": value} if isinstance(value, str) else value
 
@@ -37,9 +41,9 @@ def _check_option(owner: str, declared: Mapping[str, OptionInfo], name: str, val
 
 
 class WorkloadAxis(StrictModel):
-    """A workload with the shapes to visit."""
+    """A workload, or several that are alike, with the shapes to visit."""
 
-    name: str
+    name: Annotated[tuple[str, ...], Axis, Field(min_length=1)]
     batch: Annotated[tuple[Positive, ...], Axis, Field(min_length=1)]
     sequence_length: Annotated[tuple[Positive, ...] | None, Axis] = None
     """Tokens; null takes the workload's default."""
@@ -50,21 +54,22 @@ class WorkloadAxis(StrictModel):
 
     @model_validator(mode="after")
     def _known_with_its_shape(self) -> "WorkloadAxis":
-        info = WORKLOADS.get(self.name)
-        if info is None:
-            raise ValueError(f"unknown workload {self.name}; {did_you_mean(self.name, WORKLOADS)}")
-        for parameter in ("sequence_length", "image_size"):
-            if getattr(self, parameter) is not None and getattr(info, parameter) is None:
-                raise ValueError(f"workload {self.name} has no {parameter}; remove the key")
-        for option, values in self.options.items():
-            for value in values:
-                _check_option(f"workload {self.name}", info.options, option, value)
+        for name in self.name:
+            info = WORKLOADS.get(name)
+            if info is None:
+                raise ValueError(f"unknown workload {name}; {did_you_mean(name, WORKLOADS)}")
+            for parameter in ("sequence_length", "image_size"):
+                if getattr(self, parameter) is not None and getattr(info, parameter) is None:
+                    raise ValueError(f"workload {name} has no {parameter}; remove the key")
+            for option, values in self.options.items():
+                for value in values:
+                    _check_option(f"workload {name}", info.options, option, value)
         return self
 
-    def option_points(self) -> Iterator[dict[str, OptionValue]]:
-        """Every combination of the options, with every default written out."""
-        declared = WORKLOADS[self.name].options
-        axes = [self.options.get(name, (info.default,)) for name, info in declared.items()]
+    def option_points(self, name: str) -> Iterator[dict[str, OptionValue]]:
+        """Every combination of the options of one of the workloads, with every default written out."""
+        declared = WORKLOADS[name].options
+        axes = [self.options.get(option, (info.default,)) for option, info in declared.items()]
         for values in itertools.product(*axes):
             yield dict(zip(declared, values, strict=True))
 
@@ -95,7 +100,7 @@ class BackendAxis(StrictModel):
 
 
 class Duplicate(StrictModel):
-    """The trials that run a second time in every round, as an A/A pair."""
+    """Trials that run a second time in every round, as A/A pairs."""
 
     workload: str
     backend: str
@@ -143,7 +148,7 @@ class Sweep(StrictModel):
     device: Literal["cpu", "cuda"] = "cpu"
     """`cuda` is the first GPU that the trial's process sees."""
     rounds: Positive = 5
-    duplicate: Duplicate | None = None
+    duplicate: Annotated[tuple[Duplicate, ...], BeforeValidator(_none_one_or_many)] = ()
     targets: dict[str, str] = Field(default_factory=dict)
     """Labels that a host must carry to take part; without any, each host of the inventory does."""
     seed: int = Field(default=0, ge=0)
@@ -159,17 +164,20 @@ class Sweep(StrictModel):
         return protocol
 
     @model_validator(mode="after")
-    def _duplicate_is_in_the_sweep(self) -> "Sweep":
-        pair = self.duplicate
-        if pair is None:
-            return self
-        batches = {batch for axis in self.workloads if axis.name == pair.workload for batch in axis.batch}
-        if pair.batch not in batches or pair.backend not in {axis.name for axis in self.backends}:
-            raise ValueError(
-                f"duplicate names {pair.workload} × {pair.backend} × batch {pair.batch}, "
-                "which this sweep does not run; name one of its trials"
-            )
+    def _duplicates_are_in_the_sweep(self) -> "Sweep":
+        backends = {axis.name for axis in self.backends}
+        for pair in self.duplicate:
+            batches = {batch for axis in self.workloads if pair.workload in axis.name for batch in axis.batch}
+            if pair.batch not in batches or pair.backend not in backends:
+                raise ValueError(
+                    f"duplicate names {pair.workload} × {pair.backend} × batch {pair.batch}, "
+                    "which this sweep does not run; name one of its trials"
+                )
         return self
+
+    def is_duplicated(self, workload: str, backend: str, batch: int) -> bool:
+        """Whether trials of this workload, backend and batch run twice in every round."""
+        return Duplicate(workload=workload, backend=backend, batch=batch) in self.duplicate
 
 
 def load_sweep(path: Path) -> Sweep:

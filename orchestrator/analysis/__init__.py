@@ -14,8 +14,10 @@ from orchestrator.analysis.summary import (
     columns,
     summarise,
 )
+from orchestrator.analysis.verdict import MINIMUM_EFFECT, Verdict, judge, judge_family
 
 __all__ = [
+    "MINIMUM_EFFECT",
     "AaPair",
     "Cell",
     "Estimate",
@@ -26,6 +28,9 @@ __all__ = [
     "SettingSummary",
     "Shape",
     "Summary",
+    "Verdict",
     "columns",
+    "judge",
+    "judge_family",
     "summarise",
 ]

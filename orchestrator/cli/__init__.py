@@ -8,6 +8,7 @@ from orchestrator.cli.hosts import hosts
 from orchestrator.cli.images import images
 from orchestrator.cli.results import results
 from orchestrator.cli.sweep import sweep
+from orchestrator.cli.task import task
 from orchestrator.errors import ExitCode, TaxmeterError
 
 
@@ -17,7 +18,7 @@ def taxmeter() -> None:
     """Measures the framework tax of deep-learning inference on the machines of a lab."""
 
 
-for group in (sweep, results, images, hosts):
+for group in (sweep, results, task, images, hosts):
     taxmeter.add_command(group)
 
 

@@ -1,5 +1,6 @@
 """Summaries as people read them."""
 
+from orchestrator.report.coverage import coverage_columns, coverage_page
 from orchestrator.report.terminal import render
 
-__all__ = ["render"]
+__all__ = ["coverage_columns", "coverage_page", "render"]

@@ -11,7 +11,20 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.analysis import Cell, Estimate, FailureGroup, Latency, Line, Setting, SettingSummary, Shape, Summary
+from orchestrator.analysis import (
+    MINIMUM_EFFECT,
+    Cell,
+    Estimate,
+    FailureGroup,
+    Latency,
+    Line,
+    Setting,
+    SettingSummary,
+    Shape,
+    Summary,
+    Verdict,
+    judge_family,
+)
 from runners.contract import Status
 
 _COMPARED_PER_TABLE = 2
@@ -19,6 +32,7 @@ _TRIALS_NAMED = 3
 _USELESS = 100
 """An interval whose ends differ by more than this factor says only that there are too few rounds."""
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
+_EFFECT = f"{MINIMUM_EFFECT:.0%}"
 _MODES = {Latency.SYNC: "one call at a time", Latency.PIPELINED: "back-to-back calls"}
 
 
@@ -101,10 +115,22 @@ def _noise(one: SettingSummary) -> Iterator[RenderableType]:
         yield Text("\nNo A/A pair ran: the noise floor is unknown.", style="yellow")
         return
     yield Text("\nNoise floor: the same trial twice per round (A/A), first over second; 1 is no noise.")
-    for pair in one.aa_pairs:
+    verdicts = judge_family([pair.ratio for pair in one.aa_pairs])
+    for pair, verdict in zip(one.aa_pairs, verdicts, strict=True):
         name = f"{_shape_name(pair.shape)}, batch {pair.batch}, {pair.backend}"
         pairs = _count(pair.ratio.processes, "pair", "pairs")
-        yield Padding(Text(f"{_ratio(pair.ratio)} over {pairs}: {name}"), (0, 0, 0, 2))
+        line = Text(f"{_ratio(pair.ratio)} over {pairs}: {name}: ").append_text(_noise_verdict(verdict))
+        yield Padding(line, (0, 0, 0, 2))
+    different = sum(verdict.is_different for verdict in verdicts)
+    judged = _count(len(verdicts), "trial", "trials")
+    style = "red" if different else ""
+    yield Text(f"Called different, by at least {_EFFECT}: {different or 'none'} of {judged}.", style=style)
+
+
+def _noise_verdict(verdict: Verdict) -> Text:
+    if verdict.is_different:
+        return Text("DIFFERENT: the noise is more than its interval says", style="red")
+    return Text(f"the same within {_EFFECT}" if verdict is Verdict.EQUIVALENT else "not called different")
 
 
 def _failures(groups: tuple[FailureGroup, ...]) -> Iterator[RenderableType]:

@@ -10,7 +10,13 @@ BACKENDS = {
     "eager": "runners.backends.eager:Eager",
     "torchscript": "runners.backends.torchscript:TorchScript",
     "onnxruntime": "runners.backends.onnxruntime:OnnxRuntime",
+    "openvino": "runners.backends.openvino:OpenVino",
     "cuda_graphs": "runners.backends.cuda_graphs:CudaGraphs",
+    "torch_compile": "runners.backends.torch_compile:TorchCompile",
+    "sdpa_nested": "runners.backends.sdpa_nested:SdpaNested",
+    "fastpath": "runners.backends.fastpath:FastPath",
+    "dynamic_int8": "runners.backends.dynamic_int8:DynamicInt8",
+    "tensorrt": "runners.backends.tensorrt:TensorRt",
     "python": "runners.backends.python:Python",
 }
 

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from typing import Any, ContextManager, Dict, Optional, Tuple
 
 from runners.contract import WorkloadSpec
-from runners.contract.catalogue import resolve_options
+from runners.contract.catalogue import BACKENDS, resolve_options
 from runners.contract.record import FactValue
 from runners.workloads.base import Call, Inputs, Synchronize, Tolerance, Workload
 
@@ -29,6 +29,14 @@ class Backend(ABC):
         self.workload = workload
         self.spec = workload.spec
         self.options = resolve_options(workload.spec.backend)
+
+    def artifact_kind(self) -> str:
+        """What the artifact is: backends that name the same kind share it."""
+        return self.spec.backend.name
+
+    def artifact_frameworks(self) -> Tuple[str, ...]:
+        """Distributions whose versions decide the artifact, beside those of the workload."""
+        return BACKENDS[self.spec.backend.name].frameworks
 
     def artifact_workload(self) -> WorkloadSpec:
         """The workload and shape that the artifact is made for; other shapes may share it."""

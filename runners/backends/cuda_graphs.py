@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Dict, Optional, Sequence
 
+from runners.backends.preparation import preparing
 from runners.backends.torch_module import TorchBackend
 from runners.contract.record import FactValue
 from runners.workloads.base import Call, Inputs
@@ -58,7 +59,7 @@ class CudaGraphs(TorchBackend):
         return self.workload.build(attention=str(self.options["attention"]))
 
     def load(self, model: Any, artifact: Optional[str]) -> Call:
-        with self.execution():
+        with preparing("CUDA graph capture"), self.execution():
             return capture(model, self.workload.inputs(0))
 
     def operations(self, call: Call, inputs: Inputs) -> Optional[int]:

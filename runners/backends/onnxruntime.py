@@ -1,141 +1,144 @@
-"""ONNX Runtime on an exported graph.
-
-A model is exported once, with a batch dimension that is left open, and each session is told its batch before it
-optimises the graph: to the session the shape is static. On BERT-base and ResNet-50 this gave the same bits and the same
-latency as an export per batch, which takes 12 to 18 s and 400 MB each.
-"""
+"""ONNX Runtime on an exported graph, on the CPU or on a GPU."""
 
 import functools
-import hashlib
-import os
-from dataclasses import replace
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, ContextManager, Dict, Optional, Tuple
 
-from runners.backends.base import Backend
-from runners.contract import WorkloadSpec
+from runners.backends.onnx_export import OnnxBackend, exported_nodes, input_names, model_path
+from runners.backends.onnxruntime_binding import BoundRuns, GraphRuns, allocate_outputs
+from runners.backends.onnxruntime_nodes import Executed, executed_nodes, node_facts
+from runners.backends.onnxruntime_session import (
+    SessionSettings,
+    check_providers,
+    open_session,
+    provider_options,
+    require_provider,
+    require_spinning_switch,
+)
+from runners.contract.catalogue.entries import CUDA
 from runners.contract.record import FactValue
 from runners.workloads.base import Call, Inputs, Unsupported
 
-_MODEL_FILE = "model.onnx"
-_BATCH = "batch"
-# An example with 0 or 1 rows would be taken for a constant
-_EXAMPLE_BATCH = 2
-_PROVIDER = "CPUExecutionProvider"
-_LEVELS = {0: "ORT_DISABLE_ALL", 1: "ORT_ENABLE_BASIC", 2: "ORT_ENABLE_EXTENDED", 3: "ORT_ENABLE_ALL"}
+_CUDA_OPTIONS = ("use_tf32", "cudnn_conv_algo_search", "do_copy_in_default_stream", "arena_extend_strategy")
 
 
-class OnnxRuntime(Backend):
-    """One session on the CPU provider, with as many intra-operator threads as the trial asks for."""
+class OnnxRuntime(OnnxBackend):
+    """One session with as many intra-operator threads as the trial asks for."""
 
     preload = ("onnxruntime",)
-    has_artifact = True
 
-    def artifact_workload(self) -> WorkloadSpec:
-        return replace(self.spec.workload, batch=_EXAMPLE_BATCH)
+    _executed: Optional[Tuple[Executed, ...]] = None
 
-    def artifact_identity(self) -> Dict[str, Any]:
-        return {"exporter": self.options["exporter"]}
-
-    def make_artifact(self, directory: str) -> Dict[str, FactValue]:
-        import onnx
-        import torch
-
-        path = os.path.join(directory, _MODEL_FILE)
-        dynamo = self.options["exporter"] == "dynamo"
-        example = type(self.workload)(replace(self.spec, workload=self.artifact_workload()))
-        with torch.no_grad():
-            model = _with_one_input(example.build())
-            torch.onnx.export(model, example.inputs(0), path, dynamo=dynamo, **_open_batch(dynamo))
-        graph = onnx.load(path, load_external_data=False)
-        opsets = {entry.domain or "ai.onnx": entry.version for entry in graph.opset_import}
-        return {
-            "onnx_exporter": "dynamo" if dynamo else "legacy",
-            "onnx_opset": opsets["ai.onnx"],
-            "onnx_nodes": len(graph.graph.node),
-            "artifact_sha256": _sha256_of_files(directory),
-            "artifact_bytes": sum(os.path.getsize(path) for path in _files(directory)),
-        }
-
-    def host_threads(self) -> int:
-        # Torch only draws the inputs here; a second pool of threads would compete with the session's
-        return 1
-
-    def build(self) -> None:
-        return None
+    def require(self) -> None:
+        graph, binding = self.options["cuda_graph"], self.options["io_binding"]
+        if self.spec.device == CUDA:
+            if graph and binding is False:
+                raise Unsupported("cuda_graph: true needs fixed addresses, and io_binding: false has none")
+        elif graph:
+            raise Unsupported("cuda_graph: true needs device cuda")
+        elif not self.options["synchronous"]:
+            raise Unsupported("synchronous: false needs device cuda: a CPU has no queue")
+        require_provider(self.spec.device)
+        if not self.options["spinning"]:
+            require_spinning_switch()
 
     def load(self, model: Any, artifact: Optional[str]) -> Call:
-        import onnxruntime as ort
-
         assert artifact is not None
-        options = ort.SessionOptions()
-        options.intra_op_num_threads = self.spec.threads
-        options.inter_op_num_threads = 1
-        options.add_free_dimension_override_by_name(_BATCH, self.spec.workload.batch)
-        level = _LEVELS[int(self.options["optimization"])]
-        options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
-        session = ort.InferenceSession(os.path.join(artifact, _MODEL_FILE), options, providers=[_PROVIDER])
-        if session.get_providers() != [_PROVIDER]:
-            raise Unsupported("ONNX Runtime took the providers %s, not %s" % (session.get_providers(), _PROVIDER))
-        [first, *_] = session.get_inputs()
-        if first.shape[0] != self.spec.workload.batch:
-            raise Unsupported("the exported graph has batch %s, not %d" % (first.shape[0], self.spec.workload.batch))
-        self._input = first.name
-        return functools.partial(session.run, [output.name for output in session.get_outputs()])
+        self.require()
+        self._artifact = artifact
+        self._stream = self._make_stream()
+        self._settings = SessionSettings(
+            path=model_path(artifact),
+            device=self.spec.device,
+            threads=self.spec.threads,
+            level=int(self.options["optimization"]),
+            spinning=bool(self.options["spinning"]),
+            dimensions=self.batch_to_set(),
+            cuda_graph=bool(self.options["cuda_graph"]),
+            stream=None if self._stream is None else self._stream.cuda_stream,
+        )
+        self._session = open_session(self._settings)
+        self.check_batch([given.shape for given in self._session.get_inputs()])
+        self._runs = self._make_runs()
+        names = [output.name for output in self._session.get_outputs()]
+        return functools.partial(self._session.run, names) if self._runs is None else self._runs
+
+    def execution(self) -> ContextManager[Any]:
+        if self._stream is None:
+            return super().execution()
+        import torch
+
+        context: ContextManager[Any] = torch.cuda.stream(self._stream)
+        return context
 
     def native(self, inputs: Inputs) -> Inputs:
-        [tensor] = inputs
-        return ({self._input: tensor.numpy()},)
+        return (self._feeds(inputs),) if self._runs is None else self._runs.native(inputs)
 
     def outputs(self, result: Any) -> Tuple[Any, ...]:
         import torch
 
-        return tuple(torch.from_numpy(array) for array in result)
+        if self._runs is None:
+            return tuple(torch.from_numpy(array) for array in result)
+        return tuple(tensor.to("cpu", copy=True) for tensor in result)
+
+    def operations(self, call: Call, inputs: Inputs) -> Optional[int]:
+        return len(self._executed_nodes())
+
+    def examined(self, call: Call, inputs: Inputs) -> Dict[str, FactValue]:
+        check_providers(self._session, self._settings.provider)
+        return node_facts(self._executed_nodes(), exported_nodes(self._artifact), self._settings.provider)
 
     def facts(self) -> Dict[str, FactValue]:
-        return {
-            "onnx_provider": _PROVIDER,
-            "onnx_batch": "left open by the export, fixed by the session",
-            "onnx_optimization": int(self.options["optimization"]),
-            "ort_intra_op_threads": self.spec.threads,
+        facts: Dict[str, FactValue] = {
+            "onnx_provider": self._settings.provider,
+            "onnx_batch": self._batch(),
+            "onnx_optimization": self._settings.level,
+            "ort_intra_op_threads": self._settings.threads,
             "ort_inter_op_threads": 1,
+            "ort_spinning": self._settings.spinning,
+            "ort_io_binding": self._runs is not None,
             "torch_threads": self.host_threads(),
         }
+        if self.spec.device == CUDA:
+            taken = provider_options(self._session, self._settings.provider)
+            facts.update(("ort_cuda_" + name, taken.get(name)) for name in _CUDA_OPTIONS)
+            facts["ort_cuda_graph"] = self._settings.cuda_graph
+            facts["ort_synchronous"] = self.options["synchronous"]
+        return facts
 
+    def _make_stream(self) -> Any:
+        """On a GPU a stream that torch and the session share, so that copies and runs are done in their order."""
+        if self.spec.device != CUDA:
+            return None
+        import torch
 
-def _with_one_input(model: Any) -> Any:
-    # The tracing exporter passes every optional argument of a `forward` by position, which current models refuse
-    import torch
+        return torch.cuda.Stream()
 
-    class OneInput(torch.nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = model
+    def _make_runs(self) -> Optional[BoundRuns]:
+        """None where the session is simply given arrays and returns arrays."""
+        wanted, graph = self.options["io_binding"], self._settings.cuda_graph
+        if wanted is False or (wanted == "auto" and self.spec.device != CUDA):
+            return None
+        example = self.workload.inputs(0)
+        names = input_names(len(example))
+        device = self.spec.device
+        outputs = allocate_outputs(self._session, self._feeds(example), device, may_run=not graph)
+        if not graph:
+            return BoundRuns(self._session, names, outputs, bool(self.options["synchronous"]))
+        with self.execution():
+            return GraphRuns(self._session, names, outputs, example)
 
-        def forward(self, inputs: Any) -> Any:
-            return self.model(inputs)
+    def _feeds(self, inputs: Inputs) -> Dict[str, Any]:
+        by_name = dict(zip(input_names(len(inputs)), inputs))
+        return {read.name: by_name[read.name].cpu().numpy() for read in self._session.get_inputs()}
 
-    return OneInput().eval()
+    def _executed_nodes(self) -> Tuple[Executed, ...]:
+        if self._executed is None:
+            self._executed = executed_nodes(self._settings, self._feeds(self.workload.inputs(0)))
+        return self._executed
 
-
-def _open_batch(dynamo: bool) -> Dict[str, Any]:
-    import torch
-
-    if dynamo:
-        return {"dynamic_shapes": ({0: torch.export.Dim(_BATCH)},)}
-    return {"input_names": ["inputs"], "dynamic_axes": {"inputs": {0: _BATCH}}}
-
-
-def _files(directory: str) -> List[str]:
-    return [os.path.join(directory, name) for name in sorted(os.listdir(directory))]
-
-
-def _sha256_of_files(directory: str) -> str:
-    total = hashlib.sha256()
-    for path in _files(directory):
-        with open(path, "rb") as file:
-            while True:
-                block = file.read(1 << 22)
-                if not block:
-                    break
-                total.update(block)
-    return total.hexdigest()
+    def _batch(self) -> str:
+        if not self._open:
+            return "fixed by the export"
+        if all(isinstance(given.shape[0], int) for given in self._session.get_inputs()):
+            return "left open by the export, fixed by the session"
+        return "left open by the export and by the session"

@@ -8,8 +8,8 @@ from importlib import metadata
 from typing import Any, Dict, Iterable
 
 from runners.backends.base import Backend
-from runners.contract import METHOD_VERSION, TrialSpec, digest
-from runners.contract.catalogue import BACKENDS, WORKLOADS
+from runners.contract import METHOD_VERSION, digest
+from runners.contract.catalogue import WORKLOADS
 
 DIRECTORY_VARIABLE = "TAXMETER_CACHE"
 
@@ -66,7 +66,7 @@ def entries(directory: str, backend: Backend, runner_sha256: str, reference_batc
         "python": platform.python_version(),
     }
     workload_versions = _versions(WORKLOADS[spec.workload.name].frameworks)
-    backend_versions = _versions(_frameworks(spec))
+    artifact_versions = _versions({*WORKLOADS[spec.workload.name].frameworks, *backend.artifact_frameworks()})
     reference = dict(
         common,
         kind="reference",
@@ -77,8 +77,8 @@ def entries(directory: str, backend: Backend, runner_sha256: str, reference_batc
         common,
         kind="artifact",
         workload=backend.artifact_workload(),
-        versions=backend_versions,
-        backend=spec.backend.name,
+        versions=artifact_versions,
+        made_by=backend.artifact_kind(),
         identity=backend.artifact_identity(),
     )
     return CacheEntries(
@@ -86,10 +86,6 @@ def entries(directory: str, backend: Backend, runner_sha256: str, reference_batc
         reference=Entry(os.path.join(directory, "reference-" + digest(reference))),
         artifact=Entry(os.path.join(directory, "artifact-" + digest(artifact))),
     )
-
-
-def _frameworks(spec: TrialSpec) -> Iterable[str]:
-    return set(WORKLOADS[spec.workload.name].frameworks) | set(BACKENDS[spec.backend.name].frameworks)
 
 
 def _versions(distributions: Iterable[str]) -> Dict[str, str]:

@@ -1,28 +1,164 @@
-"""Image classifiers: images of normal noise."""
+"""Image classifiers with 1000 classes; the output is the logits."""
 
-from typing import Any, Optional
+import re
+from dataclasses import replace
+from typing import Any, ClassVar, Dict, List, Mapping, Optional, Tuple
 
-from runners.workloads.base import Unsupported
-from runners.workloads.tensors import TensorWorkload
+from runners.contract import WorkloadSpec
+from runners.contract.catalogue import vision as catalogue
+from runners.contract.record import FactValue
+from runners.workloads.base import Inputs, Unsupported
+from runners.workloads.construction import allocate, missing_kernels_unsupported, without_storage
+from runners.workloads.micro_modules import EAGER, SDPA, has_sdpa, with_one_output
+from runners.workloads.tensors import PRELOAD, TensorWorkload
+from runners.workloads.vision_models import TIMM, TORCHVISION, Classifier
+from runners.workloads.vision_twin import shrink_channels
+
+_TWIN_IMAGE = 32
+_SHAPES_PER_SIDE = 4
+_OWN_ATTENTION = "own"
 
 
-class ResNet50(TensorWorkload):
-    """ResNet-50 with 1000 classes; the output is the logits."""
+class ImageClassifier(TensorWorkload):
+    """What the models of both libraries share. The name of the trial's workload picks the line of the table."""
 
-    preload = ("torch", "transformers", "transformers.models.resnet.modeling_resnet")
+    table: ClassVar[Mapping[str, Classifier]]
 
-    def construct(self, attention: Optional[str]) -> Any:
-        from transformers import ResNetConfig, ResNetForImageClassification
-        from transformers.initialization import no_init_weights
+    @property
+    def classifier(self) -> Classifier:
+        """The line of the table."""
+        return self.table[self.spec.workload.name]
 
-        if attention not in (None, "sdpa"):
-            raise Unsupported("workload %s has no attention to choose" % self.spec.workload.name)
-        with no_init_weights():
-            return ResNetForImageClassification(ResNetConfig(return_dict=False, num_labels=1000))
-
-    def example(self, generator: Any) -> Any:
-        import torch
-
+    @property
+    def image_size(self) -> int:
+        """Height and width in pixels."""
         size = self.spec.workload.image_size
         assert size is not None
-        return torch.randn(1, 3, size, size, generator=generator)
+        return size
+
+    @property
+    def is_shrunk(self) -> bool:
+        """Whether this is the twin that measures the dispatch floor."""
+        return self.options["size"] == "shrunk"
+
+    @property
+    def channels_last(self) -> bool:
+        """Whether the channel is the fastest axis in memory."""
+        return bool(self.options.get("channels_last"))
+
+    def arguments(self) -> Dict[str, Any]:
+        """What this trial adds to the arguments of the table."""
+        return {}
+
+    def choose_attention(self, network: Any, attention: Optional[str]) -> None:
+        """Sets the attention implementation of a network that has one.
+
+        Raises:
+            Unsupported: it cannot have the one that is asked for.
+        """
+        if attention not in (None, SDPA):
+            raise Unsupported("workload %s has no attention to choose" % self.spec.workload.name)
+
+    def construct(self, attention: Optional[str]) -> Any:
+        problem = catalogue.problem(self.spec.workload)
+        if problem is not None:
+            raise Unsupported(problem)
+        # Both libraries import torchvision
+        from runners.workloads import torchvision_import  # noqa: F401
+
+        with without_storage():
+            network = self.classifier.build(**self.arguments())
+        self.choose_attention(network, attention)
+        if self.is_shrunk and self.classifier.divisor > 1:
+            shrink_channels(network, self.classifier.divisor)
+        return with_one_output(allocate(network))
+
+    def build(self, attention: Optional[str] = None) -> Any:
+        import torch
+
+        model = super().build(attention)
+        if self.classifier.branches is not None:
+            damp_branches(model.body, self.classifier.branches)
+        return model.to(memory_format=torch.channels_last) if self.channels_last else model
+
+    def example(self, generator: Any) -> Inputs:
+        import torch
+
+        size = self.image_size
+        # Grain, large shapes and a tint. Grain alone averages out in every network that pools, and the outputs of
+        # two images would differ by little more than a dtype's rounding.
+        grain = torch.randn(1, 3, size, size, generator=generator)
+        shapes = torch.randn(1, 3, _SHAPES_PER_SIDE, _SHAPES_PER_SIDE, generator=generator)
+        tint = torch.randn(1, 3, 1, 1, generator=generator)
+        return ((grain + torch.nn.functional.interpolate(shapes, size=(size, size)) + tint) / 3**0.5,)
+
+    def inputs(self, index: int) -> Inputs:
+        import torch
+
+        (images,) = super().inputs(index)
+        return (images.contiguous(memory_format=torch.channels_last),) if self.channels_last else (images,)
+
+    def reference(self, index: int, model: Any, double: bool) -> Tuple[Any, ...]:
+        with missing_kernels_unsupported(self.spec.workload.name, self.spec.dtype):
+            return super().reference(index, model, double)
+
+    def facts(self, model: Any) -> Dict[str, FactValue]:
+        layout = "channels_last" if self.channels_last else "contiguous"
+        return dict(super().facts(model), library_model=self.classifier.library_model, memory_format=layout)
+
+    def shrunk(self) -> WorkloadSpec:
+        images = catalogue.IMAGES[self.spec.workload.name]
+        return replace(super().shrunk(), image_size=min(self.image_size, max(_TWIN_IMAGE, images.smallest)))
+
+
+class Torchvision(ImageClassifier):
+    """The convolutional networks of torchvision."""
+
+    preload = (*PRELOAD, "torchvision", "torchvision.models.quantization")
+    table = TORCHVISION
+
+
+class Timm(ImageClassifier):
+    """Vision transformers and convolutional networks of timm."""
+
+    preload = (*PRELOAD, "timm")
+    table = TIMM
+
+    def arguments(self) -> Dict[str, Any]:
+        if not self.classifier.is_transformer:
+            return {}
+        return dict(self.classifier.twin if self.is_shrunk else {}, img_size=self.image_size)
+
+    def choose_attention(self, network: Any, attention: Optional[str]) -> None:
+        if not self.classifier.is_transformer:
+            super().choose_attention(network, attention)
+            return
+        name = attention or SDPA
+        layers = _layers_with_choice(network)
+        # A timm that is older than the choice runs its own: there is nothing else that it could run
+        if layers and name == SDPA and not has_sdpa():
+            raise Unsupported("this torch has no scaled_dot_product_attention")
+        for layer in layers:
+            layer.fused_attn = name == SDPA
+
+    def facts(self, model: Any) -> Dict[str, FactValue]:
+        facts = super().facts(model)
+        if self.classifier.is_transformer:
+            chosen = {SDPA if layer.fused_attn else EAGER for layer in _layers_with_choice(model)}
+            facts["attn_implementation"] = ", ".join(chosen) or _OWN_ATTENTION
+        return facts
+
+
+def _layers_with_choice(network: Any) -> List[Any]:
+    return [module for module in network.modules() if hasattr(module, "fused_attn")]
+
+
+def damp_branches(network: Any, pattern: str) -> None:
+    """Scales what N residual branches add by 1 / sqrt(N), in the weights of the norms that end them.
+
+    With fresh running statistics a batch norm normalises nothing: each branch would add as much variance as its
+    input has, and float16 would overflow after 30 blocks. The rule is GPT-2's (Radford et al., 2019, section 2.3).
+    """
+    norms = [module for name, module in network.named_modules() if re.search(pattern, name)]
+    for norm in norms:
+        norm.weight.data.mul_(len(norms) ** -0.5)

@@ -89,6 +89,16 @@ def test_what_cannot_run_is_skipped_with_its_reason(quickstart: Sweep) -> None:
     assert len(planned.skips) == 2 * (3 * 2) - 3
 
 
+def test_an_environment_that_a_host_cannot_have_is_skipped_and_the_others_run(quickstart: Sweep) -> None:
+    both = quickstart.model_copy(update={"environments": ("cpu", "cpu-2022")})
+    pins = {"cpu": PIN, "cpu-2022": replace(PIN, name="cpu-2022")}
+    host = replace(HOST, environments=pins, unavailable={"cpu-2022": "there is no Python 3.9"})
+    planned = plan(both, [host], "c")
+    assert planned.trials == plan(quickstart, [HOST], "c").trials
+    assert {(skip.environment, skip.reason) for skip in planned.skips} == {("cpu-2022", "there is no Python 3.9")}
+    assert len({skip.trial.trial_key for skip in planned.skips}) == len(planned.skips) == 36
+
+
 def test_a_point_that_two_axes_name_is_one_trial(quickstart: Sweep) -> None:
     both = quickstart.model_copy(update={"threads": ("all", 2, "all")})
     assert plan(both, [HOST], "c").trials == plan(quickstart, [HOST], "c").trials

@@ -110,6 +110,23 @@ def test_the_noise_floor_is_shown_or_said_to_be_unknown() -> None:
     assert "x1.00 [0.90, 1.10] over 3 pairs: bert_base, 128 tokens" in shown
 
 
+def test_aa_pairs_have_their_verdict() -> None:
+    found = summary(cell("eager", 1.0))
+    (one,) = found.settings
+    ratios = (Estimate(1.0, 0.99, 1.01, 8, 80), Estimate(0.9, 0.7, 1.2, 8, 80), Estimate(1.5, 1.4, 1.6, 8, 80))
+
+    def shown(*ratios: Estimate) -> str:
+        pairs = tuple(AaPair("eager", SHAPE, 2**number, ratio) for number, ratio in enumerate(ratios))
+        with_pairs = SettingSummary(one.setting, None, None, None, one.lines, pairs)
+        return text(Summary(Latency.SYNC, (with_pairs,), (), {}, 0), width=200)
+
+    assert "batch 1, eager: the same within 3%" in shown(*ratios)
+    assert "batch 2, eager: not called different" in shown(*ratios)
+    assert "batch 4, eager: DIFFERENT" in shown(*ratios)
+    assert "Called different, by at least 3%: 1 of 3 trials." in shown(*ratios)
+    assert "Called different, by at least 3%: none of 2 trials." in shown(*ratios[:2])
+
+
 def test_failures_and_totals_are_shown() -> None:
     names = tuple(f"bert_base backend{number} batch 1" for number in range(5))
     group = FailureGroup("lab1", "cpu", "process", Status.SKIPPED, "no GPU [none]", 12, names)

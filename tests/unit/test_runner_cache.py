@@ -58,9 +58,9 @@ def test_other_code_makes_other_names() -> None:
 
 def test_another_version_of_a_framework_makes_other_names(monkeypatch: pytest.MonkeyPatch) -> None:
     before = named(SPEC)
-    monkeypatch.setattr(cache.metadata, "version", lambda name: "99" if name == "onnxruntime" else "1")
+    monkeypatch.setattr(cache.metadata, "version", lambda name: "99" if name == "onnx" else "1")
     between = named(SPEC)
-    monkeypatch.setattr(cache.metadata, "version", lambda name: "100" if name == "onnxruntime" else "1")
+    monkeypatch.setattr(cache.metadata, "version", lambda name: "100" if name == "onnx" else "1")
     assert len({before.artifact, between.artifact, named(SPEC).artifact}) == 3
     assert named(SPEC).reference == between.reference
 
@@ -70,6 +70,14 @@ def test_an_artifact_depends_on_the_exporter_and_not_on_the_session() -> None:
     plain = replace(SPEC, backend=BackendSpec("onnxruntime", {"optimization": 0}))
     assert named(legacy).artifact != named(SPEC).artifact
     assert named(plain).artifact == named(SPEC).artifact
+
+
+def test_runtimes_that_read_the_same_graph_share_it() -> None:
+    openvino = replace(SPEC, backend=BackendSpec("openvino", {}))
+    assert named(openvino).artifact == named(SPEC).artifact
+    half = [replace(one, dtype="float16") for one in (openvino, SPEC)]
+    assert named(half[0]).artifact != named(half[1]).artifact
+    assert named(replace(SPEC, backend=BackendSpec("torch_compile", {}))).artifact != named(SPEC).artifact
 
 
 def test_the_second_to_publish_gives_way(tmp_path: Path) -> None:

@@ -79,7 +79,12 @@ def test_a_good_specification_is_not_refused() -> None:
         (replace(BERT, backend=BackendSpec("torchscript", {"freeze": 1})), "one of True, False, not 1"),
         (replace(BERT, backend=BackendSpec("python", {})), "these can: eager, torchscript, onnxruntime"),
         (replace(BERT, dtype="float64"), "dtype float64"),
-        (replace(BERT, dtype="float16", backend=BackendSpec("onnxruntime", {})), "served: float32"),
+        (replace(BERT, dtype="float16", backend=BackendSpec("dynamic_int8", {})), "served: float32"),
+        (
+            replace(BERT, workload=WorkloadSpec("op-mha", 1, 8, None, {"hidden_size": 10, "heads": 3})),
+            "3 heads do not divide hidden_size 10",
+        ),
+        (replace(BERT, workload=WorkloadSpec("vit-base-16", 1, None, 225)), "takes images of"),
         (replace(BERT, device="tpu"), "device tpu is not served by bert-base with eager; served: cpu, cuda"),
     ],
 )

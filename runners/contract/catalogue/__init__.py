@@ -90,7 +90,10 @@ def _workload_problems(spec: WorkloadSpec) -> List[str]:
             problems.append("workload %s needs %s" % (spec.name, parameter))
         if needed is None and given is not None:
             problems.append("workload %s has no %s" % (spec.name, parameter))
-    return problems + _option_problems("workload " + spec.name, info.options, spec.options)
+    problems += _option_problems("workload " + spec.name, info.options, spec.options)
+    if not problems and info.problem is not None:
+        problems += filter(None, [info.problem(spec)])
+    return problems
 
 
 def _backend_problems(spec: BackendSpec) -> List[str]:

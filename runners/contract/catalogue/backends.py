@@ -1,26 +1,45 @@
 """The backends with their options."""
 
+from typing import Dict
+
 from runners.contract.catalogue.entries import (
     CPU,
     CUDA,
     DEVICES,
+    LANGUAGE,
     MODELS,
     SYNTHETIC,
     TORCH_DTYPES,
     BackendInfo,
     Choice,
+    OptionInfo,
 )
+
+_ATTENTION = Choice(allowed=("sdpa", "eager"), default="sdpa")
+_ONNX_EXPORT: Dict[str, OptionInfo] = {
+    "attention": _ATTENTION,
+    # auto: dynamo where this torch has it, else legacy
+    "exporter": Choice(allowed=("auto", "dynamo", "legacy"), default="auto"),
+    # fixed: an export for each batch, where an exporter cannot leave it open
+    "batch": Choice(allowed=("open", "fixed"), default="open"),
+}
 
 BACKENDS = {
     "eager": BackendInfo(
-        options={"attention": Choice(allowed=("sdpa", "eager"), default="sdpa")},
+        options={
+            "attention": _ATTENTION,
+            "sdpa_kernel": Choice(allowed=("auto", "math", "flash", "efficient"), default="auto"),
+        },
         frameworks=("torch",),
         families=MODELS,
         dtypes=TORCH_DTYPES,
         devices=DEVICES,
     ),
     "torchscript": BackendInfo(
-        options={"freeze": Choice(allowed=(True, False), default=True)},
+        options={
+            "freeze": Choice(allowed=(True, False), default=True),
+            "optimize_for_inference": Choice(allowed=(False, True), default=False),
+        },
         frameworks=("torch",),
         families=MODELS,
         dtypes=TORCH_DTYPES,
@@ -28,17 +47,60 @@ BACKENDS = {
     ),
     "onnxruntime": BackendInfo(
         options={
-            "exporter": Choice(allowed=("dynamo", "legacy"), default="dynamo"),
+            **_ONNX_EXPORT,
             "optimization": Choice(allowed=(0, 1, 2, 3), default=3),
+            # auto: on a GPU only
+            "io_binding": Choice(allowed=("auto", True, False), default="auto"),
+            "spinning": Choice(allowed=(True, False), default=True),
+            "cuda_graph": Choice(allowed=(True, False), default=False),
+            # false, on a GPU: a call returns when its work is queued
+            "synchronous": Choice(allowed=(True, False), default=True),
         },
         frameworks=("torch", "onnxruntime", "onnx", "onnxscript"),
         families=MODELS,
-        dtypes=("float32",),
+        dtypes=("float32", "float16"),
+        devices=DEVICES,
+    ),
+    "openvino": BackendInfo(
+        options=_ONNX_EXPORT,
+        frameworks=("torch", "openvino", "onnx", "onnxscript"),
+        families=MODELS,
+        dtypes=TORCH_DTYPES,
         devices=(CPU,),
     ),
     "cuda_graphs": BackendInfo(
-        options={"attention": Choice(allowed=("sdpa", "eager"), default="sdpa")},
+        options={"attention": _ATTENTION},
         frameworks=("torch",),
+        families=MODELS,
+        dtypes=TORCH_DTYPES,
+        devices=(CUDA,),
+    ),
+    "torch_compile": BackendInfo(
+        options={
+            "attention": _ATTENTION,
+            "mode": Choice(
+                allowed=("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"), default="default"
+            ),
+        },
+        frameworks=("torch",),
+        families=MODELS,
+        dtypes=TORCH_DTYPES,
+        devices=DEVICES,
+    ),
+    "sdpa_nested": BackendInfo(
+        options={}, frameworks=("torch",), families=(LANGUAGE,), dtypes=TORCH_DTYPES, devices=DEVICES
+    ),
+    "fastpath": BackendInfo(
+        options={"nested": Choice(allowed=(True, False), default=True)},
+        frameworks=("torch",),
+        families=(LANGUAGE,),
+        dtypes=TORCH_DTYPES,
+        devices=DEVICES,
+    ),
+    "dynamic_int8": BackendInfo(options={}, frameworks=("torch",), families=MODELS, dtypes=("float32",)),
+    "tensorrt": BackendInfo(
+        options={},
+        frameworks=("torch", "torch_tensorrt", "tensorrt"),
         families=MODELS,
         dtypes=TORCH_DTYPES,
         devices=(CUDA,),

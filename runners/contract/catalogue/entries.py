@@ -1,9 +1,9 @@
 """What one entry of the catalogue says."""
 
 from dataclasses import dataclass, field
-from typing import Dict, Optional, Tuple, Union
+from typing import Callable, Dict, Optional, Tuple, Union
 
-from runners.contract.spec import OptionValue
+from runners.contract.spec import OptionValue, WorkloadSpec
 
 TORCH_DTYPES = ("float32", "float16", "bfloat16")
 CPU = "cpu"
@@ -83,3 +83,5 @@ class WorkloadInfo:
     dtypes: Tuple[str, ...] = TORCH_DTYPES
     options: Dict[str, OptionInfo] = field(default_factory=dict)
     devices: Tuple[str, ...] = DEVICES
+    problem: Optional[Callable[[WorkloadSpec], Optional[str]]] = None
+    """Why a combination of allowed values makes no workload, in one line; null where every combination makes one."""

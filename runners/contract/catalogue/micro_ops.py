@@ -31,28 +31,6 @@ _ACTIVATION: OptionInfo = Choice(allowed=("relu", "gelu", "none"), default="relu
 _NONLINEARITY: OptionInfo = Choice(allowed=("relu", "tanh"), default="relu")
 
 
-def _operator(
-    options: Dict[str, OptionInfo], sequence_length: Optional[int] = None, image_size: Optional[int] = None
-) -> WorkloadInfo:
-    return WorkloadInfo(MICRO_OPS, ("torch",), sequence_length, image_size, options=options)
-
-
-# By default, parts that networks have: a hidden layer, the norm and the attention of BERT-base, a convolution of
-# ResNet-50 and a block like MobileNetV2's at 56 pixels, a small filter over 1024 values
-WORKLOADS: Dict[str, WorkloadInfo] = {
-    "op-feedforward": _operator({"layers": _layers(), "hidden_size": _hidden(768), "activation": _ACTIVATION}, 128),
-    "op-conv2d": _operator({**_convolution(64), "activation": _ACTIVATION}, image_size=56),
-    "op-mbconv2d": _operator({**_convolution(32), "expand_ratio": IntegerRange(1, 16, 6)}, image_size=56),
-    "op-conv1d": _operator(
-        {"input_length": IntegerRange(1, 1 << 20, 1_024), **_convolution(3), "activation": _ACTIVATION}
-    ),
-    "op-rnn": _operator({"layers": _layers(), "hidden_size": _hidden(512), "nonlinearity": _NONLINEARITY}, 32),
-    "op-lstm": _operator({"layers": _layers(), "hidden_size": _hidden(512)}, 32),
-    "op-layernorm": _operator({"hidden_size": _hidden(768)}, 128),
-    "op-mha": _operator({"hidden_size": _hidden(768), "heads": IntegerRange(1, 256, 12)}, 128),
-}
-
-
 def problem(spec: WorkloadSpec) -> Optional[str]:
     """Why a combination of allowed values makes no operator, in one line; None if it makes one."""
     options = {name: spec.options.get(name, info.default) for name, info in WORKLOADS[spec.name].options.items()}
@@ -72,3 +50,25 @@ def _kernel_problem(spec: WorkloadSpec, options: Mapping[str, OptionValue]) -> O
     if options["padding"] == "none" and kernel > size:
         return "kernel_size %d is larger than the input of %d, and padding is none" % (kernel, size)
     return None
+
+
+def _operator(
+    options: Dict[str, OptionInfo], sequence_length: Optional[int] = None, image_size: Optional[int] = None
+) -> WorkloadInfo:
+    return WorkloadInfo(MICRO_OPS, ("torch",), sequence_length, image_size, options=options, problem=problem)
+
+
+# By default, parts that networks have: a hidden layer, the norm and the attention of BERT-base, a convolution of
+# ResNet-50 and a block like MobileNetV2's at 56 pixels, a small filter over 1024 values
+WORKLOADS: Dict[str, WorkloadInfo] = {
+    "op-feedforward": _operator({"layers": _layers(), "hidden_size": _hidden(768), "activation": _ACTIVATION}, 128),
+    "op-conv2d": _operator({**_convolution(64), "activation": _ACTIVATION}, image_size=56),
+    "op-mbconv2d": _operator({**_convolution(32), "expand_ratio": IntegerRange(1, 16, 6)}, image_size=56),
+    "op-conv1d": _operator(
+        {"input_length": IntegerRange(1, 1 << 20, 1_024), **_convolution(3), "activation": _ACTIVATION}
+    ),
+    "op-rnn": _operator({"layers": _layers(), "hidden_size": _hidden(512), "nonlinearity": _NONLINEARITY}, 32),
+    "op-lstm": _operator({"layers": _layers(), "hidden_size": _hidden(512)}, 32),
+    "op-layernorm": _operator({"hidden_size": _hidden(768)}, 128),
+    "op-mha": _operator({"hidden_size": _hidden(768), "heads": IntegerRange(1, 256, 12)}, 128),
+}

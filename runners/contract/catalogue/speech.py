@@ -2,6 +2,17 @@
 
 from typing import Dict
 
-from runners.contract.catalogue.entries import WorkloadInfo
+from runners.contract.catalogue.entries import SPEECH, Choice, IntegerRange, OptionInfo, WorkloadInfo
 
-WORKLOADS: Dict[str, WorkloadInfo] = {}
+SIZE: OptionInfo = Choice(allowed=("full", "shrunk"), default="full")
+"""`shrunk`: the same layers and operators with next to no arithmetic, for the dispatch floor."""
+# From the shortest sound of which the filters make one frame to 20 s; by default, as in the paper, 2 s
+AUDIO_SAMPLES: OptionInfo = IntegerRange(400, 320_000, default=32_000)
+"""Samples per example, at 16 kHz."""
+
+_OPTIONS = {"size": SIZE, "audio_samples": AUDIO_SAMPLES}
+_NAMES = ("speecht5-asr", "hubert-large", "wav2vec2-base", "wavlm-base")
+
+WORKLOADS: Dict[str, WorkloadInfo] = {
+    name: WorkloadInfo(family=SPEECH, frameworks=("torch", "transformers"), options=_OPTIONS) for name in _NAMES
+}

@@ -1,0 +1,120 @@
+"""GPT-2: one pass over a text, and greedy generation with a key/value cache."""
+
+from typing import Any
+
+from runners.workloads.base import Inputs, Unsupported
+from runners.workloads.language import masks
+from runners.workloads.language.text import Entry, Text, modules
+
+_USE_YOUR_OWN = -1
+
+
+class Gpt2(Text):
+    """`gpt2` with its language-model head; the output is the logits of all positions.
+
+    The model has no padding token. Whichever stands behind a padded text, causal attention does not see it.
+    """
+
+    preload = modules("gpt2")
+    entry = Entry(
+        "GPT2Config",
+        "GPT2LMHeadModel",
+        50257,
+        # The model within reads the outputs of its parts by name; the adapter asks for a tuple
+        sizes={"use_cache": False, "return_dict": True},
+        twin={"n_embd": 24, "bos_token_id": 0, "eos_token_id": 0},
+        # transformers repeats the positions of the only row for more rows
+        twin_rows=2,
+        longest=1024,
+    )
+
+    def construct(self, attention: Any) -> Any:
+        module = super().construct(attention)
+        # Initialisers do it otherwise: the head is the table of embeddings
+        self.inner(module).tie_weights()
+        return module
+
+    def adapted(self, model: Any) -> Any:
+        return as_tuple(model) if self.options["mask"] == masks.NONE else masks.with_mask(model)
+
+    def inner(self, module: Any) -> Any:
+        return module.model
+
+
+class Gpt2Generate(Gpt2):
+    """`gpt2`, greedy: a pass over the prompt, then one token after the other with a key/value cache.
+
+    Every step chooses the token of the best score, as greedy generation does. Two right backends may choose
+    differently where scores are close, and would be on different texts from there on. So the choice of a step is
+    replaced by a given token before it is fed back, in all backends alike; where -1 is given, the model's own
+    choice stands, and -1 throughout is plain greedy generation. This costs three operators on one number per row and
+    step, and keeps in every graph that each step depends on the choice before it.
+
+    Outputs are the best score of each step, which is continuous where the choice is not, and all logits of the last
+    step, to which every token and the whole cache contribute. Of the prompt only the last position goes through
+    the head. Prompts are never padded.
+    """
+
+    @property
+    def new_tokens(self) -> int:
+        """Tokens that are generated."""
+        return int(self.options["new_tokens"])
+
+    def construct(self, attention: Any) -> Any:
+        if self.tokens + self.new_tokens > self.entry.longest:
+            raise Unsupported(
+                "gpt2 has positions for %d tokens, not for a prompt of %d and %d new ones"
+                % (self.entry.longest, self.tokens, self.new_tokens)
+            )
+        return super().construct(attention)
+
+    def adapted(self, model: Any) -> Any:
+        return generation(model, self.new_tokens)
+
+    def example(self, generator: Any) -> Inputs:
+        return self.random_tokens(generator, self.tokens), self.random_tokens(generator, self.new_tokens - 1)
+
+
+def as_tuple(model: Any) -> Any:
+    """A module that takes tokens and returns a tuple."""
+    import torch
+
+    class AsTuple(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, tokens: Any) -> Any:
+            return self.model(tokens, return_dict=False)
+
+    return AsTuple()
+
+
+def generation(model: Any, new_tokens: int) -> Any:
+    """A module that generates a fixed number of tokens in one call.
+
+    It takes the prompts, (batch, length), and what replaces the choices of all steps but the last, (batch,
+    new_tokens - 1); -1 leaves a choice as it is. It returns best scores, (batch, new_tokens), and the last logits,
+    (batch, vocabulary).
+    """
+    import torch
+
+    class Generation(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, prompt: Any, given: Any) -> Any:
+            tokens, cache, scores = prompt, None, []
+            for step in range(new_tokens):
+                outputs = self.model.transformer(tokens, past_key_values=cache, use_cache=True)
+                cache = outputs.past_key_values
+                logits = self.model.lm_head(outputs.last_hidden_state[:, -1])
+                score, choice = logits.max(dim=-1)
+                scores.append(score)
+                if step + 1 < new_tokens:
+                    replacement = given[:, step]
+                    tokens = torch.where(replacement == _USE_YOUR_OWN, choice, replacement).unsqueeze(-1)
+            return torch.stack(scores, dim=1), logits
+
+    return Generation()

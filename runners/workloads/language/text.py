@@ -1,0 +1,176 @@
+"""What all models of text share: a configuration, random tokens and their mask, and the twin for the dispatch floor."""
+
+import contextlib
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, ContextManager, Dict, Iterator, Mapping, Optional, Tuple, cast
+
+from runners.contract import WorkloadSpec
+from runners.contract.record import FactValue
+from runners.workloads.base import Inputs, Unsupported
+from runners.workloads.language import masks
+from runners.workloads.language.attention import choose, chosen
+from runners.workloads.tensors import PRELOAD, TensorWorkload
+
+_SHRUNK_TOKENS = 8
+_SHRUNK_VOCABULARY = 128
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the table of models."""
+
+    config: str
+    """Class of transformers."""
+    model: str
+    """Class of transformers."""
+    vocabulary: int
+    sizes: Mapping[str, Any] = field(default_factory=dict)
+    """In what the checkpoint's configuration differs from the defaults of its class."""
+    twin: Mapping[str, Any] = field(default_factory=dict)
+    """Widths of the shrunk twin. Depth, heads and everything else that decides the operators stay."""
+    twin_rows: int = 1
+    """The twin has the rows of the trial, but no more than this: some models have operators that depend on them."""
+    longest: int = 512
+    """Tokens for which the model has positions."""
+    pad_token: int = 0
+
+
+def modules(architecture: str) -> Tuple[str, ...]:
+    """What to import before a trial of an architecture of transformers."""
+    return (*PRELOAD, "transformers", "transformers.models.%s.modeling_%s" % (architecture, architecture))
+
+
+class Text(TensorWorkload):
+    """A model of transformers on random tokens."""
+
+    entry: ClassVar[Entry]
+
+    @property
+    def is_shrunk(self) -> bool:
+        """Whether this is the twin that measures the dispatch floor."""
+        return self.options["size"] == "shrunk"
+
+    @property
+    def tokens(self) -> int:
+        """Tokens per example."""
+        length = self.spec.workload.sequence_length
+        assert length is not None
+        return length
+
+    @property
+    def vocabulary(self) -> int:
+        """Tokens that there are to draw from."""
+        return _SHRUNK_VOCABULARY if self.is_shrunk else self.entry.vocabulary
+
+    def settings(self) -> Dict[str, Any]:
+        """Arguments of the configuration.
+
+        Raises:
+            Unsupported: there is no such model.
+        """
+        settings = dict(self.entry.sizes, vocab_size=self.vocabulary)
+        if self.is_shrunk:
+            settings.update(self.entry.twin)
+        return settings
+
+    def construct(self, attention: Optional[str]) -> Any:
+        if self.tokens > self.entry.longest:
+            raise Unsupported(
+                "workload %s has positions for %d tokens, not for %d"
+                % (self.spec.workload.name, self.entry.longest, self.tokens)
+            )
+        model_class = _of_transformers(self.entry.model)
+        # Tuples instead of output objects: all backends then run the very same module, without a wrapper
+        settings = {"return_dict": False, **self.settings()}
+        implementation = choose(model_class, attention)
+        if implementation is not None:
+            settings["attn_implementation"] = implementation
+        with _without_initialisers():
+            model = model_class(_of_transformers(self.entry.config)(**settings))
+        return self.adapted(model)
+
+    def adapted(self, model: Any) -> Any:
+        """The module that takes the inputs by position and returns a tuple of tensors."""
+        return model if self.options["mask"] == masks.NONE else masks.with_mask(model)
+
+    def inner(self, module: Any) -> Any:
+        """The model within what `adapted` returned."""
+        return module if self.options["mask"] == masks.NONE else module.model
+
+    def example(self, generator: Any) -> Inputs:
+        tokens = self.random_tokens(generator, self.tokens)
+        mask = str(self.options["mask"])
+        if mask == masks.NONE:
+            return (tokens,)
+        # transformers drops a mask that hides nothing: in the twin, whose rows are short, each one hides something
+        longest = max(1, self.tokens - 1) if self.is_shrunk else self.tokens
+        return masks.masked_example(tokens, mask, generator, self.entry.pad_token, longest)
+
+    def random_tokens(self, generator: Any, count: int) -> Any:
+        """A row of tokens, none of them the padding token: some models derive positions from that one."""
+        import torch
+
+        tokens = torch.randint(self.vocabulary - 1, (1, count), generator=generator)
+        return tokens + (tokens >= self.entry.pad_token)
+
+    def reference(self, index: int, model: Any, double: bool) -> Tuple[Any, ...]:
+        with self._first_calls():
+            return super().reference(index, model, double)
+
+    def cost(self, model: Any) -> Dict[str, FactValue]:
+        with self._first_calls():
+            return super().cost(model)
+
+    @contextlib.contextmanager
+    def _first_calls(self) -> Iterator[None]:
+        # Whatever the backend, a trial begins with eager calls in its dtype: they find what torch has no kernel for
+        try:
+            yield
+        except RuntimeError as error:
+            reason = missing_kernel(error)
+            if reason is None:
+                raise
+            raise Unsupported("%s in %s: %s" % (self.spec.workload.name, self.spec.dtype, reason)) from error
+
+    def facts(self, model: Any) -> Dict[str, FactValue]:
+        inner = self.inner(model)
+        facts = super().facts(model)
+        facts["input_mask"] = str(self.options["mask"])
+        facts["attn_implementation"] = chosen(type(inner), inner.config)
+        return facts
+
+    def shrunk(self) -> WorkloadSpec:
+        rows = min(self.spec.workload.batch, self.entry.twin_rows)
+        return replace(super().shrunk(), batch=rows, sequence_length=self.shrunk_tokens())
+
+    def shrunk_tokens(self) -> int:
+        """Tokens per example of the twin: few, on the same path through the model."""
+        return min(self.tokens, _SHRUNK_TOKENS)
+
+
+def missing_kernel(error: RuntimeError) -> Optional[str]:
+    """The error in one line if it says that an operator does not exist for the dtype, else None."""
+    message = str(error).partition("\n")[0]
+    said = ("not implemented for '", "Unsupported dtype ", "powers of two when computing in half precision")
+    return message if any(words in message for words in said) else None
+
+
+def _of_transformers(name: str) -> Any:
+    import transformers
+
+    # With the first class that it is asked for, transformers imports torchvision where that is installed
+    from runners.workloads import torchvision_import  # noqa: F401
+
+    try:
+        return getattr(transformers, name)
+    except AttributeError as error:
+        raise Unsupported("transformers %s has no %s" % (transformers.__version__, name)) from error
+
+
+def _without_initialisers() -> ContextManager[Any]:
+    try:
+        from transformers.initialization import no_init_weights
+    except ImportError:
+        # Where it lived before transformers 5
+        from transformers.modeling_utils import no_init_weights
+    return cast("ContextManager[Any]", no_init_weights())

@@ -1,0 +1,116 @@
+"""What all recognisers of speech share: noise at 16 kHz, a configuration, and the twin for the dispatch floor.
+
+All have the same seven filters, which make a frame of 400 samples and another of each 320 that follow.
+"""
+
+from dataclasses import replace
+from typing import Any, ClassVar, Dict, Mapping, Optional, Tuple
+
+from runners.contract import WorkloadSpec
+from runners.contract.record import FactValue
+from runners.workloads.base import Inputs
+from runners.workloads.construction import (
+    missing_kernels_unsupported,
+    of_transformers,
+    without_initialisers_of_transformers,
+)
+from runners.workloads.language.attention import choose, chosen
+from runners.workloads.tensors import TensorWorkload
+
+_FRAME_SAMPLES = 400
+_HOP_SAMPLES = 320
+# Layers and parts of the input are left out at random in training alone; some versions draw the number all the same
+_NOTHING_RANDOM = {"apply_spec_augment": False, "mask_time_prob": 0.0}
+
+Sizes = Mapping[str, Any]
+
+
+class Speech(TensorWorkload):
+    """A model of transformers on sound. A subclass is an entry of the table: names and sizes."""
+
+    config_name: ClassVar[str]
+    model_name: ClassVar[str]
+    sizes: ClassVar[Sizes]
+    """The vocabulary, and all in which the checkpoint's configuration differs from the defaults of its class."""
+    twin: ClassVar[Sizes]
+    """The widths of the shrunk twin. Depth, heads, kernels and groups stay."""
+
+    @property
+    def is_shrunk(self) -> bool:
+        """Whether this is the twin that measures the dispatch floor."""
+        return self.options["size"] == "shrunk"
+
+    @property
+    def audio_samples(self) -> int:
+        """Samples per example."""
+        return int(self.options["audio_samples"])
+
+    def construct(self, attention: Optional[str]) -> Any:
+        model_class = of_transformers(self.model_name)
+        settings = dict(self.sizes, **(self.twin if self.is_shrunk else {}), **_NOTHING_RANDOM)
+        implementation = choose(model_class, attention)
+        if implementation is not None:
+            settings["attn_implementation"] = implementation
+        config = of_transformers(self.config_name)(**settings)
+        with without_initialisers_of_transformers():
+            model = model_class(config)
+        return self.adapted(model)
+
+    def adapted(self, model: Any) -> Any:
+        """The module that takes the inputs by position and returns a tuple of tensors; its `model` is the library's."""
+        return with_sound(model)
+
+    def example(self, generator: Any) -> Inputs:
+        import torch
+
+        # Recordings are brought to zero mean and unit variance before they are recognised
+        return (torch.randn(1, self.audio_samples, generator=generator),)
+
+    def reference(self, index: int, model: Any, double: bool) -> Tuple[Any, ...]:
+        with missing_kernels_unsupported(self.spec.workload.name, self.spec.dtype):
+            return super().reference(index, model, double)
+
+    def facts(self, model: Any) -> Dict[str, FactValue]:
+        return dict(
+            super().facts(model),
+            audio_frames=(self.audio_samples - _FRAME_SAMPLES) // _HOP_SAMPLES + 1,
+            attn_implementation=chosen(type(model.model), model.model.config),
+        )
+
+    def shrunk(self) -> WorkloadSpec:
+        small = super().shrunk()
+        samples = min(self.audio_samples, _FRAME_SAMPLES + _HOP_SAMPLES)
+        return replace(small, options={**small.options, "audio_samples": samples})
+
+
+def with_sound(model: Any) -> Any:
+    """A module that takes sound and returns a tuple.
+
+    The configuration could ask for tuples, but then a recent transformers fails where one model calls another.
+    """
+    import torch
+
+    class WithSound(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, sound: Any) -> Any:
+            return self.model(sound, return_dict=False)
+
+    return WithSound()
+
+
+def with_sound_and_tokens(model: Any) -> Any:
+    """A module that takes sound and the decoder's tokens, and returns a tuple."""
+    import torch
+
+    class WithSoundAndTokens(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, sound: Any, tokens: Any) -> Any:
+            return self.model(input_values=sound, decoder_input_ids=tokens, return_dict=False)
+
+    return WithSoundAndTokens()

@@ -1,0 +1,264 @@
+"""The backends of torch run for real on a tiny model, through `python -m runners`."""
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from runners.contract import (
+    CONTRACT_VERSION,
+    BackendSpec,
+    Protocol,
+    Status,
+    Task,
+    Trial,
+    TrialRecord,
+    TrialSpec,
+    WorkloadSpec,
+    decode_line,
+    encode,
+)
+from runners.contract.spec import OptionValue
+
+QUICK = Protocol(
+    warmup_min_calls=1,
+    warmup_min_ms=1,
+    sync_budget_ms=20,
+    sync_min_samples=3,
+    pipelined_budget_ms=20,
+    pipelined_min_samples=2,
+    pipelined_block_ms=5,
+    floor_budget_ms=0,
+)
+WITH_FLOOR = replace(QUICK, floor_budget_ms=20)
+PADDED = {"mask": "ptb"}
+SMALL = {"size": "shrunk"}
+LAYERS = 2
+
+pytestmark = pytest.mark.environment
+
+Options = Mapping[str, OptionValue]
+
+
+def trial(
+    backend: str,
+    options: Options | None = None,
+    inputs: Options | None = None,
+    workload: str = "tiny-bert",
+    protocol: Protocol = QUICK,
+) -> Trial:
+    spec = TrialSpec(
+        workload=WorkloadSpec(workload, batch=3, sequence_length=40, options=dict(inputs or {})),
+        backend=BackendSpec(backend, dict(options or {})),
+        dtype="float32",
+        device="cpu",
+        threads=1,
+        seed=3,
+        protocol=protocol,
+    )
+    return Trial(f"{workload}-{backend}", "key", 0, 0, 0, 1, 250, spec)
+
+
+TRIALS = {
+    "eager": trial("eager", protocol=WITH_FLOOR),
+    "eager-math": trial("eager", {"sdpa_kernel": "math"}),
+    "eager-flash": trial("eager", {"sdpa_kernel": "flash"}),
+    "eager-efficient": trial("eager", {"sdpa_kernel": "efficient"}),
+    "eager-math-nothing": trial("eager", {"sdpa_kernel": "math"}, workload="op-layernorm"),
+    "torchscript": trial("torchscript", protocol=WITH_FLOOR),
+    "torchscript-optimized": trial("torchscript", {"optimize_for_inference": True}),
+    "torchscript-contradiction": trial("torchscript", {"optimize_for_inference": True, "freeze": False}),
+    "nested-dense": trial("sdpa_nested"),
+    "nested-packed": trial("sdpa_nested", inputs=PADDED),
+    "nested-distilbert": trial("sdpa_nested", inputs={**PADDED, **SMALL}, workload="distilbert"),
+    "nested-albert": trial("sdpa_nested", inputs=SMALL, workload="albert-base"),
+    "fastpath-dense": trial("fastpath", protocol=WITH_FLOOR),
+    "fastpath-nested": trial("fastpath", inputs=PADDED),
+    "fastpath-padded": trial("fastpath", {"nested": False}, PADDED),
+    "fastpath-distilbert": trial("fastpath", inputs={**PADDED, **SMALL}, workload="distilbert"),
+    "int8": trial("dynamic_int8"),
+    "int8-nothing": trial("dynamic_int8", workload="op-layernorm"),
+}
+
+
+def run(directory: Path, python: Path, trials: Mapping[str, Trial]) -> dict[str, TrialRecord]:
+    """Runs trials as one task and returns their records."""
+    named = tuple(replace(one, trial_id=name) for name, one in trials.items())
+    (directory / "task.json").write_text(json.dumps(encode(Task(CONTRACT_VERSION, "campaign", "task", "none", named))))
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("TAXMETER", "TORCH"))}
+    done = subprocess.run(
+        [python, "-m", "runners", directory],
+        cwd=Path(__file__).resolve().parents[2],
+        env=clean,
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = (directory / "records.jsonl").read_bytes().splitlines()
+    return {line.trial_id: line for line in map(decode_line, lines) if isinstance(line, TrialRecord)}
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory, cpu_python: Path) -> dict[str, TrialRecord]:
+    """What became of each trial of the table above."""
+    return run(tmp_path_factory.mktemp("backends"), cpu_python, TRIALS)
+
+
+REFUSED = {
+    "eager-efficient": "SDPA with the kernel efficient alone failed: ",
+    "eager-math-nothing": "there is no kernel to choose",
+    "torchscript-contradiction": "it needs freeze true",
+    "nested-albert": "only encoders structured as BERT can be mapped exactly",
+    "int8-nothing": "nothing is quantised",
+}
+
+
+@pytest.mark.parametrize("name", sorted(TRIALS.keys() - REFUSED.keys()))
+def test_a_backend_computes_what_eager_computes(records: dict[str, TrialRecord], name: str) -> None:
+    record = records[name]
+    assert (record.status, record.reason) == (Status.OK, None), record.log_tail
+    assert record.verification is not None
+    assert record.verification.after_timing
+    assert not {key for key, value in record.facts.items() if key.endswith("_problem") and value} - {"floor_problem"}
+
+
+@pytest.mark.parametrize(("name", "reason"), sorted(REFUSED.items()))
+def test_what_cannot_be_served_says_why(records: dict[str, TrialRecord], name: str, reason: str) -> None:
+    assert records[name].status is Status.UNSUPPORTED
+    assert reason in (records[name].reason or "")
+
+
+def test_a_pinned_kernel_is_the_one_that_runs(records: dict[str, TrialRecord]) -> None:
+    used = {name: str(records[name].facts["attention_operators"]) for name in ("eager", "eager-math", "eager-flash")}
+    assert used["eager-math"] == f"_scaled_dot_product_attention_math x{LAYERS}"
+    assert used["eager-flash"].startswith("_scaled_dot_product_flash_attention")
+    assert used["eager-flash"].endswith(f" x{LAYERS}")
+    assert [records[name].facts["sdpa_kernel"] for name in used] == ["auto", "math", "flash"]
+
+
+def test_tokens_are_packed_only_where_some_are_padding(records: dict[str, TrialRecord]) -> None:
+    assert records["nested-dense"].facts["packed"] is False
+    assert records["nested-packed"].facts["packed"] is True
+    # What depends on the sequences proves no structure
+    assert records["nested-packed"].facts["operations"] is None
+    assert records["nested-dense"].facts["operations"] == records["nested-dense"].facts["operations"] != 0
+
+
+def test_the_fast_path_was_taken_for_every_layer(records: dict[str, TrialRecord]) -> None:
+    seen = {name: record.facts for name, record in records.items() if name.startswith("fastpath")}
+    assert {name: facts["fastpath_nested"] for name, facts in seen.items()} == {
+        "fastpath-dense": False,
+        "fastpath-nested": True,
+        "fastpath-padded": False,
+        "fastpath-distilbert": True,
+    }
+    assert {facts["fastpath_layers"] for name, facts in seen.items() if "distilbert" not in name} == {LAYERS}
+    assert seen["fastpath-distilbert"]["fastpath_layers"] == 6
+    fused, plain = seen["fastpath-dense"]["operations"], records["eager"].facts["operations"]
+    assert isinstance(fused, int)
+    assert isinstance(plain, int)
+    assert fused < plain
+
+
+def test_quantised_layers_are_counted_and_cost_accuracy(records: dict[str, TrialRecord]) -> None:
+    record = records["int8"]
+    # Six in each layer, and the pooler
+    assert record.facts["quantized_modules"] == 6 * LAYERS + 1
+    assert isinstance(record.facts["quantized_weight_share"], float)
+    assert 0 < record.facts["quantized_weight_share"] < 1
+    assert record.facts["quantization_engine"] not in (None, "none")
+    assert record.verification is not None
+    assert record.verification.relative_l2 > 1e-4
+
+
+@pytest.mark.parametrize("name", ["eager", "torchscript", "fastpath-dense"])
+def test_the_twin_of_a_backend_has_its_structure(records: dict[str, TrialRecord], name: str) -> None:
+    facts = records[name].facts
+    assert (facts["floor_valid"], facts["floor_problem"]) == (True, None)
+    assert facts["floor_operations"] == facts["operations"]
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory, cpu_python: Path) -> dict[str, TrialRecord]:
+    """One compilation, found again by a second trial; and the modes that a CPU cannot keep their promise of."""
+    trials = {
+        "first": trial("torch_compile"),
+        "second": trial("torch_compile"),
+        "reduce-overhead": trial("torch_compile", {"mode": "reduce-overhead"}),
+        "max-autotune": trial("torch_compile", {"mode": "max-autotune"}),
+    }
+    return run(tmp_path_factory.mktemp("compile"), cpu_python, trials)
+
+
+def test_what_is_measured_is_a_warm_compilation(compiled: dict[str, TrialRecord]) -> None:
+    for name in ("first", "second"):
+        record = compiled[name]
+        assert (record.status, record.reason) == (Status.OK, None), record.log_tail
+        assert record.facts["fxgraph_cache_hits"] == 1
+        assert record.facts["fxgraph_cache_misses"] == 0
+    assert [compiled[name].phases.artifact_cached for name in ("first", "second")] == [False, True]
+    assert compiled["first"].phases.artifact_s is not None
+    assert compiled["second"].phases.artifact_s is None
+    assert compiled["first"].facts["artifact_bytes"] == compiled["second"].facts["artifact_bytes"]
+
+
+def test_a_compiled_model_tells_how_it_was_compiled(compiled: dict[str, TrialRecord]) -> None:
+    facts = compiled["first"].facts
+    expected = {
+        "dynamo_graphs": 1,
+        "graph_breaks": 0,
+        "graph_break_reasons": None,
+        "recompiles": 0,
+        "recompile_reasons": None,
+        "compiled_after_verification": 0,
+    }
+    assert {name: facts[name] for name in expected} == expected
+    # Per layer six linear maps, attention, and three fused kernels; one for the embeddings, two for the pooler
+    assert facts["operations"] == 10 * LAYERS + 3
+
+
+@pytest.mark.parametrize(
+    ("mode", "instead"), [("reduce-overhead", "default"), ("max-autotune", "max-autotune-no-cudagraphs")]
+)
+def test_a_mode_that_promises_cuda_graphs_is_refused_on_a_cpu(
+    compiled: dict[str, TrialRecord], mode: str, instead: str
+) -> None:
+    assert compiled[mode].status is Status.UNSUPPORTED
+    assert compiled[mode].reason == f"mode {mode} promises CUDA graphs, which a CPU does not have; use {instead}"
+
+
+DYNAMO = """
+import json, torch
+from runners.backends import inductor
+
+@torch.compile(backend="eager", dynamic=False)
+def broken(x):
+    y = x + 1
+    torch._dynamo.graph_break()
+    return y * 2
+
+broken(torch.ones(3))
+first, attempts = inductor.compile_facts(), inductor.attempts()
+broken(torch.ones(3))
+same = inductor.attempts()
+broken(torch.ones(4))
+print(json.dumps([first, inductor.compile_facts(), attempts, same, inductor.attempts()]))
+"""
+
+
+def test_graph_breaks_and_recompilations_are_counted(cpu_python: Path, project: Path) -> None:
+    done = subprocess.run([cpu_python, "-c", DYNAMO], cwd=project, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    first, last, attempts, same, more = json.loads(done.stdout.splitlines()[-1])
+    assert (first["dynamo_graphs"], first["graph_breaks"], first["recompiles"]) == (2, 1, 0)
+    assert "graph_break" in first["graph_break_reasons"]
+    assert first["recompile_reasons"] is None
+    # Both halves were made for three elements
+    assert (last["dynamo_graphs"], last["recompiles"]) == (4, 2)
+    assert "size mismatch" in last["recompile_reasons"]
+    assert attempts == same < more

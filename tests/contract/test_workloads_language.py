@@ -1,0 +1,220 @@
+"""The models of text with the framework of the `cpu` environment: small ones, and the twins of three large ones."""
+
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import runners
+from runners.contract import (
+    CONTRACT_VERSION,
+    BackendSpec,
+    Protocol,
+    Status,
+    Task,
+    Trial,
+    TrialRecord,
+    TrialSpec,
+    WorkloadSpec,
+    decode_line,
+    encode,
+)
+
+pytestmark = pytest.mark.environment
+
+ROOT = Path(runners.__file__).parents[1]
+QUICK = Protocol(
+    warmup_min_calls=1,
+    warmup_min_ms=1,
+    warmup_max_ms=50,
+    sync_budget_ms=10,
+    sync_min_samples=2,
+    pipelined_budget_ms=5,
+    pipelined_min_samples=1,
+    pipelined_block_ms=1,
+    floor_budget_ms=0,
+)
+# Runs in the environment's interpreter, which has neither pytest nor the orchestrator
+CHECKS = """
+import json
+from dataclasses import replace
+
+import torch
+
+from runners.contract import BackendSpec, Protocol, TrialSpec, WorkloadSpec
+from runners.examination.calls import count_aten_calls
+from runners.workloads import make_workload
+
+torch.set_num_threads(1)
+seen = {}
+
+
+def workload(name, batch=1, length=128, **options):
+    shape = WorkloadSpec(name, batch, sequence_length=length, options=options)
+    return make_workload(TrialSpec(shape, BackendSpec("eager", {}), "float32", "cpu", 1, 3, Protocol()))
+
+
+def calls(one):
+    model, inputs = one.build("sdpa"), one.inputs(0)
+    return count_aten_calls(lambda: model(*inputs))
+
+
+def run(model, *inputs):
+    with torch.inference_mode():
+        return model(*inputs)
+
+
+for name, options in (("albert-base", {}), ("distilbert", {"mask": "ptb"}), ("mobilebert", {})):
+    full = workload(name, **options)
+    twin = make_workload(replace(full.spec, workload=full.shrunk()))
+    seen["calls of " + name] = [calls(full), calls(twin)]
+
+padded = workload("tiny-bert", batch=3, length=32, mask="ptb")
+model = padded.build()
+tokens, mask = padded.inputs(0)
+hidden, pooled = run(model, tokens, mask)
+seen["lengths"] = mask.sum(1).tolist()
+seen["a mask is ones, then zeros"] = bool((mask.diff(dim=1) <= 0).all())
+seen["padding has the padding token"] = bool((tokens[mask == 0] == padded.entry.pad_token).all())
+seen["no text has the padding token"] = bool((tokens[mask == 1] != padded.entry.pad_token).all())
+seen["outputs of padding are zero"] = bool((hidden[mask == 0] == 0).all())
+other = run(model, torch.where(mask == 0, 7, tokens), mask)
+seen["padding changes nothing"] = max(float((a - b).abs().max()) for a, b in zip((hidden, pooled), other))
+plain = run(model.model, tokens)
+seen["the mask changes the pooled output by"] = float((plain[1] - pooled).abs().max())
+fewer = workload("tiny-bert", batch=2, length=32, mask="ptb").inputs(0)
+seen["rows are independent of the batch"] = all(bool((a == b[:2]).all()) for a, b in zip(fewer, (tokens, mask)))
+unmasked = workload("tiny-bert", batch=3, length=32).inputs(0)[0]
+seen["a text is the same with and without padding"] = bool((unmasked == tokens)[mask == 1].all())
+seen["a model without mask has no wrapper"] = type(workload("tiny-bert").build()).__name__
+
+attention = {}
+for asked in (None, "sdpa", "eager"):
+    for name in ("tiny-bert", "squeezebert"):
+        one = workload(name, size="shrunk", length=8)
+        attention["%s %s" % (name, asked)] = one.facts(one.build(asked))["attn_implementation"]
+seen["attention"] = attention
+
+one = workload("gpt2-generate", batch=2, length=8, size="shrunk", new_tokens=5)
+model = one.build("sdpa")
+prompt, given = one.inputs(0)
+lm = model.model
+scores, last = run(model, prompt, torch.full_like(given, -1))
+steps = lm.generate(
+    prompt,
+    attention_mask=torch.ones_like(prompt),
+    do_sample=False,
+    min_new_tokens=5,
+    max_new_tokens=5,
+    eos_token_id=None,
+    pad_token_id=0,
+    output_logits=True,
+    return_dict_in_generate=True,
+).logits
+expected = torch.stack([step.max(dim=-1).values for step in steps], dim=1)
+seen["greedy is what transformers generates"] = float((scores - expected).abs().max())
+forced_scores, forced = run(model, prompt, given)
+texts = torch.cat([prompt, given], dim=1)
+whole = run(lm, texts).logits
+seen["a given text is scored as in one pass"] = max(
+    float((forced - whole[:, -1]).abs().max()),
+    float((forced_scores - whole[:, 7:].max(dim=-1).values).abs().max()),
+)
+seen["size of the last scores"] = float(whole[:, -1].abs().max())
+print(json.dumps(seen))
+"""
+
+
+@pytest.fixture(scope="module")
+def seen(cpu_python: Path) -> dict[str, Any]:
+    """What the checks saw."""
+    ended = subprocess.run([cpu_python, "-c", CHECKS], cwd=ROOT, capture_output=True, text=True, timeout=250)
+    assert ended.returncode == 0, ended.stderr
+    facts: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    return facts
+
+
+@pytest.mark.parametrize(("name", "more_than"), [("albert-base", 350), ("distilbert", 150), ("mobilebert", 1200)])
+def test_a_twin_runs_as_many_operators_as_its_model(seen: dict[str, Any], name: str, more_than: int) -> None:
+    full, twin = seen["calls of " + name]
+    assert full == twin > more_than
+
+
+def test_padded_rows_are_texts_of_their_own_length(seen: dict[str, Any]) -> None:
+    assert len(set(seen["lengths"])) > 1
+    assert all(1 <= length <= 32 for length in seen["lengths"])
+    assert seen["a mask is ones, then zeros"]
+    assert seen["padding has the padding token"]
+    assert seen["no text has the padding token"]
+    assert seen["a text is the same with and without padding"]
+    assert seen["rows are independent of the batch"]
+
+
+def test_padding_decides_nothing(seen: dict[str, Any]) -> None:
+    assert seen["outputs of padding are zero"]
+    assert seen["padding changes nothing"] == 0.0
+    assert seen["the mask changes the pooled output by"] > 1e-3
+
+
+def test_a_model_without_mask_is_measured_without_a_wrapper(seen: dict[str, Any]) -> None:
+    assert seen["a model without mask has no wrapper"] == "BertModel"
+
+
+def test_the_attention_is_what_was_asked_for_or_the_models_own(seen: dict[str, Any]) -> None:
+    assert seen["attention"] == {
+        "tiny-bert None": "sdpa",
+        "tiny-bert sdpa": "sdpa",
+        "tiny-bert eager": "eager",
+        "squeezebert None": "own",
+        "squeezebert sdpa": "own",
+        "squeezebert eager": "own",
+    }
+
+
+def test_generation_is_what_it_says(seen: dict[str, Any]) -> None:
+    assert seen["size of the last scores"] > 0.01
+    assert seen["greedy is what transformers generates"] < 1e-5
+    assert seen["a given text is scored as in one pass"] < 1e-5
+
+
+def trial(name: str, backend: str, dtype: str = "float32", **options: Any) -> Trial:
+    spec = TrialSpec(
+        workload=WorkloadSpec(name, batch=2, sequence_length=8, options=options),
+        backend=BackendSpec(backend, {}),
+        dtype=dtype,
+        device="cpu",
+        threads=1,
+        seed=3,
+        protocol=QUICK,
+    )
+    return Trial(f"{name}-{backend}-{dtype}", "key", 0, 0, 0, 1, 100, spec)
+
+
+def test_trials_are_verified_or_say_why_not(tmp_path: Path, cpu_python: Path) -> None:
+    small = {"size": "shrunk"}
+    trials = (
+        trial("gpt2-generate", "eager", new_tokens=3, **small),
+        trial("gpt2-generate", "torchscript", new_tokens=3, **small),
+        trial("tiny-bert", "eager", "bfloat16", mask="ptb"),
+        trial("tiny-bert", "torchscript", mask="ptb"),
+        trial("fnet-base", "eager", "bfloat16", **small),
+        trial("bert", "eager", layers=1, hidden_size=10, heads=3),
+    )
+    named = tuple(replace(one, trial_id=f"t{index}") for index, one in enumerate(trials))
+    (tmp_path / "task.json").write_text(json.dumps(encode(Task(CONTRACT_VERSION, "campaign", "task", "none", named))))
+    ended = subprocess.run(
+        [cpu_python, "-m", "runners", tmp_path], cwd=ROOT, capture_output=True, text=True, timeout=250
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    lines = [decode_line(line) for line in (tmp_path / "records.jsonl").read_bytes().splitlines()]
+    records = [line for line in lines if isinstance(line, TrialRecord)]
+    assert [(r.status, r.reason) for r in records[:4]] == [(Status.OK, None)] * 4
+    assert [r.facts["input_mask"] for r in records[:4]] == ["none", "none", "ptb", "ptb"]
+    fourier, width = records[4:]
+    assert fourier.status is Status.UNSUPPORTED
+    assert fourier.reason == "fnet-base in bfloat16: Unsupported dtype BFloat16"
+    assert width.status is Status.UNSUPPORTED
+    assert width.reason == "hidden_size 10 of workload bert is no multiple of its heads, 3"

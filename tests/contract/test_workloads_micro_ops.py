@@ -1,0 +1,230 @@
+"""The micro-operators with the real framework: what they compute, and each as a trial."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import runners
+from runners.contract import (
+    CONTRACT_VERSION,
+    BackendSpec,
+    Protocol,
+    Status,
+    Task,
+    Trial,
+    TrialRecord,
+    TrialSpec,
+    WorkloadSpec,
+    decode_line,
+    encode,
+)
+from runners.contract.catalogue import WORKLOADS
+from runners.contract.catalogue.micro_ops import WORKLOADS as OPERATORS
+
+ROOT = Path(runners.__file__).parents[1]
+QUICK = Protocol(
+    warmup_min_calls=1,
+    warmup_min_ms=1,
+    sync_budget_ms=5,
+    sync_min_samples=3,
+    pipelined_budget_ms=5,
+    pipelined_min_samples=1,
+    pipelined_block_ms=1,
+    floor_budget_ms=5,
+)
+SMALL: dict[str, dict[str, Any]] = {
+    "op-feedforward": {"hidden_size": 32, "layers": 3},
+    "op-conv2d": {"image_size": 14, "in_channels": 16, "out_channels": 16},
+    "op-mbconv2d": {"image_size": 14, "in_channels": 16, "out_channels": 16},
+    "op-conv1d": {"input_length": 64},
+    "op-rnn": {"hidden_size": 32, "layers": 2, "sequence_length": 5},
+    "op-lstm": {"hidden_size": 32, "layers": 2, "sequence_length": 5},
+    "op-layernorm": {"hidden_size": 32},
+    "op-mha": {"hidden_size": 32, "heads": 4},
+}
+# The narrowest that the paper's grids have: the outputs of an untrained network would be zeros
+NARROW: dict[str, list[dict[str, Any]]] = {
+    "op-feedforward": [
+        {"hidden_size": width, "layers": layers, "sequence_length": 1} for width in (1, 2) for layers in (1, 16)
+    ],
+    "op-conv1d": [
+        {"input_length": 1, "in_channels": channels, "out_channels": 1, "kernel_size": 9} for channels in (1, 5)
+    ],
+    "op-conv2d": [{"image_size": 7, "in_channels": 1, "out_channels": 1, "kernel_size": 1, "stride": 5}],
+    "op-mbconv2d": [
+        {"image_size": 7, "in_channels": 1, "out_channels": out, "expand_ratio": ratio, "stride": stride}
+        for out in (1, 2)
+        for ratio in (1, 6)
+        for stride in (1, 2)
+    ],
+    "op-rnn": [{"hidden_size": 1, "layers": 4, "nonlinearity": kind} for kind in ("relu", "tanh")],
+    "op-lstm": [{"hidden_size": 1, "layers": 4}],
+    "op-layernorm": [{"hidden_size": 2}],
+    "op-mha": [{"hidden_size": 16, "heads": 16, "sequence_length": 1}],
+}
+
+
+def spec(name: str, backend: str, sizes: dict[str, Any]) -> TrialSpec:
+    info = WORKLOADS[name]
+    options = dict(sizes)
+    length = options.pop("sequence_length", info.sequence_length)
+    image = options.pop("image_size", info.image_size)
+    workload = WorkloadSpec(name, 2, length, image, options)
+    return TrialSpec(workload, BackendSpec(backend, {}), "float32", "cpu", 1, 3, QUICK)
+
+
+def run(directory: Path, python: Path, specs: list[TrialSpec]) -> list[TrialRecord]:
+    trials = tuple(Trial(f"t{number}", "key", 1, number, 0, 1, 120, one) for number, one in enumerate(specs))
+    task = Task(CONTRACT_VERSION, "campaign", "task", "cpu", trials)
+    (directory / "task.json").write_text(json.dumps(encode(task)))
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TAXMETER")}
+    done = subprocess.run(
+        [python, "-m", "runners", directory], cwd=ROOT, env=kept, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    lines = (decode_line(line) for line in (directory / "records.jsonl").read_bytes().splitlines())
+    return [line for line in lines if isinstance(line, TrialRecord)]
+
+
+def evaluated(python: Path, program: str) -> Any:
+    """What a program prints as JSON that has the operators at hand."""
+    head = """
+import json, torch
+from runners.contract import BackendSpec, Protocol, TrialSpec, WorkloadSpec
+from runners.contract.catalogue import WORKLOADS
+from runners.workloads import make_workload
+def operator(name, batch=2, dtype="float32", sequence_length=None, image_size=None, **options):
+    info = WORKLOADS[name]
+    shape = WorkloadSpec(
+        name, batch, sequence_length or info.sequence_length, image_size or info.image_size, options
+    )
+    return make_workload(TrialSpec(shape, BackendSpec("eager", {}), dtype, "cpu", 1, 3, Protocol()))
+torch.set_grad_enabled(False)
+"""
+    done = subprocess.run([python, "-c", head + program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_each_operator_is_a_trial_with_a_twin_of_its_structure(tmp_path: Path, cpu_python: Path) -> None:
+    assert set(SMALL) == set(OPERATORS)
+    specs = [spec(name, "eager", sizes) for name, sizes in SMALL.items()]
+    traced = [spec(name, "torchscript", SMALL[name]) for name in ("op-lstm", "op-mha")]
+    impossible = spec("op-mha", "eager", {"hidden_size": 32, "heads": 5})
+    *records, refused = run(tmp_path, cpu_python, [*specs, *traced, impossible])
+    assert (refused.status, refused.reason) == (Status.UNSUPPORTED, "5 heads do not divide hidden_size 32")
+    for one, record in zip([*specs, *traced], records, strict=True):
+        name = one.workload.name
+        assert (name, record.status, record.reason) == (name, Status.OK, None)
+        assert (name, record.facts["floor_valid"], record.facts["floor_problem"]) == (name, True, None)
+        assert record.verification is not None
+        assert record.verification.passed
+    counted = {
+        one.workload.name: record.facts["flops_per_example"] for one, record in zip(specs, records, strict=False)
+    }
+    assert counted["op-feedforward"] == 3 * 2 * 128 * 32 * 32
+    assert counted["op-conv2d"] == 2 * 14 * 14 * 16 * 16 * 9
+    # Expand, filter, project
+    assert counted["op-mbconv2d"] == 2 * 14 * 14 * (16 * 96 + 96 * 9 + 96 * 16)
+    assert counted["op-mha"] == 4 * 2 * 128 * 32 * 32 + 4 * 128 * 128 * 32
+
+
+def test_the_narrowest_operators_tell_their_inputs_apart(cpu_python: Path) -> None:
+    cases = [(name, sizes) for name, each in NARROW.items() for sizes in each]
+    found = evaluated(
+        cpu_python,
+        f"""
+found = []
+for name, sizes in {cases!r}:
+    one = operator(name, batch=1, **sizes)
+    model = one.build()
+    first, second = (model(*one.inputs(index)) for index in range(2))
+    pairs = list(zip(first, second))
+    found.append([all(bool(t.isfinite().all()) for t in first), any(not torch.equal(a, b) for a, b in pairs)])
+print(json.dumps(found))
+""",
+    )
+    assert dict(zip(map(str, cases), found, strict=True)) == {str(case): [True, True] for case in cases}
+
+
+def test_recurrent_networks_return_the_sequence_and_the_final_states(cpu_python: Path) -> None:
+    found = evaluated(
+        cpu_python,
+        """
+found = {}
+for name in ("op-rnn", "op-lstm"):
+    one = operator(name, batch=3, sequence_length=7, layers=2, hidden_size=16)
+    sequence, *states = one.build()(*one.inputs(0))
+    found[name] = [list(sequence.shape), [list(s.shape) for s in states], bool((sequence[:, -1] == states[0][:, -1]).all())]
+print(json.dumps(found))
+""",
+    )
+    assert found == {
+        "op-rnn": [[3, 7, 16], [[3, 2, 16]], True],
+        "op-lstm": [[3, 7, 16], [[3, 2, 16], [3, 2, 16]], True],
+    }
+
+
+def test_both_attentions_are_the_same_function(cpu_python: Path) -> None:
+    found = evaluated(
+        cpu_python,
+        """
+one = operator("op-mha", dtype="float32", hidden_size=48, heads=4, sequence_length=9)
+inputs = [tensor.double() for tensor in one.inputs(0)]
+outputs = [one.build(attention).double()(*inputs)[0] for attention in ("sdpa", "eager")]
+names = [one.facts(one.build(attention))["attn_implementation"] for attention in ("sdpa", "eager")]
+reference = torch.nn.MultiheadAttention(48, 4, batch_first=True).double()
+weights = one.build().double()
+parts = (weights.query, weights.key, weights.value)
+reference.in_proj_weight.copy_(torch.cat([part.weight for part in parts]))
+reference.in_proj_bias.copy_(torch.cat([part.bias for part in parts]))
+reference.out_proj.load_state_dict(weights.output.state_dict())
+outputs.append(reference(*inputs * 3, need_weights=False)[0])
+errors = [float((output - outputs[0]).abs().max() / outputs[0].abs().max()) for output in outputs]
+print(json.dumps([errors, names]))
+""",
+    )
+    errors, names = found
+    assert max(errors) < 1e-12
+    assert names == ["sdpa", "eager"]
+
+
+def test_a_mobile_block_adds_its_input_where_the_shapes_agree(cpu_python: Path) -> None:
+    cases: list[tuple[dict[str, Any], bool]] = [
+        ({"out_channels": 4}, True),
+        ({"out_channels": 4, "expand_ratio": 1}, True),
+        ({"out_channels": 8}, False),
+        ({"out_channels": 4, "stride": 2}, False),
+        ({"out_channels": 4, "padding": "none"}, False),
+        ({"out_channels": 4, "kernel_size": 1, "padding": "none"}, True),
+    ]
+    found = evaluated(
+        cpu_python,
+        f"""
+found = []
+for options in {[options for options, _ in cases]!r}:
+    one = operator("op-mbconv2d", image_size=8, in_channels=4, **options)
+    model = one.build()
+    inputs, = one.inputs(0)
+    output, = model(inputs)
+    found.append(not torch.equal(output, model.body(inputs)) and output.shape == inputs.shape)
+print(json.dumps(found))
+""",
+    )
+    assert found == [adds_its_input for _, adds_its_input in cases]
+
+
+def test_outputs_keep_their_scale_through_long_and_deep_networks(cpu_python: Path) -> None:
+    found = evaluated(
+        cpu_python,
+        """
+cases = [operator("op-rnn", sequence_length=128, layers=4, hidden_size=512),
+         operator("op-rnn", sequence_length=128, layers=4, hidden_size=512, nonlinearity="tanh"),
+         operator("op-lstm", sequence_length=128, layers=4, hidden_size=256),
+         operator("op-feedforward", layers=16, hidden_size=512, sequence_length=8)]
+print(json.dumps([[float(t.abs().max()) for t in one.build()(*one.inputs(0))] for one in cases]))
+""",
+    )
+    assert all(1e-4 < largest < 1e4 for each in found for largest in each)

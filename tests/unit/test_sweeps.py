@@ -1,0 +1,197 @@
+"""The committed sweeps: each can be planned as it stands, and says truly how large it is."""
+
+import re
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import ConfigurationError
+from orchestrator.images import Catalogue
+from orchestrator.planning import EnvironmentPin, Isolation, Plan, PlanningHost, plan
+from orchestrator.sweep import Sweep, load_sweep
+from runners.contract.catalogue import BACKENDS, WORKLOADS
+
+PROJECT = Path(__file__).parents[2]
+SWEEPS = PROJECT / "sweeps"
+FILES = sorted(SWEEPS.rglob("*.yaml"))
+PAPER = ("figure_1", *(f"figure_{number}" for number in range(3, 14)), "table_1", "table_3")
+
+
+@cache
+def loaded(path: Path) -> Sweep:
+    return load_sweep(path)
+
+
+@cache
+def one_round(path: Path) -> Plan:
+    """The plan of a single round on a host that has all that the sweep asks for; of a grid its first batch only."""
+    sweep = loaded(path)
+    if path.parent.name == "micro_ops":
+        (axis,) = sweep.workloads
+        sweep = sweep.model_copy(update={"workloads": (axis.model_copy(update={"batch": axis.batch[:1]}),)})
+    pins = {name: EnvironmentPin(name, Isolation.PROCESS, "for a test", "lock") for name in sweep.environments}
+    cores = tuple(range(max([2, *(threads for threads in sweep.threads if threads != "all")])))
+    host = PlanningHost("h1", sweep.targets, cores, pins)
+    return plan(sweep.model_copy(update={"rounds": 1}), [host], "c")
+
+
+def in_sweeps(path: Path) -> str:
+    return str(path.relative_to(SWEEPS))
+
+
+@pytest.mark.parametrize("path", FILES, ids=in_sweeps)
+def test_every_sweep_has_trials_and_environments_that_exist(path: Path) -> None:
+    assert one_round(path).trials > 0
+    known = Catalogue.load(PROJECT / "docker" / "images.yaml").entries
+    assert set(loaded(path).environments) <= set(known)
+
+
+@pytest.mark.parametrize("path", FILES, ids=in_sweeps)
+def test_the_head_of_a_sweep_says_how_many_trials_it_has(path: Path) -> None:
+    head = path.read_text().partition("version:")[0]
+    said = re.findall(r"([\d,]+)\s+trials\s+on\s+one\s+host", " ".join(head.replace("#", " ").split()))
+    if path.name in ("quickstart.yaml", "gpu.yaml"):
+        assert said == []
+        return
+    planned = one_round(path)
+    # Impossible combinations of a grid count, as they have rows; those of a backend with a family do not
+    trials = planned.trials + sum("cannot run workload" not in skip.reason for skip in planned.skips)
+    batches = len(loaded(path).workloads[0].batch) if path.parent.name == "micro_ops" else 1
+    assert said == [f"{trials * batches * loaded(path).rounds:,}"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=in_sweeps)
+def test_only_coverage_has_combinations_that_cannot_run(path: Path) -> None:
+    reasons = {skip.reason for skip in one_round(path).skips if "hidden_size starts at 2" not in skip.reason}
+    assert reasons == set() or path.name == "coverage.yaml"
+
+
+def test_names_of_sweeps_are_unique_and_tell_their_file() -> None:
+    names = Counter(loaded(path).name for path in FILES)
+    assert names.most_common(1)[0][1] == 1
+    for path in FILES:
+        words = re.split(r"[/_]", in_sweeps(path).removesuffix(".yaml"))
+        assert loaded(path).name == "-".join(words)
+
+
+def test_each_figure_and_table_of_the_paper_with_axes_has_its_sweep() -> None:
+    assert [name for name in PAPER if not (SWEEPS / "paper" / f"{name}.yaml").exists()] == []
+    for path in (SWEEPS / "paper").glob("*.yaml"):
+        assert loaded(path).device == "cuda"
+
+
+def test_coverage_visits_every_workload_and_every_backend_of_a_cpu() -> None:
+    planned = one_round(SWEEPS / "coverage.yaml")
+    trials = [trial for task in planned.tasks for trial in task.task.trials] + [skip.trial for skip in planned.skips]
+    visited = {(trial.spec.workload.name, trial.spec.backend.name) for trial in trials}
+    models = {name for name, info in WORKLOADS.items() if info.family != "synthetic"}
+    on_a_cpu = {name for name, info in BACKENDS.items() if "cpu" in info.devices and name != "python"}
+    assert visited == {(workload, backend) for workload in models for backend in on_a_cpu}
+    assert {trial.spec.workload.batch for trial in trials} == {1}
+    assert {trial.spec.workload.sequence_length for trial in trials if trial.spec.workload.name == "gpt2"} == {128}
+    assert len(trials) == len(visited)
+
+
+def test_every_trial_of_the_aa_sweep_has_its_twin_in_each_of_eight_rounds() -> None:
+    path = SWEEPS / "aa.yaml"
+    keys = Counter(trial.trial_key for task in one_round(path).tasks for trial in task.task.trials)
+    assert set(keys.values()) == {2}
+    assert loaded(path).rounds == 8
+
+
+def test_the_short_visit_of_the_micro_operators_takes_about_an_hour() -> None:
+    path = SWEEPS / "micro_ops.yaml"
+    assert 0.5 < one_round(path).estimate_s * loaded(path).rounds / 3600 < 1.5
+
+
+@pytest.mark.parametrize("path", sorted((SWEEPS / "micro_ops").glob("*.yaml")), ids=in_sweeps)
+def test_each_operator_of_the_short_visit_is_in_a_grid(path: Path) -> None:
+    (name,) = {name for axis in loaded(path).workloads for name in axis.name}
+    short = {name for axis in loaded(SWEEPS / "micro_ops.yaml").workloads for name in axis.name}
+    assert name in short
+    assert f"{name.removeprefix('op-')}.yaml" == path.name
+    assert len(list((SWEEPS / "micro_ops").glob("*.yaml"))) == len(short) == 8
+
+
+def written(tmp_path: Path, *lines: str) -> Path:
+    path = tmp_path / "sweep.yaml"
+    head = ("version: 1", "name: s", "environments: cpu", "backends: [eager, torchscript]", "rounds: 2")
+    path.write_text("\n".join((*head, *lines)) + "\n")
+    return path
+
+
+def test_several_workloads_may_share_their_shapes(tmp_path: Path) -> None:
+    path = written(tmp_path, "workloads:", "  - {name: [bert-base, distilbert], batch: [1, 2], sequence_length: 64}")
+    specs = [trial.spec.workload for task in one_round(path).tasks for trial in task.task.trials]
+    visited = {(one.name, one.batch, one.sequence_length) for one in specs}
+    assert visited == {(name, batch, 64) for name in ("bert-base", "distilbert") for batch in (1, 2)}
+
+
+def test_each_of_several_workloads_takes_its_own_defaults(tmp_path: Path) -> None:
+    path = written(tmp_path, "workloads:", "  - {name: [tiny-bert, bert-base, resnet50], batch: 1}")
+    specs = [trial.spec.workload for task in one_round(path).tasks for trial in task.task.trials]
+    assert {(one.name, one.sequence_length, one.image_size) for one in specs} == {
+        ("tiny-bert", 16, None),
+        ("bert-base", 128, None),
+        ("resnet50", None, 224),
+    }
+
+
+def test_several_trials_may_have_a_twin(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        "workloads:",
+        "  - {name: [bert-base, distilbert], batch: [1, 2]}",
+        "duplicate:",
+        "  - {workload: bert-base, backend: eager, batch: 2}",
+        "  - {workload: distilbert, backend: torchscript, batch: 1}",
+    )
+    twins = [t.spec for task in one_round(path).tasks for t in task.task.trials if t.replicate == 1]
+    assert sorted((one.workload.name, one.backend.name, one.workload.batch) for one in twins) == [
+        ("bert-base", "eager", 2),
+        ("distilbert", "torchscript", 1),
+    ]
+    assert one_round(path).trials == 8 + 2
+
+
+@pytest.mark.parametrize("nothing", ["duplicate: null", "duplicate: []", ""])
+def test_no_trial_needs_a_twin(tmp_path: Path, nothing: str) -> None:
+    path = written(tmp_path, "workloads: [{name: bert-base, batch: 1}]", nothing)
+    assert one_round(path).trials == 2
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["workloads: [{name: [bert-base, resnet5], batch: 1}]"], ":6: workloads.0: unknown workload resnet5; did you mean"),
+        (["workloads: [{name: [], batch: 1}]"], ":6: workloads.0.name: value should have at least 1 item"),
+        (
+            ["workloads: [{name: [bert-base, resnet50], batch: 1, sequence_length: 8}]"],
+            "workload resnet50 has no sequence_length; remove the key",
+        ),
+        (
+            ["workloads: [{name: [bert, bert-base], batch: 1, options: {layers: 2}}]"],
+            "workload bert-base has no option layers; known: ",
+        ),
+        (
+            ["workloads: [{name: bert-base, batch: 1}]", "duplicate:", "  - {workload: bert-base, backend: eager}"],
+            ":8: duplicate.0.batch: this key is missing; add it",
+        ),
+        (
+            [
+                "workloads: [{name: bert-base, batch: 1}]",
+                "duplicate:",
+                "  - {workload: bert-base, backend: eager, batch: 1}",
+                "  - {workload: bert-base, backend: openvino, batch: 1}",
+            ],
+            "duplicate names bert-base × openvino × batch 1, which this sweep does not run",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_in_a_list_is_one_line_with_its_place(tmp_path: Path, lines: list[str], expected: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load_sweep(written(tmp_path, *lines))
+    assert expected in str(caught.value)
+    assert "\n" not in str(caught.value)
