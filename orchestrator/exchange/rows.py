@@ -5,8 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from orchestrator.campaign.running import is_of_this_run
-from orchestrator.campaign.running import environment_id
+from orchestrator.campaign.running import environment_id, is_of_this_run
 from orchestrator.errors import StoreError
 from orchestrator.exchange.environments import Provided, as_found, as_locked, differences
 from orchestrator.exchange.manifest import Manifest
