@@ -8,6 +8,7 @@ import sys
 import traceback
 from typing import Callable, NoReturn, Optional
 
+from runners.backends.preparation import OUT_OF_MEMORY
 from runners.contract import Status
 from runners.protocol.answer import Answer, encode_answer
 from runners.supervision import kernel
@@ -19,8 +20,6 @@ EXIT_FAILED = 70
 
 _MAX_FILE_BYTES = 4 << 30
 _MAX_REASON = 500
-# What torch and ONNX Runtime say; neither raises MemoryError
-_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "Failed to allocate memory")
 
 
 def live(
@@ -71,7 +70,7 @@ def answer_of(function: Callable[[], Answer]) -> Answer:
         answer = None
     except Exception as error:  # noqa: BLE001 - whatever a trial raises is its result
         traceback.print_exc()
-        exhausted = any(text in str(error) for text in _OUT_OF_MEMORY)
+        exhausted = any(text in str(error) for text in OUT_OF_MEMORY)
         answer = Answer(Status.OOM if exhausted else Status.CRASHED, _last_line(error))
     return answer or Answer(Status.OOM, "an allocation failed (MemoryError)")
 
