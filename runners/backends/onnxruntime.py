@@ -1,11 +1,11 @@
 """ONNX Runtime on an exported graph, on the CPU or on a GPU."""
 
-import functools
-from typing import Any, ContextManager, Dict, Optional, Tuple
+from typing import Any, ContextManager, Dict, Optional, Tuple, Union
 
-from runners.backends.onnx_export import OnnxBackend, exported_nodes, input_names, model_path
-from runners.backends.onnxruntime_binding import BoundRuns, GraphRuns, allocate_outputs
+from runners.backends.onnx_backend import OnnxBackend, exported_nodes, model_path
+from runners.backends.onnx_export import input_names
 from runners.backends.onnxruntime_nodes import Executed, executed_nodes, node_facts
+from runners.backends.onnxruntime_runs import BoundRuns, GraphRuns, PlainRuns, allocate_outputs
 from runners.backends.onnxruntime_session import (
     SessionSettings,
     check_providers,
@@ -19,6 +19,8 @@ from runners.contract.record import FactValue
 from runners.workloads.base import Call, Inputs, Unsupported
 
 _CUDA_OPTIONS = ("use_tf32", "cudnn_conv_algo_search", "do_copy_in_default_stream", "arena_extend_strategy")
+
+Runs = Union[PlainRuns, BoundRuns]
 
 
 class OnnxRuntime(OnnxBackend):
@@ -59,8 +61,7 @@ class OnnxRuntime(OnnxBackend):
         self._session = open_session(self._settings)
         self.check_batch([given.shape for given in self._session.get_inputs()])
         self._runs = self._make_runs()
-        names = [output.name for output in self._session.get_outputs()]
-        return functools.partial(self._session.run, names) if self._runs is None else self._runs
+        return self._runs
 
     def execution(self) -> ContextManager[Any]:
         if self._stream is None:
@@ -71,14 +72,10 @@ class OnnxRuntime(OnnxBackend):
         return context
 
     def native(self, inputs: Inputs) -> Inputs:
-        return (self._feeds(inputs),) if self._runs is None else self._runs.native(inputs)
+        return self._runs.native(inputs)
 
     def outputs(self, result: Any) -> Tuple[Any, ...]:
-        import torch
-
-        if self._runs is None:
-            return tuple(torch.from_numpy(array) for array in result)
-        return tuple(tensor.to("cpu", copy=True) for tensor in result)
+        return self._runs.outputs(result)
 
     def operations(self, call: Call, inputs: Inputs) -> Optional[int]:
         return len(self._executed_nodes())
@@ -95,7 +92,7 @@ class OnnxRuntime(OnnxBackend):
             "ort_intra_op_threads": self._settings.threads,
             "ort_inter_op_threads": 1,
             "ort_spinning": self._settings.spinning,
-            "ort_io_binding": self._runs is not None,
+            "ort_io_binding": not isinstance(self._runs, PlainRuns),
             "torch_threads": self.host_threads(),
         }
         if self.spec.device == CUDA:
@@ -113,27 +110,23 @@ class OnnxRuntime(OnnxBackend):
 
         return torch.cuda.Stream()
 
-    def _make_runs(self) -> Optional[BoundRuns]:
-        """None where the session is simply given arrays and returns arrays."""
+    def _make_runs(self) -> Runs:
+        example, device = self.workload.inputs(0), self.spec.device
+        plain = PlainRuns(self._session, input_names(len(example)))
         wanted, graph = self.options["io_binding"], self._settings.cuda_graph
-        if wanted is False or (wanted == "auto" and self.spec.device != CUDA):
-            return None
-        example = self.workload.inputs(0)
-        names = input_names(len(example))
-        device = self.spec.device
-        outputs = allocate_outputs(self._session, self._feeds(example), device, may_run=not graph)
+        if wanted is False or (wanted == "auto" and device != CUDA):
+            return plain
+        [feeds] = plain.native(example)
+        outputs = allocate_outputs(self._session, feeds, device, may_run=not graph)
+        synchronous = bool(self.options["synchronous"])
         if not graph:
-            return BoundRuns(self._session, names, outputs, bool(self.options["synchronous"]))
+            return BoundRuns(self._session, plain.names, outputs, synchronous)
         with self.execution():
-            return GraphRuns(self._session, names, outputs, example)
-
-    def _feeds(self, inputs: Inputs) -> Dict[str, Any]:
-        by_name = dict(zip(input_names(len(inputs)), inputs))
-        return {read.name: by_name[read.name].cpu().numpy() for read in self._session.get_inputs()}
+            return GraphRuns(self._session, plain.names, outputs, synchronous, example)
 
     def _executed_nodes(self) -> Tuple[Executed, ...]:
         if self._executed is None:
-            self._executed = executed_nodes(self._settings, self._feeds(self.workload.inputs(0)))
+            self._executed = executed_nodes(self._settings, self.workload.inputs(0))
         return self._executed
 
     def _batch(self) -> str:

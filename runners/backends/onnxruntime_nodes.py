@@ -6,9 +6,12 @@ import tempfile
 from dataclasses import dataclass, replace
 from typing import Any, Dict, Iterable, Set, Tuple
 
-from runners.backends.onnx_export import Node, counts_as_text
+from runners.backends.onnx_backend import Node
+from runners.backends.onnx_export import counts_as_text, input_names
+from runners.backends.onnxruntime_runs import PlainRuns
 from runners.backends.onnxruntime_session import CPU_PROVIDER, SessionSettings, open_session
 from runners.contract.record import FactValue
+from runners.workloads.base import Inputs
 
 _SUFFIX = "_kernel_time"
 _ELEMENTARY = frozenset(
@@ -33,7 +36,7 @@ class Executed:
     provider: str
 
 
-def executed_nodes(settings: SessionSettings, feeds: Dict[str, Any]) -> Tuple[Executed, ...]:
+def executed_nodes(settings: SessionSettings, inputs: Inputs) -> Tuple[Executed, ...]:
     """Runs the graph once in a session of its own that writes a profile, and reads which nodes were executed.
 
     Nothing but the profile is written, some 700 bytes per node.
@@ -41,7 +44,8 @@ def executed_nodes(settings: SessionSettings, feeds: Dict[str, Any]) -> Tuple[Ex
     with tempfile.TemporaryDirectory() as directory:
         profiled = replace(settings, cuda_graph=False, profile_prefix=os.path.join(directory, "profile"))
         session = open_session(profiled)
-        session.run(None, feeds)
+        runs = PlainRuns(session, input_names(len(inputs)))
+        runs(*runs.native(inputs))
         with open(session.end_profiling()) as file:
             return executed_in(json.load(file))
 

@@ -98,13 +98,25 @@ def open_session(settings: SessionSettings) -> Any:
     try:
         session = ort.InferenceSession(settings.path, options, providers=_providers(settings), **strict)
     except Exception as error:
-        if memory_ran_out(error):
-            raise
-        raise Unsupported("ONNX Runtime %s refuses the graph: %s" % (ort.__version__, _one_line(error))) from error
+        raise refusal(error, "refuses") from error
     check_providers(session, settings.provider)
     # A failing run would create the session again, on another provider
     session.disable_fallback()
     return session
+
+
+def refusal(error: Exception, verb: str) -> Exception:
+    """What to raise for an exception of the runtime: Unsupported, or the same where memory ran out.
+
+    Args:
+        error: raised by a session.
+        verb: what the runtime does to the graph.
+    """
+    import onnxruntime as ort
+
+    if memory_ran_out(error):
+        return error
+    return Unsupported("ONNX Runtime %s %s the graph: %s" % (ort.__version__, verb, _one_line(error)))
 
 
 def check_providers(session: Any, wanted: str) -> None:

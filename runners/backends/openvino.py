@@ -7,7 +7,8 @@ bfloat16 wherever the CPU has it, also for float32.
 
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from runners.backends.onnx_export import OnnxBackend, counts_as_text, input_names, memory_ran_out, model_path
+from runners.backends.onnx_backend import OnnxBackend, model_path
+from runners.backends.onnx_export import counts_as_text, input_names, memory_ran_out
 from runners.contract.record import FactValue
 from runners.workloads.base import Call, Inputs, Unsupported
 

@@ -21,7 +21,7 @@ WORKLOADS = {
     "nystromformer-512": "runners.workloads.language.models:Nystromformer512",
     "longformer-base": "runners.workloads.language.models:LongformerBase",
     "mobilebert": "runners.workloads.language.models:MobileBert",
-    "reformer-enwik8": "runners.workloads.language.models:ReformerEnwik8",
+    "reformer-enwik8": "runners.workloads.language.reformer:ReformerEnwik8",
     "squeezebert": "runners.workloads.language.models:SqueezeBert",
     "ibert-roberta-base": "runners.workloads.language.models:IBertRobertaBase",
     "gpt2": "runners.workloads.language.gpt2:Gpt2",

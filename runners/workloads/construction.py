@@ -23,7 +23,8 @@ def without_storage() -> Iterator[None]:
 
     def register_without_storage(self: Any, name: str, parameter: Any) -> None:
         register(self, name, parameter)
-        if parameter is not None:
+        # One without storage has been taken before: another module shares it
+        if parameter is not None and not parameter.is_meta:
             self._parameters[name] = torch.nn.Parameter(parameter.detach().to("meta"), requires_grad=False)
 
     module.register_parameter = register_without_storage

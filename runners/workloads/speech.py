@@ -4,18 +4,17 @@ All have the same seven filters, which make a frame of 400 samples and another o
 """
 
 from dataclasses import replace
-from typing import Any, ClassVar, Dict, Mapping, Optional, Tuple
+from typing import Any, ClassVar, Dict, Mapping, Optional
 
 from runners.contract import WorkloadSpec
 from runners.contract.record import FactValue
 from runners.workloads.base import Inputs
 from runners.workloads.construction import (
-    missing_kernels_unsupported,
     of_transformers,
     without_initialisers_of_transformers,
 )
 from runners.workloads.language.attention import choose, chosen
-from runners.workloads.tensors import TensorWorkload
+from runners.workloads.library_model import TWIN_BATCH, LibraryModel
 
 _FRAME_SAMPLES = 400
 _HOP_SAMPLES = 320
@@ -25,7 +24,7 @@ _NOTHING_RANDOM = {"apply_spec_augment": False, "mask_time_prob": 0.0}
 Sizes = Mapping[str, Any]
 
 
-class Speech(TensorWorkload):
+class Speech(LibraryModel):
     """A model of transformers on sound. A subclass is an entry of the table: names and sizes."""
 
     config_name: ClassVar[str]
@@ -34,11 +33,8 @@ class Speech(TensorWorkload):
     """The vocabulary, and all in which the checkpoint's configuration differs from the defaults of its class."""
     twin: ClassVar[Sizes]
     """The widths of the shrunk twin. Depth, heads, kernels and groups stay."""
-
-    @property
-    def is_shrunk(self) -> bool:
-        """Whether this is the twin that measures the dispatch floor."""
-        return self.options["size"] == "shrunk"
+    views_of_one: ClassVar[bool] = False
+    """Its attention takes views of a lone example where it copies several: the twin of one example has one."""
 
     @property
     def audio_samples(self) -> int:
@@ -66,10 +62,6 @@ class Speech(TensorWorkload):
         # Recordings are brought to zero mean and unit variance before they are recognised
         return (torch.randn(1, self.audio_samples, generator=generator),)
 
-    def reference(self, index: int, model: Any, double: bool) -> Tuple[Any, ...]:
-        with missing_kernels_unsupported(self.spec.workload.name, self.spec.dtype):
-            return super().reference(index, model, double)
-
     def facts(self, model: Any) -> Dict[str, FactValue]:
         return dict(
             super().facts(model),
@@ -80,7 +72,8 @@ class Speech(TensorWorkload):
     def shrunk(self) -> WorkloadSpec:
         small = super().shrunk()
         samples = min(self.audio_samples, _FRAME_SAMPLES + _HOP_SAMPLES)
-        return replace(small, options={**small.options, "audio_samples": samples})
+        batch = min(self.spec.workload.batch, TWIN_BATCH) if self.views_of_one else TWIN_BATCH
+        return replace(small, batch=batch, options={**small.options, "audio_samples": samples})
 
 
 def with_sound(model: Any) -> Any:

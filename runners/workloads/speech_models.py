@@ -56,6 +56,7 @@ class WavLMBase(Wav2Vec2Base):
 
     preload = modules("wavlm")
     config_name, model_name = "WavLMConfig", "WavLMForCTC"
+    views_of_one = True
 
 
 class SpeechT5Asr(Speech):
@@ -82,6 +83,7 @@ class SpeechT5Asr(Speech):
         "use_cache": False,
     }
     twin: ClassVar[Sizes] = {"hidden_size": 48, "encoder_ffn_dim": 192, "decoder_ffn_dim": 192, "conv_dim": (8,) * 7}
+    views_of_one = True
     pad_token = 1
 
     def adapted(self, model: Any) -> Any:

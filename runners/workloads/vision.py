@@ -2,15 +2,16 @@
 
 import re
 from dataclasses import replace
-from typing import Any, ClassVar, Dict, List, Mapping, Optional, Tuple
+from typing import Any, ClassVar, Dict, List, Mapping, Optional
 
 from runners.contract import WorkloadSpec
 from runners.contract.catalogue import vision as catalogue
 from runners.contract.record import FactValue
 from runners.workloads.base import Inputs, Unsupported
-from runners.workloads.construction import allocate, missing_kernels_unsupported, without_storage
+from runners.workloads.construction import allocate, without_storage
+from runners.workloads.library_model import TWIN_BATCH, LibraryModel
 from runners.workloads.micro_modules import EAGER, SDPA, has_sdpa, with_one_output
-from runners.workloads.tensors import PRELOAD, TensorWorkload
+from runners.workloads.tensors import PRELOAD
 from runners.workloads.vision_models import TIMM, TORCHVISION, Classifier
 from runners.workloads.vision_twin import shrink_channels
 
@@ -19,7 +20,7 @@ _SHAPES_PER_SIDE = 4
 _OWN_ATTENTION = "own"
 
 
-class ImageClassifier(TensorWorkload):
+class ImageClassifier(LibraryModel):
     """What the models of both libraries share. The name of the trial's workload picks the line of the table."""
 
     table: ClassVar[Mapping[str, Classifier]]
@@ -35,11 +36,6 @@ class ImageClassifier(TensorWorkload):
         size = self.spec.workload.image_size
         assert size is not None
         return size
-
-    @property
-    def is_shrunk(self) -> bool:
-        """Whether this is the twin that measures the dispatch floor."""
-        return self.options["size"] == "shrunk"
 
     @property
     def channels_last(self) -> bool:
@@ -63,9 +59,6 @@ class ImageClassifier(TensorWorkload):
         problem = catalogue.problem(self.spec.workload)
         if problem is not None:
             raise Unsupported(problem)
-        # Both libraries import torchvision
-        from runners.workloads import torchvision_import  # noqa: F401
-
         with without_storage():
             network = self.classifier.build(**self.arguments())
         self.choose_attention(network, attention)
@@ -98,17 +91,14 @@ class ImageClassifier(TensorWorkload):
         (images,) = super().inputs(index)
         return (images.contiguous(memory_format=torch.channels_last),) if self.channels_last else (images,)
 
-    def reference(self, index: int, model: Any, double: bool) -> Tuple[Any, ...]:
-        with missing_kernels_unsupported(self.spec.workload.name, self.spec.dtype):
-            return super().reference(index, model, double)
-
     def facts(self, model: Any) -> Dict[str, FactValue]:
         layout = "channels_last" if self.channels_last else "contiguous"
         return dict(super().facts(model), library_model=self.classifier.library_model, memory_format=layout)
 
     def shrunk(self) -> WorkloadSpec:
         images = catalogue.IMAGES[self.spec.workload.name]
-        return replace(super().shrunk(), image_size=min(self.image_size, max(_TWIN_IMAGE, images.smallest)))
+        size = min(self.image_size, max(_TWIN_IMAGE, images.smallest))
+        return replace(super().shrunk(), batch=TWIN_BATCH, image_size=size)
 
 
 class Torchvision(ImageClassifier):

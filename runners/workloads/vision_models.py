@@ -34,7 +34,9 @@ class Classifier:
         return bool(self.twin)
 
     def build(self, **arguments: Any) -> Any:
-        """The library's model. The library is imported."""
+        """The library's model. The library is imported, and with timm torchvision too."""
+        from runners.workloads import torchvision_import  # noqa: F401
+
         module, _, function = self.builder.partition(":")
         return getattr(importlib.import_module(module), function)(**dict(self.arguments, **arguments))
 
@@ -69,14 +71,14 @@ _INCEPTION = {"aux_logits": False, "init_weights": False}
 
 # A divisor leaves two channels and more, and divides all parts of what is concatenated
 TORCHVISION: Dict[str, Classifier] = {
-    "resnet18": _torchvision("resnet18", 16, _BASIC_BLOCKS),
-    "resnet50": _torchvision("resnet50", 16, _BOTTLENECKS),
-    "resnet101": _torchvision("resnet101", 16, _BOTTLENECKS),
-    "resnet152": _torchvision("resnet152", 16, _BOTTLENECKS),
+    "resnet18": _torchvision("resnet18", 32, _BASIC_BLOCKS),
+    "resnet50": _torchvision("resnet50", 32, _BOTTLENECKS),
+    "resnet101": _torchvision("resnet101", 32, _BOTTLENECKS),
+    "resnet152": _torchvision("resnet152", 32, _BOTTLENECKS),
     "alexnet": _torchvision("alexnet", 32),
     "squeezenet1-0": _torchvision("squeezenet1_0", 8),
     "vgg16": _torchvision("vgg16", 32),
-    "densenet161": _torchvision("densenet161", 12),
+    "densenet161": _torchvision("densenet161", 24),
     "inception-v3": _torchvision("inception_v3", 16, arguments=_INCEPTION),
     "googlenet": _torchvision("googlenet", 8, arguments=_INCEPTION),
     "shufflenet-v2": _torchvision("shufflenet_v2_x1_0", 29),
@@ -88,8 +90,8 @@ TORCHVISION: Dict[str, Classifier] = {
         {"quantize": False},
         module="torchvision.models.quantization",
     ),
-    "resnext50": _torchvision("resnext50_32x4d", 16, _BOTTLENECKS),
-    "wide-resnet50": _torchvision("wide_resnet50_2", 16, _BOTTLENECKS),
+    "resnext50": _torchvision("resnext50_32x4d", 32, _BOTTLENECKS),
+    "wide-resnet50": _torchvision("wide_resnet50_2", 32, _BOTTLENECKS),
     "mnasnet1-0": _torchvision("mnasnet1_0", 8, r"^layers\.\d+\.[1-9]\.layers\.7$"),
 }
 

@@ -185,7 +185,7 @@ def test_openvino_refuses_what_the_cpu_cannot_do_and_does_the_rest(records: dict
 
 SABOTAGE = """
 import torch
-from runners.backends import onnx_export, onnxruntime, onnxruntime_session
+from runners.backends import onnx_backend, onnx_export, onnxruntime, onnxruntime_session
 
 class Replaced(torch.nn.Module):
     def __init__(self, model, body):
@@ -201,7 +201,7 @@ BODIES = {
     "missing": lambda model, tokens: (torch.fft.fft(model(tokens)[0]).real,),
 }
 NAMES = dict(enumerate(["wrong", "guarded", "missing", "baked", "elsewhere"]))
-make_artifact, load = onnx_export.OnnxBackend.make_artifact, onnxruntime.OnnxRuntime.load
+make_artifact, load = onnx_backend.OnnxBackend.make_artifact, onnxruntime.OnnxRuntime.load
 settings = onnx_export._settings
 
 def sabotaged_artifact(self, directory):
@@ -218,7 +218,7 @@ def sabotaged_load(self, model, artifact):
         onnxruntime_session.provider_of = lambda device: "CUDAExecutionProvider"
     return load(self, model, artifact)
 
-onnx_export.OnnxBackend.make_artifact = sabotaged_artifact
+onnx_backend.OnnxBackend.make_artifact = sabotaged_artifact
 onnxruntime.OnnxRuntime.load = sabotaged_load
 """
 
@@ -259,7 +259,7 @@ def test_a_failed_export_says_why(sabotaged: dict[str, TrialRecord], name: str, 
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("baked", "the exported graph has batch 2, not 3; take the option batch: fixed"),
+        ("baked", "torch.onnx export (legacy) fixed the batch of the example, 2; take the option batch: fixed"),
         ("elsewhere", "ONNX Runtime took the providers CPUExecutionProvider, not CUDAExecutionProvider"),
     ],
 )

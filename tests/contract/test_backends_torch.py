@@ -93,7 +93,7 @@ def run(directory: Path, python: Path, trials: Mapping[str, Trial]) -> dict[str,
     done = subprocess.run(
         [python, "-m", "runners", directory],
         cwd=Path(__file__).resolve().parents[2],
-        env=clean,
+        env={**clean, "TAXMETER_CACHE": str(directory / "cache")},
         capture_output=True,
         text=True,
         timeout=280,
@@ -184,7 +184,13 @@ def test_the_twin_of_a_backend_has_its_structure(records: dict[str, TrialRecord]
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory, cpu_python: Path) -> dict[str, TrialRecord]:
+def compile_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the task below runs."""
+    return tmp_path_factory.mktemp("compile")
+
+
+@pytest.fixture(scope="module")
+def compiled(compile_directory: Path, cpu_python: Path) -> dict[str, TrialRecord]:
     """One compilation, found again by a second trial; and the modes that a CPU cannot keep their promise of."""
     trials = {
         "first": trial("torch_compile"),
@@ -192,7 +198,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory, cpu_python: Path) -> dict
         "reduce-overhead": trial("torch_compile", {"mode": "reduce-overhead"}),
         "max-autotune": trial("torch_compile", {"mode": "max-autotune"}),
     }
-    return run(tmp_path_factory.mktemp("compile"), cpu_python, trials)
+    return run(compile_directory, cpu_python, trials)
 
 
 def test_what_is_measured_is_a_warm_compilation(compiled: dict[str, TrialRecord]) -> None:
@@ -205,6 +211,14 @@ def test_what_is_measured_is_a_warm_compilation(compiled: dict[str, TrialRecord]
     assert compiled["first"].phases.artifact_s is not None
     assert compiled["second"].phases.artifact_s is None
     assert compiled["first"].facts["artifact_bytes"] == compiled["second"].facts["artifact_bytes"]
+
+
+def test_the_headers_that_compiled_code_needs_stay_with_the_cache(
+    compiled: dict[str, TrialRecord], compile_directory: Path
+) -> None:
+    assert list((compile_directory / "cache" / "inductor-headers").glob("*.gch"))
+    # Complete entries alone: what was not published is gone
+    assert not list((compile_directory / "cache").glob(".partial-*"))
 
 
 def test_a_compiled_model_tells_how_it_was_compiled(compiled: dict[str, TrialRecord]) -> None:

@@ -11,9 +11,9 @@ import pytest
 from runners.backends import make_backend
 from runners.backends import onnx_export as exporting
 from runners.backends import onnxruntime_session as sessions
-from runners.backends.onnx_export import OnnxBackend
-from runners.backends.onnxruntime_binding import GraphRuns
+from runners.backends.onnx_backend import OnnxBackend
 from runners.backends.onnxruntime_nodes import Executed, executed_in, node_facts
+from runners.backends.onnxruntime_runs import GraphRuns, PlainRuns
 from runners.backends.openvino import reason_of, require_capability
 from runners.contract import BackendSpec, Protocol, TrialSpec, WorkloadSpec
 from runners.contract.catalogue import refusal
@@ -132,10 +132,22 @@ def test_one_open_export_serves_every_batch_and_a_fixed_one_serves_its_own() -> 
 
 def test_a_batch_that_became_a_constant_is_refused() -> None:
     backend().check_batch([[3, 16], ["batch", 16]])
-    with pytest.raises(Unsupported, match="has batch 2, not 3; take the option batch: fixed"):
-        backend().check_batch([[3, 16], [2, 16]])
     with pytest.raises(Unsupported, match="has batch 2, not 3$"):
-        backend(batch="fixed").check_batch([[2, 16]])
+        backend().check_batch([[3, 16], [2, 16]])
+
+
+def test_an_exporter_that_closes_the_batch_silently_is_refused() -> None:
+    def graph(*axes: Any) -> Any:
+        inputs = [
+            SimpleNamespace(type=SimpleNamespace(tensor_type=SimpleNamespace(shape=SimpleNamespace(dim=[axis]))))
+            for axis in axes
+        ]
+        return SimpleNamespace(graph=SimpleNamespace(input=inputs))
+
+    left_open, fixed = SimpleNamespace(dim_param="batch"), SimpleNamespace(dim_param="", dim_value=2)
+    exporting.require_open_batch(graph(left_open, left_open), "dynamo")
+    with pytest.raises(Unsupported, match=r"export \(dynamo\) fixed the batch of the example, 2; .* batch: fixed"):
+        exporting.require_open_batch(graph(left_open, fixed), "dynamo")
 
 
 @pytest.mark.parametrize(
@@ -211,6 +223,17 @@ def test_a_refused_graph_is_unsupported_and_exhausted_memory_is_not(monkeypatch:
         sessions.open_session(settings)
     with pytest.raises(RuntimeError, match="Failed to allocate memory"):
         sessions.open_session(replace(settings, path="Failed to allocate memory for requested buffer"))
+
+
+def test_a_graph_that_fits_the_example_only_is_refused_when_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(names: list[str], feeds: dict[str, Any]) -> None:
+        raise RuntimeError(f"{names} {feeds}: Reshape\nfailed")
+
+    use_runtime(monkeypatch)
+    named = [SimpleNamespace(name="y")]
+    runs = PlainRuns(SimpleNamespace(run=run, get_inputs=list, get_outputs=lambda: named), ["input_0"])
+    with pytest.raises(Unsupported, match=r"9.9 cannot run the graph: \['y'\] \{\}: Reshape failed"):
+        runs({})
 
 
 def test_a_gpu_session_shares_the_stream_of_torch_and_computes_in_float32() -> None:
@@ -295,7 +318,7 @@ def test_a_cuda_graph_reads_its_inputs_where_it_was_recorded() -> None:
         run_with_iobinding=lambda given, options: read.append(tuple(tensor.value for tensor in runs._static)),
     )
     runs = GraphRuns.__new__(GraphRuns)
-    runs.__init__(session, ["input_0", "input_1"], (written,), (Tensor(1), Tensor(2)))  # type: ignore[misc]
+    runs.__init__(session, ["input_0", "input_1"], (written,), True, (Tensor(1), Tensor(2)))  # type: ignore[misc]
     fixed = dict(bound)
     assert runs(*runs.native((Tensor(3), Tensor(4)))) == (written,)
     assert read == [(1, 2), (3, 4)]

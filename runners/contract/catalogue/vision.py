@@ -61,8 +61,8 @@ def problem(spec: WorkloadSpec) -> Optional[str]:
     assert size is not None
     if size >= images.smallest and size % images.step == 0:
         return None
-    takes = "multiples of %d" % images.step if images.step > 1 else "%d or more" % images.smallest
-    return "workload %s takes images of %s pixels, not of %d" % (spec.name, takes, size)
+    expected = "a multiple of %d" % images.step if images.step > 1 else "%d or more" % images.smallest
+    return "image_size of workload %s is %s, not %d" % (spec.name, expected, size)
 
 
 def _classifier(name: str, library: str, images: Images) -> WorkloadInfo:

@@ -24,7 +24,7 @@ class Gpt2(Text):
         sizes={"use_cache": False, "return_dict": True},
         twin={"n_embd": 24, "bos_token_id": 0, "eos_token_id": 0},
         # transformers repeats the positions of the only row for more rows
-        twin_rows=2,
+        twin_rows=(1, 2),
         longest=1024,
     )
 

@@ -1,12 +1,16 @@
 """What all models of text share: a configuration, random tokens and their mask, and the twin for the dispatch floor."""
 
-import contextlib
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, ContextManager, Dict, Iterator, Mapping, Optional, Tuple, cast
+from typing import Any, ClassVar, Dict, Mapping, Optional, Tuple
 
 from runners.contract import WorkloadSpec
 from runners.contract.record import FactValue
 from runners.workloads.base import Inputs, Unsupported
+from runners.workloads.construction import (
+    missing_kernels_unsupported,
+    of_transformers,
+    without_initialisers_of_transformers,
+)
 from runners.workloads.language import masks
 from runners.workloads.language.attention import choose, chosen
 from runners.workloads.tensors import PRELOAD, TensorWorkload
@@ -28,8 +32,8 @@ class Entry:
     """In what the checkpoint's configuration differs from the defaults of its class."""
     twin: Mapping[str, Any] = field(default_factory=dict)
     """Widths of the shrunk twin. Depth, heads and everything else that decides the operators stay."""
-    twin_rows: int = 1
-    """The twin has the rows of the trial, but no more than this: some models have operators that depend on them."""
+    twin_rows: Tuple[int, int] = (1, 1)
+    """Fewest and most rows of the twin, which has those of the trial in between: where operators depend on them."""
     longest: int = 512
     """Tokens for which the model has positions."""
     pad_token: int = 0
@@ -79,14 +83,14 @@ class Text(TensorWorkload):
                 "workload %s has positions for %d tokens, not for %d"
                 % (self.spec.workload.name, self.entry.longest, self.tokens)
             )
-        model_class = _of_transformers(self.entry.model)
+        model_class = of_transformers(self.entry.model)
         # Tuples instead of output objects: all backends then run the very same module, without a wrapper
         settings = {"return_dict": False, **self.settings()}
         implementation = choose(model_class, attention)
         if implementation is not None:
             settings["attn_implementation"] = implementation
-        with _without_initialisers():
-            model = model_class(_of_transformers(self.entry.config)(**settings))
+        with without_initialisers_of_transformers():
+            model = model_class(of_transformers(self.entry.config)(**settings))
         return self.adapted(model)
 
     def adapted(self, model: Any) -> Any:
@@ -113,24 +117,15 @@ class Text(TensorWorkload):
         tokens = torch.randint(self.vocabulary - 1, (1, count), generator=generator)
         return tokens + (tokens >= self.entry.pad_token)
 
+    # Whatever the backend, a trial begins with eager calls in its dtype: they find what torch has no kernel for
+
     def reference(self, index: int, model: Any, double: bool) -> Tuple[Any, ...]:
-        with self._first_calls():
+        with missing_kernels_unsupported(self.spec.workload.name, self.spec.dtype):
             return super().reference(index, model, double)
 
     def cost(self, model: Any) -> Dict[str, FactValue]:
-        with self._first_calls():
+        with missing_kernels_unsupported(self.spec.workload.name, self.spec.dtype):
             return super().cost(model)
-
-    @contextlib.contextmanager
-    def _first_calls(self) -> Iterator[None]:
-        # Whatever the backend, a trial begins with eager calls in its dtype: they find what torch has no kernel for
-        try:
-            yield
-        except RuntimeError as error:
-            reason = missing_kernel(error)
-            if reason is None:
-                raise
-            raise Unsupported("%s in %s: %s" % (self.spec.workload.name, self.spec.dtype, reason)) from error
 
     def facts(self, model: Any) -> Dict[str, FactValue]:
         inner = self.inner(model)
@@ -140,37 +135,10 @@ class Text(TensorWorkload):
         return facts
 
     def shrunk(self) -> WorkloadSpec:
-        rows = min(self.spec.workload.batch, self.entry.twin_rows)
+        fewest, most = self.entry.twin_rows
+        rows = max(fewest, min(self.spec.workload.batch, most))
         return replace(super().shrunk(), batch=rows, sequence_length=self.shrunk_tokens())
 
     def shrunk_tokens(self) -> int:
         """Tokens per example of the twin: few, on the same path through the model."""
         return min(self.tokens, _SHRUNK_TOKENS)
-
-
-def missing_kernel(error: RuntimeError) -> Optional[str]:
-    """The error in one line if it says that an operator does not exist for the dtype, else None."""
-    message = str(error).partition("\n")[0]
-    said = ("not implemented for '", "Unsupported dtype ", "powers of two when computing in half precision")
-    return message if any(words in message for words in said) else None
-
-
-def _of_transformers(name: str) -> Any:
-    import transformers
-
-    # With the first class that it is asked for, transformers imports torchvision where that is installed
-    from runners.workloads import torchvision_import  # noqa: F401
-
-    try:
-        return getattr(transformers, name)
-    except AttributeError as error:
-        raise Unsupported("transformers %s has no %s" % (transformers.__version__, name)) from error
-
-
-def _without_initialisers() -> ContextManager[Any]:
-    try:
-        from transformers.initialization import no_init_weights
-    except ImportError:
-        # Where it lived before transformers 5
-        from transformers.modeling_utils import no_init_weights
-    return cast("ContextManager[Any]", no_init_weights())

@@ -1,7 +1,8 @@
-"""Runs of ONNX Runtime on memory that is there before: inputs are read where they lie, outputs are written in place."""
+"""Three ways to run a session of ONNX Runtime, each with its own form of inputs and outputs."""
 
 from typing import Any, Dict, List, Sequence, Tuple
 
+from runners.backends.onnxruntime_session import refusal
 from runners.workloads.base import Inputs, Unsupported
 
 _TORCH_TYPES = {
@@ -12,11 +13,43 @@ _TORCH_TYPES = {
     "tensor(int32)": "int32",
     "tensor(bool)": "bool",
 }
+# The exporter made a graph that fits the example only, such as one with a constant batch inside
+_VERB = "cannot run"
 _WITHOUT_WAITING = "disable_synchronize_execution_providers"
 
 
+class PlainRuns:
+    """A call takes arrays by name and returns arrays; the runtime allocates what it returns."""
+
+    def __init__(self, session: Any, names: Sequence[str]) -> None:
+        self.names = names
+        self._run = session.run
+        self._read = [given.name for given in session.get_inputs()]
+        self._written = [output.name for output in session.get_outputs()]
+
+    def native(self, tensors: Inputs) -> Inputs:
+        """The arrays of a set of inputs."""
+        by_name = dict(zip(self.names, tensors))
+        return ({name: by_name[name].cpu().numpy() for name in self._read},)
+
+    def outputs(self, result: Any) -> Tuple[Any, ...]:
+        """Tensors that nothing writes into any more."""
+        import torch
+
+        return tuple(torch.from_numpy(array) for array in result)
+
+    def __call__(self, feeds: Dict[str, Any]) -> Any:
+        try:
+            return self._run(self._written, feeds)
+        except Exception as error:
+            raise refusal(error, _VERB) from error
+
+
 class BoundRuns:
-    """A call takes a binding, made beforehand for each set of inputs, and returns the outputs that all calls share."""
+    """A call takes a binding, made beforehand for each set of inputs, and returns the outputs that all calls share.
+
+    Inputs are read where they lie and outputs are written in place: nothing is allocated or copied.
+    """
 
     def __init__(self, session: Any, inputs: Sequence[str], outputs: Tuple[Any, ...], synchronous: bool) -> None:
         self._session = session
@@ -30,8 +63,15 @@ class BoundRuns:
         """The binding of a set of inputs."""
         return (self._bind(tensors),)
 
+    def outputs(self, result: Any) -> Tuple[Any, ...]:
+        """Copies on the host."""
+        return tuple(tensor.to("cpu", copy=True) for tensor in result)
+
     def __call__(self, binding: Any) -> Tuple[Any, ...]:
-        self._session.run_with_iobinding(binding, self._options)
+        try:
+            self._session.run_with_iobinding(binding, self._options)
+        except Exception as error:
+            raise refusal(error, _VERB) from error
         return self._outputs
 
     def _bind(self, tensors: Inputs) -> Any:
@@ -48,8 +88,10 @@ class BoundRuns:
 class GraphRuns(BoundRuns):
     """A call copies its inputs to where the CUDA graph reads them and replays it."""
 
-    def __init__(self, session: Any, inputs: Sequence[str], outputs: Tuple[Any, ...], example: Inputs) -> None:
-        super().__init__(session, inputs, outputs, synchronous=True)
+    def __init__(
+        self, session: Any, inputs: Sequence[str], outputs: Tuple[Any, ...], synchronous: bool, example: Inputs
+    ) -> None:
+        super().__init__(session, inputs, outputs, synchronous)
         self._static = tuple(tensor.clone().contiguous() for tensor in example)
         self._binding = self._bind(self._static)
         # The first run is an ordinary one, and the graph is recorded in it
@@ -94,7 +136,7 @@ def allocate_outputs(session: Any, feeds: Dict[str, Any], device: str, may_run: 
     if not all(isinstance(size, int) for shape in shapes for size in shape):
         if not may_run:
             raise Unsupported("ONNX Runtime does not know the shapes of the outputs beforehand: %s" % shapes)
-        shapes = [list(array.shape) for array in session.run(None, feeds)]
+        shapes = [list(array.shape) for array in PlainRuns(session, ())(feeds)]
     unknown = [output.type for output in outputs if output.type not in _TORCH_TYPES]
     if unknown:
         raise Unsupported("an output of type %s cannot be bound" % unknown[0])

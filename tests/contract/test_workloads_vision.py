@@ -1,0 +1,273 @@
+"""The models of images with the libraries of the `cpu` environment: all of them without weights, small ones at work."""
+
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import runners
+from runners.contract import (
+    CONTRACT_VERSION,
+    BackendSpec,
+    Protocol,
+    Status,
+    Task,
+    Trial,
+    TrialRecord,
+    TrialSpec,
+    WorkloadSpec,
+    decode_line,
+    encode,
+)
+
+pytestmark = pytest.mark.environment
+
+ROOT = Path(runners.__file__).parents[1]
+QUICK = Protocol(
+    warmup_min_calls=1,
+    warmup_min_ms=1,
+    warmup_max_ms=50,
+    sync_budget_ms=10,
+    sync_min_samples=2,
+    pipelined_budget_ms=5,
+    pipelined_min_samples=1,
+    pipelined_block_ms=1,
+    floor_budget_ms=10,
+)
+# As the libraries publish them with their weights; Inception and GoogLeNet without their auxiliary branches
+PARAMETERS = {
+    "resnet18": 11_689_512,
+    "resnet50": 25_557_032,
+    "resnet101": 44_549_160,
+    "resnet152": 60_192_808,
+    "alexnet": 61_100_840,
+    "squeezenet1-0": 1_248_424,
+    "vgg16": 138_357_544,
+    "densenet161": 28_681_000,
+    "inception-v3": 23_834_568,
+    "googlenet": 6_624_904,
+    "shufflenet-v2": 2_278_604,
+    "mobilenet-v2": 3_504_872,
+    "resnext50": 25_028_904,
+    "wide-resnet50": 68_883_240,
+    "mnasnet1-0": 4_383_312,
+    "vit-base-16": 86_567_656,
+    "vit-base-32": 88_224_232,
+    "vit-large-16": 304_326_632,
+    "vit-large-32": 306_535_400,
+    "efficientnetv2-m": 54_139_356,
+    "efficientnet-lite1": 5_416_680,
+    "gernet-m": 21_142_920,
+}
+# Of each kind of network that is shrunk: grouped and depthwise filters, concatenations, channel splits, transformers
+TWINS = ("resnet18", "resnext50", "shufflenet-v2", "squeezenet1-0", "efficientnet-lite1", "vit-base-32")
+# Runs in the environment's interpreter, which has neither pytest nor the orchestrator
+CHECKS = """
+import json
+from dataclasses import replace
+
+import torch
+
+from runners.contract import BackendSpec, Protocol, TrialSpec, WorkloadSpec
+from runners.contract.catalogue import WORKLOADS
+from runners.examination.calls import count_aten_calls
+from runners.workloads import make_workload
+from runners.workloads.construction import allocate, without_storage
+from runners.workloads.vision_models import TIMM, TORCHVISION
+
+torch.set_num_threads(1)
+seen = {}
+
+
+def workload(name, image=None, batch=1, **options):
+    shape = WorkloadSpec(name, batch, image_size=image or WORKLOADS[name].image_size, options=options)
+    return make_workload(TrialSpec(shape, BackendSpec("eager", {}), "float32", "cpu", 1, 3, Protocol()))
+
+
+def run(one, index=0, model=None):
+    with torch.inference_mode():
+        return (model or one.build())(*one.inputs(index))[0]
+
+
+parameters, norms = {}, {}
+for name, entry in {**TORCHVISION, **TIMM}.items():
+    with without_storage():
+        model = entry.build()
+    parameters[name] = sum(parameter.numel() for parameter in model.parameters())
+    norms[name] = sorted({float(b.sum()) / b.numel() for n, b in model.named_buffers() if n.endswith("running_var")})
+seen["parameters"], seen["running variances"] = parameters, norms
+
+for name in %(twins)r:
+    one = workload(name, 64)
+    twin = make_workload(replace(one.spec, workload=one.shrunk()))
+    counts = []
+    for each in (one, twin):
+        model, inputs = each.build(), each.inputs(0)
+        counts.append(count_aten_calls(lambda: model(*inputs)))
+    first, second = run(twin), run(twin, 1)
+    seen["twin of " + name] = {
+        "calls": counts,
+        "parameters": twin.facts(model)["parameters"],
+        "finite": bool(first.isfinite().all()),
+        "apart": float((first - second).norm() / first.norm()),
+    }
+
+deep = workload("resnet152", 32)
+model = deep.build()
+first, second = run(deep, 0, model), run(deep, 1, model)
+seen["deep"] = {
+    "classes": list(first.shape),
+    "largest": float(first.abs().max()),
+    "apart": float((first - second).norm() / first.norm()),
+}
+one = workload("resnet18", 32, 3)
+model = one.build()
+together = run(one, 0, model)
+alone = run(workload("resnet18", 32), 0, model)
+seen["rows are independent of the batch"] = float((together[:1] - alone).abs().max())
+again = workload("resnet18", 32).build()
+seen["weights depend on the seed alone"] = all(
+    torch.equal(a, b) for a, b in zip(model.state_dict().values(), again.state_dict().values())
+)
+last = workload("resnet18", 32, channels_last=True)
+other = last.build()
+seen["layout"] = {
+    "inputs": last.inputs(0)[0].is_contiguous(memory_format=torch.channels_last),
+    "weights": other.body.conv1.weight.is_contiguous(memory_format=torch.channels_last),
+    "fact": last.facts(other)["memory_format"],
+    "difference": float((run(last, 0, other) - alone).abs().max()),
+}
+vit = workload("vit-base-32", 32, size="shrunk")
+seen["attention"] = {str(asked): vit.facts(vit.build(asked))["attn_implementation"] for asked in (None, "sdpa", "eager")}
+seen["attention differs by"] = float((run(vit, 0, vit.build("sdpa")) - run(vit, 0, vit.build("eager"))).abs().max())
+
+
+class Shared(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+        self.second.weight = self.first.weight
+        self.register_buffer("kept", torch.arange(3))
+
+
+with without_storage():
+    shared = Shared()
+seen["without storage"] = [shared.first.weight.is_meta, shared.kept.tolist()]
+allocate(shared)
+seen["with storage"] = [shared.first.weight.is_meta, shared.first.weight is shared.second.weight]
+seen["later modules have storage"] = not torch.nn.Linear(2, 2).weight.is_meta
+print(json.dumps(seen))
+"""
+
+
+@pytest.fixture(scope="module")
+def seen(cpu_python: Path) -> dict[str, Any]:
+    """What the checks saw."""
+    script = CHECKS % {"twins": TWINS}
+    ended = subprocess.run(
+        [cpu_python, "-W", "error", "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=250
+    )
+    assert ended.returncode == 0, ended.stderr
+    facts: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    return facts
+
+
+def test_every_model_is_as_large_as_the_published_one(seen: dict[str, Any]) -> None:
+    assert seen["parameters"] == PARAMETERS
+
+
+def test_running_statistics_survive_construction(seen: dict[str, Any]) -> None:
+    convolutional = {name for name, variances in seen["running variances"].items() if variances == [1.0]}
+    without_norms = {"alexnet", "squeezenet1-0", "vgg16", "vit-base-16", "vit-base-32", "vit-large-16", "vit-large-32"}
+    assert convolutional == set(PARAMETERS) - without_norms
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_a_twin_runs_as_many_operators_on_next_to_no_weights(seen: dict[str, Any], name: str) -> None:
+    twin = seen["twin of " + name]
+    full, small = twin["calls"]
+    assert full == small > 50
+    assert twin["parameters"] < PARAMETERS[name] / 40
+    assert twin["finite"]
+    assert twin["apart"] > 0.01
+
+
+def test_the_outputs_of_a_deep_network_have_a_scale_and_depend_on_the_image(seen: dict[str, Any]) -> None:
+    deep = seen["deep"]
+    assert deep["classes"] == [1, 1000]
+    # Without damped branches it is a billion
+    assert 0.1 < deep["largest"] < 100
+    # More than float16 or bfloat16 lose
+    assert deep["apart"] > 0.05
+
+
+def test_inputs_and_weights_depend_on_the_seed_alone(seen: dict[str, Any]) -> None:
+    assert seen["weights depend on the seed alone"]
+    assert seen["rows are independent of the batch"] < 1e-5
+
+
+def test_channels_last_is_a_layout_and_not_another_result(seen: dict[str, Any]) -> None:
+    layout = seen["layout"]
+    assert (layout["inputs"], layout["weights"], layout["fact"]) == (True, True, "channels_last")
+    assert layout["difference"] < 1e-5
+
+
+def test_a_transformer_runs_the_attention_that_was_asked_for(seen: dict[str, Any]) -> None:
+    assert seen["attention"] == {"None": "sdpa", "sdpa": "sdpa", "eager": "eager"}
+    assert seen["attention differs by"] < 1e-5
+
+
+def test_parameters_have_no_storage_until_they_are_allocated(seen: dict[str, Any]) -> None:
+    assert seen["without storage"] == [True, [0, 1, 2]]
+    assert seen["with storage"] == [False, True]
+    assert seen["later modules have storage"]
+
+
+def trial(workload: str, backend: str, image_size: int, options: Any = None, chosen: Any = None) -> Trial:
+    spec = TrialSpec(
+        workload=WorkloadSpec(workload, 1, image_size=image_size, options=options or {}),
+        backend=BackendSpec(backend, chosen or {}),
+        dtype="float32",
+        device="cpu",
+        threads=1,
+        seed=3,
+        protocol=QUICK,
+    )
+    return Trial(f"{workload}-{backend}", "key", 0, 0, 0, 1, 200, spec)
+
+
+def run(directory: Path, python: Path, *trials: Trial) -> list[TrialRecord]:
+    numbered = tuple(replace(one, trial_id=f"{one.trial_id}-{i}") for i, one in enumerate(trials))
+    (directory / "task.json").write_text(
+        json.dumps(encode(Task(CONTRACT_VERSION, "campaign", "task", "cpu", numbered)))
+    )
+    command = [python, "-m", "runners", directory]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    lines = [decode_line(line) for line in (directory / "records.jsonl").read_bytes().splitlines()]
+    return [line for line in lines if isinstance(line, TrialRecord)]
+
+
+def test_the_runner_measures_models_of_both_libraries(tmp_path: Path, cpu_python: Path) -> None:
+    trials = [
+        trial("resnet18", "eager", 64),
+        trial("resnet18", "torchscript", 64, {"channels_last": True}),
+        trial("vit-base-32", "eager", 32, {"size": "shrunk"}),
+        trial("alexnet", "eager", 32),
+        trial("resnet18", "eager", 32, chosen={"attention": "eager"}),
+    ]
+    records = run(tmp_path, cpu_python, *trials)
+    assert [(r.status, r.reason) for r in records] == [
+        (Status.OK, None),
+        (Status.OK, None),
+        (Status.OK, None),
+        (Status.UNSUPPORTED, "image_size of workload alexnet is 63 or more, not 32"),
+        (Status.UNSUPPORTED, "workload resnet18 has no attention to choose"),
+    ]
+    assert [r.facts["floor_valid"] for r in records[:3]] == [True] * 3
+    assert records[0].facts["library_model"] == "torchvision resnet18"
+    assert records[1].facts["memory_format"] == "channels_last"
+    assert records[2].facts["attn_implementation"] == "sdpa"
