@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Dict, List, Mapping, Optional
 
 from runners.contract import WorkloadSpec
+from runners.contract.catalogue import BACKENDS
 from runners.contract.catalogue import vision as catalogue
 from runners.contract.record import FactValue
 from runners.workloads.base import Inputs, Unsupported
@@ -59,6 +60,9 @@ class ImageClassifier(LibraryModel):
         problem = catalogue.problem(self.spec.workload)
         if problem is not None:
             raise Unsupported(problem)
+        backend = self.spec.backend.name
+        if self.channels_last and BACKENDS[backend].frameworks != ("torch",):
+            raise Unsupported("channels_last is a layout of torch; backend %s chooses its own" % backend)
         with without_storage():
             network = self.classifier.build(**self.arguments())
         self.choose_attention(network, attention)
@@ -67,12 +71,14 @@ class ImageClassifier(LibraryModel):
         return with_one_output(allocate(network))
 
     def build(self, attention: Optional[str] = None) -> Any:
-        import torch
-
         model = super().build(attention)
         if self.classifier.branches is not None:
             damp_branches(model.body, self.classifier.branches)
-        return model.to(memory_format=torch.channels_last) if self.channels_last else model
+        if not self.channels_last:
+            return model
+        import torch
+
+        return model.to(memory_format=torch.channels_last)
 
     def example(self, generator: Any) -> Inputs:
         import torch

@@ -84,7 +84,10 @@ def test_a_good_specification_is_not_refused() -> None:
             replace(BERT, workload=WorkloadSpec("op-mha", 1, 8, None, {"hidden_size": 10, "heads": 3})),
             "3 heads do not divide hidden_size 10",
         ),
-        (replace(BERT, workload=WorkloadSpec("vit-base-16", 1, None, 225)), "image_size of workload vit-base-16 is a multiple of 16, not 225"),
+        (
+            replace(BERT, workload=WorkloadSpec("vit-base-16", 1, None, 225)),
+            "image_size of workload vit-base-16 is a multiple of 16, not 225",
+        ),
         (replace(BERT, device="tpu"), "device tpu is not served by bert-base with eager; served: cpu, cuda"),
     ],
 )

@@ -9,6 +9,7 @@ from runners.contract import BackendSpec, Protocol, TrialSpec, WorkloadSpec
 from runners.contract.catalogue import WORKLOADS, refusal
 from runners.contract.catalogue import vision as catalogue
 from runners.workloads import make_workload, workload_class
+from runners.workloads.base import Unsupported
 from runners.workloads.speech import Speech
 from runners.workloads.vision_models import TIMM, TORCHVISION
 from runners.workloads.vision_twin import fewer
@@ -43,6 +44,12 @@ def test_a_convolutional_network_has_a_twin_and_a_layout_to_choose(name: str) ->
     assert refusal(trial(name, channels_last=True)) is None
 
 
+def test_a_layout_is_not_for_frameworks_that_choose_their_own() -> None:
+    asked = replace(trial("resnet18", channels_last=True), backend=BackendSpec("onnxruntime", {}))
+    with pytest.raises(Unsupported, match="layout of torch; backend onnxruntime chooses its own"):
+        make_workload(asked).build()
+
+
 @pytest.mark.parametrize("name", TRANSFORMERS)
 def test_a_transformer_has_narrow_heads_in_its_twin_and_no_layout(name: str) -> None:
     model = MODELS[name]
@@ -66,7 +73,7 @@ def test_a_transformer_has_narrow_heads_in_its_twin_and_no_layout(name: str) -> 
     ],
 )
 def test_an_image_that_does_not_fit_is_refused_with_what_does(name: str, size: int, words: str | None) -> None:
-    problem = catalogue.problem(trial(name, size).workload)
+    problem = refusal(trial(name, size))
     assert problem is None if words is None else words in (problem or "")
 
 

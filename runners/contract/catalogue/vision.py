@@ -9,7 +9,8 @@ from runners.contract.spec import WorkloadSpec
 SIZE: OptionInfo = Choice(allowed=("full", "shrunk"), default="full")
 """`shrunk`: the same layers and operators with next to no arithmetic, for the dispatch floor."""
 CHANNELS_LAST: OptionInfo = Choice(allowed=(False, True), default=False)
-"""Whether weights and images lie in memory with the channel as the fastest axis."""
+"""Whether weights and images lie in memory with the channel as the fastest axis. A layout of torch: backends of
+other frameworks choose their own."""
 
 
 @dataclass(frozen=True)
