@@ -105,17 +105,20 @@ def open_session(settings: SessionSettings) -> Any:
     return session
 
 
-def refusal(error: Exception, verb: str) -> Exception:
-    """What to raise for an exception of the runtime: Unsupported, or the same where memory ran out.
+def refusal(error: Exception, verb: str) -> Unsupported:
+    """What to raise for an exception of the runtime.
 
     Args:
         error: raised by a session.
         verb: what the runtime does to the graph.
+
+    Raises:
+        Exception: the same, where it says that memory ran out: that is no refusal.
     """
     import onnxruntime as ort
 
     if memory_ran_out(error):
-        return error
+        raise error
     return Unsupported("ONNX Runtime %s %s the graph: %s" % (ort.__version__, verb, _one_line(error)))
 
 

@@ -41,8 +41,9 @@ workloads: [{name: synthetic-sleep, batch: [1, 2, 3, 4]}]
 backends: [python]
 rounds: 3
 protocol:
-  {warmup_min_calls: 1, warmup_min_ms: 10, warmup_max_ms: 100, sync_budget_ms: 400, sync_min_samples: 3,
-   pipelined_budget_ms: 100, pipelined_min_samples: 1, pipelined_block_ms: 10}
+  {warmup_min_calls: 1, warmup_min_ms: 10, warmup_max_ms: 100, sync_budget_ms: 1200, sync_min_samples: 3,
+   pipelined_budget_ms: 100, pipelined_min_samples: 1, pipelined_block_ms: 10, precision_permille: 0,
+   floor_budget_ms: 0}
 """
 
 

@@ -127,6 +127,11 @@ def test_a_twin_has_the_rows_that_its_operators_depend_on(name: str, of_one: int
     assert text(name, batch=32).shrunk().batch == of_many
 
 
+def test_the_twin_of_a_masked_batch_is_a_batch() -> None:
+    assert text("bert-base", mask="ptb").shrunk().batch == 1
+    assert text("bert-base", batch=32, mask="ptb").shrunk().batch == 2
+
+
 @pytest.mark.parametrize("name", sorted(TEXTS))
 def test_a_twin_differs_in_widths_alone(name: str) -> None:
     full = text(name, mask="none")

@@ -136,6 +136,9 @@ class Text(TensorWorkload):
 
     def shrunk(self) -> WorkloadSpec:
         fewest, most = self.entry.twin_rows
+        if self.options["mask"] != masks.NONE:
+            # A mask is spread over heads and positions, which runtimes simplify for a lone row
+            most = max(most, 2)
         rows = max(fewest, min(self.spec.workload.batch, most))
         return replace(super().shrunk(), batch=rows, sequence_length=self.shrunk_tokens())
 
