@@ -41,7 +41,7 @@ workloads: [{name: synthetic-sleep, batch: [1, 2, 3, 4]}]
 backends: [python]
 rounds: 3
 protocol:
-  {warmup_min_calls: 1, warmup_min_ms: 10, warmup_max_ms: 100, sync_budget_ms: 1200, sync_min_samples: 3,
+  {warmup_min_calls: 1, warmup_min_ms: 10, warmup_max_ms: 100, sync_budget_ms: 500, sync_min_samples: 3,
    pipelined_budget_ms: 100, pipelined_min_samples: 1, pipelined_block_ms: 10, precision_permille: 0,
    floor_budget_ms: 0}
 """
@@ -112,7 +112,15 @@ def test_an_ended_sweep_leaves_nothing_and_goes_on(
     sweep, results = tmp_path / "sleeps.yaml", tmp_path / "results"
     sweep.write_text(SLEEPS)
     with (tmp_path / "log").open("w") as log:
-        driver = subprocess.Popen(command(sweep, results), cwd=project, stdout=log, stderr=log, start_new_session=True)
+        # A shell starts what runs in its background deaf to Ctrl-C, and children inherit that
+        driver = subprocess.Popen(
+            command(sweep, results),
+            cwd=project,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
     acknowledged = wait_for_rows(results, at_least=5, driver=driver)
     if number == signal.SIGKILL:
         driver.kill()
