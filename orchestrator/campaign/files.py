@@ -34,8 +34,12 @@ class ProjectFiles:
         return self.state / "campaigns"
 
     def campaign(self, campaign_id: str) -> Path:
-        """Task directories, caches and logs of one campaign; gone once it is complete."""
+        """Task directories, code, caches and logs of one campaign; gone once it is complete."""
         return self.campaigns / campaign_id
+
+    def code(self, campaign_id: str) -> Path:
+        """The runner's code as it was when the campaign began."""
+        return self.campaign(campaign_id) / "code"
 
     def cache(self, campaign_id: str, environment: str, isolation: str) -> Path:
         """References and artifacts that the trials of a campaign share."""

@@ -12,7 +12,7 @@ from orchestrator.campaign.files import ProjectFiles, drop_caches
 from orchestrator.campaign.preparation import ReadyHost
 from orchestrator.campaign.progress import CampaignPlanned, Notice, Observer, TrialBegun, TrialRecorded
 from orchestrator.campaign.resume import Continuation
-from orchestrator.execution import ExecutionSettings, FakeSettings, TaskOutcome, aftermath
+from orchestrator.execution import ExecutionSettings, FakeSettings, TaskOutcome, aftermath, keep_code
 from orchestrator.planning import EnvironmentPin, Skip, with_trials
 from orchestrator.scheduling import (
     Event,
@@ -33,6 +33,11 @@ MAX_ATTEMPTS = 3
 
 AGAIN = "-again-"
 """Between a task's planned id and what tells its restarts apart."""
+
+CODE_HAS_CHANGED = (
+    "runners/ has changed since this campaign began; it goes on with the code that it began with "
+    "(--resume never starts a new campaign with the new code)"
+)
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,8 @@ def run_campaign(
         run = _Run(order, scheduler, writer, files, observe)
         run.record_skips(left.skips)
         if left.tasks:
+            if not keep_code(files.code(continuation.campaign_id)):
+                observe(Notice(CODE_HAS_CHANGED))
             try:
                 scheduler.start([_scheduling_host(host) for host in order.hosts])
                 run.tasks()
@@ -161,7 +168,9 @@ class _Run:
     def _submit(self, host: str, task: Task) -> None:
         self._states[task.task_id] = _TaskState(task, self._context(host, task.environment, task.task_id))
         directory = self._files.campaign(self._campaign_id) / f"{task.task_id}-{uuid.uuid4().hex[:8]}"
-        self._scheduler.submit(TaskRequest(host, task, self._execution(host, task.environment), directory.resolve()))
+        code = self._files.code(self._campaign_id)
+        execution = self._execution(host, task.environment)
+        self._scheduler.submit(TaskRequest(host, task, execution, directory.resolve(), code.resolve()))
 
     def _execution(self, host: str, environment: str) -> ExecutionSettings:
         execution = self._hosts[host].executions[environment]

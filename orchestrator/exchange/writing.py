@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import runners
 from orchestrator.errors import ConfigurationError
 from orchestrator.exchange.environments import describe
 from orchestrator.exchange.instructions import instructions
 from orchestrator.exchange.machine import Cores
 from orchestrator.exchange.manifest import FORMAT, MANIFEST, ExportedSkip, ExportedTask, Manifest
 from orchestrator.exchange.script import ScriptTask, run_script
+from orchestrator.execution import INSTALLED, copy_code
 from orchestrator.execution.base import time_limit_s
 from orchestrator.images import EnvironmentEntry
 from orchestrator.planning import Plan, PlannedTask, PlanningHost
@@ -118,8 +118,7 @@ def _document(planned: PlannedTask) -> bytes:
 
 
 def _fill(root: Path, planned: Plan, manifest: Manifest, cores: Cores, entries: Mapping[str, EnvironmentEntry]) -> None:
-    code = Path(TaskFiles(str(root)).code) / "runners"
-    shutil.copytree(Path(runners.__file__).parent, code, ignore=shutil.ignore_patterns("__pycache__"))
+    copy_code(INSTALLED, Path(TaskFiles(str(root)).code))
     scripted = []
     for task, exported in zip(planned.tasks, manifest.tasks, strict=True):
         directory = root / exported.directory

@@ -8,12 +8,13 @@ from orchestrator.execution.base import (
     FakeSettings,
     ProcessSettings,
     TaskOutcome,
-    stage,
 )
 from orchestrator.execution.choice import create_executor
 from orchestrator.execution.docker import remove_containers
+from orchestrator.execution.staging import INSTALLED, copy_code, keep_code, stage
 
 __all__ = [
+    "INSTALLED",
     "Aftermath",
     "DockerSettings",
     "ExecutionSettings",
@@ -22,7 +23,9 @@ __all__ = [
     "ProcessSettings",
     "TaskOutcome",
     "aftermath",
+    "copy_code",
     "create_executor",
+    "keep_code",
     "remove_containers",
     "stage",
 ]

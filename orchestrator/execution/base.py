@@ -1,14 +1,11 @@
-"""The one interface of the executors, and what they share: staging a task and reading its records."""
+"""The one interface of the executors, and what they share: limits, logs and reading a task's records."""
 
-import json
-import shutil
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import runners
-from runners.contract import ContractError, Line, Task, TaskFiles, decode_line, encode
+from runners.contract import ContractError, Line, Task, TaskFiles, decode_line
 
 POLL_INTERVAL_S = 0.1
 """How often an executor looks for new records: a `stat` each time, far below what a measurement could feel."""
@@ -81,18 +78,6 @@ class Executor(Protocol):
             InfrastructureError: the task could not be started, or the engine failed.
         """
         ...
-
-
-def stage(task: Task, directory: Path) -> None:
-    """Makes a task directory: the task and a copy of the runner's code, nothing else."""
-    files = TaskFiles(str(directory))
-    directory.mkdir(parents=True)
-    code = Path(files.code) / "runners"
-    shutil.copytree(Path(runners.__file__).parent, code, ignore=shutil.ignore_patterns("__pycache__"))
-    Path(files.task).write_text(json.dumps(encode(task), indent=1), encoding="utf-8")
-    # Whatever the umask says: in a container another user reads them.
-    for path in [directory, *directory.rglob("*")]:
-        path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 def time_limit_s(task: Task) -> int:

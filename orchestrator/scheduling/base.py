@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from orchestrator.errors import InfrastructureError
-from orchestrator.execution import ExecutionSettings, TaskOutcome, create_executor, stage
+from orchestrator.execution import INSTALLED, ExecutionSettings, TaskOutcome, create_executor, stage
 from runners.contract import Line, Task
 from runners.system import Fingerprint, collect
 
@@ -31,6 +31,8 @@ class TaskRequest:
     execution: ExecutionSettings
     directory: Path
     """The task's own directory on the host; it must not exist yet."""
+    code: Path = INSTALLED
+    """Where the runner's package lies on the host."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def run_on_host(request: TaskRequest) -> Iterator[Event]:
     host, task = request.host, request.task
     yield HostObserved(host, task.task_id, collect())
     try:
-        stage(task, request.directory)
+        stage(task, request.directory, request.code)
         outcome = yield from _lines(request)
     except InfrastructureError as error:
         yield TaskEnded(host, task, None, str(error))

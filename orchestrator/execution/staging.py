@@ -1,0 +1,56 @@
+"""The directory of a task: the task, and a copy of the runner's code."""
+
+import json
+import shutil
+import uuid
+from pathlib import Path
+
+import runners
+from runners.contract import Task, TaskFiles, encode
+
+PACKAGE = runners.__name__
+INSTALLED = Path(runners.__file__).parent.parent
+"""Where the runner's package lies that this process has imported."""
+
+
+def keep_code(directory: Path) -> bool:
+    """Copies the runner's code, unless a copy is there already: then that one stays as it is.
+
+    The trials of a campaign are comparable because one code measured them, though somebody edits it meanwhile.
+
+    Returns:
+        Whether the copy is the code as it is now.
+    """
+    if not directory.exists():
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        whole = directory.with_name(f"{directory.name}-{uuid.uuid4().hex[:8]}")
+        copy_code(INSTALLED, whole)
+        whole.rename(directory)  # a driver that dies while it copies leaves no half of it under this name
+    return _sources(directory) == _sources(INSTALLED)
+
+
+def copy_code(code: Path, directory: Path) -> None:
+    """Copies the runner's package from one directory into another, without compiled files."""
+    shutil.copytree(code / PACKAGE, directory / PACKAGE, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def stage(task: Task, directory: Path, code: Path = INSTALLED) -> None:
+    """Makes a task directory: the task and a copy of the runner's code, nothing else.
+
+    Args:
+        task: what the directory is for.
+        directory: must not exist yet.
+        code: the directory that holds the runner's package.
+    """
+    files = TaskFiles(str(directory))
+    directory.mkdir(parents=True)
+    copy_code(code, Path(files.code))
+    Path(files.task).write_text(json.dumps(encode(task), indent=1), encoding="utf-8")
+    # Whatever the umask says: in a container another user reads them.
+    for path in [directory, *directory.rglob("*")]:
+        path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+def _sources(code: Path) -> dict[str, bytes]:
+    package = code / PACKAGE
+    return {str(path.relative_to(package)): path.read_bytes() for path in package.rglob("*.py")}

@@ -1,0 +1,28 @@
+"""The code that a campaign's tasks run: copied once, whatever happens to the original."""
+
+from pathlib import Path
+
+from orchestrator.execution import INSTALLED, keep_code, staging
+from orchestrator.execution.staging import PACKAGE, copy_code, stage
+
+
+def test_the_first_code_stays(tmp_path: Path, monkeypatch) -> None:
+    installed, kept = tmp_path / "installed", tmp_path / "campaign" / "code"
+    copy_code(INSTALLED, installed)
+    monkeypatch.setattr(staging, "INSTALLED", installed)
+    assert keep_code(kept)
+    edited = installed / PACKAGE / "__main__.py"
+    first = edited.read_bytes()
+    edited.write_bytes(first + b"# edited\n")
+    assert not keep_code(kept)
+    assert (kept / PACKAGE / "__main__.py").read_bytes() == first
+    assert [path.name for path in kept.parent.iterdir()] == ["code"]
+
+
+def test_a_task_has_the_code_that_it_is_given(make_task, make_trial, tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    (code / PACKAGE).mkdir(parents=True)
+    (code / PACKAGE / "__init__.py").write_text("of_the_campaign = True\n")
+    stage(make_task(make_trial("synthetic-null")), tmp_path / "task", code)
+    assert [path.name for path in (tmp_path / "task" / "code" / PACKAGE).iterdir()] == ["__init__.py"]
+    assert {path.name for path in (tmp_path / "task").iterdir()} == {"code", "task.json"}
