@@ -3,7 +3,6 @@
 from typing import Any
 
 from runners.workloads.base import Inputs, Unsupported
-from runners.workloads.language import masks
 from runners.workloads.language.text import Entry, Text, modules
 
 _USE_YOUR_OWN = -1
@@ -12,6 +11,8 @@ _USE_YOUR_OWN = -1
 class Gpt2(Text):
     """`gpt2` with its language-model head; the output is the logits of all positions.
 
+    A pass fills a key/value cache, as the checkpoint's configuration says, which is then dropped. Without one,
+    transformers would look for texts that are packed into one row, which waits for the device and cannot be exported.
     The model has no padding token. Whichever stands behind a padded text, causal attention does not see it.
     """
 
@@ -21,10 +22,8 @@ class Gpt2(Text):
         "GPT2LMHeadModel",
         50257,
         # The model within reads the outputs of its parts by name; the adapter asks for a tuple
-        sizes={"use_cache": False, "return_dict": True},
+        sizes={"return_dict": True},
         twin={"n_embd": 24, "bos_token_id": 0, "eos_token_id": 0},
-        # transformers repeats the positions of the only row for more rows
-        twin_rows=(1, 2),
         longest=1024,
     )
 
@@ -35,10 +34,10 @@ class Gpt2(Text):
         return module
 
     def adapted(self, model: Any) -> Any:
-        return as_tuple(model) if self.options["mask"] == masks.NONE else masks.with_mask(model)
+        return super().adapted(logits_alone(model))
 
     def inner(self, module: Any) -> Any:
-        return module.model
+        return super().inner(module).model
 
 
 class Gpt2Generate(Gpt2):
@@ -75,19 +74,19 @@ class Gpt2Generate(Gpt2):
         return self.random_tokens(generator, self.tokens), self.random_tokens(generator, self.new_tokens - 1)
 
 
-def as_tuple(model: Any) -> Any:
-    """A module that takes tokens and returns a tuple."""
+def logits_alone(model: Any) -> Any:
+    """A module that returns the logits in a tuple, without the cache."""
     import torch
 
-    class AsTuple(torch.nn.Module):  # type: ignore[misc]
+    class LogitsAlone(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.model = model
 
-        def forward(self, tokens: Any) -> Any:
-            return self.model(tokens, return_dict=False)
+        def forward(self, tokens: Any, attention_mask: Any = None) -> Any:
+            return self.model(tokens, attention_mask=attention_mask, return_dict=False)[:1]
 
-    return AsTuple()
+    return LogitsAlone()
 
 
 def generation(model: Any, new_tokens: int) -> Any:

@@ -58,7 +58,7 @@ def with_mask(model: Any) -> Any:
 
         def forward(self, tokens: Any, mask: Any) -> Any:
             padding = (mask == 0).unsqueeze(-1)
-            outputs = self.model(tokens, attention_mask=mask, return_dict=False)
+            outputs = self.model(tokens, attention_mask=mask)
             return tuple(o.masked_fill(padding, 0.0) if o.ndim == _AXES_WITH_POSITIONS else o for o in outputs)
 
     return WithMask()
