@@ -16,7 +16,6 @@ from runners.workloads.tensors import PRELOAD
 from runners.workloads.vision_models import TIMM, TORCHVISION, Classifier
 from runners.workloads.vision_twin import shrink_channels
 
-_TWIN_IMAGE = 32
 _SHAPES_PER_SIDE = 4
 _OWN_ATTENTION = "own"
 
@@ -66,8 +65,8 @@ class ImageClassifier(LibraryModel):
         with without_storage():
             network = self.classifier.build(**self.arguments())
         self.choose_attention(network, attention)
-        if self.is_shrunk and self.classifier.divisor > 1:
-            shrink_channels(network, self.classifier.divisor)
+        if self.is_shrunk and not self.classifier.is_transformer:
+            shrink_channels(network, self.classifier.twin_width, self.image_size)
         return with_one_output(allocate(network))
 
     def build(self, attention: Optional[str] = None) -> Any:
@@ -103,7 +102,7 @@ class ImageClassifier(LibraryModel):
 
     def shrunk(self) -> WorkloadSpec:
         images = catalogue.IMAGES[self.spec.workload.name]
-        size = min(self.image_size, max(_TWIN_IMAGE, images.smallest))
+        size = min(self.image_size, max(self.classifier.twin_image, images.smallest))
         return replace(super().shrunk(), batch=TWIN_BATCH, image_size=size)
 
 

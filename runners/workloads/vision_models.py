@@ -21,10 +21,12 @@ class Classifier:
     builder: str
     """`module:function` that makes it."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    divisor: int = 1
-    """The shrunk twin of a convolutional network has this fraction of the channels."""
     branches: Optional[str] = None
     """Regular expression of the norms that end residual branches; None where random weights do without."""
+    twin_width: int = 16
+    """Channels of the shrunk twin of a convolutional network."""
+    twin_image: int = 8
+    """Side of the images of a shrunk twin, in pixels, unless the network needs larger ones."""
     twin: Mapping[str, Any] = field(default_factory=dict)
     """Arguments in which the shrunk twin of a transformer differs."""
 
@@ -43,16 +45,17 @@ class Classifier:
 
 def _torchvision(
     name: str,
-    divisor: int,
     branches: Optional[str] = None,
     arguments: Mapping[str, Any] = MappingProxyType({}),
     module: str = "torchvision.models",
+    twin_width: int = 16,
+    twin_image: int = 8,
 ) -> Classifier:
-    return Classifier("torchvision " + name, module + ":" + name, arguments, divisor, branches)
+    return Classifier("torchvision " + name, module + ":" + name, arguments, branches, twin_width, twin_image)
 
 
-def _timm(name: str, divisor: int, branches: str) -> Classifier:
-    return Classifier("timm " + name, "timm.models:" + name, {"num_classes": _CLASSES}, divisor, branches)
+def _timm(name: str, branches: str) -> Classifier:
+    return Classifier("timm " + name, "timm.models:" + name, {"num_classes": _CLASSES}, branches)
 
 
 def _vision_transformer(name: str, patch_size: int, embed_dim: int, depth: int, num_heads: int) -> Classifier:
@@ -69,30 +72,32 @@ def _vision_transformer(name: str, patch_size: int, embed_dim: int, depth: int, 
 # Without the branches for the training loss, which inference does not have; and without an initialiser's warning
 _INCEPTION = {"aux_logits": False, "init_weights": False}
 
-# A divisor leaves two channels and more, and divides all parts of what is concatenated
+# Windows of pooling that hang over the edge of smaller images are written into the graph as something else
+_HANGING_WINDOWS = 32
+
 TORCHVISION: Dict[str, Classifier] = {
-    "resnet18": _torchvision("resnet18", 32, _BASIC_BLOCKS),
-    "resnet50": _torchvision("resnet50", 32, _BOTTLENECKS),
-    "resnet101": _torchvision("resnet101", 32, _BOTTLENECKS),
-    "resnet152": _torchvision("resnet152", 32, _BOTTLENECKS),
-    "alexnet": _torchvision("alexnet", 32),
-    "squeezenet1-0": _torchvision("squeezenet1_0", 8),
-    "vgg16": _torchvision("vgg16", 32),
-    "densenet161": _torchvision("densenet161", 24),
-    "inception-v3": _torchvision("inception_v3", 16, arguments=_INCEPTION),
-    "googlenet": _torchvision("googlenet", 8, arguments=_INCEPTION),
-    "shufflenet-v2": _torchvision("shufflenet_v2_x1_0", 29),
+    "resnet18": _torchvision("resnet18", _BASIC_BLOCKS),
+    "resnet50": _torchvision("resnet50", _BOTTLENECKS),
+    "resnet101": _torchvision("resnet101", _BOTTLENECKS),
+    "resnet152": _torchvision("resnet152", _BOTTLENECKS),
+    "alexnet": _torchvision("alexnet"),
+    "squeezenet1-0": _torchvision("squeezenet1_0", twin_image=_HANGING_WINDOWS),
+    "vgg16": _torchvision("vgg16"),
+    "densenet161": _torchvision("densenet161"),
+    "inception-v3": _torchvision("inception_v3", arguments=_INCEPTION),
+    "googlenet": _torchvision("googlenet", arguments=_INCEPTION, twin_image=_HANGING_WINDOWS),
+    "shufflenet-v2": _torchvision("shufflenet_v2_x1_0"),
     # The paper took the float model of the module that holds the quantisable one
     "mobilenet-v2": _torchvision(
         "mobilenet_v2",
-        8,
         r"^features\.(3|5|6|8|9|10|12|13|15|16)\.conv\.3$",
         {"quantize": False},
         module="torchvision.models.quantization",
     ),
-    "resnext50": _torchvision("resnext50_32x4d", 32, _BOTTLENECKS),
-    "wide-resnet50": _torchvision("wide_resnet50_2", 32, _BOTTLENECKS),
-    "mnasnet1-0": _torchvision("mnasnet1_0", 8, r"^layers\.\d+\.[1-9]\.layers\.7$"),
+    # Two of the groups of 16 channels that its third stage has
+    "resnext50": _torchvision("resnext50_32x4d", _BOTTLENECKS, twin_width=32),
+    "wide-resnet50": _torchvision("wide_resnet50_2", _BOTTLENECKS),
+    "mnasnet1-0": _torchvision("mnasnet1_0", r"^layers\.\d+\.[1-9]\.layers\.7$"),
 }
 
 TIMM: Dict[str, Classifier] = {
@@ -100,9 +105,7 @@ TIMM: Dict[str, Classifier] = {
     "vit-base-32": _vision_transformer("vit_base_patch32_224", 32, embed_dim=768, depth=12, num_heads=12),
     "vit-large-16": _vision_transformer("vit_large_patch16_224", 16, embed_dim=1024, depth=24, num_heads=16),
     "vit-large-32": _vision_transformer("vit_large_patch32_224", 32, embed_dim=1024, depth=24, num_heads=16),
-    "efficientnetv2-m": _timm(
-        "efficientnetv2_m", 8, r"^blocks\.(0\.\d+\.bn1|[12]\.[1-9]\d*\.bn2|[3-6]\.[1-9]\d*\.bn3)$"
-    ),
-    "efficientnet-lite1": _timm("efficientnet_lite1", 8, r"^blocks\.[1-6]\.[1-9]\d*\.bn3$"),
-    "gernet-m": _timm("gernet_m", 32, r"^stages\.\d+\.\d+\.conv(2_kxk|3_1x1)\.bn$"),
+    "efficientnetv2-m": _timm("efficientnetv2_m", r"^blocks\.(0\.\d+\.bn1|[12]\.[1-9]\d*\.bn2|[3-6]\.[1-9]\d*\.bn3)$"),
+    "efficientnet-lite1": _timm("efficientnet_lite1", r"^blocks\.[1-6]\.[1-9]\d*\.bn3$"),
+    "gernet-m": _timm("gernet_m", r"^stages\.\d+\.\d+\.conv(2_kxk|3_1x1)\.bn$"),
 }

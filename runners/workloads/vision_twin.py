@@ -1,59 +1,76 @@
-"""The shrunk twin of a convolutional network: every layer and operator stays, with a fraction of the channels."""
+"""The shrunk twin of a convolutional network: every layer and operator stays, with a handful of channels."""
 
-from typing import Any
+from typing import Any, Tuple
 
-_COLOURS = 3
+_BLOCK = 16
 _FEWEST_GROUPS = 2
 
 
-def fewer(channels: int, divisor: int) -> int:
-    """Channels of the twin.
+def fewer(channels: int, width: int) -> int:
+    """How many of its output channels a layer of the twin keeps.
 
-    A function of the number alone, so that layers which fitted together still do. Sums, where feature maps are
-    concatenated, need a divisor of all their parts.
+    They are `width`, a multiple of 16, and what the layer has beyond a multiple of 16. Frameworks compute channels in
+    blocks of 8 or 16 on a CPU, and which operators they put into their graphs depends on whether the blocks are full.
     """
-    return channels if channels == _COLOURS else -(-channels // divisor)
+    return channels if channels < 2 * width else width + channels % _BLOCK
 
 
-def shrink_channels(model: Any, divisor: int) -> None:
-    """Replaces the parameters and statistics of convolutions, batch norms and linear layers by smaller ones, in place.
+def shrink_channels(network: Any, width: int, image_size: int) -> None:
+    """Replaces convolutions, batch norms and linear layers by narrow ones, in place; their parameters become zeros.
 
-    A convolution that has a group for each channel keeps one for each; other groups are divided like channels. What a
-    module computes, in how many operators, is unchanged. The parameters are new and hold arbitrary values.
+    One image passes through the network, and each layer is made for the channels that arrive: so those fit together
+    that were added, concatenated or split. A convolution that has a group for each channel keeps one for each, and
+    other groups keep their size.
     """
     import torch
 
-    for module in model.modules():
-        if isinstance(module, torch.nn.Conv2d):
-            _shrink_convolution(module, divisor)
-        elif isinstance(module, torch.nn.Linear):
-            module.in_features = fewer(module.in_features, divisor)
-            module.out_features = fewer(module.out_features, divisor)
-            _resize(module, "weight", module.out_features, module.in_features)
-            _resize(module, "bias", module.out_features)
-        elif isinstance(module, torch.nn.BatchNorm2d):
-            module.num_features = fewer(module.num_features, divisor)
-            for name in ("weight", "bias"):
-                _resize(module, name, module.num_features)
-            module.running_mean = module.running_mean[: module.num_features].clone()
-            module.running_var = module.running_var[: module.num_features].clone()
+    def fit(layer: Any, arguments: Tuple[Any, ...]) -> None:
+        (arriving,) = arguments
+        if isinstance(layer, torch.nn.Conv2d):
+            _fit_convolution(layer, arriving.shape[1], width)
+        elif isinstance(layer, torch.nn.BatchNorm2d):
+            _fit_norm(layer, arriving.shape[1])
+        else:
+            _fit_linear(layer, arriving.shape[-1], width)
+
+    kinds = (torch.nn.Conv2d, torch.nn.BatchNorm2d, torch.nn.Linear)
+    hooks = [layer.register_forward_pre_hook(fit) for layer in network.modules() if isinstance(layer, kinds)]
+    with torch.no_grad():
+        network.eval()(torch.zeros(1, 3, image_size, image_size))
+    for hook in hooks:
+        hook.remove()
 
 
-def _shrink_convolution(module: Any, divisor: int) -> None:
-    if module.groups == module.in_channels:
-        module.groups = fewer(module.groups, divisor)
-    elif module.groups > 1:
-        module.groups = max(_FEWEST_GROUPS, module.groups // divisor)
-    module.in_channels = fewer(module.in_channels, divisor)
-    module.out_channels = fewer(module.out_channels, divisor)
-    _resize(module, "weight", module.out_channels, module.in_channels // module.groups, *module.kernel_size)
-    _resize(module, "bias", module.out_channels)
+def _fit_convolution(layer: Any, channels: int, width: int) -> None:
+    group = layer.in_channels // layer.groups
+    if layer.groups > 1 and group == 1:
+        layer.out_channels = layer.out_channels // layer.groups * channels
+        layer.groups = channels
+    else:
+        layer.out_channels = fewer(layer.out_channels, width)
+        if layer.groups > 1:
+            layer.groups = max(_FEWEST_GROUPS, channels // group)
+    layer.in_channels = channels
+    _resize(layer, "weight", layer.out_channels, channels // layer.groups, *layer.kernel_size)
+    _resize(layer, "bias", layer.out_channels)
 
 
-def _resize(module: Any, name: str, *shape: int) -> None:
+def _fit_norm(layer: Any, channels: int) -> None:
+    layer.num_features = channels
+    for name in ("weight", "bias"):
+        _resize(layer, name, channels)
+    layer.running_mean = layer.running_mean[:channels].clone()
+    layer.running_var = layer.running_var[:channels].clone()
+
+
+def _fit_linear(layer: Any, features: int, width: int) -> None:
+    layer.in_features, layer.out_features = features, fewer(layer.out_features, width)
+    _resize(layer, "weight", layer.out_features, features)
+    _resize(layer, "bias", layer.out_features)
+
+
+def _resize(layer: Any, name: str, *shape: int) -> None:
     import torch
 
-    parameter = getattr(module, name)
-    if parameter is not None:
-        empty = torch.empty(shape, dtype=parameter.dtype, device=parameter.device)
-        setattr(module, name, torch.nn.Parameter(empty, requires_grad=False))
+    if getattr(layer, name) is not None:
+        setattr(layer, name, torch.nn.Parameter(torch.zeros(shape), requires_grad=False))

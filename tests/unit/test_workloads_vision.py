@@ -40,7 +40,7 @@ def test_every_model_of_a_library_has_its_line() -> None:
 
 @pytest.mark.parametrize("name", CONVOLUTIONAL)
 def test_a_convolutional_network_has_a_twin_and_a_layout_to_choose(name: str) -> None:
-    assert MODELS[name].divisor > 1
+    assert MODELS[name].twin_width % 16 == 0
     assert refusal(trial(name, channels_last=True)) is None
 
 
@@ -53,7 +53,6 @@ def test_a_layout_is_not_for_frameworks_that_choose_their_own() -> None:
 @pytest.mark.parametrize("name", TRANSFORMERS)
 def test_a_transformer_has_narrow_heads_in_its_twin_and_no_layout(name: str) -> None:
     model = MODELS[name]
-    assert model.divisor == 1
     assert model.twin["embed_dim"] % model.arguments["num_heads"] == 0
     assert model.twin["embed_dim"] * 16 == model.arguments["embed_dim"]
     assert "no option channels_last" in (refusal(trial(name, channels_last=True)) or "")
@@ -85,8 +84,8 @@ def test_default_images_fit(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "size", "twin"),
     [
-        ("resnet50", 224, 32),
-        ("resnet50", 8, 8),
+        ("resnet50", 224, 8),
+        ("resnet50", 4, 4),
         ("inception-v3", 299, 75),
         ("alexnet", 224, 63),
         ("vit-base-32", 224, 32),
@@ -132,24 +131,10 @@ def test_sound_has_bounds() -> None:
     )
 
 
-@pytest.mark.parametrize(("channels", "twin"), [(3, 3), (64, 4), (24, 2), (1, 1), (1000, 63)])
-def test_fewer_channels(channels: int, twin: int) -> None:
+@pytest.mark.parametrize(("channels", "twin"), [(3, 3), (31, 31), (32, 16), (64, 16), (58, 26), (1000, 24)])
+def test_a_twin_has_few_channels_and_fills_blocks_as_the_model_does(channels: int, twin: int) -> None:
     assert fewer(channels, 16) == twin
-
-
-# Sums of channels that are concatenated, and of the halves into which ShuffleNet splits them
-@pytest.mark.parametrize(
-    ("name", "parts"),
-    [
-        ("densenet161", (96, 48, 48, 192)),
-        ("inception-v3", (64, 64, 96, 32, 48, 80, 192, 320, 384, 448, 768)),
-        ("googlenet", (64, 128, 32, 24, 208, 48, 112, 144)),
-        ("squeezenet1-0", (64, 96, 16, 32, 48, 192, 256)),
-        ("shufflenet-v2", (58, 58, 116, 232)),
-    ],
-)
-def test_concatenated_channels_are_divided_without_a_rest(name: str, parts: tuple[int, ...]) -> None:
-    assert [part % MODELS[name].divisor for part in parts] == [0] * len(parts)
+    assert (fewer(channels, 16) % 8 == 0) == (channels % 8 == 0)
 
 
 @pytest.mark.parametrize(
