@@ -102,8 +102,8 @@ class ProgressLine:
         if self._done >= TRIALS_BEFORE_TRUST:
             left_s = elapsed_s / self._done * (self._total - self._done)
         else:
-            left_s = max(0.0, self._estimate_s - elapsed_s)
-        return f"{duration_text(left_s)} left"
+            left_s = self._estimate_s - elapsed_s
+        return f"{duration_text(left_s)} left" if left_s >= 0 else "longer than estimated"
 
 
 def trial_text(trial: Trial) -> str:

@@ -43,15 +43,15 @@ def show(campaign_id: str | None, results_directory: Path) -> None:
 
 
 @results.command()
-@click.argument("campaign_id", required=False)
+@click.argument("campaign_ids", nargs=-1)
 @results_option
 @click.option("--output", type=click.Path(path_type=Path), help="A file for the page; printed without it.")
-def coverage(campaign_id: str | None, results_directory: Path, output: Path | None) -> None:
-    """Says what ran and what did not in one campaign, by default the newest, as a page of Markdown."""
+def coverage(campaign_ids: tuple[str, ...], results_directory: Path, output: Path | None) -> None:
+    """Says what ran and what did not in one campaign or several, by default the newest, as a page of Markdown."""
     store = open_existing(results_directory)
-    campaign = known_campaign(store, campaign_id, results_directory)
-    trials = store.trials(coverage_columns(), campaign_id=campaign["campaign_id"])
-    page = coverage_page(campaign, trials, store.environments())
+    campaigns = [known_campaign(store, campaign_id, results_directory) for campaign_id in campaign_ids or (None,)]
+    trials = [store.trials(coverage_columns(), campaign_id=campaign["campaign_id"]) for campaign in campaigns]
+    page = coverage_page(campaigns, trials, store.environments())
     if output is None:
         click.echo(page, nl=False)
         return

@@ -1,4 +1,4 @@
-"""What ran and what did not: one campaign as a page of Markdown, workloads by backends.
+"""What ran and what did not: one campaign, or a few, as a page of Markdown, workloads by backends.
 
 The page is made from the store alone, and made again it is the same. It names no host and no path.
 """
@@ -36,17 +36,17 @@ def coverage_columns() -> list[str]:
     return list(_COLUMNS)
 
 
-def coverage_page(campaign: Mapping[str, Any], trials: pa.Table, environments: pa.Table) -> str:
-    """The page of a campaign.
+def coverage_page(campaigns: Sequence[Mapping[str, Any]], trials: Sequence[pa.Table], environments: pa.Table) -> str:
+    """The page of campaigns.
 
     Args:
-        campaign: its row of `campaigns`.
-        trials: its rows of `trials`, with at least the columns of `coverage_columns`.
+        campaigns: their rows of `campaigns`.
+        trials: for each of them its rows of `trials`, with at least the columns of `coverage_columns`.
         environments: the table of that name.
     """
-    rows = _last_attempts(trials.select(coverage_columns()).to_pylist())
+    rows = _last_attempts(row for table in trials for row in table.select(coverage_columns()).to_pylist())
     versions = {row["environment_id"]: json.loads(row["versions"]) for row in environments.to_pylist()}
-    lines = list(_head(campaign, rows))
+    lines = list(_head(campaigns, rows))
     sections = _grouped(rows, lambda row: tuple(row[name] or "" for name in ("environment", "isolation", "host")))
     for key in sorted(sections):
         lines += _section(sections[key], versions)
@@ -65,20 +65,24 @@ class _Notes:
         return self.numbers.setdefault((row["status"], _told(row, self.hosts)), len(self.numbers) + 1)
 
 
-def _head(campaign: Mapping[str, Any], rows: Sequence[_Row]) -> Iterator[str]:
+def _head(campaigns: Sequence[Mapping[str, Any]], rows: Sequence[_Row]) -> Iterator[str]:
     counts = Counter(row["status"] for row in rows)
     shown = ", ".join(f"{counts[status.value]} {status.value}" for status in Status if counts[status.value])
-    missing = campaign["planned_trials"] - sum(counts[s.value] for s in Status if s is not Status.SKIPPED)
-    commit = f", commit {campaign['git_commit']}" if campaign["git_commit"] else ""
+    planned = sum(campaign["planned_trials"] for campaign in campaigns)
+    missing = planned - sum(counts[s.value] for s in Status if s is not Status.SKIPPED)
     yield "# Coverage"
     yield ""
     yield "Which workload runs on which backend. `ok` says that the output was right, before and after timing. The"
     yield "median latency beside it may be of a short run on a busy machine: it shows an order of magnitude."
     yield ""
-    yield f"- Campaign `{campaign['campaign_id']}` of {campaign['started_at']:%Y-%m-%d}, sweep `{campaign['sweep']}`"
-    yield f"- taxmeter {campaign['taxmeter_version']}{commit}"
+    for campaign in campaigns:
+        commit = f", commit {campaign['git_commit']}" if campaign["git_commit"] else ""
+        yield (
+            f"- Campaign `{campaign['campaign_id']}` of {campaign['started_at']:%Y-%m-%d}, sweep "
+            f"`{campaign['sweep']}`, taxmeter {campaign['taxmeter_version']}{commit}"
+        )
     yield f"- Trials: {shown or 'none'}" + (f"; {missing} of those planned have no row yet" if missing > 0 else "")
-    yield f"- Made by `taxmeter results coverage {campaign['campaign_id']}`"
+    yield f"- Made by `taxmeter results coverage {' '.join(campaign['campaign_id'] for campaign in campaigns)}`"
 
 
 def _section(rows: Sequence[_Row], versions: Mapping[str, Mapping[str, str]]) -> Iterator[str]:

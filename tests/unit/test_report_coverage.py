@@ -103,14 +103,13 @@ def stored(directory: Path, *rows: dict[str, object], planned: int | None = None
 def page(directory: Path, *rows: dict[str, object], planned: int | None = None) -> str:
     store = stored(directory, *rows, planned=planned)
     (campaign,) = store.campaigns().to_pylist()
-    return coverage_page(campaign, store.trials(coverage_columns()), store.environments())
+    return coverage_page([campaign], [store.trials(coverage_columns())], store.environments())
 
 
 def test_the_head_says_when_where_and_with_what(tmp_path: Path) -> None:
     text = page(tmp_path, outcome("bert-base", "eager"))
     for expected in (
-        "- Campaign `coverage-1` of 2026-11-21, sweep `coverage`",
-        "- taxmeter 0.1.0, commit abc",
+        "- Campaign `coverage-1` of 2026-11-21, sweep `coverage`, taxmeter 0.1.0, commit abc",
         "- Trials: 1 ok",
         "- Made by `taxmeter results coverage coverage-1`",
         "## Environment `cpu`",
@@ -253,7 +252,7 @@ def test_the_page_does_not_depend_on_the_order_of_the_rows(tmp_path: Path) -> No
 def test_the_command_prints_or_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = stored(tmp_path / "results", outcome("bert-base", "eager"))
     (campaign,) = store.campaigns().to_pylist()
-    expected = coverage_page(campaign, store.trials(coverage_columns()), store.environments())
+    expected = coverage_page([campaign], [store.trials(coverage_columns())], store.environments())
     command = ["results", "coverage", "--results", str(tmp_path / "results")]
     assert run(command) == ExitCode.OK
     assert capsys.readouterr().out == expected
