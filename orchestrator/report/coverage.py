@@ -3,6 +3,7 @@
 The page is made from the store alone, and made again it is the same. It names no host and no path.
 """
 
+import itertools
 import json
 import re
 import statistics
@@ -19,11 +20,23 @@ from runners.contract.catalogue import BACKENDS, WORKLOADS, BackendInfo, Workloa
 _Row = dict[str, Any]
 
 _COLUMNS = (
-    *("trial_id", "attempt", "status", "reason", "workload", "workload_options", "batch", "sequence_length"),
+    *(
+        "trial_key",
+        "round",
+        "replicate",
+        "attempt",
+        "status",
+        "reason",
+        "workload",
+        "workload_options",
+        "batch",
+        "sequence_length",
+    ),
     *("image_size", "backend", "backend_options", "dtype", "device", "threads", "environment", "environment_id"),
     *("isolation", "image_digest", "host", "cpu_model", "cpu_cores", "memory_bytes", "kernel", "virtualisation"),
     *("gpu_name", "driver_version", "latency_sync_median_s"),
 )
+_VISIT = ("trial_key", "host", "round", "replicate")
 _COMMON = ("batch", "dtype", "device", "threads")
 _REASON_LENGTH = 400
 _PATH = re.compile(r"(?<![\w.:/])/(?:[^\s/'\",:;()]+/)+(?=[^\s/'\",:;()])")
@@ -37,16 +50,21 @@ def coverage_columns() -> list[str]:
 
 
 def coverage_page(campaigns: Sequence[Mapping[str, Any]], trials: Sequence[pa.Table], environments: pa.Table) -> str:
-    """The page of campaigns.
+    """The page of campaigns; where several have a trial, the last of them counts.
 
     Args:
         campaigns: their rows of `campaigns`.
         trials: for each of them its rows of `trials`, with at least the columns of `coverage_columns`.
         environments: the table of that name.
     """
-    rows = _last_attempts(row for table in trials for row in table.select(coverage_columns()).to_pylist())
+    rows_of_each = [_final(_attempts_in_order(table)) for table in trials]
+    missing = sum(
+        max(0, campaign["planned_trials"] - sum(row["status"] != Status.SKIPPED.value for row in rows))
+        for campaign, rows in zip(campaigns, rows_of_each, strict=True)
+    )
+    rows = _final(itertools.chain(*rows_of_each))
     versions = {row["environment_id"]: json.loads(row["versions"]) for row in environments.to_pylist()}
-    lines = list(_head(campaigns, rows))
+    lines = list(_head(campaigns, rows, missing))
     sections = _grouped(rows, lambda row: tuple(row[name] or "" for name in ("environment", "isolation", "host")))
     for key in sorted(sections):
         lines += _section(sections[key], versions)
@@ -65,11 +83,9 @@ class _Notes:
         return self.numbers.setdefault((row["status"], _told(row, self.hosts)), len(self.numbers) + 1)
 
 
-def _head(campaigns: Sequence[Mapping[str, Any]], rows: Sequence[_Row]) -> Iterator[str]:
+def _head(campaigns: Sequence[Mapping[str, Any]], rows: Sequence[_Row], missing: int) -> Iterator[str]:
     counts = Counter(row["status"] for row in rows)
     shown = ", ".join(f"{counts[status.value]} {status.value}" for status in Status if counts[status.value])
-    planned = sum(campaign["planned_trials"] for campaign in campaigns)
-    missing = planned - sum(counts[s.value] for s in Status if s is not Status.SKIPPED)
     yield "# Coverage"
     yield ""
     yield "Which workload runs on which backend. `ok` says that the output was right, before and after timing. The"
@@ -81,7 +97,7 @@ def _head(campaigns: Sequence[Mapping[str, Any]], rows: Sequence[_Row]) -> Itera
             f"- Campaign `{campaign['campaign_id']}` of {campaign['started_at']:%Y-%m-%d}, sweep "
             f"`{campaign['sweep']}`, taxmeter {campaign['taxmeter_version']}{commit}"
         )
-    yield f"- Trials: {shown or 'none'}" + (f"; {missing} of those planned have no row yet" if missing > 0 else "")
+    yield f"- Trials: {shown or 'none'}" + (f"; {missing} of those planned have no row yet" if missing else "")
     yield f"- Made by `taxmeter results coverage {' '.join(campaign['campaign_id'] for campaign in campaigns)}`"
 
 
@@ -229,11 +245,14 @@ def _table_row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def _last_attempts(rows: Iterable[_Row]) -> list[_Row]:
-    last: dict[str, _Row] = {}
-    for row in sorted(rows, key=lambda row: row["attempt"]):
-        last[row["trial_id"]] = row
-    return [last[name] for name in sorted(last)]
+def _attempts_in_order(trials: pa.Table) -> list[_Row]:
+    rows: list[_Row] = trials.select(coverage_columns()).to_pylist()
+    return sorted(rows, key=lambda row: row["attempt"])
+
+
+def _final(rows: Iterable[_Row]) -> list[_Row]:
+    last = {tuple(row[name] or 0 for name in _VISIT): row for row in rows}
+    return [last[visit] for visit in sorted(last, key=str)]
 
 
 def _grouped(rows: Iterable[_Row], key: Callable[[_Row], Any]) -> dict[Any, list[_Row]]:

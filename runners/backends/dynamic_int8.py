@@ -34,6 +34,9 @@ class DynamicInt8(TorchBackend):
         replaced = [module for name, module in model.named_modules() if name in names]
         if not replaced:
             raise Unsupported("the model has no torch.nn.Linear: nothing is quantised")
+        # Weights of 8 bits stand behind a method: a model that reads those of its layers finds no tensor
+        with preparing("a call of the quantised model"), self.execution():
+            quantised(*self.workload.inputs(0))
         self._quantised = len(replaced)
         self._share = sum(m.weight.numel() for m in replaced) / sum(p.numel() for p in model.parameters())
         return cast(Call, quantised)

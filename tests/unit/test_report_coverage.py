@@ -72,8 +72,9 @@ def outcome(
     one = replace(one, options=resolve_workload_options(one))
     how = BackendSpec(backend, dict(backend_options or {}))
     how = replace(how, options=resolve_options(how))
-    identity = f"{workload} {backend} {workload_options} {backend_options} {batch} {number} {context.host}"
-    trial = Trial(identity, "k", number, 0, 0, attempt, 60, TrialSpec(one, how, "float32", "cpu", 2, 0, Protocol()))
+    key = f"{workload} {backend} {workload_options} {backend_options} {batch}"
+    identity = f"{key} {number} {context.host}"
+    trial = Trial(identity, key, number, 0, 0, attempt, 60, TrialSpec(one, how, "float32", "cpu", 2, 0, Protocol()))
     series = (Series("sync", 1, (round(latency_ms * 1e6),) * 3, (1,) * 3),) if status is Status.OK else ()
     record = TrialRecord(identity, attempt, status, reason, 10**18, 10**18 + 1, Phases(), series)
     return dict(trial_row(context, trial, record))
@@ -247,6 +248,18 @@ def test_the_page_does_not_depend_on_the_order_of_the_rows(tmp_path: Path) -> No
         )
     ]
     assert page(tmp_path / "a", *rows) == page(tmp_path / "b", *reversed(rows))
+
+
+def test_of_several_campaigns_the_last_has_the_last_word(tmp_path: Path) -> None:
+    earlier = stored(
+        tmp_path / "a", outcome("bert-base", "eager", Status.CRASHED, "a mistake"), outcome("gpt2", "eager")
+    )
+    later = stored(tmp_path / "b", outcome("bert-base", "eager"))
+    campaigns = [row for store in (earlier, later) for row in store.campaigns().to_pylist()]
+    trials = [store.trials(coverage_columns()) for store in (earlier, later)]
+    text = coverage_page(campaigns, trials, earlier.environments())
+    assert "- Trials: 2 ok\n" in text
+    assert coverage_page(campaigns[::-1], trials[::-1], earlier.environments()).count("crashed (1)") == 1
 
 
 def test_the_command_prints_or_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
