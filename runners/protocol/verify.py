@@ -4,10 +4,11 @@ A backend is compared, output by output and for two inputs, with eager in float6
 trial's dtype is the yardstick: no backend has to be better than a few times that. The tolerance is a floor
 under the yardstick, for models whose eager error happens to be small.
 
-The floor for float32 comes from measurements: the relative error of BERT-base, DistilBERT and ResNet-50 was
-3e-7 to 8e-7 in eager, TorchScript and ONNX Runtime alike, so 1e-5 leaves a factor of ten for other kernels, and
-is still far below what a wrong operator does. Of float16 and bfloat16 only small models were measured (9e-4 and
-6e-3 for eager).
+The floor for float32 lies between two measurements. Of all workloads on all backends of a CPU (docs/coverage.md) the
+relative error was at most 3e-6, but for ONNX Runtime's Fourier transform in FNet, 1.6e-4: imprecise, but the same
+function. Matrices rounded to TF32 or bfloat16, which a backend must not do in silence, made it 3.6e-4 to 7e-4, or ten
+times that, in five models; a wrong operator makes it 0.02 and more. Of float16 and bfloat16 only small models were
+measured (9e-4 and 6e-3 for eager).
 """
 
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ INPUTS = 2
 
 _MIN_COSINE = 0.999
 _TOLERANCE = {
-    "float32": Tolerance(1e-5, _MIN_COSINE),
+    "float32": Tolerance(2.5e-4, _MIN_COSINE),
     "float16": Tolerance(5e-3, _MIN_COSINE),
     "bfloat16": Tolerance(2e-2, _MIN_COSINE),
 }
