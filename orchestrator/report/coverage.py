@@ -164,7 +164,8 @@ def _line(row: _Row, varying: Sequence[str]) -> tuple[str, str]:
 
 
 def _common(name: str, value: object) -> str:
-    return {"batch": f"batch {value}", "threads": f"{value} threads"}.get(name, str(value))
+    threads = "1 thread" if value == 1 else f"{value} threads"
+    return {"batch": f"batch {value}", "threads": threads}.get(name, str(value))
 
 
 def _cell(rows: Sequence[_Row], notes: _Notes) -> str:
