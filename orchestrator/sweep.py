@@ -140,6 +140,7 @@ class Sweep(StrictModel):
     version: int = Field(ge=1, le=1)
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
     environments: Annotated[tuple[str, ...], Axis, Field(min_length=1)]
+    """Names of the catalogue, or `any-suitable`: the newest that can serve the host and the device."""
     workloads: tuple[WorkloadAxis, ...] = Field(min_length=1)
     backends: tuple[Annotated[BackendAxis, BeforeValidator(_name_alone)], ...] = Field(min_length=1)
     dtypes: Annotated[tuple[Literal["float32", "float16", "bfloat16"], ...], Axis, Field(min_length=1)] = ("float32",)

@@ -1,33 +1,35 @@
 """Makes hosts ready: reached, their isolation chosen, their environments built and pinned."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from orchestrator.campaign.environments import expand, known_pins, machine_of
 from orchestrator.campaign.files import ProjectFiles
-from orchestrator.documents import line_of_key
-from orchestrator.errors import ConfigurationError, NoUsableHostError
+from orchestrator.campaign.hosts import CHOSEN, choose_isolation, trial_cores, trial_memory_bytes
+from orchestrator.errors import NoUsableHostError
 from orchestrator.execution import DockerSettings, ExecutionSettings, ProcessSettings, remove_containers
+from orchestrator.feasibility import ANY_SUITABLE, environment_problem
 from orchestrator.images import (
+    BuiltImage,
     Catalogue,
     EnvironmentEntry,
+    ImageIdentity,
     connect,
-    engine_problem,
     ensure_image,
     ensure_virtualenv,
-    lock_sha256,
+    identity_on,
     read_built_images,
-    recipe_sha256,
     virtualenv_problem,
 )
-from orchestrator.inventory import Connection, ExecutorChoice, Host, unreachable_reason
+from orchestrator.inventory import Host
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
 from runners.system import collect
 
-MEMORY_SHARE = 0.9
-"""Of the machine's memory, what a container may take: beyond it the kernel would kill others instead of the trial."""
+Provided = tuple[EnvironmentPin, ExecutionSettings]
+"""An environment, and how a task starts in it."""
 
 Say = Callable[[str], None]
 
@@ -44,37 +46,25 @@ class ReadyHost:
     """Cores kept for the agent; empty if it shares all."""
 
 
-def reachable_hosts(hosts: Mapping[str, Host], inventory: Path) -> None:
-    """Refuses hosts that cannot be used, before anything is built.
-
-    Raises:
-        ConfigurationError: a host cannot be reached, or only over a connection that is not supported.
-    """
-    for name, host in hosts.items():
-        problem = unreachable_reason(host)
-        if problem is None and host.connection is Connection.SSH:
-            problem = "it answers over ssh, but this version measures only the machine that it runs on"
-        if problem is not None:
-            raise ConfigurationError(
-                f"{host.address} cannot be used: {problem}; "
-                f"correct the address, or leave the host out with --limit '!{name}'",
-                file=inventory,
-                line=line_of_key(inventory, ("hosts", name)),
-                key=f"hosts.{name}",
-            )
-
-
 def prepare_hosts(
-    hosts: Mapping[str, Host], inventory: Path, environments: Sequence[str], files: ProjectFiles, say: Say
+    hosts: Mapping[str, Host],
+    inventory: Path,
+    environments: Sequence[str],
+    files: ProjectFiles,
+    say: Say,
+    needed: Mapping[str, Collection[str]] | None = None,
+    chosen: str = CHOSEN,
 ) -> list[ReadyHost]:
     """Builds what the hosts need.
 
     Args:
         hosts: local hosts, by name.
         inventory: where they come from, for errors.
-        environments: names from the catalogue.
+        environments: names from the catalogue, or `any-suitable`.
         files: where the catalogue and the state are.
         say: told, in a line each, about choices and long steps.
+        needed: by host, the environments that trials will run in; no other is built. By default all that are named.
+        chosen: why a host's `executor` is what it is, where it is not `auto`.
 
     Raises:
         ConfigurationError: an environment is unknown, or a host keeps all its cores for the agent.
@@ -82,128 +72,110 @@ def prepare_hosts(
         InfrastructureError: an environment cannot be built.
     """
     catalogue = Catalogue.load(files.catalogue)
-    entries = [catalogue.entry(name) for name in environments]
-    ready = [_prepare(name, host, inventory, entries, files, say) for name, host in hosts.items()]
+    built = read_built_images(files.catalogue)
+    ready = []
+    for name, host in hosts.items():
+        planning = _known(name, host, inventory, environments, catalogue, built, files, chosen)
+        wanted = environments if needed is None else needed.get(name, ())
+        entries = [catalogue.entry(one) for one in dict.fromkeys(wanted) if one not in planning.unavailable]
+        for problem in (planning.unavailable[one] for one in environments if one in planning.unavailable):
+            say(f"{name}: {problem}; its trials are skipped")
+        ready.append(_prepare(planning, host, entries, files, say))
     _refuse_without_any([host.planning for host in ready])
     return ready
 
 
 def pins_without_building(
-    hosts: Mapping[str, Host], inventory: Path, environments: Sequence[str], files: ProjectFiles
+    hosts: Mapping[str, Host],
+    inventory: Path,
+    environments: Sequence[str],
+    files: ProjectFiles,
+    chosen: str = CHOSEN,
 ) -> list[PlanningHost]:
     """The hosts as far as they are known now: an image that is not built has no identity yet."""
     catalogue = Catalogue.load(files.catalogue)
     built = read_built_images(files.catalogue)
-    planned = []
-    for name, host in hosts.items():
-        isolation, reason = choose_isolation(name, host)
-        pins = {}
-        for entry in (catalogue.entry(environment) for environment in environments):
-            image = built.get(entry.name) if isolation is Isolation.DOCKER else None
-            current = image if image is not None and image.recipe_sha256 == recipe_sha256(entry) else None
-            pins[entry.name] = EnvironmentPin(
-                entry.name,
-                isolation,
-                reason,
-                lock_sha256(entry),
-                image_id=current.image_id if current else None,
-                image_digest=(current.repo_digest or current.image_id) if current else None,
-            )
-        unavailable = _unavailable(isolation, [catalogue.entry(one) for one in environments], files)
-        planned.append(PlanningHost(name, host.labels, trial_cores(name, host, inventory), pins, unavailable))
+    planned = [
+        _known(name, host, inventory, environments, catalogue, built, files, chosen) for name, host in hosts.items()
+    ]
     _refuse_without_any(planned)
     return planned
+
+
+def _known(
+    name: str,
+    host: Host,
+    inventory: Path,
+    environments: Sequence[str],
+    catalogue: Catalogue,
+    built: Mapping[str, BuiltImage],
+    files: ProjectFiles,
+    chosen: str,
+) -> PlanningHost:
+    isolation, reason = choose_isolation(name, host, chosen)
+    entries = expand(environments, catalogue)
+    return PlanningHost(
+        name,
+        host.labels,
+        trial_cores(name, host, inventory),
+        known_pins(environments, entries, isolation, reason, built),
+        _unavailable(isolation, entries, files),
+        machine_of(collect(), trial_memory_bytes()),
+        {entry.name: entry.demands for entry in entries},
+    )
 
 
 def _unavailable(isolation: Isolation, entries: Sequence[EnvironmentEntry], files: ProjectFiles) -> dict[str, str]:
     """What a host cannot have at all; what cannot be built, though it should, is an error and not found here."""
     if isolation is not Isolation.PROCESS:
         return {}
-    problems = {entry.name: virtualenv_problem(entry, files.environments) for entry in entries}
+    locked = [entry for entry in entries if entry.unresolved is None]
+    problems = {entry.name: virtualenv_problem(entry, files.environments) for entry in locked}
     return {name: problem for name, problem in problems.items() if problem is not None}
 
 
 def _refuse_without_any(hosts: Sequence[PlanningHost]) -> None:
-    if hosts and all(set(host.environments) == set(host.unavailable) for host in hosts):
-        reasons = dict.fromkeys(reason for host in hosts for reason in host.unavailable.values())
-        raise NoUsableHostError("; ".join(reasons))
+    problems = [_problems(host) for host in hosts]
+    usable = [set(host.environments) - set(known) - {ANY_SUITABLE} for host, known in zip(hosts, problems, strict=True)]
+    if any(problems) and not any(usable):
+        raise NoUsableHostError("; ".join(dict.fromkeys(reason for known in problems for reason in known.values())))
 
 
-def choose_isolation(name: str, host: Host) -> tuple[Isolation, str]:
-    """The isolation for a host, and why.
-
-    Raises:
-        NoUsableHostError: the inventory demands Docker and no engine answers.
-    """
-    if host.executor is ExecutorChoice.PROCESS:
-        return Isolation.PROCESS, "chosen in the inventory"
-    problem = engine_problem(host.engine)
-    if problem is None:
-        chosen = host.executor is ExecutorChoice.DOCKER
-        return Isolation.DOCKER, "chosen in the inventory" if chosen else "a Docker engine answers"
-    if host.executor is ExecutorChoice.DOCKER:
-        raise NoUsableHostError(f"{name}: executor is docker, but {problem}; start it, or write `executor: auto`")
-    return Isolation.PROCESS, problem
-
-
-def trial_cores(name: str, host: Host, inventory: Path) -> tuple[int, ...]:
-    """The cores that trials may use, those of this process without the reserved ones.
-
-    Raises:
-        ConfigurationError: none is left.
-    """
-    cores = sorted(os.sched_getaffinity(0))
-    if host.reserved_cores >= len(cores):
-        raise ConfigurationError(
-            f"{host.reserved_cores} cores are reserved, but the host has {len(cores)}; at most {len(cores) - 1} can be",
-            file=inventory,
-            line=line_of_key(inventory, ("hosts", name, "reserved_cores")),
-            key=f"hosts.{name}.reserved_cores",
-        )
-    return tuple(cores[host.reserved_cores :])
-
-
-def trial_memory_bytes() -> int:
-    """What a trial may take of this machine's memory.
-
-    Raises:
-        NoUsableHostError: the size of the memory is unknown.
-    """
-    seen = collect()
-    known = [size for size in (seen.memory.total_bytes, seen.limits.memory_bytes) if size is not None]
-    if not known:
-        raise NoUsableHostError("the size of this machine's memory cannot be read from /proc/meminfo")
-    return int(min(known) * MEMORY_SHARE)
+def _problems(host: PlanningHost) -> dict[str, str]:
+    """Why environments cannot be had on a host, whatever the device: no interpreter for them, or no lock."""
+    unresolved = {name: environment_problem(demands, None, "cpu") for name, demands in host.demands.items()}
+    without_lock = {name: f"{name}: {problem}" for name, problem in unresolved.items() if problem is not None}
+    return without_lock | dict(host.unavailable)
 
 
 def _prepare(
-    name: str, host: Host, inventory: Path, entries: Sequence[EnvironmentEntry], files: ProjectFiles, say: Say
+    planning: PlanningHost, host: Host, entries: Sequence[EnvironmentEntry], files: ProjectFiles, say: Say
 ) -> ReadyHost:
-    isolation, reason = choose_isolation(name, host)
-    cores = trial_cores(name, host, inventory)
-    unavailable = _unavailable(isolation, entries, files)
-    locks = {entry.name: lock_sha256(entry) for entry in entries}
-    for problem in unavailable.values():
-        say(f"{name}: {problem}; its trials are skipped")
-    entries = [entry for entry in entries if entry.name not in unavailable]
+    """Builds the environments of `entries` on a host."""
+    cores = planning.cores
+    pin = next(iter(planning.environments.values()))
+    isolation, reason = pin.isolation, pin.reason
     if isolation is Isolation.DOCKER:
-        say(f"{name}: trials run in containers ({reason})")
+        say(f"{planning.name}: trials run in containers ({reason})")
         provided = _images(host, entries, cores, reason, say)
     else:
-        say(f"{name}: trials run in virtual environments made from the same lock ({reason})")
+        say(f"{planning.name}: trials run in virtual environments made from the same lock ({reason})")
         provided = _virtualenvs(entries, cores, reason, files, say)
-    pins = {environment: pin for environment, (pin, _) in provided.items()}
-    pins |= {one: EnvironmentPin(one, isolation, reason, lock) for one, lock in locks.items() if one in unavailable}
+    return ready_host(planning, host, provided)
+
+
+def ready_host(planning: PlanningHost, host: Host, provided: Mapping[str, Provided]) -> ReadyHost:
+    """The host with what it provides, by environment."""
+    pins = dict(planning.environments) | {environment: pin for environment, (pin, _) in provided.items()}
     executions = {environment: execution for environment, (_, execution) in provided.items()}
-    agent_cores = frozenset(os.sched_getaffinity(0)) - set(cores)
-    planning = PlanningHost(name, host.labels, cores, pins, unavailable)
-    return ReadyHost(planning, executions, host.engine, agent_cores)
+    agent_cores = frozenset(os.sched_getaffinity(0)) - set(planning.cores)
+    return ReadyHost(replace(planning, environments=pins), executions, host.engine, agent_cores)
 
 
 def _images(
     host: Host, entries: Sequence[EnvironmentEntry], cores: tuple[int, ...], reason: str, say: Say
-) -> dict[str, tuple[EnvironmentPin, ExecutionSettings]]:
-    provided: dict[str, tuple[EnvironmentPin, ExecutionSettings]] = {}
+) -> dict[str, Provided]:
+    provided: dict[str, Provided] = {}
     with closing(connect(host.engine)) as client:
         for entry in entries:
             image = ensure_image(entry, client, say, host.engine)
@@ -214,18 +186,22 @@ def _images(
                 image.lock_sha256,
                 image_id=image.image_id,
                 image_digest=image.repo_digest or image.image_id,
+                image_layers=image.layers,
+                image_config_sha256=image.config_sha256,
             )
-            provided[entry.name] = (
-                pin,
-                DockerSettings(image.image_id, host.engine, cores, trial_memory_bytes(), cache=Path()),
-            )
+            provided[entry.name] = (pin, container(identity_on(client, image), host, cores))
     return provided
+
+
+def container(image: ImageIdentity, host: Host, cores: tuple[int, ...]) -> DockerSettings:
+    """A container of an image, as the host's engine knows it, on these cores."""
+    return DockerSettings(image.image_id, host.engine, cores, trial_memory_bytes(), cache=Path(), expected=image)
 
 
 def _virtualenvs(
     entries: Sequence[EnvironmentEntry], cores: tuple[int, ...], reason: str, files: ProjectFiles, say: Say
-) -> dict[str, tuple[EnvironmentPin, ExecutionSettings]]:
-    provided: dict[str, tuple[EnvironmentPin, ExecutionSettings]] = {}
+) -> dict[str, Provided]:
+    provided: dict[str, Provided] = {}
     for entry in entries:
         environment = ensure_virtualenv(entry, files.environments, say)
         pin = EnvironmentPin(entry.name, Isolation.PROCESS, reason, environment.lock_sha256)

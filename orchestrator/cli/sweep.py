@@ -32,9 +32,10 @@ from orchestrator.cli.progress import ProgressLine, duration_text
 from orchestrator.cli.results import print_summary, wide_console
 from orchestrator.documents import did_you_mean, line_of_key
 from orchestrator.errors import ConfigurationError, ExitCode, NoUsableHostError
+from orchestrator.feasibility import ANY_SUITABLE
 from orchestrator.images import Catalogue
 from orchestrator.inventory import load_inventory, select_hosts
-from orchestrator.planning import Plan, plan
+from orchestrator.planning import Plan, environments_on, needed_environments, plan
 from orchestrator.store import Attempt, Store
 from orchestrator.sweep import Sweep, load_sweep
 from runners.contract import Status
@@ -69,12 +70,12 @@ def plan_command(sweep_file: Path, inventory: Path, limit: str | None) -> None:
     reachable_hosts(hosts, inventory)
     known_environments(wanted, sweep_file, ProjectFiles(Path.cwd()))
     planning_hosts = pins_without_building(hosts, inventory, wanted.environments, ProjectFiles(Path.cwd()))
-    for host in planning_hosts:
-        for pin in host.environments.values():
-            identity = pin.image_digest or f"lock {pin.lock_sha256[:12]}"
-            click.echo(f"{host.name}: {pin.name} in isolation {pin.isolation.value} ({pin.reason}), {identity}")
     planned = plan(wanted, planning_hosts, campaign_id="preview")
     refuse_empty(planned)
+    for host in planning_hosts:
+        for pin in (host.environments[name] for name in environments_on(wanted, host)):
+            identity = pin.image_digest or (f"lock {pin.lock_sha256[:12]}" if pin.lock_sha256 else "no lock")
+            click.echo(f"{host.name}: {pin.name} in isolation {pin.isolation.value} ({pin.reason}), {identity}")
     print_plan(planned)
 
 
@@ -91,11 +92,11 @@ def run_command(sweep_file: Path, inventory: Path, limit: str | None, results_di
     reachable_hosts(hosts, inventory)
     files = ProjectFiles(Path.cwd())
     known_environments(wanted, sweep_file, files)
-    refuse_empty(
-        plan(wanted, pins_without_building(hosts, inventory, wanted.environments, files), campaign_id="preview")
-    )
+    preview = plan(wanted, pins_without_building(hosts, inventory, wanted.environments, files), campaign_id="preview")
+    refuse_empty(preview)
     with host_to_ourselves(), ending_cleanly():
-        ready = prepare_hosts(hosts, inventory, wanted.environments, files, click.echo)
+        needed = needed_environments(preview)
+        ready = prepare_hosts(hosts, inventory, wanted.environments, files, click.echo, needed)
         for name in reap_leftovers(ready, files):
             click.echo(f"removed container {name}, left by a run that was killed")
         store = Store.open(results_directory)
@@ -155,9 +156,9 @@ def known_environments(wanted: Sweep, sweep_file: Path, files: ProjectFiles) -> 
     """
     known = Catalogue.load(files.catalogue).entries
     for position, name in enumerate(wanted.environments):
-        if name not in known:
+        if name not in known and name != ANY_SUITABLE:
             line = line_of_key(sweep_file, ("environments", position))
-            problem = f"unknown environment {name}; {did_you_mean(name, known)}"
+            problem = f"unknown environment {name}; {did_you_mean(name, [*known, ANY_SUITABLE])}"
             raise ConfigurationError(problem, file=sweep_file, line=line, key="environments")
 
 

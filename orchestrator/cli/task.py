@@ -11,6 +11,7 @@ from orchestrator.cli.sweep import git_commit, known_environments, print_plan, r
 from orchestrator.documents import did_you_mean, line_of_key
 from orchestrator.errors import ConfigurationError
 from orchestrator.exchange import Cores, Origin, cores_of, exported_host, write_export
+from orchestrator.feasibility import ANY_SUITABLE
 from orchestrator.images import Catalogue
 from orchestrator.planning import plan
 from orchestrator.sweep import Sweep, load_sweep
@@ -29,7 +30,12 @@ def task() -> None:
     "--cores", default=None, metavar="N|LIST", help="Its cores: how many, such as 16, or which, such as 0-15."
 )
 @click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help="A label of it, for the sweep's targets.")
-@click.option("--environment", "environments", multiple=True, help="One of the sweep's environments; all without it.")
+@click.option(
+    "--environment",
+    "environments",
+    multiple=True,
+    help="One of the sweep's environments; all without it. Needed for any-suitable.",
+)
 def export(
     sweep_file: Path,
     directory: Path,
@@ -42,8 +48,8 @@ def export(
     wanted = load_sweep(sweep_file)
     files = ProjectFiles(Path.cwd())
     known_environments(wanted, sweep_file, files)
-    chosen = wanted.model_copy(update={"environments": _chosen(wanted, environments)})
     catalogue = Catalogue.load(files.catalogue)
+    chosen = wanted.model_copy(update={"environments": _chosen(wanted, sweep_file, environments, catalogue)})
     entries = {name: catalogue.entry(name) for name in chosen.environments}
     known_cores = _cores(wanted, sweep_file, cores)
     machine = exported_host(host, _labels(labels), known_cores, list(entries.values()))
@@ -83,9 +89,18 @@ def _labels(texts: tuple[str, ...]) -> dict[str, str]:
     return labels
 
 
-def _chosen(wanted: Sweep, names: tuple[str, ...]) -> tuple[str, ...]:
+def _chosen(wanted: Sweep, sweep_file: Path, names: tuple[str, ...], catalogue: Catalogue) -> tuple[str, ...]:
+    any_suitable = ANY_SUITABLE in wanted.environments
+    if any_suitable and not names:
+        raise ConfigurationError(
+            "any-suitable is chosen by what a machine has, and nobody can look at it here; "
+            f"add --environment NAME with one of {', '.join(sorted(catalogue.entries))}",
+            file=sweep_file,
+            line=line_of_key(sweep_file, ("environments",)),
+            key="environments",
+        )
+    known = [*wanted.environments, *(catalogue.entries if any_suitable else ())]
     for name in names:
-        if name not in wanted.environments:
-            hint = did_you_mean(name, wanted.environments)
-            raise ConfigurationError(f"--environment {name}: the sweep does not name it; {hint}")
-    return tuple(name for name in wanted.environments if not names or name in names)
+        if name not in known or name == ANY_SUITABLE:
+            raise ConfigurationError(f"--environment {name}: the sweep does not name it; {did_you_mean(name, known)}")
+    return tuple(dict.fromkeys(name for name in known if name != ANY_SUITABLE and (not names or name in names)))

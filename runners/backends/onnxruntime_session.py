@@ -1,5 +1,9 @@
 """Sessions of ONNX Runtime: what is asked of one, and the check that this is what was got."""
 
+import contextlib
+import ctypes
+import glob
+import importlib.util
 import inspect
 import mmap
 import os
@@ -64,9 +68,25 @@ def require_provider(device: str) -> None:
         raise Unsupported(
             "ONNX Runtime %s was built without %s; it has %s" % (ort.__version__, wanted, ", ".join(available))
         )
-    if device == CUDA and hasattr(ort, "preload_dlls"):
-        # The libraries that torch has loaded already, or those beside it
+    if device != CUDA:
+        return
+    # The libraries that torch has loaded already, or those beside it
+    if hasattr(ort, "preload_dlls"):
         ort.preload_dlls()
+    else:
+        load_packaged_cuda()
+
+
+def load_packaged_cuda() -> None:
+    """Loads the CUDA libraries that were installed as Python packages, for an ONNX Runtime that does not look there.
+
+    It finds what is loaded already by its name. What cannot be loaded is left to its own message.
+    """
+    found = importlib.util.find_spec("nvidia")
+    for root in (found.submodule_search_locations if found is not None else None) or ():
+        for path in sorted(glob.glob(os.path.join(root, "*", "lib", "lib*.so*"))):
+            with contextlib.suppress(OSError):
+                ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
 
 
 def require_spinning_switch() -> None:

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -337,3 +338,23 @@ def test_the_reason_of_openvino_has_no_places_of_its_source() -> None:
     )
     assert reason_of(RuntimeError(message)) == "No rule for: NoSuchOp-20"
     assert reason_of(RuntimeError("Exception from src/core.cpp:84:")) == "no message"
+
+
+def test_cuda_libraries_of_packages_are_loaded_and_what_is_none_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for library in ("cufft/lib/libcufft.so.10", "cuda_runtime/lib/libcudart.so.11.0", "cufft/lib/notes.txt"):
+        path = tmp_path / "nvidia" / library
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    loaded = []
+
+    def load(path: str, mode: int) -> None:
+        loaded.append(Path(path).name)
+        if "cudart" in path:
+            raise OSError("not a library")
+
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sessions.ctypes, "CDLL", load)
+    sessions.load_packaged_cuda()
+    assert loaded == ["libcudart.so.11.0", "libcufft.so.10"]

@@ -92,6 +92,22 @@ def test_the_device_of_a_sweep_reaches_its_trials(sweep_file: Path, tmp_path: Pa
     assert {trial.spec.device for trial in task_of(tmp_path / "out" / "tasks" / "r01-cpu").trials} == {"cuda"}
 
 
+def test_any_suitable_cannot_be_chosen_for_a_machine_that_nobody_looks_at(
+    sweep_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(sweep_file, "environments: [cpu]", "environments: [any-suitable]")
+    assert export(sweep_file, tmp_path / "out") == ExitCode.USAGE
+    error = capsys.readouterr().err
+    assert f"{sweep_file}:3: environments: any-suitable is chosen by what a machine has" in error
+    assert "add --environment NAME with one of cpu, cpu-2022, cuda116-paper" in error
+    assert export(sweep_file, tmp_path / "out", "--environment", "cuda") == ExitCode.USAGE
+    assert "--environment cuda: the sweep does not name it; did you mean cuda13" in capsys.readouterr().err
+    assert export(sweep_file, tmp_path / "out", "--environment", "tensorrt") == ExitCode.USAGE
+    assert "the environment tensorrt has no lock: " in capsys.readouterr().err
+    assert export(sweep_file, tmp_path / "out", "--environment", "cuda126") == ExitCode.OK
+    assert {task.environment for task in read_manifest(tmp_path / "out").tasks} == {"cuda126"}
+
+
 def test_an_empty_directory_is_taken_and_a_full_one_is_not(
     sweep_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

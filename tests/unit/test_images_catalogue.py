@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import ConfigurationError
+from orchestrator.feasibility import Demands
 from orchestrator.images import Catalogue, lock_sha256, recipe_sha256
 from orchestrator.images.locks import read_lock
 
@@ -14,12 +15,20 @@ ENTRY = f"""\
 environments:
   tiny:
     purpose: a test
+    released: 2026-10
     python: "3.11"
     platform: manylinux_2_28_x86_64
     base: python:3.11@sha256:{DIGEST}
     base_verified: by nobody
     debian_suite: bookworm
     lock: environments/tiny.lock
+    hashes_verified: by nobody
+"""
+GPU = """\
+    cuda: "12.6"
+    cudnn: "9.5"
+    minimum_driver: "525.60.13"
+    compute_capabilities: ["7.0", "8.6"]
 """
 
 
@@ -36,8 +45,65 @@ def catalogue(tmp_path: Path) -> Path:
 def test_the_committed_catalogue_is_sound():
     known = Catalogue.load(PROJECT / "docker/images.yaml")
     for entry in known.entries.values():
+        assert entry.requirements_path.is_file()
+        if entry.unresolved is not None:
+            assert not entry.lock_path.exists()
+            continue
         pins = read_lock(entry.lock_path)
         assert entry.wheel_index is None or set(entry.wheel_index.distributions) <= pins.keys()
+        for name, wheel in entry.recorded.items():
+            assert (pins[name].version, pins[name].sha256) == (wheel.version, {wheel.sha256})
+
+
+def test_the_committed_locks_for_gpus_bring_the_cuda_that_the_catalogue_says():
+    known = Catalogue.load(PROJECT / "docker/images.yaml").entries
+    runtimes = {"cuda13": "nvidia-cuda-runtime", "cuda126": "nvidia-cuda-runtime-cu12"}
+    cudnn = {"cuda13": "nvidia-cudnn-cu13", "cuda126": "nvidia-cudnn-cu12"}
+    for name, runtime in runtimes.items():
+        pins = read_lock(known[name].lock_path)
+        assert pins[runtime].version.rpartition(".")[0] == known[name].cuda
+        assert pins[cudnn[name]].version == known[name].cudnn
+    assert read_lock(known["cuda116-paper"].lock_path)["torch"].version == "1.12.1+cu116"
+
+
+def test_an_environment_without_a_lock_is_known_and_has_no_digest(catalogue: Path):
+    catalogue.write_text(ENTRY + "    unresolved: its wheels are nowhere\n")
+    (catalogue.parent / "environments/tiny.lock").unlink()
+    entry = Catalogue.load(catalogue).entry("tiny")
+    assert entry.demands.unresolved == "its wheels are nowhere"
+    for digest_of in (lock_sha256, recipe_sha256):
+        with pytest.raises(ConfigurationError, match="environment tiny has no lock: its wheels are nowhere"):
+            digest_of(entry)
+
+
+def test_what_an_environment_needs_of_a_host_is_read(catalogue: Path):
+    catalogue.write_text(ENTRY + GPU)
+    demands = Catalogue.load(catalogue).entry("tiny").demands
+    assert demands == Demands("2026-10", "12.6", "525.60.13", ("7.0", "8.6"), architecture="x86_64")
+
+
+def test_the_architecture_is_that_of_the_platform(catalogue: Path):
+    catalogue.write_text(ENTRY.replace("manylinux_2_28_x86_64", "manylinux_2_34_aarch64"))
+    assert Catalogue.load(catalogue).entry("tiny").demands.architecture == "aarch64"
+
+
+def test_what_is_said_of_cuda_is_whole(catalogue: Path):
+    catalogue.write_text(ENTRY + GPU.replace('    cudnn: "9.5"\n', ""))
+    with pytest.raises(ConfigurationError, match=r"environments\.tiny: cuda, cudnn, .* stand together or not at all"):
+        Catalogue.load(catalogue)
+
+
+def test_a_recorded_wheel_belongs_to_the_wheel_index(catalogue: Path):
+    recorded = f"{{version: 1.0+cu116, sha256: {DIGEST}, source: a text, confidence: medium}}"
+    catalogue.write_text(ENTRY + f"    recorded:\n      tiny: {recorded}\n")
+    with pytest.raises(ConfigurationError, match="recorded names tiny, which wheel_index does not"):
+        Catalogue.load(catalogue)
+
+
+def test_the_name_that_stands_for_any_environment_is_none(catalogue: Path):
+    catalogue.write_text(ENTRY.replace("  tiny:", "  any-suitable:"))
+    with pytest.raises(ConfigurationError, match=r":2: environments\.any-suitable: sweeps use this name"):
+        Catalogue.load(catalogue)
 
 
 def test_no_python_file_under_docker_shadows_the_sdk():
@@ -47,6 +113,7 @@ def test_no_python_file_under_docker_shadows_the_sdk():
 def test_an_entry_knows_its_files(catalogue: Path):
     entry = Catalogue.load(catalogue).entry("tiny")
     assert entry.name == "tiny"
+    assert entry.requirements_path == catalogue.parent / "environments/tiny.in"
     assert entry.lock_path == catalogue.parent / "environments/tiny.lock"
     assert entry.wheel_directory == catalogue.parent / "wheels"
 
@@ -59,9 +126,10 @@ def test_an_entry_knows_its_files(catalogue: Path):
             "purpose: a test\n    purpos: b",
             ":4: environments.tiny.purpos: unknown key; did you mean purpose",
         ),
-        ('"3.11"', "3.11", ":4: environments.tiny.python: "),
-        (f"@sha256:{DIGEST}", "", ":6: environments.tiny.base: "),
-        ("tiny.lock", "other.lock", ":9: environments.tiny.lock: no such file"),
+        ("2026-10", "2026-13", ":4: environments.tiny.released: "),
+        ('"3.11"', "3.11", ":5: environments.tiny.python: "),
+        (f"@sha256:{DIGEST}", "", ":7: environments.tiny.base: "),
+        ("tiny.lock", "other.lock", ":10: environments.tiny.lock: no such file"),
         ("  tiny:", "  Tiny:", ":2: environments.Tiny"),
     ],
 )

@@ -51,12 +51,14 @@ def test_the_dev_lock_holds_all_of_the_base_lock():
     assert pins_of("base.lock") <= pins_of("dev.lock")
 
 
-@pytest.mark.parametrize("environment", ["cpu", "cpu-2022"])
+@pytest.mark.parametrize("environment", ["cpu", "cpu-2022", "cuda13", "cuda126", "cuda116-paper"])
 def test_an_environments_lock_holds_what_was_asked_for(environment: str):
     directory = PROJECT / "docker/environments"
-    wanted = re.findall(r"^([\w.-]+)==(\S+)$", (directory / f"{environment}.in").read_text(), re.MULTILINE)
+    text = (directory / f"{environment}.in").read_text()
+    wanted = re.findall(r"^([\w.-]+)(?:\[[\w,]+\])?==(\S+)$", text, re.MULTILINE)
     pins = read_lock(directory / f"{environment}.lock")
-    assert {"torch", "torchvision", "timm", "transformers", "onnx", "onnxruntime"} <= dict(wanted).keys()
+    runtime = "onnxruntime-gpu" if environment.startswith("cuda") else "onnxruntime"
+    assert {"torch", "torchvision", "timm", "transformers", "onnx", runtime, "nvidia-ml-py"} <= dict(wanted).keys()
     assert {name: pins[name].version for name, _ in wanted} == dict(wanted)
 
 

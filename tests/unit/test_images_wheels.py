@@ -1,6 +1,7 @@
 """Fetching wheels, with a directory in place of an index."""
 
 import hashlib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from orchestrator.errors import ConfigurationError, InfrastructureError
 from orchestrator.images import Catalogue, EnvironmentEntry, ensure_wheels
 from orchestrator.images.catalogue import WheelIndex
-from orchestrator.images.wheels import pip_failure
+from orchestrator.images.locks import read_lock
+from orchestrator.images.wheels import fetch_unlocked, has_wheel, pip_failure, wheels_of
 
 WHEEL = "tiny_pkg-1.0+cpu-py3-none-any.whl"
 CONTENT = b"not looked into: pip download of a pinned wheel only checks its name and hash"
@@ -43,6 +45,64 @@ def test_a_wheel_that_is_there_with_the_right_hash_needs_no_index(entry: Environ
     said: list[str] = []
     ensure_wheels(entry, said.append)
     assert said == []
+
+
+@pytest.mark.parametrize("platform", ["manylinux_2_28_x86_64", "linux_x86_64"])
+def test_a_wheel_is_fetched_under_either_name_of_its_platform(
+    entry: EnvironmentEntry, offline: Path, platform: str
+) -> None:
+    wheel = offline / f"tiny_pkg-1.0+cpu-cp311-cp311-{platform}.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr(
+            "tiny_pkg-1.0+cpu.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny-pkg\nVersion: 1.0+cpu\n"
+        )
+        archive.writestr("tiny_pkg-1.0+cpu.dist-info/WHEEL", "Wheel-Version: 1.0\n")
+    sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    entry.lock_path.write_text(f"tiny-pkg==1.0+cpu --hash=sha256:{sha256}\n")
+    ensure_wheels(entry, lambda _: None)
+    assert [path.name for path in entry.wheel_directory.iterdir()] == [wheel.name]
+
+
+def test_to_resolve_a_lock_a_wheel_is_fetched_without_a_hash_and_once(entry: EnvironmentEntry, offline: Path) -> None:
+    wheel = offline / WHEEL
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr(
+            "tiny_pkg-1.0+cpu.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny-pkg\nVersion: 1.0+cpu\n"
+        )
+        archive.writestr("tiny_pkg-1.0+cpu.dist-info/WHEEL", "Wheel-Version: 1.0\n")
+    said: list[str] = []
+    first = fetch_unlocked(entry, "tiny-pkg", "1.0+cpu", said.append)
+    assert fetch_unlocked(entry, "tiny-pkg", "1.0+cpu", said.append) == first == [entry.wheel_directory / WHEEL]
+    assert said == ["fetching tiny-pkg==1.0+cpu"]
+    assert [path.name for path in entry.wheel_directory.iterdir()] == [WHEEL]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tiny_pkg-1.0+cpu-cp312-cp312-manylinux_2_28_x86_64.whl",
+        "tiny_pkg-1.0+cpu-cp311-cp311-manylinux_2_28_aarch64.whl",
+        "tiny_pkg-1.0-py3-none-any.whl",
+        "tiny_pkg_more-1.0+cpu-py3-none-any.whl",
+    ],
+)
+def test_a_wheel_for_something_else_is_not_the_one_that_is_wanted(entry: EnvironmentEntry, name: str) -> None:
+    entry.wheel_directory.mkdir()
+    (entry.wheel_directory / name).write_bytes(CONTENT)
+    assert wheels_of(entry, "tiny-pkg", "1.0+cpu") == []
+    # though its hash is in the lock, as those of all files of a version are
+    assert not has_wheel(entry, read_lock(entry.lock_path)["tiny-pkg"])
+    (entry.wheel_directory / WHEEL).write_bytes(CONTENT)
+    assert wheels_of(entry, "tiny-pkg", "1.0+cpu") == [entry.wheel_directory / WHEEL]
+    assert has_wheel(entry, read_lock(entry.lock_path)["tiny-pkg"])
+
+
+def test_a_version_that_wheels_spell_in_another_way(entry: EnvironmentEntry, offline: Path) -> None:
+    with zipfile.ZipFile(offline / "tiny_pkg-1.0-py3-none-any.whl", "w") as archive:
+        archive.writestr("tiny_pkg-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny-pkg\nVersion: 1.0\n")
+        archive.writestr("tiny_pkg-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\n")
+    with pytest.raises(ConfigurationError, match=r"tiny\.in: tiny-pkg: a wheel of tiny-pkg==1.0.0 was fetched"):
+        fetch_unlocked(entry, "tiny-pkg", "1.0.0", lambda _: None)
 
 
 def test_a_wheel_that_nobody_has(entry: EnvironmentEntry, offline: Path):

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.campaign.running import environment_id
 from orchestrator.errors import ConfigurationError
+from orchestrator.feasibility import Demands, GpuFacts, Machine
 from orchestrator.inventory import load_inventory, select_hosts
-from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, plan, trial_key
+from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, needed_environments, plan, trial_key
 from orchestrator.sweep import Sweep, load_sweep
 from runners.contract.catalogue import BACKENDS
 
@@ -50,7 +52,7 @@ def test_ids_are_unique_and_the_digest_ignores_the_campaign(quickstart: Sweep) -
     "change",
     [
         {"lock_sha256": "another"},
-        {"image_digest": "sha256:1"},
+        {"image_id": "sha256:1"},
         {"isolation": Isolation.DOCKER},
         {"name": "other"},
     ],
@@ -58,6 +60,26 @@ def test_ids_are_unique_and_the_digest_ignores_the_campaign(quickstart: Sweep) -
 def test_another_environment_is_another_trial(quickstart: Sweep, change: dict[str, object]) -> None:
     spec = plan(quickstart, [HOST], "c").tasks[0].task.trials[0].spec
     assert trial_key(spec, PIN) != trial_key(spec, replace(PIN, **change))  # type: ignore[arg-type]
+
+
+def test_a_push_into_a_registry_changes_no_key(quickstart: Sweep) -> None:
+    spec = plan(quickstart, [HOST], "c").tasks[0].task.trials[0].spec
+    built = replace(PIN, image_id="sha256:1", image_digest="sha256:1")
+    assert trial_key(spec, built) == trial_key(spec, replace(built, image_digest="lab:5000/cpu@sha256:2"))
+
+
+def test_an_image_is_known_by_its_content_whatever_engines_call_it(quickstart: Sweep) -> None:
+    spec = plan(quickstart, [HOST], "c").tasks[0].task.trials[0].spec
+    here = replace(PIN, image_id="sha256:1", image_layers=("a", "b"), image_config_sha256="c")
+    there = replace(here, image_id="sha256:2", image_digest="lab:5000/cpu@sha256:3")
+    assert trial_key(spec, here) == trial_key(spec, there)
+    assert environment_id(here, {"torch": "2.13.0"}) == environment_id(there, {"torch": "2.13.0"})
+    for other in (replace(here, image_layers=("a", "x")), replace(here, image_config_sha256="d")):
+        assert trial_key(spec, here) != trial_key(spec, other)
+        assert environment_id(here, {}) != environment_id(other, {})
+    unknown = replace(PIN, image_id="sha256:1")
+    assert (unknown.content, PIN.content) == ("sha256:1", None)
+    assert environment_id(unknown, {}) != environment_id(here, {})
 
 
 def test_the_reason_of_an_isolation_changes_no_key(quickstart: Sweep) -> None:
@@ -97,6 +119,73 @@ def test_an_environment_that_a_host_cannot_have_is_skipped_and_the_others_run(qu
     assert planned.trials == plan(quickstart, [HOST], "c").trials
     assert {(skip.environment, skip.reason) for skip in planned.skips} == {("cpu-2022", "there is no Python 3.9")}
     assert len({skip.trial.trial_key for skip in planned.skips}) == len(planned.skips) == 36
+
+
+def test_a_trial_that_a_host_cannot_run_is_skipped_with_its_reason_and_its_environment_is_not_needed(
+    quickstart: Sweep,
+) -> None:
+    sweep = quickstart.model_copy(update={"environments": ("cpu", "gpu-new"), "device": "cuda"})
+    host = gpu_host("6.1", "470.82")
+    planned = plan(sweep, [host], "c")
+    assert planned.trials == 0
+    assert needed_environments(planned) == {}
+    reasons = {(skip.environment, skip.reason) for skip in planned.skips}
+    assert ("gpu-new", "driver 470.82 is older than 580, which CUDA 13.0 needs") in reasons
+    assert ("cpu", "this environment is made for processors: it has no CUDA, which device cuda needs") in reasons
+
+
+def test_a_model_that_does_not_fit_is_skipped_and_the_others_run(quickstart: Sweep) -> None:
+    host = gpu_host("8.0", "580.65.06", memory_bytes=5 * 10**8)
+    sweep = quickstart.model_copy(update={"environments": ("gpu-new",), "device": "cuda", "dtypes": ("float16",)})
+    axes = tuple(
+        axis.model_copy(update={"name": (name,)})
+        for axis in sweep.workloads[:1]
+        for name in ("bert-base", "bert-large")
+    )
+    planned = plan(sweep.model_copy(update={"workloads": axes, "backends": sweep.backends[:1]}), [host], "c")
+    assert {trial.spec.workload.name for task in planned.tasks for trial in task.task.trials} == {"bert-base"}
+    [reason] = {skip.reason for skip in planned.skips}
+    assert reason == "the weights of bert-large are 0.6 GiB in float16, and a GPU has 0.5 GiB"
+
+
+def test_any_suitable_is_planned_as_the_environment_that_it_stands_for(quickstart: Sweep) -> None:
+    sweep = quickstart.model_copy(update={"environments": ("any-suitable",), "device": "cuda"})
+    old, new = gpu_host("7.0", "580.65.06", name="h1"), gpu_host("9.0", "580.65.06", name="h2")
+    planned = plan(sweep, [old, new], "c")
+    assert needed_environments(planned) == {"h1": {"gpu-old"}, "h2": {"gpu-new"}}
+    again = plan(sweep.model_copy(update={"environments": ("gpu-new", "any-suitable")}), [new], "c")
+    assert list(again.tasks) == [task for task in planned.tasks if task.host == "h2"]
+
+
+def test_if_nothing_is_suitable_every_trial_is_skipped_once_with_all_reasons(quickstart: Sweep) -> None:
+    sweep = quickstart.model_copy(update={"environments": ("any-suitable",), "device": "cuda"})
+    host = gpu_host("5.2", "580.65.06")
+    planned = plan(sweep, [replace(host, unavailable={"gpu-old": "there is no Python 3.9"})], "c")
+    assert planned.trials == 0
+    assert {skip.environment for skip in planned.skips} == {"any-suitable"}
+    [reason] = {skip.reason for skip in planned.skips}
+    assert reason.startswith("no environment of the catalogue is suitable: ")
+    assert "gpu-new: compute capability 5.2 of a GPU cannot run machine code for 8.0, 9.0" in reason
+    assert "gpu-old: there is no Python 3.9" in reason
+
+
+def test_a_host_of_which_nothing_is_known_is_refused_nothing(quickstart: Sweep) -> None:
+    sweep = quickstart.model_copy(update={"device": "cuda"})
+    able = [skip for skip in plan(sweep, [HOST], "c").skips if "made for processors" in skip.reason]
+    assert able == []
+    assert plan(sweep, [HOST], "c").trials > 0
+
+
+def gpu_host(capability: str, driver: str, name: str = "h1", memory_bytes: int = 16 * 2**30) -> PlanningHost:
+    """A host with one GPU and a catalogue of three environments."""
+    demands = {
+        "cpu": Demands("2026-10"),
+        "gpu-old": Demands("2025-10", "12.6", "525.60", ("7.0", "8.0", "9.0")),
+        "gpu-new": Demands("2026-10", "13.0", "580", ("8.0", "9.0")),
+    }
+    pins = {one: replace(PIN, name=one) for one in (*demands, "any-suitable")}
+    machine = Machine(driver, (GpuFacts("a GPU", capability, memory_bytes),), None, 20 * 2**30)
+    return PlanningHost(name, {}, (0, 1), pins, machine=machine, demands=demands)
 
 
 def test_a_point_that_two_axes_name_is_one_trial(quickstart: Sweep) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import ConfigurationError
+from orchestrator.feasibility import ANY_SUITABLE, GpuFacts, Machine
 from orchestrator.images import Catalogue
 from orchestrator.planning import EnvironmentPin, Isolation, Plan, PlanningHost, plan
 from orchestrator.sweep import Sweep, load_sweep
@@ -32,9 +33,12 @@ def one_round(path: Path) -> Plan:
     if path.parent.name == "micro_ops":
         (axis,) = sweep.workloads
         sweep = sweep.model_copy(update={"workloads": (axis.model_copy(update={"batch": axis.batch[:1]}),)})
-    pins = {name: EnvironmentPin(name, Isolation.PROCESS, "for a test", "lock") for name in sweep.environments}
+    known = Catalogue.load(PROJECT / "docker" / "images.yaml").entries
+    pins = {name: EnvironmentPin(name, Isolation.PROCESS, "for a test", "lock") for name in known}
     cores = tuple(range(max([2, *(threads for threads in sweep.threads if threads != "all")])))
-    host = PlanningHost("h1", sweep.targets, cores, pins)
+    machine = Machine("580.95.05", (GpuFacts("NVIDIA A100-PCIE-40GB", "8.0", 40 * 2**30),), None, 64 * 2**30)
+    demands = {name: entry.demands for name, entry in known.items()}
+    host = PlanningHost("h1", sweep.targets, cores, pins, machine=machine, demands=demands)
     return plan(sweep.model_copy(update={"rounds": 1}), [host], "c")
 
 
@@ -46,7 +50,7 @@ def in_sweeps(path: Path) -> str:
 def test_every_sweep_has_trials_and_environments_that_exist(path: Path) -> None:
     assert one_round(path).trials > 0
     known = Catalogue.load(PROJECT / "docker" / "images.yaml").entries
-    assert set(loaded(path).environments) <= set(known)
+    assert set(loaded(path).environments) <= {*known, ANY_SUITABLE}
 
 
 @pytest.mark.parametrize("path", FILES, ids=in_sweeps)
@@ -81,6 +85,8 @@ def test_each_figure_and_table_of_the_paper_with_axes_has_its_sweep() -> None:
     assert [name for name in PAPER if not (SWEEPS / "paper" / f"{name}.yaml").exists()] == []
     for path in (SWEEPS / "paper").glob("*.yaml"):
         assert loaded(path).device == "cuda"
+        environments = {task.task.environment for task in one_round(path).tasks}
+        assert environments == {"cuda126" if path.name == "figure_9.yaml" else "cuda13"}
 
 
 def all_trials(*paths: Path) -> list[Trial]:

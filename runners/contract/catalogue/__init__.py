@@ -23,7 +23,10 @@ __all__ = [
     "refusal",
     "resolve_options",
     "resolve_workload_options",
+    "weights_bytes",
 ]
+
+_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 
 WORKLOADS: Dict[str, WorkloadInfo] = {
     **language.WORKLOADS,
@@ -73,6 +76,15 @@ def refusal(spec: TrialSpec) -> Optional[str]:
     if spec.protocol.procedure not in PROCEDURES:
         return "procedure %s is unknown; known: %s" % (spec.protocol.procedure, ", ".join(PROCEDURES))
     return None
+
+
+def weights_bytes(spec: TrialSpec) -> Optional[int]:
+    """What the weights of a trial's model take in its dtype; None for what is no model, or is one shrunk."""
+    options = resolve_workload_options(spec.workload)
+    parameters = WORKLOADS[spec.workload.name].parameters
+    if parameters is None or options.get("size") == "shrunk":
+        return None
+    return (parameters if isinstance(parameters, int) else parameters(options)) * _BYTES[spec.dtype]
 
 
 def _resolved(declared: Mapping[str, OptionInfo], given: Mapping[str, OptionValue]) -> Dict[str, OptionValue]:

@@ -1,7 +1,7 @@
 """What one entry of the catalogue says."""
 
 from dataclasses import dataclass, field
-from typing import Callable, Dict, Optional, Tuple, Union
+from typing import Callable, Dict, Mapping, Optional, Tuple, Union
 
 from runners.contract.spec import OptionValue, WorkloadSpec
 
@@ -83,5 +83,8 @@ class WorkloadInfo:
     dtypes: Tuple[str, ...] = TORCH_DTYPES
     options: Dict[str, OptionInfo] = field(default_factory=dict)
     devices: Tuple[str, ...] = DEVICES
+    parameters: Union[int, Callable[[Mapping[str, OptionValue]], int], None] = None
+    """Of the model as it was published, rounded, or computed from its options; null for what is no model. For
+    planning: the exact number is a fact of each record."""
     problem: Optional[Callable[[WorkloadSpec], Optional[str]]] = None
     """Why a combination of allowed values makes no workload, in one line; null where every combination makes one."""

@@ -1,8 +1,9 @@
 """Models of text, from transformers."""
 
-from typing import Dict, Optional
+from typing import Callable, Dict, Mapping, Optional, Union
 
 from runners.contract.catalogue.entries import GENERATION, LANGUAGE, Choice, IntegerRange, OptionInfo, WorkloadInfo
+from runners.contract.spec import OptionValue
 
 MASK: OptionInfo = Choice(allowed=("none", "ones", "ptb"), default="none")
 """`none`: no attention mask; `ones`: one that hides nothing; `ptb`: lengths drawn from the Penn Treebank's
@@ -21,33 +22,53 @@ _SHAPE: Dict[str, OptionInfo] = {
 }
 
 
-def _text(options: Optional[Dict[str, OptionInfo]] = None, length: int = 128, family: str = LANGUAGE) -> WorkloadInfo:
+def bert_parameters(options: Mapping[str, OptionValue]) -> int:
+    """Of the workload `bert`, from its depth and widths."""
+    width, layers = int(options["hidden_size"]), int(options["layers"])
+    inner = int(options["intermediate_size"]) or 4 * width
+    # tokens, positions, segments and a normalisation
+    embeddings = (30522 + 512 + 2) * width + 2 * width
+    # four projections, the feed-forward pair and two normalisations
+    layer = 4 * (width * width + width) + 2 * inner * width + inner + width + 4 * width
+    pooler = width * width + width
+    return embeddings + layers * layer + pooler
+
+
+def _text(
+    parameters: Union[int, Callable[[Mapping[str, OptionValue]], int]],
+    options: Optional[Dict[str, OptionInfo]] = None,
+    length: int = 128,
+    family: str = LANGUAGE,
+) -> WorkloadInfo:
     return WorkloadInfo(
         family=family,
         frameworks=("torch", "transformers"),
         sequence_length=length,
+        parameters=parameters,
         options={"mask": MASK, "size": SIZE, **(options or {})},
     )
 
 
 WORKLOADS = {
-    "bert-base": _text(),
-    "bert-large": _text(),
-    "bert": _text(_SHAPE),
-    "tiny-bert": _text(length=16),
-    "distilbert": _text(),
-    "roberta-base": _text(),
-    "albert-base": _text(),
-    "deberta-base": _text(),
-    "funnel-small": _text(),
-    "fnet-base": _text({"mask": NO_MASK}),
-    "nystromformer-512": _text(),
-    "longformer-base": _text(),
-    "mobilebert": _text(),
-    "reformer-enwik8": _text(),
-    "squeezebert": _text(),
-    "ibert-roberta-base": _text(),
-    "gpt2": _text(),
+    "bert-base": _text(110_000_000),
+    "bert-large": _text(335_000_000),
+    "bert": _text(bert_parameters, _SHAPE),
+    "tiny-bert": _text(200_000, length=16),
+    "distilbert": _text(66_000_000),
+    "roberta-base": _text(125_000_000),
+    "albert-base": _text(12_000_000),
+    "deberta-base": _text(139_000_000),
+    "funnel-small": _text(131_000_000),
+    "fnet-base": _text(83_000_000, {"mask": NO_MASK}),
+    "nystromformer-512": _text(110_000_000),
+    "longformer-base": _text(149_000_000),
+    "mobilebert": _text(25_000_000),
+    "reformer-enwik8": _text(149_000_000),
+    "squeezebert": _text(51_000_000),
+    "ibert-roberta-base": _text(125_000_000),
+    "gpt2": _text(124_000_000),
     # The prompt has `sequence_length` tokens; it is never padded
-    "gpt2-generate": _text({"mask": NO_MASK, "new_tokens": IntegerRange(2, 512, default=16)}, family=GENERATION),
+    "gpt2-generate": _text(
+        124_000_000, {"mask": NO_MASK, "new_tokens": IntegerRange(2, 512, default=16)}, family=GENERATION
+    ),
 }

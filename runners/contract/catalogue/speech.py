@@ -11,8 +11,14 @@ AUDIO_SAMPLES: OptionInfo = IntegerRange(400, 320_000, default=32_000)
 """Samples per example, at 16 kHz."""
 
 _OPTIONS = {"size": SIZE, "audio_samples": AUDIO_SAMPLES}
-_NAMES = ("speecht5-asr", "hubert-large", "wav2vec2-base", "wavlm-base")
+_PARAMETERS = {
+    "speecht5-asr": 150_000_000,
+    "hubert-large": 317_000_000,
+    "wav2vec2-base": 94_000_000,
+    "wavlm-base": 94_000_000,
+}
 
 WORKLOADS: Dict[str, WorkloadInfo] = {
-    name: WorkloadInfo(family=SPEECH, frameworks=("torch", "transformers"), options=_OPTIONS) for name in _NAMES
+    name: WorkloadInfo(family=SPEECH, frameworks=("torch", "transformers"), options=_OPTIONS, parameters=parameters)
+    for name, parameters in _PARAMETERS.items()
 }

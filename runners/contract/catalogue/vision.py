@@ -15,8 +15,10 @@ other frameworks choose their own."""
 
 @dataclass(frozen=True)
 class Images:
-    """The square images that a model takes, in pixels of height and width."""
+    """The square images that a model takes, in pixels of height and width, and its size."""
 
+    parameters: int
+    """As published, rounded."""
     default: int = 224
     smallest: int = 1
     """torchvision publishes it with its weights, as `min_size`."""
@@ -24,34 +26,31 @@ class Images:
     """Every size is a multiple of it."""
 
 
-_PATCHES_16 = Images(smallest=16, step=16)
-_PATCHES_32 = Images(smallest=32, step=32)
-
 TORCHVISION = {
-    "resnet18": Images(),
-    "resnet50": Images(),
-    "resnet101": Images(),
-    "resnet152": Images(),
-    "alexnet": Images(smallest=63),
-    "squeezenet1-0": Images(smallest=21),
-    "vgg16": Images(smallest=32),
-    "densenet161": Images(smallest=29),
-    "inception-v3": Images(default=299, smallest=75),
-    "googlenet": Images(smallest=15),
-    "shufflenet-v2": Images(),
-    "mobilenet-v2": Images(),
-    "resnext50": Images(),
-    "wide-resnet50": Images(),
-    "mnasnet1-0": Images(),
+    "resnet18": Images(11_700_000),
+    "resnet50": Images(25_600_000),
+    "resnet101": Images(44_500_000),
+    "resnet152": Images(60_200_000),
+    "alexnet": Images(61_100_000, smallest=63),
+    "squeezenet1-0": Images(1_200_000, smallest=21),
+    "vgg16": Images(138_400_000, smallest=32),
+    "densenet161": Images(28_700_000, smallest=29),
+    "inception-v3": Images(27_200_000, default=299, smallest=75),
+    "googlenet": Images(6_600_000, smallest=15),
+    "shufflenet-v2": Images(2_300_000),
+    "mobilenet-v2": Images(3_500_000),
+    "resnext50": Images(25_000_000),
+    "wide-resnet50": Images(68_900_000),
+    "mnasnet1-0": Images(4_400_000),
 }
 TIMM = {
-    "vit-base-16": _PATCHES_16,
-    "vit-base-32": _PATCHES_32,
-    "vit-large-16": _PATCHES_16,
-    "vit-large-32": _PATCHES_32,
-    "efficientnetv2-m": Images(),
-    "efficientnet-lite1": Images(),
-    "gernet-m": Images(),
+    "vit-base-16": Images(86_600_000, smallest=16, step=16),
+    "vit-base-32": Images(88_200_000, smallest=32, step=32),
+    "vit-large-16": Images(304_300_000, smallest=16, step=16),
+    "vit-large-32": Images(306_500_000, smallest=32, step=32),
+    "efficientnetv2-m": Images(54_100_000),
+    "efficientnet-lite1": Images(5_400_000),
+    "gernet-m": Images(21_100_000),
 }
 IMAGES = {**TORCHVISION, **TIMM}
 
@@ -71,7 +70,12 @@ def _classifier(name: str, library: str, images: Images) -> WorkloadInfo:
     if not name.startswith("vit-"):
         options["channels_last"] = CHANNELS_LAST
     return WorkloadInfo(
-        family=VISION, frameworks=("torch", library), image_size=images.default, options=options, problem=problem
+        family=VISION,
+        frameworks=("torch", library),
+        image_size=images.default,
+        options=options,
+        parameters=images.parameters,
+        problem=problem,
     )
 
 

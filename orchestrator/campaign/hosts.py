@@ -1,0 +1,84 @@
+"""What a host gives its trials: whether it can be reached, which isolation, which cores, how much memory."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from orchestrator.documents import line_of_key
+from orchestrator.errors import ConfigurationError, NoUsableHostError
+from orchestrator.images import engine_problem
+from orchestrator.inventory import Connection, ExecutorChoice, Host, unreachable_reason
+from orchestrator.planning import Isolation
+from runners.system import collect
+
+MEMORY_SHARE = 0.9
+"""Of the machine's memory, what a container may take: beyond it the kernel would kill others instead of the trial."""
+
+CHOSEN = "chosen in the inventory"
+"""Why an isolation was taken that the inventory names."""
+
+
+def reachable_hosts(hosts: Mapping[str, Host], inventory: Path) -> None:
+    """Refuses hosts that cannot be used, before anything is built.
+
+    Raises:
+        ConfigurationError: a host cannot be reached, or only over a connection that is not supported.
+    """
+    for name, host in hosts.items():
+        problem = unreachable_reason(host)
+        if problem is None and host.connection is Connection.SSH:
+            problem = "it answers over ssh, but this version measures only the machine that it runs on"
+        if problem is not None:
+            raise ConfigurationError(
+                f"{host.address} cannot be used: {problem}; "
+                f"correct the address, or leave the host out with --limit '!{name}'",
+                file=inventory,
+                line=line_of_key(inventory, ("hosts", name)),
+                key=f"hosts.{name}",
+            )
+
+
+def choose_isolation(name: str, host: Host, chosen: str = CHOSEN) -> tuple[Isolation, str]:
+    """The isolation for a host, and why: `chosen` where its `executor` is not `auto`.
+
+    Raises:
+        NoUsableHostError: the inventory demands Docker and no engine answers.
+    """
+    if host.executor is ExecutorChoice.PROCESS:
+        return Isolation.PROCESS, chosen
+    problem = engine_problem(host.engine)
+    if problem is None:
+        return Isolation.DOCKER, chosen if host.executor is ExecutorChoice.DOCKER else "a Docker engine answers"
+    if host.executor is ExecutorChoice.DOCKER:
+        raise NoUsableHostError(f"{name}: executor is docker, but {problem}; start it, or write `executor: auto`")
+    return Isolation.PROCESS, problem
+
+
+def trial_cores(name: str, host: Host, inventory: Path) -> tuple[int, ...]:
+    """The cores that trials may use, those of this process without the reserved ones.
+
+    Raises:
+        ConfigurationError: none is left.
+    """
+    cores = sorted(os.sched_getaffinity(0))
+    if host.reserved_cores >= len(cores):
+        raise ConfigurationError(
+            f"{host.reserved_cores} cores are reserved, but the host has {len(cores)}; at most {len(cores) - 1} can be",
+            file=inventory,
+            line=line_of_key(inventory, ("hosts", name, "reserved_cores")),
+            key=f"hosts.{name}.reserved_cores",
+        )
+    return tuple(cores[host.reserved_cores :])
+
+
+def trial_memory_bytes() -> int:
+    """What a trial may take of this machine's memory.
+
+    Raises:
+        NoUsableHostError: the size of the memory is unknown.
+    """
+    seen = collect()
+    known = [size for size in (seen.memory.total_bytes, seen.limits.memory_bytes) if size is not None]
+    if not known:
+        raise NoUsableHostError("the size of this machine's memory cannot be read from /proc/meminfo")
+    return int(min(known) * MEMORY_SHARE)

@@ -1,0 +1,104 @@
+"""What a plan is made of."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from orchestrator.feasibility import Demands, Machine
+from runners.contract import Task, Trial, digest
+
+
+class Isolation(Enum):
+    """What separates a task from its host."""
+
+    DOCKER = "docker"
+    PROCESS = "process"
+
+
+@dataclass(frozen=True)
+class EnvironmentPin:
+    """One environment as one host provides it."""
+
+    name: str
+    isolation: Isolation
+    reason: str
+    """Why this isolation was taken."""
+    lock_sha256: str | None
+    """Null for an environment that has no lock, in which nothing ever runs."""
+    image_id: str | None = None
+    """The id that an engine gave it; engines may name equal content differently. Null without an image."""
+    image_digest: str | None = None
+    """Digest by which a registry knows the image; for one that was never pushed, its `image_id`."""
+    image_layers: tuple[str, ...] = ()
+    """Digests of the layers' content, first to last; with `image_config_sha256` what the image is on any engine."""
+    image_config_sha256: str | None = None
+    """Of the image's settings that change what runs. Null with `process`, and before the image is built."""
+
+    @property
+    def content(self) -> str | None:
+        """What runs in its image, on whatever engine it lies: of its settings and layers.
+
+        Its `image_id` where those are not known; null where there is no image.
+        """
+        if self.image_config_sha256 is None or not self.image_layers:
+            return self.image_id
+        return digest({"config_sha256": self.image_config_sha256, "layers": list(self.image_layers)})
+
+
+@dataclass(frozen=True)
+class PlanningHost:
+    """What planning needs to know about a host."""
+
+    name: str
+    labels: Mapping[str, str]
+    cores: tuple[int, ...]
+    """The cores that trials may use."""
+    environments: Mapping[str, EnvironmentPin]
+    """Also of `any-suitable` if the sweep names it, for the skips where nothing is suitable."""
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+    """Environments that this host cannot have, and why; they have a pin all the same, for the identity of the skips."""
+    machine: Machine | None = None
+    """Null if nothing is known about it; then it is refused nothing."""
+    demands: Mapping[str, Demands] = field(default_factory=dict)
+    """What the environments need, those that `any-suitable` chooses from among them."""
+
+
+@dataclass(frozen=True)
+class PlannedTask:
+    """A task and where it runs."""
+
+    host: str
+    task: Task
+
+
+@dataclass(frozen=True)
+class Skip:
+    """A trial that cannot run, known before anything starts."""
+
+    host: str
+    environment: str
+    trial: Trial
+    reason: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that a campaign will do."""
+
+    tasks: tuple[PlannedTask, ...]
+    skips: tuple[Skip, ...]
+    unmatched: tuple[str, ...]
+    """Hosts that lack the sweep's target labels, with the reason; they take no part."""
+    digest: str
+    """Identity of the work, without the campaign's own id and order: what a resume looks for."""
+    estimate_s: float
+
+    @property
+    def trials(self) -> int:
+        """Number of trials to run; skips not counted."""
+        return sum(len(planned.task.trials) for planned in self.tasks)
+
+
+def with_trials(task: Task, trials: tuple[Trial, ...]) -> Task:
+    """The same task with other trials."""
+    return Task(task.contract_version, task.campaign_id, task.task_id, task.environment, trials)

@@ -1,0 +1,287 @@
+"""Which environment can serve which machine, decided from scripted fingerprints before anything is built."""
+
+import re
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from orchestrator.feasibility import (
+    Demands,
+    GpuFacts,
+    Machine,
+    environment_problem,
+    model_problem,
+    newest_suitable,
+)
+from orchestrator.images import Catalogue
+from runners.contract import BackendSpec, Protocol, TrialSpec, WorkloadSpec
+from runners.contract.catalogue import WORKLOADS, resolve_workload_options
+
+GIB = 2**30
+FLEET = {
+    "1080 Ti": GpuFacts("NVIDIA GeForce GTX 1080 Ti", "6.1", 11 * GIB),
+    "V100": GpuFacts("Tesla V100-PCIE-16GB", "7.0", 16 * GIB),
+    "2080 Ti": GpuFacts("NVIDIA GeForce RTX 2080 Ti", "7.5", 11 * GIB),
+    "RTX 8000": GpuFacts("Quadro RTX 8000", "7.5", 48 * GIB),
+    "3090": GpuFacts("NVIDIA GeForce RTX 3090", "8.6", 24 * GIB),
+    "A6000": GpuFacts("NVIDIA RTX A6000", "8.6", 48 * GIB),
+    "A100": GpuFacts("NVIDIA A100-PCIE-40GB", "8.0", 40 * GIB),
+}
+H200 = GpuFacts("NVIDIA H200", "9.0", 141 * GIB)
+NO_GPU = Machine(None, (), "NVML does not start: Driver Not Loaded", 20 * GIB)
+TINY = WorkloadSpec("tiny-bert", 1, 16, None, {})
+
+
+@cache
+def catalogue() -> dict[str, Demands]:
+    known = Catalogue.load(Path(__file__).parents[2] / "docker/images.yaml")
+    return {name: entry.demands for name, entry in known.entries.items()}
+
+
+def machine(*gpus: GpuFacts, driver: str | None = "580.95.05") -> Machine:
+    return Machine(driver, gpus, None, 20 * GIB)
+
+
+def serving(gpu: GpuFacts, driver: str = "580.95.05") -> set[str]:
+    here = machine(gpu, driver=driver)
+    return {name for name, needs in catalogue().items() if environment_problem(needs, here, "cuda") is None}
+
+
+@pytest.mark.parametrize("gpu", FLEET)
+def test_every_gpu_of_the_paper_has_its_environment_the_paper_s_and_the_one_to_compare(gpu: str) -> None:
+    assert {"cuda126", "cuda116-paper"} <= serving(FLEET[gpu])
+
+
+@pytest.mark.parametrize(
+    ("gpu", "chosen"),
+    [*((name, "cuda126" if name in ("1080 Ti", "V100") else "cuda13") for name in FLEET), ("H200", "cuda13")],
+)
+def test_any_suitable_is_the_newest_that_serves_the_gpu(gpu: str, chosen: str) -> None:
+    here = machine(FLEET.get(gpu, H200))
+    assert newest_suitable(catalogue(), {}, here, "cuda")[0] == chosen
+
+
+def test_a_hopper_gpu_is_served_by_the_newer_two() -> None:
+    assert serving(H200) == {"cuda13", "cuda126"}
+
+
+@pytest.mark.parametrize(
+    ("driver", "served"),
+    [
+        ("450.80.01", set()),
+        ("450.80.02", {"cuda116-paper"}),
+        ("470.82", {"cuda116-paper"}),
+        ("525.60.13", {"cuda116-paper", "cuda126"}),
+        ("579.99", {"cuda116-paper", "cuda126"}),
+        ("580.65.06", {"cuda116-paper", "cuda126", "cuda13"}),
+    ],
+)
+def test_an_older_driver_serves_fewer_environments(driver: str, served: set[str]) -> None:
+    assert serving(FLEET["A100"], driver) == served
+
+
+@pytest.mark.parametrize(
+    ("driver", "is_new_enough"),
+    [
+        ("580.65.06-open", True),
+        ("580.65.05-open", False),
+        ("580.65.x", True),
+        ("580.64.x", False),
+        ("580.65", False),
+        ("580.65.06.1", True),
+        ("1000", True),
+        (" 570.1", False),
+    ],
+)
+def test_a_part_of_a_driver_s_version_counts_by_the_number_it_begins_with(driver: str, is_new_enough: bool) -> None:
+    demands = Demands("2026-10", "13.0", "580.65.06", ("9.0",))
+    assert (environment_problem(demands, machine(H200, driver=driver), "cuda") is None) is is_new_enough
+
+
+@pytest.mark.parametrize(
+    ("capability", "served"),
+    [
+        ("5.2", set()),
+        ("6.1", {"cuda126", "cuda116-paper"}),
+        ("7.2", {"cuda126", "cuda116-paper"}),
+        ("8.6", {"cuda13", "cuda126", "cuda116-paper"}),
+        ("8.7", {"cuda13", "cuda126", "cuda116-paper"}),
+        ("8.9", {"cuda13", "cuda126", "cuda116-paper"}),
+        ("9.0", {"cuda13", "cuda126"}),
+        ("10.0", {"cuda13"}),
+        ("10.3", {"cuda13"}),
+        ("11.0", set()),
+        ("12.1", {"cuda13"}),
+        ("13.0", set()),
+    ],
+)
+def test_machine_code_serves_higher_minor_numbers_of_its_major_one(capability: str, served: set[str]) -> None:
+    assert serving(GpuFacts("a GPU", capability, 16 * GIB)) == served
+
+
+def test_the_table_of_the_documentation_is_what_is_decided() -> None:
+    text = (Path(__file__).parents[2] / "docs/environments.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([^|]+) \| (\d[\d., ]*) \| (\w+) \| (\w+) \| (\w+) \| `(\S+)` \|$", text, re.MULTILINE)
+    assert len(rows) == 11
+    for name, capabilities, *answers, chosen in rows:
+        documented = {
+            one for one, answer in zip(("cuda13", "cuda126", "cuda116-paper"), answers, strict=True) if answer == "yes"
+        }
+        for capability in capabilities.split(", "):
+            gpu = GpuFacts(name, capability, 16 * GIB)
+            assert serving(gpu) == documented
+            assert newest_suitable(catalogue(), {}, machine(gpu), "cuda")[0] == chosen
+
+
+def test_machine_code_serves_no_lower_minor_number() -> None:
+    demands = Demands("2026-10", "13.0", "580", ("8.6", "9.0"))
+    a100 = machine(FLEET["A100"])
+    assert environment_problem(demands, a100, "cuda") == (
+        "compute capability 8.0 of NVIDIA A100-PCIE-40GB cannot run machine code for 8.6, 9.0"
+    )
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_processors_of_another_architecture_are_refused(device: str) -> None:
+    grace = replace(machine(H200), architecture="aarch64")
+    reason = "this environment is built for x86_64 processors, and this host's are aarch64"
+    for name, demands in catalogue().items():
+        problem = environment_problem(demands, grace, device)
+        assert problem == reason if name != "tensorrt" else problem is not None
+    chosen, reasons = newest_suitable(catalogue(), {}, grace, device)
+    assert chosen is None
+    assert f"cpu, cpu-2022, cuda13, cuda126, cuda116-paper: {reason}" in reasons
+
+
+@pytest.mark.parametrize("architecture", ["x86_64", "AMD64", None])
+def test_the_same_architecture_under_any_name_or_an_unknown_one_is_served(architecture: str | None) -> None:
+    here = replace(NO_GPU, architecture=architecture)
+    assert environment_problem(catalogue()["cpu"], here, "cpu") is None
+    arm = replace(catalogue()["cpu"], architecture="aarch64")
+    assert environment_problem(arm, replace(here, architecture="arm64"), "cpu") is None
+
+
+@pytest.mark.parametrize(
+    ("environment", "here", "reason"),
+    [
+        (
+            "cuda126",
+            machine(FLEET["A100"], driver="470.82"),
+            "driver 470.82 is older than 525.60.13, which CUDA 12.6 needs",
+        ),
+        (
+            "cuda13",
+            machine(FLEET["1080 Ti"]),
+            "compute capability 6.1 of NVIDIA GeForce GTX 1080 Ti cannot run machine code for 7.5, 8.0, 8.6, 9.0, 10.0, 12.0",
+        ),
+        ("cuda13", NO_GPU, "no GPU: NVML does not start: Driver Not Loaded"),
+        (
+            "cpu",
+            machine(H200),
+            "this environment is made for processors: it has no CUDA, which device cuda needs",
+        ),
+    ],
+)
+def test_why_a_gpu_is_not_served(environment: str, here: Machine, reason: str) -> None:
+    assert environment_problem(catalogue()[environment], here, "cuda") == reason
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_an_environment_without_a_lock_serves_nothing_and_says_why(device: str) -> None:
+    problem = environment_problem(catalogue()["tensorrt"], machine(H200), device)
+    assert problem is not None
+    assert problem.startswith("this environment has no lock: torch-tensorrt 2.13.0 needs tensorrt 11.0")
+
+
+def test_a_processor_needs_neither_driver_nor_gpu() -> None:
+    assert environment_problem(catalogue()["cpu"], NO_GPU, "cpu") is None
+    assert environment_problem(catalogue()["cuda13"], NO_GPU, "cpu") is None
+
+
+@pytest.mark.parametrize(
+    "here",
+    [
+        None,
+        machine(H200, driver=None),
+        machine(H200, driver="N/A"),
+        machine(H200, driver=""),
+        machine(replace(H200, compute_capability=None)),
+        machine(replace(H200, compute_capability="N/A")),
+        machine(FLEET["1080 Ti"], H200),
+    ],
+    ids=[
+        "no fingerprint",
+        "no driver version",
+        "no number in it",
+        "an empty one",
+        "no compute capability",
+        "no number in it either",
+        "another GPU is served",
+    ],
+)
+def test_what_is_unknown_or_for_cuda_to_decide_is_not_refused(here: Machine | None) -> None:
+    assert environment_problem(catalogue()["cuda13"], here, "cuda") is None
+
+
+def test_on_a_processor_any_suitable_is_an_environment_made_for_processors() -> None:
+    assert newest_suitable(catalogue(), {}, NO_GPU, "cpu")[0] == "cpu"
+    assert newest_suitable(catalogue(), {"cpu": "there is no Python 3.11"}, NO_GPU, "cpu")[0] == "cpu-2022"
+
+
+def test_if_nothing_is_suitable_each_environment_has_its_reason_in_one_line() -> None:
+    chosen, reasons = newest_suitable(catalogue(), {"cuda126": "there is no Python 3.11"}, NO_GPU, "cuda")
+    assert chosen is None
+    assert "cpu, cpu-2022: this environment is made for processors" in reasons
+    assert "cuda13, cuda116-paper: no GPU: NVML does not start: Driver Not Loaded" in reasons
+    assert "cuda126: there is no Python 3.11" in reasons
+    assert "tensorrt: this environment has no lock: " in reasons
+    assert "\n" not in reasons
+
+
+def spec(workload: WorkloadSpec, dtype: str = "float32", device: str = "cuda") -> TrialSpec:
+    return TrialSpec(workload, BackendSpec("eager", {}), dtype, device, threads=1, seed=0, protocol=Protocol())
+
+
+def deep_bert(layers: int = 96, width: int = 8192) -> WorkloadSpec:
+    return WorkloadSpec("bert", 1, 128, None, {"layers": layers, "hidden_size": width, "heads": 64})
+
+
+def test_a_model_whose_weights_exceed_the_memory_is_refused() -> None:
+    # 96 × 12 × 8192² parameters and the embeddings
+    reason = model_problem(spec(deep_bert()), machine(H200))
+    assert reason == "the weights of bert are 289.2 GiB in float32, and NVIDIA H200 has 141.0 GiB"
+    assert "144.6 GiB in float16" in str(model_problem(spec(deep_bert(), "float16"), machine(H200)))
+    assert model_problem(spec(deep_bert(90), "float16"), machine(H200)) is None
+    on_the_processor = model_problem(spec(deep_bert(), device="cpu"), machine(H200))
+    assert on_the_processor == (
+        "the weights of bert are 289.2 GiB in float32, and a trial on this host may take 20.0 GiB"
+    )
+
+
+@pytest.mark.parametrize("gpu", [*FLEET, "H200"])
+def test_every_published_model_fits_every_gpu_of_the_paper(gpu: str) -> None:
+    here = machine(FLEET.get(gpu, H200))
+    for name, info in WORKLOADS.items():
+        if info.parameters is not None:
+            workload = WorkloadSpec(name, 1, info.sequence_length, info.image_size, {})
+            assert model_problem(spec(workload), here) is None
+
+
+def test_a_shrunk_model_and_an_operator_have_no_weights_to_speak_of() -> None:
+    shrunk = WorkloadSpec("bert-base", 1, 128, None, {"size": "shrunk"})
+    nothing = machine(GpuFacts("a small one", "7.5", 1))
+    assert model_problem(spec(shrunk), nothing) is None
+    assert model_problem(spec(WorkloadSpec("op-mha", 1, None, None, {})), nothing) is None
+    assert model_problem(spec(TINY), nothing) is not None
+    assert model_problem(spec(TINY), None) is None
+    assert model_problem(spec(TINY), replace(nothing, gpus=(GpuFacts(None, None, None),))) is None
+
+
+def test_the_parameters_of_bert_come_from_its_options() -> None:
+    workload = WorkloadSpec("bert", 1, 128, None, {})
+    computed = WORKLOADS["bert"].parameters
+    assert callable(computed)
+    # of `bert-base-uncased` with its pooler
+    assert computed(resolve_workload_options(workload)) == 109_482_240
