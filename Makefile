@@ -8,17 +8,20 @@ INVENTORY ?= hostinventory.yaml
 SWEEP ?= sweeps/quickstart.yaml
 LIMIT ?=
 RESUME ?=
+ID ?=
+HOST ?=
+ROUNDS ?=
 PYTHON ?= python3
 PYTEST_ARGS ?=
-# Where torch for processors is published. A site whose pip settings name a place of their own for it sets this to nothing.
-LOCK_TORCH ?= --extra-index-url https://download.pytorch.org/whl/cpu
+NAMES ?=
+REGISTRY ?=
+A ?=
+B ?=
 export PYTHON
 
 BIN := .venv/bin
 SELECTION = '$(SWEEP)' --inventory '$(INVENTORY)' $(if $(LIMIT),--limit '$(LIMIT)')
-COMPILE := uv pip compile --quiet --generate-hashes --no-header --python-version
-# what a machine with glibc 2.28 can run: every base of docker/images.yaml has a newer one
-FOR_IMAGES := --python-platform x86_64-manylinux_2_28
+COMPILE := uv pip compile --quiet --generate-hashes --no-header --python-version 3.11 --universal
 
 ifneq ($(filter-out 0 1,$(RESUME)),)
 $(error RESUME is $(RESUME), expected 1 (always go on), 0 (start anew) or nothing (decide by the plan))
@@ -31,6 +34,7 @@ help: ## this list
 	@echo
 	@echo "  INVENTORY=$(INVENTORY)  SWEEP=$(SWEEP)"
 	@echo "  LIMIT=PATTERN uses those hosts only, such as 'a100-*:!a100-07'"
+	@echo "  NAMES='cpu cuda13' are the environments that the targets of images are about"
 	@echo "  RESUME=1 goes on with the newest campaign of this plan, RESUME=0 starts anew; unset, an unfinished one goes on"
 
 .PHONY: cluster-sweep
@@ -41,13 +45,35 @@ cluster-sweep: venv ## measure SWEEP on the hosts of INVENTORY and print the tab
 plan: venv ## what cluster-sweep would do, without doing it
 	@$(BIN)/taxmeter sweep plan $(SELECTION)
 
+.PHONY: reproduce
+reproduce: venv ## run trial or campaign ID of the store again and compare; HOST= and ROUNDS= choose
+	@test -n '$(ID)' || { echo "make reproduce needs ID=<trial or campaign>; make results lists campaigns"; exit 2; }
+	@$(BIN)/taxmeter reproduce '$(ID)' --inventory '$(INVENTORY)' $(if $(HOST),--host '$(HOST)') \
+	  $(if $(ROUNDS),--rounds '$(ROUNDS)')
+
 .PHONY: results
 results: venv ## what has been measured so far
 	@$(BIN)/taxmeter results ls
 
 .PHONY: images
 images: venv ## build the images of docker/images.yaml on this machine's engine
-	@$(BIN)/taxmeter images build
+	@$(BIN)/taxmeter images build $(NAMES)
+
+.PHONY: images-list images-lock images-verify images-push images-pull images-diff
+images-list: venv ## the environments, and what was built from them here
+	@$(BIN)/taxmeter images list
+images-lock: venv ## resolve the environments' *.in again and write their locks (needs uv)
+	@$(BIN)/taxmeter images lock $(NAMES)
+images-verify: venv ## prove that the engine has the images that were recorded
+	@$(BIN)/taxmeter images verify $(NAMES)
+images-push: venv ## push the images into REGISTRY=HOST[:PORT][/PREFIX]
+	@test -n '$(REGISTRY)' || { echo "make images-push needs REGISTRY=HOST[:PORT][/PREFIX]"; exit 2; }
+	@$(BIN)/taxmeter images push $(NAMES) --registry '$(REGISTRY)'
+images-pull: venv ## pull the images by the digests that were recorded
+	@$(BIN)/taxmeter images pull $(NAMES)
+images-diff: venv ## in what the images A and B differ
+	@test -n '$(A)' -a -n '$(B)' || { echo "make images-diff needs A=… and B=…: environments, references, ids or saved files"; exit 2; }
+	@$(BIN)/taxmeter images diff '$(A)' '$(B)'
 
 .PHONY: venv
 venv: ## set up .venv for running (the other targets do so themselves)
@@ -73,16 +99,12 @@ fmt: venv-dev ## format the code and mend what the linter can mend
 	@$(BIN)/ruff format --quiet .
 	@$(BIN)/ruff check --quiet --fix .
 
-# torch for processors is fetched before uv runs, since uv would take from its index whatever else that has, other builds too.
 .PHONY: lock
-lock: ## resolve every *.in again and write the locks (needs uv)
+lock: venv ## resolve every *.in again and write the locks (needs uv)
 	@command -v uv >/dev/null || { echo "make lock needs uv: pip install uv"; exit 1; }
-	cd requirements && $(COMPILE) 3.11 --universal base.in --output-file base.lock
-	cd requirements && $(COMPILE) 3.11 --universal dev.in --constraint base.lock --output-file dev.lock
-	$(PYTHON) -m pip download --quiet --no-deps --only-binary :all: --implementation cp --python-version 3.11 \
-	  --platform manylinux_2_28_x86_64 $(LOCK_TORCH) --dest docker/wheels $$(grep '^torch==' docker/environments/cpu.in)
-	cd docker/environments && $(COMPILE) 3.11 $(FOR_IMAGES) --find-links ../wheels cpu.in --output-file cpu.lock
-	cd docker/environments && $(COMPILE) 3.9 $(FOR_IMAGES) cpu-2022.in --output-file cpu-2022.lock
+	cd requirements && $(COMPILE) base.in --output-file base.lock
+	cd requirements && $(COMPILE) dev.in --constraint base.lock --output-file dev.lock
+	$(BIN)/taxmeter images lock
 
 .PHONY: clean
 clean: ## remove all that can be made again; results stay

@@ -1,39 +1,180 @@
 """`taxmeter images`: the environments, and the images built from them."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from orchestrator.campaign import ProjectFiles
+from orchestrator.errors import ExitCode, InfrastructureError
 from orchestrator.images import Catalogue, prepare, read_built_images, recipe_sha256
+from orchestrator.images.build import BuildPolicy
+from orchestrator.images.describing import description
+from orchestrator.images.prepare import copy as copy_between_engines
+from orchestrator.images.prepare import load as load_file
+from orchestrator.images.prepare import pull as pull_from_registry
+from orchestrator.images.prepare import push as push_to_registry
+from orchestrator.images.prepare import save as save_file
+from orchestrator.images.resolving import resolve_locks
+from orchestrator.images.verify import compare_images, verify_images
+
+_engine_option = click.option(
+    "--engine", default=None, metavar="ADDRESS", help="Such as ssh://lab1; by default DOCKER_HOST or the local one."
+)
 
 
-@click.group()
+class _Images(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:
+        """Exit code 1 means that something differs, so what cannot be told, or done, here is 3."""
+        try:
+            return super().invoke(ctx)
+        except InfrastructureError as error:
+            error.exit_code = ExitCode.NO_USABLE_HOST
+            raise
+
+
+@click.group(cls=_Images)
 def images() -> None:
-    """Environments: pinned software stacks."""
+    """Environments: pinned software stacks.
+
+    Exit codes: 0 ok, 1 what was compared differs, 2 usage, configuration or record, 3 an engine, a registry or a
+    build failed.
+    """
 
 
 @images.command("list")
-def list_images() -> None:
+@click.option("-v", "--verbose", is_flag=True, help="What each pins, what of it was verified, and how.")
+def list_images(verbose: bool) -> None:
     """Lists the environments of docker/images.yaml and what was built from them here."""
     files = ProjectFiles(Path.cwd())
     catalogue = Catalogue.load(files.catalogue)
     built = read_built_images(files.catalogue)
     for name, entry in catalogue.entries.items():
         image = built.get(name)
-        if image is None:
+        if entry.unresolved is not None:
+            state = f"no lock: {entry.unresolved}"
+        elif image is None:
             state = "not built here"
         elif image.recipe_sha256 != recipe_sha256(entry):
             state = f"built here from another recipe: {image.image_id}"
         else:
             state = f"built here: {image.image_id}"
-        click.echo(f"{name:16} Python {entry.python:6} {entry.purpose}\n{'':16} {state}")
+        cuda = "" if entry.cuda is None else f" (CUDA {entry.cuda}, driver {entry.minimum_driver} or newer)"
+        click.echo(f"{name:16} Python {entry.python:6} {entry.purpose}{cuda}\n{'':16} {state}")
+        if verbose:
+            _indented(tuple(f"{'':14} {line}" for line in description(entry)))
 
 
 @images.command()
 @click.argument("names", nargs=-1)
-def build(names: tuple[str, ...]) -> None:
-    """Builds the images NAMES, or all, if the engine does not have them."""
-    files = ProjectFiles(Path.cwd())
-    for name, image in prepare(names, files.catalogue, click.echo).items():
+@click.option("--check", is_flag=True, help="Write nothing, and fail if a lock would change.")
+def lock(names: tuple[str, ...], check: bool) -> int:
+    """Resolves the requirements of NAMES, or all, into their locks (needs uv)."""
+    resolved = resolve_locks(names, _catalogue(), click.echo, check=check)
+    for one in resolved:
+        verb = "would change" if check else "written"
+        click.echo(f"{one.name}: {verb if one.changes else 'unchanged'}")
+        _indented(one.changes)
+        if one.is_unresolved and not check:
+            click.echo(f"{one.name}: remove `unresolved` from docker/images.yaml now")
+    return ExitCode.TRIALS_FAILED if check and any(one.changes for one in resolved) else ExitCode.OK
+
+
+@images.command()
+@click.argument("names", nargs=-1)
+@click.option("--accept", is_flag=True, help="Record what the engine has, although another image was recorded.")
+@click.option("--from-scratch", is_flag=True, help="Build again, which makes another image, and record that one.")
+def build(names: tuple[str, ...], accept: bool, from_scratch: bool) -> None:
+    """Builds the images NAMES if the engine does not have them; without NAMES those for processors."""
+    policy = BuildPolicy(accept=accept, from_scratch=from_scratch)
+    for name, image in prepare(names, _catalogue(), click.echo, policy).items():
         click.echo(f"{name}: {image.image_id}")
+
+
+@images.command()
+@click.argument("names", nargs=-1)
+@_engine_option
+def verify(names: tuple[str, ...], engine: str | None) -> int:
+    """Proves that the engine has the recorded images NAMES, or all: layers, settings, and what is seen inside."""
+    failed = False
+    for name, result in verify_images(names, _catalogue(), engine, click.echo).items():
+        if result.problems:
+            failed = True
+            click.echo(f"{name}: not the recorded image {result.image.image_id}")
+            _indented(result.problems)
+        else:
+            versions = len(result.image.versions or {})
+            click.echo(f"{name}: identical: {len(result.image.layers)} layers, settings, {versions} versions")
+    return ExitCode.TRIALS_FAILED if failed else ExitCode.OK
+
+
+@images.command()
+@click.argument("one", metavar="A")
+@click.argument("other", metavar="B")
+@_engine_option
+def diff(one: str, other: str, engine: str | None) -> int:
+    """Says in what two images differ. A and B are environments, references, ids, digests or saved files."""
+    lines = compare_images(one, other, _catalogue(), engine, click.echo)
+    if not lines:
+        click.echo("identical")
+        return ExitCode.OK
+    click.echo(f"{one} (expected) and {other} (found) differ:")
+    _indented(lines)
+    return ExitCode.TRIALS_FAILED
+
+
+@images.command()
+@click.argument("names", nargs=-1)
+@click.option("--registry", required=True, metavar="HOST[:PORT][/PREFIX]", help="Where to.")
+def push(names: tuple[str, ...], registry: str) -> None:
+    """Pushes the recorded images NAMES, or all, into a registry and records their digests."""
+    for name, digest in push_to_registry(names, _catalogue(), registry, click.echo).items():
+        click.echo(f"{name}: {digest}")
+
+
+@images.command()
+@click.argument("names", nargs=-1)
+@_engine_option
+def pull(names: tuple[str, ...], engine: str | None) -> None:
+    """Pulls the images NAMES, or all that were pushed, by their recorded digests, and verifies them."""
+    for name, image in pull_from_registry(names, _catalogue(), engine, click.echo).items():
+        click.echo(f"{name}: {image.image_id}")
+
+
+@images.command()
+@click.argument("name")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+def save(name: str, file: Path) -> None:
+    """Writes the recorded image of NAME to FILE, for machines that no registry reaches."""
+    image = save_file(name, file, _catalogue(), click.echo)
+    click.echo(f"{name}: {image.image_id} is in {file}")
+
+
+@images.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--accept", is_flag=True, help="Take it, although another image was recorded.")
+@_engine_option
+def load(file: Path, accept: bool, engine: str | None) -> None:
+    """Brings the image in FILE onto an engine, and verifies it."""
+    click.echo(f"loaded {load_file(file, _catalogue(), engine, click.echo, accept=accept)}")
+
+
+@images.command()
+@click.argument("name")
+@click.option(
+    "--to", "target", required=True, metavar="ENGINE", help="Address of the other engine, such as ssh://lab1."
+)
+@click.option("--from", "source", default=None, metavar="ENGINE", help="By default DOCKER_HOST or the local one.")
+def copy(name: str, target: str, source: str | None) -> None:
+    """Streams the recorded image of NAME to another engine, once, and verifies it."""
+    image = copy_between_engines(name, _catalogue(), target, source, click.echo)
+    click.echo(f"{name}: {target} has {image.image_id}")
+
+
+def _catalogue() -> Path:
+    return ProjectFiles(Path.cwd()).catalogue
+
+
+def _indented(lines: tuple[str, ...]) -> None:
+    for line in lines:
+        click.echo(f"  {line}")

@@ -10,6 +10,7 @@ from orchestrator.execution.base import (
     TaskOutcome,
 )
 from orchestrator.execution.choice import create_executor
+from orchestrator.execution.cores import cores_in, cores_text
 from orchestrator.execution.docker import remove_containers
 from orchestrator.execution.staging import INSTALLED, copy_code, keep_code, stage
 
@@ -24,6 +25,8 @@ __all__ = [
     "TaskOutcome",
     "aftermath",
     "copy_code",
+    "cores_in",
+    "cores_text",
     "create_executor",
     "keep_code",
     "remove_containers",

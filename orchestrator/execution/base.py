@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from orchestrator.images.identity import ImageIdentity
 from runners.contract import ContractError, Line, Task, TaskFiles, decode_line
 
 POLL_INTERVAL_S = 0.1
@@ -24,6 +25,8 @@ class DockerSettings:
     memory_bytes: int
     """Limit of the container, swap included."""
     cache: Path
+    expected: ImageIdentity | None = None
+    """What the engine must have under `image_id`; null where nothing is to be proven."""
 
 
 @dataclass(frozen=True)

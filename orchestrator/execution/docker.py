@@ -9,9 +9,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-import requests
 from docker import DockerClient
-from docker.errors import APIError, DockerException, NotFound
+from docker.errors import APIError, NotFound
 from docker.types import DeviceRequest, Ulimit
 
 from orchestrator.errors import InfrastructureError
@@ -23,7 +22,9 @@ from orchestrator.execution.base import (
     log_tail,
     time_limit_s,
 )
-from orchestrator.images.engine import connect
+from orchestrator.images.engine import attributes_of, connect, engine_address
+from orchestrator.images.identity import differences, identity
+from orchestrator.images.messages import ENGINE_EXCEPTIONS, engine_errors
 from runners.contract import Line, Task
 
 LABEL = "org.taxmeter.campaign"
@@ -34,6 +35,8 @@ CACHE = "/cache"
 UNPRIVILEGED = 65532
 SHARED_MEMORY_BYTES = 1 << 30
 MAX_PROCESSES = 4096
+
+_REFUSED = "the engine refused"
 
 
 class DockerExecutor:
@@ -51,7 +54,8 @@ class DockerExecutor:
         tail = RecordTail(directory)
         ended_because = None
         started_at = int(time.time())
-        with _engine_errors(), closing(connect(settings.engine)) as client:
+        with engine_errors(_REFUSED), closing(connect(settings.engine)) as client:
+            insist_on_image(client, settings)
             configuration = _configuration(settings, task, directory, user, limit_s)
             try:
                 with _container(client, configuration) as exit_of:
@@ -61,7 +65,7 @@ class DockerExecutor:
                         if time.monotonic() > deadline:
                             ended_because = f"the container outlived its own limit of {limit_s} s"
                             break
-            except (DockerException, requests.RequestException):
+            except ENGINE_EXCEPTIONS:
                 # The engine failed, but what the trials wrote is there.
                 yield from tail.new_lines()
                 raise
@@ -71,6 +75,27 @@ class DockerExecutor:
         return TaskOutcome(exit_code, oom_at_ns, ended_because, log_tail(directory))
 
 
+def insist_on_image(client: DockerClient, settings: DockerSettings) -> None:
+    """Refuses to run in anything but the pinned image; an engine that lacks it must not fetch another by itself.
+
+    Raises:
+        InfrastructureError: the engine lacks it, or has something else under its id.
+    """
+    found = attributes_of(client, settings.image_id)
+    place = engine_address(settings.engine)
+    if found is None:
+        raise InfrastructureError(
+            f"the engine at {place} no longer has the image {settings.image_id} that this campaign runs in; "
+            "bring it back with `taxmeter images pull`, `load` or `copy`"
+        )
+    wrong = differences(settings.expected, identity(found)) if settings.expected is not None else ()
+    if wrong:
+        raise InfrastructureError(
+            f"the image {settings.image_id} on the engine at {place} is not the one that this campaign is pinned to: "
+            f"{'; '.join(wrong)}"
+        )
+
+
 def remove_containers(engine: str | None, campaign_id: str | None = None) -> list[str]:
     """Removes containers that an earlier run left, of one campaign or of all that are ours. Returns their names.
 
@@ -78,7 +103,7 @@ def remove_containers(engine: str | None, campaign_id: str | None = None) -> lis
         InfrastructureError: the engine does not answer.
     """
     label = LABEL if campaign_id is None else f"{LABEL}={campaign_id}"
-    with _engine_errors(), closing(connect(engine)) as client:
+    with engine_errors(_REFUSED), closing(connect(engine)) as client:
         found = client.containers.list(all=True, filters={"label": label})
         for container in found:
             _remove(container)
@@ -100,7 +125,7 @@ class _Exit:
     def _wait(self) -> None:
         try:
             self._answer = self._container.wait(condition="removed")
-        except (DockerException, requests.RequestException) as error:
+        except ENGINE_EXCEPTIONS as error:
             self._error = error
         self.ended.set()
 
@@ -204,12 +229,3 @@ def _last_oom_ns(client: DockerClient, container_id: str, since: int) -> int | N
         since=since, until=int(time.time()) + 1, filters={"container": container_id, "event": "oom"}, decode=True
     )
     return max((int(event["timeNano"]) for event in events), default=None)
-
-
-@contextmanager
-def _engine_errors() -> Iterator[None]:
-    try:
-        yield
-    except (DockerException, requests.RequestException) as error:
-        detail = getattr(error, "explanation", None) or str(error)
-        raise InfrastructureError(f"the engine refused: {' '.join(str(detail).split())}") from error

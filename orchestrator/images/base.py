@@ -1,7 +1,6 @@
 """The base image: the pinned one, or a stand-in made offline where its registry cannot be reached."""
 
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -13,14 +12,9 @@ from docker.errors import APIError, ImageNotFound
 
 from orchestrator.errors import InfrastructureError
 from orchestrator.images.catalogue import EnvironmentEntry
+from orchestrator.images.messages import engine_message, explain_registry, is_unreachable
 
 OFFLINE_REPOSITORY = "taxmeter/base"
-
-# The engine passes its registry client's text on, under one status code for everything; there is no error code to read.
-_UNREACHABLE = re.compile(
-    r"dial tcp|no such host|i/o timeout|connection refused|connection reset|network is unreachable|no route to host"
-    r"|request canceled|deadline exceeded|Client\.Timeout|TLS handshake|x509|proxyconnect|name resolution|\bEOF\b"
-)
 
 
 def ensure_base(entry: EnvironmentEntry, client: DockerClient, say: Callable[[str], None]) -> str:
@@ -43,11 +37,6 @@ def ensure_base(entry: EnvironmentEntry, client: DockerClient, say: Callable[[st
     return offline
 
 
-def is_unreachable(message: str) -> bool:
-    """Whether an engine's message says that the registry was not reached at all."""
-    return _UNREACHABLE.search(message) is not None
-
-
 def _has(client: DockerClient, reference: str) -> bool:
     try:
         client.images.get(reference)
@@ -62,11 +51,12 @@ def _pull(client: DockerClient, reference: str, say: Callable[[str], None]) -> s
     try:
         client.images.pull(reference)
     except APIError as error:
-        message = " ".join(str(error.explanation or error).split())
+        message = engine_message(error)
         if is_unreachable(message):
             return message
         raise InfrastructureError(
-            f"the base image cannot be pulled: {message}; check `base` in docker/images.yaml, or `docker login`"
+            f"the base image {reference} cannot be pulled: {explain_registry(message)}; check `base` in "
+            "docker/images.yaml"
         ) from None
     return None
 

@@ -1,95 +1,135 @@
-"""Builds the image of an environment, or takes the one that the engine already has."""
+"""The image of an environment: the recorded one where it can be had, else built."""
 
 import os
 import subprocess
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from docker import DockerClient
-from docker.errors import DockerException, ImageNotFound
-from requests.exceptions import RequestException
 
 from orchestrator.errors import InfrastructureError
 from orchestrator.images.base import ensure_base
 from orchestrator.images.builder import Builder, find_builder, site_ca_bundle, site_pip_configuration
 from orchestrator.images.catalogue import DOCKERFILE, EnvironmentEntry, lock_sha256, recipe_sha256
-from orchestrator.images.engine import engine_address
-from orchestrator.images.locking import exclusive
-from orchestrator.images.record import BuiltImage, record_built_image
+from orchestrator.images.engine import attributes_of, engine_address
+from orchestrator.images.expectation import recorded_differences
+from orchestrator.images.identity import identity
+from orchestrator.images.messages import build_failure, engine_errors
+from orchestrator.images.record import RECORD, BuiltImage, image_lock, read_built_images, record_built_image
+from orchestrator.images.recorded import bring_image, find_image, refuse_another
+from orchestrator.images.recording import LABEL_BASE_ID, describe
 from orchestrator.images.wheels import ensure_wheels
-
-LABEL_ENVIRONMENT = "org.taxmeter.environment"
-LABEL_BASE = "org.taxmeter.base"
-LABEL_LOCK = "org.taxmeter.lock-sha256"
-LABEL_RECIPE = "org.taxmeter.recipe-sha256"
 
 _TAIL_LINES = 15
 
 
+@dataclass(frozen=True)
+class BuildPolicy:
+    """What may replace the recorded image of an environment."""
+
+    accept: bool = False
+    """Record what the engine has, although it is not what was recorded."""
+    from_scratch: bool = False
+    """Build again, without what the engine kept of earlier builds."""
+
+
+KEEP_RECORDED = BuildPolicy()
+"""Nothing may."""
+
+
 def ensure_image(
-    entry: EnvironmentEntry, client: DockerClient, say: Callable[[str], None], engine: str | None = None
+    entry: EnvironmentEntry,
+    client: DockerClient,
+    say: Callable[[str], None],
+    engine: str | None = None,
+    policy: BuildPolicy = KEEP_RECORDED,
 ) -> BuiltImage:
-    """The image of `entry` on the engine of `client`, built when no image has the same recipe.
+    """The image of `entry`, which the engine of `client` then has under its reference.
+
+    An image that was recorded is never replaced unasked: it is taken from this engine, pulled from the registry that
+    it was pushed to, or copied from the engine of this machine. One is built where none of this recipe is recorded.
 
     Args:
         entry: the environment.
         client: a connection to the engine.
         say: told, in a line each, about choices and long steps.
         engine: the address that `client` was made with; a build runs a command that needs it too.
+        policy: what may replace the recorded image.
 
     Raises:
-        InfrastructureError: no client can build, the base or a package cannot be had, or the build fails.
+        ConfigurationError: the engine has another image than the recorded one.
+        InfrastructureError: the recorded image cannot be had; or there is none, and no client can build, the base or a
+            package cannot be had, or the build fails.
     """
     recipe = recipe_sha256(entry)
     reference = f"taxmeter/{entry.name}:{recipe[:12]}"
-    lock = entry.state_directory / "locks" / f"image-{entry.name}"
     address = engine_address(engine)
-    with exclusive(lock, lambda: say(f"waiting for another command that builds the image {entry.name}")):
-        try:
-            attributes = _find(client, reference, recipe)
-            if attributes is None:
-                attributes = _make(entry, reference, client, say, address)
-        except (DockerException, RequestException) as error:
-            raise InfrastructureError(f"the engine at {address} failed: {' '.join(str(error).split())}") from error
-        image = _describe(reference, attributes)
+    with image_lock(entry, say), engine_errors(f"the engine at {address} failed"):
+        recorded = read_built_images(entry.directory / RECORD).get(entry.name)
+        if recorded is not None and recorded.recipe_sha256 != recipe:
+            recorded = None
+        attributes = None
+        if not policy.from_scratch:
+            attributes = find_image(client, reference, recipe, recorded, any_of_the_recipe=policy.accept)
+            if attributes is None and recorded is not None:
+                attributes = bring_image(entry, recorded, address, say)
+        if attributes is None:
+            attributes = _make(entry, reference, client, say, address, policy.from_scratch)
+            _tell_change(entry, recorded, attributes, say)
+            recorded = None
+        elif policy.accept:
+            _tell_change(entry, recorded, attributes, say)
+        elif recorded is not None:
+            refuse_another(entry, recorded, attributes, address)
+        image = describe(reference, attributes, recorded, client, say)
         record_built_image(entry, image)
     return image
 
 
-def _find(client: DockerClient, reference: str, recipe: str) -> dict[str, Any] | None:
-    """What the engine knows about the image; its tag may be gone while its labels still tell what it is."""
-    try:
-        found = client.images.get(reference)
-    except ImageNotFound:
-        images = client.images.list(filters={"label": [f"{LABEL_RECIPE}={recipe}"]})
-        if not images:
-            return None
-        found = max(images, key=lambda image: str(image.attrs["Created"]))
-        found.tag(reference)
-        found.reload()
-    attributes: dict[str, Any] = found.attrs
-    return attributes if (attributes["Config"]["Labels"] or {}).get(LABEL_RECIPE) == recipe else None
+def _tell_change(
+    entry: EnvironmentEntry, recorded: BuiltImage | None, attributes: dict[str, Any], say: Callable[[str], None]
+) -> None:
+    if recorded is None:
+        return
+    for line in recorded_differences(recorded, identity(attributes)):
+        say(f"{entry.name} is no longer the image that was recorded: {line}")
 
 
 def _make(
-    entry: EnvironmentEntry, reference: str, client: DockerClient, say: Callable[[str], None], address: str
+    entry: EnvironmentEntry,
+    reference: str,
+    client: DockerClient,
+    say: Callable[[str], None],
+    address: str,
+    from_scratch: bool,
 ) -> dict[str, Any]:
     builder = find_builder()
     ensure_wheels(entry, say)
     base = ensure_base(entry, client, say)
     say(f"building the image {entry.name} on {base} (a few minutes; log: {_log(entry)})")
-    _run_build(builder, entry, reference, base, address)
-    attributes = _find(client, reference, recipe_sha256(entry))
+    base_id = (attributes_of(client, base) or {}).get("Id")
+    _run_build(builder, entry, reference, (base, base_id), address, from_scratch)
+    attributes = find_image(client, reference, recipe_sha256(entry), None)
     if attributes is None:
         raise InfrastructureError(f"the build of {reference} succeeded, but the engine at {address} does not have it")
     return attributes
 
 
-def _run_build(builder: Builder, entry: EnvironmentEntry, reference: str, base: str, address: str) -> None:
+def _run_build(
+    builder: Builder,
+    entry: EnvironmentEntry,
+    reference: str,
+    base: tuple[str, str | None],
+    address: str,
+    from_scratch: bool,
+) -> None:
+    """`base` is its name and its id on the engine."""
+    name, base_id = base
     arguments = {
-        "BASE_IMAGE": base,
+        "BASE_IMAGE": name,
         "PYTHON": f"python{entry.python}",
         "LOCK": entry.lock,
         "ENVIRONMENT": entry.name,
@@ -97,8 +137,13 @@ def _run_build(builder: Builder, entry: EnvironmentEntry, reference: str, base: 
         "RECIPE_SHA256": recipe_sha256(entry),
     }
     command = [*builder.command, "--progress", "plain", "--network", "host", "--tag", reference]
-    for name, value in arguments.items():
-        command += ["--build-arg", f"{name}={value}"]
+    if from_scratch:
+        command.append("--no-cache")
+    if base_id is not None:
+        # On the command line, because another recipe would have another digest; labels change no identity.
+        command += ["--label", f"{LABEL_BASE_ID}={base_id}"]
+    for argument, value in arguments.items():
+        command += ["--build-arg", f"{argument}={value}"]
     bundle = site_ca_bundle()
     if bundle is not None:
         command += ["--secret", f"id=cabundle,src={bundle}"]
@@ -115,8 +160,12 @@ def _run_build(builder: Builder, entry: EnvironmentEntry, reference: str, base: 
             command, stdout=output, stderr=subprocess.STDOUT, env=_build_environment(builder, address), check=False
         )
     if done.returncode != 0:
-        tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL_LINES:]
-        raise InfrastructureError(f"the image {entry.name} cannot be built; log: {log}\n" + "\n".join(tail))
+        text = log.read_text(encoding="utf-8", errors="replace")
+        reason = build_failure(text)
+        tail = "" if reason else "\n" + "\n".join(text.splitlines()[-_TAIL_LINES:])
+        raise InfrastructureError(
+            f"the image {entry.name} cannot be built; {f'{reason}; ' if reason else ''}log: {log}{tail}"
+        )
 
 
 def _log(entry: EnvironmentEntry) -> Path:
@@ -127,17 +176,3 @@ def _build_environment(builder: Builder, address: str) -> dict[str, str]:
     # The client must build on the very engine that the Python client speaks to, whatever its current context is.
     environment = {name: value for name, value in os.environ.items() if name != "DOCKER_CONTEXT"}
     return environment | {"DOCKER_HOST": address} | dict(builder.environment)
-
-
-def _describe(reference: str, attributes: dict[str, Any]) -> BuiltImage:
-    labels = attributes["Config"]["Labels"]
-    digests = attributes.get("RepoDigests") or []
-    return BuiltImage(
-        reference=reference,
-        image_id=attributes["Id"],
-        repo_digest=digests[0] if digests else None,
-        layers=tuple(attributes["RootFS"]["Layers"]),
-        lock_sha256=labels[LABEL_LOCK],
-        recipe_sha256=labels[LABEL_RECIPE],
-        base=labels[LABEL_BASE],
-    )

@@ -3,14 +3,18 @@
 import os
 import re
 import socket
+from typing import Any
 
 from docker import DockerClient
-from docker.errors import DockerException
+from docker.errors import DockerException, ImageNotFound
 from requests.exceptions import RequestException
 
 from orchestrator.errors import InfrastructureError
 
 DEFAULT_ENGINE = "unix:///var/run/docker.sock"
+
+TRANSFER_TIMEOUT_S = 900.0
+"""An engine packs or unpacks an image of gigabytes before it says the next word."""
 
 
 def connect(base_url: str | None = None, timeout_s: float = 60.0) -> DockerClient:
@@ -39,6 +43,15 @@ def engine_problem(base_url: str | None = None) -> str | None:
     except InfrastructureError as error:
         return str(error)
     return None
+
+
+def attributes_of(client: DockerClient, name: str) -> dict[str, Any] | None:
+    """What an engine says about an image, by reference, digest or id; null if it does not have it."""
+    try:
+        attributes: dict[str, Any] = client.images.get(name).attrs
+    except ImageNotFound:
+        return None
+    return attributes
 
 
 def engine_address(base_url: str | None = None) -> str:

@@ -1,32 +1,64 @@
 """What was built on this machine: `images.lock.yaml` beside the catalogue."""
 
 import io
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from ruamel.yaml import YAML
 
 from orchestrator.documents import StrictModel, load_yaml
 from orchestrator.images.catalogue import EnvironmentEntry
+from orchestrator.images.identity import ImageIdentity
 from orchestrator.images.locking import exclusive, write_atomically
 
 RECORD = "images.lock.yaml"
-_HEADER = "# Written by `taxmeter images build`: what this machine's engine has. Not for editing.\n"
+_HEADER = "# Written by `taxmeter images`: the image that each environment stands for here. Not for editing.\n"
 
 
 class BuiltImage(StrictModel):
-    """An image of an environment. `repo_digest` is null until the image has been in a registry."""
+    """An image of an environment.
+
+    What follows `base` is null in files that an earlier version wrote, until `taxmeter images build` looks again; the
+    id of the base until the image is made again.
+    """
 
     reference: str
     image_id: str
+    """The id that the engine gave it when it was built; an engine with another image store may name it differently."""
     repo_digest: str | None
+    """Where a registry has it, as HOST/NAME@sha256:…; null until it was pushed."""
     layers: tuple[str, ...]
     lock_sha256: str
     recipe_sha256: str
     base: str
+    base_image_id: str | None = None
+    """The id of the base on the engine that built the image: a base that was made offline has a name only."""
+    config_sha256: str | None = None
+    size_bytes: int | None = None
+    versions: dict[str, str] | None = None
+    """Each distribution that is installed in it, as observed inside."""
+    facts: dict[str, str | int | float | bool | None] | None = None
+    """Builds of the frameworks, as observed inside."""
+
+    @property
+    def identity(self) -> ImageIdentity | None:
+        """What the engine's image must be; null if an earlier version recorded too little to tell."""
+        if self.config_sha256 is None:
+            return None
+        return ImageIdentity(self.image_id, self.config_sha256, self.layers)
 
 
 class _Document(StrictModel):
     images: dict[str, BuiltImage]
+
+
+def image_lock(entry: EnvironmentEntry, say: Callable[[str], None]) -> AbstractContextManager[None]:
+    """Held by whoever makes the image of an environment or changes what is recorded about it."""
+    return exclusive(
+        entry.state_directory / "locks" / f"image-{entry.name}",
+        lambda: say(f"waiting for another command that works on the image {entry.name}"),
+    )
 
 
 def read_built_images(catalogue: Path) -> dict[str, BuiltImage]:

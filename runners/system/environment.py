@@ -1,12 +1,13 @@
 """What is really installed and loaded in this process, and what it may use. No device is initialised here."""
 
+import glob
 import hashlib
 import os
 import platform
 import re
 import sys
 from importlib import metadata
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from runners.contract import encode
 from runners.contract.record import FactValue
@@ -19,18 +20,36 @@ _VARIABLES = re.compile(
 )
 _SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|CREDENTIAL|_KEY$")
 
+_DRIVER_LIBRARIES = ("libcuda", "libnvidia-ml")
+# Where a driver is installed, or mounted by NVIDIA's container runtime, beside what the linker is told.
+_LIBRARY_DIRECTORIES: Tuple[str, ...] = (
+    "/lib",
+    "/lib64",
+    "/lib/x86_64-linux-gnu",
+    "/lib/aarch64-linux-gnu",
+    "/usr/lib",
+    "/usr/lib64",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib/wsl/lib",
+    "/usr/local/nvidia/lib",
+    "/usr/local/nvidia/lib64",
+)
+
 
 def observe() -> Tuple[Dict[str, str], Dict[str, FactValue]]:
     """Looks at the environment from inside.
 
     Returns:
         The version of every installed distribution by its normalised name, with `python`; and facts: builds of
-        the frameworks that are already imported, interpreter, variables (`env_…`) and limits (`limit_…`).
+        the frameworks that are already imported, interpreter, libraries of the GPU's driver (`driver_…`), variables
+        (`env_…`) and limits (`limit_…`).
     """
     facts: Dict[str, FactValue] = {}
     facts.update(_interpreter_facts())
     facts.update(_torch_facts(sys.modules.get("torch")))
     facts.update(_onnxruntime_facts(sys.modules.get("onnxruntime")))
+    facts.update(_driver_facts())
     facts.update({"env_" + name: value for name, value in _variables().items()})
     facts.update({"limit_" + name: value for name, value in encode(limits.probe()).items()})
     return _versions(), facts
@@ -66,16 +85,74 @@ def _interpreter_facts() -> Dict[str, FactValue]:
 def _torch_facts(torch: Any) -> Dict[str, FactValue]:
     if torch is None:
         return {}
-    config = _call(torch, "__config__.show")
+    config = _build_of(_call(torch, "__config__.show"))
     return {
         "torch_version": str(torch.__version__),
         "torch_git_version": _attribute(torch, "version.git_version"),
         "torch_cuda_version": _attribute(torch, "version.cuda"),
         "torch_hip_version": _attribute(torch, "version.hip"),
         "torch_cudnn_version": _call(torch, "backends.cudnn.version"),
+        "torch_cuda_compiled_version": _call(torch, "_C._cuda_getCompiledVersion"),
+        "torch_nccl_version": _nccl_version(torch),
         "torch_cpu_capability": _call(torch, "backends.cpu.get_cpu_capability"),
+        "torch_config": None if config is None else " ".join(config.split()),
         "torch_config_sha256": None if config is None else hashlib.sha256(config.encode("utf-8")).hexdigest(),
     }
+
+
+def _build_of(config: Optional[str]) -> Optional[str]:
+    """torch's description of its build, without what it says about the processor that it runs on."""
+    if config is None:
+        return None
+    return "\n".join(line for line in config.splitlines() if "CPU capability usage" not in line)
+
+
+def _nccl_version(torch: Any) -> Optional[str]:
+    """Asks the library, which needs no device for it. A build without NCCL has no such function below its own."""
+    try:
+        version = _call(torch, "cuda.nccl.version")
+    except (AttributeError, RuntimeError):
+        return None
+    return ".".join(map(str, version)) if isinstance(version, tuple) else None if version is None else str(version)
+
+
+def _driver_facts() -> Dict[str, FactValue]:
+    """Files of the driver that can be loaded here, and those that a container runtime mounted one by one.
+
+    An image holds none of them: they come from the host, and no digest of an image tells which they are.
+    """
+    directories = [*_linker_directories(), *os.environ.get("LD_LIBRARY_PATH", "").split(":"), *_LIBRARY_DIRECTORIES]
+    mapped = [line.split(None, 5)[5] for line in _lines("/proc/self/maps") if line.count("/") and ".so" in line]
+    facts: Dict[str, FactValue] = {}
+    for library in _DRIVER_LIBRARIES:
+        pattern = library + ".so.*"
+        paths = [path for path in mapped if os.path.basename(path).startswith(library + ".so.")]
+        for directory in directories:
+            paths += glob.glob(os.path.join(glob.escape(directory), pattern)) if directory else []
+        facts["driver_" + library.replace("-", "_")] = _names(paths)
+    mounted = (line.split()[4] for line in _lines("/proc/self/mountinfo") if line.count(" ") > 4)
+    facts["driver_mounted"] = _names(path for path in mounted if re.search(r"/lib[^/]+\.so(\.[0-9.]+)?$", path))
+    return facts
+
+
+def _linker_directories() -> List[str]:
+    found: List[str] = []
+    for path in sorted(glob.glob("/etc/ld.so.conf.d/*.conf")):
+        found += [line.strip() for line in _lines(path) if line.startswith("/")]
+    return found
+
+
+def _names(paths: Iterable[str]) -> Optional[str]:
+    """Names of files with their versions, links followed; null if there are none."""
+    return ",".join(sorted({os.path.basename(os.path.realpath(path)) for path in paths})) or None
+
+
+def _lines(path: str) -> List[str]:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read().splitlines()
+    except OSError:
+        return []
 
 
 def _onnxruntime_facts(onnxruntime: Any) -> Dict[str, FactValue]:

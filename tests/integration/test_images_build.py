@@ -1,6 +1,7 @@
 """Images, really built: the committed recipe with a lock of one small package."""
 
 import hashlib
+import io
 import os
 import shutil
 import zipfile
@@ -11,7 +12,9 @@ import pytest
 from docker import DockerClient
 from docker.errors import ImageNotFound
 
-from orchestrator.errors import InfrastructureError
+from orchestrator.errors import ConfigurationError, InfrastructureError
+from orchestrator.execution import DockerSettings
+from orchestrator.execution.docker import insist_on_image
 from orchestrator.images import (
     Catalogue,
     EnvironmentEntry,
@@ -21,6 +24,10 @@ from orchestrator.images import (
     read_built_images,
     recipe_sha256,
 )
+from orchestrator.images.build import BuildPolicy
+from orchestrator.images.identity import differences, identity
+from orchestrator.images.prepare import save as prepare_save
+from orchestrator.images.verify import compare_images, verify_images
 
 pytestmark = pytest.mark.engine
 DOCKER = Path(__file__).parents[2] / "docker"
@@ -73,7 +80,13 @@ def test_an_image_is_built_once_labelled_and_recorded(client: DockerClient, entr
     assert labels["org.taxmeter.lock-sha256"] == lock_sha256(entry) == built.lock_sha256
     assert labels["org.taxmeter.recipe-sha256"] == recipe_sha256(entry) == built.recipe_sha256
     assert labels["org.taxmeter.base"] == built.base
+    assert built.base_image_id == client.images.get(built.base).id
     assert read_built_images(entry.directory / "images.yaml") == {"test-tiny": built}
+    assert built.identity == identity(attributes)
+    assert built.versions is not None
+    assert built.versions["tiny-pkg"] == "1.0"
+    assert built.facts is not None
+    assert built.facts["python_implementation"] == "CPython"
 
     said.clear()
     assert ensure_image(entry, client, said.append) == built
@@ -97,11 +110,51 @@ def test_an_image_is_built_once_labelled_and_recorded(client: DockerClient, entr
     assert output.decode().split(" ", 5) == ["65532", "1", "42", "0", "1", "[]\n"]
 
 
+def test_an_image_that_was_built_again_is_refused_until_it_is_accepted(
+    client: DockerClient, entry: EnvironmentEntry, forget: None
+):
+    built = ensure_image(entry, client, lambda _: None)
+    catalogue = entry.directory / "images.yaml"
+    assert verify_images([], catalogue, None, lambda _: None)["test-tiny"].problems == ()
+
+    # one more layer, as somebody's own build under the same name would have
+    changed = f"FROM {built.reference}\nRUN touch /tmp/changed\n".encode()
+    client.images.build(fileobj=io.BytesIO(changed), tag=built.reference, rm=True, network_mode="none")
+    count = len(built.layers) + 1
+    with pytest.raises(ConfigurationError, match=f"layer {count} of {count}: expected none, found [0-9a-f]{{12}}"):
+        ensure_image(entry, client, lambda _: None)
+    [problem] = verify_images(["test-tiny"], catalogue, None, lambda _: None)["test-tiny"].problems
+    assert problem.startswith(f"layer {count} of {count}: ")
+    assert compare_images("test-tiny", built.image_id, catalogue, None, lambda _: None) != ()
+    settings = DockerSettings(built.image_id, None, (0,), 1 << 30, entry.directory, expected=built.identity)
+    insist_on_image(client, settings)
+
+    accepted = ensure_image(entry, client, lambda _: None, policy=BuildPolicy(accept=True))
+    assert read_built_images(catalogue) == {"test-tiny": accepted}
+    assert len(accepted.layers) == count
+
+
+def test_a_saved_image_is_compared_with_one_of_another_lock(
+    client: DockerClient, entry: EnvironmentEntry, forget: None
+):
+    built = ensure_image(entry, client, lambda _: None)
+    file = entry.directory / "saved.tar"
+    prepare_save("test-tiny", file, entry.directory / "images.yaml", lambda _: None)
+    entry.lock_path.write_text(entry.lock_path.read_text() + "# the same packages\n")
+    other = ensure_image(entry, client, lambda _: None)
+    assert differences(built.identity, other.identity) != ()
+    lines = compare_images(str(file), other.reference, entry.directory / "images.yaml", None, lambda _: None)
+    assert any(line.startswith("layer ") for line in lines)
+    for image in client.images.list(filters={"label": f"org.taxmeter.recipe-sha256={built.recipe_sha256}"}):
+        client.images.remove(image.id, force=True)
+
+
 def test_a_package_with_another_hash_fails_the_build(client: DockerClient, entry: EnvironmentEntry):
     entry.lock_path.write_text(f"tiny-pkg==1.0 --hash=sha256:{'0' * 64}\n")
     with pytest.raises(InfrastructureError) as error:
         ensure_image(entry, client, lambda _: None)
-    assert "the image test-tiny cannot be built; log: " in str(error.value)
+    assert f"the image test-tiny cannot be built; tiny-pkg==1.0: the lock expects sha256 {'0' * 64}" in str(error.value)
+    assert "\n" not in str(error.value)
     assert "THESE PACKAGES DO NOT MATCH THE HASHES" in (entry.state_directory / "logs/build-test-tiny.log").read_text()
     with pytest.raises(ImageNotFound):
         client.images.get(f"taxmeter/test-tiny:{recipe_sha256(entry)[:12]}")

@@ -1,5 +1,6 @@
 """The images of the catalogue as a trial finds them: isolated, with the versions of their locks, and working."""
 
+import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 from docker import DockerClient
 
-from orchestrator.images import BuiltImage, Catalogue, connect
+from orchestrator.images import BuiltImage, Catalogue, connect, prepare, recipe_sha256
 from orchestrator.images.locks import read_lock
 from orchestrator.images.virtualenv import compare
 
@@ -91,6 +92,22 @@ def test_an_image_holds_the_versions_of_its_lock(client: DockerClient, image: tu
     name, built = image
     pins = read_lock(Catalogue.load(CATALOGUE).entry(name).lock_path)
     assert compare(pins, json.loads(run(client, built, LIST))) == []
+
+
+def test_an_image_says_by_its_labels_which_lock_and_recipe_it_was_built_from(
+    client: DockerClient, image: tuple[str, BuiltImage]
+):
+    name, built = image
+    entry = Catalogue.load(CATALOGUE).entry(name)
+    labels = client.images.get(built.image_id).attrs["Config"]["Labels"]
+    digest = hashlib.sha256(entry.lock_path.read_bytes()).hexdigest()
+    assert labels["org.taxmeter.environment"] == name
+    assert labels["org.taxmeter.lock-sha256"] == digest == built.lock_sha256
+    assert labels["org.taxmeter.recipe-sha256"] == recipe_sha256(entry) == built.recipe_sha256
+    # `make images` makes these two and no others, and finds what is there
+    found = prepare([], CATALOGUE, lambda _: None)
+    assert found.keys() == {"cpu", "cpu-2022"}
+    assert found[name] == built
 
 
 def test_an_image_runs_models_of_every_library(client: DockerClient, image: tuple[str, BuiltImage]):

@@ -1,8 +1,16 @@
-"""What a container asks its engine for."""
+"""What a container asks its engine for, and which image it insists on."""
 
 from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
 
-from orchestrator.execution.docker import device_requests
+import pytest
+from docker.errors import ImageNotFound
+
+from orchestrator.errors import InfrastructureError
+from orchestrator.execution import DockerSettings
+from orchestrator.execution.docker import device_requests, insist_on_image
+from orchestrator.images.identity import identity
 from runners.contract import Task, Trial
 
 
@@ -12,3 +20,46 @@ def test_only_a_task_with_trials_on_a_gpu_asks_for_one(
     assert device_requests(make_task(make_trial())) == []
     [request] = device_requests(make_task(make_trial(), make_trial("bert-base", sequence_length=8, device="cuda")))
     assert (request["Count"], request["Capabilities"]) == (-1, [["gpu", "compute", "utility"]])
+
+
+IMAGE = {"Id": "sha256:1", "Config": {"Env": ["A=1"]}, "RootFS": {"Layers": ["sha256:" + "a" * 64]}}
+
+
+class Images:
+    """An engine that has one image."""
+
+    def __init__(self, attributes: dict[str, object]) -> None:
+        self.attributes = attributes
+
+    def get(self, name: str) -> SimpleNamespace:
+        if name != self.attributes["Id"]:
+            raise ImageNotFound(name)
+        return SimpleNamespace(attrs=self.attributes)
+
+
+def settings(image_id: str = "sha256:1") -> DockerSettings:
+    return DockerSettings(image_id, "unix:///x.sock", (0,), 1, Path(), expected=identity(IMAGE))
+
+
+def test_the_pinned_image_is_taken() -> None:
+    engine = SimpleNamespace(images=Images(IMAGE))
+    insist_on_image(engine, settings())
+
+
+def test_an_image_that_is_gone_is_not_fetched() -> None:
+    engine = SimpleNamespace(images=Images(IMAGE))
+    with pytest.raises(InfrastructureError, match=r"unix:///x\.sock no longer has the image sha256:2 "):
+        insist_on_image(engine, settings("sha256:2"))
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"RootFS": {"Layers": ["sha256:" + "b" * 64]}}, "layer 1 of 1: expected aaaaaaaaaaaa, found bbbbbbbbbbbb"),
+        ({"Config": {"Env": ["A=2"]}}, "settings .* expected .*, found "),
+    ],
+)
+def test_another_image_under_the_id_is_refused(change: dict[str, object], expected: str) -> None:
+    engine = SimpleNamespace(images=Images(IMAGE | change))
+    with pytest.raises(InfrastructureError, match=f"not the one that this campaign is pinned to: {expected}"):
+        insist_on_image(engine, settings())

@@ -61,6 +61,7 @@ def test_the_stand_in_is_taken_and_said_when_the_registry_is_out_of_reach():
         "manifest unknown: manifest unknown",
         "toomanyrequests: rate limit",
         "pull access denied, may require 'docker login'",
+        'Get "https://registry-1.docker.io/v2/": tls: failed to verify certificate: x509: certificate has expired',
     ],
 )
 def test_a_registry_that_answers_no_is_an_error_and_no_reason_for_a_stand_in(answer: str):

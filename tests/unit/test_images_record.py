@@ -6,6 +6,7 @@ import pytest
 
 from orchestrator.errors import ConfigurationError
 from orchestrator.images import Catalogue, EnvironmentEntry
+from orchestrator.images.identity import ImageIdentity
 from orchestrator.images.record import BuiltImage, read_built_images, record_built_image
 
 
@@ -43,6 +44,26 @@ def test_the_same_image_is_not_written_again(tmp_path: Path):
     record_built_image(entry(tmp_path, "a"), image("a"))
     after = (tmp_path / "docker/images.lock.yaml").stat()
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_a_file_of_an_earlier_version_is_read_and_what_it_lacks_is_unknown(tmp_path: Path):
+    record_built_image(entry(tmp_path, "a"), image("a"))
+    path = tmp_path / "docker/images.lock.yaml"
+    new = ("config_sha256", "size_bytes", "versions", "facts")
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(line for line in lines if not line.strip().startswith(new)))
+    [read] = read_built_images(tmp_path / "docker/images.yaml").values()
+    assert read == image("a")
+    assert read.identity is None
+
+
+def test_what_was_recorded_is_read_back_as_an_identity(tmp_path: Path):
+    known = {"config_sha256": "c" * 64, "size_bytes": 7, "versions": {"torch": "2.10"}, "facts": {"a": None, "b": 1}}
+    whole = image("a").model_copy(update=known)
+    record_built_image(entry(tmp_path, "a"), whole)
+    [read] = read_built_images(tmp_path / "docker/images.yaml").values()
+    assert read == whole
+    assert read.identity == ImageIdentity(whole.image_id, "c" * 64, whole.layers)
 
 
 def test_a_damaged_file_is_named(tmp_path: Path):

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from runners.contract import Environment, decode_line, encode_line
-from runners.system import observe_environment
+from runners.system import environment, observe_environment
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -58,6 +59,119 @@ def test_a_framework_is_described_only_when_it_is_loaded(monkeypatch: pytest.Mon
     assert (facts["onnxruntime_providers"], facts["onnxruntime_build"]) == ("A,B", None)
 
 
+class WithoutNccl:
+    def version(self) -> object:
+        raise AttributeError("module 'torch._C' has no attribute '_nccl_version'")
+
+
+@pytest.mark.parametrize(
+    ("nccl", "expected"),
+    [
+        (SimpleNamespace(version=lambda: (2, 29, 7)), "2.29.7"),
+        (SimpleNamespace(version=lambda: 2408), "2408"),
+        (WithoutNccl(), None),
+        (None, None),
+    ],
+)
+def test_the_version_of_nccl(monkeypatch: pytest.MonkeyPatch, nccl: object, expected: str | None) -> None:
+    torch = SimpleNamespace(__version__="2.13.0", cuda=SimpleNamespace(nccl=nccl))
+    torch._C = SimpleNamespace(_cuda_getCompiledVersion=lambda: 13000)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    _, facts = observe_environment()
+    assert facts["torch_nccl_version"] == expected
+    assert facts["torch_cuda_compiled_version"] == 13000
+
+
+def test_the_build_is_described_without_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = "PyTorch built with:\n  - GCC 13.3\n  - CPU capability usage: AVX512\n  - LAPACK\n"
+    torch = SimpleNamespace(__version__="2.13.0", __config__=SimpleNamespace(show=lambda: config))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    _, facts = observe_environment()
+    assert facts["torch_config"] == "PyTorch built with: - GCC 13.3 - LAPACK"
+    monkeypatch.setattr(torch.__config__, "show", lambda: config.replace("AVX512", "AVX2"))
+    assert observe_environment()[1]["torch_config_sha256"] == facts["torch_config_sha256"]
+
+
+def test_libraries_of_the_driver_are_named_with_their_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "_LIBRARY_DIRECTORIES", ())
+    monkeypatch.setattr(environment, "_linker_directories", list)
+    nothing = {"driver_libcuda": None, "driver_libnvidia_ml": None, "driver_mounted": None}
+    monkeypatch.setattr(environment, "_lines", lambda path: [])
+    assert {name: value for name, value in observe_environment()[1].items() if name.startswith("driver")} == nothing
+
+    for name in ("libcuda.so.580.65.06", "libcudart.so.13", "libnvidia-ml.so.580.65.06"):
+        (tmp_path / name).touch()
+    (tmp_path / "libcuda.so.1").symlink_to("libcuda.so.580.65.06")
+    monkeypatch.setenv("LD_LIBRARY_PATH", f":{tmp_path}")
+    lines = {
+        "/proc/self/maps": ["7f0-7f1 r-xp 00000000 08:01 123   /other/libcuda.so.575.1", "7f2-7f3 rw-p 0 00:00 0"],
+        "/proc/self/mountinfo": [
+            "30 1 8:1 /usr/lib/libcuda.so.580.65.06 /usr/lib/x86_64-linux-gnu/libcuda.so.580.65.06 ro - ext4 /dev/x ro",
+            "31 1 8:1 /lib.so /data/notes ro - ext4 /dev/x ro",
+        ],
+    }
+    monkeypatch.setattr(environment, "_lines", lambda path: lines.get(path, []))
+    facts = observe_environment()[1]
+    assert facts["driver_libcuda"] == "libcuda.so.575.1,libcuda.so.580.65.06"
+    assert facts["driver_libnvidia_ml"] == "libnvidia-ml.so.580.65.06"
+    assert facts["driver_mounted"] == "libcuda.so.580.65.06"
+
+
+def test_the_command_prints_what_an_image_has() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "runners.system", "--environment"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    document = json.loads(done.stdout)
+    assert document["versions"]["pytest"] == metadata.version("pytest")
+    assert document["facts"]["libc"]
+
+
+def observed_beside(directory: Path, module: str, code: str) -> "subprocess.CompletedProcess[str]":
+    """What the command says where a module of this code is installed."""
+    (directory / f"{module}.py").write_text(code)
+    return subprocess.run(
+        [sys.executable, "-m", "runners.system", "--environment"],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": str(directory)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("module", ["torch", "timm", "onnx", "onnxscript", "onnxruntime", "openvino", "torch_tensorrt"])
+def test_a_framework_that_cannot_be_imported_is_an_error(tmp_path: Path, module: str) -> None:
+    done = observed_beside(tmp_path, module, "raise ImportError('libcudart.so.13: cannot open\\nshared object file')\n")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        f"{module} cannot be imported: ImportError: libcudart.so.13: cannot open shared object file"
+    )
+
+
+def test_transformers_without_what_every_model_needs_is_an_error(tmp_path: Path) -> None:
+    package = tmp_path / "transformers"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    done = observed_beside(package, "modeling_utils", "raise RuntimeError('no tokenizers')\n")
+    assert done.returncode == 0, "nothing is installed where Python looks"
+    done = observed_beside(tmp_path, "unrelated", "")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "transformers.modeling_utils cannot be imported: RuntimeError: no tokenizers"
+
+
+def test_a_framework_that_only_lacks_the_driver_of_the_host_is_no_error(tmp_path: Path) -> None:
+    code = "raise ImportError('libcuda.so.1: cannot open shared object file')\n"
+    done = observed_beside(tmp_path, "torch_tensorrt", code)
+    assert done.returncode == 0
+    assert "it needs a GPU's driver" in done.stderr
+    assert json.loads(done.stdout)["versions"]["pytest"] == metadata.version("pytest")
+
+
 def test_facts_pass_the_contract() -> None:
     versions, facts = observe_environment()
     assert "limit_memory_bytes" in facts
@@ -72,6 +186,16 @@ def test_the_command_prints_json() -> None:
     document = json.loads(done.stdout)
     assert len(document["hw_id"]) == len(document["system_id"]) == 32
     assert document["columns"]["cpu_threads"] == document["fingerprint"]["cpu"]["threads"]
+
+
+@pytest.mark.environment
+def test_every_framework_of_an_environment_can_be_imported(cpu_python: Path) -> None:
+    """With a torchvision that was not built for this torch, which the runner can import all the same."""
+    command = [cpu_python, "-m", "runners.system", "--environment"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, check=True, timeout=120)
+    document = json.loads(done.stdout)
+    assert document["facts"]["torch_version"] == document["versions"]["torch"]
+    assert {"transformers", "timm", "onnx", "openvino"} <= document["versions"].keys()
 
 
 @pytest.mark.environment

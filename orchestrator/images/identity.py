@@ -1,0 +1,115 @@
+"""What an image is, wherever it lies: its layers and the settings that change what runs in it."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_OF_THE_PLATFORM = ("Architecture", "Os")
+_OF_THE_CONFIGURATION = ("Env", "Cmd", "Entrypoint", "User", "WorkingDir")
+# Named only where an image has them, so that the digests of those without, as ours are, stay what they were.
+_IF_THERE = ("Healthcheck", "StopSignal", "Volumes")
+
+
+@dataclass(frozen=True)
+class ImageIdentity:
+    """Two images are identical if `config_sha256` and `layers` are equal; the id differs between engines."""
+
+    image_id: str
+    """The engine's id of the image."""
+    config_sha256: str
+    """Over the settings that change what runs; labels and dates do not count."""
+    layers: tuple[str, ...]
+    """Digests of the layers' content (diff ids), first to last."""
+
+
+def identity(attributes: Mapping[str, Any]) -> ImageIdentity:
+    """The identity of an image, from what an engine's `inspect` says about it."""
+    text = json.dumps(settings(attributes), sort_keys=True)
+    return ImageIdentity(
+        image_id=str(attributes["Id"]),
+        config_sha256=hashlib.sha256(text.encode()).hexdigest(),
+        layers=tuple((attributes.get("RootFS") or {}).get("Layers") or ()),
+    )
+
+
+def settings(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that change what runs, by their names. However an engine writes an empty one, here it is null."""
+    configuration = attributes.get("Config") or {}
+    platform = {name: attributes.get(name) or None for name in _OF_THE_PLATFORM}
+    usual = {name: configuration.get(name) or None for name in _OF_THE_CONFIGURATION}
+    return platform | usual | {name: configuration[name] for name in _IF_THERE if configuration.get(name)}
+
+
+def differences(expected: ImageIdentity, found: ImageIdentity) -> tuple[str, ...]:
+    """One line for each difference, layers named by number and short digest; empty if the images are identical."""
+    lines = layer_differences(expected.layers, found.layers)
+    if expected.config_sha256 != found.config_sha256:
+        before, after = _told_apart(expected.config_sha256, found.config_sha256)
+        lines.append(
+            "settings (environment, command, user, directory, platform, health check, volumes): expected "
+            f"{before}, found {after}"
+        )
+    return tuple(lines)
+
+
+def layer_differences(expected: Sequence[str], found: Sequence[str]) -> list[str]:
+    """One line for each position at which the layers differ; the first is layer 1."""
+    count = max(len(expected), len(found))
+    lines: list[str] = []
+    for position in range(count):
+        before, after = _at(expected, position), _at(found, position)
+        if before != after:
+            one, other = _told_apart(before, after)
+            lines.append(f"layer {position + 1} of {count}: expected {one}, found {other}")
+    return lines
+
+
+def setting_differences(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+    """One line for each setting that differs; of the variables only those that do."""
+    lines: list[str] = []
+    for name in sorted(expected.keys() | found.keys()):
+        before, after = expected.get(name), found.get(name)
+        if before == after:
+            continue
+        if name == "Env":
+            lines += mapping_differences(_variables(before), _variables(after), "variable ") or ["order of Env"]
+        else:
+            lines.append(f"{name}: expected {_shown(before)}, found {_shown(after)}")
+    return lines
+
+
+def mapping_differences(expected: Mapping[str, Any], found: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """One line for each key whose value differs, such as the version of a distribution."""
+    return [
+        f"{prefix}{name}: expected {_value(expected, name)}, found {_value(found, name)}"
+        for name in sorted(expected.keys() | found.keys())
+        if _value(expected, name) != _value(found, name)
+    ]
+
+
+def short(digest: str) -> str:
+    """Twelve hexadecimal digits, as engines print them."""
+    return digest.removeprefix("sha256:")[:12]
+
+
+def _at(layers: Sequence[str], position: int) -> str:
+    return layers[position] if position < len(layers) else "none"
+
+
+def _told_apart(one: str, other: str) -> tuple[str, str]:
+    """Both digests shortened, unless they then looked alike."""
+    return (one, other) if short(one) == short(other) else (short(one), short(other))
+
+
+def _variables(pairs: Sequence[str] | None) -> dict[str, str]:
+    return {name: value for name, _, value in (pair.partition("=") for pair in pairs or ())}
+
+
+def _value(values: Mapping[str, Any], name: str) -> str:
+    return _shown(values[name]) if name in values else "none"
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else "none" if value is None else json.dumps(value)

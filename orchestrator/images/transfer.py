@@ -1,0 +1,135 @@
+"""Images without a registry: saved as a file, loaded from one, or streamed from one engine to another."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from docker import DockerClient
+
+from orchestrator.errors import InfrastructureError
+from orchestrator.images.archive import read_archive
+from orchestrator.images.engine import attributes_of
+from orchestrator.images.expectation import expected_of, insist
+from orchestrator.images.identity import ImageIdentity, differences, identity
+from orchestrator.images.messages import ENGINE_EXCEPTIONS, engine_errors, explain
+from orchestrator.images.progress import counted
+from orchestrator.images.record import BuiltImage
+from orchestrator.images.recording import reference_of
+
+_CHUNK_BYTES = 1 << 20
+
+
+def save_image(client: DockerClient, image: BuiltImage, file: Path, say: Callable[[str], None]) -> None:
+    """Writes an image as a file that is either whole or not there.
+
+    Raises:
+        ConfigurationError: too little is recorded about the image.
+        InfrastructureError: the engine has another image or none, or the file cannot be written.
+    """
+    expected = expected_of(image)
+    partial = file.with_name(f".{file.name}.partial-{os.getpid()}")
+    try:
+        with engine_errors(f"{image.reference} cannot be saved"):
+            source = _present(client, image, expected)
+            if source is None:
+                raise InfrastructureError(f"the engine does not have {image.reference} as it is recorded")
+            with partial.open("xb") as stream:
+                # By its id: an archive with a name would rename what an engine has before it could be checked.
+                for chunk in counted(client.api.get_image(source["Id"], _CHUNK_BYTES), f"saving {file.name}", say):
+                    stream.write(chunk)
+                stream.flush()
+                os.fsync(stream.fileno())
+        insist(expected, identity(read_archive(partial)), "what the engine gave", f"{file} was not written")
+        partial.replace(file)
+    except OSError as error:
+        raise InfrastructureError(f"{file} cannot be written: {error.strerror or error}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def load_image(client: DockerClient, file: Path, say: Callable[[str], None]) -> dict[str, Any]:
+    """Brings a saved image onto an engine, proves that it is what the file says, and only then names it.
+
+    Returns what the engine's `inspect` says about it.
+
+    Raises:
+        ConfigurationError: the file is no saved image.
+        InfrastructureError: the image is none of an environment, or the engine refuses it.
+    """
+    archived = read_archive(file)
+    reference, expected = reference_of(archived), identity(archived)
+    with engine_errors(f"{file} cannot be loaded"):
+        present = attributes_of(client, reference)
+        if present is not None and not differences(expected, identity(present)):
+            say(f"the engine has {reference} already")
+            return present
+        return _load(client, counted(_chunks(file), f"loading {file.name}", say), expected, reference)
+
+
+def copy_image(
+    image: BuiltImage, source: DockerClient, target: DockerClient, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """Streams a recorded image from one engine to another, without a file in between.
+
+    Nothing is sent to an engine that has the identical image. What is interrupted leaves no image behind.
+    Returns what the target's `inspect` says about it.
+
+    Raises:
+        ConfigurationError: too little is recorded about the image.
+        InfrastructureError: the source has another image or none, or an engine fails.
+    """
+    expected = expected_of(image)
+    with engine_errors(f"{image.reference} cannot be copied"):
+        present = _present(target, image, expected)
+        if present is not None:
+            target.images.get(present["Id"]).tag(image.reference)
+            say(f"the engine has {image.reference} already")
+            return present
+        origin = _present(source, image, expected)
+        if origin is None:
+            raise InfrastructureError(f"the engine to copy from does not have {image.reference} as it is recorded")
+        chunks = source.api.get_image(origin["Id"], _CHUNK_BYTES)
+        return _load(target, counted(chunks, f"copying {image.reference}", say), expected, image.reference)
+
+
+def _present(client: DockerClient, image: BuiltImage, expected: ImageIdentity) -> dict[str, Any] | None:
+    """The recorded image, under its name or its id."""
+    for name in (image.reference, image.image_id):
+        attributes = attributes_of(client, name)
+        if attributes is not None and not differences(expected, identity(attributes)):
+            return attributes
+    return None
+
+
+def _load(client: DockerClient, chunks: Iterator[bytes], expected: ImageIdentity, reference: str) -> dict[str, Any]:
+    before = {one["Id"] for one in client.api.images(all=True)}
+    loaded = [name for event in client.api.load_image(chunks) for name in _loaded(event)]
+    found = next((one for one in (attributes_of(client, name) for name in loaded) if one is not None), None)
+    if found is None:
+        raise InfrastructureError("the engine took the archive, but has no new image")
+    try:
+        insist(expected, identity(found), "what arrived", "it is not used")
+    except InfrastructureError:
+        # What the engine had before is somebody's, whatever the archive said.
+        if found["Id"] not in before:
+            with suppress(*ENGINE_EXCEPTIONS):
+                client.images.remove(found["Id"])
+        raise
+    client.images.get(found["Id"]).tag(reference)
+    return found
+
+
+def _loaded(event: dict[str, Any]) -> Iterable[str]:
+    if "error" in event:
+        raise InfrastructureError(f"the engine refuses the image: {explain(str(event['error']))}")
+    for line in str(event.get("stream", "")).splitlines():
+        if line.startswith("Loaded image"):
+            yield line.partition(": ")[2].strip()
+
+
+def _chunks(file: Path) -> Iterator[bytes]:
+    with file.open("rb") as stream:
+        while chunk := stream.read(_CHUNK_BYTES):
+            yield chunk

@@ -1,0 +1,106 @@
+"""When two images are the same, and what is said when they are not."""
+
+from typing import Any
+
+import pytest
+
+from orchestrator.images.identity import (
+    differences,
+    identity,
+    layer_differences,
+    mapping_differences,
+    setting_differences,
+    settings,
+)
+
+LAYERS = tuple(f"sha256:{digit * 64}" for digit in "abc")
+
+
+def attributes(**changes: Any) -> dict[str, Any]:
+    configuration = {
+        "Env": ["PATH=/bin", "A=1"],
+        "Cmd": ["python"],
+        "Entrypoint": None,
+        "User": "1",
+        "WorkingDir": "/tmp",
+    }
+    top = {"Id": "sha256:1", "Architecture": "amd64", "Os": "linux", "RootFS": {"Layers": list(LAYERS)}}
+    for name, value in changes.items():
+        (top if name in top else configuration)[name] = value
+    return top | {"Config": configuration}
+
+
+def test_the_id_labels_and_dates_do_not_matter() -> None:
+    other = attributes(Id="sha256:2", Labels={"a": "b"}) | {"Created": "yesterday", "Size": 3}
+    assert differences(identity(attributes()), identity(other)) == ()
+
+
+@pytest.mark.parametrize("empty", [None, [], ""])
+def test_engines_write_an_empty_setting_in_several_ways(empty: object) -> None:
+    assert identity(attributes(Entrypoint=empty)) == identity(attributes())
+    without = attributes()
+    del without["Config"]["Entrypoint"]
+    assert identity(without) == identity(attributes())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("Env", ["PATH=/bin", "A=2"]),
+        ("Env", ["A=1", "PATH=/bin"]),
+        ("Cmd", ["sh"]),
+        ("Entrypoint", ["sh"]),
+        ("User", "0"),
+        ("WorkingDir", "/"),
+        ("Architecture", "arm64"),
+        ("Os", "windows"),
+        ("Healthcheck", {"Test": ["CMD", "true"]}),
+        ("Volumes", {"/data": {}}),
+        ("StopSignal", "SIGINT"),
+    ],
+)
+def test_a_setting_that_changes_what_runs_matters(name: str, value: object) -> None:
+    [line] = differences(identity(attributes()), identity(attributes(**{name: value})))
+    assert line.startswith("settings (")
+    assert len(setting_differences(settings(attributes()), settings(attributes(**{name: value})))) == 1
+
+
+def test_the_digest_of_settings_is_the_one_that_earlier_versions_recorded() -> None:
+    recorded = "8a7f850c61283930bee400a879dd33b98ca86fec01a38659492df9067e490d54"
+    assert identity(attributes()).config_sha256 == recorded
+    assert identity(attributes(Healthcheck=None, Volumes={}, StopSignal="")).config_sha256 == recorded
+
+
+def test_digests_with_equal_beginnings_are_told_apart() -> None:
+    other = LAYERS[2][:30] + "d" * 41
+    [line] = layer_differences(LAYERS, [*LAYERS[:2], other])
+    assert line == f"layer 3 of 3: expected {LAYERS[2]}, found {other}"
+
+
+def test_layers_are_named_by_number_and_short_digest() -> None:
+    changed = [LAYERS[0], "sha256:" + "d" * 64]
+    assert layer_differences(LAYERS, changed) == [
+        "layer 2 of 3: expected bbbbbbbbbbbb, found dddddddddddd",
+        "layer 3 of 3: expected cccccccccccc, found none",
+    ]
+    assert differences(identity(attributes()), identity(attributes(RootFS={"Layers": changed}))) == tuple(
+        layer_differences(LAYERS, changed)
+    )
+
+
+def test_of_the_variables_only_those_that_differ_are_named() -> None:
+    found = settings(attributes(Env=["PATH=/bin", "A=2", "B="], User="0"))
+    assert setting_differences(settings(attributes()), found) == [
+        "variable A: expected 1, found 2",
+        "variable B: expected none, found ",
+        "User: expected 1, found 0",
+    ]
+
+
+def test_versions_that_differ() -> None:
+    expected = {"torch": "2.13.0", "numpy": "2.4.6", "six": "1.0"}
+    assert mapping_differences(expected, {"torch": "2.13.0", "numpy": "2.4.7", "tomli": "2.0"}) == [
+        "numpy: expected 2.4.6, found 2.4.7",
+        "six: expected 1.0, found none",
+        "tomli: expected none, found 2.0",
+    ]
