@@ -1,5 +1,14 @@
 """From stored trials to statements with intervals."""
 
+from orchestrator.analysis.changes import Change, change_columns, changes
+from orchestrator.analysis.reproduction import (
+    Comparison,
+    ModeComparison,
+    Place,
+    Sides,
+    compare_sides,
+    reproduction_columns,
+)
 from orchestrator.analysis.statistics import Estimate
 from orchestrator.analysis.summary import (
     AaPair,
@@ -20,17 +29,26 @@ __all__ = [
     "MINIMUM_EFFECT",
     "AaPair",
     "Cell",
+    "Change",
+    "Comparison",
     "Estimate",
     "FailureGroup",
     "Latency",
     "Line",
+    "ModeComparison",
+    "Place",
     "Setting",
     "SettingSummary",
     "Shape",
+    "Sides",
     "Summary",
     "Verdict",
+    "change_columns",
+    "changes",
     "columns",
+    "compare_sides",
     "judge",
     "judge_family",
+    "reproduction_columns",
     "summarise",
 ]

@@ -159,7 +159,7 @@ def summarise(trials: pa.Table, latency: Latency = Latency.SYNC) -> Summary:
     if len(trials["campaign_id"].unique()) > 1:
         raise ValueError("a summary is of one campaign")
     everything: list[_Row] = trials.select(columns(latency)).to_pylist()
-    rows = _last_attempts(everything)
+    rows = last_attempts(everything)
     by_setting = _grouped(rows, _setting)
     settings = (_summarise_setting(setting, by_setting[setting], latency) for setting in sorted(by_setting))
     return Summary(
@@ -177,7 +177,7 @@ def columns(latency: Latency = Latency.SYNC) -> list[str]:
 
 
 def _summarise_setting(setting: Setting, rows: Sequence[_Row], latency: Latency) -> SettingSummary:
-    by_line = _grouped(rows, lambda row: (_shape(row), row["batch"]))
+    by_line = _grouped(rows, lambda row: (shape_of(row), row["batch"]))
     lines = tuple(_line(shape, batch, by_line[shape, batch], latency) for shape, batch in sorted(by_line))
     first = rows[0]
     return SettingSummary(
@@ -187,7 +187,7 @@ def _summarise_setting(setting: Setting, rows: Sequence[_Row], latency: Latency)
 
 def _line(shape: Shape, batch: int, rows: Sequence[_Row], latency: Latency) -> Line:
     # The key too: whatever else a later version lets differ must not be pooled by accident.
-    by_backend = _grouped(rows, lambda row: (row["backend"] != BASELINE, _backend(row), row["trial_key"]))
+    by_backend = _grouped(rows, lambda row: (row["backend"] != BASELINE, backend_name(row), row["trial_key"]))
     baselines = [group for (_, backend, _), group in sorted(by_backend.items()) if backend == BASELINE]
     baseline = baselines[0] if len(baselines) == 1 else None
     cells = tuple(
@@ -217,7 +217,7 @@ def _floor(rows: Sequence[_Row]) -> tuple[Estimate | None, bool]:
 
 def _aa_pairs(rows: Sequence[_Row], latency: Latency) -> tuple[AaPair, ...]:
     pairs = []
-    by_trial = _grouped(rows, lambda row: (_shape(row), row["batch"], _backend(row), row["trial_key"]))
+    by_trial = _grouped(rows, lambda row: (shape_of(row), row["batch"], backend_name(row), row["trial_key"]))
     for shape, batch, backend, key in sorted(by_trial):
         group = by_trial[shape, batch, backend, key]
         first, second = (_ok_rounds(group, latency, replicate) for replicate in (0, 1))
@@ -271,12 +271,13 @@ def _failures(rows: Sequence[_Row]) -> tuple[FailureGroup, ...]:
 
 
 def _names(rows: Sequence[_Row]) -> tuple[str, ...]:
-    by_name = _grouped(rows, lambda row: f"{row['workload']} {_backend(row)}")
+    by_name = _grouped(rows, lambda row: f"{row['workload']} {backend_name(row)}")
     batches = {name: sorted({row["batch"] for row in group}) for name, group in by_name.items()}
     return tuple(f"{name} batch {', '.join(map(str, batches[name]))}" for name in sorted(by_name))
 
 
-def _last_attempts(rows: Iterable[_Row]) -> list[_Row]:
+def last_attempts(rows: Iterable[_Row]) -> list[_Row]:
+    """Of each trial the attempt that counts."""
     last: dict[str, _Row] = {}
     for row in rows:
         known = last.get(row["trial_id"])
@@ -305,7 +306,8 @@ def _setting(row: _Row) -> Setting:
     )
 
 
-def _shape(row: _Row) -> Shape:
+def shape_of(row: _Row) -> Shape:
+    """What a trial computed, but for the batch."""
     return Shape(
         workload=row["workload"],
         sequence_length=row["sequence_length"] or 0,
@@ -319,7 +321,7 @@ def _shape(row: _Row) -> Shape:
     )
 
 
-def _backend(row: _Row) -> str:
+def backend_name(row: _Row) -> str:
     """The backend with the options that are not at today's defaults."""
     return " ".join([row["backend"], *_special(BACKENDS.get(row["backend"]), row["backend_options"])])
 

@@ -37,7 +37,7 @@ def judge(ratio: Estimate, minimum_effect: float = MINIMUM_EFFECT) -> Verdict:
     It is different exactly if its 95 % interval lies outside of 1 / (1 + minimum effect) to 1 + minimum effect.
 
     Args:
-        ratio: of `paired_ratio`.
+        ratio: of `paired_ratio` or `unpaired_ratio`.
         minimum_effect: smaller differences are none; 0.03 is 3 %.
     """
     return judge_family([ratio], minimum_effect)[0]
@@ -50,7 +50,7 @@ def judge_family(ratios: Sequence[Estimate], minimum_effect: float = MINIMUM_EFF
     (Holm, Scandinavian Journal of Statistics 6, 1979).
 
     Args:
-        ratios: of `paired_ratio`.
+        ratios: of `paired_ratio` or `unpaired_ratio`.
         minimum_effect: smaller differences are none; 0.03 is 3 %.
     """
     probabilities = [_probability(ratio, minimum_effect) for ratio in ratios]
@@ -81,6 +81,6 @@ def _probability(ratio: Estimate, minimum_effect: float) -> float:
     beyond = abs(math.log(ratio.value)) - math.log(1 + minimum_effect)
     if beyond <= 0:
         return 1.0
-    degrees = ratio.processes - 1
+    degrees = ratio.processes - 1 if ratio.degrees is None else ratio.degrees
     error = math.log(ratio.high / ratio.low) / 2 / t_quantile((1 + LEVEL) / 2, degrees)
     return 2 * (1 - t_cdf(beyond / error, degrees)) if error > 0 else 0.0

@@ -1,18 +1,25 @@
 """One run of a sweep on an inventory: the only place where the scheduler and the store meet."""
 
 from orchestrator.campaign.files import ProjectFiles, drop_caches
+from orchestrator.campaign.hosts import reachable_hosts
+from orchestrator.campaign.method import refuse_another_method
 from orchestrator.campaign.preparation import (
     ReadyHost,
     pins_without_building,
     prepare_hosts,
-    reachable_hosts,
     reap_leftovers,
 )
 from orchestrator.campaign.progress import CampaignPlanned, CampaignProgress, Notice, TrialBegun, TrialRecorded
+from orchestrator.campaign.readying import make_ready, preview
+from orchestrator.campaign.repeating import continuation_of, order_again
+from orchestrator.campaign.reproduction import Reproduction, decide
 from orchestrator.campaign.resume import Continuation, ResumePolicy, choose_campaign
 from orchestrator.campaign.running import CampaignOrder, ray_scheduler, run_campaign
+from orchestrator.campaign.stored import find
+from orchestrator.campaign.targets import Allowed, targets
 
 __all__ = [
+    "Allowed",
     "CampaignOrder",
     "CampaignPlanned",
     "CampaignProgress",
@@ -20,15 +27,24 @@ __all__ = [
     "Notice",
     "ProjectFiles",
     "ReadyHost",
+    "Reproduction",
     "ResumePolicy",
     "TrialBegun",
     "TrialRecorded",
     "choose_campaign",
+    "continuation_of",
+    "decide",
     "drop_caches",
+    "find",
+    "make_ready",
+    "order_again",
     "pins_without_building",
     "prepare_hosts",
+    "preview",
     "ray_scheduler",
     "reachable_hosts",
     "reap_leftovers",
+    "refuse_another_method",
     "run_campaign",
+    "targets",
 ]

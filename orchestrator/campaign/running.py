@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+from orchestrator.campaign.counterpart import Reproduces, with_counterpart
 from orchestrator.campaign.files import ProjectFiles, drop_caches
 from orchestrator.campaign.preparation import ReadyHost
 from orchestrator.campaign.progress import CampaignPlanned, Notice, Observer, TrialBegun, TrialRecorded
 from orchestrator.campaign.resume import Continuation
-from orchestrator.execution import ExecutionSettings, FakeSettings, TaskOutcome, aftermath, keep_code
+from orchestrator.execution import ExecutionSettings, FakeSettings, TaskOutcome, aftermath, cores_text, keep_code
 from orchestrator.planning import EnvironmentPin, Skip, with_trials
 from orchestrator.scheduling import (
     Event,
@@ -51,6 +52,8 @@ class CampaignOrder:
     inventory_document: str
     taxmeter_version: str
     git_commit: str | None
+    reproduces: Reproduces | None = None
+    """Null for a campaign that measures something of its own."""
 
 
 def ray_scheduler() -> Scheduler:
@@ -141,6 +144,7 @@ class _Run:
         self._campaign_id = order.continuation.campaign_id
         self._hosts = {host.planning.name: host for host in order.hosts}
         self._left = order.continuation.left
+        self._reproduces = order.reproduces
         self._scheduler = scheduler
         self._writer = writer
         self._files = files
@@ -155,7 +159,7 @@ class _Run:
         for skip in skips:
             now = time.time_ns()
             record = _unrun(skip.trial, Status.SKIPPED, skip.reason, now)
-            rows.append(trial_row(self._context(skip.host, skip.environment, None), skip.trial, record))
+            rows.append(self._row(self._context(skip.host, skip.environment, None), skip.trial, record))
         if rows:
             self._writer.append(rows)
 
@@ -202,9 +206,12 @@ class _Run:
     def _write(self, host: str, state: _TaskState, record: TrialRecord, *, final: bool) -> None:
         trial = _trial_of(state.task, record.trial_id)
         whole = replace(record, facts={**state.observed, **record.facts})
-        self._writer.append([trial_row(state.context, trial, whole)])
+        self._writer.append([self._row(state.context, trial, whole)])
         state.recorded.add(record.trial_id)
         self._observe(TrialRecorded(host, trial, record, final))
+
+    def _row(self, context: RowContext, trial: Trial, record: TrialRecord) -> dict[str, object]:
+        return trial_row(with_counterpart(context, trial.trial_key, self._reproduces), trial, record)
 
     def _ended(self, event: TaskEnded) -> None:
         state = self._states.pop(event.task.task_id)
@@ -249,6 +256,8 @@ class _Run:
 
     def _context(self, host: str, environment: str, task_id: str | None) -> RowContext:
         pin = self._pin(host, environment)
+        execution = self._hosts[host].executions.get(environment)
+        limits = None if isinstance(execution, FakeSettings) else execution
         return RowContext(
             campaign_id=self._campaign_id,
             task_id=task_id,
@@ -265,6 +274,8 @@ class _Run:
             hw_id=None,
             system_id=None,
             hot={},
+            trial_cores=None if limits is None else cores_text(limits.cores),
+            memory_limit_bytes=None if limits is None else limits.memory_bytes,
         )
 
     def _with_system(self, context: RowContext, fingerprint: Fingerprint) -> RowContext:
@@ -284,6 +295,8 @@ class _Run:
                 {name: value for name, value in seen.facts.items() if not is_of_this_run(name)},
                 image_digest=pin.image_digest,
                 lock_sha256=pin.lock_sha256,
+                image_layers=pin.image_layers,
+                image_config_sha256=pin.image_config_sha256,
             )
         )
         return replace(context, environment_id=identity, runner_sha256=seen.runner_sha256, versions=seen.versions)
@@ -291,13 +304,13 @@ class _Run:
 
 def environment_id(pin: EnvironmentPin, versions: Mapping[str, str]) -> str:
     """Identity of an environment: what it was made from and what was observed inside it."""
-    made_of = {"image": pin.image_digest, "lock": pin.lock_sha256, "versions": dict(versions)}
+    made_of = {"image": pin.content, "lock": pin.lock_sha256, "versions": dict(versions)}
     return digest(made_of)[:32]
 
 
 def is_of_this_run(fact: str) -> bool:
     """Whether a fact about an environment is true on this host and in this container only."""
-    return fact.startswith(("limit_", "env_")) or fact in ("python_executable", "torch_cpu_capability")
+    return fact.startswith(("limit_", "env_", "driver_")) or fact in ("python_executable", "torch_cpu_capability")
 
 
 def _trial_of(task: Task, trial_id: str) -> Trial:

@@ -6,6 +6,7 @@ import click
 
 from orchestrator.cli.hosts import hosts
 from orchestrator.cli.images import images
+from orchestrator.cli.reproduce import reproduce
 from orchestrator.cli.results import results
 from orchestrator.cli.sweep import sweep
 from orchestrator.cli.task import task
@@ -18,8 +19,8 @@ def taxmeter() -> None:
     """Measures the framework tax of deep-learning inference on the machines of a lab."""
 
 
-for group in (sweep, results, task, images, hosts):
-    taxmeter.add_command(group)
+for command in (sweep, results, reproduce, task, images, hosts):
+    taxmeter.add_command(command)
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 The layout fits 80 columns, so that it stays readable in a file or a log, too.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -25,13 +25,11 @@ from orchestrator.analysis import (
     Verdict,
     judge_family,
 )
+from orchestrator.report.wording import count_text, duration_text, ratio_text, shape_name
 from runners.contract import Status
 
 _COMPARED_PER_TABLE = 2
 _TRIALS_NAMED = 3
-_USELESS = 100
-"""An interval whose ends differ by more than this factor says only that there are too few rounds."""
-_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 _EFFECT = f"{MINIMUM_EFFECT:.0%}"
 _MODES = {Latency.SYNC: "one call at a time", Latency.PIPELINED: "back-to-back calls"}
 
@@ -57,7 +55,7 @@ def _setting(one: SettingSummary, latency: Latency) -> Iterator[RenderableType]:
     processes = max(cell.latency.processes for line in one.lines for cell in line.cells if cell.latency)
     yield Text(
         f"Median latency of {_MODES[latency]} and, below it, how many times faster than eager (above 1 is faster); "
-        f"[95 % interval] over {_count(processes, 'process', 'processes')}."
+        f"[95 % interval] over {count_text(processes, 'process', 'processes')}."
     )
     cells = [cell for line in one.lines for cell in line.cells]
     if any(cell.floor for cell in cells):
@@ -85,7 +83,7 @@ def _shape_tables(shape: Shape, lines: list[Line], processes: int) -> Iterator[R
         for line in lines:
             cells = [[cell for cell in line.cells if cell.backend == name] for name in shown]
             table.add_row(str(line.batch), *(_cell(found, processes) for found in cells))
-        yield Text(f"\n{_shape_name(shape)}", style="bold")
+        yield Text(f"\n{shape_name(shape)}", style="bold")
         yield table
 
 
@@ -97,13 +95,13 @@ def _cell_lines(cell: Cell, processes: int) -> Text:
     lines = []
     if cell.latency is not None:
         few = f" n={cell.latency.processes}" if cell.latency.processes < processes else ""
-        lines.append(Text(f"{_duration(cell.latency)}{few}"))
+        lines.append(Text(f"{duration_text(cell.latency)}{few}"))
     if cell.floor is not None and cell.latency is not None:
         share = f"{100 * min(1.0, cell.floor.value / cell.latency.value):.0f} %"
         doubt = "" if cell.floor_proven else " ?"
-        lines.append(Text(f"floor {_duration(cell.floor)}, {share}{doubt}", style="cyan"))
+        lines.append(Text(f"floor {duration_text(cell.floor)}, {share}{doubt}", style="cyan"))
     if cell.ratio is not None:
-        lines.append(Text(_ratio(cell.ratio), style=_colour(cell.ratio)))
+        lines.append(Text(ratio_text(cell.ratio), style=_colour(cell.ratio)))
     if cell.unsteady:
         lines.append(Text(f"{cell.unsteady} not steady", style="yellow"))
     lines.extend(Text(f"{count} {status.value}", style="red") for status, count in cell.failures.items())
@@ -117,12 +115,12 @@ def _noise(one: SettingSummary) -> Iterator[RenderableType]:
     yield Text("\nNoise floor: the same trial twice per round (A/A), first over second; 1 is no noise.")
     verdicts = judge_family([pair.ratio for pair in one.aa_pairs])
     for pair, verdict in zip(one.aa_pairs, verdicts, strict=True):
-        name = f"{_shape_name(pair.shape)}, batch {pair.batch}, {pair.backend}"
-        pairs = _count(pair.ratio.processes, "pair", "pairs")
-        line = Text(f"{_ratio(pair.ratio)} over {pairs}: {name}: ").append_text(_noise_verdict(verdict))
+        name = f"{shape_name(pair.shape)}, batch {pair.batch}, {pair.backend}"
+        pairs = count_text(pair.ratio.processes, "pair", "pairs")
+        line = Text(f"{ratio_text(pair.ratio)} over {pairs}: {name}: ").append_text(_noise_verdict(verdict))
         yield Padding(line, (0, 0, 0, 2))
     different = sum(verdict.is_different for verdict in verdicts)
-    judged = _count(len(verdicts), "trial", "trials")
+    judged = count_text(len(verdicts), "trial", "trials")
     style = "red" if different else ""
     yield Text(f"Called different, by at least {_EFFECT}: {different or 'none'} of {judged}.", style=style)
 
@@ -151,8 +149,8 @@ def _failures(groups: tuple[FailureGroup, ...]) -> Iterator[RenderableType]:
 
 def _totals(summary: Summary) -> str:
     counts = [f"{summary.totals[status]} {status.value}" for status in Status if summary.totals.get(status)]
-    retried = f"; {_count(summary.retried, 'attempt', 'attempts')} repeated" if summary.retried else ""
-    return f"{_count(sum(summary.totals.values()), 'trial', 'trials')}: {', '.join(counts) or 'none'}{retried}"
+    retried = f"; {count_text(summary.retried, 'attempt', 'attempts')} repeated" if summary.retried else ""
+    return f"{count_text(sum(summary.totals.values()), 'trial', 'trials')}: {', '.join(counts) or 'none'}{retried}"
 
 
 def _isolation(setting: Setting) -> str:
@@ -163,42 +161,7 @@ def _isolation(setting: Setting) -> str:
     return f"isolation={setting.isolation or 'unknown'}"
 
 
-def _shape_name(shape: Shape) -> str:
-    sizes = [f"{shape.sequence_length} tokens"] if shape.sequence_length else []
-    sizes += [f"{shape.image_size}x{shape.image_size} pixels"] if shape.image_size else []
-    sizes += [shape.options] if shape.options else []
-    threads = _count(shape.threads, "thread", "threads")
-    return ", ".join([shape.workload, *sizes, shape.dtype, f"{shape.device} with {threads}"])
-
-
-def _duration(estimate: Estimate) -> str:
-    scale, unit = next(((s, u) for s, u in _UNITS if estimate.value >= s), _UNITS[-1])
-    text = f"{_digits(estimate.value / scale)} {unit}"
-    return text + _interval(estimate, lambda bound: _digits(bound / scale))
-
-
-def _digits(value: float) -> str:
-    """Three significant digits, without an exponent."""
-    return f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
-
-
-def _ratio(estimate: Estimate) -> str:
-    return f"x{estimate.value:.2f}" + _interval(estimate, lambda bound: f"{bound:.2f}")
-
-
-def _interval(estimate: Estimate, shown: Callable[[float], str]) -> str:
-    if estimate.low is None or estimate.high is None:
-        return ""
-    if estimate.high > estimate.low * _USELESS:
-        return " [too wide: more rounds]"
-    return f" [{shown(estimate.low)}, {shown(estimate.high)}]"
-
-
 def _colour(ratio: Estimate) -> str:
     if ratio.low is not None and ratio.low > 1:
         return "green"
     return "red" if ratio.high is not None and ratio.high < 1 else ""
-
-
-def _count(number: int, singular: str, plural: str) -> str:
-    return f"{number} {singular if number == 1 else plural}"

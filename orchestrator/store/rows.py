@@ -47,6 +47,16 @@ class RowContext:
     system_id: str | None
     hot: Mapping[str, FactValue]
     """Values of the columns of `schema.HOT_SYSTEM`; a missing one is null."""
+    trial_cores: str | None = None
+    """Processors that the container or process may use, as the kernel lists them: `0-3,8`."""
+    memory_limit_bytes: int | None = None
+    """Limit of the container, or of a process's own data."""
+    reproduces: str | None = None
+    """The campaign whose trials are run again; null for all that is new."""
+    reproduces_trial_key: str | None = None
+    """The key there of what this trial runs again."""
+    reproduction_differs: str | None = None
+    """In what the trial is known to differ from the one that it reproduces before it runs; null if in nothing."""
 
 
 def trial_row(context: RowContext, trial: Trial, record: TrialRecord) -> Row:
@@ -86,8 +96,10 @@ def environment_row(
     *,
     image_digest: str | None,
     lock_sha256: str | None,
+    image_layers: Sequence[str] = (),
+    image_config_sha256: str | None = None,
 ) -> Row:
-    """One row of `environments`."""
+    """One row of `environments`. Layers and settings are those of its image; a virtual environment has none."""
     return {
         "environment_id": environment_id,
         "environment": environment,
@@ -95,6 +107,8 @@ def environment_row(
         "lock_sha256": lock_sha256,
         "versions": _json(versions),
         "facts": _json(facts),
+        "image_layers": list(image_layers) or None,
+        "image_config_sha256": image_config_sha256,
     }
 
 
@@ -134,6 +148,9 @@ def _identity(context: RowContext, trial: Trial) -> Row:
         "order": trial.order,
         "replicate": trial.replicate,
         "attempt": trial.attempt,
+        "reproduces": context.reproduces,
+        "reproduces_trial_key": context.reproduces_trial_key,
+        "reproduction_differs": context.reproduction_differs,
         "timeout_s": float(trial.timeout_s),
     }
 
@@ -168,9 +185,11 @@ def _stack(context: RowContext) -> Row:
         "runner_sha256": context.runner_sha256,
         "isolation": context.isolation,
         "executor_reason": context.executor_reason,
+        "trial_cores": context.trial_cores,
+        "memory_limit_bytes": context.memory_limit_bytes,
         "torch_version": context.versions.get("torch"),
         "transformers_version": context.versions.get("transformers"),
-        "onnxruntime_version": context.versions.get("onnxruntime"),
+        "onnxruntime_version": context.versions.get("onnxruntime") or context.versions.get("onnxruntime-gpu"),
         "python_version": context.versions.get("python"),
         "host": context.host,
         "hw_id": context.hw_id,

@@ -6,6 +6,8 @@ that a reader of today reads the parts of yesterday.
 1   first version
 2   options of workloads; the series dispatch, graph, floor and legacy; pressure; tax, regime and cost; memory, energy
     and utilisation passes; why a series ended
+3   cores and memory of the container or process; what a row reproduces; `environments`: layers and settings of the
+    image
 """
 
 from dataclasses import dataclass
@@ -13,7 +15,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 
 _TEXT = pa.string()
 _INTEGER = pa.int64()
@@ -22,6 +24,7 @@ _NUMBER = pa.float64()
 _TRUTH = pa.bool_()
 _TIME = pa.timestamp("us", "UTC")
 _SERIES = pa.list_(pa.field("element", pa.float64()))
+_TEXTS = pa.list_(pa.field("element", pa.string()))
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ _IDENTITY = [
     _Column("order", _SMALL, required=True),
     _Column("replicate", _SMALL, required=True),
     _Column("attempt", _SMALL, required=True),
+    *_texts("reproduces", "reproduces_trial_key", "reproduction_differs"),
 ]
 _OUTCOME = [
     _Column("status", _TEXT, required=True),
@@ -83,7 +87,8 @@ _SPECIFICATION = [
 _STACK = [
     _Column("environment", _TEXT, required=True),
     *_texts("environment_id", "image_digest", "image_id", "lock_sha256", "runner_sha256"),
-    *_texts("isolation", "executor_reason"),
+    *_texts("isolation", "executor_reason", "trial_cores"),
+    _Column("memory_limit_bytes", _INTEGER, "bytes"),
     *_texts("torch_version", "transformers_version", "onnxruntime_version", "python_version"),
 ]
 HOT_SYSTEM: Final = (
@@ -232,6 +237,8 @@ ENVIRONMENTS: Final = _schema(
         *_texts("image_digest", "lock_sha256"),
         _Column("versions", _TEXT, required=True),
         _Column("facts", _TEXT, required=True),
+        _Column("image_layers", _TEXTS),
+        _Column("image_config_sha256", _TEXT),
     ]
 )
 CAMPAIGNS: Final = _schema(

@@ -11,6 +11,7 @@ from orchestrator.analysis.statistics import (
     log_t_interval,
     median_over_processes,
     paired_ratio,
+    unpaired_ratio,
 )
 
 
@@ -123,3 +124,42 @@ def test_an_unpaired_ratio_is_refused() -> None:
         paired_ratio(np.array([1.0, 2.0]), np.array([1.0]), 3)
     with pytest.raises(ValueError, match="above 0"):
         paired_ratio(np.array([1.0]), np.array([0.0]), 2)
+
+
+def test_an_unpaired_interval_is_that_of_welch_on_logarithms() -> None:
+    then, now = np.array([0.011, 0.013, 0.012, 0.017, 0.010]), np.array([0.010, 0.0102, 0.0099])
+    ratio = unpaired_ratio(then, now, samples=80)
+    welch = scipy.stats.ttest_ind(np.log(then), np.log(now), equal_var=False)
+    assert ratio.value == pytest.approx(float(scipy.stats.gmean(then) / scipy.stats.gmean(now)), rel=1e-12)
+    assert ratio.degrees == int(welch.df)
+    error = math.log(ratio.value) / welch.statistic
+    half = float(scipy.stats.t.ppf(0.975, int(welch.df))) * error
+    assert ratio.low is not None
+    assert ratio.high is not None
+    assert math.log(ratio.high / ratio.low) / 2 == pytest.approx(half, rel=1e-9)
+    assert (ratio.processes, ratio.samples) == (8, 80)
+
+
+@pytest.mark.parametrize(("rounds", "scatter"), [((3, 3), (0.05, 0.05)), ((3, 8), (0.02, 0.1)), ((5, 3), (0.1, 0.01))])
+def test_the_unpaired_interval_covers_95_percent(rounds: tuple[int, int], scatter: tuple[float, float]) -> None:
+    generator = np.random.default_rng(5)
+    covered = 0
+    runs = 3000
+    for _ in range(runs):
+        then, now = (generator.lognormal(0, s, size=n) for n, s in zip(rounds, scatter, strict=True))
+        ratio = unpaired_ratio(1.2 * then, now, samples=1)
+        assert ratio.low is not None
+        assert ratio.high is not None
+        covered += ratio.low <= 1.2 <= ratio.high
+    assert 0.93 < covered / runs < 0.99  # rounded degrees of freedom only widen it
+
+
+def test_an_unpaired_ratio_without_scatter_or_with_one_process() -> None:
+    exact = unpaired_ratio(np.array([2.0, 2.0]), np.array([1.0, 1.0, 1.0]), samples=5)
+    assert (exact.value, exact.low, exact.high, exact.degrees) == (pytest.approx(2.0), *[pytest.approx(2.0)] * 2, 3)
+    single = unpaired_ratio(np.array([2.0]), np.array([1.0, 1.1]), samples=3)
+    assert (single.low, single.high) == (None, None)
+    with pytest.raises(ValueError, match="both sides"):
+        unpaired_ratio(np.array([]), np.array([1.0]), samples=1)
+    with pytest.raises(ValueError, match="above 0"):
+        unpaired_ratio(np.array([0.0]), np.array([1.0]), samples=1)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from orchestrator.analysis.statistics import Estimate, paired_ratio
+from orchestrator.analysis.statistics import Estimate, paired_ratio, unpaired_ratio
 from orchestrator.analysis.verdict import Verdict, judge, judge_family
 
 ROUNDS = 8
@@ -88,3 +88,14 @@ def test_in_a_family_the_clear_difference_stays_and_the_doubtful_one_goes() -> N
 
 def test_a_family_without_members_has_no_verdicts() -> None:
     assert judge_family([]) == ()
+
+
+def test_an_unpaired_ratio_is_judged_by_its_own_degrees_of_freedom() -> None:
+    then, now = np.array([1.10, 1.00, 1.30]), np.array([1.00, 1.001, 0.999, 1.0, 1.0, 1.002, 0.998])
+    ratio = unpaired_ratio(then, now, samples=10)
+    assert ratio.degrees == 2
+    assert ratio.low is not None
+    assert judge(ratio).is_different == (ratio.low > 1.03)
+    generator = np.random.default_rng(6)
+    judged = [judge(unpaired_ratio(*generator.lognormal(0, 0.05, (2, 3)), samples=1)) for _ in range(1000)]
+    assert sum(one.is_different for one in judged) <= 60

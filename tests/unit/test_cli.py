@@ -135,6 +135,18 @@ def test_a_missing_store(project_copy: Path, capsys: pytest.CaptureFixture[str])
     assert "no such store" in one_error_line(capsys)
 
 
+def test_reproducing_needs_a_store(project_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["reproduce", "abc"]) == ExitCode.USAGE
+    assert "no such store" in one_error_line(capsys)
+
+
+def test_reproducing_an_unknown_id_runs_nothing(project_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project_copy / "results").mkdir()
+    assert run(["reproduce", "abc"]) == ExitCode.USAGE
+    assert "no trial and no campaign is called 'abc'" in one_error_line(capsys)
+    assert list((project_copy / "results").iterdir()) == []
+
+
 def test_an_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["swep"]) == ExitCode.USAGE
     assert "No such command 'swep'" in capsys.readouterr().err

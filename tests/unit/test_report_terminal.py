@@ -18,7 +18,7 @@ from orchestrator.analysis import (
     Summary,
 )
 from orchestrator.report import render
-from orchestrator.report.terminal import _duration
+from orchestrator.report.wording import duration_text
 from runners.contract import Status
 
 SETTING = Setting("lab1", "cpu", "process", "e1", "", "s1", 1, "r1")
@@ -153,4 +153,4 @@ def test_a_campaign_without_results_still_renders() -> None:
     ],
 )
 def test_durations_have_three_digits_and_a_unit(value: float, expected: str) -> None:
-    assert _duration(Estimate(value, None, None, 1, 1)) == expected
+    assert duration_text(Estimate(value, None, None, 1, 1)) == expected

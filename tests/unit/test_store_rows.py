@@ -45,6 +45,11 @@ def context(**changes: object) -> RowContext:
         "hw_id": "h1",
         "system_id": "s1",
         "hot": {"cpu_model": "EPYC", "cpu_cores": 2},
+        "trial_cores": "0-1",
+        "memory_limit_bytes": 2**34,
+        "reproduces": "earlier",
+        "reproduces_trial_key": "k0",
+        "reproduction_differs": "the image",
     }
     return RowContext(**{**values, **changes})
 
@@ -144,7 +149,8 @@ def test_no_90th_percentile_below_64_samples() -> None:
 def test_a_trial_that_never_ran_has_nulls_and_no_zeros(status: Status) -> None:
     nowhere = context(
         task_id=None, host=None, isolation=None, executor_reason=None, environment_id=None, lock_sha256=None,
-        runner_sha256=None, versions={}, hw_id=None, system_id=None, hot={},
+        runner_sha256=None, versions={}, hw_id=None, system_id=None, hot={}, trial_cores=None, memory_limit_bytes=None,
+        reproduces=None, reproduces_trial_key=None, reproduction_differs=None,
     )  # fmt: skip
     row = trial_row(nowhere, trial(), record(status))
     back = pa.Table.from_pylist([row], schema=TRIALS).to_pylist()[0]
@@ -170,3 +176,9 @@ def test_a_repeated_timing_mode_is_refused() -> None:
 def test_an_unknown_system_column_is_refused() -> None:
     with pytest.raises(StoreError, match="cpu_modle"):
         trial_row(context(hot={"cpu_modle": "EPYC"}), trial(), record())
+
+
+@pytest.mark.parametrize("distribution", ["onnxruntime", "onnxruntime-gpu"])
+def test_onnx_runtime_is_known_under_either_name_of_its_distribution(distribution: str) -> None:
+    row = trial_row(context(versions={distribution: "1.31.1"}), trial(), record())
+    assert row["onnxruntime_version"] == "1.31.1"

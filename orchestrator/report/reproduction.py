@@ -1,0 +1,123 @@
+"""A reproduction for the terminal: then and now side by side, the verdicts, and what else differs."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from orchestrator.analysis import MINIMUM_EFFECT, Change, Comparison, Estimate, ModeComparison, Verdict
+from orchestrator.report.wording import count_text, duration_text, ratio_text, shape_name
+from runners.contract import Status
+
+_EFFECT = f"{MINIMUM_EFFECT:.0%}"
+_VERDICTS = {
+    Verdict.EQUIVALENT: (f"reproduced within {_EFFECT}", "green"),
+    Verdict.FASTER: (f"faster now, by more than {_EFFECT}", "yellow"),
+    Verdict.SLOWER: (f"slower now, by more than {_EFFECT}", "red"),
+    Verdict.UNDECIDED: (
+        f"inconclusive: neither a difference nor equality within {_EFFECT} is shown; --rounds takes more",
+        "yellow",
+    ),
+}
+_GROUPS = {
+    "system": "System",
+    "environment": "Environment",
+    "code": "Code that measured",
+    "protocol": "Protocol",
+    "conditions": "Conditions, medians before the trials",
+}
+
+
+def render_reproduction(
+    comparisons: Sequence[Comparison], differing: Sequence[Change], notes: Sequence[str]
+) -> RenderableType:
+    """Then and now for each configuration, the counts of verdicts, and the fields that differ.
+
+    Args:
+        comparisons: of `compare_sides`.
+        differing: of `changes`.
+        notes: what was found about the environments, a line each.
+    """
+    parts: list[RenderableType] = [
+        Text(
+            "Median latency [95 % interval] then and now. Ratio: latency then over latency now, above 1 is faster now; "
+            "its interval is unpaired, over the processes of both sides."
+        )
+    ]
+    for one in comparisons:
+        parts.extend(_comparison(one))
+    parts.append(Text())
+    parts.append(Text.assemble(("Verdicts: ", "bold"), _counts(comparisons)))
+    parts.append(Text("Identity:", style="bold"))
+    parts += [Padding(Text(note), (0, 0, 0, 2)) for note in notes]
+    parts.extend(_differing(differing))
+    return Group(*parts)
+
+
+def _comparison(one: Comparison) -> Iterator[RenderableType]:
+    yield Text(f"\n{shape_name(one.shape)}, batch {one.batch}, {one.backend}", style="bold")
+    then, now = one.sides.then, one.sides.now
+    key = "the same trial key" if then.trial_key == now.trial_key else f"trial key {now.trial_key}"
+    yield Text(f"  then: {then.campaign_id} on {then.host}, trial key {then.trial_key}, {_ended(one.statuses_then)}")
+    yield Text(f"  now:  {now.campaign_id} on {now.host}, {key}, {_ended(one.statuses_now)}")
+    for reason in one.reasons_now:
+        yield Text(f"        {reason}", style="red")
+    if not one.modes:
+        yield Text("  no side has a latency, so there is nothing to compare", style="yellow")
+        return
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
+    for name in ("", "then", "now", "ratio", "verdict"):
+        table.add_column(name, overflow="fold")
+    for mode in one.modes:
+        ratio = "-" if mode.ratio is None else ratio_text(mode.ratio, decimals=3)
+        table.add_row(Text(mode.name), Text(_latency(mode.then)), Text(_latency(mode.now)), Text(ratio), _verdict(mode))
+    yield Padding(table, (0, 0, 0, 2))
+
+
+def _latency(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return "-"
+    size = f"{count_text(estimate.processes, 'round', 'rounds')}, {count_text(estimate.samples, 'sample', 'samples')}"
+    return f"{duration_text(estimate)}\n{size}"
+
+
+def _verdict(mode: ModeComparison) -> Text:
+    if mode.ratio is None or mode.verdict is None:
+        missing = "then" if mode.then is None else "now"
+        return Text(f"nothing to compare: no latency {missing}", style="yellow")
+    if mode.ratio.low is None:
+        return Text("inconclusive: a side has one process only, which gives no interval", style="yellow")
+    words, style = _VERDICTS[mode.verdict]
+    return Text(words, style=style)
+
+
+def _ended(statuses: Mapping[Status, int]) -> str:
+    return ", ".join(f"{statuses[status]} {status.value}" for status in Status if statuses.get(status)) or "no trial"
+
+
+def _counts(comparisons: Sequence[Comparison]) -> str:
+    verdicts = [mode.verdict for one in comparisons for mode in one.modes]
+    names = {
+        Verdict.EQUIVALENT: f"reproduced within {_EFFECT}",
+        Verdict.FASTER: "faster now",
+        Verdict.SLOWER: "slower now",
+        Verdict.UNDECIDED: "inconclusive",
+        None: "without a comparison",
+    }
+    counts = [f"{verdicts.count(verdict)} {name}" for verdict, name in names.items() if verdict in verdicts]
+    return f"{', '.join(counts) or 'none'} (of {count_text(len(verdicts), 'ratio', 'ratios')}, judged together)"
+
+
+def _differing(differing: Sequence[Change]) -> Iterator[RenderableType]:
+    if not differing:
+        yield Text("Nothing else that is known differs between then and now.")
+        return
+    yield Text("What else differs between then and now:", style="bold")
+    for group in dict.fromkeys(change.group for change in differing):
+        yield Text(f"  {_GROUPS.get(group, group)}")
+        for change in differing:
+            if change.group == group:
+                yield Padding(Text(f"{change.field}: {change.then} → {change.now}"), (0, 0, 0, 4))

@@ -1,0 +1,48 @@
+"""Estimates and shapes in words, as every view for people writes them."""
+
+from collections.abc import Callable
+
+from orchestrator.analysis import Estimate, Shape
+
+_USELESS = 100
+"""An interval whose ends differ by more than this factor says only that there are too few rounds."""
+_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
+
+
+def shape_name(shape: Shape) -> str:
+    """A shape with its sizes, dtype and device."""
+    sizes = [f"{shape.sequence_length} tokens"] if shape.sequence_length else []
+    sizes += [f"{shape.image_size}x{shape.image_size} pixels"] if shape.image_size else []
+    sizes += [shape.options] if shape.options else []
+    threads = count_text(shape.threads, "thread", "threads")
+    return ", ".join([shape.workload, *sizes, shape.dtype, f"{shape.device} with {threads}"])
+
+
+def duration_text(estimate: Estimate) -> str:
+    """Seconds in a unit that fits, with their interval."""
+    scale, unit = next(((s, u) for s, u in _UNITS if estimate.value >= s), _UNITS[-1])
+    text = f"{_digits(estimate.value / scale)} {unit}"
+    return text + _interval(estimate, lambda bound: _digits(bound / scale))
+
+
+def _digits(value: float) -> str:
+    """Three significant digits, without an exponent."""
+    return f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+
+
+def ratio_text(estimate: Estimate, decimals: int = 2) -> str:
+    """A ratio with its interval."""
+    return f"x{estimate.value:.{decimals}f}" + _interval(estimate, lambda bound: f"{bound:.{decimals}f}")
+
+
+def _interval(estimate: Estimate, shown: Callable[[float], str]) -> str:
+    if estimate.low is None or estimate.high is None:
+        return ""
+    if estimate.high > estimate.low * _USELESS:
+        return " [too wide: more rounds]"
+    return f" [{shown(estimate.low)}, {shown(estimate.high)}]"
+
+
+def count_text(number: int, singular: str, plural: str) -> str:
+    """A number with its noun."""
+    return f"{number} {singular if number == 1 else plural}"

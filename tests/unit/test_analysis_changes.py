@@ -1,0 +1,97 @@
+"""What else differs between then and now."""
+
+import json
+from datetime import UTC, datetime
+
+import pyarrow as pa
+
+from orchestrator.analysis import Change, changes
+from orchestrator.store import CAMPAIGNS, ENVIRONMENTS, SYSTEMS, TRIALS, campaign_row, environment_row, system_row
+
+SYSTEM_ROWS = [
+    system_row("s1", "h1", {}, {"cpu": {"model_name": "EPYC", "microcode": "0x1"}, "private": {"boot_id": "b1"}}),
+    system_row("s2", "h1", {}, {"cpu": {"model_name": "EPYC", "microcode": "0x2"}, "private": {"boot_id": "b2"}}),
+]
+ENVIRONMENT_ROWS = [
+    environment_row("e1", "cpu", {"torch": "2.13.0", "numpy": "2.0"}, {}, image_digest=None, lock_sha256="l"),
+    environment_row("e2", "cpu", {"torch": "2.13.0", "numpy": "2.1"}, {}, image_digest=None, lock_sha256="l"),
+]
+
+
+def trials(campaign: str, conditions: list[dict[str, object]], **more: object) -> pa.Table:
+    shared = {
+        "trial_key": "k", "campaign_id": campaign, "order": 1, "replicate": 0, "attempt": 1, "status": "ok",
+        "started_at": datetime(2026, 11, 20, tzinfo=UTC), "workload": "bert-base", "batch": 1, "backend": "eager",
+        "backend_options": "{}", "dtype": "float32", "device": "cpu", "threads": 2, "seed": 0, "protocol": "{}",
+        "timeout_s": 60.0, "method_version": 2, "contract_version": 2, "environment": "cpu", "environment_id": "e1",
+        "host": "lab1", "isolation": "docker", "system_id": "s1", "runner_sha256": "r1", "facts": "{}",
+    }  # fmt: skip
+    rows = [
+        {**shared, "trial_id": f"{campaign}-{number}", "round": number, "conditions_before": json.dumps(one), **more}
+        for number, one in enumerate(conditions)
+    ]
+    return pa.Table.from_pylist(rows, schema=TRIALS)
+
+
+def compared(then: pa.Table, now: pa.Table) -> tuple[Change, ...]:
+    campaigns = [
+        campaign_row(
+            name, datetime(2026, 11, 20, tzinfo=UTC), "s", sweep_document="", inventory_document="", plan_digest="",
+            planned_trials=1, taxmeter_version=version, git_commit=None,
+        )
+        for name, version in (("old", "0.1"), ("new", "0.2"))
+    ]  # fmt: skip
+    return changes(
+        then,
+        now,
+        pa.Table.from_pylist(SYSTEM_ROWS, schema=SYSTEMS),
+        pa.Table.from_pylist(ENVIRONMENT_ROWS, schema=ENVIRONMENTS),
+        pa.Table.from_pylist(campaigns, schema=CAMPAIGNS),
+    )
+
+
+def test_only_differing_fields_are_told() -> None:
+    then = trials("old", [{}], facts=json.dumps({"limit_cpus": "0-1", "flops_per_example": 8}))
+    other = json.dumps({"limit_cpus": "0-3", "flops_per_example": 9})
+    now = trials("new", [{}], system_id="s2", environment_id="e2", runner_sha256="r2", facts=other)
+    assert set(compared(then, now)) == {
+        Change("system", "cpu.microcode", "0x1", "0x2"),
+        Change("environment", "numpy", "2.0", "2.1"),
+        Change("environment", "limit_cpus", "0-1", "0-3"),
+        Change("code", "runner_sha256", "r1", "r2"),
+        Change("code", "taxmeter_version", "0.1", "0.2"),
+    }
+
+
+def test_the_same_campaign_differs_in_nothing() -> None:
+    same = trials("old", [{"load_1m": 0.5}, {"load_1m": 0.7}])
+    assert compared(same, same) == ()
+
+
+def test_conditions_are_medians_without_counters_and_without_trifles() -> None:
+    then = trials(
+        "old", [{"load_1m": load, "cpu_steal_jiffies": 5, "cpu_clock_khz_mean": 3_000_000} for load in (0, 1, 9)]
+    )
+    now = trials("new", [{"load_1m": 4.0, "cpu_steal_jiffies": 900, "cpu_clock_khz_mean": 3_010_000}])
+    found = [change for change in compared(then, now) if change.group == "conditions"]
+    assert found == [Change("conditions", "load_1m", "1", "4")]
+
+
+def test_a_side_with_several_values_tells_them_all() -> None:
+    then = pa.concat_tables([trials("old", [{}]), trials("old", [{}], system_id="s2")])
+    found = compared(then, trials("old", [{}]))
+    assert Change("system", "cpu.microcode", "0x1 / 0x2", "0x1") in found
+
+
+def test_files_of_the_driver_are_told_only_where_they_were_known_then() -> None:
+    mounted, other = (json.dumps({"driver_libcuda": name}) for name in ("libcuda.so.570", "libcuda.so.580"))
+    then, now = trials("old", [{}]), trials("old", [{}], facts=mounted)
+    assert compared(then, now) == ()
+    assert compared(now, then) == (Change("environment", "driver_libcuda", "libcuda.so.570", "unknown"),)
+    [change] = compared(now, trials("old", [{}], facts=other))
+    assert (change.then, change.now) == ("libcuda.so.570", "libcuda.so.580")
+
+
+def test_columns_that_older_rows_do_not_have_are_no_difference() -> None:
+    then, now = trials("old", [{}]), trials("old", [{}], trial_cores="0-1", memory_limit_bytes=5, image_id="sha256:1")
+    assert compared(then, now) == (Change("environment", "image_id", "unknown", "sha256:1"),)

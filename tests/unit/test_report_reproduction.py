@@ -1,0 +1,89 @@
+"""A reproduction, as text."""
+
+import io
+
+from rich.console import Console
+
+from orchestrator.analysis import Change, Comparison, Estimate, ModeComparison, Place, Shape, Sides, Verdict
+from orchestrator.report import render_reproduction
+from runners.contract import Status
+
+SHAPE = Shape("bert-base", 128, 0, "", "float32", "cpu", 2, 0, "{}")
+SIDES = Sides(Place("old", "lab1", "k1"), Place("new", "lab2", "k1"))
+THEN, NOW = Estimate(0.0122, 0.0110, 0.0134, 3, 33), Estimate(0.0121, 0.0115, 0.0127, 4, 40)
+
+
+def mode(verdict: Verdict | None, ratio: Estimate | None, then: Estimate | None = THEN) -> ModeComparison:
+    return ModeComparison("one call at a time", then, NOW, ratio, verdict)
+
+
+def comparison(*modes: ModeComparison, **more: object) -> Comparison:
+    values = {
+        "statuses_then": {Status.OK: 3},
+        "statuses_now": {Status.OK: 4},
+        "reasons_now": (),
+        "sides": SIDES,
+        **more,
+    }
+    return Comparison(shape=SHAPE, batch=4, backend="eager", modes=modes, **values)  # type: ignore[arg-type]
+
+
+def text(*comparisons: Comparison, differing: tuple[Change, ...] = (), notes: tuple[str, ...] = ()) -> str:
+    console = Console(file=io.StringIO(), width=160)
+    console.print(render_reproduction(comparisons, differing, notes))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def ratio(low: float | None, high: float | None, value: float = 1.0) -> Estimate:
+    return Estimate(value, low, high, 7, 73, 4)
+
+
+def test_then_and_now_stand_side_by_side() -> None:
+    shown = text(comparison(mode(Verdict.EQUIVALENT, ratio(0.981, 1.0249, 1.008))))
+    assert "bert-base, 128 tokens, float32, cpu with 2 threads, batch 4, eager" in shown
+    assert "12.2 ms [11.0, 13.4]" in shown
+    assert "12.1 ms [11.5, 12.7]" in shown
+    assert "3 rounds, 33 samples" in shown
+    assert "4 rounds, 40 samples" in shown
+    assert "x1.008 [0.981, 1.025]" in shown
+    assert "latency then over latency now, above 1 is faster now" in shown
+    assert "then: old on lab1, trial key k1, 3 ok" in shown
+    assert "now:  new on lab2, the same trial key, 4 ok" in shown
+    assert "Nothing else that is known differs" in shown
+
+
+def test_each_verdict_has_its_words() -> None:
+    words = {
+        Verdict.EQUIVALENT: "reproduced within 3%",
+        Verdict.FASTER: "faster now, by more than 3%",
+        Verdict.SLOWER: "slower now, by more than 3%",
+        Verdict.UNDECIDED: "inconclusive: neither a difference nor equality",
+    }
+    for verdict, expected in words.items():
+        assert expected in text(comparison(mode(verdict, ratio(0.9, 1.1)))), verdict
+    assert "one process only" in text(comparison(mode(Verdict.UNDECIDED, ratio(None, None))))
+    assert "no latency then" in text(comparison(mode(None, None, then=None)))
+
+
+def test_verdicts_are_counted() -> None:
+    same, slower = mode(Verdict.EQUIVALENT, ratio(0.99, 1.01)), mode(Verdict.SLOWER, ratio(0.5, 0.6, 0.55))
+    shown = text(comparison(same, slower), comparison(same))
+    assert "2 reproduced within 3%, 1 slower now (of 3 ratios, judged together)" in shown
+
+
+def test_failures_of_now_say_why() -> None:
+    shown = text(comparison(statuses_now={Status.OOM: 2}, reasons_now=("killed at 4 GiB",)))
+    assert "2 oom" in shown
+    assert "killed at 4 GiB" in shown
+    assert "nothing to compare" in shown
+
+
+def test_what_differs_is_listed_by_group() -> None:
+    changed = (Change("system", "kernel.release", "6.1", "6.2"), Change("conditions", "load_1m", "0.1", "4"))
+    shown = text(comparison(), differing=changed, notes=("h1: environment cpu is identical",))
+    lines = [line.rstrip() for line in shown.splitlines()]
+    start = lines.index("What else differs between then and now:")
+    assert lines[start + 1 : start + 3] == ["  System", "    kernel.release: 6.1 → 6.2"]
+    assert "Conditions, medians before the trials" in shown
+    assert "h1: environment cpu is identical" in shown
