@@ -176,7 +176,9 @@ def test_what_cannot_start_is_the_infrastructures_fault(settings, make_trial, ma
     )
     task = make_task(make_trial())
     if isinstance(broken, DockerSettings):
-        with pytest.raises(InfrastructureError, match=r"^the engine at \S+ no longer has the image sha256:0{64} [^\n]*$"):
+        with pytest.raises(
+            InfrastructureError, match=r"^the engine at \S+ no longer has the image sha256:0{64} [^\n]*$"
+        ):
             run(broken, task, tmp_path / "task")
     else:
         # The process is started by `taskset`, whose own start succeeds: nothing begins, and the log says why.
