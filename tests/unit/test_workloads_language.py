@@ -1,6 +1,7 @@
 """The models of text, as far as they can be looked at without a framework."""
 
 import random
+from dataclasses import replace
 from statistics import fmean, pstdev
 from typing import Any
 
@@ -125,6 +126,14 @@ def test_a_twin_takes_the_path_of_the_full_length(name: str, length: int, expect
 def test_a_twin_has_the_rows_that_its_operators_depend_on(name: str, of_one: int, of_many: int) -> None:
     assert text(name).shrunk().batch == of_one
     assert text(name, batch=32).shrunk().batch == of_many
+
+
+@pytest.mark.parametrize(("backend", "of_many"), [("torch_compile", 1), ("onnxruntime", 2), ("openvino", 2)])
+def test_runtimes_that_simplify_a_lone_row_have_two_in_the_twin_of_a_batch(backend: str, of_many: int) -> None:
+    spec = specification("bert-base", 8)
+    batch = make_workload(replace(spec, backend=BackendSpec(backend, {})))
+    one = make_workload(replace(spec, backend=BackendSpec(backend, {}), workload=replace(spec.workload, batch=1)))
+    assert (one.shrunk().batch, batch.shrunk().batch) == (1, of_many)
 
 
 def test_the_twin_of_a_masked_batch_is_a_batch() -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Dict, Mapping, Optional, Tuple
 
 from runners.contract import WorkloadSpec
+from runners.contract.catalogue import BACKENDS
 from runners.contract.record import FactValue
 from runners.workloads.base import Inputs, Unsupported
 from runners.workloads.construction import (
@@ -17,6 +18,7 @@ from runners.workloads.tensors import PRELOAD, TensorWorkload
 
 _SHRUNK_TOKENS = 8
 _SHRUNK_VOCABULARY = 128
+_TORCH_ALONE = ("torch",)
 
 
 @dataclass(frozen=True)
@@ -136,8 +138,8 @@ class Text(TensorWorkload):
 
     def shrunk(self) -> WorkloadSpec:
         fewest, most = self.entry.twin_rows
-        if self.options["mask"] != masks.NONE:
-            # A mask is spread over heads and positions, which runtimes simplify for a lone row
+        if self.options["mask"] != masks.NONE or BACKENDS[self.spec.backend.name].frameworks != _TORCH_ALONE:
+            # Masks are spread over heads and positions, and positions over rows: runtimes simplify that for a lone row
             most = max(most, 2)
         rows = max(fewest, min(self.spec.workload.batch, most))
         return replace(super().shrunk(), batch=rows, sequence_length=self.shrunk_tokens())
