@@ -9,7 +9,7 @@ from pathlib import Path
 
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import INSTALLED, ExecutionSettings, ProcessSettings, copy_code
-from orchestrator.images.identity import ImageIdentity, differences, mapping_differences
+from orchestrator.images.identity import ImageIdentity, differences, mapping_differences, short
 from orchestrator.planning import EnvironmentPin, Isolation
 
 _OBSERVE = "import json; from runners.system import observe_environment; print(json.dumps(observe_environment()[0]))"
@@ -146,4 +146,4 @@ def _images(stored: EnvironmentPin, found: EnvironmentPin) -> Identity:
 
 
 def _short(digest: str | None) -> str:
-    return "unknown" if digest is None else digest.removeprefix("sha256:")[:12]
+    return "unknown" if digest is None else short(digest)

@@ -6,9 +6,9 @@ under the yardstick, for models whose eager error happens to be small.
 
 The floor for float32 lies between two measurements. Of all workloads on all backends of a CPU (docs/coverage.md) the
 relative error was at most 3e-6, but for ONNX Runtime's Fourier transform in FNet, 1.6e-4: imprecise, but the same
-function. Matrices rounded to TF32 or bfloat16, which a backend must not do in silence, made it 3.6e-4 to 7e-4, or ten
-times that, in five models; a wrong operator makes it 0.02 and more. Of float16 and bfloat16 only small models were
-measured (9e-4 and 6e-3 for eager).
+function. Matrices rounded to TF32 or bfloat16, which a backend must not do in silence, made it 3.4e-4 to 7.2e-4, or
+seven to eight times that, in five models (benchmarks/rounded_matrices.py); a wrong operator makes it 0.02 and more. Of
+float16 and bfloat16 only small models were measured (9e-4 and 6e-3 for eager).
 """
 
 from dataclasses import dataclass

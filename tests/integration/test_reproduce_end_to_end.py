@@ -25,18 +25,6 @@ protocol:
 """
 
 
-@pytest.fixture(params=["process", pytest.param("docker", marks=pytest.mark.engine)])
-def isolation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The isolation that `executor: auto` takes, with its environment built."""
-    kind = str(request.param)
-    if kind == "docker":
-        request.getfixturevalue("cpu_image")
-    else:
-        request.getfixturevalue("cpu_python")
-        monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
-    return kind
-
-
 def taxmeter(project: Path, *arguments: object) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "orchestrator", *map(str, arguments)]
     return subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=240, check=False)

@@ -55,8 +55,8 @@ def settings(text: str) -> dict[str, str]:
 
 def test_the_users_pip_settings_are_found_without_files_of_this_machine(tmp_path: Path):
     (tmp_path / ".config/pip").mkdir(parents=True)
-    (tmp_path / ".config/pip/pip.conf").write_text("[global]\nindex-url = https://a.invalid/%(x)s\ncert = /c.pem\n")
-    assert settings(site_pip_configuration({"HOME": str(tmp_path)}))["index-url"] == "https://a.invalid/%(x)s"
+    (tmp_path / ".config/pip/pip.conf").write_text("[global]\nindex-url = of-the-user-%(x)s\ncert = /c.pem\n")
+    assert settings(site_pip_configuration({"HOME": str(tmp_path)}))["index-url"] == "of-the-user-%(x)s"
     assert "cert" not in settings(site_pip_configuration({"HOME": str(tmp_path)}))
 
 
@@ -64,17 +64,17 @@ def test_a_named_file_replaces_the_users_own(tmp_path: Path):
     (tmp_path / ".pip").mkdir()
     (tmp_path / ".pip/pip.conf").write_text("[global]\ntrusted-host = user.invalid\n")
     named = tmp_path / "named.conf"
-    named.write_text("[global]\nindex-url = https://named.invalid/simple\n")
+    named.write_text("[global]\nindex-url = of-the-named-file\n")
     found = settings(site_pip_configuration({"HOME": str(tmp_path), "PIP_CONFIG_FILE": str(named)}))
-    assert found["index-url"] == "https://named.invalid/simple"
+    assert found["index-url"] == "of-the-named-file"
     assert "trusted-host" not in found
 
 
 def test_variables_win_over_files(tmp_path: Path):
     named = tmp_path / "named.conf"
-    named.write_text("[global]\nindex-url = https://file.invalid/simple\n")
-    environment = {"PIP_CONFIG_FILE": str(named), "PIP_INDEX_URL": "https://variable.invalid/simple"}
-    assert settings(site_pip_configuration(environment))["index-url"] == "https://variable.invalid/simple"
+    named.write_text("[global]\nindex-url = of-the-file\n")
+    environment = {"PIP_CONFIG_FILE": str(named), "PIP_INDEX_URL": "of-the-variable"}
+    assert settings(site_pip_configuration(environment))["index-url"] == "of-the-variable"
 
 
 def test_no_settings_at_all():
