@@ -9,8 +9,8 @@ from orchestrator.errors import ConfigurationError
 from orchestrator.exchange.environments import as_found, as_locked, differences
 from orchestrator.exchange.manifest import ExportedTask, Manifest, read_manifest
 from orchestrator.exchange.reading import Damage, read_task_results
-from orchestrator.exchange.rows import Rows, skip_row, task_rows
-from orchestrator.store import Row, Store, Writer, campaign_row
+from orchestrator.exchange.rows import Rows, declared_row, on_system, skip_row, task_rows
+from orchestrator.store import Row, Store, Writer, campaign_row, campaign_totals
 from runners.contract import CONTRACT_VERSION, METHOD_VERSION, ContractError, Trial, decode, digest
 
 _SHOWN = 8
@@ -68,11 +68,11 @@ def import_export(directory: Path, store: Store, *, accept_versions: bool) -> Im
     _refuse_other_methods(manifest, directory)
     report = ImportReport(manifest)
     skips = _skips(manifest, directory)
-    found = {_key(row): row["started_at"] for row in skips}
+    found = {_key(row): row["started_at"] for row in skips.trials}
     refused: dict[str, list[str]] = {}
     for exported in manifest.tasks:
-        found.update(_survey(directory, exported, report, refused))
-    if len(found) == len(skips) and not report.damages:
+        found.update(_survey(directory, exported, report, refused, skips.systems))
+    if len(found) == len(skips.trials) and not report.damages:
         raise ConfigurationError("no trial of this export has a record yet; ./run.sh there measures", file=directory)
     if refused and not accept_versions:
         _refuse_versions(refused, directory)
@@ -80,6 +80,7 @@ def import_export(directory: Path, store: Store, *, accept_versions: bool) -> Im
     if new:
         with store.writer() as writer:
             _write(directory, manifest, skips, new, writer)
+            _close_account(store, writer, manifest.campaign_id)
         report.notices += [
             f"the journal of a killed run was damaged: {seal.damage}; it is kept at {seal.quarantined}"
             for seal in writer.reports
@@ -112,22 +113,31 @@ def _shortened(texts: Sequence[str]) -> list[str]:
     return [*texts[:_SHOWN], *([f"and {more} more"] if more > 0 else [])]
 
 
-def _skips(manifest: Manifest, directory: Path) -> list[Row]:
-    rows = []
+def _skips(manifest: Manifest, directory: Path) -> Rows:
+    rows = Rows()
     for skip in manifest.skips:
         try:
             trial = decode(Trial, skip.trial, "trial")
         except ContractError as error:
             raise ConfigurationError(f"damaged: {error}; copy it again", file=directory, key="skips") from None
         environment = as_locked(skip.environment, manifest.environments[skip.environment])
-        rows.append(skip_row(manifest, environment, trial, skip.reason))
+        row, declared = skip_row(manifest, environment, trial, skip.reason), declared_row(environment)
+        rows.trials.append(row)
+        rows.environments[str(declared["environment_id"])] = declared
     return rows
 
 
 def _survey(
-    directory: Path, exported: ExportedTask, report: ImportReport, refused: dict[str, list[str]]
+    directory: Path,
+    exported: ExportedTask,
+    report: ImportReport,
+    refused: dict[str, list[str]],
+    systems: dict[str, Row],
 ) -> dict[_Key, object]:
-    """Checks one task; returns the keys of its rows, each with the time at which its trial started."""
+    """Checks one task; returns the keys of its rows, each with the time at which its trial started.
+
+    Notes the problems in `report` and `refused`, and in `systems` where it ran.
+    """
     results = read_task_results(directory, exported, report.manifest)
     if results is None:
         report.missing.append(exported.directory)
@@ -143,6 +153,7 @@ def _survey(
             report.found[as_found(start.environment, start.seen.versions).pin.name] = "; ".join(_shortened(wrong))
     rows = task_rows(report.manifest, results)
     report.damages += results.damages + rows.damages
+    systems.update(rows.systems)
     return {_key(row): row["started_at"] for row in rows.trials}
 
 
@@ -161,7 +172,7 @@ def _new_keys(found: Mapping[_Key, object], store: Store, report: ImportReport) 
     return new
 
 
-def _write(directory: Path, manifest: Manifest, skips: Sequence[Row], new: set[_Key], writer: Writer) -> None:
+def _write(directory: Path, manifest: Manifest, skips: Rows, new: set[_Key], writer: Writer) -> None:
     writer.put_campaign(
         campaign_row(
             manifest.campaign_id,
@@ -176,7 +187,12 @@ def _write(directory: Path, manifest: Manifest, skips: Sequence[Row], new: set[_
             git_commit=manifest.git_commit,
         )
     )
-    writer.append([row for row in skips if _key(row) in new])
+    for row in skips.environments.values():
+        writer.put_environment(row)
+    for row in skips.systems.values():
+        writer.put_system(row)
+    systems = skips.systems.values()
+    writer.append([on_system(row, systems) for row in skips.trials if _key(row) in new])
     for exported in manifest.tasks:
         results = read_task_results(directory, exported, manifest)
         rows = Rows() if results is None else task_rows(manifest, results)
@@ -187,6 +203,14 @@ def _write(directory: Path, manifest: Manifest, skips: Sequence[Row], new: set[_
         chosen = [row for row in rows.trials if _key(row) in new]
         for first in range(0, len(chosen), _BATCH):
             writer.append(chosen[first : first + _BATCH])
+
+
+def _close_account(store: Store, writer: Writer, campaign_id: str) -> None:
+    """Writes down what there is of the campaign; its end is that of its last trial so far, not that of the import."""
+    ends = store.trials(["finished_at"], campaign_id=campaign_id)["finished_at"].to_pylist()
+    statuses = [attempt.status for attempt in store.attempts(campaign_id).values()]
+    finished_at = max(end for end in ends if end is not None)
+    writer.finish_campaign(campaign_id, **campaign_totals(finished_at, statuses, rows=len(ends)))
 
 
 def _machine_document(manifest: Manifest) -> str:

@@ -1,11 +1,11 @@
 """Rows from what a start of a task wrote."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from orchestrator.campaign.running import environment_id, is_of_this_run
+from orchestrator.delivery import environment_id, is_of_this_run
 from orchestrator.errors import StoreError
 from orchestrator.exchange.environments import Provided, as_found, as_locked, differences
 from orchestrator.exchange.manifest import Manifest
@@ -51,10 +51,26 @@ def _add_start(manifest: Manifest, start: Start, provided: Provided, rows: Rows)
 
 
 def skip_row(manifest: Manifest, provided: Provided, trial: Trial, reason: str) -> Row:
-    """The row of a trial that was known to be impossible."""
+    """The row of a trial that was known to be impossible. Its environment is the one that `declared_row` describes."""
     now = manifest.exported_at_ns
     record = TrialRecord(trial.trial_id, trial.attempt, Status.SKIPPED, reason, started_at_ns=now, finished_at_ns=now)
-    return trial_row(_context(manifest, provided, None), trial, record)
+    context = replace(_context(manifest, provided, None), environment_id=environment_id(provided.pin, {}))
+    return trial_row(context, trial, record)
+
+
+def declared_row(provided: Provided) -> Row:
+    """The row of an environment that nobody has looked into."""
+    identity = environment_id(provided.pin, {})
+    lock = provided.lock_sha256
+    return environment_row(identity, provided.pin.name, {}, {}, image_digest=None, lock_sha256=lock)
+
+
+def on_system(row: Row, systems: Collection[Row]) -> Row:
+    """The row of a trial that ran nowhere, with the system on which the others ran, if that was one and the same."""
+    if len(systems) != 1:
+        return row
+    (system,) = systems
+    return {**row, **{name: value for name, value in system.items() if name in TRIALS.names}}
 
 
 def _row(context: RowContext, provided: Provided, one: Recorded, observed: Mapping[str, FactValue]) -> Row:

@@ -132,7 +132,8 @@ def _setting(rows: Sequence[_Row], versions: Mapping[str, Mapping[str, str]]) ->
     image = f", image {', '.join(f'`{digest[:19]}`' for digest in digests)}" if digests else ""
     yield f"- Isolation: {rows[0]['isolation'] or 'unknown'}{image}"
     yield from (f"- Machine: {machine}" for machine in sorted({_machine(row) for row in rows if row["cpu_model"]}))
-    for identity in sorted({row["environment_id"] for row in rows if row["environment_id"] in versions}):
+    # An environment that was only declared, for trials that never ran, has no versions.
+    for identity in sorted({row["environment_id"] for row in rows if versions.get(row["environment_id"])}):
         found = versions[identity]
         yield f"- Versions: {', '.join(f'{name} {found[name]}' for name in _frameworks() if name in found)}"
     constant = {name: rows[0][name] for name in _COMMON if len({row[name] for row in rows}) == 1}

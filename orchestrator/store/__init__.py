@@ -5,9 +5,12 @@ describes what readers see.
 """
 
 from orchestrator.store.facade import Attempt, Store
-from orchestrator.store.rows import Row, RowContext, campaign_row, environment_row, system_row, trial_row
+from orchestrator.store.location import is_url
+from orchestrator.store.rows import Row, RowContext, trial_row
 from orchestrator.store.schema import CAMPAIGNS, ENVIRONMENTS, SCHEMA_VERSION, SYSTEMS, TRIALS
 from orchestrator.store.sealing import SealReport
+from orchestrator.store.selection import Results, Selection, is_store, open_store
+from orchestrator.store.tables import campaign_row, campaign_totals, environment_row, system_row
 from orchestrator.store.writing import Writer
 
 __all__ = [
@@ -17,13 +20,19 @@ __all__ = [
     "SYSTEMS",
     "TRIALS",
     "Attempt",
+    "Results",
     "Row",
     "RowContext",
     "SealReport",
+    "Selection",
     "Store",
     "Writer",
     "campaign_row",
+    "campaign_totals",
     "environment_row",
+    "is_store",
+    "is_url",
+    "open_store",
     "system_row",
     "trial_row",
 ]

@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 
 from orchestrator.errors import StoreError
 from orchestrator.store.files import Layout
+from orchestrator.store.generations import KEEP_S, prepare
 from orchestrator.store.reading import read_dimension, read_trials
-from orchestrator.store.schema import CAMPAIGNS, ENVIRONMENTS, SYSTEMS
 from orchestrator.store.sealing import SealReport, recover
-from orchestrator.store.writing import SEAL_ROWS, Writer
+from orchestrator.store.writing import Writer
 from runners.contract import Status
 
 
@@ -42,13 +42,17 @@ class Store:
             raise StoreError(f"{path} is no directory; give the directory of the result store")
         return cls(Layout(path))
 
-    def writer(self, seal_after_rows: int = SEAL_ROWS) -> Writer:
+    def writer(self, seal_after_rows: int | None = None, *, keep_s: float = KEEP_S) -> Writer:
         """A writer, after what killed writers left behind was sealed.
+
+        Args:
+            seal_after_rows: how many rows wait in the journal; by default the more, the more were sealed.
+            keep_s: how long generations are kept after others took their place.
 
         Raises:
             StoreError: the store cannot be written.
         """
-        return Writer(self.layout, seal_after_rows)
+        return Writer(self.layout, seal_after_rows, keep_s=keep_s)
 
     def recover(self) -> tuple[SealReport, ...]:
         """Seals what killed writers left behind.
@@ -56,32 +60,39 @@ class Store:
         Raises:
             StoreError: the store cannot be written.
         """
-        self.layout.create()
+        prepare(self.layout)
         return recover(self.layout)
 
-    def trials(self, columns: Sequence[str] | None = None, *, campaign_id: str | None = None) -> pa.Table:
+    def trials(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        campaign_id: str | None = None,
+        filter: pc.Expression | None = None,  # noqa: A002 - as in pyarrow
+    ) -> pa.Table:
         """Trials, each exactly once, with those that are not sealed yet.
 
         Args:
             columns: names of columns; all of them if null.
             campaign_id: only the trials of this campaign; all trials if null.
+            filter: only the trials for which it is true, such as `pc.field("status") == "ok"`; all if null.
 
         Raises:
             StoreError: a column is unknown, or a file cannot be read.
         """
-        return read_trials(self.layout, columns, campaign_id)
+        return read_trials(self.layout, columns, campaign_id, filter)
 
     def systems(self) -> pa.Table:
         """The systems that trials ran on."""
-        return read_dimension(self.layout.systems, SYSTEMS)
+        return read_dimension(self.layout, "systems")
 
     def environments(self) -> pa.Table:
         """The environments that trials ran in."""
-        return read_dimension(self.layout.environments, ENVIRONMENTS)
+        return read_dimension(self.layout, "environments")
 
     def campaigns(self) -> pa.Table:
         """The campaigns, one row each."""
-        return read_dimension(self.layout.campaigns, CAMPAIGNS)
+        return read_dimension(self.layout, "campaigns")
 
     def newest_campaign(self, plan_digest: str) -> str | None:
         """The campaign that was started last with this plan; null if there is none."""

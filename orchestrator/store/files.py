@@ -8,33 +8,55 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import StoreError
+from orchestrator.store.snapshot import Snapshot, snapshot_of
 
 
 @dataclass(frozen=True)
 class Layout:
     """Paths below the root of a store.
 
-    Nothing unfinished ever stands in `trials`, `systems`, `environments` or `campaigns`: a plain reader that
-    meets one torn or temporary file there would fail altogether.
+    Nothing unfinished ever stands in a generation: a plain reader that meets one torn or temporary file there
+    would fail altogether.
     """
 
     root: Path
 
     @property
+    def description(self) -> Path:
+        """`STORE.json`: the format of the store and its identity."""
+        return self.root / "STORE.json"
+
+    @property
+    def generations(self) -> Path:
+        return self.root / "generations"
+
+    @property
+    def current_link(self) -> Path:
+        """The link to the current generation: the only thing that readers follow and that ever changes."""
+        return self.root / "current"
+
+    @property
+    def current(self) -> Path:
+        """The directory of the current generation, resolved once; of a store in format 1, its root."""
+        if self.current_link.is_symlink():
+            return Path(os.path.realpath(self.current_link))
+        return self.root
+
+    @property
     def trials(self) -> Path:
-        return self.root / "trials"
+        return self.current / "trials"
 
     @property
     def systems(self) -> Path:
-        return self.root / "systems"
+        return self.current / "systems"
 
     @property
     def environments(self) -> Path:
-        return self.root / "environments"
+        return self.current / "environments"
 
     @property
     def campaigns(self) -> Path:
-        return self.root / "campaigns"
+        return self.current / "campaigns"
 
     @property
     def journal(self) -> Path:
@@ -47,28 +69,33 @@ class Layout:
 
     @property
     def temporary(self) -> Path:
+        """Work in progress of whoever holds the store's lock; what stands there without it is a leftover."""
         return self.root / "tmp"
+
+    @property
+    def merging(self) -> Path:
+        """Work in progress of the one compaction: it holds a lock of its own, and the store's only at its end."""
+        return self.root / "tmp" / "compaction"
 
     @property
     def lock(self) -> Path:
         return self.root / "lock"
 
-    def create(self) -> None:
-        """Makes the directories of a new store."""
-        with storage_errors(f"cannot create the result store {self.root}"):
-            for directory in (
-                self.trials,
-                self.systems,
-                self.environments,
-                self.campaigns,
-                self.journal,
-                self.temporary,
-            ):
-                directory.mkdir(parents=True, exist_ok=True)
+    @property
+    def compaction_lock(self) -> Path:
+        return self.root / "lock.compaction"
+
+    def snapshot(self) -> Snapshot:
+        """The sealed files as they are now; what is compacted later does not change it.
+
+        Raises:
+            StoreError: the store was written by a newer taxmeter, or cannot be listed.
+        """
+        return snapshot_of(self)
 
     def parts(self) -> list[Path]:
         """Sealed parts of `trials`, sorted by path."""
-        return sorted(self.trials.glob("month=*/part-*.parquet"))
+        return self.snapshot().parts()
 
     def segments(self) -> list[Path]:
         """Journals that are not sealed yet, oldest first."""
@@ -117,24 +144,14 @@ def write_all(descriptor: int, data: bytes | memoryview) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def publish(layout: Layout, data: bytes | memoryview, target: Path) -> None:
-    """Makes a whole, synchronised file appear under `target` at once. The caller holds the store's lock.
-
-    Raises:
-        OSError: the file could not be written; `target` is as it was.
-    """
-    temporary = layout.temporary / target.name
+def write_file(path: Path, data: bytes | memoryview) -> None:
+    """Writes a whole, synchronised file. What already stands there is overwritten."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-        try:
-            write_all(descriptor, data)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        move(temporary, target)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
+        write_all(descriptor, data)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def move(source: Path, target: Path) -> None:
@@ -150,6 +167,15 @@ def remove(path: Path) -> None:
     """Deletes durably."""
     path.unlink()
     sync_directory(path.parent)
+
+
+def sync_file(path: Path) -> None:
+    """Makes the content of a file that someone else wrote durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def sync_directory(directory: Path) -> None:

@@ -27,6 +27,9 @@ from orchestrator.store.schema import TRIALS
 
 _UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
 """What Arrow raises on damaged bytes."""
+_SINK_BYTES = 2**18
+_COALESCED = 64
+"""So many batches are made one while they are read."""
 
 
 class Segment:
@@ -51,7 +54,7 @@ class Segment:
             StoreError: the disk is full, or the directory cannot be written.
         """
         sink = _Sink()
-        stream = pa.ipc.new_stream(sink, TRIALS)
+        stream = pa.ipc.new_stream(sink.buffered, TRIALS)
         name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex}.arrows"
         # Under the store's lock nobody takes the file for a leftover before this process has locked it.
         with storage_errors(f"cannot start a journal in {layout.root}"), exclusive(layout):
@@ -157,6 +160,8 @@ class _Sink:
     def __init__(self) -> None:
         self._chunks: list[bytes] = []
         self._position = 0
+        # Arrow writes each buffer of each column by itself: hundreds of calls for one row.
+        self.buffered = pa.BufferedOutputStream(pa.PythonFile(self, "w"), _SINK_BYTES)
 
     def write(self, data: bytes) -> int:
         self._chunks.append(bytes(data))
@@ -173,12 +178,14 @@ class _Sink:
         """Nothing to do: the segment owns the file."""
 
     def take(self) -> bytes:
+        self.buffered.flush()
         taken = b"".join(self._chunks)
         self._chunks.clear()
         return taken
 
 
 def _read_batches(reader: pa.RecordBatchStreamReader, seed: int) -> tuple[list[pa.RecordBatch], list[str]]:
+    pieces: list[pa.RecordBatch] = []
     batches: list[pa.RecordBatch] = []
     damage: list[str] = []
     number = 0
@@ -186,21 +193,27 @@ def _read_batches(reader: pa.RecordBatchStreamReader, seed: int) -> tuple[list[p
         try:
             batch, metadata = reader.read_next_batch_with_custom_metadata()
         except StopIteration:
-            return batches, damage
+            break
         except _UNREADABLE as error:
             damage.append(f"nothing readable after batch {number}: {_first_line(error)}")
-            return batches, damage
+            break
         number += 1
-        if _is_intact(batch, metadata, seed):
-            batches.append(batch)
-        else:
+        if not _is_intact(batch, metadata, seed):
             damage.append(f"batch {number} is altered")
+            continue
+        batches.append(batch)
+        if len(batches) == _COALESCED:
+            # A batch costs some hundred objects, whether it has one row or thousands.
+            pieces.append(pa.concat_batches(batches))
+            batches.clear()
+    return [*pieces, *batches], damage
 
 
 def _is_intact(batch: pa.RecordBatch, metadata: pa.KeyValueMetadata | None, seed: int) -> bool:
     claimed = dict(metadata or {}).get(b"crc32", b"")
     try:
         batch.validate(full=True)
+        # Of what was decoded, not of the bytes: a header that is altered decodes the same bytes to something else.
         return bool(claimed == str(_checksum(batch, seed)).encode())
     except _UNREADABLE:
         return False

@@ -1,25 +1,63 @@
 """Reading the store: sealed parts and what is still in the journal, each row once."""
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from orchestrator.errors import StoreError
 from orchestrator.store.files import Layout, storage_errors
 from orchestrator.store.journal import read_segment
-from orchestrator.store.schema import ROW_KEY, TRIALS
+from orchestrator.store.known import read_keys, without_duplicates, without_keys
+from orchestrator.store.schema import TRIALS
+from orchestrator.store.snapshot import Snapshot
+from orchestrator.store.tables import current_rows
+
+_TRIES: Final = 5
+"""How often the store may expire a generation while it is read: with any sensible grace period, never."""
 
 
-def read_trials(layout: Layout, columns: Sequence[str] | None = None, campaign_id: str | None = None) -> pa.Table:
+@dataclass(frozen=True)
+class View:
+    """All rows of the store at one moment."""
+
+    snapshot: Snapshot
+    unsealed: pa.Table
+    """Rows of `trials` that no plain reader sees yet; none of them is in the snapshot, and none is twice here."""
+
+
+def current_view(layout: Layout) -> View:
+    """What is in the store now. Sealed parts are unique among themselves; only the journal is compared with them.
+
+    Raises:
+        StoreError: a file cannot be read.
+    """
+    # The journal first: a segment that is sealed meanwhile is then met twice, never missed.
+    rows = without_duplicates(_read_journal(layout))
+    snapshot = layout.snapshot()
+    if not len(rows) or not snapshot.files["trials"]:
+        return View(snapshot, rows)
+    # A trial's identity has its campaign in it: equal rows are of one campaign.
+    campaigns, names = (pc.unique(rows[column]) for column in ("campaign_id", "trial_id"))
+    same = pc.field("campaign_id").isin(campaigns) & pc.field("trial_id").isin(names)
+    return View(snapshot, without_keys(rows, read_keys(snapshot.files["trials"], same)))
+
+
+def read_trials(
+    layout: Layout,
+    columns: Sequence[str] | None = None,
+    campaign_id: str | None = None,
+    condition: pc.Expression | None = None,
+) -> pa.Table:
     """All trials, with those that no plain reader sees yet.
 
     Args:
         layout: where the store is.
         columns: names of columns; all of them if null.
         campaign_id: only the trials of this campaign; all trials if null.
+        condition: only the trials for which it is true; all if null.
 
     Raises:
         StoreError: a column is unknown, or a file cannot be read.
@@ -28,53 +66,55 @@ def read_trials(layout: Layout, columns: Sequence[str] | None = None, campaign_i
     unknown = sorted(set(wanted) - set(TRIALS.names))
     if unknown:
         raise StoreError(f"the store has no column {', '.join(unknown)}")
-    needed = list(dict.fromkeys([*wanted, *ROW_KEY]))
-    # The journal first: a segment that is sealed meanwhile is then met twice, never missed.
-    open_rows = _read_journal(layout)
-    condition = None if campaign_id is None else pc.field("campaign_id") == campaign_id
-    sealed = read_parts(layout.parts(), needed, condition)
-    open_rows = (open_rows if condition is None else open_rows.filter(condition)).select(needed)
-    return without_duplicates(pa.concat_tables([sealed, open_rows])).select(wanted)
+    if campaign_id is not None:
+        of_campaign = pc.field("campaign_id") == campaign_id
+        condition = of_campaign if condition is None else of_campaign & condition
+    return _steadily(layout, lambda: _select(current_view(layout), wanted, condition))
 
 
-def read_parts(parts: Sequence[Path], columns: list[str], condition: ds.Expression | None = None) -> pa.Table:
-    """Some columns of some parts; what an older part does not have is null.
-
-    Raises:
-        StoreError: a part cannot be read.
-    """
-    schema = pa.schema([TRIALS.field(name) for name in columns], metadata=TRIALS.metadata)
-    if not parts:
-        return schema.empty_table()
-    try:
-        dataset = ds.dataset([str(part) for part in parts], schema=TRIALS, format="parquet")
-        return dataset.to_table(columns=columns, filter=condition).cast(schema)
-    except (pa.ArrowException, OSError) as error:
-        raise StoreError(f"cannot read {parts[0].parent.parent}: {error}") from error
-
-
-def read_dimension(directory: Path, schema: pa.Schema) -> pa.Table:
+def read_dimension(layout: Layout, table: str) -> pa.Table:
     """One of the small tables, whole.
 
     Raises:
         StoreError: a file cannot be read.
     """
-    files = sorted(directory.glob("*.parquet"))
-    if not files:
-        return schema.empty_table()
+    return _steadily(layout, lambda: read_small(layout.snapshot(), table))
+
+
+def _steadily(layout: Layout, read: Callable[[], pa.Table]) -> pa.Table:
+    """Reads again if the generation that was read has been expired meanwhile."""
+    for _ in range(_TRIES):
+        before = layout.current
+        try:
+            return read()
+        except StoreError:
+            if layout.current == before:
+                raise
+    raise StoreError(f"{layout.root}: generations are expired faster than they can be read; keep them longer")
+
+
+def read_small(snapshot: Snapshot, table: str) -> pa.Table:
+    """One of the small tables of a snapshot, whole, in the current schema.
+
+    Raises:
+        StoreError: a file cannot be read.
+    """
     try:
-        return ds.dataset([str(file) for file in files], schema=schema, format="parquet").to_table()
+        return current_rows(table, snapshot.dataset(table).to_table())
     except (pa.ArrowException, OSError) as error:
-        raise StoreError(f"cannot read {directory}: {error}") from error
+        raise StoreError(f"cannot read {snapshot.directory}/{table}: {error}") from error
 
 
-def without_duplicates(table: pa.Table) -> pa.Table:
-    """The first row of each (trial_id, attempt), in order."""
-    numbered = table.select(list(ROW_KEY)).append_column("row", pa.array(range(len(table)), pa.int64()))
-    first = numbered.group_by(list(ROW_KEY)).aggregate([("row", "min")])["row_min"]
-    if len(first) == len(table):
-        return table
-    return table.take(first.sort())
+def _select(view: View, columns: list[str], condition: pc.Expression | None) -> pa.Table:
+    schema = pa.schema([TRIALS.field(name) for name in columns], metadata=TRIALS.metadata)
+    try:
+        sealed = view.snapshot.dataset("trials").to_table(columns=columns, filter=condition).cast(schema)
+        if not len(view.unsealed):
+            return sealed
+        rows = view.unsealed if condition is None else view.unsealed.filter(condition)
+    except (pa.ArrowException, OSError) as error:
+        raise StoreError(f"cannot read {view.snapshot.directory}/trials: {error}") from error
+    return pa.concat_tables([sealed, rows.select(columns).cast(schema)])
 
 
 def _read_journal(layout: Layout) -> pa.Table:

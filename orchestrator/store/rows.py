@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from orchestrator.errors import StoreError
-from orchestrator.store.schema import HOT_SYSTEM, PASSES
+from orchestrator.store.columns import HOT_SYSTEM, PASSES
 from orchestrator.store.tax import Medians, cost_columns, tax_columns
 from runners.contract import CONTRACT_VERSION, METHOD_VERSION, Series, Trial, TrialRecord, encode
 from runners.contract.record import FactValue
@@ -46,7 +46,7 @@ class RowContext:
     hw_id: str | None
     system_id: str | None
     hot: Mapping[str, FactValue]
-    """Values of the columns of `schema.HOT_SYSTEM`; a missing one is null."""
+    """Values of the columns of `columns.HOT_SYSTEM`; a missing one is null."""
     trial_cores: str | None = None
     """Processors that the container or process may use, as the kernel lists them: `0-3,8`."""
     memory_limit_bytes: int | None = None
@@ -83,61 +83,6 @@ def trial_row(context: RowContext, trial: Trial, record: TrialRecord) -> Row:
     }
 
 
-def system_row(system_id: str, hw_id: str, hot: Mapping[str, FactValue], fingerprint: Mapping[str, object]) -> Row:
-    """One row of `systems`."""
-    return {"system_id": system_id, "hw_id": hw_id, **_hot(hot), "fingerprint": _json(fingerprint)}
-
-
-def environment_row(
-    environment_id: str,
-    environment: str,
-    versions: Mapping[str, str],
-    facts: Mapping[str, FactValue],
-    *,
-    image_digest: str | None,
-    lock_sha256: str | None,
-    image_layers: Sequence[str] = (),
-    image_config_sha256: str | None = None,
-) -> Row:
-    """One row of `environments`. Layers and settings are those of its image; a virtual environment has none."""
-    return {
-        "environment_id": environment_id,
-        "environment": environment,
-        "image_digest": image_digest,
-        "lock_sha256": lock_sha256,
-        "versions": _json(versions),
-        "facts": _json(facts),
-        "image_layers": list(image_layers) or None,
-        "image_config_sha256": image_config_sha256,
-    }
-
-
-def campaign_row(
-    campaign_id: str,
-    started_at: datetime,
-    sweep: str,
-    *,
-    sweep_document: str,
-    inventory_document: str,
-    plan_digest: str,
-    planned_trials: int,
-    taxmeter_version: str,
-    git_commit: str | None,
-) -> Row:
-    """One row of `campaigns`. The documents are the texts as the user wrote them."""
-    return {
-        "campaign_id": campaign_id,
-        "started_at": started_at,
-        "sweep": sweep,
-        "sweep_document": sweep_document,
-        "inventory_document": inventory_document,
-        "plan_digest": plan_digest,
-        "planned_trials": planned_trials,
-        "taxmeter_version": taxmeter_version,
-        "git_commit": git_commit,
-    }
-
-
 def _identity(context: RowContext, trial: Trial) -> Row:
     return {
         "trial_id": trial.trial_id,
@@ -162,14 +107,14 @@ def _specification(trial: Trial) -> Row:
         "batch": spec.workload.batch,
         "sequence_length": spec.workload.sequence_length,
         "image_size": spec.workload.image_size,
-        "workload_options": _json(spec.workload.options),
+        "workload_options": json_text(spec.workload.options),
         "backend": spec.backend.name,
-        "backend_options": _json(spec.backend.options),
+        "backend_options": json_text(spec.backend.options),
         "dtype": spec.dtype,
         "device": spec.device,
         "threads": spec.threads,
         "seed": spec.seed,
-        "protocol": _json(encode(spec.protocol)),
+        "protocol": json_text(encode(spec.protocol)),
         "method_version": METHOD_VERSION,
         "contract_version": CONTRACT_VERSION,
     }
@@ -194,7 +139,7 @@ def _stack(context: RowContext) -> Row:
         "host": context.host,
         "hw_id": context.hw_id,
         "system_id": context.system_id,
-        **_hot(context.hot),
+        **hot_system(context.hot),
     }
 
 
@@ -207,9 +152,9 @@ def _outcome(record: TrialRecord) -> Row:
         "started_at": _time(record.started_at_ns),
         "finished_at": _time(record.finished_at_ns),
         "steady": record.steady,
-        "facts": _json(record.facts),
-        "conditions_before": _json(record.conditions_before),
-        "conditions_after": _json(record.conditions_after),
+        "facts": json_text(record.facts),
+        "conditions_before": json_text(record.conditions_before),
+        "conditions_after": json_text(record.conditions_after),
         **encode(record.phases),
     }
 
@@ -311,7 +256,12 @@ def _resources(record: TrialRecord) -> Row:
     return {**known, **(encode(record.usage) if record.usage is not None else {})}
 
 
-def _hot(hot: Mapping[str, FactValue]) -> Row:
+def hot_system(hot: Mapping[str, FactValue]) -> Row:
+    """The columns of `columns.HOT_SYSTEM`.
+
+    Raises:
+        StoreError: a name is not one of them.
+    """
     names = [column.name for column in HOT_SYSTEM]
     unknown = sorted(set(hot) - set(names))
     if unknown:
@@ -331,5 +281,6 @@ def _time(nanoseconds: int) -> datetime:
     return _EPOCH + timedelta(microseconds=nanoseconds // 1000)
 
 
-def _json(value: object) -> str:
+def json_text(value: object) -> str:
+    """The one way in which JSON stands in the store: sorted, without blanks."""
     return json.dumps(value, sort_keys=True, allow_nan=False, separators=(",", ":"))

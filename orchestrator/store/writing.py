@@ -1,42 +1,64 @@
 """Writing the store: one writer at a time is usual, several do no harm."""
 
-import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from orchestrator.errors import StoreError
-from orchestrator.store.files import Layout, exclusive, publish, storage_errors
+from orchestrator.store.compaction import MANY_PARTS, CompactionBusyError, CompactionReport, compact
+from orchestrator.store.files import Layout
+from orchestrator.store.generations import KEEP_S, prepare
 from orchestrator.store.journal import Segment
-from orchestrator.store.schema import CAMPAIGNS, ENVIRONMENTS, SYSTEMS, TRIALS
+from orchestrator.store.known import SealedKeys
+from orchestrator.store.reading import read_trials
+from orchestrator.store.schema import ROW_KEY, TRIALS
 from orchestrator.store.sealing import SealReport, recover, seal_segment
+from orchestrator.store.small import finish_row, put_row
+from orchestrator.store.validation import batch_of
 
-SEAL_ROWS = 1000
+SEAL_ROWS: Final = 1000
+MOST_SEAL_ROWS: Final = 30_000
+GROWTH: Final = 4
+"""One row may wait in the journal for every so many that were sealed: few parts of a large campaign, none kept long
+of a small one. The end of a campaign seals all."""
+DUE_PARTS: Final = 50
+"""So many new parts are compacted before the end of a campaign."""
 SEAL_BYTES = 64 * 2**20
 """A segment is sealed in memory: one of very long sample lists must not become a matter of gigabytes."""
-
-_SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
 class Writer:
     """Appends trials. Not for several threads at once; close it, or use it as a context manager."""
 
-    def __init__(self, layout: Layout, seal_after_rows: int = SEAL_ROWS) -> None:
+    def __init__(self, layout: Layout, seal_after_rows: int | None = None, *, keep_s: float = KEEP_S) -> None:
         """Makes the store if it is missing, and seals what killed writers left.
+
+        Args:
+            layout: where the store is.
+            seal_after_rows: how many rows wait in the journal; by default the more, the more were sealed.
+            keep_s: how long generations are kept after others took their place.
 
         Raises:
             StoreError: the store cannot be written.
         """
         self._layout = layout
         self._seal_after_rows = seal_after_rows
+        self._keep_s = keep_s
         self._segment: Segment | None = None
-        layout.create()
-        self.reports: list[SealReport] = list(recover(layout))
+        self._known = SealedKeys()
+        self._sealed_rows = 0
+        self._left_behind = False
+        self._put: set[tuple[str, str]] = set()
+        prepare(layout, keep_s)
+        # Of more than many some are owed to writers that were killed before they could compact.
+        self._parts = min(len(layout.parts()), MANY_PARTS)
+        self.reports: list[SealReport] = list(recover(layout, self._known))
         """What was sealed so far, damage included; those of earlier writers come first."""
+        self.compactions: list[CompactionReport] = []
+        self.compaction_problems: list[str] = []
+        """Why compactions of this writer ended early. Nothing is lost by it, and the next one tries again."""
 
     def __enter__(self) -> Self:
         return self
@@ -52,87 +74,117 @@ class Writer:
         Raises:
             StoreError: a row does not fit the schema, or the disk refuses; none of the rows counts as written.
         """
-        if not rows:
-            return
-        batch = _batch(rows, TRIALS)
-        # Before the write: a seal that fails must not look like a failure of rows that are already safe.
-        if self._segment is not None and self._is_spent(self._segment):
-            self.seal()
-        if self._segment is None:
-            self._segment = Segment.create(self._layout)
-        self._segment.append(batch)
+        if rows:
+            self._append(batch_of(rows, TRIALS))
+
+    def append_batches(self, batches: Sequence[pa.RecordBatch]) -> None:
+        """Adds rows that were validated before, with one synchronisation for all. Acknowledged as by `append`.
+
+        Raises:
+            StoreError: a batch is not in the schema of `trials`, or the disk refuses; nothing counts as written.
+        """
+        if any(not batch.schema.equals(TRIALS) for batch in batches):
+            raise StoreError("a batch does not fit the store: it is not in the current schema of `trials`")
+        filled = [batch for batch in batches if batch.num_rows]
+        if filled:
+            self._append(pa.concat_batches(filled) if len(filled) > 1 else filled[0])
+
+    def known_keys(self, campaign_id: str) -> set[tuple[str, int]]:
+        """Trial id and attempt of every row of a campaign that is acknowledged, whoever wrote it.
+
+        Raises:
+            StoreError: a file cannot be read.
+        """
+        keys = read_trials(self._layout, ROW_KEY, campaign_id)
+        return set(zip(*(keys[name].to_pylist() for name in ROW_KEY), strict=True))
 
     def put_system(self, row: Mapping[str, object]) -> bool:
         """Writes a row of `systems` once; false if it was there."""
-        return self._put(self._layout.systems, "system_id", row, SYSTEMS)
+        return self._put_once("systems", "system_id", row)
 
     def put_environment(self, row: Mapping[str, object]) -> bool:
         """Writes a row of `environments` once; false if it was there."""
-        return self._put(self._layout.environments, "environment_id", row, ENVIRONMENTS)
+        return self._put_once("environments", "environment_id", row)
 
     def put_campaign(self, row: Mapping[str, object]) -> bool:
         """Writes a row of `campaigns` once; false if it was there."""
-        return self._put(self._layout.campaigns, "campaign_id", row, CAMPAIGNS)
+        return self._put_once("campaigns", "campaign_id", row)
+
+    def finish_campaign(self, campaign_id: str, **columns: object) -> None:
+        """Writes what is known of a campaign at its end into its row. Doing it again changes nothing.
+
+        Raises:
+            StoreError: there is no such campaign, a column does not fit, or the disk refuses.
+        """
+        finish_row(self._layout, "campaigns", campaign_id, columns)
 
     def seal(self) -> None:
         """Makes what was appended visible to plain readers.
 
         Raises:
-            StoreError: the parts could not be written. The rows stay in the journal; the next writer seals them.
+            StoreError: the parts could not be written. The rows stay in the journal; the next seal takes them along.
         """
         segment, self._segment = self._segment, None
-        if segment is None:
-            return
-        try:
-            self.reports.append(seal_segment(self._layout, segment.path))
-        finally:
-            segment.close()
+        if segment is not None:
+            try:
+                report = seal_segment(self._layout, segment.path, self._known)
+            except StoreError:
+                self._left_behind = True
+                raise
+            finally:
+                segment.close()
+            self.reports.append(report)
+            self._sealed_rows += report.rows
+        if self._left_behind:
+            self.reports.extend(recover(self._layout, self._known))
+            self._left_behind = False
 
     def close(self) -> None:
-        """Seals and lets go of the store.
+        """Seals, compacts if that is worth it, and lets go of the store.
 
         Raises:
             StoreError: as for `seal`.
         """
         self.seal()
+        self._compact()
+
+    def _append(self, batch: pa.RecordBatch) -> None:
+        # Before the write: a seal that fails must not look like a failure of rows that are already safe.
+        if self._segment is not None and self._is_spent(self._segment):
+            self.seal()
+            if self._is_due():
+                self._compact()
+        if self._segment is None:
+            self._segment = Segment.create(self._layout)
+        self._segment.append(batch)
+
+    def _put_once(self, table: str, key: str, row: Mapping[str, object]) -> bool:
+        known = (table, str(row.get(key)))
+        if known in self._put:
+            return False
+        added = put_row(self._layout, table, row)
+        self._put.add(known)
+        return added
+
+    def _compact(self) -> None:
+        try:
+            report = compact(self._layout, full=False, keep_s=self._keep_s)
+        except CompactionBusyError:
+            return
+        except StoreError as error:
+            # The rows are sealed and safe: a compaction that fails must not end a campaign.
+            self.compaction_problems.append(str(error))
+        else:
+            self.compactions.append(report)
+        self._parts = len(self._layout.parts())
+
+    def _is_due(self) -> bool:
+        """Whether there are so many more parts than after a compaction that its end should not be waited for."""
+        parts = len(self._layout.parts())
+        self._parts = min(self._parts, parts)
+        return parts >= self._parts + DUE_PARTS
 
     def _is_spent(self, segment: Segment) -> bool:
-        return segment.is_broken or segment.rows >= self._seal_after_rows or segment.size_bytes >= SEAL_BYTES
-
-    def _put(self, directory: Path, key: str, row: Mapping[str, object], schema: pa.Schema) -> bool:
-        batch = _batch([row], schema)
-        name = str(row[key])
-        if not _SAFE_NAME.fullmatch(name):
-            raise StoreError(f"{key} {name!r} cannot be the name of a file")
-        target = directory / f"{name}.parquet"
-        sink = pa.BufferOutputStream()
-        pq.write_table(pa.Table.from_batches([batch]), sink, compression="zstd")
-        with storage_errors(f"cannot write {target}"), exclusive(self._layout):
-            if target.exists():
-                return False
-            publish(self._layout, memoryview(sink.getvalue()), target)
-        return True
-
-
-def _batch(rows: Sequence[Mapping[str, object]], schema: pa.Schema) -> pa.RecordBatch:
-    names = set(schema.names)
-    required = [field.name for field in schema if not field.nullable]
-    for row in rows:
-        unknown = sorted(set(row) - names)
-        missing = [name for name in required if row.get(name) is None]
-        if unknown or missing:
-            problem = f"unknown column {', '.join(unknown)}" if unknown else f"{', '.join(missing)} is null"
-            raise StoreError(f"a row does not fit the store: {problem}")
-    try:
-        return pa.RecordBatch.from_pylist([dict(row) for row in rows], schema)
-    except (pa.ArrowException, TypeError, OverflowError) as error:
-        raise StoreError(f"a row does not fit the store: {_culprit(rows, schema) or error}") from error
-
-
-def _culprit(rows: Sequence[Mapping[str, object]], schema: pa.Schema) -> str | None:
-    for field in schema:
-        try:
-            pa.array([row.get(field.name) for row in rows], field.type)
-        except (pa.ArrowException, TypeError, OverflowError) as error:
-            return f"{field.name}: {error}"
-    return None
+        grown = min(MOST_SEAL_ROWS, max(SEAL_ROWS, self._sealed_rows // GROWTH))
+        limit = grown if self._seal_after_rows is None else self._seal_after_rows
+        return segment.is_broken or segment.rows >= limit or segment.size_bytes >= SEAL_BYTES

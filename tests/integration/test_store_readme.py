@@ -2,14 +2,22 @@
 
 import re
 import shlex
+import shutil
+import statistics
 import subprocess
 import sys
+from collections import defaultdict
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import pyarrow as pa
 import pytest
 
+from orchestrator.cli import run
+from orchestrator.errors import ExitCode
 from orchestrator.store import (
     CAMPAIGNS,
     ENVIRONMENTS,
@@ -20,35 +28,157 @@ from orchestrator.store import (
     environment_row,
     system_row,
 )
+from orchestrator.store.selection import open_store
+from runners.contract import Status
+from tests.integration import store_example
 
 README = Path(__file__).parents[2] / "results" / "README.md"
 TEXT = README.read_text(encoding="utf-8")
 SNIPPETS = re.findall(r"^```python\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+[PRELUDE] = (one for one in SNIPPETS if "def medians" in one)
+QUESTIONS = {
+    int(number): text for number, text in re.findall(r"^### (\d+)\. (.*?)(?=^##)", TEXT, re.MULTILINE | re.DOTALL)
+}
+LIBRARIES = ("pyarrow", "pandas", "Polars")
 
-
-SHARED = {
-    "trial_key": "k", "campaign_id": "c", "round": 1, "order": 1, "replicate": 0, "attempt": 1,
-    "workload": "bert_base", "batch": 1, "backend": "eager", "backend_options": "{}", "dtype": "float32",
-    "device": "cpu", "threads": 2, "seed": 0, "protocol": "{}", "method_version": 1, "contract_version": 1,
-    "environment": "cpu", "system_id": "s1", "isolation": "process", "cpu_model": "EPYC",
+EAGER, ORT = "eager", "onnxruntime"
+EXPECTED: dict[int, list[tuple[object, ...]]] = {
+    1: [
+        *[("bert-base", 1, EAGER, "EPYC", 0.01125), ("bert-base", 1, EAGER, "Xeon", 0.0225)],
+        *[("bert-base", 1, ORT, "EPYC", 0.005), ("bert-base", 1, ORT, "Xeon", 0.010)],
+        *[("bert-base", 8, EAGER, "EPYC", 0.050), ("bert-base", 8, EAGER, "Xeon", 0.100)],
+        *[("bert-base", 8, ORT, "EPYC", 0.032), ("bert-base", 8, ORT, "Xeon", 0.064)],
+    ],
+    2: [("bert-base", 1, EAGER, 0.6), ("bert-base", 1, ORT, 0.5), ("bert-base", 8, EAGER, 0.2)],
+    3: [("bert-base", 1, EAGER, 1.8), ("bert-base", 1, ORT, 2.0), ("bert-base", 8, EAGER, 2.0), ("bert-base", 8, ORT, 2.0)],
+    4: [("lab1", "570.1", "580.2", "6.1.0", "6.2.0")],
+    5: [("crashed", EAGER, None, 1), ("oom", EAGER, "no memory left", 2), ("skipped", ORT, "not in this environment", 1)],
+    6: [
+        *[(1, 0.011), (1, 0.010), (1, 0.009)],
+        *[(2, 0.0165), (2, 0.015), (2, 0.0135)],
+        *[(3, 0.01375), (3, 0.0125), (3, 0.01125)],
+    ],
+    # Of batch 1: 2, 3, 2 on each of two hosts, and 1.6; of batch 8: 1.25, 1.875, 1.25 on each.
+    7: [("bert-base", 1, 7, 2.0), ("bert-base", 8, 6, 1.25)],
+    10: [
+        ("cpu", "2.13.0", "3.11.2", "570.1", 12),
+        ("cpu", "2.13.0", "3.11.2", None, 13),
+        ("cpu-next", "2.14.0", "3.12.1", "580.2", 2),
+    ],
 }  # fmt: skip
 
 
+def expected(number: int) -> list[tuple[object, ...]]:
+    """The answer to a question, found in the rows one by one."""
+    if number in EXPECTED:
+        return EXPECTED[number]
+    rows: list[dict[str, Any]] = [row for row in store_example.trials() if row["status"] == "ok"]
+    if number == 8:
+        shown = ("workload", "batch", "backend", "system_id", "started_at", "latency_sync_median_s")
+        last = {(row["trial_key"], row["system_id"]): tuple(row[name] for name in shown) for row in rows}
+        return sorted(last.values())
+    assert number == 9
+    groups = defaultdict(list)
+    for row in rows:
+        key = row["workload"], row["backend"], row["system_id"], row["batch"]
+        groups[key].append(row["throughput_examples_per_s"])
+    return [(*key, statistics.median(values)) for key, values in sorted(groups.items())]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("readme")
+    store_example.make(directory / "results")
+    return directory
+
+
 @pytest.fixture
-def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store with 5 trials, 4 of them ok, in the `results` of the working directory."""
-    with Store.open(tmp_path / "results").writer() as writer:
-        writer.put_system(system_row("s1", "h1", {"cpu_model": "EPYC"}, {"cpu": {"model": "EPYC 9R14"}}))
-        for number in range(5):
-            changes = {
-                "trial_id": f"t{number}",
-                "status": "ok" if number else "oom",
-                "started_at": datetime(2026, 11 + number % 2, 20, tzinfo=UTC),
-                "latency_sync_median_s": 0.0125 if number else None,
-                "samples_sync_s": [0.0125, 0.03125] if number else None,
-            }
-            writer.append([{**SHARED, **changes}])
-    monkeypatch.chdir(tmp_path)
+def results(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example store, in the `results` of the working directory."""
+    monkeypatch.chdir(made)
+
+
+def executed(*snippets: str) -> dict[str, Any]:
+    names: dict[str, Any] = {}
+    for snippet in snippets:
+        exec(compile(snippet, str(README), "exec"), names)
+    return names
+
+
+def rows_of(answer: Any) -> list[tuple[object, ...]]:
+    """The rows of a table of any of the libraries, in order."""
+    if isinstance(answer, duckdb.DuckDBPyRelation):
+        answer = answer.to_arrow_table()
+    table = answer if isinstance(answer, pa.Table) else pa.table(answer) if hasattr(answer, "columns") else None
+    assert table is not None
+    return [
+        tuple(row.values()) for row in table.select([n for n in table.column_names if "index" not in n]).to_pylist()
+    ]
+
+
+def require_equal(found: list[tuple[object, ...]], wanted: list[tuple[object, ...]]) -> None:
+    assert len(found) == len(wanted)
+    for one, other in zip(found, wanted, strict=True):
+        assert one == tuple(pytest.approx(value, rel=1e-12) if isinstance(value, float) else value for value in other)
+
+
+def test_there_are_ten_questions_and_each_is_answered_four_times() -> None:
+    assert sorted(QUESTIONS) == list(range(1, 11))
+    for number, text in QUESTIONS.items():
+        assert len(re.findall(r"^```sql$", text, re.MULTILINE)) == 1, number
+        assert re.findall(r"^```python\n# (\w+)$", text, re.MULTILINE) == list(LIBRARIES), number
+
+
+@pytest.mark.usefixtures("results")
+@pytest.mark.parametrize("number", QUESTIONS)
+def test_the_sql_answers_the_question(number: int) -> None:
+    (query,) = re.findall(r"^```sql\n(.*?)^```", QUESTIONS[number], re.MULTILINE | re.DOTALL)
+    require_equal(rows_of(executed(PRELUDE, f'answer = duckdb.sql("""{query}""")')["answer"]), expected(number))
+    require_equal(rows_of(open_store("results").sql(query)), expected(number))
+
+
+@pytest.mark.usefixtures("results")
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("number", QUESTIONS)
+def test_each_library_gives_the_same_answer(number: int, library: str) -> None:
+    (snippet,) = re.findall(rf"^```python\n(# {library}\n.*?)^```", QUESTIONS[number], re.MULTILINE | re.DOTALL)
+    require_equal(rows_of(executed(PRELUDE, snippet)["answer"]), expected(number))
+
+
+@pytest.mark.usefixtures("results")
+def test_the_python_interface_is_as_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    (snippet,) = (one for one in SNIPPETS if "open_store" in one)
+    executed(snippet)
+    few, totals = capsys.readouterr().out.splitlines()
+    assert len(set(few.split())) == 1
+    fast = [row for row in store_example.trials() if row["status"] == "ok" and row["latency_sync_median_s"] < 0.02]
+    assert int(few.split()[0]) == len(fast)
+    assert totals == "[('paper', 24, 24), ('paper', 7, 3)]"
+
+
+@pytest.mark.usefixtures("results")
+def test_the_lines_for_the_shell_count_every_row(capsys: pytest.CaptureFixture[str]) -> None:
+    plain, sql = re.findall(r"^```sh\n(.*)\n```", TEXT, re.MULTILINE)
+    command = [sys.executable, *shlex.split(plain)[1:]]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout == "31\n"
+    assert run(shlex.split(sql)[1:]) == ExitCode.OK
+    told = capsys.readouterr().out
+    for status, count in (("ok", 27), ("oom", 2), ("crashed", 1), ("skipped", 1)):
+        assert re.search(rf"\b{status}\W+{count}\b", told), status
+
+
+@pytest.mark.usefixtures("results")
+def test_the_fingerprint_is_read_by_each_library(capsys: pytest.CaptureFixture[str]) -> None:
+    section = TEXT.partition("## The fingerprint")[2].partition("\n## ")[0]
+    (query,) = re.findall(r"^```sql\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+    rows = executed(PRELUDE, f'answer = duckdb.sql("""{query}""")')["answer"].fetchall()
+    assert rows[0] == ("474f4d9e", "performance", 3.7, None, "Not affected", [700_000, 700_000])
+    assert open_store("results").sql(query).fetchall() == rows
+    for library in LIBRARIES:
+        (snippet,) = re.findall(rf"^```python\n(# {library}\n.*?)^```", section, re.MULTILINE | re.DOTALL)
+        executed(PRELUDE, snippet)
+        assert capsys.readouterr().out.count("performance") == 3
 
 
 @pytest.fixture
@@ -58,82 +188,86 @@ def eras(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "cpu-2022": {"python": "3.9.2", "torch": "1.12.1", "transformers": "4.25.1", "onnxruntime": "1.7.0"},
         "cpu": {"python": "3.11.2", "torch": "2.13.0+cpu", "transformers": "5.23.0", "onnxruntime": "1.31.1"},
     }
-    rounds = {"cpu-2022": [0.3, 0.4, 0.5], "cpu": [0.2, 0.1, None]}
-    number = 0
+    latencies = {"cpu-2022": [0.3, 0.4, 0.5], "cpu": [0.2, 0.1, None]}
+    texts = {"sweep_document": "", "inventory_document": "", "plan_digest": "p", "taxmeter_version": "1"}
+    started = datetime(2026, 11, 20, tzinfo=UTC)
     with Store.open(tmp_path / "results").writer() as writer:
+        writer.put_system(system_row("s1", "h1", {}, {}))
+        for name, one in versions.items():
+            writer.put_environment(environment_row(name, name, one, {}, image_digest=None, lock_sha256=None))
         for campaign, sweep in (("c1", "eras"), ("c2", "other")):
-            texts = {"sweep_document": "", "inventory_document": "", "plan_digest": "p", "taxmeter_version": "1"}
-            started = datetime(2026, 11, 20, tzinfo=UTC)
             writer.put_campaign(campaign_row(campaign, started, sweep, planned_trials=6, git_commit=None, **texts))
-            for environment, latencies in rounds.items():
-                id_ = f"e-{environment}"
-                row = environment_row(id_, environment, versions[environment], {}, image_digest=None, lock_sha256=None)
-                writer.put_environment(row)
-                for round_, latency in enumerate(latencies, 1):
-                    number += 1
-                    changes = {
-                        "trial_id": f"t{number}",
-                        "campaign_id": campaign,
-                        "round": round_,
-                        "environment": environment,
-                        "environment_id": id_,
-                        "started_at": started,
-                        "status": "oom" if latency is None else "ok",
-                        "latency_sync_median_s": latency,
-                    }
-                    writer.append([{**SHARED, **changes}])
+        for campaign, name, round_ in product(("c1", "c2"), versions, (1, 2, 3)):
+            latency_s = latencies[name][round_ - 1]
+            row = store_example.SHARED | {
+                "trial_id": f"{campaign}-{name}-{round_}", "trial_key": name, "campaign_id": campaign, "batch": 1,
+                "environment": name, "environment_id": name, "system_id": "s1", "backend": EAGER, "order": 1,
+                "round": round_, "started_at": started, "status": "oom" if latency_s is None else "ok",
+                "latency_sync_median_s": latency_s,
+            }  # fmt: skip
+            writer.append([row])
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("library", "expected"),
-    [
-        ("pyarrow.dataset", ["4\n", "b'unit': b's'"]),
-        ("isolation, cpu_model", ["bert_base", "12.5", "EPYC"]),
-        ("pandas", ["bert_base", "0.0125"]),
-        ("polars", ["shape: (8, 2)", "0.03125"]),
-        ("import json", ['"model": "EPYC 9R14"', "s1"]),
-    ],
-)
-@pytest.mark.usefixtures("results")
-def test_a_snippet_works(library: str, expected: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    (snippet,) = (one for one in SNIPPETS if library in one)
-    exec(compile(snippet, str(README), "exec"), {})
-    printed = capsys.readouterr().out
-    assert [text for text in expected if text not in printed] == []
 
 
 @pytest.mark.usefixtures("eras")
 def test_the_eras_are_told_by_their_versions_and_compared_within_rounds(capsys: pytest.CaptureFixture[str]) -> None:
     (snippet,) = (one for one in SNIPPETS if "'eras'" in one)
-    names: dict[str, Any] = {}
-    exec(compile(snippet, str(README), "exec"), names)
+    names = executed(PRELUDE, snippet)
     printed = capsys.readouterr().out
     for shown in ("cpu-2022", "1.12.1", "2.13.0+cpu", "times_as_fast"):
         assert shown in printed
     assert names["versions"].fetchall() == [
-        ("bert_base", "eager", "cpu", "3.11.2", "2.13.0+cpu", "5.23.0", "1.31.1", 2),
-        ("bert_base", "eager", "cpu-2022", "3.9.2", "1.12.1", "4.25.1", "1.7.0", 3),
+        ("bert-base", EAGER, "cpu", "3.11.2", "2.13.0+cpu", "5.23.0", "1.31.1", 2),
+        ("bert-base", EAGER, "cpu-2022", "3.9.2", "1.12.1", "4.25.1", "1.7.0", 3),
     ]
-    [row] = names["change"].fetchall()
     # of the pairs 0.3/0.2 and 0.4/0.1; round 3 has no partner
-    assert row == ("bert_base", 1, "eager", 2, "process", "s1", 2, *map(pytest.approx, (350, 150, 2.75)))
-
-
-def test_every_snippet_is_tried() -> None:
-    assert len(SNIPPETS) == 6
+    [row] = names["change"].fetchall()
+    assert row == ("bert-base", 1, EAGER, 2, "docker", "s1", 2, *map(pytest.approx, (350, 150, 2.75)))
 
 
 @pytest.mark.usefixtures("results")
-def test_the_line_for_the_shell_counts_every_row() -> None:
-    (line,) = re.findall(r"^```sh\n(python .*)\n```", TEXT, re.MULTILINE)
-    command = [sys.executable, *shlex.split(line)[1:]]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    assert done.stdout == "5\n"
+def test_a_pushed_store_is_read_by_its_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"file://{tmp_path}/pushed"
+    assert run(["results", "push", url]) == ExitCode.OK
+    capsys.readouterr()
+    (snippet,) = (one for one in SNIPPETS if "latest.json" in one)
+    executed(re.sub(r'"s3://.*?"', f'"{url}"', snippet))
+    assert capsys.readouterr().out == "31\n"
+
+
+def test_every_snippet_is_tried() -> None:
+    assert len(SNIPPETS) == 1 + 1 + 3 * len(QUESTIONS) + 3 + 1 + 1
+
+
+@pytest.mark.usefixtures("results")
+def test_the_views_have_the_columns_that_are_listed() -> None:
+    (row,) = re.findall(r"^\| `samples` \|(.*)\|$", TEXT, re.MULTILINE)
+    columns = set(open_store("results").sql("FROM samples").columns)
+    assert set(re.findall(r"`(\w+)`", row)) <= columns
+    assert open_store("results").sql("SELECT count(*) FROM latest").fetchall() == [(11,)]
+
+
+def test_every_command_that_is_shown_exists(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in sorted(set(re.findall(r"taxmeter results (\w+)", TEXT))):
+        assert run(["results", command, "--help"]) == ExitCode.OK
+    assert "--anonymise" in capsys.readouterr().out
+
+
+def test_files_of_all_versions_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    golden = Path(__file__).parents[1] / "data" / "store" / "v1"
+    shutil.copytree(golden, tmp_path / "results")
+    store_example.make(tmp_path / "results")
+    monkeypatch.chdir(tmp_path)
+    names = executed(PRELUDE)
+    assert set(names["trials"].schema.names) == set(TRIALS.names)
+    assert names["trials"].count_rows() == 31 + 5
+    assert set(names["systems"].schema.names) == set(SYSTEMS.names)
+    assert duckdb.sql("SELECT count(*), count(regime) FROM trials").fetchall() == [(36, 0)]
 
 
 def test_every_column_is_listed_with_its_unit() -> None:
-    listed = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]*) \| [^|]*\|$", TEXT, re.MULTILINE))
+    section = TEXT.partition("## Columns of `trials`")[2].partition("\n## ")[0]
+    listed = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]*) \| [^|]*\|$", section, re.MULTILINE))
     units = {}
     for field in TRIALS:
         metadata = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
@@ -142,10 +276,18 @@ def test_every_column_is_listed_with_its_unit() -> None:
     assert {name: unit.strip() for name, unit in listed.items()} == units
 
 
-def test_the_columns_of_the_small_tables_are_listed() -> None:
-    for schema in (SYSTEMS, ENVIRONMENTS, CAMPAIGNS):
-        for name in schema.names:
-            assert f"`{name}`" in TEXT
+@pytest.mark.parametrize(
+    ("name", "schema"), [("systems", SYSTEMS), ("environments", ENVIRONMENTS), ("campaigns", CAMPAIGNS)]
+)
+def test_the_columns_of_the_small_tables_are_listed(name: str, schema: pa.Schema) -> None:
+    section = TEXT.partition(f"### `{name}`")[2].partition("\n### ")[0]
+    listed = re.findall(r"`(\w+)`", " ".join(line.split("|")[1] for line in section.splitlines() if "|" in line))
+    assert sorted(listed) == sorted(schema.names)
+
+
+def test_every_status_is_explained() -> None:
+    section = TEXT.partition("## What a row says")[2].partition("\n## ")[0]
+    assert re.findall(r"^  \| `(\w+)` \|", section, re.MULTILINE) == [status.value for status in Status]
 
 
 def test_a_column_with_a_unit_in_its_name_says_so_in_its_metadata() -> None:

@@ -1,16 +1,13 @@
 """The store as writers, our reader and plain readers see it, at every moment."""
 
 import os
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-import duckdb
-import pandas as pd
-import polars as pl
-import pyarrow.dataset as ds
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -19,44 +16,18 @@ from orchestrator.store import (
     TRIALS,
     Attempt,
     Store,
-    Writer,
     campaign_row,
     environment_row,
-    files,
+    generations,
     journal,
+    known,
     sealing,
     system_row,
     writing,
 )
+from orchestrator.store.compaction import compact
 from runners.contract import Status
-
-
-def row(name: str, attempt: int = 1, status: str = "ok", month: int = 11, **more: object) -> dict[str, object]:
-    return {
-        "trial_id": name, "attempt": attempt, "status": status, "started_at": datetime(2026, month, 20, tzinfo=UTC),
-        "trial_key": "k", "campaign_id": "c", "round": 1, "order": 1, "replicate": 0, "workload": "bert_base",
-        "batch": 1, "backend": "eager", "backend_options": "{}", "dtype": "float32", "device": "cpu", "threads": 2,
-        "seed": 0, "protocol": "{}", "method_version": 1, "contract_version": 1, "environment": "cpu",
-        "samples_sync_s": [0.25, 0.5], **more,
-    }  # fmt: skip
-
-
-def plain_counts(store: Store) -> set[int]:
-    """What readers without any code of ours count; a set of one number if they agree."""
-    path = store.layout.trials
-    if not store.layout.parts():
-        return {ds.dataset(str(path), partitioning="hive").count_rows()}
-    query = f"SELECT count(*) FROM read_parquet('{path}/**/*.parquet', hive_partitioning=true)"
-    return {
-        ds.dataset(str(path), partitioning="hive").to_table().num_rows,
-        duckdb.sql(query).fetchall()[0][0],
-        len(pd.read_parquet(path)),
-        pl.scan_parquet(str(path), hive_partitioning=True).collect().height,
-    }
-
-
-def names(store: Store) -> list[str]:
-    return sorted(store.trials(["trial_id"])["trial_id"].to_pylist())
+from tests.storing import CrashError, dying_at, names, plain_counts, row
 
 
 @pytest.fixture
@@ -76,11 +47,11 @@ def test_plain_readers_agree_before_during_and_after_a_seal(store: Store, monkey
         writer.append([row("a"), row("b", month=12)])
         assert plain_counts(store) == {0}
         assert names(store) == ["a", "b"]
-        publish = files.publish
+        publish = generations.publish
 
-        def watched(layout: files.Layout, data: memoryview, target: Path) -> None:
+        def watched(*arguments: Any) -> None:
             during.append((plain_counts(store), names(store)))
-            publish(layout, data, target)
+            publish(*arguments)
             during.append((plain_counts(store), names(store)))
 
         with monkeypatch.context() as patch:
@@ -175,31 +146,18 @@ def test_a_writer_goes_on_after_a_write_that_failed(store: Store, monkeypatch: p
     assert [report.damage for report in writer.reports] == [None, None]
 
 
-class CrashError(BaseException):
-    """Stands for the death of the process."""
+SEALING = [(os, "fsync"), (generations, "move"), (generations, "write_file"), (journal, "remove")]
 
 
-@pytest.mark.parametrize("step", range(10))
+@pytest.mark.parametrize("step", range(9))
 def test_a_crash_at_any_step_of_a_seal_is_repaired(store: Store, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    steps = iter(range(100))
-
-    def dying(real: object) -> object:
-        def call(*arguments: object) -> object:
-            if next(steps) == step:
-                raise CrashError
-            return real(*arguments)
-
-        return call
-
     writer = store.writer()
     writer.append([row("a"), row("b", month=12)])
-    with monkeypatch.context() as patch:
-        patch.setattr(files.os, "fsync", dying(os.fsync))
-        patch.setattr(files, "move", dying(files.move))
-        patch.setattr(journal, "remove", dying(journal.remove))
-        with pytest.raises(CrashError):
-            writer.seal()
+    with dying_at(monkeypatch, step, SEALING), pytest.raises(CrashError):
+        writer.seal()
     assert names(store) == ["a", "b"]
+    # What is sealed again may have been compacted meanwhile.
+    compact(store.layout, full=True)
     with store.writer() as after:
         after.append([row("a"), row("c")])
     assert names(store) == ["a", "b", "c"]
@@ -208,21 +166,45 @@ def test_a_crash_at_any_step_of_a_seal_is_repaired(store: Store, monkeypatch: py
     assert not store.layout.quarantine.exists()
 
 
-def test_a_damaged_journal_is_put_aside_whole_and_reported(store: Store) -> None:
+def zero_filled(data: bytes) -> bytes:
+    """With nothing but zeros from the name of the last trial on."""
+    place = data.index(b"trial-c")
+    return data[:place] + bytes(len(data) - place)
+
+
+def flipped(data: bytes) -> bytes:
+    """With another bit in the name of the last trial."""
+    place = data.index(b"trial-c")
+    return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("damage", "rows", "message"),
+    [
+        (lambda data: data[:-100], 2, "nothing readable after batch 2"),
+        (zero_filled, 2, "batch 3 is altered"),
+        (lambda data: data + bytes(4096), 3, "bytes after the last batch"),
+        (flipped, 2, "batch 3 is altered"),
+    ],
+    ids=["cut", "zero-filled", "zeros behind", "flipped bit"],
+)
+def test_a_damaged_journal_is_put_aside_whole_and_reported(
+    store: Store, damage: Callable[[bytes], bytes], rows: int, message: str
+) -> None:
     writer = store.writer()
     for name in "abc":
-        writer.append([row(name)])
+        writer.append([row(f"trial-{name}")])
     segment = store.layout.segments()[0]
-    damaged = segment.read_bytes()[:-100]
+    damaged = damage(segment.read_bytes())
     segment.write_bytes(damaged)
     writer._segment.close()
     (report,) = store.recover()
-    assert (report.rows, report.segment) == (2, segment.name)
-    assert "nothing readable after batch 2" in str(report.damage)
+    assert (report.rows, report.segment) == (rows, segment.name)
+    assert message in str(report.damage)
     assert report.quarantined is not None
     assert report.quarantined.read_bytes() == damaged
-    assert names(store) == ["a", "b"]
-    assert plain_counts(store) == {2}
+    assert names(store) == ["trial-a", "trial-b", "trial-c"][:rows]
+    assert plain_counts(store) == {rows}
     assert store.recover() == ()
 
 
@@ -274,6 +256,71 @@ def test_a_row_that_does_not_fit_is_refused_whole(store: Store, change: dict[str
         assert names(store) == []
 
 
+def test_batches_are_one_acknowledgement_and_in_the_current_schema(store: Store) -> None:
+    batches = [pa.RecordBatch.from_pylist([row(name) for name in part], TRIALS) for part in ("ab", "", "c")]
+    synchronised = []
+    with store.writer() as writer:
+        writer.append([row("x")])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(journal.os, "fdatasync", synchronised.append)
+            writer.append_batches(batches)
+        writer.append_batches([])
+        writer.append_batches([batches[1]])
+        assert len(synchronised) == 1
+        with pytest.raises(StoreError, match="not in the current schema"):
+            writer.append_batches([batches[0], batches[0].drop_columns(["gpu_name"])])
+        assert names(store) == ["a", "b", "c", "x"]
+        assert writer.known_keys("c") == {(name, 1) for name in "abcx"}
+        assert writer.known_keys("other") == set()
+    assert plain_counts(store) == {4}
+
+
+def test_a_filter_never_shows_what_a_sealed_row_hides(store: Store) -> None:
+    with store.writer() as writer:
+        writer.append([row("a"), row("b", batch=8)])
+        writer.seal()
+        # Sent again after it was sealed, and not as it was.
+        writer.append([row("a", batch=8), row("c", batch=8)])
+        eight = store.trials(["trial_id"], filter=pc.field("batch") == 8)["trial_id"].to_pylist()
+        assert sorted(eight) == ["b", "c"]
+        both = store.trials(["batch"], campaign_id="c", filter=pc.field("trial_id").isin(["a", "c"]))
+        assert sorted(both["batch"].to_pylist()) == [1, 8]
+
+
+def test_the_more_were_sealed_the_more_rows_wait(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "SEAL_ROWS", 4)
+    monkeypatch.setattr(writing, "MOST_SEAL_ROWS", 8)
+    with store.writer() as writer:
+        for number in range(101):
+            writer.append([row(f"t{number:03d}")])
+    assert [report.rows for report in writer.reports] == [4, 4, 4, 4, 4, 5, 6, 7, *[8] * 7, 7]
+    assert plain_counts(store) == {101}
+
+
+def test_a_row_that_was_sealed_long_ago_is_not_sealed_again(store: Store) -> None:
+    with store.writer() as writer:
+        writer.append([row("a"), row("b"), row("d", campaign_id="other")])
+    compact(store.layout, full=True)
+    with store.writer() as one, store.writer() as two:
+        for writer in (one, two):
+            writer.append([row("a"), row("c"), row("d", campaign_id="other")])
+        one.seal()
+        two.seal()
+    assert [report.duplicates for report in (*one.reports, *two.reports)] == [2, 3]
+    assert names(store) == ["a", "b", "c", "d"]
+    assert plain_counts(store) == {4}
+
+
+def test_keys_with_one_digest_are_told_apart(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known, "hash", lambda key: 7, raising=False)
+    with store.writer() as writer:
+        for name in "aba":
+            writer.append([row(name)])
+            writer.seal()
+    assert [report.duplicates for report in writer.reports] == [0, 0, 1]
+    assert plain_counts(store) == {2}
+
+
 def test_an_unknown_column_cannot_be_read(store: Store) -> None:
     with pytest.raises(StoreError, match="no column latency_s"):
         store.trials(["latency_s"])
@@ -287,85 +334,6 @@ def test_an_older_part_without_a_column_reads_as_null(store: Store) -> None:
     with store.writer() as writer:
         writer.append([row("b", gpu_name="H100")])
     assert sorted(store.trials(["gpu_name"])["gpu_name"].to_pylist(), key=str) == ["H100", None]
-
-
-@pytest.fixture
-def mounted(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MiB; only root can have one."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
-    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode != 0:
-        pytest.skip("mounting needs root")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
-
-
-def append_forever(writer: Writer, acknowledged: list[str]) -> None:
-    for number in range(1000):
-        writer.append([row(f"t{number:04d}", log_tail="x" * 4000)])
-        acknowledged.append(f"t{number:04d}")
-
-
-def test_a_full_disk_is_one_clear_line_and_loses_nothing(mounted: Path) -> None:
-    store = Store.open(mounted / "results")
-    writer = store.writer(seal_after_rows=10**6)
-    ballast = mounted / "ballast"
-    ballast.write_bytes(bytes(512 * 1024))
-    acknowledged: list[str] = []
-    with pytest.raises(StoreError, match=r"cannot write .*: No space left on device") as caught:
-        append_forever(writer, acknowledged)
-    assert "\n" not in str(caught.value)
-    assert names(store) == acknowledged
-    with pytest.raises(StoreError, match="No space left on device"):
-        writer.close()
-    assert names(store) == acknowledged
-    ballast.unlink()
-    with store.writer() as after:
-        after.append([row("u")])
-    assert names(store) == [*acknowledged, "u"]
-    assert plain_counts(store) == {len(acknowledged) + 1}
-    assert [report.damage for report in after.reports] == [None, None]
-
-
-LIMITED = """
-import resource, signal, sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[2])
-from test_store_writing import row
-from orchestrator.errors import StoreError
-from orchestrator.store import Store
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-writer = Store.open(Path(sys.argv[1])).writer()
-resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-count = 0
-try:
-    while True:
-        writer.append([row(f"t{count:04d}")])
-        count += 1
-except StoreError as error:
-    print(count, error)
-"""
-
-
-def test_a_write_that_the_system_refuses_takes_no_acknowledged_row_with_it(store: Store) -> None:
-    command = [sys.executable, "-c", LIMITED, str(store.layout.root), str(Path(__file__).parent)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    count, message = done.stdout.split(maxsplit=1)
-    assert "File too large" in message
-    assert int(count) > 3
-    (report,) = store.recover()
-    assert (report.rows, report.damage) == (int(count), None)
-
-
-def test_a_read_only_store_can_be_read_and_says_why_it_cannot_be_written(mounted: Path) -> None:
-    store = Store.open(mounted / "results")
-    with store.writer() as writer:
-        writer.append([row("a")])
-    subprocess.run(["mount", "-o", "remount,ro", str(mounted)], check=True)
-    assert names(store) == ["a"]
-    with pytest.raises(StoreError, match="Read-only file system"):
-        store.writer()
 
 
 def test_a_directory_that_cannot_be_made_is_one_clear_line() -> None:

@@ -151,16 +151,22 @@ def test_each_trial_and_each_skip_gives_a_row(export: Export, capsys: pytest.Cap
         assert row["runner_sha256"] == "c" * 64
         assert row["system_id"] == system_id(fingerprint)
         assert json.loads(row["facts"])["env_OMP_NUM_THREADS"] == "1"
-    [environment] = export.store.environments().to_pylist()
-    assert {row["environment_id"] for row in measured} == {environment["environment_id"]}
-    assert json.loads(environment["facts"]) == {"libc": "glibc 2.36"}
+    environments = {row["environment_id"]: row for row in export.store.environments().to_pylist()}
+    [seen] = {row["environment_id"] for row in measured}
+    assert json.loads(environments[seen]["facts"]) == {"libc": "glibc 2.36"}
     [system] = export.store.systems().to_pylist()
     assert json.loads(system["fingerprint"])["private"] is None
+    skipped = [row for row in rows if row["status"] == "skipped"]
+    [declared] = {row["environment_id"] for row in skipped}
+    assert (declared != seen, environments[declared]["versions"]) == (True, "{}")
+    assert {row["system_id"] for row in skipped} == {system["system_id"]}
     assert {row["task_id"] for row in measured} == {export.task(0).task_id, export.task(1).task_id}
     [campaign] = export.store.campaigns().to_pylist()
     assert campaign["campaign_id"] == export.manifest.campaign_id
     assert campaign["sweep_document"] == SWEEP
     assert campaign["planned_trials"] == 4
+    assert (campaign["rows"], campaign["trials_ok"], campaign["trials_skipped"]) == (6, 4, 2)
+    assert campaign["finished_at"] == max(row["finished_at"] for row in rows)
 
 
 def test_a_second_import_adds_nothing_and_says_so(export: Export, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 from orchestrator.errors import StoreError
-from orchestrator.store import TRIALS
+from orchestrator.store import TRIALS, journal
 from orchestrator.store.files import Layout
+from orchestrator.store.generations import prepare
 from orchestrator.store.journal import Segment, lock_leftover, read_segment
 
 BATCHES = 12
@@ -33,7 +34,7 @@ WRITTEN = {f"t{number:03d}": batch(number).to_pylist()[0] for number in range(BA
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
     layout = Layout(tmp_path / "results")
-    layout.create()
+    prepare(layout)
     return layout
 
 
@@ -102,6 +103,32 @@ def test_batches_behind_an_altered_one_are_kept(segment: Path) -> None:
     rows, damage = read(segment)
     assert [row["trial_id"] for row in rows] == [name for name in WRITTEN if name != "t003"]
     assert damage == "batch 4 is altered"
+
+
+def test_a_segment_of_an_older_schema_is_read_in_the_current_one(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = pa.schema([field for field in TRIALS if field.name not in ("gpu_name", "samples_floor_s")])
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "TRIALS", older)
+        open_segment = Segment.create(layout)
+        open_segment.append(batch(1).select(older.names))
+        open_segment.close()
+    content = read_segment(open_segment.path)
+    assert content.damage is None
+    assert content.table.schema.equals(TRIALS, check_metadata=True)
+    assert content.table.to_pylist() == [WRITTEN["t001"]]
+
+
+def test_many_small_batches_are_read_in_order(layout: Layout) -> None:
+    open_segment = Segment.create(layout)
+    for number in range(150):
+        open_segment.append(batch(number))
+    open_segment.close()
+    content = read_segment(open_segment.path)
+    assert content.table["trial_id"].to_pylist() == [f"t{number:03d}" for number in range(150)]
+    # A batch costs memory for every column, however few rows it has.
+    assert content.table["trial_id"].num_chunks < 30
 
 
 def test_a_segment_is_locked_as_long_as_its_writer_lives(layout: Layout) -> None:

@@ -1,0 +1,43 @@
+"""Prints rows."""
+
+import tempfile
+from pathlib import Path
+
+import click
+import duckdb
+import pyarrow as pa
+from rich.console import Console
+
+from orchestrator.store.tabular import write_rows
+
+_MOST_ROWS = 1000
+"""Of a table for people; more are elided in the middle. The other formats have all."""
+
+
+def wide_console() -> Console:
+    """A console as wide as the terminal, or wide enough for the table when there is none."""
+    plain = Console()
+    return plain if plain.is_terminal else Console(width=120)
+
+
+def print_rows(rows: pa.Table, form: str) -> None:
+    """Prints rows as `table`, `csv` or `json` (one object per line)."""
+    if form == "table":
+        _print_table(rows)
+        return
+    with tempfile.TemporaryDirectory(prefix="taxmeter-") as directory:
+        path = Path(directory) / "rows"
+        write_rows(rows.to_reader(), path, form)
+        with path.open(encoding="utf-8", newline="") as lines:
+            for line in lines:
+                click.echo(line, nl=False)
+
+
+def _print_table(rows: pa.Table) -> None:
+    console = Console()
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("rows", rows.combine_chunks())
+        # Nobody can scroll a file sideways, but any program can cut its lines.
+        width = console.width if console.is_terminal else 100_000
+        connection.view("rows").show(max_width=width, max_rows=_MOST_ROWS)

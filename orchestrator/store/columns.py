@@ -1,0 +1,211 @@
+"""Columns of `trials`, in groups, with their units. `schema` puts them together and tells their history."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+TEXT = pa.string()
+INTEGER = pa.int64()
+_SMALL = pa.int32()
+NUMBER = pa.float64()
+_TRUTH = pa.bool_()
+TIME = pa.timestamp("us", "UTC")
+SERIES = pa.list_(pa.field("element", pa.float64()))
+TEXTS = pa.list_(pa.field("element", pa.string()))
+TEXT_BY_NAME = pa.map_(pa.string(), pa.string())
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table of the store."""
+
+    name: str
+    type: pa.DataType
+    unit: str | None = None
+    better: str | None = None
+    """`lower` or `higher`; null where neither is."""
+    required: bool = False
+
+    def field(self) -> pa.Field:
+        """The column as Arrow has it: unit and direction are metadata."""
+        metadata = {"unit": self.unit, "better": self.better}
+        present = {key: value for key, value in metadata.items() if value is not None}
+        return pa.field(self.name, self.type, nullable=not self.required, metadata=present or None)
+
+
+def texts(*names: str) -> list[Column]:
+    """Text columns that may be null."""
+    return [Column(name, TEXT) for name in names]
+
+
+def _seconds(*names: str, better: str | None = None) -> list[Column]:
+    return [Column(name, NUMBER, "s", better) for name in names]
+
+
+_IDENTITY = [
+    Column("trial_id", TEXT, required=True),
+    Column("trial_key", TEXT, required=True),
+    Column("campaign_id", TEXT, required=True),
+    Column("task_id", TEXT),
+    Column("round", _SMALL, required=True),
+    Column("order", _SMALL, required=True),
+    Column("replicate", _SMALL, required=True),
+    Column("attempt", _SMALL, required=True),
+    *texts("reproduces", "reproduces_trial_key", "reproduction_differs"),
+]
+_OUTCOME = [
+    Column("status", TEXT, required=True),
+    *texts("reason", "log_tail"),
+    Column("exit_code", _SMALL),
+    Column("started_at", TIME, required=True),
+    Column("finished_at", TIME),
+]
+_SPECIFICATION = [
+    Column("workload", TEXT, required=True),
+    Column("batch", _SMALL, "examples", required=True),
+    Column("sequence_length", _SMALL, "tokens"),
+    Column("image_size", _SMALL, "pixels"),
+    Column("workload_options", TEXT),
+    Column("backend", TEXT, required=True),
+    Column("backend_options", TEXT, required=True),
+    Column("dtype", TEXT, required=True),
+    Column("device", TEXT, required=True),
+    Column("threads", _SMALL, "threads", required=True),
+    Column("seed", INTEGER, required=True),
+    Column("protocol", TEXT, required=True),
+    Column("timeout_s", NUMBER, "s"),
+    Column("method_version", _SMALL, required=True),
+    Column("contract_version", _SMALL, required=True),
+]
+_STACK = [
+    Column("environment", TEXT, required=True),
+    *texts("environment_id", "image_digest", "image_id", "lock_sha256", "runner_sha256"),
+    *texts("isolation", "executor_reason", "trial_cores"),
+    Column("memory_limit_bytes", INTEGER, "bytes"),
+    *texts("torch_version", "transformers_version", "onnxruntime_version", "python_version"),
+]
+HOT_SYSTEM: Final = (
+    Column("cpu_model", TEXT),
+    Column("cpu_cores", _SMALL, "cores"),
+    Column("cpu_threads", _SMALL, "threads"),
+    Column("memory_bytes", INTEGER, "bytes"),
+    Column("kernel", TEXT),
+    Column("virtualisation", TEXT),
+    Column("gpu_name", TEXT),
+    Column("gpu_count", _SMALL, "devices"),
+    Column("driver_version", TEXT),
+)
+"""Stable facts of a system that are copied into every trial, because people filter by them."""
+
+_SYSTEM = [*texts("host", "hw_id", "system_id"), *HOT_SYSTEM]
+_PHASES = [
+    *_seconds("build_s", "load_s", "artifact_s"),
+    Column("artifact_cached", _TRUTH),
+    *_seconds("reference_s", "first_call_s", "warmup_s", "examine_s", "floor_s"),
+]
+_LATENCY = [
+    *_seconds(
+        "latency_sync_min_s",
+        "latency_sync_p10_s",
+        "latency_sync_p25_s",
+        "latency_sync_median_s",
+        "latency_sync_p75_s",
+        "latency_sync_p90_s",
+        "latency_sync_mean_s",
+        better="lower",
+    ),
+    Column("latency_sync_samples", _SMALL, "samples"),
+    *_seconds("latency_pipelined_median_s", "latency_pipelined_mean_s", better="lower"),
+    Column("latency_pipelined_samples", _SMALL, "samples"),
+    Column("pipelined_calls_per_sample", _SMALL, "calls"),
+    *_seconds("cpu_time_per_call_s", better="lower"),
+    Column("cpu_wall_ratio", NUMBER, "1"),
+    Column("throughput_examples_per_s", NUMBER, "examples/s", "higher"),
+    Column("steady", _TRUTH),
+    *texts("sync_stopped", "pipelined_stopped"),
+    *_seconds("latency_legacy_s", better="lower"),
+    *_seconds("pressure_sync_s", "pressure_pipelined_s"),
+]
+_TAX = [
+    *_seconds("dispatch_floor_s", better="lower"),
+    Column("dispatch_floor_valid", _TRUTH),
+    Column("dispatch_floor_problem", TEXT),
+    *_seconds("dispatch_s", "graph_s", "busy_s", better="lower"),
+    *_seconds("exposed_overhead_s", "exposed_overhead_graph_s", better="lower"),
+    Column("overhead_estimates_agree", _TRUTH),
+    Column("framework_fraction", NUMBER, "1", "lower"),
+    Column("boundedness", NUMBER, "1", "lower"),
+    Column("tax_ratio", NUMBER, "1", "lower"),
+    Column("regime", TEXT),
+]
+_COST = [
+    Column("flops", INTEGER, "operations per call"),
+    Column("macs", INTEGER, "multiply-adds per call"),
+    Column("achieved_flops_per_s", NUMBER, "operations/s", "higher"),
+]
+PASSES: Final = (
+    Column("operations", INTEGER, "operations per call", "lower"),
+    Column("kernels", NUMBER, "kernels per call", "lower"),
+    Column("launches", NUMBER, "launches per call", "lower"),
+    Column("kernel_sum_s", NUMBER, "s", "lower"),
+    Column("dtype_native", _TRUTH),
+    Column("memory_peak_rss_bytes", INTEGER, "bytes", "lower"),
+    Column("memory_uss_bytes", INTEGER, "bytes", "lower"),
+    Column("memory_pss_bytes", INTEGER, "bytes", "lower"),
+    Column("memory_device_allocated_peak_bytes", INTEGER, "bytes", "lower"),
+    Column("memory_device_reserved_peak_bytes", INTEGER, "bytes", "lower"),
+    Column("memory_device_process_bytes", INTEGER, "bytes", "lower"),
+    Column("utilisation_sm_active_share", NUMBER, "1", "higher"),
+    Column("utilisation_sm_occupancy_share", NUMBER, "1", "higher"),
+    Column("utilisation_dram_bandwidth_share", NUMBER, "1"),
+    Column("clock_sm_mean_mhz", NUMBER, "MHz"),
+    Column("clock_throttled_share", NUMBER, "1", "lower"),
+    Column("energy_per_call_j", NUMBER, "J", "lower"),
+    Column("energy_power_mean_w", NUMBER, "W"),
+    Column("energy_valid", _TRUTH),
+)
+"""Facts of the passes after timing that are columns; all others stay in `facts`."""
+
+_VERIFICATION = [
+    Column("verified", _TRUTH),
+    Column("verified_after_timing", _TRUTH),
+    Column("inputs_distinguished", _TRUTH),
+    Column("max_abs_error", NUMBER, "1", "lower"),
+    Column("relative_l2", NUMBER, "1", "lower"),
+    Column("cosine", NUMBER, "1", "higher"),
+    Column("eager_max_abs_error", NUMBER, "1", "lower"),
+    Column("eager_relative_l2", NUMBER, "1", "lower"),
+]
+_RESOURCES = [
+    Column("parameters", INTEGER, "parameters"),
+    Column("weight_bytes", INTEGER, "bytes"),
+    Column("max_rss_bytes", INTEGER, "bytes", "lower"),
+    *_seconds("user_cpu_s", "system_cpu_s"),
+    Column("voluntary_context_switches", INTEGER, "switches"),
+    Column("involuntary_context_switches", INTEGER, "switches"),
+    Column("major_page_faults", INTEGER, "faults"),
+]
+_SAMPLES = [
+    Column(f"samples_{mode}_{clock}", SERIES, "s")
+    for clock in ("s", "cpu_s")
+    for mode in ("warmup", "sync", "pipelined", "dispatch", "graph", "floor", "legacy")
+]
+_PRESSURES = [Column(f"samples_{mode}_pressure_s", SERIES, "s") for mode in ("sync", "pipelined")]
+TRIAL_COLUMNS: Final = (
+    *_IDENTITY,
+    *_OUTCOME,
+    *_SPECIFICATION,
+    *_STACK,
+    *_SYSTEM,
+    *_PHASES,
+    *_LATENCY,
+    *_TAX,
+    *_COST,
+    *_VERIFICATION,
+    *_RESOURCES,
+    *PASSES,
+    *_SAMPLES,
+    *_PRESSURES,
+    *texts("facts", "conditions_before", "conditions_after"),
+)

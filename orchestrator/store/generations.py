@@ -1,0 +1,277 @@
+"""Generations: what plain readers see, and how it changes without their noticing.
+
+A generation is a directory of immutable files. A file is added to the current one in place. To take files away, or
+to put others in their place, the next generation is built of hard links beside it, and the link `current` is switched:
+whoever resolved the old one goes on reading it. It is deleted a grace period later.
+
+Whatever changes a generation holds the store's lock (`files.exclusive`).
+"""
+
+import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Collection, Iterator, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from orchestrator.errors import StoreError
+from orchestrator.store.files import (
+    Layout,
+    exclusive,
+    move,
+    storage_errors,
+    sync_directory,
+    try_lock,
+    write_file,
+)
+from orchestrator.store.snapshot import FORMAT, SCHEMAS, store_id
+
+KEEP_S: Final = 7 * 24 * 3600.0
+"""How long a generation is kept after another took its place: longer than any query."""
+
+
+class OutdatedError(StoreError):
+    """What was to be replaced has been replaced by someone else."""
+
+
+def prepare(layout: Layout, keep_s: float = KEEP_S) -> None:
+    """Makes a store, converts one of format 1, and removes what killed processes left in the middle of their work.
+
+    Raises:
+        StoreError: the store cannot be written, or a newer taxmeter wrote it.
+    """
+    action = f"cannot create the result store {layout.root}"
+    with storage_errors(action):
+        for directory in (layout.journal, layout.temporary, layout.generations):
+            directory.mkdir(parents=True, exist_ok=True)
+    with exclusive(layout), storage_errors(action):
+        _clear_leftovers(layout)
+        if store_id(layout) is None:
+            document = json.dumps({"format": FORMAT, "store_id": str(uuid.uuid4())}) + "\n"
+            _publish(layout, document.encode(), layout.description)
+        if not layout.current_link.is_symlink():
+            _switch(layout, _build(layout, 1, _tree(layout.root)))
+        for table in SCHEMAS:
+            _link_for_people(layout, table)
+        expire(layout, keep_s)
+
+
+def publish(layout: Layout, data: bytes | memoryview, table: str, relative_name: str) -> Path:
+    """Adds a file to the current generation; readers see all of it at once. The caller holds the store's lock.
+
+    Args:
+        layout: where the store is.
+        data: the whole file.
+        table: `trials`, `systems`, `environments` or `campaigns`.
+        relative_name: below the directory of the table, such as `month=2026-11/part-….parquet`.
+
+    Raises:
+        OSError: the file could not be written, or there is one of this name; all is as it was.
+    """
+    target = layout.current / table / relative_name
+    if target.exists():
+        raise FileExistsError(17, "a file of this name exists and files of a generation never change", str(target))
+    _publish(layout, data, target)
+    return target
+
+
+def replace(layout: Layout, removed: Collection[str], added: Mapping[str, Path | bytes]) -> int:
+    """Makes the next generation: the current one without some files and with others. The caller holds the store's lock.
+
+    Args:
+        layout: where the store is.
+        removed: paths below the generation, such as `trials/month=2026-11/part-….parquet`.
+        added: path below the generation to its content, or to a whole, synchronised file that is moved there.
+
+    Returns:
+        The number of the new generation.
+
+    Raises:
+        OutdatedError: a file to be removed is not there any more; all is as it was.
+        OSError: the generation could not be built; all is as it was.
+    """
+    files = _tree(layout.current)
+    missing = sorted(set(removed) - set(files))
+    if missing:
+        raise OutdatedError(f"{layout.root}: {missing[0]} was replaced meanwhile; do it again")
+    kept = {name: path for name, path in files.items() if name not in set(removed)}
+    clashing = sorted(set(kept) & set(added))
+    if clashing:
+        raise FileExistsError(17, "a file of this name exists and files of a generation never change", clashing[0])
+    number = current_number(layout) + 1
+    _switch(layout, _build(layout, number, {**kept, **added}))
+    for content in added.values():
+        if isinstance(content, Path):
+            content.unlink()
+    return number
+
+
+def expire(layout: Layout, keep_s: float) -> int:
+    """Deletes generations that were superseded some time ago. The caller holds the store's lock.
+
+    Args:
+        layout: where the store is.
+        keep_s: how long ago, in seconds.
+
+    Returns:
+        How many were deleted.
+
+    Raises:
+        OSError: one could not be deleted.
+    """
+    current = current_number(layout)
+    older = sorted(number for number in _numbers(layout) if number <= current)
+    now = time.time()
+    # A generation was superseded when its successor was made, and that directory was not touched since.
+    dead = [
+        number for number, successor in pairwise(older) if now - _directory(layout, successor).stat().st_mtime > keep_s
+    ]
+    for number in dead:
+        # Out of sight first: a reader that lists it sees all of it or nothing.
+        aside = layout.temporary / f"expired-{number:06d}"
+        _directory(layout, number).replace(aside)
+        shutil.rmtree(aside)
+    return len(dead)
+
+
+def current_number(layout: Layout) -> int:
+    """The number of the current generation; 0 if there is none yet.
+
+    Raises:
+        StoreError: the link to it leads elsewhere.
+    """
+    if not layout.current_link.is_symlink():
+        return 0
+    target = layout.current
+    if not target.name.isdigit() or target.parent != Path(os.path.realpath(layout.generations)):
+        raise StoreError(f"{layout.current_link} leads to {target}; expected {layout.generations}/<number>: restore it")
+    return int(target.name)
+
+
+def lock_compaction(layout: Layout) -> int | None:
+    """Takes the lock of compactions; null if one is under way. To be released with `os.close`.
+
+    Raises:
+        OSError: the lock cannot be opened.
+    """
+    descriptor = os.open(layout.compaction_lock, os.O_RDWR | os.O_CREAT, 0o644)
+    if try_lock(descriptor):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _publish(layout: Layout, data: bytes | memoryview, target: Path) -> None:
+    temporary = layout.temporary / target.name
+    try:
+        write_file(temporary, data)
+        move(temporary, target)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _build(layout: Layout, number: int, files: Mapping[str, Path | bytes]) -> Path:
+    """Builds a generation out of sight. Files are linked, contents written."""
+    place = layout.temporary / f"generation-{number:06d}"
+    try:
+        directories = sorted({place, *(place / table for table in SCHEMAS), *((place / name).parent for name in files)})
+        for directory in directories:
+            directory.mkdir()
+        for name, content in files.items():
+            if isinstance(content, Path):
+                os.link(content, place / name)
+            else:
+                write_file(place / name, content)
+        for directory in directories:
+            sync_directory(directory)
+        move(place, _directory(layout, number))
+    except OSError:
+        shutil.rmtree(place, ignore_errors=True)
+        raise
+    return _directory(layout, number)
+
+
+def _switch(layout: Layout, generation: Path) -> None:
+    """Makes a generation the current one."""
+    link = layout.temporary / "current"
+    link.symlink_to(generation.relative_to(layout.root))
+    move(link, layout.current_link)
+
+
+def _link_for_people(layout: Layout, table: str) -> None:
+    """Makes `results/trials` lead to the current generation; a directory of format 1 goes, its files stay there."""
+    link = layout.root / table
+    if link.is_symlink():
+        return
+    target = layout.temporary / table
+    target.symlink_to(Path("current") / table)
+    if link.is_dir():
+        _keep_all(layout, table)
+        aside = layout.temporary / f"format-1-{table}"
+        link.replace(aside)
+        move(target, link)
+        shutil.rmtree(aside)
+    else:
+        move(target, link)
+
+
+def _keep_all(layout: Layout, table: str) -> None:
+    """Links what a writer of format 1 added after the conversion began."""
+    for name, path in _tree(layout.root).items():
+        place = layout.current / name
+        if name.startswith(f"{table}/") and not place.exists():
+            link = layout.temporary / place.name
+            os.link(path, link)
+            move(link, place)
+
+
+def _tree(generation: Path) -> dict[str, Path | bytes]:
+    """The files of a generation, by their path in it."""
+    return {str(path.relative_to(generation)): path for table in SCHEMAS for path in _files(generation / table)}
+
+
+def _files(directory: Path) -> Iterator[Path]:
+    if not directory.is_dir():
+        return
+    for path in sorted(directory.iterdir()):
+        if path.is_dir():
+            yield from _files(path)
+        else:
+            yield path
+
+
+def _clear_leftovers(layout: Layout) -> None:
+    """Removes what was never finished. Under the store's lock nobody is in the middle of anything but a compaction."""
+    for leftover in layout.temporary.iterdir():
+        if leftover == layout.merging:
+            _clear_compaction(layout)
+        elif leftover.is_dir() and not leftover.is_symlink():
+            shutil.rmtree(leftover)
+        else:
+            leftover.unlink()
+    current = current_number(layout)
+    for number in _numbers(layout):
+        if number > current:
+            shutil.rmtree(_directory(layout, number))
+
+
+def _clear_compaction(layout: Layout) -> None:
+    descriptor = lock_compaction(layout)
+    if descriptor is None:
+        return
+    try:
+        shutil.rmtree(layout.merging)
+    finally:
+        os.close(descriptor)
+
+
+def _numbers(layout: Layout) -> list[int]:
+    return [int(path.name) for path in layout.generations.iterdir() if path.name.isdigit()]
+
+
+def _directory(layout: Layout, number: int) -> Path:
+    return layout.generations / f"{number:06d}"

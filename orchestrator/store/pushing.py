@@ -1,0 +1,235 @@
+"""Pushing the sealed files of a store to an object store. Doing it again does what is left to do.
+
+Objects first, the list last: a push that is killed in between has changed nothing for readers. Objects that the list no
+longer names stay for a while, for readers that took the list before, and go when a later push is told to prune.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path, PurePosixPath
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from orchestrator.errors import ConfigurationError, StoreError
+from orchestrator.store.files import Layout, storage_errors, try_lock
+from orchestrator.store.generations import KEEP_S
+from orchestrator.store.location import Location
+from orchestrator.store.remote import LATEST, OBJECTS, QUESTIONS_AT_ONCE, Latest, StoredObject, read_latest
+from orchestrator.store.schema import SCHEMA_VERSION
+from orchestrator.store.snapshot import SCHEMAS, Snapshot, store_id
+from orchestrator.store.uploading import (
+    File,
+    Progress,
+    content_of,
+    described,
+    etag_of,
+    expected_etags,
+    put,
+    upload,
+)
+
+
+@dataclass(frozen=True)
+class PushReport:
+    """What a push did."""
+
+    uploaded: int
+    """Files."""
+    uploaded_bytes: int
+    present: int
+    """Files that were there already, whole."""
+    replaced: tuple[str, ...]
+    """Keys of `uploaded` at which something else had stood."""
+    generation: int
+    published: bool
+    """Whether readers see something new."""
+    pruned: int
+    """Objects that were deleted."""
+    superseded: int
+    """Objects that are kept for readers of earlier lists."""
+
+
+def push(
+    layout: Layout,
+    url: str,
+    *,
+    prune: bool = False,
+    prune_after_s: float = KEEP_S,
+    progress: Progress | None = None,
+) -> PushReport:
+    """Makes what is sealed readable at `url`; rows that are still in the journal are not.
+
+    Args:
+        layout: the store.
+        url: see `location.Location.of`.
+        prune: delete objects that no list has named for `prune_after_s`.
+        prune_after_s: seconds for which readers of an earlier list may go on.
+        progress: is told of each upload.
+
+    Raises:
+        ConfigurationError: the URL is wrong, the service refuses, or the prefix belongs to another or a newer store.
+        StoreError: the service does not answer, or another push of this store is running. What went up stays, and the
+            same command goes on from there.
+    """
+    location = Location.of(url)
+    with _one_push(layout):
+        snapshot = layout.snapshot()
+        identity, generation = _identity(layout, snapshot)
+        previous = read_latest(location)
+        _require_same_store(location, previous, identity, generation)
+        there = _listing(location)
+        known = {one.key: one for one in previous.objects()} if previous is not None else {}
+        files = _files(snapshot)
+        states = _states(location, files, there, known)
+        missing = [file for file in files if states[file.key] is None]
+        uploaded = upload(location, missing, progress)
+        objects = {key: one for key, one in states.items() if one is not None} | {one.key: one for one in uploaded}
+        now = datetime.now(UTC)
+        superseded = _superseded(previous, there, objects, now)
+        doomed = _doomed(there, objects, superseded, now - timedelta(seconds=prune_after_s)) if prune else []
+        tables = {table: tuple(objects[file.key] for file in files if file.table == table) for table in SCHEMAS}
+        kept = {key: since for key, since in superseded.items() if key not in doomed}
+        latest = Latest(identity, SCHEMA_VERSION, generation, tables, kept)
+        published = latest != previous
+        if published:
+            _publish(location, previous, latest)
+        _delete(location, doomed)
+    return PushReport(
+        len(uploaded),
+        sum(one.bytes for one in uploaded),
+        len(files) - len(uploaded),
+        tuple(sorted(one.key for one in uploaded if one.key in there)),
+        generation,
+        published,
+        len(doomed),
+        len(kept),
+    )
+
+
+@contextmanager
+def _one_push(layout: Layout) -> Iterator[None]:
+    if not layout.root.is_dir():
+        raise ConfigurationError("no such store; name one with --results", file=layout.root)
+    with storage_errors(f"cannot lock the result store {layout.root}"):
+        descriptor = os.open(layout.root / "lock.push", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        if not try_lock(descriptor):
+            raise StoreError(f"{layout.root} is being pushed by another process; wait for it and push again")
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _identity(layout: Layout, snapshot: Snapshot) -> tuple[str, int]:
+    identity, generation = store_id(layout), PurePosixPath(snapshot.directory).name
+    if identity is None or not generation.isdecimal():
+        raise ConfigurationError(
+            "a store of an earlier format, which has no identity yet; `taxmeter results compact` converts it",
+            file=layout.root,
+        )
+    return identity, int(generation)
+
+
+def _require_same_store(location: Location, previous: Latest | None, identity: str, generation: int) -> None:
+    if previous is None:
+        location.require_bucket()
+        return
+    if previous.store_id != identity:
+        raise ConfigurationError(
+            f"{location.url} belongs to store {previous.store_id}, and this one is {identity}: push to another prefix, "
+            "or `taxmeter results merge` one into the other first"
+        )
+    if previous.generation > generation:
+        raise ConfigurationError(
+            f"{location.url} has generation {previous.generation} of this store, and this copy has {generation} only: "
+            "push from the newer copy, or push this one to another prefix"
+        )
+
+
+def _files(snapshot: Snapshot) -> list[File]:
+    return [
+        File(table, Path(path), f"{OBJECTS}/{name}")
+        for table in SCHEMAS
+        for path, name in zip(snapshot.files[table], snapshot.names(table), strict=True)
+    ]
+
+
+def _listing(location: Location) -> Mapping[str, pafs.FileInfo]:
+    """Key to what the service says of it."""
+    selector = pafs.FileSelector(location.path(OBJECTS), recursive=True, allow_not_found=True)
+    with location.errors("list the objects"):
+        found = location.filesystem.get_file_info(selector)
+    return {info.path[len(location.prefix) + 1 :]: info for info in found if info.type == pafs.FileType.File}
+
+
+def _states(
+    location: Location,
+    files: list[File],
+    there: Mapping[str, pafs.FileInfo],
+    known: Mapping[str, StoredObject],
+) -> dict[str, StoredObject | None]:
+    """Each key with the object that already stands there, or null if the file has to go up."""
+
+    def state(file: File) -> StoredObject | None:
+        info = there.get(file.key)
+        with storage_errors(f"cannot read {file.path}"):
+            if info is None or info.size != file.path.stat().st_size:
+                return None
+        etag = etag_of(location, file.key)
+        recorded = known.get(file.key)
+        if recorded is not None and recorded.bytes == info.size and recorded.etag == etag:
+            return recorded
+        # Left by a push that was killed, or changed since: only a checksum can tell that it is whole.
+        content = content_of(file.path)
+        if etag is not None and etag not in expected_etags(content):
+            return None
+        return replace(described(file, content), etag=etag)
+
+    with ThreadPoolExecutor(QUESTIONS_AT_ONCE) as pool:
+        return dict(zip((file.key for file in files), pool.map(state, files), strict=True))
+
+
+def _publish(location: Location, previous: Latest | None, latest: Latest) -> None:
+    # Not a lock: it narrows the window in which two copies of one store could overwrite each other's list.
+    if read_latest(location) != previous:
+        raise StoreError(f"{location.url}: another copy of this store was pushed meanwhile; push again")
+    put(location, LATEST, pa.py_buffer(latest.encode()))
+
+
+def _superseded(
+    previous: Latest | None,
+    there: Mapping[str, pafs.FileInfo],
+    objects: Mapping[str, StoredObject],
+    now: datetime,
+) -> dict[str, str]:
+    if previous is None:
+        return {}
+    fresh = {one.key: now.isoformat() for one in previous.objects()}
+    known = fresh | dict(previous.superseded)
+    return {key: since for key, since in known.items() if key in there and key not in objects}
+
+
+def _doomed(
+    there: Mapping[str, pafs.FileInfo],
+    objects: Mapping[str, StoredObject],
+    superseded: Mapping[str, str],
+    before: datetime,
+) -> list[str]:
+    """Keys to delete: superseded before then, or uploaded before then and never listed."""
+
+    def is_old(key: str) -> bool:
+        since = datetime.fromisoformat(superseded[key]) if key in superseded else there[key].mtime
+        return bool(since is not None and since <= before)
+
+    return sorted(key for key in there if key not in objects and is_old(key))
+
+
+def _delete(location: Location, keys: list[str]) -> None:
+    for key in keys:
+        with location.errors(f"delete {key}"):
+            location.filesystem.delete_file(location.path(key))

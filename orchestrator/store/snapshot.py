@@ -1,0 +1,121 @@
+"""What is sealed, at one moment: a list of immutable files that whatever runs meanwhile leaves alone."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.fs as pafs
+
+from orchestrator.errors import StoreError
+from orchestrator.store.schema import CAMPAIGNS, ENVIRONMENTS, SYSTEMS, TRIALS
+
+if TYPE_CHECKING:
+    from orchestrator.store.files import Layout
+
+FORMAT: Final = 2
+"""1: the tables are directories of the root. 2: they are in generations, and a link names the current one."""
+
+SCHEMAS: Final[Mapping[str, pa.Schema]] = {
+    "trials": TRIALS,
+    "systems": SYSTEMS,
+    "environments": ENVIRONMENTS,
+    "campaigns": CAMPAIGNS,
+}
+"""What a generation holds: one directory each, with files in this schema."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The files of one generation, as they were listed once.
+
+    They stay as they are until the generation is expired, a long while after another took its place.
+    """
+
+    directory: str
+    """Where the tables are, with no link in it; for `filesystem`."""
+    filesystem: pafs.FileSystem
+    files: Mapping[str, tuple[str, ...]]
+    """Name of the table to its sorted paths, for `filesystem`."""
+
+    def dataset(self, table: str) -> ds.Dataset:
+        """A table in its current schema, rows in no promised order; a column that an older file lacks is null.
+
+        Raises:
+            StoreError: a file is gone or cannot be opened.
+        """
+        files = self.files[table]
+        if not files:
+            return ds.dataset(SCHEMAS[table].empty_table())
+        try:
+            return ds.dataset(list(files), schema=SCHEMAS[table], format="parquet", filesystem=self.filesystem)
+        except (pa.ArrowException, OSError) as error:
+            raise StoreError(f"cannot read {self.directory}/{table}: {error}") from error
+
+    def parts(self) -> list[Path]:
+        """The parts of `trials` of a local store."""
+        return [Path(path) for path in self.files["trials"]]
+
+    def names(self, table: str) -> list[str]:
+        """Paths of a table's files below `directory`: `trials/month=2026-11/part-….parquet`."""
+        return [path[len(self.directory) + 1 :] for path in self.files[table]]
+
+
+def snapshot_of(layout: "Layout") -> Snapshot:
+    """The sealed files of a store of format 1 or 2; of a store that does not exist, none.
+
+    Raises:
+        StoreError: the store was written by a newer taxmeter, or cannot be listed.
+    """
+    store_id(layout)
+    try:
+        # Once: a link that is switched in the middle must not mix two generations.
+        directory = layout.current
+        files = {table: tuple(_parquet_files(directory / table)) for table in SCHEMAS}
+    except OSError as error:
+        raise StoreError(f"cannot list {layout.root}: {error.strerror or error}") from error
+    # After the listing: a generation that expires in the middle goes as a whole, and must not look empty.
+    if layout.current_link.is_symlink() and not directory.is_dir():
+        raise StoreError(f"{layout.current_link} leads to {directory}, which is not there; restore it from a copy")
+    return Snapshot(str(directory), pafs.LocalFileSystem(), files)
+
+
+def store_id(layout: "Layout") -> str | None:
+    """The identity of a store, random at its creation; null in format 1 and for a store that does not exist.
+
+    Raises:
+        StoreError: the description of the store is damaged, or of a newer format.
+    """
+    path = layout.description
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise StoreError(f"cannot read {path}: {error}") from error
+    try:
+        document = json.loads(text)
+        written, identity = int(document["format"]), str(document["store_id"])
+    except (ValueError, KeyError, TypeError) as error:
+        expected = f'{{"format": {FORMAT}, "store_id": "…"}}'
+        raise StoreError(f"{path} is damaged: expected {expected}; delete it, and the next sweep writes it") from error
+    if written > FORMAT:
+        raise StoreError(f"{path}: format {written} is newer than this taxmeter, which knows {FORMAT}: update it")
+    return identity
+
+
+def _parquet_files(directory: Path) -> Iterator[str]:
+    """Paths of the files below a directory, sorted; partitions are one level deep."""
+    if not directory.is_dir():
+        return
+    with os.scandir(directory) as entries:
+        found = sorted(entries, key=lambda entry: entry.name)
+    for entry in found:
+        if entry.is_dir():
+            yield from _parquet_files(Path(entry.path))
+        elif entry.name.endswith(".parquet"):
+            yield entry.path

@@ -1,0 +1,190 @@
+"""Rows of the small tables, which trials refer to. Pure: no clock, no files."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+import pyarrow as pa
+
+from orchestrator.store.nested import fitted
+from orchestrator.store.rows import Row, hot_system, json_text
+from orchestrator.store.schema import CAMPAIGNS, ENVIRONMENTS, SYSTEMS, total_column
+from runners.contract import Status
+from runners.contract.record import FactValue
+
+
+def system_row(system_id: str, hw_id: str, hot: Mapping[str, FactValue], fingerprint: Mapping[str, object]) -> Row:
+    """One row of `systems`.
+
+    Raises:
+        StoreError: a column or a field of the fingerprint has another name or type than the schema's.
+    """
+    return {
+        "system_id": system_id,
+        "hw_id": hw_id,
+        **hot_system(hot),
+        "fingerprint": json_text(fingerprint),
+        "details": _details(fingerprint, system_id),
+    }
+
+
+def environment_row(
+    environment_id: str,
+    environment: str,
+    versions: Mapping[str, str],
+    facts: Mapping[str, FactValue],
+    *,
+    image_digest: str | None,
+    lock_sha256: str | None,
+    image_layers: Sequence[str] = (),
+    image_config_sha256: str | None = None,
+) -> Row:
+    """One row of `environments`.
+
+    Args:
+        environment_id: its identity.
+        environment: its name in the catalogue.
+        versions: of each package, as seen inside; empty for an environment that is declared and that nobody has
+            looked into, such as that of a trial that never ran.
+        facts: what else was seen inside.
+        image_digest: of its image; a virtual environment has none.
+        lock_sha256: of its lock.
+        image_layers: digests of the content of its image's layers, first to last.
+        image_config_sha256: of its image's settings.
+    """
+    return {
+        "environment_id": environment_id,
+        "environment": environment,
+        "image_digest": image_digest,
+        "lock_sha256": lock_sha256,
+        "versions": json_text(versions),
+        "facts": json_text(facts),
+        "image_layers": list(image_layers) or None,
+        "image_config_sha256": image_config_sha256,
+        "packages": _packages(versions, environment_id),
+    }
+
+
+def campaign_row(
+    campaign_id: str,
+    started_at: datetime,
+    sweep: str,
+    *,
+    sweep_document: str,
+    inventory_document: str,
+    plan_digest: str,
+    planned_trials: int,
+    taxmeter_version: str,
+    git_commit: str | None,
+    plan: object = None,
+    versions: Mapping[str, str] | None = None,
+) -> Row:
+    """One row of `campaigns`, as the campaign starts; `campaign_totals` gives the rest when it ends.
+
+    Args:
+        campaign_id: its identity.
+        started_at: when, with its time zone.
+        sweep: name of the sweep.
+        sweep_document: the text as the user wrote it.
+        inventory_document: the same.
+        plan_digest: identity of the plan.
+        planned_trials: how many trials the plan has.
+        taxmeter_version: of the driver.
+        git_commit: of the driver's checkout.
+        plan: what was planned, as a JSON value; null if unknown.
+        versions: of the driver's packages, `python` included; null if unknown.
+    """
+    return {
+        "campaign_id": campaign_id,
+        "started_at": started_at,
+        "sweep": sweep,
+        "sweep_document": sweep_document,
+        "inventory_document": inventory_document,
+        "plan_digest": plan_digest,
+        "planned_trials": planned_trials,
+        "taxmeter_version": taxmeter_version,
+        "git_commit": git_commit,
+        "plan": None if plan is None else json_text(plan),
+        "versions": None if versions is None else json_text(versions),
+        **dict.fromkeys(("finished_at", "rows", *map(total_column, Status))),
+    }
+
+
+def campaign_totals(finished_at: datetime, statuses: Iterable[Status], *, rows: int) -> Row:
+    """The columns of `campaigns` that are known when a campaign ends, for `Writer.finish_campaign`.
+
+    Args:
+        finished_at: when, with its time zone.
+        statuses: that of the last attempt of each trial.
+        rows: of `trials` that the campaign has; with its earlier attempts more than it has trials.
+    """
+    counted = Counter(statuses)
+    return {
+        "finished_at": finished_at,
+        "rows": rows,
+        **{total_column(status): counted[status] for status in Status},
+    }
+
+
+def current_rows(name: str, table: pa.Table) -> pa.Table:
+    """Rows of one of the small tables, of any version, in the current schema; what an older version lacks is null.
+
+    Nested columns are derived from the JSON texts beside them, which are the source: so rows of older versions have
+    them too, whole.
+
+    Args:
+        name: `systems`, `environments` or `campaigns`.
+        table: its rows.
+
+    Raises:
+        StoreError: a JSON text does not fit the schema.
+    """
+    if name == "systems":
+        return current_systems(table)
+    return current_environments(table) if name == "environments" else _with(table, CAMPAIGNS, {})
+
+
+def current_systems(table: pa.Table) -> pa.Table:
+    """`current_rows` of `systems`."""
+    if _is_derived(table, "details"):
+        return _with(table, SYSTEMS, {})
+    named = zip(table["fingerprint"].to_pylist(), table["system_id"].to_pylist(), strict=True)
+    return _with(table, SYSTEMS, {"details": [_details(json.loads(text), name) for text, name in named]})
+
+
+def current_environments(table: pa.Table) -> pa.Table:
+    """`current_rows` of `environments`."""
+    if _is_derived(table, "packages"):
+        return _with(table, ENVIRONMENTS, {})
+    named = zip(table["versions"].to_pylist(), table["environment_id"].to_pylist(), strict=True)
+    return _with(table, ENVIRONMENTS, {"packages": [_packages(json.loads(text), name) for text, name in named]})
+
+
+def _is_derived(table: pa.Table, column: str) -> bool:
+    """Whether every row has its nested column already: to parse hundreds of texts takes longer than any query."""
+    return column in table.schema.names and not table[column].null_count
+
+
+def _details(fingerprint: Mapping[str, object], system_id: str) -> Row:
+    details: Row = fitted(fingerprint, SYSTEMS.field("details").type, f"system {system_id}: fingerprint")
+    return details
+
+
+def _packages(versions: Mapping[str, str], environment_id: str) -> list[tuple[str, str]] | None:
+    kind = ENVIRONMENTS.field("packages").type
+    # Unknown is null: an environment without a single package does not exist.
+    return fitted(versions, kind, f"environment {environment_id}: versions") or None
+
+
+def _with(table: pa.Table, schema: pa.Schema, derived: Mapping[str, Sequence[object]]) -> pa.Table:
+    known = set(table.schema.names)
+    columns = [
+        pa.array(derived[field.name], field.type)
+        if field.name in derived
+        else table.column(field.name).cast(field.type)
+        if field.name in known
+        else pa.nulls(len(table), field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)

@@ -1,0 +1,137 @@
+"""Rows as files of other programs: CSV, JSON (one object per line) and Parquet; and files that appear whole or not."""
+
+# ruff: noqa: S608 -- every name in these queries is ours, and quoted where it is not
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from orchestrator.errors import ConfigurationError, StoreError
+
+FORMATS: Final = ("csv", "parquet", "json")
+SIDE_FILE: Final = ".columns.json"
+MARK: Final = "EXPORT.json"
+"""Stands in every directory that an export made."""
+
+
+def write_rows(rows: pa.RecordBatchReader, path: Path, form: str) -> int:
+    """Writes rows to a file and returns their number. Whatever `rows` raises comes through.
+
+    Args:
+        rows: read once, batch by batch.
+        path: of the file; one that is there is overwritten.
+        form: one of `FORMATS`.
+
+    Raises:
+        OSError: the disk refuses.
+        StoreError: a value has no form in this format.
+    """
+    if form == "parquet":
+        return _write_parquet(rows, path)
+    counted = _Counted(rows)
+    options = "FORMAT csv, HEADER" if form == "csv" else "FORMAT json"
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("rows", pa.RecordBatchReader.from_batches(rows.schema, counted.batches()))
+        target = "'" + str(path).replace("'", "''") + "'"
+        try:
+            connection.execute(f"COPY (SELECT * FROM rows) TO {target} ({options}, USE_TMP_FILE false)")
+        except duckdb.Error as error:
+            # DuckDB makes text of what its source raised.
+            raise counted.error or StoreError(f"cannot write {path}: {str(error).splitlines()[0]}") from error
+    return counted.rows
+
+
+def described(schema: pa.Schema) -> list[dict[str, str]]:
+    """Name, type, unit and better direction of columns, for formats that have no place for them."""
+    return [
+        {
+            "name": field.name,
+            "type": str(field.type),
+            **{key.decode(): value.decode() for key, value in sorted((field.metadata or {}).items())},
+        }
+        for field in schema
+    ]
+
+
+def write_description(path: Path, document: dict[str, Any]) -> None:
+    """Writes a JSON document for people."""
+    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def appearing(target: Path, *, force: bool) -> Iterator[Path]:
+    """A path to write a file or a directory to, which stands under `target` once all went well, whole.
+
+    Args:
+        target: where it appears.
+        force: whether to take the place of what is there; of a directory only if an export made it.
+
+    Raises:
+        ConfigurationError: there is something, or the place cannot be written.
+    """
+    if target.exists() and not force:
+        raise ConfigurationError("is there already; name another place, or add --force", file=target)
+    if target.is_dir() and not (target / MARK).is_file() and any(target.iterdir()):
+        raise ConfigurationError(f"is no export (it has no {MARK}), and --force would delete it", file=target)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+        _take_place(temporary, target)
+    except OSError as error:
+        raise ConfigurationError(f"cannot be written: {error.strerror or error}", file=target) from error
+    finally:
+        _delete(temporary)
+
+
+class _Counted:
+    """Batches on their way, how many rows they had, and what went wrong before them."""
+
+    def __init__(self, rows: pa.RecordBatchReader) -> None:
+        self._source = rows
+        self.rows = 0
+        self.error: Exception | None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in self._source:
+                self.rows += batch.num_rows
+                yield batch
+        except Exception as error:
+            self.error = error
+            raise
+
+
+def _write_parquet(rows: pa.RecordBatchReader, path: Path) -> int:
+    count = 0
+    with pq.ParquetWriter(path, rows.schema, compression="zstd", write_page_checksum=True) as writer:
+        for batch in rows:
+            writer.write_batch(batch)
+            count += batch.num_rows
+    return count
+
+
+def _take_place(temporary: Path, target: Path) -> None:
+    if target.is_dir():
+        old = target.with_name(f".{target.name}.{os.getpid()}.old")
+        target.replace(old)
+        temporary.replace(target)
+        shutil.rmtree(old)
+    else:
+        temporary.replace(target)
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

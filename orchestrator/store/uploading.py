@@ -1,0 +1,147 @@
+"""Files that go up into an object store, and what the service says of them."""
+
+import hashlib
+import uuid
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from orchestrator.errors import StoreError
+from orchestrator.store.files import storage_errors
+from orchestrator.store.location import Location
+from orchestrator.store.remote import StoredObject
+
+_UPLOADS_AT_ONCE: Final = 4
+_PART_BYTES: Final = 10 * 2**20
+"""Of a multipart upload by Arrow."""
+
+
+@dataclass(frozen=True)
+class File:
+    """A sealed file of a store, and the key of its object."""
+
+    table: str
+    path: Path
+    key: str
+
+
+Progress = Callable[[str, int], None]
+"""Called with the key and the bytes of each file that went up, from several threads."""
+
+
+def upload(location: Location, files: Sequence[File], progress: Progress | None) -> list[StoredObject]:
+    """Uploads files, a few at once.
+
+    Raises:
+        ConfigurationError: the service refuses.
+        StoreError: it does not answer, or a file is damaged; what is up stays.
+    """
+
+    def one(file: File) -> StoredObject:
+        uploaded = _upload(location, file)
+        if progress is not None:
+            progress(file.key, uploaded.bytes)
+        return uploaded
+
+    with ThreadPoolExecutor(_UPLOADS_AT_ONCE) as pool:
+        running = [pool.submit(one, file) for file in files]
+        try:
+            return [future.result() for future in running]
+        except BaseException:
+            # The others would each wait for a service that is gone.
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def put(location: Location, key: str, content: pa.Buffer) -> None:
+    """Makes an object appear whole.
+
+    Raises:
+        ConfigurationError: the service refuses.
+        StoreError: it does not answer.
+    """
+    target = location.path(key)
+    with location.errors(f"upload {key}"):
+        if not location.is_a_directory:
+            with location.filesystem.open_output_stream(target) as stream:
+                stream.write(content)
+            return
+        location.filesystem.create_dir(str(PurePosixPath(target).parent), recursive=True)
+        temporary = location.path(f".{uuid.uuid4().hex}.tmp")
+        with location.filesystem.open_output_stream(temporary) as stream:
+            stream.write(content)
+        location.filesystem.move(temporary, target)
+
+
+def etag_of(location: Location, key: str) -> str | None:
+    """What the service calls an object's content; null where it has no such names.
+
+    Raises:
+        ConfigurationError: the service refuses.
+        StoreError: it does not answer.
+    """
+    with location.errors(f"look at {key}"), location.filesystem.open_input_stream(location.path(key)) as stream:
+        tag = (stream.metadata() or {}).get("ETag")
+    return None if tag is None else tag.decode().strip('"')
+
+
+def expected_etags(content: pa.Buffer) -> tuple[str, str]:
+    """What S3 calls a content that came in one PUT, and one that came in several parts of Arrow's size.
+
+    Where objects are encrypted with keys of the service's key management, it calls them otherwise.
+    """
+    whole = hashlib.md5(content, usedforsecurity=False)
+    view = memoryview(content)
+    parts = [
+        hashlib.md5(view[start : start + _PART_BYTES], usedforsecurity=False).digest()
+        for start in range(0, len(view), _PART_BYTES)
+    ]
+    return whole.hexdigest(), f"{hashlib.md5(b''.join(parts), usedforsecurity=False).hexdigest()}-{len(parts)}"
+
+
+def described(file: File, content: pa.Buffer) -> StoredObject:
+    """What the list says of a file.
+
+    Raises:
+        StoreError: it is no whole Parquet file.
+    """
+    try:
+        rows = pq.read_metadata(pa.BufferReader(content)).num_rows
+    except (pa.ArrowException, OSError) as error:
+        raise StoreError(
+            f"{file.path} is damaged and was not pushed: {error}; see `taxmeter results verify`"
+        ) from error
+    return StoredObject(file.key, len(content), rows, digest(content))
+
+
+def content_of(path: Path) -> pa.Buffer:
+    """A file's content, mapped and not copied.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    with storage_errors(f"cannot read {path}"), pa.memory_map(str(path)) as source:
+        return source.read_buffer()
+
+
+def digest(content: pa.Buffer) -> str:
+    """SHA-256 as it stands in the list."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def _upload(location: Location, file: File) -> StoredObject:
+    content = content_of(file.path)
+    stored = described(file, content)
+    put(location, file.key, content)
+    with location.errors(f"look at {file.key}"):
+        size = location.filesystem.get_file_info(location.path(file.key)).size
+    if size != len(content):
+        raise StoreError(
+            f"{location.url}: {file.key} has {size} bytes after its upload, expected {len(content)}; push again"
+        )
+    return replace(stored, etag=etag_of(location, file.key))

@@ -1,0 +1,282 @@
+"""What people see who read the store from Python."""
+
+import shutil
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+
+from orchestrator.errors import ConfigurationError, ExitCode, StoreError
+from orchestrator.store import TRIALS, Store, open_store, reading
+from orchestrator.store.compaction import compact
+from orchestrator.store.pushing import push
+from orchestrator.store.selection import Condition
+from orchestrator.store.snapshot import Snapshot
+from orchestrator.store.views import connect
+from tests.results import make_store, taxmeter, trial
+from tests.storing import make_format_1
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "results"
+
+
+def test_sealed_and_unsealed_rows_are_read_once_in_every_form(directory: Path) -> None:
+    store = make_store(directory, trial("a"), trial("b", batch=8))
+    with store.writer() as writer:
+        writer.append([trial("c", batch=8), trial("a")])
+        chosen = open_store(directory).trials("batch = 8", ["trial_id", "samples_sync_s"])
+        assert sorted(chosen.arrow()["trial_id"].to_pylist()) == ["b", "c"]
+        assert sorted(chosen.duckdb().fetchall()) == [("b", [0.25, 0.5]), ("c", [0.25, 0.5])]
+        assert sorted(chosen.pandas()["trial_id"]) == ["b", "c"]
+        assert chosen.polars()["samples_sync_s"].explode().sum() == 1.5
+        assert len(chosen) == 2
+        assert len(open_store(directory).trials()) == 3
+        assert open_store(directory).sql("SELECT count(*), count(DISTINCT trial_id) FROM trials").fetchall() == [(3, 3)]
+
+
+@pytest.mark.parametrize("condition", ["batch = 8 AND status = 'ok'", (pc.field("batch") == 8)])
+def test_a_condition_in_sql_and_one_in_arrow_choose_the_same(directory: Path, condition: Condition) -> None:
+    store = make_store(directory, trial("a"), trial("b", batch=8))
+    with store.writer() as writer:
+        writer.append([trial("c", batch=8), trial("d", batch=2)])
+        chosen = open_store(str(directory)).trials(condition, ["batch", "trial_id"])
+        assert chosen.arrow().schema.names == ["batch", "trial_id"]
+        assert sorted(chosen.arrow()["trial_id"].to_pylist()) == ["b", "c"]
+        assert sorted(chosen.duckdb().fetchall()) == [(8, "b"), (8, "c")]
+        assert len(chosen) == 2
+
+
+def test_units_and_types_come_with_the_rows(directory: Path) -> None:
+    make_store(directory, trial("a", latency_sync_median_s=0.5))
+    results = open_store(directory)
+    assert results.trials().arrow().schema.equals(TRIALS, check_metadata=True)
+    for condition in ("batch = 1", pc.field("batch") == 1):
+        field = results.trials(condition, ["latency_sync_median_s"]).arrow().schema.field(0)
+        assert field.metadata == {b"unit": b"s", b"better": b"lower"}
+
+
+def test_only_the_wanted_columns_are_read(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_store(directory, trial("a"))
+    chosen = open_store(directory).trials(pc.field("batch") == 1, ["workload"])
+    part = Path(chosen.view.snapshot.files["trials"][0])
+    metadata = pq.read_metadata(part)
+    samples = next(
+        metadata.row_group(0).column(i)
+        for i in range(metadata.num_columns)
+        if metadata.schema.column(i).path.startswith("samples_sync_s.")
+    )
+    content = bytearray(part.read_bytes())
+    start = samples.dictionary_page_offset or samples.data_page_offset
+    content[start : start + samples.total_compressed_size] = b"\xff" * samples.total_compressed_size
+    part.write_bytes(content)
+    assert chosen.arrow()["workload"].to_pylist() == ["bert_base"]
+    assert chosen.duckdb().fetchall() == [("bert_base",)]
+    assert open_store(directory).trials("batch = 1", ["workload"]).polars().height == 1
+
+
+@pytest.mark.parametrize(
+    ("condition", "columns", "expected"),
+    [
+        ("bach = 1", None, "did you mean batch"),
+        (pc.field("bach") == 1, None, "`trials` has no column bach; did you mean batch"),
+        (pc.field("batch") == "one", None, "does not fit the columns of `trials`"),
+        ("batch =", None, "syntax error"),
+        ("true) OR (true", None, "syntax error"),
+        (None, ["latency"], "`trials` has no column latency; did you mean latency_"),
+    ],
+)
+def test_a_wrong_condition_is_one_line_with_the_near_names(
+    directory: Path, condition: Condition | None, columns: list[str] | None, expected: str
+) -> None:
+    make_store(directory, trial("a"))
+    for read in (lambda one: one.arrow(), lambda one: one.duckdb(), len):
+        with pytest.raises(ConfigurationError) as caught:
+            read(open_store(directory).trials(condition, columns))
+        assert expected in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def test_the_other_tables_are_selections_too(directory: Path) -> None:
+    make_store(directory, trial("a"))
+    results = open_store(directory)
+    assert results.environments("environment = 'cpu'", ["packages"]).arrow()["packages"].to_pylist() == [
+        [("python", "3.11.2")]
+    ]
+    assert len(results.campaigns(pc.field("planned_trials") > 3)) == 0
+    assert results.systems().duckdb().project("details.kernel.release IS NOT NULL").fetchall() == [(True,)]
+
+
+def test_a_row_that_is_sealed_while_the_store_is_opened_is_seen_once(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = make_store(directory, trial("a"))
+    with store.writer() as writer:
+        writer.append([trial("b")])
+        snapshot = type(store.layout).snapshot
+
+        def sealing_first(layout: object) -> object:
+            writer.seal()
+            return snapshot(layout)  # type: ignore[arg-type]
+
+        with monkeypatch.context() as patch:
+            patch.setattr(reading.Layout, "snapshot", sealing_first)
+            view = open_store(directory).view()
+    assert len(view.unsealed) == 0
+    assert len(view.snapshot.files["trials"]) == 2
+
+
+def test_a_selection_does_not_change_when_the_store_does(directory: Path) -> None:
+    store = make_store(directory, trial("a"))
+    chosen = open_store(directory).trials()
+    with store.writer() as writer:
+        writer.append([trial("b")])
+    assert len(chosen) == 1
+    assert len(open_store(directory).trials()) == 2
+
+
+def test_the_samples_of_all_modes_are_rows(directory: Path) -> None:
+    # Of a series that was extended, the last samples have no pressure.
+    measured = trial(
+        "a",
+        samples_sync_s=[0.5, 0.25, 0.75],
+        samples_sync_cpu_s=[0.1, 0.2, 0.3],
+        samples_sync_pressure_s=[0.0, 0.125],
+        samples_floor_s=[0.01],
+        samples_floor_cpu_s=[],
+    )
+    make_store(directory, measured, trial("failed", status="oom", samples_sync_s=None))
+    query = "SELECT mode, position, duration_s, cpu_s, pressure_s FROM samples WHERE trial_id = 'a' ORDER BY ALL"
+    results = open_store(directory)
+    assert results.sql(query).fetchall() == [
+        ("floor", 1, 0.01, None, None),
+        ("sync", 1, 0.5, 0.1, 0.0),
+        ("sync", 2, 0.25, 0.2, 0.125),
+        ("sync", 3, 0.75, 0.3, None),
+    ]
+    assert results.sql("SELECT count(*) FROM samples WHERE trial_id = 'failed'").fetchall() == [(0,)]
+
+
+def test_latest_has_one_row_per_key_and_system_whatever_its_status(directory: Path) -> None:
+    make_store(
+        directory,
+        trial("old", month=10),
+        trial("new", month=12, status="crashed"),
+        trial("elsewhere", month=9, system_id="s2"),
+        trial("other key", month=9, trial_key="k2"),
+        trial("nowhere", month=9, system_id=None),
+        trial("again", month=11, trial_key="tie"),
+        trial("again", month=11, trial_key="tie", attempt=2),
+    )
+    found = open_store(directory).sql("SELECT trial_id, attempt, status FROM latest").fetchall()
+    assert Counter(found) == Counter(
+        [("new", 1, "crashed"), ("again", 2, "ok")]
+        + [(name, 1, "ok") for name in ("elsewhere", "other key", "nowhere")]
+    )
+
+
+def test_columns_that_an_older_file_lacks_are_null(directory: Path) -> None:
+    store = make_store(directory, trial("a", reproduces="x"), trial("b", month=12))
+    older = store.layout.parts()[0]
+    rows = pq.ParquetFile(older).read().drop_columns(["reproduces", "samples_legacy_s"])
+    older.unlink()
+    pq.write_table(rows, older.with_name("part-older.parquet"))
+    results = open_store(directory)
+    found = results.sql("SELECT trial_id, reproduces, samples_legacy_s FROM trials ORDER BY ALL").fetchall()
+    assert found == [("a", None, None), ("b", None, None)]
+    assert results.trials("true").arrow().schema.equals(TRIALS)
+
+
+def test_a_store_without_generations_is_read_as_it_is(directory: Path) -> None:
+    store = make_store(directory, trial("a"))
+    make_format_1(store)
+    before = sorted(directory.rglob("*"))
+    results = open_store(directory)
+    assert results.sql("SELECT trial_id, cpu_model IS NULL FROM trials").fetchall() == [("a", True)]
+    assert results.sql("SELECT count(*) FROM campaigns").fetchall() == [(2,)]
+    assert sorted(directory.rglob("*")) == before
+
+
+def test_an_empty_store_and_a_missing_one(directory: Path) -> None:
+    with pytest.raises(ConfigurationError, match="no such store"):
+        open_store(directory)
+    directory.mkdir()
+    results = open_store(directory)
+    assert results.trials("batch = 1").arrow().schema.equals(TRIALS)
+    assert [results.sql(f"SELECT count(*) FROM {name}").fetchall() for name in ("samples", "latest", "systems")] == [
+        [(0,)]
+    ] * 3
+
+
+def test_a_path_with_wildcards_is_taken_as_it_is(tmp_path: Path) -> None:
+    directory = tmp_path / "lab[1] *it's"
+    make_store(directory, trial("a"))
+    assert open_store(directory).sql("SELECT trial_id FROM trials").fetchall() == [("a",)]
+
+
+def test_a_reader_that_opened_the_store_survives_a_compaction(directory: Path) -> None:
+    store = make_store(directory, trial("a"))
+    for name in ("b", "c"):
+        with store.writer() as writer:
+            writer.append([trial(name)])
+    connection = open_store(directory).connect()
+    chosen = open_store(directory).trials()
+    assert compact(store.layout, full=True).parts_after == 1
+    assert connection.sql("SELECT count(*) FROM trials").fetchall() == [(3,)]
+    assert len(chosen) == 3
+
+
+def test_a_missing_library_is_named(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_store(directory, trial("a"))
+    for name in ("pandas", "polars"):
+        monkeypatch.setitem(sys.modules, name, None)
+        with pytest.raises(ConfigurationError, match=f"{name} is not installed"):
+            getattr(open_store(directory).trials(), name)()
+
+
+def test_a_damaged_file_is_named(directory: Path) -> None:
+    store = make_store(directory, trial("a"))
+    shutil.copy(store.layout.parts()[0], directory / "whole")
+    store.layout.parts()[0].write_bytes((directory / "whole").read_bytes()[:-9])
+    for read in (lambda: open_store(directory).trials().arrow(), lambda: open_store(directory).sql("FROM trials")):
+        with pytest.raises(StoreError, match="read"):
+            read()
+
+
+def test_pa_tables_keep_their_unsealed_rows_in_one_schema(directory: Path) -> None:
+    store = Store.open(directory)
+    with store.writer() as writer:
+        writer.append([trial("a")])
+        table = open_store(directory).trials(columns=["trial_id", "batch"]).arrow()
+    assert table.schema.types == [pa.string(), pa.int32()]
+    assert table.to_pylist() == [{"trial_id": "a", "batch": 1}]
+
+
+def test_a_store_that_was_pushed_is_read_by_its_url(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = make_store(tmp_path / "results", trial("a", latency_sync_median_s=0.5), trial("b", batch=8))
+    url = f"file://{tmp_path}/pushed"
+    push(store.layout, url)
+    results = open_store(url)
+    assert results.trials("batch = 8", ["trial_id"]).arrow().to_pylist() == [{"trial_id": "b"}]
+    assert results.sql("SELECT count(*) FROM trials JOIN systems USING (system_id)").fetchall() == [(2,)]
+    for command in (["ls"], ["show"], ["verify"], ["sql", "SELECT 17 AS n"], ["export", "--output", tmp_path / "out"]):
+        assert taxmeter("results", *command, "--results", url) == ExitCode.OK, command
+    assert taxmeter("results", "merge", url, "--results", tmp_path / "new") == ExitCode.OK
+    assert "2 rows added" in capsys.readouterr().out
+
+
+def test_a_file_system_that_duckdb_does_not_know_is_read_through_arrow(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "results", trial("a"), trial("b", batch=8))
+    snapshot = store.layout.snapshot()
+    inner = SubTreeFileSystem(str(tmp_path), LocalFileSystem())
+    files = {table: tuple(path[len(str(tmp_path)) + 1 :] for path in paths) for table, paths in snapshot.files.items()}
+    view = reading.View(Snapshot("results", inner, files), TRIALS.empty_table())
+    rows = connect(view).sql("SELECT trial_id, cpu_model FROM trials WHERE batch = 8").fetchall()
+    assert rows == [("b", None)]
+    assert connect(view).sql("SELECT count(*) FROM latest").fetchall() == [(1,)]

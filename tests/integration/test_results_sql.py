@@ -1,0 +1,208 @@
+"""`taxmeter results ls | show | sql`, as people type them."""
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from orchestrator.errors import ConfigurationError, ExitCode
+from orchestrator.store import open_store
+from tests.results import CAMPAIGNS, make_store, taxmeter, trial
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Only read here."""
+    directory = tmp_path_factory.mktemp("lab") / "results"
+    make_store(
+        directory,
+        trial("a", finished_at=trial("a")["started_at"]),
+        trial("b", status="oom", batch=8),
+        trial("c", status="infrastructure_error"),
+        trial("c", attempt=2, workload="gpt2", host="lab2"),
+        trial("d", CAMPAIGNS[1], month=12, status="skipped", host=None),
+        trial("e", CAMPAIGNS[1], month=12, status="infrastructure_error"),
+    )
+    return directory
+
+
+def sql(directory: Path, query: str, *more: object) -> int:
+    return taxmeter("results", "sql", query, "--results", directory, *more)
+
+
+def test_campaigns_are_listed_newest_first_with_how_their_trials_ended(directory: Path, capsys: Captured) -> None:
+    assert taxmeter("results", "ls", "--results", directory) == ExitCode.OK
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split()[:1] == [CAMPAIGNS[1]]
+    assert lines[2].split() == f"{CAMPAIGNS[0]} 2026-11-20 00:00 night lab1 lab2 3 2 1 0 0 0 0 s".split()
+    assert taxmeter("results", "ls", "--results", directory, "--format", "json") == ExitCode.OK
+    newest, oldest = map(json.loads, capsys.readouterr().out.splitlines())
+    assert [newest[name] for name in ("ok", "failed", "skipped", "left_to_do", "duration_s")] == [0, 1, 1, 3, None]
+    assert oldest["hosts"] == ["lab1", "lab2"]
+    assert [oldest[name] for name in ("ok", "failed", "left_to_do")] == [2, 1, 0]
+
+
+def test_the_beginning_of_a_campaign_id_is_enough_if_it_is_the_only_one(directory: Path, capsys: Captured) -> None:
+    assert taxmeter("results", "show", CAMPAIGNS[0][:15], "--results", directory) == ExitCode.OK
+    assert "gpt2" in capsys.readouterr().out
+    assert taxmeter("results", "show", "night", "--results", directory) == ExitCode.USAGE
+    assert f"night may be {CAMPAIGNS[1]}, {CAMPAIGNS[0]}; write more" in capsys.readouterr().err
+    assert taxmeter("results", "coverage", "day", "--results", directory) == ExitCode.USAGE
+    assert "no campaign day; `taxmeter results ls` lists them" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["ls", "show", "coverage", "sql", "export", "verify", "compact"])
+def test_a_missing_store_is_one_line(tmp_path: Path, capsys: Captured, command: str) -> None:
+    more = {"sql": ["SELECT 1"], "export": ["--output", tmp_path / "out"]}.get(command, [])
+    assert taxmeter("results", command, *more, "--results", tmp_path / "none") == ExitCode.USAGE
+    captured = capsys.readouterr()
+    assert "no such store" in captured.err
+    assert captured.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["verify", "compact", "merge"])
+def test_a_directory_that_is_no_store_is_refused(tmp_path: Path, capsys: Captured, command: str) -> None:
+    (tmp_path / "photos").mkdir()
+    other = [tmp_path / "photos"] if command == "merge" else []
+    assert taxmeter("results", command, *other, "--results", tmp_path / "photos") == ExitCode.USAGE
+    assert "is no result store" in capsys.readouterr().err
+    assert list((tmp_path / "photos").iterdir()) == []
+
+
+def test_a_query_is_answered_as_table_csv_and_json(directory: Path, capsys: Captured) -> None:
+    query = "SELECT workload, count(*) AS n, any_value(samples_sync_s) AS s FROM trials GROUP BY ALL ORDER BY ALL"
+    assert sql(directory, query) == ExitCode.OK
+    assert "│ gpt2      │     1 │ [0.25, 0.5] │" in capsys.readouterr().out
+    assert sql(directory, query, "--format", "csv") == ExitCode.OK
+    assert capsys.readouterr().out.splitlines() == ["workload,n,s", 'bert_base,5,"[0.25, 0.5]"', 'gpt2,1,"[0.25, 0.5]"']
+    assert sql(directory, query, "--format", "json") == ExitCode.OK
+    assert json.loads(capsys.readouterr().out.splitlines()[1]) == {"workload": "gpt2", "n": 1, "s": [0.25, 0.5]}
+    assert sql(directory, query, "--format", "parquet") == ExitCode.USAGE
+    assert "add --output FILE" in capsys.readouterr().err
+
+
+def test_a_query_comes_from_a_file_or_standard_input(
+    directory: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "query.sql").write_text("SELECT 17 AS n\n")
+    assert taxmeter("results", "sql", "--file", tmp_path / "query.sql", "--results", directory) == ExitCode.OK
+    assert "17" in capsys.readouterr().out
+    monkeypatch.setattr("sys.stdin", io.StringIO("SELECT 18 AS n"))
+    assert sql(directory, "-", "--format", "csv") == ExitCode.OK
+    assert capsys.readouterr().out == "n\n18\n"
+    assert taxmeter("results", "sql", "--results", directory) == ExitCode.USAGE
+    assert "give a query" in capsys.readouterr().err
+    assert taxmeter("results", "sql", "--file", tmp_path / "none.sql", "--results", directory) == ExitCode.USAGE
+    assert "none.sql: cannot be read" in capsys.readouterr().err
+
+
+def test_the_answer_goes_to_a_file_that_appears_whole(directory: Path, tmp_path: Path, capsys: Captured) -> None:
+    output = tmp_path / "answer.parquet"
+    assert sql(directory, "FROM trials SELECT trial_id, started_at", "--output", output) == ExitCode.OK
+    assert pq.read_table(output).num_rows == 6
+    assert sql(directory, "SELECT 1 AS n", "--output", output) == ExitCode.USAGE
+    assert "is there already; name another place, or add --force" in capsys.readouterr().err
+    fails = "SELECT CAST(workload AS INTEGER) FROM trials"
+    assert sql(directory, fails, "--output", output, "--force") == ExitCode.USAGE
+    assert "Could not convert string" in capsys.readouterr().err
+    assert pq.read_table(output).num_rows == 6
+    assert sql(directory, "SELECT 1 AS n", "--output", output, "--force") == ExitCode.OK
+    assert pq.read_table(output).to_pylist() == [{"n": 1}]
+    assert sql(directory, "SELECT 1 AS n", "--output", tmp_path / "answer.xlsx") == ExitCode.USAGE
+    assert "add --format" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["answer.parquet"]
+
+
+def test_a_disk_that_refuses_is_one_line(
+    directory: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_arguments: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sys.modules["orchestrator.cli.results.taking"], "write_rows", full)
+    assert sql(directory, "SELECT 1 AS n", "--output", tmp_path / "answer.csv") == ExitCode.USAGE
+    assert "answer.csv: cannot be written: No space left on device" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT * FROM trials\nWHERE bach = 1", ("line 2, column 7", "did you mean batch", "`DESCRIBE trials`")),
+        ("SELECT t.bach FROM trials t", ("line 1, column 10", '"bach"', "did you mean batch")),
+        ("SELECT * FROM trails", ("line 1, column 15", "did you mean trials?", "samples, systems, environments")),
+        ("SELECT * FORM trials", ("line 1, column 15", "syntax error")),
+        ("SELECT 'abc", ("line 1, column 8", "unterminated")),
+        ("SELECT CAST(workload AS INTEGER) FROM trials", ("line 1, column 8", "Could not convert")),
+        ("SELECT 1; SELECT 2", ("expected one query, found 2 statements",)),
+        ("/* nothing */", ("expected one query, found no query",)),
+        ("PIVOT trials ON backend USING count(*)", ("ON column IN",)),
+    ],
+)
+def test_a_wrong_query_is_one_line_with_its_place(
+    directory: Path, capsys: Captured, query: str, expected: tuple[str, ...]
+) -> None:
+    assert sql(directory, query) == ExitCode.USAGE
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    for part in expected:
+        assert part in error
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "COPY (SELECT 1) TO '{out}'",
+        "COPY (SELECT 1) TO '{part}' (USE_TMP_FILE false)",
+        "EXPLAIN ANALYZE COPY (SELECT 1) TO '{part}' (USE_TMP_FILE false)",
+        "/* x */ EXPLAIN ANALYZE COPY (SELECT 1) TO '{part}' (USE_TMP_FILE false)",
+        "EXPLAIN (ANALYZE) COPY (SELECT 1) TO '{part}' (USE_TMP_FILE false)",
+        "COPY (PIVOT trials ON backend USING count(*)) TO '{part}' (USE_TMP_FILE false)",
+        "SELECT * FROM query('COPY (SELECT 1) TO ''{part}''')",
+        "CREATE TABLE here AS SELECT 1",
+        "CREATE OR REPLACE VIEW trials AS SELECT 1",
+        "DROP VIEW trials",
+        "INSERT INTO trials SELECT * FROM trials",
+        "ATTACH '{out}'",
+        "EXPORT DATABASE '{out}'",
+        "INSTALL httpfs",
+        "LOAD '{out}'",
+        "SET enable_external_access = true",
+        "PRAGMA enable_object_cache",
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM read_text('/proc/self/environ')",
+        "SELECT * FROM glob('/etc/*')",
+        "SELECT * FROM '/etc/passwd'",
+        "CALL pragma_version()",
+    ],
+)
+def test_a_query_reads_the_store_and_nothing_else(
+    directory: Path, tmp_path: Path, capsys: Captured, query: str
+) -> None:
+    part = Path(open_store(directory).view().snapshot.files["trials"][0])
+    content = part.read_bytes()
+    before = sorted(tmp_path.rglob("*"))
+    written = query.format(out=tmp_path / "out", part=part)
+    assert sql(directory, written) == ExitCode.USAGE
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert sorted(tmp_path.rglob("*")) == before
+    assert part.read_bytes() == content
+    with pytest.raises(ConfigurationError):
+        open_store(directory).sql(written)
+
+
+def test_questions_about_the_tables_are_answered(directory: Path, capsys: Captured) -> None:
+    for query in ("DESCRIBE latest", "SUMMARIZE systems", "SHOW TABLES", "EXPLAIN SELECT * FROM trials"):
+        assert sql(directory, query, "--format", "csv") == ExitCode.OK
+        assert len(capsys.readouterr().out.splitlines()) > 1
+    pivot = "FROM (PIVOT trials ON status IN ('ok', 'oom') USING count(*) GROUP BY workload) ORDER BY ALL"
+    assert sql(directory, pivot, "--format", "csv") == ExitCode.OK
+    assert capsys.readouterr().out == "workload,ok,oom\nbert_base,1,1\ngpt2,1,0\n"

@@ -1,0 +1,181 @@
+"""Disks that are full, read-only or refuse: one clear line, and nothing that was acknowledged is lost."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import StoreError
+from orchestrator.store import Store, Writer, campaign_row
+from orchestrator.store.compaction import compact
+from orchestrator.store.generations import current_number
+from tests.storing import make_format_1, names, plain_counts, row
+
+
+@pytest.fixture
+def mounted(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MiB; only root can have one."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
+    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode != 0:
+        pytest.skip("mounting needs root")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def append_forever(writer: Writer, acknowledged: list[str]) -> None:
+    for number in range(1000):
+        writer.append([row(f"t{number:04d}", log_tail="x" * 4000)])
+        acknowledged.append(f"t{number:04d}")
+
+
+def test_a_full_disk_is_one_clear_line_and_loses_nothing(mounted: Path) -> None:
+    store = Store.open(mounted / "results")
+    writer = store.writer(seal_after_rows=10**6)
+    ballast = mounted / "ballast"
+    ballast.write_bytes(bytes(512 * 1024))
+    acknowledged: list[str] = []
+    with pytest.raises(StoreError, match=r"cannot write .*: No space left on device") as caught:
+        append_forever(writer, acknowledged)
+    assert "\n" not in str(caught.value)
+    assert names(store) == acknowledged
+    with pytest.raises(StoreError, match="No space left on device"):
+        writer.close()
+    assert names(store) == acknowledged
+    ballast.unlink()
+    with store.writer() as after:
+        after.append([row("u")])
+    assert names(store) == [*acknowledged, "u"]
+    assert plain_counts(store) == {len(acknowledged) + 1}
+    assert [report.damage for report in after.reports] == [None, None]
+
+
+LIMITED = """
+import resource, signal, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from tests.storing import row
+from orchestrator.errors import StoreError
+from orchestrator.store import Store
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+writer = Store.open(Path(sys.argv[1])).writer()
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+count = 0
+try:
+    while True:
+        writer.append([row(f"t{count:04d}")])
+        count += 1
+except StoreError as error:
+    print(count, error)
+"""
+
+
+def test_a_write_that_the_system_refuses_takes_no_acknowledged_row_with_it(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "results")
+    command = [sys.executable, "-c", LIMITED, str(store.layout.root), str(Path(__file__).parents[2])]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    count, message = done.stdout.split(maxsplit=1)
+    assert "File too large" in message
+    assert int(count) > 3
+    (report,) = store.recover()
+    assert (report.rows, report.damage) == (int(count), None)
+
+
+def test_a_read_only_store_can_be_read_and_says_why_it_cannot_be_written(mounted: Path) -> None:
+    store = Store.open(mounted / "results")
+    with store.writer() as writer:
+        writer.append([row("a")])
+    subprocess.run(["mount", "-o", "remount,ro", str(mounted)], check=True)
+    assert names(store) == ["a"]
+    with pytest.raises(StoreError, match="Read-only file system"):
+        store.writer()
+
+
+@pytest.fixture
+def ballast(mounted: Path) -> Path:
+    """Takes all the room that is left when `fill` is called; `unlink` it to make room."""
+    return mounted / "ballast"
+
+
+def fill(ballast: Path, leave: int = 0) -> None:
+    """Leaves so many bytes of room."""
+    with ballast.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            file.truncate(max(0, file.tell() - leave))
+
+
+def test_a_seal_without_room_keeps_the_journal_and_is_done_when_there_is_room(mounted: Path, ballast: Path) -> None:
+    store = Store.open(mounted / "results")
+    writer = store.writer()
+    writer.append([row("a"), row("b", month=12)])
+    # Room for the part of one month, not for the other.
+    fill(ballast, leave=36_000)
+    with pytest.raises(StoreError, match=r"cannot seal .*: No space left on device") as caught:
+        writer.seal()
+    assert "\n" not in str(caught.value)
+    assert names(store) == ["a", "b"]
+    ballast.unlink()
+    writer.append([row("c")])
+    writer.close()
+    assert [report.rows for report in writer.reports] == [1, 2]
+    assert names(store) == ["a", "b", "c"]
+    assert plain_counts(store) == {3}
+
+
+def test_a_compaction_without_room_changes_nothing(mounted: Path, ballast: Path) -> None:
+    store = Store.open(mounted / "results")
+    writer = store.writer()
+    for number in range(12):
+        writer.append([row(f"t{number:02d}")])
+        writer.seal()
+    fill(ballast)
+    with pytest.raises(StoreError, match=r"cannot compact .*No space left on device") as caught:
+        compact(store.layout, full=True)
+    assert "\n" not in str(caught.value)
+    # The end of a writer compacts too; that it cannot is no reason to fail.
+    writer.close()
+    [problem] = writer.compaction_problems
+    assert "No space left on device" in problem
+    assert (len(store.layout.parts()), current_number(store.layout)) == (12, 1)
+    assert plain_counts(store) == {12}
+    ballast.unlink()
+    assert compact(store.layout, full=True).parts_after == 1
+    assert plain_counts(store) == {12}
+
+
+def test_a_conversion_without_room_leaves_the_old_store_as_it_was(mounted: Path, ballast: Path) -> None:
+    store = Store.open(mounted / "results")
+    with store.writer() as writer:
+        writer.append([row("a"), row("b", month=12)])
+    make_format_1(store)
+    fill(ballast)
+    with pytest.raises(StoreError, match=r"cannot create the result store .*: No space left on device"):
+        store.writer()
+    assert names(store) == ["a", "b"]
+    assert plain_counts(store) == {2}
+    ballast.unlink()
+    with store.writer() as writer:
+        writer.append([row("c")])
+    assert plain_counts(store) == {3}
+
+
+def test_the_end_of_a_campaign_can_be_written_when_there_is_room(mounted: Path, ballast: Path) -> None:
+    store = Store.open(mounted / "results")
+    document = {"sweep_document": "", "inventory_document": "", "plan_digest": "p", "taxmeter_version": "1"}
+    with store.writer() as writer:
+        started = row("a")["started_at"]
+        writer.put_campaign(campaign_row("c", started, "quickstart", planned_trials=1, git_commit=None, **document))
+        fill(ballast)
+        with pytest.raises(StoreError, match=r"cannot write c to .*campaigns: No space left on device"):
+            writer.finish_campaign("c", rows=1)
+        assert store.campaigns()["rows"].to_pylist() == [None]
+        ballast.unlink()
+        writer.finish_campaign("c", rows=1)
+    assert store.campaigns()["rows"].to_pylist() == [1]

@@ -1,0 +1,205 @@
+"""How files come and go in the store without a reader noticing, and how an old store is taken over."""
+
+import json
+import os
+import shutil
+from itertools import count
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pytest
+
+from orchestrator.errors import StoreError
+from orchestrator.store import Store, generations, system_row
+from orchestrator.store.files import exclusive
+from orchestrator.store.generations import OutdatedError, current_number, expire, prepare, publish, replace
+from orchestrator.store.snapshot import store_id
+from tests.storing import CrashError, dying_at, make_format_1, names, plain_counts, row
+
+STEPS = [
+    (os, "fsync"),
+    (os, "link"),
+    (generations, "move"),
+    (generations, "write_file"),
+    (shutil, "rmtree"),
+    (Path, "symlink_to"),
+]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.open(tmp_path / "results")
+
+
+def filled(store: Store) -> Store:
+    """Two months, and a system."""
+    with store.writer() as writer:
+        writer.append([row("a"), row("b", month=12)])
+        writer.put_system(system_row("s1", "h1", {"cpu_cores": 2}, {}))
+    return store
+
+
+def test_a_new_store_says_what_it_is_and_leads_people_to_its_tables(store: Store) -> None:
+    filled(store)
+    document = json.loads(store.layout.description.read_text())
+    assert document == {"format": 2, "store_id": store_id(store.layout)}
+    assert store.layout.current_link.readlink() == Path("generations/000001")
+    assert store.layout.root.joinpath("trials").readlink() == Path("current/trials")
+    assert plain_counts(store) == {2}
+    with store.writer():
+        assert json.loads(store.layout.description.read_text()) == document
+
+
+def test_who_resolved_a_generation_goes_on_reading_it(store: Store) -> None:
+    filled(store)
+    before = ds.dataset(os.path.realpath(store.layout.current_link) + "/trials", partitioning="hive")
+    snapshot = store.layout.snapshot()
+    removed = snapshot.names("trials")[0]
+    other = {"trials/month=2026-11/part-x.parquet": snapshot.parts()[0].read_bytes()}
+    with exclusive(store.layout):
+        number = replace(store.layout, [removed], other)
+    assert number == current_number(store.layout) == 2
+    assert before.to_table().num_rows == snapshot.dataset("trials").count_rows() == 2
+    assert store.layout.parts()[0].name == "part-x.parquet"
+    assert removed not in store.layout.snapshot().names("trials")
+    assert plain_counts(store) == {2}
+
+
+def test_files_never_change_and_what_is_gone_cannot_be_replaced(store: Store) -> None:
+    filled(store)
+    name = store.layout.snapshot().names("trials")[0]
+    with exclusive(store.layout):
+        with pytest.raises(FileExistsError, match="never change"):
+            publish(store.layout, b"", "trials", name.partition("/")[2])
+        with pytest.raises(FileExistsError, match="never change"):
+            replace(store.layout, [], {name: b""})
+        with pytest.raises(OutdatedError, match="was replaced meanwhile"):
+            replace(store.layout, ["trials/month=2026-11/part-gone.parquet"], {})
+    assert current_number(store.layout) == 1
+    assert plain_counts(store) == {2}
+
+
+def test_old_generations_are_deleted_after_their_grace_period_only(store: Store) -> None:
+    filled(store)
+    for number in range(3):
+        with exclusive(store.layout):
+            replace(store.layout, [], {f"systems/{number}.parquet": store.layout.parts()[0].read_bytes()})
+    old = [store.layout.generations / f"{number:06d}" for number in (1, 2, 3)]
+    # The third took the place of the second an hour ago, the fourth that of the third now.
+    an_hour_ago = old[2].stat().st_mtime - 3600
+    os.utime(old[2], (an_hour_ago, an_hour_ago))
+    with exclusive(store.layout):
+        assert expire(store.layout, 7200) == 0
+        assert expire(store.layout, 1800) == 1
+    assert [path.is_dir() for path in old] == [True, False, True]
+    with store.writer(keep_s=0):
+        pass
+    assert [path.name for path in store.layout.generations.iterdir()] == ["000004"]
+    assert names(store) == ["a", "b"]
+
+
+def test_what_killed_processes_left_is_removed_except_that_of_a_living_compaction(store: Store) -> None:
+    filled(store)
+    layout = store.layout
+    shutil.copytree(layout.current, layout.generations / "000002")
+    layout.temporary.joinpath("part-torn.parquet").write_bytes(b"PAR1")
+    shutil.copytree(layout.current, layout.temporary / "generation-000002")
+    layout.merging.mkdir()
+    layout.merging.joinpath("part-new.parquet").write_bytes(b"PAR1")
+    descriptor = generations.lock_compaction(layout)
+    assert descriptor is not None
+    prepare(layout)
+    assert [path.name for path in layout.merging.iterdir()] == ["part-new.parquet"]
+    os.close(descriptor)
+    prepare(layout)
+    assert list(layout.temporary.iterdir()) == []
+    assert [path.name for path in layout.generations.iterdir()] == ["000001"]
+    assert plain_counts(store) == {2}
+
+
+def test_a_store_without_generations_is_read_as_it_is_and_taken_over_by_the_next_writer(store: Store) -> None:
+    make_format_1(filled(store))
+    assert names(store) == ["a", "b"]
+    assert store.systems()["system_id"].to_pylist() == ["s1"]
+    assert not store.layout.current_link.exists()
+    with store.writer() as writer:
+        writer.append([row("a"), row("c")])
+        assert not writer.put_system(system_row("s1", "h1", {"cpu_cores": 2}, {}))
+    assert names(store) == ["a", "b", "c"]
+    assert plain_counts(store) == {3}
+    assert store.layout.root.joinpath("systems").is_symlink()
+    assert list(store.layout.temporary.iterdir()) == []
+
+
+def test_a_crash_at_any_step_of_the_conversion_is_repaired(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_format_1(filled(store))
+    for step in count():
+        root = store.layout.root.with_name(f"copy{step}")
+        shutil.copytree(store.layout.root, root)
+        copy = Store.open(root)
+        try:
+            with dying_at(monkeypatch, step, STEPS):
+                prepare(copy.layout)
+        except CrashError:
+            assert names(copy) == ["a", "b"]
+            assert len(copy.systems()) == 1
+            with copy.writer() as writer:
+                writer.append([row("b"), row("c")])
+            assert names(copy) == ["a", "b", "c"]
+            assert plain_counts(copy) == {3}
+            assert len(copy.systems()) == 1
+            assert list(copy.layout.temporary.iterdir()) == []
+        else:
+            break
+    # Five links to make, five to switch, and what lies between.
+    assert step > 30
+
+
+def test_what_an_old_writer_adds_during_the_conversion_is_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_format_1(filled(store))
+    with dying_at(monkeypatch, 0, [(generations, "_link_for_people")]), pytest.raises(CrashError):
+        prepare(store.layout)
+    [part, _] = store.layout.parts()
+    late = store.layout.root / "trials" / "month=2027-01" / "part-late.parquet"
+    late.parent.mkdir()
+    shutil.copy(part, late)
+    prepare(store.layout)
+    assert plain_counts(store) == {3}
+
+
+def test_a_newer_store_is_refused_by_readers_and_writers(store: Store) -> None:
+    filled(store)
+    store.layout.description.write_text('{"format": 3, "store_id": "x"}')
+    for use in (store.trials, store.writer, store.systems):
+        with pytest.raises(StoreError, match=r"STORE.json: format 3 is newer than this taxmeter, which knows 2"):
+            use()
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"format": 2}', '{"format": "two", "store_id": "x"}'])
+def test_a_damaged_description_is_one_clear_line(store: Store, text: str) -> None:
+    filled(store)
+    store.layout.description.write_text(text)
+    with pytest.raises(StoreError, match=r"STORE.json is damaged: expected .*delete it") as caught:
+        store.writer()
+    assert "\n" not in str(caught.value)
+    store.layout.description.unlink()
+    assert names(store) == ["a", "b"]
+
+
+def test_a_store_that_was_copied_with_its_links_resolved_is_one_clear_line(store: Store) -> None:
+    filled(store)
+    store.layout.current_link.unlink()
+    store.layout.current_link.mkdir()
+    with pytest.raises(StoreError, match="cannot create the result store"):
+        store.writer()
+
+
+@pytest.mark.parametrize("target", ["generations/000007", "elsewhere/000001", "generations/first"])
+def test_a_link_that_leads_elsewhere_is_no_empty_store(store: Store, target: str) -> None:
+    filled(store)
+    store.layout.current_link.unlink()
+    store.layout.current_link.symlink_to(target)
+    with pytest.raises(StoreError, match=f"current leads to .*{target}"):
+        store.trials()
+    with pytest.raises(StoreError, match=f"current leads to .*{target}"):
+        store.writer()

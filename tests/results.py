@@ -1,0 +1,66 @@
+"""Stores for the tests of those who read results."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+from orchestrator.cli import run
+from orchestrator.store import Row, Store, Writer, campaign_row, environment_row, system_row
+from runners.contract import encode
+from runners.system import Fingerprint, collect, hot_columns, hw_id, system_id
+from tests.storing import row
+
+FINGERPRINT: Fingerprint = collect()
+SYSTEM = system_id(FINGERPRINT)
+ENVIRONMENT = "e" * 32
+CAMPAIGNS = ("night-20261120T000000Z-aaaaaa", "night-20261205T000000Z-bbbbbb")
+
+
+def trial(name: str, campaign: str = CAMPAIGNS[0], **more: object) -> Row:
+    """A row of `trials` that joins to the other tables."""
+    joins = {"system_id": SYSTEM, "hw_id": hw_id(FINGERPRINT), "environment_id": ENVIRONMENT, "host": "lab1"}
+    return row(name, **{**joins, "campaign_id": campaign, **more})  # type: ignore[arg-type]
+
+
+def put_dimensions(writer: Writer, **documents: str) -> None:
+    """The system, the environment and the campaigns that `trial` refers to."""
+    fingerprint = encode(FINGERPRINT)
+    writer.put_system(
+        system_row(SYSTEM, hw_id(FINGERPRINT), hot_columns(FINGERPRINT), {**fingerprint, "private": None})
+    )
+    writer.put_environment(
+        environment_row(ENVIRONMENT, "cpu", {"python": "3.11.2"}, {}, image_digest=None, lock_sha256=None)
+    )
+    for number, name in enumerate(CAMPAIGNS):
+        texts = {"sweep_document": "version: 1", "inventory_document": "version: 1\nhosts: {lab1: {}}", **documents}
+        writer.put_campaign(
+            campaign_row(
+                name,
+                datetime(2026, 11 + number, 20 - 15 * number, tzinfo=UTC),
+                "night",
+                **texts,
+                plan_digest="p",
+                planned_trials=3,
+                taxmeter_version="1",
+                git_commit=None,
+            )
+        )
+
+
+def make_store(directory: Path, *rows: Row) -> Store:
+    """A store of sealed rows."""
+    store = Store.open(directory)
+    with store.writer() as writer:
+        put_dimensions(writer)
+        writer.append(rows)
+    return store
+
+
+def taxmeter(*arguments: object) -> int:
+    """Runs a command."""
+    return run([str(one) for one in arguments])
+
+
+def system_document(**changes: object) -> str:
+    """The fingerprint of this machine as JSON, with changes."""
+    return json.dumps({**encode(FINGERPRINT), **changes})

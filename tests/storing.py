@@ -1,0 +1,80 @@
+"""Rows for tests of the store, what plain readers make of them, and deaths at any step."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow.dataset as ds
+import pytest
+
+from orchestrator.store import Row, Store
+from orchestrator.store.snapshot import SCHEMAS
+
+
+def row(name: str, attempt: int = 1, status: str = "ok", month: int = 11, **more: object) -> Row:
+    """A row of `trials`."""
+    return {
+        "trial_id": name, "attempt": attempt, "status": status, "started_at": datetime(2026, month, 20, tzinfo=UTC),
+        "trial_key": "k", "campaign_id": "c", "round": 1, "order": 1, "replicate": 0, "workload": "bert_base",
+        "batch": 1, "backend": "eager", "backend_options": "{}", "dtype": "float32", "device": "cpu", "threads": 2,
+        "seed": 0, "protocol": "{}", "method_version": 1, "contract_version": 1, "environment": "cpu",
+        "samples_sync_s": [0.25, 0.5], **more,
+    }  # fmt: skip
+
+
+def names(store: Store) -> list[str]:
+    """Trials that our own reader sees."""
+    return sorted(store.trials(["trial_id"])["trial_id"].to_pylist())
+
+
+def plain_counts(store: Store) -> set[int]:
+    """What readers without any code of ours count in `results/trials`; a set of one number if they agree."""
+    path = store.layout.root / "trials"
+    if not store.layout.parts():
+        return {ds.dataset(str(path), partitioning="hive").count_rows()}
+    query = f"SELECT count(*) FROM read_parquet('{path}/**/*.parquet', hive_partitioning=true)"
+    return {
+        ds.dataset(str(path), partitioning="hive").to_table().num_rows,
+        duckdb.sql(query).fetchall()[0][0],
+        len(pd.read_parquet(path)),
+        pl.scan_parquet(str(path), hive_partitioning=True).collect().height,
+    }
+
+
+def make_format_1(store: Store) -> None:
+    """Gives a store the layout that it had before there were generations."""
+    root, current = store.layout.root, store.layout.current
+    for table in SCHEMAS:
+        (root / table).unlink()
+        (current / table).replace(root / table)
+    shutil.rmtree(store.layout.generations)
+    store.layout.current_link.unlink()
+    store.layout.description.unlink()
+
+
+class CrashError(BaseException):
+    """Stands for the death of the process."""
+
+
+@contextmanager
+def dying_at(monkeypatch: pytest.MonkeyPatch, step: int, calls: list[tuple[Any, str]]) -> Iterator[None]:
+    """Lets the process die before the given one of these calls, counted together."""
+    steps = iter(range(10**6))
+
+    def dying(real: Callable[..., object]) -> Callable[..., object]:
+        def call(*arguments: object, **named: object) -> object:
+            if next(steps) == step:
+                raise CrashError
+            return real(*arguments, **named)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        for owner, name in calls:
+            patch.setattr(owner, name, dying(getattr(owner, name)))
+        yield

@@ -1,0 +1,165 @@
+"""Nested columns: the fingerprint as Arrow has it, whatever version wrote it."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any, Optional
+
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from orchestrator.errors import StoreError
+from orchestrator.store import SYSTEMS, system_row
+from orchestrator.store.nested import fitted, struct_of
+from orchestrator.store.tables import current_rows
+from runners.contract import encode
+from runners.system import Fingerprint, collect
+
+DETAILS = SYSTEMS.field("details").type
+
+
+@dataclasses.dataclass(frozen=True)
+class Cache:
+    level: int
+    size_bytes: Optional[int]  # noqa: UP045 - as the runners write it, for Python 3.8
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    name: str
+    caches: tuple[Cache, ...]
+    labels: dict[str, str]
+    max_frequency_hz: int | None
+    secret: Cache | None
+
+
+MACHINE = struct_of(Machine, without=("secret",))
+
+
+def paths(kind: pa.DataType, place: str = "") -> dict[str, pa.Field]:
+    """Every field below a type, by its path."""
+    found = {}
+    for field in kind if pa.types.is_struct(kind) else ():
+        inner = field.type.value_type if pa.types.is_list(field.type) else field.type
+        found |= {f"{place}{field.name}": field, **paths(inner, f"{place}{field.name}.")}
+    return found
+
+
+def test_a_dataclass_becomes_a_struct() -> None:
+    assert [field.name for field in MACHINE] == ["name", "caches", "labels", "max_frequency_hz"]
+    assert MACHINE.field("caches").type.value_type == pa.struct([("level", pa.int64()), ("size_bytes", pa.int64())])
+    assert MACHINE.field("labels").type == pa.map_(pa.string(), pa.string())
+    assert all(field.nullable for field in MACHINE)
+
+
+def test_the_units_of_fields_follow_from_their_names() -> None:
+    fields = paths(MACHINE)
+    assert fields["caches.size_bytes"].metadata == {b"unit": b"bytes"}
+    assert fields["max_frequency_hz"].metadata == {b"unit": b"Hz"}
+    assert fields["caches"].metadata is None
+    details = paths(DETAILS)
+    assert details["gpus.power_limit_mw"].metadata == {b"unit": b"mW"}
+    assert details["gpus.sm_clock_max_mhz"].metadata == {b"unit": b"MHz"}
+    assert details["limits.cpu_millicores"].metadata == {b"unit": b"millicores"}
+
+
+def test_a_field_without_a_counterpart_in_arrow_is_refused() -> None:
+    other = dataclasses.make_dataclass("Other", [("value", complex)])
+    with pytest.raises(TypeError, match="complex.* has no Arrow type"):
+        struct_of(other)
+
+
+def test_a_whole_fingerprint_comes_back_as_it_was_but_for_what_is_private() -> None:
+    fingerprint = encode(collect())
+    row = system_row("s1", "h1", {}, fingerprint)
+    back = pa.RecordBatch.from_pylist([row], SYSTEMS).column("details").to_pylist(maps_as_pydicts="strict")[0]
+    assert back == {name: value for name, value in fingerprint.items() if name != "private"}
+    assert {field.name for field in dataclasses.fields(Fingerprint)} - set(back) == {"private"}
+
+
+def test_what_the_type_does_not_know_is_dropped_and_what_is_missing_is_null() -> None:
+    value = {"name": "m", "caches": [{"level": 1, "colour": "red"}], "fan": 3}
+    assert fitted(value, MACHINE, "m") == {
+        "name": "m",
+        "caches": [{"level": 1, "size_bytes": None}],
+        "labels": None,
+        "max_frequency_hz": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({"name": 3}, "m.name is 3, where a value of type string was expected"),
+        ({"caches": [{"level": 1}, {"level": True}]}, r"m.caches\[1\].level is True"),
+        ({"caches": {"level": 1}}, "m.caches is {'level': 1}, where a value of type list"),
+        ({"labels": ["a"]}, r"m.labels is \['a'\], where an object was expected"),
+        ({"max_frequency_hz": 1.5}, "m.max_frequency_hz is 1.5, where a value of type int64"),
+        ("text", "m is 'text', where an object was expected"),
+    ],
+)
+def test_a_value_of_another_type_is_named(value: Any, expected: str) -> None:
+    with pytest.raises(StoreError, match=expected):
+        fitted(value, MACHINE, "m")
+
+
+def without(kind: pa.DataType, *names: str) -> pa.DataType:
+    """The type as it was before fields of these names came."""
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field("element", without(kind.value_type, *names)))
+    if not pa.types.is_struct(kind):
+        return kind
+    kept = [field for field in kind if field.name not in names]
+    return pa.struct([field.with_type(without(field.type, *names)) for field in kept])
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A system of today, one from before `boost`, cache `ways` and `gpu_reason`, and one from before nested columns."""
+    fingerprint = {
+        "cpu": {"model_name": "EPYC", "boost": True, "caches": [{"level": 1, "ways": 8}]},
+        "kernel": {"mitigations": {"meltdown": "Not affected"}},
+        "gpu_reason": "none",
+    }
+    now = pa.Table.from_pylist([system_row(name, "h", {}, fingerprint) for name in ("s1", "s2", "s3")], SYSTEMS)
+    older = without(DETAILS, "boost", "ways", "gpu_reason")
+    details = [fitted(json.loads(text), older, "") for text in now["fingerprint"].to_pylist()]
+    place = SYSTEMS.get_field_index("details")
+    before = now.set_column(place, pa.field("details", older), pa.array(details, older))
+    pq.write_table(now.slice(0, 1), tmp_path / "s1.parquet")
+    pq.write_table(before.slice(1, 1), tmp_path / "s2.parquet")
+    pq.write_table(now.slice(2, 1).drop_columns("details"), tmp_path / "s3.parquet")
+    return tmp_path
+
+
+def test_plain_readers_read_a_struct_that_grew(files: Path) -> None:
+    rows = ds.dataset(files, schema=SYSTEMS).to_table().sort_by("system_id")["details"].to_pylist()
+    assert [row and row["cpu"]["boost"] for row in rows] == [True, None, None]
+    assert [row and row["cpu"]["caches"][0]["ways"] for row in rows] == [8, None, None]
+    found = duckdb.sql(f"""
+        SELECT details.cpu.model_name, details.cpu.boost, details.cpu.caches[1].ways, details.gpu_reason,
+               details.kernel.mitigations['meltdown']
+        FROM read_parquet('{files}/*.parquet', union_by_name = true) ORDER BY system_id
+    """).fetchall()
+    assert found == [
+        ("EPYC", True, 8, "none", "Not affected"),
+        ("EPYC", None, None, None, "Not affected"),
+        (None, None, None, None, None),
+    ]
+
+
+def test_our_reader_has_the_whole_of_it_whatever_version_wrote_it(files: Path) -> None:
+    rows = current_rows("systems", ds.dataset(files, schema=SYSTEMS).to_table())
+    assert rows.schema.equals(SYSTEMS, check_metadata=True)
+    first, *others = rows["details"].to_pylist()
+    assert others == [first, first]
+    assert first["cpu"]["caches"][0]["ways"] == 8
+
+
+def test_a_text_that_does_not_fit_is_named_with_its_system() -> None:
+    row = system_row("s1", "h1", {}, {}) | {"fingerprint": '{"cpu": {"cores": "two"}}'}
+    with pytest.raises(StoreError, match="system s1: fingerprint.cpu.cores is 'two'"):
+        current_rows("systems", pa.Table.from_pylist([row], SYSTEMS))

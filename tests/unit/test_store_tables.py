@@ -1,0 +1,86 @@
+"""Rows of the small tables."""
+
+import json
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+from orchestrator.errors import StoreError
+from orchestrator.store import (
+    CAMPAIGNS,
+    ENVIRONMENTS,
+    SYSTEMS,
+    campaign_row,
+    campaign_totals,
+    environment_row,
+    system_row,
+)
+from orchestrator.store.tables import current_rows
+from runners.contract import Status
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+TEXTS = {"sweep_document": "", "inventory_document": "", "plan_digest": "p", "taxmeter_version": "1"}
+
+
+def test_a_campaign_that_starts_has_no_totals() -> None:
+    versions = {"python": "3.11.7", "pyarrow": "26.0.1"}
+    row = campaign_row(
+        "c", NOON, "quick", planned_trials=3, git_commit=None, plan=[{"b": 1, "a": 2}], versions=versions, **TEXTS
+    )
+    assert set(row) == set(CAMPAIGNS.names)
+    assert row["plan"] == '[{"a":2,"b":1}]'
+    assert json.loads(str(row["versions"])) == versions
+    assert {row[name] for name in row if name.startswith("trials_")} == {None}
+    assert (row["finished_at"], row["rows"]) == (None, None)
+
+
+def test_what_nobody_says_about_a_campaign_is_null() -> None:
+    row = campaign_row("c", NOON, "quick", planned_trials=3, git_commit=None, **TEXTS)
+    assert (row["plan"], row["versions"]) == (None, None)
+
+
+def test_the_totals_of_a_campaign_count_each_status_and_none_is_null() -> None:
+    totals = campaign_totals(NOON, [Status.OK, Status.OOM, Status.OK], rows=5)
+    row = campaign_row("c", NOON, "quick", planned_trials=3, git_commit=None, **TEXTS) | totals
+    [back] = pa.RecordBatch.from_pylist([row], CAMPAIGNS).to_pylist()
+    assert (back["finished_at"], back["rows"]) == (NOON, 5)
+    counted = {name: value for name, value in back.items() if name.startswith("trials_")}
+    assert {name: value for name, value in counted.items() if value} == {"trials_ok": 2, "trials_oom": 1}
+    assert set(counted) == {f"trials_{status.value}" for status in Status}
+    assert None not in counted.values()
+
+
+def test_versions_of_an_environment_are_a_map_too() -> None:
+    row = environment_row("e", "cpu", {"torch": "2.13.0", "numpy": "2.0"}, {}, image_digest=None, lock_sha256="l")
+    batch = pa.RecordBatch.from_pylist([row], ENVIRONMENTS)
+    assert batch.column("packages").to_pylist(maps_as_pydicts="strict") == [{"numpy": "2.0", "torch": "2.13.0"}]
+
+
+def test_an_environment_that_nobody_looked_into_has_a_row_and_no_packages() -> None:
+    row = environment_row("e", "cpu", {}, {}, image_digest="sha256:d", lock_sha256="l")
+    [back] = pa.RecordBatch.from_pylist([row], ENVIRONMENTS).to_pylist()
+    assert (back["versions"], back["packages"]) == ("{}", None)
+    assert (back["image_digest"], back["lock_sha256"]) == ("sha256:d", "l")
+
+
+def test_rows_of_an_older_version_get_what_their_texts_say() -> None:
+    environment = environment_row("e", "cpu", {"torch": "1.12.1"}, {}, image_digest=None, lock_sha256=None)
+    older = pa.Table.from_pylist([environment], ENVIRONMENTS).drop_columns(["packages", "image_layers"])
+    now = current_rows("environments", older)
+    assert now.schema.equals(ENVIRONMENTS, check_metadata=True)
+    assert now.to_pylist() == [environment | {"packages": [("torch", "1.12.1")], "image_layers": None}]
+    campaign = campaign_row("c", NOON, "quick", planned_trials=3, git_commit=None, **TEXTS)
+    names = ["finished_at", "plan", "versions", "rows", *(name for name in campaign if name.startswith("trials_"))]
+    older = pa.Table.from_pylist([campaign], CAMPAIGNS).drop_columns(names)
+    assert current_rows("campaigns", older).to_pylist() == [campaign]
+
+
+def test_a_table_without_rows_stays_one() -> None:
+    for name, schema in (("systems", SYSTEMS), ("environments", ENVIRONMENTS), ("campaigns", CAMPAIGNS)):
+        assert current_rows(name, schema.empty_table()).equals(schema.empty_table())
+
+
+def test_an_unknown_system_column_is_refused() -> None:
+    with pytest.raises(StoreError, match="cpu_modle"):
+        system_row("s1", "h1", {"cpu_modle": "EPYC"}, {})
