@@ -3,6 +3,7 @@
 from orchestrator.campaign.files import ProjectFiles, drop_caches
 from orchestrator.campaign.hosts import reachable_hosts
 from orchestrator.campaign.method import refuse_another_method
+from orchestrator.campaign.order import CampaignOrder
 from orchestrator.campaign.preparation import (
     ReadyHost,
     pins_without_building,
@@ -14,7 +15,7 @@ from orchestrator.campaign.readying import make_ready, preview
 from orchestrator.campaign.repeating import continuation_of, order_again
 from orchestrator.campaign.reproduction import Reproduction, decide
 from orchestrator.campaign.resume import Continuation, ResumePolicy, choose_campaign
-from orchestrator.campaign.running import CampaignOrder, ray_scheduler, run_campaign
+from orchestrator.campaign.running import ray_scheduler, run_campaign
 from orchestrator.campaign.stored import find
 from orchestrator.campaign.targets import Allowed, targets
 

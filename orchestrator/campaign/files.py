@@ -8,6 +8,34 @@ CACHE = "cache"
 
 
 @dataclass(frozen=True)
+class WorkFiles:
+    """Paths below the directory that a host keeps for us; each host has its own."""
+
+    root: Path
+
+    @property
+    def campaigns(self) -> Path:
+        """One directory per campaign that is not finished."""
+        return self.root / "campaigns"
+
+    def campaign(self, campaign_id: str) -> Path:
+        """Task directories, code, caches and logs of one campaign; gone once it is complete."""
+        return self.campaigns / campaign_id
+
+    def spool(self, store_id: str) -> Path:
+        """Rows measured on this host that have not reached a store."""
+        return self.root / "spool" / store_id
+
+    def code(self, campaign_id: str) -> Path:
+        """The runner's code as it was when the campaign began."""
+        return self.campaign(campaign_id) / "code"
+
+    def cache(self, campaign_id: str, environment: str, isolation: str) -> Path:
+        """References and artifacts that the trials of a campaign share."""
+        return self.campaign(campaign_id) / CACHE / f"{environment}-{isolation}"
+
+
+@dataclass(frozen=True)
 class ProjectFiles:
     """Paths below the directory in which the command runs."""
 
@@ -29,21 +57,30 @@ class ProjectFiles:
         return self.state / "environments"
 
     @property
+    def work(self) -> WorkFiles:
+        """What this machine keeps as a host."""
+        return WorkFiles(self.state)
+
+    @property
     def campaigns(self) -> Path:
-        """One directory per campaign that is not finished."""
-        return self.state / "campaigns"
+        """See `WorkFiles.campaigns`."""
+        return self.work.campaigns
 
     def campaign(self, campaign_id: str) -> Path:
-        """Task directories, code, caches and logs of one campaign; gone once it is complete."""
-        return self.campaigns / campaign_id
+        """See `WorkFiles.campaign`."""
+        return self.work.campaign(campaign_id)
+
+    def spool(self, store_id: str) -> Path:
+        """See `WorkFiles.spool`."""
+        return self.work.spool(store_id)
 
     def code(self, campaign_id: str) -> Path:
-        """The runner's code as it was when the campaign began."""
-        return self.campaign(campaign_id) / "code"
+        """See `WorkFiles.code`."""
+        return self.work.code(campaign_id)
 
     def cache(self, campaign_id: str, environment: str, isolation: str) -> Path:
-        """References and artifacts that the trials of a campaign share."""
-        return self.campaign(campaign_id) / CACHE / f"{environment}-{isolation}"
+        """See `WorkFiles.cache`."""
+        return self.work.cache(campaign_id, environment, isolation)
 
 
 def drop_caches(files: ProjectFiles, keep: str | None) -> None:

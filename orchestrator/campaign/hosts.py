@@ -4,10 +4,11 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from orchestrator.connection import unreachable_reason
 from orchestrator.documents import line_of_key
 from orchestrator.errors import ConfigurationError, NoUsableHostError
 from orchestrator.images import engine_problem
-from orchestrator.inventory import Connection, ExecutorChoice, Host, unreachable_reason
+from orchestrator.inventory import Connection, ExecutorChoice, Host
 from orchestrator.planning import Isolation
 from runners.system import collect
 
@@ -25,12 +26,12 @@ def reachable_hosts(hosts: Mapping[str, Host], inventory: Path) -> None:
         ConfigurationError: a host cannot be reached, or only over a connection that is not supported.
     """
     for name, host in hosts.items():
-        problem = unreachable_reason(host)
+        problem = unreachable_reason(name, hosts)
         if problem is None and host.connection is Connection.SSH:
             problem = "it answers over ssh, but this version measures only the machine that it runs on"
         if problem is not None:
             raise ConfigurationError(
-                f"{host.address} cannot be used: {problem}; "
+                f"{host.address or host.ssh_alias} cannot be used: {problem}; "
                 f"correct the address, or leave the host out with --limit '!{name}'",
                 file=inventory,
                 line=line_of_key(inventory, ("hosts", name)),

@@ -1,5 +1,6 @@
 """What a campaign tells while it runs. Only the command line prints it."""
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -45,3 +46,14 @@ class Notice:
 
 CampaignProgress = CampaignPlanned | TrialBegun | TrialRecorded | Notice
 Observer = Callable[[CampaignProgress], None]
+
+
+def one_at_a_time(observe: Observer) -> Observer:
+    """An observer that several threads may tell; `observe` itself hears one of them after the other."""
+    lock = threading.RLock()
+
+    def told(progress: CampaignProgress) -> None:
+        with lock:
+            observe(progress)
+
+    return told

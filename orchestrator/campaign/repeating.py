@@ -2,9 +2,9 @@
 
 import random
 
+from orchestrator.campaign.order import CampaignOrder
 from orchestrator.campaign.reproduction import Reproduction, places
 from orchestrator.campaign.resume import Continuation, new_campaign_id, unfinished
-from orchestrator.campaign.running import CampaignOrder
 from orchestrator.campaign.stored import Wanted
 from orchestrator.planning import Plan, PlannedTask, estimate_s, visit
 from orchestrator.store import Store

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.campaign.counterpart import Counterpart, Reproduces
 from orchestrator.campaign.identical import Identity, compare
 from orchestrator.campaign.limits import limit_differences, limited
 from orchestrator.campaign.preparation import ReadyHost
 from orchestrator.campaign.stored import Configuration, Wanted
 from orchestrator.campaign.targets import AS_THEN, Allowed, Target, refuse
+from orchestrator.delivery import Counterpart, Reproduces
 from orchestrator.planning import EnvironmentPin, trial_key
 
 LEAST_ROUNDS = 3

@@ -1,22 +1,34 @@
-"""Runs a campaign: submits its tasks, joins what comes back with the fingerprint, and writes it down."""
+"""Runs a campaign: submits its tasks, sees that each trial gets its row, and decides what is tried again."""
 
-import dataclasses
+import secrets
 import shutil
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from functools import partial
 
-from orchestrator.campaign.counterpart import Reproduces, with_counterpart
+from orchestrator.campaign.account import close_account, opening_row
 from orchestrator.campaign.files import ProjectFiles, drop_caches
+from orchestrator.campaign.order import CampaignOrder
+from orchestrator.campaign.origins import Origins
 from orchestrator.campaign.preparation import ReadyHost
-from orchestrator.campaign.progress import CampaignPlanned, Notice, Observer, TrialBegun, TrialRecorded
-from orchestrator.campaign.resume import Continuation
-from orchestrator.execution import ExecutionSettings, FakeSettings, TaskOutcome, aftermath, cores_text, keep_code
-from orchestrator.planning import EnvironmentPin, Skip, with_trials
+from orchestrator.campaign.progress import (
+    CampaignPlanned,
+    Notice,
+    Observer,
+    TrialBegun,
+    TrialRecorded,
+    one_at_a_time,
+)
+from orchestrator.campaign.resume import unfinished
+from orchestrator.delivery import Committer, Destination, Origin, Recording, RowKey, Server, Spool, deliver_leftovers
+from orchestrator.errors import StoreError
+from orchestrator.execution import ExecutionSettings, FakeSettings, TaskOutcome, aftermath, keep_code
+from orchestrator.planning import Plan, Skip, with_trials
 from orchestrator.scheduling import (
     Event,
+    HostNotice,
     HostObserved,
     LineReceived,
     Scheduler,
@@ -24,10 +36,10 @@ from orchestrator.scheduling import (
     TaskEnded,
     TaskRequest,
 )
-from orchestrator.store import RowContext, Store, Writer, campaign_row, environment_row, system_row, trial_row
-from runners.contract import Begin, Environment, Status, Task, Trial, TrialRecord, digest, encode
-from runners.contract.record import FactValue
-from runners.system import Fingerprint, hot_columns, hw_id, system_id
+from orchestrator.store import Store, Writer
+from orchestrator.store.snapshot import store_id
+from runners.contract import Begin, Environment, Line, Status, Task, Trial, TrialRecord
+from runners.system import collect
 
 MAX_ATTEMPTS = 3
 """Of a trial, or of a task that dies before its first trial begins, when the infrastructure is at fault."""
@@ -35,25 +47,13 @@ MAX_ATTEMPTS = 3
 AGAIN = "-again-"
 """Between a task's planned id and what tells its restarts apart."""
 
+LOOPBACK = "127.0.0.1"
+SKIPS_AT_ONCE = 1000
+
 CODE_HAS_CHANGED = (
     "runners/ has changed since this campaign began; it goes on with the code that it began with "
     "(--resume never starts a new campaign with the new code)"
 )
-
-
-@dataclass(frozen=True)
-class CampaignOrder:
-    """Everything that a campaign needs, decided before it starts."""
-
-    continuation: Continuation
-    hosts: Sequence[ReadyHost]
-    sweep_name: str
-    sweep_document: str
-    inventory_document: str
-    taxmeter_version: str
-    git_commit: str | None
-    reproduces: Reproduces | None = None
-    """Null for a campaign that measures something of its own."""
 
 
 def ray_scheduler() -> Scheduler:
@@ -64,64 +64,58 @@ def ray_scheduler() -> Scheduler:
 
 
 def run_campaign(
-    order: CampaignOrder, scheduler: Scheduler, store: Store, files: ProjectFiles, observe: Observer
+    order: CampaignOrder,
+    scheduler: Scheduler,
+    store: Store,
+    files: ProjectFiles,
+    observe: Observer,
+    *,
+    address: str = LOOPBACK,
 ) -> None:
     """Runs what is left of a campaign until each of its trials has a row.
 
     A KeyboardInterrupt ends the running trials, leaves nothing of them behind and passes on; what was recorded
     stays recorded.
 
+    Args:
+        order: what to run.
+        scheduler: brings tasks to hosts.
+        store: where the rows go.
+        files: of the project.
+        observe: told what happens; by several threads, but never by two at once.
+        address: of this machine, as the hosts reach it to deliver their rows.
+
     Raises:
-        InfrastructureError: the cluster cannot be started.
+        InfrastructureError: the cluster cannot be started, or `address` cannot be listened on.
         NoUsableHostError: a host is not part of the cluster.
         StoreError: a row cannot be written; no further trial is then run.
     """
-    continuation = order.continuation
-    left = continuation.left
-    directory = files.campaign(continuation.campaign_id)
-    with store.writer() as writer:
-        if continuation.is_new:
-            writer.put_campaign(_campaign_row(order))
-        for report in writer.reports:
-            if report.damage is not None:
-                observe(
-                    Notice(
-                        f"the journal of a killed run was damaged: {report.damage}; it is kept at {report.quarantined}"
-                    )
-                )
-        observe(CampaignPlanned(continuation.campaign_id, left, continuation.plan.trials - left.trials))
-        run = _Run(order, scheduler, writer, files, observe)
-        run.record_skips(left.skips)
-        if left.tasks:
-            if not keep_code(files.code(continuation.campaign_id)):
-                observe(Notice(CODE_HAS_CHANGED))
+    campaign_id = order.continuation.campaign_id
+    told = one_at_a_time(observe)
+    writer = store.writer()
+    try:
+        if order.continuation.is_new:
+            writer.put_campaign(opening_row(order))
+        _tell_of_damage(writer, told)
+        with Committer(store, writer, lambda text: told(Notice(text))) as committer:
+            run = _Run(order, scheduler, committer, store, files, told)
+            run.all(address)
+        close_account(store, writer, campaign_id)
+        writer.close()
+    except BaseException:
+        # What cannot be written any more must not hide why the campaign ends.
+        for last in (partial(close_account, store, writer, campaign_id), writer.close):
             try:
-                scheduler.start([_scheduling_host(host) for host in order.hosts])
-                run.tasks()
-            finally:
-                scheduler.stop()
+                last()
+            except StoreError as error:
+                told(Notice(str(error)))
+        raise
+    for problem in writer.compaction_problems:
+        told(Notice(problem))
     drop_caches(files, keep=None)
+    directory = files.campaign(campaign_id)
     if directory.exists() and not run.lost_a_task:
         shutil.rmtree(directory)  # else the directories of lost tasks stay, with their logs
-
-
-def _scheduling_host(host: ReadyHost) -> SchedulingHost:
-    return SchedulingHost(host.planning.name, host.planning.labels, host.agent_cores)
-
-
-def _campaign_row(order: CampaignOrder) -> dict[str, object]:
-    continuation = order.continuation
-    return campaign_row(
-        continuation.campaign_id,
-        datetime.now(UTC),
-        order.sweep_name,
-        sweep_document=order.sweep_document,
-        inventory_document=order.inventory_document,
-        planned_trials=continuation.plan.trials,
-        plan_digest=continuation.plan.digest,
-        taxmeter_version=order.taxmeter_version,
-        git_commit=order.git_commit,
-    )
 
 
 @dataclass
@@ -129,58 +123,100 @@ class _TaskState:
     """What is known of a task while it runs."""
 
     task: Task
-    context: RowContext
-    observed: dict[str, FactValue] = field(default_factory=dict)
-    """Limits and the like, seen inside: they belong to the trials of this task, not to the environment."""
+    recording: Recording
     begun: dict[str, Begin] = field(default_factory=dict)
-    recorded: set[str] = field(default_factory=set)
+    unconfirmed: dict[str, TrialRecord] = field(default_factory=dict)
+    """Records that the host has told of, and whose rows are not seen on the disk yet."""
 
 
 class _Run:
     def __init__(
-        self, order: CampaignOrder, scheduler: Scheduler, writer: Writer, files: ProjectFiles, observe: Observer
+        self,
+        order: CampaignOrder,
+        scheduler: Scheduler,
+        committer: Committer,
+        store: Store,
+        files: ProjectFiles,
+        observe: Observer,
     ) -> None:
-        self._is_new = order.continuation.is_new
+        self._continuation = order.continuation
         self._campaign_id = order.continuation.campaign_id
         self._hosts = {host.planning.name: host for host in order.hosts}
-        self._left = order.continuation.left
-        self._reproduces = order.reproduces
+        self._origins = Origins(self._campaign_id, self._hosts, order.reproduces, collect())
         self._scheduler = scheduler
-        self._writer = writer
+        self._committer = committer
+        self._store = store
         self._files = files
         self._observe = observe
+        self._spool = Spool(files.spool(store_id(store.layout) or "").resolve())
+        self._destination: Destination | None = None
         self._states: dict[str, _TaskState] = {}
         self._failed_starts: dict[str, int] = {}
         self.lost_a_task = False
         """Whether a task ended before its trials were done."""
 
-    def record_skips(self, skips: Sequence[Skip]) -> None:
-        rows = []
-        for skip in skips:
-            now = time.time_ns()
-            record = _unrun(skip.trial, Status.SKIPPED, skip.reason, now)
-            rows.append(self._row(self._context(skip.host, skip.environment, None), skip.trial, record))
-        if rows:
-            self._writer.append(rows)
+    def all(self, address: str) -> None:
+        """Runs everything that is left, and first stores what an earlier run measured and could not deliver."""
+        left = self._left()
+        self._observe(CampaignPlanned(self._campaign_id, left, self._continuation.plan.trials - left.trials))
+        self._record_skips(left.skips)
+        if not left.tasks:
+            return
+        if not keep_code(self._files.code(self._campaign_id)):
+            self._notice(CODE_HAS_CHANGED)
+        token = secrets.token_bytes(32)
+        with Server(self._committer, token, self._notice, address=address) as server:
+            self._destination = Destination(address, server.port, token, self._spool.directory)
+            try:
+                self._scheduler.start([_scheduling_host(host) for host in self._hosts.values()])
+                self._tasks(left)
+            finally:
+                self._scheduler.stop()
+                self._deliver_leftovers(wait_for_room=False)
+                self._spool.remove_if_empty()
 
-    def tasks(self) -> None:
-        for planned in self._left.tasks:
-            self._submit(planned.host, planned.task if self._is_new else _restarted(planned.task))
+    def _left(self) -> Plan:
+        if self._deliver_leftovers() and not self._continuation.is_new:
+            return unfinished(self._continuation.plan, self._store.attempts(self._campaign_id))
+        return self._continuation.left
+
+    def _deliver_leftovers(self, *, wait_for_room: bool = True) -> int:
+        return deliver_leftovers(self._spool, self._committer, self._notice, wait_for_room=wait_for_room)
+
+    def _record_skips(self, skips: Sequence[Skip]) -> None:
+        places = sorted({(skip.host, skip.environment) for skip in skips})
+        for host, environment in places:
+            recording = self._origins.recording(self._origins.of(host, environment, None))
+            here = [skip for skip in skips if (skip.host, skip.environment) == (host, environment)]
+            for first in range(0, len(here), SKIPS_AT_ONCE):
+                some = here[first : first + SKIPS_AT_ONCE]
+                records = [(one.trial, _unrun(one.trial, Status.SKIPPED, one.reason)) for one in some]
+                self._committer.commit(recording.rows(records))
+
+    def _tasks(self, left: Plan) -> None:
+        for planned in left.tasks:
+            self._submit(planned.host, planned.task if self._continuation.is_new else _restarted(planned.task))
         for event in self._scheduler.events():
             self._handle(event)
+            if self._committer.failure is not None:
+                raise self._committer.failure
 
     def _submit(self, host: str, task: Task) -> None:
-        self._states[task.task_id] = _TaskState(task, self._context(host, task.environment, task.task_id))
+        assert self._destination is not None
+        origin = self._origins.of(host, task.environment, task.task_id)
+        self._states[task.task_id] = _TaskState(task, self._origins.recording(origin))
         directory = self._files.campaign(self._campaign_id) / f"{task.task_id}-{uuid.uuid4().hex[:8]}"
         code = self._files.code(self._campaign_id)
-        execution = self._execution(host, task.environment)
-        self._scheduler.submit(TaskRequest(host, task, execution, directory.resolve(), code.resolve()))
+        execution = self._execution(host, origin)
+        request = TaskRequest(host, task, execution, directory.resolve(), origin, self._destination, code.resolve())
+        self._scheduler.submit(request)
 
-    def _execution(self, host: str, environment: str) -> ExecutionSettings:
+    def _execution(self, host: str, origin: Origin) -> ExecutionSettings:
+        environment = origin.context.environment
         execution = self._hosts[host].executions[environment]
         if isinstance(execution, FakeSettings):
             return execution
-        isolation = self._pin(host, environment).isolation.value
+        isolation = origin.pin.isolation.value
         return replace(execution, cache=self._files.cache(self._campaign_id, environment, isolation).resolve())
 
     def _handle(self, event: Event) -> None:
@@ -189,34 +225,43 @@ class _Run:
             return
         state = self._states[event.task_id]
         if isinstance(event, HostObserved):
-            state.context = self._with_system(state.context, event.fingerprint)
+            state.recording.runs_on(event.fingerprint)
+        elif isinstance(event, HostNotice):
+            self._notice(f"{event.host}: {event.text}")
         elif isinstance(event, LineReceived):
             self._line(event.host, state, event.line)
+        self._confirm(event.host, state)
 
-    def _line(self, host: str, state: _TaskState, line: object) -> None:
+    def _line(self, host: str, state: _TaskState, line: Line) -> None:
         if isinstance(line, Environment):
-            state.observed = {name: value for name, value in line.facts.items() if is_of_this_run(name)}
-            state.context = self._with_environment(host, state.context, line)
+            state.recording.saw(line)
         elif isinstance(line, Begin):
             state.begun[line.trial_id] = line
             self._observe(TrialBegun(host, _trial_of(state.task, line.trial_id)))
         elif isinstance(line, TrialRecord):
-            self._write(host, state, line, final=True)
+            state.unconfirmed[line.trial_id] = line
 
-    def _write(self, host: str, state: _TaskState, record: TrialRecord, *, final: bool) -> None:
-        trial = _trial_of(state.task, record.trial_id)
-        whole = replace(record, facts={**state.observed, **record.facts})
-        self._writer.append([self._row(state.context, trial, whole)])
-        state.recorded.add(record.trial_id)
+    def _confirm(self, host: str, state: _TaskState) -> None:
+        """Tells of the records whose rows are on the disk: what a host says is no proof of it."""
+        for trial_id in [name for name in state.unconfirmed if self._is_stored(_trial_of(state.task, name))]:
+            record = state.unconfirmed.pop(trial_id)
+            self._observe(TrialRecorded(host, _trial_of(state.task, trial_id), record, final=True))
+
+    def _is_stored(self, trial: Trial) -> bool:
+        return self._committer.is_stored(RowKey(self._campaign_id, trial.trial_id, trial.attempt))
+
+    def _write(self, host: str, state: _TaskState, trial: Trial, record: TrialRecord, *, final: bool) -> None:
+        self._committer.commit(state.recording.rows([(trial, record)]))
         self._observe(TrialRecorded(host, trial, record, final))
-
-    def _row(self, context: RowContext, trial: Trial, record: TrialRecord) -> dict[str, object]:
-        return trial_row(with_counterpart(context, trial.trial_key, self._reproduces), trial, record)
 
     def _ended(self, event: TaskEnded) -> None:
         state = self._states.pop(event.task.task_id)
+        if event.problem is not None:
+            self._deliver_leftovers()  # of a task that could measure, but not deliver
+        self._confirm(event.host, state)
+        recorded = frozenset(trial.trial_id for trial in state.task.trials if self._is_stored(trial))
         outcome = event.outcome or TaskOutcome(None, None, None, "")
-        what_is_left = aftermath(state.task, state.begun, frozenset(state.recorded), outcome)
+        what_is_left = aftermath(state.task, state.begun, recorded, outcome)
         left = list(what_is_left.left)
         if what_is_left.victim is not None:
             left += self._victim(event, state, what_is_left.victim)
@@ -224,93 +269,43 @@ class _Run:
         if not left:
             return
         problem = event.problem or f"the task ended with exit code {outcome.exit_code} before its trials were done"
-        self._observe(Notice(f"{event.host}: {problem}{_last_line(outcome.log_tail)}"))
-        if state.begun:
-            self._failed_starts.pop(_origin(state.task), None)
-        else:
-            self._failed_starts[_origin(state.task)] = self._failed_starts.get(_origin(state.task), 0) + 1
-        if self._failed_starts.get(_origin(state.task), 0) < MAX_ATTEMPTS:
-            again = with_trials(state.task, tuple(left))
-            self._submit(event.host, _restarted(again))
+        self._notice(f"{event.host}: {problem}{_last_line(outcome.log_tail)}")
+        origin = _origin(state.task)
+        self._failed_starts[origin] = 0 if state.begun else self._failed_starts.get(origin, 0) + 1
+        if self._failed_starts[origin] < MAX_ATTEMPTS:
+            self._submit(event.host, _restarted(with_trials(state.task, tuple(left))))
         else:
             self._give_up(event.host, state, left, problem, outcome.log_tail)
 
     def _victim(self, event: TaskEnded, state: _TaskState, victim: TrialRecord) -> list[Trial]:
         """Records the trial that was running; returns it once more if the infrastructure was at fault."""
-        if event.problem is None:
-            self._write(event.host, state, victim, final=True)
-            return []
         trial = _trial_of(state.task, victim.trial_id)
+        if event.problem is None:
+            self._write(event.host, state, trial, victim, final=True)
+            return []
         again = trial.attempt < MAX_ATTEMPTS
         failed = replace(victim, status=Status.INFRASTRUCTURE_ERROR, reason=event.problem)
-        self._write(event.host, state, failed, final=not again)
+        self._write(event.host, state, trial, failed, final=not again)
         return [replace(trial, attempt=trial.attempt + 1)] if again else []
 
     def _give_up(self, host: str, state: _TaskState, left: Sequence[Trial], problem: str, log_tail: str) -> None:
         for trial in left:
-            record = _unrun(trial, Status.INFRASTRUCTURE_ERROR, problem, time.time_ns(), log_tail)
-            self._write(host, state, record, final=True)
+            record = _unrun(trial, Status.INFRASTRUCTURE_ERROR, problem, log_tail)
+            self._write(host, state, trial, record, final=True)
 
-    def _pin(self, host: str, environment: str) -> EnvironmentPin:
-        return self._hosts[host].planning.environments[environment]
-
-    def _context(self, host: str, environment: str, task_id: str | None) -> RowContext:
-        pin = self._pin(host, environment)
-        execution = self._hosts[host].executions.get(environment)
-        limits = None if isinstance(execution, FakeSettings) else execution
-        return RowContext(
-            campaign_id=self._campaign_id,
-            task_id=task_id,
-            host=host,
-            isolation=pin.isolation.value,
-            executor_reason=pin.reason,
-            environment=environment,
-            environment_id=None,
-            image_digest=pin.image_digest,
-            image_id=pin.image_id,
-            lock_sha256=pin.lock_sha256,
-            runner_sha256=None,
-            versions={},
-            hw_id=None,
-            system_id=None,
-            hot={},
-            trial_cores=None if limits is None else cores_text(limits.cores),
-            memory_limit_bytes=None if limits is None else limits.memory_bytes,
-        )
-
-    def _with_system(self, context: RowContext, fingerprint: Fingerprint) -> RowContext:
-        identity, hardware, hot = system_id(fingerprint), hw_id(fingerprint), hot_columns(fingerprint)
-        public = dataclasses.replace(fingerprint, private=None)
-        self._writer.put_system(system_row(identity, hardware, hot, encode(public)))
-        return replace(context, hw_id=hardware, system_id=identity, hot=hot)
-
-    def _with_environment(self, host: str, context: RowContext, seen: Environment) -> RowContext:
-        pin = self._pin(host, context.environment)
-        identity = environment_id(pin, seen.versions)
-        self._writer.put_environment(
-            environment_row(
-                identity,
-                context.environment,
-                seen.versions,
-                {name: value for name, value in seen.facts.items() if not is_of_this_run(name)},
-                image_digest=pin.image_digest,
-                lock_sha256=pin.lock_sha256,
-                image_layers=pin.image_layers,
-                image_config_sha256=pin.image_config_sha256,
-            )
-        )
-        return replace(context, environment_id=identity, runner_sha256=seen.runner_sha256, versions=seen.versions)
+    def _notice(self, text: str) -> None:
+        self._observe(Notice(text))
 
 
-def environment_id(pin: EnvironmentPin, versions: Mapping[str, str]) -> str:
-    """Identity of an environment: what it was made from and what was observed inside it."""
-    made_of = {"image": pin.content, "lock": pin.lock_sha256, "versions": dict(versions)}
-    return digest(made_of)[:32]
+def _scheduling_host(host: ReadyHost) -> SchedulingHost:
+    return SchedulingHost(host.planning.name, host.planning.labels, host.agent_cores)
 
 
-def is_of_this_run(fact: str) -> bool:
-    """Whether a fact about an environment is true on this host and in this container only."""
-    return fact.startswith(("limit_", "env_", "driver_")) or fact in ("python_executable", "torch_cpu_capability")
+def _tell_of_damage(writer: Writer, observe: Observer) -> None:
+    for report in writer.reports:
+        if report.damage is not None:
+            text = f"the journal of a killed run was damaged: {report.damage}; it is kept at {report.quarantined}"
+            observe(Notice(text))
 
 
 def _trial_of(task: Task, trial_id: str) -> Trial:
@@ -327,7 +322,8 @@ def _restarted(task: Task) -> Task:
     return replace(task, task_id=f"{_origin(task)}{AGAIN}{uuid.uuid4().hex[:6]}")
 
 
-def _unrun(trial: Trial, status: Status, reason: str, now_ns: int, log_tail: str = "") -> TrialRecord:
+def _unrun(trial: Trial, status: Status, reason: str, log_tail: str = "") -> TrialRecord:
+    now_ns = time.time_ns()
     return TrialRecord(
         trial_id=trial.trial_id,
         attempt=trial.attempt,

@@ -18,7 +18,7 @@ _COLUMNS = (
     *("workload", "batch", "sequence_length", "image_size", "workload_options", "backend", "backend_options"),
     *("dtype", "device", "threads", "seed", "protocol", "timeout_s", "method_version", "contract_version"),
     *("environment", "environment_id", "image_digest", "image_id", "lock_sha256", "isolation", "executor_reason"),
-    *("host", "trial_cores", "memory_limit_bytes", "facts"),
+    *("host", "trial_cores", "memory_limit_bytes", "runner_sha256", "facts"),
 )
 
 _Row = dict[str, Any]
@@ -116,7 +116,8 @@ def find(store: Store, text: str, directory: Path) -> Wanted:
     trial_id, campaign_id = _trial(store, text, directory)
     rows = _last_attempts(store.trials(list(_COLUMNS), campaign_id=campaign_id).to_pylist())
     chosen = next(row for row in rows if row["trial_id"] == trial_id)
-    if chosen["environment_id"] is None:
+    # Its environment is known all the same, as it was declared; what nobody ever saw is the code that ran.
+    if chosen["runner_sha256"] is None:
         reason = chosen["reason"] or "no reason given"
         problem = f"trial {trial_id} never ran ({chosen['status']}: {reason}), so there is nothing to reproduce"
         raise ConfigurationError(problem, file=directory)

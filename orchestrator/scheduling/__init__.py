@@ -2,6 +2,7 @@
 
 from orchestrator.scheduling.base import (
     Event,
+    HostNotice,
     HostObserved,
     LineReceived,
     Scheduler,
@@ -13,6 +14,7 @@ from orchestrator.scheduling.local import LocalScheduler
 
 __all__ = [
     "Event",
+    "HostNotice",
     "HostObserved",
     "LineReceived",
     "LocalScheduler",

@@ -1,15 +1,27 @@
 """The interface of the schedulers, and what runs on a host for each task."""
 
 import shutil
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from orchestrator.errors import InfrastructureError
-from orchestrator.execution import INSTALLED, ExecutionSettings, TaskOutcome, create_executor, stage
-from runners.contract import Line, Task
+from orchestrator.delivery import Client, Destination, Origin, Recording, encode_rows
+from orchestrator.errors import InfrastructureError, StoreError
+from orchestrator.execution import (
+    INSTALLED,
+    ExecutionSettings,
+    PackedCode,
+    TaskOutcome,
+    create_executor,
+    stage,
+    unpack,
+)
+from runners.contract import Environment, Line, Task, Trial, TrialRecord
 from runners.system import Fingerprint, collect
+
+Asked = TypeVar("Asked")
+Answered = TypeVar("Answered")
 
 
 @dataclass(frozen=True)
@@ -31,8 +43,13 @@ class TaskRequest:
     execution: ExecutionSettings
     directory: Path
     """The task's own directory on the host; it must not exist yet."""
+    origin: Origin
+    destination: Destination
+    """Where its rows go to."""
     code: Path = INSTALLED
-    """Where the runner's package lies on the host."""
+    """Where the runner's package lies on the host; below it, if it is sent along."""
+    packed: PackedCode | None = None
+    """The runner's package for a host that does not have it."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +63,10 @@ class HostObserved:
 
 @dataclass(frozen=True)
 class LineReceived:
-    """A line of a task's records, while the task runs."""
+    """A line of a task's records, while the task runs. Of a trial's record only what progress needs.
+
+    Its row takes another way and may come later, or although this is never heard.
+    """
 
     host: str
     task_id: str
@@ -65,7 +85,16 @@ class TaskEnded:
     """What was at fault with the infrastructure; null if nothing was."""
 
 
-Event = HostObserved | LineReceived | TaskEnded
+@dataclass(frozen=True)
+class HostNotice:
+    """Something on a host that a person should know; the task goes on."""
+
+    host: str
+    task_id: str
+    text: str
+
+
+Event = HostObserved | LineReceived | HostNotice | TaskEnded
 
 
 class Scheduler(Protocol):
@@ -77,6 +106,21 @@ class Scheduler(Protocol):
         Raises:
             NoUsableHostError: a host is not part of the cluster; says which and why, before any task starts.
             InfrastructureError: the cluster cannot be started.
+        """
+        ...
+
+    def ask(
+        self, question: Callable[[Asked], Answered], of: Mapping[str, Asked], timeout_s: float
+    ) -> dict[str, Answered | InfrastructureError]:
+        """Runs a short function on hosts, all at once and beside whatever runs there, and waits for the answers.
+
+        Args:
+            question: the function, of an installed module. It says what went wrong by an InfrastructureError.
+            of: its argument, by the host that it runs on.
+            timeout_s: for all of it.
+
+        Returns:
+            By host the answer, or why there is none.
         """
         ...
 
@@ -94,21 +138,32 @@ class Scheduler(Protocol):
 
 
 def run_on_host(request: TaskRequest) -> Iterator[Event]:
-    """Runs one task on the machine that this is called on. Closing the iterator ends the task."""
+    """Runs one task on the machine that this is called on, and delivers its rows. Closing the iterator ends the task.
+
+    A task is over when all its rows are stored. If they cannot be, it ends with a problem that says where they are.
+    """
     host, task = request.host, request.task
-    yield HostObserved(host, task.task_id, collect())
+    recording = Recording(request.origin)
+    fingerprint = collect()
+    recording.runs_on(fingerprint)
+    yield HostObserved(host, task.task_id, fingerprint)
     try:
-        stage(task, request.directory, request.code)
-        outcome = yield from _lines(request)
+        with Client(request.destination, host) as client:
+            code = request.code if request.packed is None else unpack(request.packed, request.code)
+            stage(task, request.directory, code)
+            outcome = yield from _lines(request, recording, client)
+            client.flush()
+            yield from _notices(request, client)
     except InfrastructureError as error:
         yield TaskEnded(host, task, None, str(error))
         return
     if outcome.exit_code == 0:
-        shutil.rmtree(request.directory)  # its records have all been sent; a failed task's stay for a person to read
+        shutil.rmtree(request.directory)  # its rows are stored; a failed task's records stay for a person to read
     yield TaskEnded(host, task, outcome, None)
 
 
-def _lines(request: TaskRequest) -> Generator[LineReceived, None, TaskOutcome]:
+def _lines(request: TaskRequest, recording: Recording, client: Client) -> Generator[Event, None, TaskOutcome]:
+    trials = {trial.trial_id: trial for trial in request.task.trials}
     running = create_executor(request.execution).run(request.task, request.directory)
     try:
         while True:
@@ -117,6 +172,32 @@ def _lines(request: TaskRequest) -> Generator[LineReceived, None, TaskOutcome]:
             except StopIteration as end:
                 outcome: TaskOutcome = end.value
                 return outcome
-            yield LineReceived(request.host, request.task.task_id, line)
+            if isinstance(line, Environment):
+                recording.saw(line)
+            elif isinstance(line, TrialRecord):
+                _deliver(trials, line, recording, client)
+            yield LineReceived(request.host, request.task.task_id, _without_samples(line))
+            yield from _notices(request, client)
     finally:
         running.close()
+
+
+def _deliver(trials: Mapping[str, Trial], record: TrialRecord, recording: Recording, client: Client) -> None:
+    if record.trial_id not in trials:
+        raise InfrastructureError(f"the runner recorded {record.trial_id}, which is no trial of its task")
+    try:
+        parcel = encode_rows(recording.rows([(trials[record.trial_id], record)]))
+    except StoreError as error:
+        raise InfrastructureError(f"the record of {record.trial_id} gives no row: {error}") from error
+    client.offer(parcel)
+
+
+def _without_samples(line: Line) -> Line:
+    if not isinstance(line, TrialRecord):
+        return line
+    return replace(line, series=(), facts={}, conditions_before={}, conditions_after={}, log_tail="")
+
+
+def _notices(request: TaskRequest, client: Client) -> Iterator[HostNotice]:
+    for text in client.take_problems():
+        yield HostNotice(request.host, request.task.task_id, text)

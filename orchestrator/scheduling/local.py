@@ -1,9 +1,10 @@
 """Runs every task in this very process: for tests of what stands above the schedulers."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from orchestrator.scheduling.base import Event, SchedulingHost, TaskRequest, run_on_host
+from orchestrator.errors import InfrastructureError
+from orchestrator.scheduling.base import Answered, Asked, Event, SchedulingHost, TaskRequest, run_on_host
 
 
 class LocalScheduler:
@@ -14,6 +15,21 @@ class LocalScheduler:
 
     def start(self, hosts: Sequence[SchedulingHost]) -> None:
         """See `Scheduler.start`. There is nothing to start."""
+
+    def ask(
+        self,
+        question: Callable[[Asked], Answered],
+        of: Mapping[str, Asked],
+        timeout_s: float,  # noqa: ARG002 - the interface
+    ) -> dict[str, Answered | InfrastructureError]:
+        """See `Scheduler.ask`."""
+        answers: dict[str, Answered | InfrastructureError] = {}
+        for host, asked in of.items():
+            try:
+                answers[host] = question(asked)
+            except InfrastructureError as error:
+                answers[host] = error
+        return answers
 
     def submit(self, request: TaskRequest) -> None:
         """See `Scheduler.submit`."""

@@ -1,8 +1,10 @@
 """Campaigns on a real store, with the fake executor forcing what a campaign must survive."""
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -19,10 +21,13 @@ from orchestrator.campaign import (
     choose_campaign,
     run_campaign,
 )
+from orchestrator.delivery import environment_id
+from orchestrator.errors import StoreError
 from orchestrator.execution import FakeSettings, TaskOutcome
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
-from orchestrator.scheduling import Event, LineReceived, LocalScheduler, TaskEnded, TaskRequest
-from orchestrator.store import Store
+from orchestrator.scheduling import Event, HostObserved, LineReceived, LocalScheduler, TaskEnded, TaskRequest
+from orchestrator.scheduling.base import run_on_host
+from orchestrator.store import Store, Writer
 from orchestrator.sweep import Sweep
 from runners.contract import Begin
 
@@ -87,7 +92,7 @@ def test_every_trial_gets_one_row_and_skips_get_theirs(lab: Lab) -> None:
     assert len({row["trial_id"] for row in rows}) == len(rows)
     ran = [row for row in rows if row["status"] != "skipped"]
     assert {row["system_id"] for row in ran} == set(lab.store.systems()["system_id"].to_pylist())
-    assert {row["environment_id"] for row in ran} == set(lab.store.environments()["environment_id"].to_pylist())
+    assert {row["environment_id"] for row in rows} == set(lab.store.environments()["environment_id"].to_pylist())
     assert lab.store.campaigns()["campaign_id"].to_pylist() == [campaign]
     assert not lab.files.campaign(campaign).exists()
 
@@ -158,9 +163,9 @@ class Unstable(LocalScheduler):
             passed = 0
             for event in events:
                 passed += isinstance(event, LineReceived)
-                if passed > self._lines:
-                    break
                 yield event
+                if passed >= self._lines:
+                    break
             yield TaskEnded(request.host, request.task, None, "the host went away")
 
 
@@ -211,3 +216,74 @@ def test_pins_decide_what_is_continued(lab: Lab) -> None:
     other = replace(HOST.planning, environments={"cpu": replace(PIN, lock_sha256="1" * 64)})
     continuation = choose_campaign(wanted, [other], lab.store, ResumePolicy.ALWAYS)
     assert continuation.is_new
+
+
+def test_a_row_that_arrived_counts_though_nobody_heard_of_it(lab: Lab) -> None:
+    class Deaf(LocalScheduler):
+        """Hears how a task began, and that it was lost when all its rows were stored."""
+
+        def events(self) -> Iterator[Event]:
+            while self._queue:
+                request = self._queue.popleft()
+                yield from [event for event in run_on_host(request) if isinstance(event, HostObserved)]
+                yield TaskEnded(request.host, request.task, None, "the host went away")
+
+    lab.run(sweep("synthetic-null"), Deaf())
+    assert lab.statuses() == ["ok"] * 4 + ["skipped"] * 2
+
+
+def test_every_row_joins_also_where_nothing_ran(lab: Lab) -> None:
+    lab.run(sweep("synthetic-null", rounds=1), Unstable(losses=100, lines=0))
+    rows = lab.store.trials(["status", "environment_id", "system_id", "hw_id", "campaign_id"]).to_pylist()
+    assert {row["status"] for row in rows} == {"infrastructure_error", "skipped"}
+    environments = {row["environment_id"]: row for row in lab.store.environments().to_pylist()}
+    assert {row["environment_id"] for row in rows} == set(environments) == {environment_id(PIN, {})}
+    assert [row["versions"] for row in environments.values()] == ["{}"]
+    assert {(row["system_id"], row["hw_id"]) for row in rows} == {
+        (row["system_id"], row["hw_id"]) for row in lab.store.systems().to_pylist()
+    }
+    assert {row["campaign_id"] for row in rows} == set(lab.store.campaigns()["campaign_id"].to_pylist())
+
+
+def test_a_campaign_says_what_was_planned_and_what_came_of_it(lab: Lab) -> None:
+    lab.run(sweep("synthetic-null", "synthetic-crash"))
+    [campaign] = lab.store.campaigns().to_pylist()
+    counts = ("rows", "planned_trials", "trials_ok", "trials_crashed", "trials_skipped", "trials_timeout")
+    assert [campaign[name] for name in counts] == [12, 8, 4, 4, 4, 0]
+    assert campaign["finished_at"] > campaign["started_at"]
+    planned = json.loads(campaign["plan"])
+    trials = [trial for task in planned["tasks"] for trial in task["trials"]] + [
+        one["trial"] for one in planned["skips"]
+    ]
+    assert {trial["trial_id"] for trial in trials} == set(lab.store.trials(["trial_id"])["trial_id"].to_pylist())
+    assert {trial["trial_key"] for trial in trials} == set(planned["specifications"])
+    assert json.loads(campaign["versions"])["pyarrow"] == version("pyarrow")
+
+
+def test_an_interrupted_campaign_says_what_there_is_so_far(lab: Lab) -> None:
+    def interrupt(progress: CampaignProgress) -> None:
+        if isinstance(progress, TrialRecorded):
+            raise KeyboardInterrupt
+
+    wanted = sweep("synthetic-null")
+    with pytest.raises(KeyboardInterrupt):
+        lab.run(wanted, observe=interrupt)
+    [campaign] = lab.store.campaigns().to_pylist()
+    assert (campaign["rows"], campaign["trials_ok"], campaign["trials_skipped"]) == (3, 1, 2)
+    lab.run(wanted)
+    [after] = lab.store.campaigns().to_pylist()
+    assert (after["rows"], after["trials_ok"], after["trials_skipped"]) == (6, 4, 2)
+    assert after["finished_at"] > campaign["finished_at"]
+
+
+def test_a_store_that_fails_ends_the_campaign(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(self: Writer, batches: object) -> None:
+        raise StoreError("cannot write the journal")
+
+    wanted = sweep("synthetic-null")
+    with monkeypatch.context() as patch:
+        patch.setattr(Writer, "append_batches", fails)
+        with pytest.raises(StoreError, match="cannot write the journal"):
+            lab.run(wanted)
+    lab.run(wanted)
+    assert lab.statuses() == ["ok"] * 4 + ["skipped"] * 2

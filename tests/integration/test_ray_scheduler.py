@@ -13,27 +13,43 @@ DRIVER = textwrap.dedent(
     """
     import json, os, sys, time
     from pathlib import Path
+    from orchestrator.delivery import Committer, Destination, Origin, Server
     from orchestrator.execution import FakeSettings
+    from orchestrator.planning import EnvironmentPin, Isolation
     from orchestrator.scheduling import LineReceived, SchedulingHost, TaskEnded, TaskRequest
     from orchestrator.scheduling.ray import RayScheduler
+    from orchestrator.store import RowContext, Store
     from runners.contract import CONTRACT_VERSION, BackendSpec, Protocol, Task, Trial, TrialSpec, WorkloadSpec
 
     directory = Path(sys.argv[1])
     spec = TrialSpec(WorkloadSpec("synthetic-null", 1), BackendSpec("python", {}), "float32", "cpu", 1, 0, Protocol())
-    trials = tuple(Trial(f"t{i}", "k", 1, i, 0, 1, 60, spec) for i in range(3))
+    pin = EnvironmentPin("cpu", Isolation.PROCESS, "for a test", "0" * 64)
+    context = RowContext("c", None, "h1", "process", None, "cpu", None, None, None, None, None, {}, None, None, {})
+    store = Store.open(directory / "results")
+    writer = store.writer()
+    committer = Committer(store, writer, print)
+    server = Server(committer, b"token", print)
+    destination = Destination("127.0.0.1", server.port, b"token", directory / "spool")
     scheduler = RayScheduler()
     told = []
     try:
         scheduler.start([SchedulingHost("h1", {"site": "test"})])
         told.append(["token", os.environ["RAY_AUTH_MODE"], oct(os.stat(os.environ["RAY_AUTH_TOKEN_PATH"]).st_mode & 0o777)])
         for number in range(2):
+            trials = tuple(Trial(f"t{number}{i}", "k", 1, i, 0, 1, 60, spec) for i in range(3))
             task = Task(CONTRACT_VERSION, "c", f"task{number}", "cpu", trials)
-            scheduler.submit(TaskRequest("h1", task, FakeSettings(0.5), directory / f"task{number}"))
+            origin = Origin(context, pin)
+            scheduler.submit(
+                TaskRequest("h1", task, FakeSettings(0.5), directory / f"task{number}", origin, destination)
+            )
         for event in scheduler.events():
             name = event.task.task_id if isinstance(event, TaskEnded) else event.task_id
-            told.append([type(event).__name__, name, time.monotonic()])
+            rows = len(store.trials(["trial_id"]))
+            told.append([type(event).__name__, name, time.monotonic(), rows])
     finally:
         scheduler.stop()
+        server.close()
+        committer.close()
     told.append(["left", [str(p) for p in Path("/tmp").glob(f"taxmeter-ray-{os.getpid()}-*")]])
     print(json.dumps(told))
     """
@@ -67,6 +83,15 @@ def test_records_come_while_the_task_runs(told: list[list[object]]) -> None:
     times = [float(str(entry[2])) for entry in told[1:-1] if entry[1] == "task0"]
     # Three records half a second apart: had they come together at the end, there would be no such distance.
     assert times[-1] - times[1] > 1.0
+
+
+def test_the_row_of_a_trial_is_stored_before_its_record_is_heard_of(told: list[list[object]]) -> None:
+    # observed; environment; begin and record of each of three trials; end; ended
+    rows = [int(str(entry[3])) for entry in told[1:-1]]
+    assert [count >= least for count, least in zip(rows[:10], (0, 0, 0, 1, 1, 2, 2, 3, 3, 3), strict=True)] == [
+        True
+    ] * 10
+    assert rows[-1] == 6
 
 
 def test_nothing_of_the_cluster_is_left(told: list[list[object]]) -> None:

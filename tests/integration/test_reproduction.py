@@ -311,7 +311,8 @@ def test_an_image_that_was_stored_without_layers_gets_them_with_its_next_campaig
         continuation = choose_campaign(SWEEP, [host(pin).planning], lab.store, ResumePolicy.NEVER)
         order = CampaignOrder(continuation, [host(pin)], SWEEP.name, "sweep", "inventory", "0", None)
         run_campaign(order, LocalScheduler(), lab.store, lab.files, lambda progress: None)
-    rows = lab.store.environments().to_pylist()
+    # those of the skips were only declared, and nothing was seen inside
+    rows = [row for row in lab.store.environments().to_pylist() if row["versions"] != "{}"]
     assert sorted(row["image_layers"] or [] for row in rows) == [[], list(LAYERS)]
-    [newest] = {row["environment_id"] for row in lab.rows(continuation.campaign_id) if row["environment_id"]}
+    [newest] = {row["environment_id"] for row in lab.rows(continuation.campaign_id, status="ok")}
     assert [row["image_config_sha256"] for row in rows if row["environment_id"] == newest] == ["c" * 64]

@@ -1,6 +1,7 @@
 """The main job through the command line: real models, Ray, both isolations, and what a user may do to it."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -124,7 +125,11 @@ def test_an_ended_sweep_leaves_nothing_and_goes_on(
 
     again = run(sweep, results, project)
     assert again.returncode == ExitCode.OK, again.stdout + again.stderr
-    assert f"{len(before)} are in the store already" in again.stdout
+    found = re.search(r"(\d+) are in the store already", again.stdout)
+    assert found is not None, again.stdout
+    # A killed driver's host may have measured one more, which was waiting in its spool.
+    spooled = int(found[1]) - len(before)
+    assert spooled in ((0, 1) if number == signal.SIGKILL else (0,))
     rows = ds.dataset(results / "trials", partitioning="hive").to_table().to_pylist()
     assert Counter(row["status"] for row in rows) == {"ok": 12}
     assert len({row["trial_id"] for row in rows}) == 12

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.campaign.running import environment_id
+from orchestrator.delivery import environment_id
 from orchestrator.errors import ConfigurationError
 from orchestrator.feasibility import Demands, GpuFacts, Machine
 from orchestrator.inventory import load_inventory, select_hosts

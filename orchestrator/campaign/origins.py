@@ -1,0 +1,54 @@
+"""What the rows of a task have in common: campaign, host, environment, limits."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from orchestrator.campaign.preparation import ReadyHost
+from orchestrator.delivery import Origin, Recording, Reproduces
+from orchestrator.execution import FakeSettings, cores_text
+from orchestrator.store import RowContext
+from runners.system import Fingerprint
+
+
+@dataclass(frozen=True)
+class Origins:
+    """Knows where each row of a campaign comes from."""
+
+    campaign_id: str
+    hosts: Mapping[str, ReadyHost]
+    reproduces: Reproduces | None
+    fingerprint: Fingerprint
+    """Of the machine that all hosts are: rows of trials that never ran refer to it as well."""
+
+    def of(self, host: str, environment: str, task_id: str | None) -> Origin:
+        """The origin of a task's rows; of rows that no task made, if `task_id` is null."""
+        ready = self.hosts[host]
+        pin = ready.planning.environments[environment]
+        execution = ready.executions.get(environment)
+        limits = None if isinstance(execution, FakeSettings) else execution
+        context = RowContext(
+            campaign_id=self.campaign_id,
+            task_id=task_id,
+            host=host,
+            isolation=pin.isolation.value,
+            executor_reason=pin.reason,
+            environment=environment,
+            environment_id=None,
+            image_digest=pin.image_digest,
+            image_id=pin.image_id,
+            lock_sha256=pin.lock_sha256,
+            runner_sha256=None,
+            versions={},
+            hw_id=None,
+            system_id=None,
+            hot={},
+            trial_cores=None if limits is None else cores_text(limits.cores),
+            memory_limit_bytes=None if limits is None else limits.memory_bytes,
+        )
+        return Origin(context, pin, self.reproduces)
+
+    def recording(self, origin: Origin) -> Recording:
+        """Makes rows of the driver's own: of trials that never ran, or that could not say what became of them."""
+        recording = Recording(origin)
+        recording.runs_on(self.fingerprint)
+        return recording
