@@ -5,6 +5,12 @@ from 6 on it is a hierarchical bootstrap, which draws processes and then samples
 ratio is Student's t on the logarithms of the rounds' ratios, however many there are: in simulations of 6 rounds a
 percentile bootstrap of the same mean held the truth 86 times in 100, not 95. Where two campaigns are compared no round
 pairs with another, and the interval is Welch's, which lets the two scatter differently.
+
+Where the samples behind a paired ratio are at hand, `bootstrap_paired_ratio` resamples rounds and then the samples
+within each (Davison and Hinkley, Bootstrap Methods and their Application, 1997, section 3.8), with percentiles moved
+outwards to where Student's t has them (Hesterberg, What Teachers Should Know About the Bootstrap, The American
+Statistician 69, 2015), which mends the narrowness named above. The scatter within a round is in its median already, so
+that of rounds with few samples the interval is somewhat too wide, never too narrow.
 """
 
 import math
@@ -82,6 +88,39 @@ def paired_ratio(numerators: Floats, denominators: Floats, samples: int) -> Esti
     return Estimate(value, low, high, len(numerators), samples)
 
 
+def bootstrap_paired_ratio(
+    numerators: Sequence[Floats], denominators: Sequence[Floats], draws: int = BOOTSTRAP_DRAWS, seed: int = 0
+) -> Estimate:
+    """The geometric mean of the rounds' ratios of medians, with an interval by the hierarchical bootstrap.
+
+    Args:
+        numerators: the samples of each round, above 0.
+        denominators: the same of the other side, in the same order.
+        draws: how often rounds, and samples within each, are drawn.
+        seed: of the bootstrap.
+
+    Raises:
+        ValueError: there is no round, a different number on each side, a round without samples, or a sample that is not
+            above 0.
+    """
+    if not numerators or len(numerators) != len(denominators):
+        raise ValueError("a paired ratio needs as many numerators as denominators")
+    if any(not len(one) or one.min() <= 0 for one in (*numerators, *denominators)):
+        raise ValueError("each round needs samples above 0 on both sides")
+    rounds = len(numerators)
+    samples = sum(len(one) for one in (*numerators, *denominators))
+    logs = [np.log(np.median(up) / np.median(down)) for up, down in zip(numerators, denominators, strict=True)]
+    value = math.exp(float(np.mean(logs)))
+    if rounds < 2:
+        return Estimate(value, None, None, rounds, samples)
+    generator = np.random.default_rng(seed)
+    chosen = generator.integers(rounds, size=(draws, rounds))
+    ratios = np.log(_drawn_medians(numerators, chosen, generator))
+    ratios -= np.log(_drawn_medians(denominators, chosen, generator))
+    low, high = np.exp(np.quantile(ratios.mean(axis=1), _expanded_levels(rounds)))
+    return Estimate(value, float(low), float(high), rounds, samples)
+
+
 def unpaired_ratio(numerators: Floats, denominators: Floats, samples: int) -> Estimate:
     """The ratio of two geometric means whose processes have nothing to do with each other.
 
@@ -124,13 +163,24 @@ def log_t_interval(values: Floats) -> tuple[float, float | None, float | None]:
 
 
 def _hierarchical_bootstrap(processes: Sequence[Floats], generator: np.random.Generator) -> tuple[float, float]:
-    shape = (BOOTSTRAP_DRAWS, len(processes))
-    chosen = generator.integers(len(processes), size=shape)
-    medians = np.empty(shape)
+    chosen = generator.integers(len(processes), size=(BOOTSTRAP_DRAWS, len(processes)))
+    return _percentiles(np.median(_drawn_medians(processes, chosen, generator), axis=1))
+
+
+def _drawn_medians(processes: Sequence[Floats], chosen: NDArray[np.int64], generator: np.random.Generator) -> Floats:
+    """The median of a fresh resample of each chosen process, in the shape of `chosen`."""
+    medians = np.empty(chosen.shape)
     for index, samples in enumerate(processes):
         here = chosen == index
         medians[here] = _resampled_medians(np.sort(samples), int(here.sum()), generator)
-    return _percentiles(np.median(medians, axis=1))
+    return medians
+
+
+def _expanded_levels(n: int) -> tuple[float, float]:
+    """The quantiles of a bootstrap of n values that stand where Student's t would put the ends of the interval."""
+    normal = math.sqrt(n / (n - 1)) * t_quantile((1 + LEVEL) / 2, n - 1)
+    tail = math.erfc(normal / math.sqrt(2)) / 2
+    return tail, 1 - tail
 
 
 def _resampled_medians(ordered: Floats, draws: int, generator: np.random.Generator) -> Floats:
