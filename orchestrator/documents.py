@@ -31,7 +31,15 @@ def load_yaml(path: Path, model: type[Document]) -> Document:
     Raises:
         ConfigurationError: the file cannot be read, is no YAML, or breaks the model; names file, line and key.
     """
-    tree = _parse(path)
+    return validated(read_yaml(path), path, model)
+
+
+def validated(tree: Any, path: Path, model: type[Document]) -> Document:
+    """Takes what `read_yaml` read from `path` as `model`.
+
+    Raises:
+        ConfigurationError: it breaks the model; names file, line and key.
+    """
     if not isinstance(tree, CommentedMap):
         raise ConfigurationError("expected keys and values at the top of the file", file=path, line=1)
     try:
@@ -40,21 +48,21 @@ def load_yaml(path: Path, model: type[Document]) -> Document:
     except ValidationError as error:
         details = error.errors(include_url=False)
         # A misspelt key is also a missing one: the misspelling is what helps.
-        first = min(details, key=lambda d: (d["type"] != "extra_forbidden", _line_of(tree, d["loc"])))
+        first = min(details, key=lambda d: (d["type"] != "extra_forbidden", line_in(tree, d["loc"])))
         raise _explain(first, len(details), tree, path, model) from None
     except _ExoticValueError as error:
         place = _location_of(tree, error.value)
         raise ConfigurationError(
             f"a value of type {type(error.value).__name__} is not supported; put it in quotes",
             file=path,
-            line=_line_of(tree, place),
+            line=line_in(tree, place),
             key=".".join(map(str, place)),
         ) from None
 
 
 def line_of_key(path: Path, location: Location) -> int:
     """The line of a key of a file that was already read without error, for errors found later."""
-    return _line_of(_parse(path), location)
+    return line_in(read_yaml(path), location)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -72,7 +80,12 @@ class _ExoticValueError(TypeError):
         self.value = value
 
 
-def _parse(path: Path) -> Any:
+def read_yaml(path: Path) -> Any:
+    """What a YAML file says, with the places where it says it.
+
+    Raises:
+        ConfigurationError: it cannot be read, or is no YAML.
+    """
     try:
         with path.open(encoding="utf-8") as stream:
             return YAML(typ="rt", pure=True).load(stream)
@@ -122,7 +135,7 @@ def _explain(
         message = detail["msg"][0].lower() + detail["msg"][1:]
         problem = f"{message}, but it is {_shown(detail['input'])}"
     more = f" (and {count - 1} more)" if count > 1 else ""
-    return ConfigurationError(problem + more, file=path, line=_line_of(tree, location), key=key or None)
+    return ConfigurationError(problem + more, file=path, line=line_in(tree, location), key=key or None)
 
 
 def _shown(given: object) -> str:
@@ -143,7 +156,8 @@ def _steps_in(tree: Any, location: Sequence[int | str]) -> list[int | str]:
     return steps
 
 
-def _line_of(tree: Any, location: Sequence[int | str]) -> int:
+def line_in(tree: Any, location: Sequence[int | str]) -> int:
+    """The line of a key in what `read_yaml` read; of the nearest key above it that is there."""
     line: int = getattr(getattr(tree, "lc", None), "line", 0)
     for step in _steps_in(tree, location):
         line = (tree.lc.key(step) if isinstance(tree, CommentedMap) else tree.lc.item(step))[0]

@@ -1,38 +1,175 @@
 """`taxmeter hosts`: what the machines are."""
 
 import json
+from enum import Enum
 from pathlib import Path
+from typing import Any
 
 import click
 
+from orchestrator.campaign import ProjectFiles
+from orchestrator.checking import FACTS_TIMEOUT_S, Facts, differences, host_facts, local_facts, requirements
+from orchestrator.cli.hosts_check import check
 from orchestrator.cli.options import inventory_option, limit_option
-from orchestrator.inventory import load_inventory, select_hosts, unreachable_reason
-from runners.contract import encode
-from runners.system import collect, hw_id, system_id
+from orchestrator.connection import Connections
+from orchestrator.documents import did_you_mean
+from orchestrator.errors import ConfigurationError, ExitCode, InfrastructureError
+from orchestrator.inventory import (
+    Connection,
+    Expectation,
+    Host,
+    Inventory,
+    fingerprint_of,
+    groups_of,
+    json_schema,
+    load_inventory,
+    load_with_origins,
+    select_hosts,
+)
+
+_KEY_TIMEOUT_S = 30.0
+_PROGRAM_KEYS = ("ssh-ed25519", "ed25519"), ("ecdsa", "ecdsa"), ("ssh-rsa", "rsa")
 
 
-@click.group()
+class _Hosts(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:
+        """Exit code 1 means that something differs or is unusable, so a host that cannot be asked at all is 3."""
+        try:
+            return super().invoke(ctx)
+        except InfrastructureError as error:
+            error.exit_code = ExitCode.NO_USABLE_HOST
+            raise
+
+
+@click.group(cls=_Hosts)
 def hosts() -> None:
-    """The machines of the inventory."""
+    """The machines of the inventory.
+
+    Exit codes: 0 ok, 1 some hosts are unusable or what was compared differs, 2 usage or configuration, 3 no host can
+    be used or asked.
+    """
+
+
+hosts.add_command(check)
 
 
 @hosts.command("list")
 @inventory_option
 @limit_option
 def list_hosts(inventory: Path, limit: str | None) -> None:
-    """Lists the hosts, and whether each can be reached."""
-    for name, host in select_hosts(load_inventory(inventory), limit).items():
-        problem = unreachable_reason(host)
-        click.echo(f"{name:24} {host.connection.value:6} {host.address or '-':24} {problem or 'reached'}")
+    """Lists the hosts with their groups and labels. None is asked anything; `check` does that."""
+    known = load_inventory(inventory)
+    for name, host in select_hosts(known, limit).items():
+        place = host.address or host.ssh_alias or "-"
+        groups = ",".join(groups_of(name, known)) or "-"
+        labels = " ".join(f"{label}={value}" for label, value in sorted(host.labels.items()))
+        click.echo(f"{name:24} {host.connection.value:6} {place:24} {host.state.value:7} {groups:20} {labels}".rstrip())
 
 
 @hosts.command()
-def facts() -> None:
-    """Prints the fingerprint of this machine as JSON."""
-    fingerprint = collect()
-    document = {
-        "hw_id": hw_id(fingerprint),
-        "system_id": system_id(fingerprint),
-        "fingerprint": encode(fingerprint),
-    }
-    click.echo(json.dumps(document, indent=2))
+@click.argument("name")
+@inventory_option
+def show(name: str, inventory: Path) -> None:
+    """Shows the settings of host NAME, and where each comes from."""
+    loaded = load_with_origins(inventory)
+    host = _host(name, loaded.inventory, inventory)
+    click.echo(f"{name}  groups: {', '.join(groups_of(name, loaded.inventory)) or 'none'}")
+    origins = loaded.origins[name]
+    for key, value in _settings(host).items():
+        origin = origins.get(key)
+        place = "built in" if origin is None else f"{inventory}:{origin.line} ({origin.level})"
+        click.echo(f"  {key:24} {value:40} {place}")
+
+
+@hosts.command()
+@click.argument("name", required=False)
+@inventory_option
+@click.option("--timeout", "timeout_s", type=click.FloatRange(min=1), default=FACTS_TIMEOUT_S, show_default=True)
+def facts(name: str | None, inventory: Path, timeout_s: float) -> None:
+    """Prints the fingerprint of host NAME, or of this machine, as JSON."""
+    [found] = [local_facts()] if name is None else _facts([name], inventory, timeout_s)
+    click.echo(json.dumps({"read": found.read, **found.document}, indent=2))
+
+
+@hosts.command()
+@click.argument("one", metavar="A")
+@click.argument("other", metavar="B")
+@inventory_option
+@click.option("--timeout", "timeout_s", type=click.FloatRange(min=1), default=FACTS_TIMEOUT_S, show_default=True)
+def diff(one: str, other: str, inventory: Path, timeout_s: float) -> int:
+    """Says in what the fingerprints of hosts A and B differ."""
+    left, right = _facts([one, other], inventory, timeout_s)
+    for name, found in ((one, left), (other, right)):
+        click.echo(f"{name}: read {found.read}")
+    hardware = "the same hardware" if left.document["hw_id"] == right.document["hw_id"] else "other hardware"
+    found_differences = differences(left.document["fingerprint"], right.document["fingerprint"])
+    if not found_differences:
+        click.echo(f"{hardware}, and nothing else differs")
+        return ExitCode.OK
+    click.echo(f"{hardware}; what differs:")
+    width = max(len(one_of.key) for one_of in found_differences)
+    for difference in found_differences:
+        click.echo(f"  {difference.key:{width}}  {one}: {difference.one}")
+        click.echo(f"  {'':{width}}  {other}: {difference.other}")
+    return ExitCode.TRIALS_FAILED
+
+
+@hosts.command()
+@click.argument("name")
+@inventory_option
+def key(name: str, inventory: Path) -> int:
+    """Prints the SSH host key that host NAME offers. Compare its fingerprint before you trust it."""
+    known = load_inventory(inventory)
+    host = _host(name, known, inventory)
+    if host.connection is Connection.LOCAL:
+        raise ConfigurationError(f"{name} is this machine, which needs no host key", file=inventory)
+    with Connections(known.hosts) as connections:
+        offered = connections.offered_key(name, _KEY_TIMEOUT_S)
+    kind = next((file for start, file in _PROGRAM_KEYS if offered.startswith(start)), "*")
+    click.echo(f"{name} offers {fingerprint_of(offered)}")
+    click.echo(f"the host itself says: ssh-keygen -lf /etc/ssh/ssh_host_{kind}_key.pub")
+    click.echo(f"host_key: {offered}")
+    if host.host_key is None:
+        click.echo(f"{inventory} pins none yet; if the fingerprints agree, write that line there")
+        return ExitCode.OK
+    if host.host_key == offered:
+        click.echo(f"{inventory} pins the same")
+        return ExitCode.OK
+    click.echo(f"{inventory} pins another: {fingerprint_of(host.host_key)}")
+    return ExitCode.TRIALS_FAILED
+
+
+@hosts.command()
+def schema() -> None:
+    """Prints the JSON schema of the inventory, for editors (docs/hostinventory.schema.json)."""
+    click.echo(json_schema(), nl=False)
+
+
+def _facts(names: list[str], inventory: Path, timeout_s: float) -> list[Facts]:
+    known = load_inventory(inventory)
+    chosen = {name: _host(name, known, inventory) for name in names}
+    needs_images = any(host.connection is Connection.SSH for host in chosen.values())
+    images = requirements(ProjectFiles(Path.cwd()).catalogue).images if needs_images else {}
+    with Connections(known.hosts) as connections:
+        return [host_facts(name, chosen[name], connections, images, timeout_s) for name in names]
+
+
+def _host(name: str, known: Inventory, inventory: Path) -> Host:
+    if name not in known.hosts:
+        raise ConfigurationError(f"no host is called {name}; {did_you_mean(name, known.hosts)}", file=inventory)
+    return known.hosts[name]
+
+
+def _settings(host: Host) -> dict[str, str]:
+    """Every setting by its key; those that are not set are `-`."""
+    shown: dict[str, str] = {}
+    for name in type(host).model_fields:
+        value = getattr(host, name)
+        if isinstance(value, Expectation):
+            pairs = {key: getattr(value, key) for key in type(value).model_fields}
+            shown |= {f"{name}.{key}": str(inner) for key, inner in pairs.items() if inner is not None}
+        elif isinstance(value, dict):
+            shown |= {f"{name}.{key}": str(inner) for key, inner in value.items()}
+        else:
+            shown[name] = str(value.value if isinstance(value, Enum) else "-" if value is None else value)
+    return shown

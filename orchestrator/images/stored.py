@@ -42,13 +42,13 @@ class Looked:
     """Where it does not: the newest image of the same environment that it has."""
 
 
-def look_for_image(stored: StoredImage, engine: str | None) -> Looked:
-    """Looks for an image on an engine, whatever it is called there.
+def look_for_image(stored: StoredImage, engine: str | None, timeout_s: float = 60.0) -> Looked:
+    """Looks for an image on an engine, whatever it is called there; each answer may take `timeout_s`.
 
     Raises:
         InfrastructureError: the engine does not answer.
     """
-    with closing(connect(engine)) as client, _engine(engine):
+    with closing(connect(engine, timeout_s)) as client, _engine(engine):
         found = _find(client, stored)
         return Looked(found, None if found is not None else _nearest(client, stored))
 

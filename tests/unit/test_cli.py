@@ -69,13 +69,13 @@ def test_a_plan_is_printed_and_nothing_runs(project_copy: Path, capsys: pytest.C
             "hostinventory.yaml",
             "reserved_cores: 0",
             "reserved_cores: 4096",
-            "hostinventory.yaml:10: hosts.this-machine.reserved_cores: 4096 cores are reserved, but the host has ",
+            "hostinventory.yaml:11: hosts.this-machine.reserved_cores: 4096 cores are reserved, but the host has ",
         ),
         (
             "hostinventory.yaml",
             "connection: local",
             "connection: ssh\n    address: 127.0.0.1.invalid",
-            "hostinventory.yaml:5: hosts.this-machine: 127.0.0.1.invalid cannot be used: ",
+            "hostinventory.yaml:6: hosts.this-machine: 127.0.0.1.invalid cannot be used: ",
         ),
     ],
 )
@@ -94,6 +94,14 @@ def test_a_demanded_engine_that_is_down_is_no_usable_host(
     edit(project_copy / "hostinventory.yaml", "executor: auto", "executor: docker")
     assert run(["sweep", "run"]) == ExitCode.NO_USABLE_HOST
     assert "executor is docker, but no Docker engine answers" in one_error_line(capsys)
+
+
+def test_a_host_that_is_drained_takes_no_trials(project_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    edit(project_copy / "hostinventory.yaml", "connection: local", "connection: local\n    state: drain")
+    assert run(["sweep", "plan"]) == ExitCode.NO_USABLE_HOST
+    captured = capsys.readouterr()
+    assert captured.out == "this-machine: its state is drain, so it takes no new trials\n"
+    assert "the state of this-machine is drain; write `state: active` for one" in captured.err
 
 
 @pytest.mark.parametrize("command", ["plan", "run"])

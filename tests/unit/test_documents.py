@@ -66,14 +66,14 @@ def test_a_wrong_sweep_gives_one_line_with_its_place(tmp_path: Path, old: str, n
         (
             "connection: local",
             "conection: local",
-            ":6: hosts.this-machine.conection: unknown key; did you mean connection?",
+            ":7: hosts.this-machine.conection: unknown key; did you mean connection?",
         ),
         (
             "connection: local",
             "connection: telnet",
-            ":6: hosts.this-machine.connection: input should be 'local' or 'ssh'",
+            ":7: hosts.this-machine.connection: input should be 'local' or 'ssh'",
         ),
-        ("connection: local", "connection: ssh", ":5: hosts.this-machine: connection ssh needs an address"),
+        ("connection: local", "connection: ssh", ":6: hosts.this-machine: connection ssh needs an address"),
         ("this-machine:", "This_Machine:", "a host name consists of a-z, 0-9"),
         ("executor: auto", "executor: podman", "input should be 'auto', 'docker' or 'process'"),
     ],

@@ -1,0 +1,182 @@
+"""What the script saw on a host: pure, from its text."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from orchestrator.errors import InfrastructureError
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class GpuReading:
+    """One GPU as its driver shows it; null where it does not say."""
+
+    uuid: str
+    name: str
+    memory_bytes: int | None
+    compute_capability: str | None
+
+
+@dataclass(frozen=True)
+class GpuProcess:
+    """A process that computes on a GPU."""
+
+    pid: int
+    user: str
+    """A number if it has no name there, `?` if it is hidden from us."""
+    memory_bytes: int | None
+    name: str
+
+
+@dataclass(frozen=True)
+class EngineSocket:
+    """A place where the engine's socket may be."""
+
+    path: str
+    state: str
+    """`listening`; `silent` (nobody was seen waiting for connections); `denied`; `missing`."""
+
+
+@dataclass(frozen=True)
+class HostReading:
+    """What a host is and does now; null where it does not say."""
+
+    system: str
+    """Such as `Linux`."""
+    release: str
+    architecture: str
+    host_name: str
+    user: str
+    """Who looked."""
+    groups: tuple[str, ...]
+    """The groups of that user."""
+    cpu_model: str | None
+    threads: int | None
+    memory_bytes: int | None
+    load_1m: float | None
+    governors: tuple[str, ...]
+    """Empty where frequencies are not scaled, as in virtual machines."""
+    python: str | None
+    """Version of its python3, which nothing but the fingerprint needs."""
+    gpus: tuple[GpuReading, ...]
+    driver_version: str | None
+    gpu_problem: str | None
+    """Why there are fewer GPUs in `gpus` than on the bus, in one line; null if there are not."""
+    gpu_processes: tuple[GpuProcess, ...]
+    sockets: tuple[EngineSocket, ...]
+    free_bytes: Mapping[str, int | None]
+    """By directory, of the disk that it is on or would be."""
+
+    @property
+    def socket(self) -> EngineSocket | None:
+        """The engine's socket: the first that is there; null if none is."""
+        return next((socket for socket in self.sockets if socket.state != "missing"), None)
+
+
+def parse(text: str) -> HostReading:
+    """Reads the output of the script.
+
+    Raises:
+        InfrastructureError: it is not whole, because another shell than POSIX's ran it or it was ended.
+    """
+    sections = _sections(text)
+    if "end" not in sections or len(sections.get("system", [])) != 4:
+        said = " ".join(text.split())[:200]
+        raise InfrastructureError(f"its shell did not run the script of the check; it said: {said or 'nothing'}")
+    system, release, architecture, host_name = sections["system"]
+    user, _, groups = (sections["user"] + ["?", "?", ""])[:3]
+    rows = [[part.strip() for part in line.split(",")] for line in sections["gpus"]]
+    gpus = tuple(_gpu(row) for row in rows if len(row) >= 4)
+    return HostReading(
+        system=system,
+        release=release,
+        architecture=architecture,
+        host_name=host_name,
+        user=user,
+        groups=tuple(groups.split()),
+        cpu_model=_first(sections, "cpu") or _first(sections, "lscpu"),
+        threads=_integer(_first(sections, "threads")),
+        memory_bytes=_kib(_first(sections, "memory")),
+        load_1m=_number((_first(sections, "load") or "").partition(" ")[0]),
+        governors=tuple(sections.get("governors", [])),
+        python=_first(sections, "python"),
+        gpus=gpus,
+        driver_version=next((row[3] for row in rows if len(row) >= 4), None),
+        gpu_problem=_gpu_problem(len(gpus), len(sections.get("pci", [])), sections.get("nvidia-smi")),
+        gpu_processes=tuple(
+            _process(line) for line in sections.get("gpu-processes", []) if re.match(r"\d+,[^,]*,[^,]*,", line)
+        ),
+        sockets=tuple(_socket(line) for line in sections["sockets"]),
+        free_bytes=dict(_disk(line) for line in sections["disks"]),
+    )
+
+
+def _sections(text: str) -> dict[str, list[str]]:
+    sections: dict[str, list[str]] = {}
+    current: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("@"):
+            current = sections.setdefault(line[1:], [])
+        elif line.strip():
+            current.append(line.strip())
+    return sections
+
+
+def _first(sections: Mapping[str, list[str]], name: str) -> str | None:
+    return next(iter(sections.get(name, [])), None)
+
+
+def _gpu(row: list[str]) -> GpuReading:
+    memory = _integer(row[2])
+    return GpuReading(
+        uuid=row[0],
+        name=row[1],
+        memory_bytes=None if memory is None else memory * _MIB,
+        compute_capability=row[4] if len(row) > 4 and re.fullmatch(r"\d+\.\d+", row[4]) else None,
+    )
+
+
+def _gpu_problem(seen: int, on_bus: int, answer: list[str] | None) -> str | None:
+    """What is on the bus and not seen; a virtual machine's bus may show nothing at all."""
+    failed = answer is not None and answer[:1] != ["0"]
+    if not failed and seen >= on_bus:
+        return None
+    shown = f"{on_bus} NVIDIA GPU{'s' if on_bus != 1 else ''} on the bus"
+    if answer is None:
+        return f"{shown}, but there is no nvidia-smi: install NVIDIA's driver"
+    if failed:
+        said = " ".join(" ".join(answer[1:]).split()) or f"exit code {answer[0] if answer else '?'}"
+        return f"nvidia-smi fails ({said[:160]}): install a driver that fits the kernel, or restart the host"
+    return f"{shown}, but nvidia-smi shows {seen}: `dmesg | grep -i xid` says what became of the others"
+
+
+def _process(line: str) -> GpuProcess:
+    pid, used, user, name = line.split(",", 3)
+    memory = _integer(used.strip())
+    return GpuProcess(int(pid), user, None if memory is None else memory * _MIB, name)
+
+
+def _socket(line: str) -> EngineSocket:
+    state, _, path = line.partition(" ")
+    return EngineSocket(path, state)
+
+
+def _disk(line: str) -> tuple[str, int | None]:
+    free, _, directory = line.partition(" ")
+    # df said nothing: the line begins with the blank, which was stripped
+    return (line, None) if line.startswith("/") else (directory, int(free) * 1024 if free.isdecimal() else None)
+
+
+def _integer(text: str | None) -> int | None:
+    return int(text) if text is not None and re.fullmatch(r"\d+", text) else None
+
+
+def _number(text: str) -> float | None:
+    return float(text) if re.fullmatch(r"\d+(\.\d+)?", text) else None
+
+
+def _kib(text: str | None) -> int | None:
+    match = re.search(r"(\d+) kB", text or "")
+    return int(match[1]) * 1024 if match else None

@@ -1,0 +1,39 @@
+"""The machines of a lab: `hostinventory.yaml`.
+
+The inventory holds what cannot be detected. What a host is made of (CPU, memory, GPU, driver) is read from the
+host itself whenever it is used.
+"""
+
+from orchestrator.inventory.loading import LoadedInventory, Origin, load_inventory, load_with_origins
+from orchestrator.inventory.model import (
+    WORK_DIRECTORY,
+    Connection,
+    ExecutorChoice,
+    Expectation,
+    Host,
+    HostState,
+    Inventory,
+)
+from orchestrator.inventory.publishing import json_schema
+from orchestrator.inventory.selection import active_hosts, groups_of, select_hosts
+from orchestrator.inventory.values import fingerprint_of, in_range
+
+__all__ = [
+    "WORK_DIRECTORY",
+    "Connection",
+    "ExecutorChoice",
+    "Expectation",
+    "Host",
+    "HostState",
+    "Inventory",
+    "LoadedInventory",
+    "Origin",
+    "active_hosts",
+    "fingerprint_of",
+    "groups_of",
+    "in_range",
+    "json_schema",
+    "load_inventory",
+    "load_with_origins",
+    "select_hosts",
+]

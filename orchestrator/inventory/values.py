@@ -1,0 +1,127 @@
+"""The kinds of text that an inventory holds, each with what is said about a wrong one."""
+
+import base64
+import binascii
+import hashlib
+import re
+from collections.abc import Callable
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+_NAME = r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?"
+_ADDRESS = r"[A-Za-z0-9_:\[][A-Za-z0-9_.:%\]-]*"
+_USER = r"""[^\s"'%@:-][^\s"'%@:]*"""
+_JUMP = rf"({_USER}@)?([A-Za-z0-9_][A-Za-z0-9_.-]*|\[[0-9A-Fa-f:]+\])(:\d{{1,5}})?"
+_CLAUSE = re.compile(r"(>=|<=|==|!=|>|<)\s*(\d+(?:\.\d+)*)")
+_KEY_TYPES = re.compile(r"(ssh-|ecdsa-sha2-|sk-)[a-z0-9@.-]+")
+
+
+def _name(kind: str) -> Callable[[str], str]:
+    def check(name: str) -> str:
+        if not re.fullmatch(_NAME, name):
+            raise ValueError(f"a {kind} name consists of a-z, 0-9, '-' and '.', not {name!r}")
+        return name
+
+    return check
+
+
+def _matching(pattern: str, expected: str) -> Callable[[str], str]:
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(f"expected {expected}, not {text!r}")
+        return text
+
+    return check
+
+
+def _host_key(text: str) -> str:
+    kind, _, rest = text.partition(" ")
+    encoded = rest.partition(" ")[0]
+    if not _KEY_TYPES.fullmatch(kind) or not encoded:
+        raise ValueError(
+            "expected the type and the text of a public key, such as `ssh-ed25519 AAAA…`; `taxmeter hosts key NAME` "
+            "prints what the host offers"
+        )
+    try:
+        # It begins with the length and the name of its type.
+        whole = base64.b64decode(encoded, validate=True).startswith(len(kind).to_bytes(4, "big") + kind.encode())
+    except binascii.Error:
+        whole = False
+    if not whole:
+        raise ValueError(f"this is no whole {kind} key; copy it again, on one line")
+    return f"{kind} {encoded}"
+
+
+def _jump(text: str) -> str:
+    match = re.fullmatch(_JUMP, text)
+    port = match[match.re.groups] if match is not None else None
+    if match is None or (port is not None and not 1 <= int(port[1:]) <= 65535):
+        raise ValueError(f"expected [user@]host[:port] or the name of another host, not {text!r}")
+    return text
+
+
+def _version_range(text: str) -> str:
+    if not all(_CLAUSE.fullmatch(part.strip()) for part in text.split(",")):
+        raise ValueError(f"expected versions such as '>=535,<581', not {text!r}")
+    return text
+
+
+def _text(pattern: str, expected: str) -> AfterValidator:
+    return AfterValidator(_matching(pattern, expected))
+
+
+def _schema(pattern: str) -> object:
+    return Field(json_schema_extra={"pattern": f"^{pattern}$"})
+
+
+HostName = Annotated[str, AfterValidator(_name("host")), _schema(_NAME)]
+GroupName = Annotated[str, AfterValidator(_name("group")), _schema(_NAME)]
+Address = Annotated[
+    str,
+    _text(_ADDRESS, "a name or an IP address alone (`user` and `port` are keys of their own)"),
+    _schema(_ADDRESS),
+]
+UserName = Annotated[str, _text(_USER, "a user's name"), _schema(_USER)]
+Alias = Annotated[str, _text(r"""[^\s"'*?!-][^\s"'*?!]*""", "a Host of your SSH configuration, without patterns")]
+Jump = Annotated[str, AfterValidator(_jump), _schema(_JUMP)]
+Port = Annotated[int, Field(ge=1, le=65535)]
+LocalPath = Annotated[str, _text(r"""[^"'\n]+""", "a path without quotes")]
+RemotePath = Annotated[str, _text(r"""/[^"'\n:]*[^"'\n:/]""", "an absolute path without quotes and colons")]
+Engine = Annotated[
+    str, _text(r"docker|podman|unix:///\S+|[a-z]+://\S+", "docker, podman or the engine's socket as unix:///path")
+]
+HostKey = Annotated[str, AfterValidator(_host_key)]
+VersionRange = Annotated[str, AfterValidator(_version_range)]
+Pattern = Annotated[str, Field(min_length=1)]
+
+
+def in_range(version: str, text: str) -> bool:
+    """Whether a version is in a range such as `>=535,<581`.
+
+    Only as many numbers are compared as the range names: 535.129 counts as 535 there. A version that is no number
+    is in no range.
+    """
+    found = tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0].partition("-")[0]))
+    return bool(found) and all(_holds(found, part.strip()) for part in text.split(","))
+
+
+def _holds(found: tuple[int, ...], clause: str) -> bool:
+    match = _CLAUSE.fullmatch(clause)
+    assert match is not None, clause
+    bound = tuple(map(int, match[2].split(".")))
+    known = (found + (0,) * len(bound))[: len(bound)]
+    return {
+        ">=": known >= bound,
+        "<=": known <= bound,
+        ">": known > bound,
+        "<": known < bound,
+        "==": known == bound,
+        "!=": known != bound,
+    }[match[1]]
+
+
+def fingerprint_of(key: str) -> str:
+    """The fingerprint of a public key (`type text`) as ssh-keygen prints it."""
+    digest = hashlib.sha256(base64.b64decode(key.split()[1])).digest()
+    return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")

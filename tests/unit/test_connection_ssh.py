@@ -1,0 +1,343 @@
+"""Hosts over a real sshd: commands, the engine's socket, and every way in which a host is not reached."""
+
+import socket
+import stat
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from orchestrator.connection import Connections, HostConnectionError, Reason, reverse_problem
+from orchestrator.connection.configuration import BY_ALIAS, files
+from orchestrator.inventory import Connection, Host
+from tests.sshd import Sshd, make_key, public, running_sshd
+
+LIMIT_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    with running_sshd(tmp_path_factory.mktemp("sshd")) as server:
+        yield server
+
+
+@pytest.fixture
+def user_directory(tmp_path: Path) -> Path:
+    """In place of the user's ~/.ssh."""
+    directory = tmp_path / "dot-ssh"
+    directory.mkdir()
+    return directory
+
+
+def host_of(sshd: Sshd, **changes: object) -> Host:
+    return Host(**(sshd.settings(**changes) | {"connection": Connection.SSH}))  # type: ignore[arg-type]
+
+
+@contextmanager
+def reaching(sshd: Sshd, user_directory: Path, **changes: object) -> Iterator[Connections]:
+    with Connections({"h1": host_of(sshd, **changes)}, user_directory) as connections:
+        yield connections
+
+
+def failure(sshd: Sshd, user_directory: Path, **changes: object) -> HostConnectionError:
+    with (
+        reaching(sshd, user_directory, **changes) as connections,
+        pytest.raises(HostConnectionError) as caught,
+    ):
+        connections.run("h1", ["true"], LIMIT_S)
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+def test_a_command_gets_its_words_and_its_input(sshd: Sshd, user_directory: Path) -> None:
+    with reaching(sshd, user_directory) as connections:
+        script = 'cat; printf "[%s]" "$@"; echo said >&2; exit 3'
+        done = connections.run("h1", ["sh", "-c", script, "sh", "a b", "$HOME", "it's"], LIMIT_S, stdin="in\n")
+    assert (done.exit_code, done.stdout, done.stderr) == (3, "in\n[a b][$HOME][it's]", "said\n")
+
+
+def test_nothing_stays_on_this_machine(sshd: Sshd, user_directory: Path) -> None:
+    with reaching(sshd, user_directory) as connections:
+        directory = connections._directory
+        assert directory is not None
+        assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+        connections.run("h1", ["true"], LIMIT_S)
+    assert not directory.exists()
+    assert list(user_directory.iterdir()) == []
+
+
+def test_a_wrong_host_key(sshd: Sshd, user_directory: Path, tmp_path: Path) -> None:
+    other = public(make_key(tmp_path / "other"))
+    error = failure(sshd, user_directory, host_key=other)
+    assert error.reason is Reason.WRONG_HOST_KEY
+    assert "update `host_key:`" in error.problem
+
+
+def test_another_kind_of_key_than_the_pinned_one(sshd: Sshd, user_directory: Path, tmp_path: Path) -> None:
+    key = tmp_path / "ecdsa"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-N", "", "-f", str(key)], check=True)
+    assert failure(sshd, user_directory, host_key=public(key)).reason is Reason.WRONG_HOST_KEY
+
+
+def test_an_unknown_host_key_is_not_trusted(sshd: Sshd, user_directory: Path) -> None:
+    error = failure(sshd, user_directory, host_key=None)
+    assert error.reason is Reason.UNKNOWN_HOST_KEY
+    assert "`taxmeter hosts key h1`" in error.problem
+    assert list(user_directory.iterdir()) == []
+
+
+def test_without_a_pinned_key_the_users_known_hosts_decide(sshd: Sshd, user_directory: Path, tmp_path: Path) -> None:
+    known = user_directory / "known_hosts"
+    known.write_text(f"[127.0.0.1]:{sshd.port} {sshd.host_key}\n")
+    with reaching(sshd, user_directory, host_key=None) as connections:
+        assert connections.run("h1", ["echo", "in"], LIMIT_S).stdout == "in\n"
+    known.write_text(f"[127.0.0.1]:{sshd.port} {public(make_key(tmp_path / 'other'))}\n")
+    error = failure(sshd, user_directory, host_key=None)
+    assert error.reason is Reason.WRONG_HOST_KEY
+    assert f"your known_hosts has another ({known}:1)" in error.problem
+
+
+def test_a_key_that_does_not_open(sshd: Sshd, user_directory: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    stranger = make_key(tmp_path / "stranger")
+    error = failure(sshd, user_directory, identity_file=str(stranger))
+    assert error.reason is Reason.AUTHENTICATION
+    assert f"add the public half of {stranger} to " in error.problem
+
+
+def test_a_key_file_that_is_not_there(sshd: Sshd, user_directory: Path) -> None:
+    error = failure(sshd, user_directory, identity_file="/nonexistent/key")
+    assert error.reason is Reason.SETTINGS
+    assert "there is no key /nonexistent/key on this machine" in error.problem
+
+
+def test_nobody_listens(sshd: Sshd, user_directory: Path) -> None:
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        error = failure(sshd, user_directory, port=reserved.getsockname()[1])
+    assert error.reason is Reason.UNREACHABLE
+    assert "nothing listens on port" in error.problem
+
+
+def test_a_name_that_is_none(sshd: Sshd, user_directory: Path) -> None:
+    error = failure(sshd, user_directory, address="host.invalid")
+    assert error.reason is Reason.UNREACHABLE
+    assert "correct `address:`" in error.problem
+
+
+def test_a_host_that_says_nothing(sshd: Sshd, user_directory: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with (
+            reaching(sshd, user_directory, port=port) as connections,
+            pytest.raises(HostConnectionError, match=r"no answer within 0\.5 s") as caught,
+        ):
+            connections.run("h1", ["true"], 0.5)
+    assert caught.value.reason is Reason.TIMEOUT
+
+
+def test_a_command_that_outlives_its_time(sshd: Sshd, user_directory: Path) -> None:
+    with reaching(sshd, user_directory) as connections, pytest.raises(HostConnectionError, match="no answer within"):
+        connections.run("h1", ["sleep", "600"], 2)
+
+
+def test_an_abort_ends_what_runs(sshd: Sshd, user_directory: Path) -> None:
+    with reaching(sshd, user_directory) as connections, ThreadPoolExecutor() as pool:
+        call = pool.submit(connections.run, "h1", ["sh", "-c", "echo here; exec sleep 600"], 600)
+        while not call.done():
+            connections.abort()
+            time.sleep(0.05)
+        with pytest.raises(HostConnectionError, match="ssh was ended by signal 9"):
+            call.result()
+
+
+def test_no_client(sshd: Sshd, user_directory: Path, monkeypatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    error = failure(sshd, user_directory)
+    assert error.reason is Reason.NO_CLIENT
+
+
+def test_the_offered_key_is_shown_and_not_trusted(sshd: Sshd, user_directory: Path) -> None:
+    with reaching(sshd, user_directory, host_key=None) as connections:
+        assert connections.offered_key("h1", LIMIT_S) == sshd.host_key
+        with pytest.raises(HostConnectionError) as caught:
+            connections.run("h1", ["true"], LIMIT_S)
+    assert caught.value.reason is Reason.UNKNOWN_HOST_KEY
+
+
+def test_a_host_behind_another_of_the_inventory(sshd: Sshd, user_directory: Path) -> None:
+    hosts = {"gate": host_of(sshd), "h1": host_of(sshd, address="localhost", jump="gate")}
+    with Connections(hosts, user_directory) as connections:
+        assert connections.run("h1", ["echo", "through"], LIMIT_S).stdout == "through\n"
+
+
+def test_a_host_behind_one_that_the_inventory_does_not_have(sshd: Sshd, user_directory: Path) -> None:
+    jump = f"127.0.0.1:{sshd.port}"
+    error = failure(sshd, user_directory, address="localhost", jump=jump)
+    assert error.reason is Reason.UNKNOWN_HOST_KEY
+    assert f"the jump host [127.0.0.1]:{sshd.port} has a host key that is unknown" in error.problem
+
+
+def test_an_alias_keeps_the_users_configuration(sshd: Sshd, user_directory: Path) -> None:
+    settings = sshd.settings()
+    (user_directory / "config").write_text(
+        f"Host lab\n  HostName 127.0.0.1\n  Port {sshd.port}\n  IdentityFile {settings['identity_file']}\n"
+        f"  UserKnownHostsFile {user_directory}/mine\n  StrictHostKeyChecking no\n  RemoteCommand false\n"
+    )
+    (user_directory / "mine").write_text(f"[127.0.0.1]:{sshd.port} {sshd.host_key}\n")
+    alias = Host(connection=Connection.SSH, ssh_alias="lab")
+    with Connections({"h1": alias, "h2": host_of(sshd, address="localhost", jump="h1")}, user_directory) as connections:
+        assert connections.run("h1", ["echo", "mine"], LIMIT_S).stdout == "mine\n"
+        assert connections.run("h2", ["echo", "behind"], LIMIT_S).stdout == "behind\n"
+        (user_directory / "mine").write_text("")
+        with pytest.raises(HostConnectionError) as caught:
+            connections.run("h1", ["true"], LIMIT_S)
+    # never trusted blindly, whatever the user's configuration says
+    assert caught.value.reason is Reason.UNKNOWN_HOST_KEY
+    assert (user_directory / "mine").read_text() == ""
+
+
+def test_a_pinned_key_counts_for_an_alias_too(sshd: Sshd, user_directory: Path, tmp_path: Path) -> None:
+    (user_directory / "config").write_text(
+        f"Host lab\n  HostName 127.0.0.1\n  Port {sshd.port}\n  IdentityFile {sshd.identity}\n"
+    )
+    for key, reached in ((sshd.host_key, True), (public(make_key(tmp_path / "other")), False)):
+        alias = Host(connection=Connection.SSH, ssh_alias="lab", host_key=key)
+        with Connections({"h1": alias}, user_directory) as connections:
+            if reached:
+                assert connections.run("h1", ["true"], LIMIT_S).exit_code == 0
+            else:
+                with pytest.raises(HostConnectionError) as caught:
+                    connections.run("h1", ["true"], LIMIT_S)
+                assert caught.value.reason is Reason.WRONG_HOST_KEY
+
+
+def test_what_the_user_set_cannot_undo_what_is_always_so() -> None:
+    text = files({}, Path("/private"), Path("/home/me/.ssh"))[BY_ALIAS]
+    assert text.index("StrictHostKeyChecking yes") < text.index('Include "/home/me/.ssh/config"')
+    assert "BatchMode yes" in text
+
+
+@pytest.fixture
+def far_socket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Answers every connection with one word."""
+    path = tmp_path_factory.mktemp("engine") / "s"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.sendall(b"engine")
+
+        server = threading.Thread(target=serve, daemon=True)
+        server.start()
+        yield path
+        listener.shutdown(socket.SHUT_RDWR)
+        server.join()
+
+
+def word_from(path: Path) -> bytes:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(LIMIT_S)
+        client.connect(str(path))
+        try:
+            return client.recv(16)
+        except ConnectionResetError:
+            return b""
+
+
+def test_an_engine_is_a_socket_that_only_this_user_opens(sshd: Sshd, user_directory: Path, far_socket: Path) -> None:
+    with (
+        reaching(sshd, user_directory, engine=f"unix://{far_socket}") as connections,
+        connections.forward_engine("h1", LIMIT_S) as forward,
+    ):
+        assert stat.S_IMODE(forward.socket.stat().st_mode) == 0o600
+        assert len(str(forward.socket)) < 108
+        assert word_from(forward.socket) == b"engine"
+        assert not forward.is_refused()
+        path = forward.socket
+    assert not path.exists()
+
+
+def test_a_forward_is_made_again_under_the_same_address(sshd: Sshd, user_directory: Path, far_socket: Path) -> None:
+    with (
+        reaching(sshd, user_directory, engine=f"unix://{far_socket}") as connections,
+        connections.forward_engine("h1", LIMIT_S) as forward,
+    ):
+        before = forward.address
+        assert forward._process is not None
+        forward._process.kill()
+        forward._process.wait()
+        forward.ensure()
+        assert forward.address == before
+        assert word_from(forward.socket) == b"engine"
+
+
+def test_a_socket_that_is_not_there_is_refused(sshd: Sshd, user_directory: Path) -> None:
+    with (
+        reaching(sshd, user_directory, engine="unix:///nonexistent/docker.sock") as connections,
+        connections.forward_engine("h1", LIMIT_S) as forward,
+    ):
+        assert word_from(forward.socket) == b""
+        assert forward.is_refused()
+
+
+def test_a_forward_to_nobody_says_why(sshd: Sshd, user_directory: Path) -> None:
+    with (
+        reaching(sshd, user_directory, host_key=None, engine="unix:///x") as connections,
+        pytest.raises(HostConnectionError) as caught,
+        connections.forward_engine("h1", LIMIT_S),
+    ):
+        pytest.fail("it was forwarded")
+    assert caught.value.reason is Reason.UNKNOWN_HOST_KEY
+
+
+def test_a_forward_ends_with_its_process(sshd: Sshd, user_directory: Path, far_socket: Path) -> None:
+    with (
+        reaching(sshd, user_directory, engine=f"unix://{far_socket}") as connections,
+        connections.forward_engine("h1", LIMIT_S) as forward,
+    ):
+        assert forward._process is not None
+        assert forward._process.stdin is not None
+        # what the kernel does when we are killed
+        forward._process.stdin.close()
+        assert forward._process.wait(LIMIT_S) == 0
+
+
+def test_the_way_back_is_tried(sshd: Sshd, user_directory: Path) -> None:
+    with reaching(sshd, user_directory) as connections:
+        assert reverse_problem(connections, "h1", "127.0.0.1", LIMIT_S) is None
+        problem = reverse_problem(connections, "h1", "host.invalid", LIMIT_S)
+    assert problem is not None
+    assert "it does not reach this machine at host.invalid, port" in problem
+
+
+def test_no_process_of_ssh_is_left(sshd: Sshd, user_directory: Path) -> None:
+    with reaching(sshd, user_directory) as connections:
+        with pytest.raises(HostConnectionError):
+            connections.run("h1", ["sleep", "600"], 1)
+        directory = str(connections._directory)
+    deadline = time.monotonic() + 10
+    while mine := [
+        one.name for one in Path("/proc").iterdir() if one.name.isdecimal() and directory in command_line(one)
+    ]:
+        assert time.monotonic() < deadline, mine
+        time.sleep(0.05)
+
+
+def command_line(process: Path) -> str:
+    try:
+        return (process / "cmdline").read_bytes().decode(errors="replace")
+    except OSError:
+        return ""

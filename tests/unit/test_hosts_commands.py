@@ -1,0 +1,87 @@
+"""`taxmeter hosts`, as a person sees it, where no host needs to be reached."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import run
+from orchestrator.errors import ExitCode
+
+LAB = """\
+version: 2
+defaults: {user: bench}
+groups:
+  ampere: {hosts: ["a*"], labels: {generation: ampere}}
+hosts:
+  a1:
+    connection: ssh
+    address: 10.0.0.7
+    labels: {rack: b}
+  b1: {connection: ssh, ssh_alias: b1.lab, state: drain}
+  here: {connection: local, expect: {gpu_count: 99}}
+"""
+
+
+@pytest.fixture
+def inventory(tmp_path: Path, in_project: Path) -> str:
+    path = tmp_path / "hosts.yaml"
+    path.write_text(LAB)
+    return str(path)
+
+
+def test_a_list_asks_nobody(inventory: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["hosts", "list", "--inventory", inventory]) == ExitCode.OK
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        ["a1", "ssh", "10.0.0.7", "active", "ampere", "generation=ampere", "rack=b"],
+        ["b1", "ssh", "b1.lab", "drain", "-"],
+        ["here", "local", "-", "active", "-"],
+    ]
+
+
+def test_a_limit_takes_groups(inventory: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["hosts", "list", "--inventory", inventory, "--limit", "all:!ampere"]) == ExitCode.OK
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["b1", "here"]
+
+
+def test_show_says_where_each_setting_comes_from(inventory: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["hosts", "show", "a1", "--inventory", inventory]) == ExitCode.OK
+    printed = capsys.readouterr().out
+    shown = {line.split()[0]: line.split()[1:] for line in printed.splitlines()[1:]}
+    assert printed.startswith("a1  groups: ampere\n")
+    assert shown["user"] == ["bench", f"{inventory}:2", "(defaults)"]
+    assert shown["labels.generation"] == ["ampere", f"{inventory}:4", "(group", "ampere)"]
+    assert shown["labels.rack"] == ["b", f"{inventory}:9", "(host)"]
+    assert shown["port"] == ["-", "built", "in"]
+
+
+def test_the_schema_is_printed(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["hosts", "schema"]) == ExitCode.OK
+    assert capsys.readouterr().out == (project / "docs" / "hostinventory.schema.json").read_text()
+
+
+@pytest.mark.parametrize("command", [["show", "a2"], ["facts", "a2"], ["diff", "a1", "a2"], ["key", "a2"]])
+def test_an_unknown_host_is_one_line(inventory: str, capsys: pytest.CaptureFixture[str], command: list[str]) -> None:
+    assert run(["hosts", *command, "--inventory", inventory]) == ExitCode.USAGE
+    assert "no host is called a2; known: a1, b1, here" in capsys.readouterr().err
+
+
+def test_this_machine_has_no_host_key(inventory: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["hosts", "key", "here", "--inventory", inventory]) == ExitCode.USAGE
+    assert "here is this machine, which needs no host key" in capsys.readouterr().err
+
+
+def test_this_machine_differs_in_nothing_from_itself(inventory: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["hosts", "diff", "here", "here", "--inventory", inventory]) == ExitCode.OK
+    assert "the same hardware, and nothing else differs" in capsys.readouterr().out
+
+
+def test_a_machine_that_is_not_as_expected(
+    inventory: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
+    assert run(["hosts", "check", "--inventory", inventory, "--limit", "here"]) == ExitCode.NO_USABLE_HOST
+    printed = capsys.readouterr().out
+    assert "✗ here: expect: expected 99 GPUs, found " in printed
+    assert "! here: engine: no Docker engine answers at unix:///nonexistent/docker.sock" in printed
+    assert "0 of 1 hosts can be used" in printed

@@ -1,0 +1,221 @@
+"""The script that looks at a host, run by a real shell, and what is understood of its answer."""
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.checking.clock import Exchange, skew_of
+from orchestrator.checking.reading import GpuProcess, GpuReading, HostReading, parse
+from orchestrator.checking.script import SCRIPT, arguments
+from orchestrator.errors import InfrastructureError
+
+Run = Callable[..., HostReading]
+SHELLS = [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)]
+GPUS = """\
+GPU-11111111-2222-3333-4444-555555555555, NVIDIA A100-SXM4-80GB, 81920, 535.129.03, 8.0
+GPU-66666666-7777-8888-9999-000000000000, NVIDIA A100-SXM4-80GB, 81920, 535.129.03, 8.0
+"""
+
+
+@pytest.fixture
+def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs the script, with programs of our own before those of the machine."""
+
+    def run(
+        shell: str = "sh",
+        engine: str | None = None,
+        directories: tuple[str, ...] = (),
+        user: int | None = None,
+        **programs: str,
+    ) -> HostReading:
+        binaries = tmp_path / "bin"
+        binaries.mkdir(exist_ok=True)
+        for name, text in programs.items():
+            program = binaries / name.replace("_", "-")
+            program.write_text(f"#!/bin/sh\n{text}\n")
+            program.chmod(0o755)
+        _, *rest = arguments(engine, directories)
+        command = [shell, "sh", *rest] if shell == "busybox" else [shell, *rest]
+        path = f"{binaries}:{os.environ['PATH']}"
+        done = subprocess.run(
+            command,
+            input=SCRIPT,
+            capture_output=True,
+            text=True,
+            env=os.environ | {"PATH": path},
+            user=user,
+            check=True,
+        )
+        assert done.stderr == ""
+        return parse(done.stdout)
+
+    return run
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_this_machine(look: Run, shell: str) -> None:
+    seen = look(shell, directories=("/", "/nonexistent/below/a b"))
+    assert seen.system == "Linux"
+    assert seen.release == os.uname().release
+    assert seen.architecture == os.uname().machine
+    assert seen.threads is not None
+    assert seen.threads >= 1
+    assert seen.memory_bytes is not None
+    assert seen.memory_bytes > 1 << 28
+    assert seen.load_1m is not None
+    # what is not there yet would be on the disk of what is
+    assert set(seen.free_bytes) == {"/", "/nonexistent/below/a b"}
+    assert all(free is not None and free > 0 for free in seen.free_bytes.values())
+
+
+def test_gpus_and_what_runs_on_them(look: Run) -> None:
+    answers = (
+        'case "$*" in *compute-apps*) echo "1, 1024, python"; echo "999999999, [N/A], /usr/bin/a b, c";; '
+        f"*) cat <<'X'\n{GPUS}X\n;; esac"
+    )
+    seen = look(nvidia_smi=answers)
+    assert seen.gpus[0] == GpuReading(
+        "GPU-11111111-2222-3333-4444-555555555555", "NVIDIA A100-SXM4-80GB", 81920 << 20, "8.0"
+    )
+    assert len(seen.gpus) == 2
+    assert seen.driver_version == "535.129.03"
+    assert seen.gpu_processes == (
+        GpuProcess(1, "root", 1024 << 20, "python"),
+        GpuProcess(999999999, "?", None, "/usr/bin/a b, c"),
+    )
+
+
+def test_a_driver_that_does_not_know_the_compute_capability(look: Run) -> None:
+    rows = GPUS.replace(", 8.0", "")
+    seen = look(
+        nvidia_smi=f"case \"$*\" in *compute_cap*) echo no >&2; exit 2;; *compute-apps*) ;; *) cat <<'X'\n{rows}X\n;; esac"
+    )
+    assert [gpu.compute_capability for gpu in seen.gpus] == [None, None]
+    assert seen.gpu_problem is None
+
+
+def test_a_driver_that_fails_says_why(look: Run) -> None:
+    seen = look(nvidia_smi='echo "NVIDIA-SMI has failed because it could not communicate with the driver"; exit 9')
+    assert seen.gpus == ()
+    assert seen.gpu_problem is not None
+    assert "nvidia-smi fails (NVIDIA-SMI has failed because it could not" in seen.gpu_problem
+
+
+def test_the_socket_of_an_engine(look: Run, tmp_path: Path) -> None:
+    path = tmp_path / "docker.sock"
+    assert look(engine=f"unix://{path}").socket is None
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        found = look(engine=f"unix://{path}").socket
+        assert found is not None
+        assert (found.path, found.state) == (str(path), "silent")
+        listener.listen()
+        found = look(engine=f"unix://{path}").socket
+        assert found is not None
+        assert found.state == "listening"
+
+
+@pytest.fixture
+def open_directory() -> Iterator[Path]:
+    """That others may enter, as they may not those of pytest."""
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory).chmod(0o755)
+        yield Path(directory)
+
+
+def test_a_socket_of_somebody_else(look: Run, open_directory: Path) -> None:
+    path = open_directory / "docker.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        path.chmod(0)
+        found = look(engine=f"unix://{path}", user=65534 if os.geteuid() == 0 else None).socket
+    assert found is not None
+    assert found.state == "denied"
+
+
+WHOLE = """\
+Welcome to the lab!
+@system
+Linux
+5.15.0
+aarch64
+h1
+@user
+bench
+1001
+bench docker
+@cpu
+@lscpu
+Neoverse-N1
+@threads
+80
+@memory
+MemTotal:       65842544 kB
+@load
+1.50 1.00 0.50 1/100 1234
+@governors
+performance
+powersave
+@python
+@pci
+0000:01:00.0
+0000:02:00.0
+@gpus
+@sockets
+denied /var/run/docker.sock
+missing /run/user/1001/docker.sock
+@disks
+1024 /var/lib/docker
+/var/lib/taxmeter
+@end
+"""
+
+
+def test_an_answer_from_elsewhere() -> None:
+    seen = parse(WHOLE)
+    assert seen.cpu_model == "Neoverse-N1"
+    assert seen.memory_bytes == 65842544 * 1024
+    assert seen.load_1m == 1.5
+    assert seen.governors == ("performance", "powersave")
+    assert seen.python is None
+    assert seen.groups == ("bench", "docker")
+    assert seen.gpu_problem == "2 NVIDIA GPUs on the bus, but there is no nvidia-smi: install NVIDIA's driver"
+    assert seen.socket is not None
+    assert seen.socket.state == "denied"
+    assert seen.free_bytes == {"/var/lib/docker": 1 << 20, "/var/lib/taxmeter": None}
+
+
+def test_a_gpu_that_fell_off_the_bus() -> None:
+    text = WHOLE.replace("@gpus\n", f"@gpus\n{GPUS.splitlines()[0]}\n@nvidia-smi\n0\n@gpu-processes\n")
+    seen = parse(text)
+    assert len(seen.gpus) == 1
+    assert seen.gpu_problem is not None
+    assert "2 NVIDIA GPUs on the bus, but nvidia-smi shows 1" in seen.gpu_problem
+
+
+@pytest.mark.parametrize("text", ["", "This account is currently not available.\n", WHOLE.replace("@end", "")])
+def test_a_shell_that_is_none(text: str) -> None:
+    with pytest.raises(InfrastructureError, match="its shell did not run the script of the check"):
+        parse(text)
+
+
+def test_the_skew_is_that_of_the_quickest_exchange() -> None:
+    slow, quick = Exchange(100.0, "107.5", 103.0), Exchange(200.0, "205.1", 200.2)
+    skew = skew_of([slow, quick])
+    assert skew is not None
+    assert skew.offset_s == pytest.approx(5.0)
+    assert skew.uncertainty_s == pytest.approx(0.1)
+
+
+def test_a_clock_without_fractions_is_less_certain() -> None:
+    skew = skew_of([Exchange(100.0, "100.N", 100.2)])
+    assert skew is not None
+    assert skew.offset_s == pytest.approx(0.4)
+    assert skew.uncertainty_s == pytest.approx(0.6)
+    assert skew_of([Exchange(1.0, "sh: date: not found", 2.0)]) is None

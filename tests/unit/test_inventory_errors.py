@@ -1,0 +1,134 @@
+"""What is wrong in an inventory is one line with file, line, key and the fix, and no secret is ever repeated."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import ConfigurationError
+from orchestrator.inventory import load_inventory
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJdRrLCEn7RgVU/YrTkY3kozl+32/KIemnbbwB+QCT75"
+GOOD = f"""\
+version: 2
+defaults: {{user: bench}}
+groups:
+  one: {{hosts: [h1], labels: {{x: y}}}}
+hosts:
+  h1:
+    connection: ssh
+    address: 10.0.0.7
+    host_key: {KEY}
+    expect: {{driver: ">=535"}}
+  h2:
+    connection: ssh
+    ssh_alias: second
+"""
+
+
+def error_of(path: Path, text: str) -> str:
+    path.write_text(text)
+    with pytest.raises(ConfigurationError) as caught:
+        load_inventory(path)
+    message = str(caught.value)
+    assert message.startswith(str(path))
+    assert "\n" not in message
+    return message.removeprefix(str(path))
+
+
+def test_the_inventory_that_the_others_break_is_good(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.yaml"
+    path.write_text(GOOD)
+    assert set(load_inventory(path).hosts) == {"h1", "h2"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("user: bench", "usr: bench", ":2: defaults.usr: unknown key; did you mean user?"),
+        ("hosts: [h1]", "hosts: [h3]", ":4: groups.one.hosts.0: no host is called h3; known: h1, h2"),
+        ("one: {hosts", "h2: {hosts", ":4: groups.h2: h2 means a host in --limit; call the group something else"),
+        ("one: {hosts", "all: {hosts", ":4: groups.all: all means every host in --limit"),
+        ("one: {hosts", "One: {hosts", "a group name consists of a-z, 0-9, '-' and '.', not 'One'"),
+        ("address: 10.0.0.7", "address: bench@h1", ":8: hosts.h1.address: expected a name or an IP address alone"),
+        ("address: 10.0.0.7", "address: -oProxyCommand=x", "expected a name or an IP address alone"),
+        ("ssh_alias: second", "ssh_alias: -x", ":13: hosts.h2.ssh_alias: expected a Host of your SSH configuration"),
+        ("address: 10.0.0.7", "port: 1", ":6: hosts.h1: connection ssh needs an address; add `address: name-or-ip`"),
+        ("ssh_alias: second", "ssh_alias: x\n    address: y", ":13: hosts.h2.ssh_alias: address and ssh_alias exclude"),
+        (
+            "ssh_alias: second",
+            "ssh_alias: x\n    port: 22",
+            ":14: hosts.h2.port: with ssh_alias your SSH configuration says the port; remove it, or give an address",
+        ),
+        (
+            "connection: ssh\n    address",
+            "address",
+            ":6: hosts.h1.connection: this key is missing; add `connection: ssh`",
+        ),
+        (
+            "connection: ssh\n    ssh_alias: second",
+            "connection: local\n    port: 22",
+            ":13: hosts.h2.port: connection local takes no port; remove it or write `connection: ssh`",
+        ),
+        ("CT75", "CT7", ":9: hosts.h1.host_key: this is no whole ssh-ed25519 key; copy it again, on one line"),
+        ("ssh-ed25519 A", "A", ":9: hosts.h1.host_key: expected the type and the text of a public key"),
+        ('driver: ">=535"', "driver: 535.x", "expect.driver: expected versions such as '>=535,<581', not '535.x'"),
+        ('driver: ">=535"', "drivers: x", "expect.drivers: unknown key; did you mean driver?"),
+        ("ssh_alias: second", "address: h\n    port: 65536", ":14: hosts.h2.port: input should be less than or equal"),
+        (
+            "ssh_alias: second",
+            "address: h\n    jump: a b",
+            ":14: hosts.h2.jump: expected [user@]host[:port] or the name",
+        ),
+        ("ssh_alias: second", "address: h\n    jump: h:99999", "hosts.h2.jump: expected [user@]host[:port]"),
+        ("ssh_alias: second", "address: h\n    jump: h2", ":14: hosts.h2.jump: these jumps lead in a circle: h2 → h2"),
+        (
+            "ssh_alias: second",
+            "address: h\n    engine: tcp://h:1",
+            ":14: hosts.h2.engine: the engine of a host that is",
+        ),
+        ("ssh_alias: second", "address: h\n    work_directory: x", "work_directory: expected an absolute path"),
+        ("ssh_alias: second", "address: 10.0.0.7", ":13: hosts.h2.address: h1 and h2 are both the same machine"),
+        ("ssh_alias: second", "address: h\n    state: off", "hosts.h2.state: input should be 'active' or 'drain'"),
+        ("version: 2", "version: 1", ":2: defaults: this key came with version 2; write `version: 2`"),
+        ("version: 2", "version: 3", ":1: version: input should be 1 or 2, but it is 3"),
+    ],
+)
+def test_a_mistake_is_one_line_with_its_place(tmp_path: Path, old: str, new: str, expected: str) -> None:
+    assert old in GOOD
+    assert expected in error_of(tmp_path / "hosts.yaml", GOOD.replace(old, new, 1))
+
+
+def test_version_1_knows_no_keys_of_version_2(tmp_path: Path) -> None:
+    message = error_of(tmp_path / "h.yaml", "version: 1\nhosts:\n  a: {connection: ssh, address: h,\n    user: me}\n")
+    assert message == ":4: hosts.a.user: this key came with version 2; write `version: 2`"
+
+
+def test_jumps_over_other_hosts_may_not_lead_in_a_circle(tmp_path: Path) -> None:
+    text = "version: 2\nhosts:\n" + "".join(
+        f"  {name}: {{connection: ssh, address: {name}.lab, jump: {jump}}}\n" for name, jump in ("ab", "bc", "ca")
+    )
+    assert ":3: hosts.a.jump: these jumps lead in a circle: a → b → c → a" in error_of(tmp_path / "h.yaml", text)
+
+
+@pytest.mark.parametrize(
+    ("added", "kind"),
+    [
+        ("password: hunter2", "a password"),
+        ("sudo_password: hunter2", "a sudo_password"),
+        ("labels: {api-key: hunter2}", "a api-key"),
+        ("labels: {x: '-----BEGIN OPENSSH PRIVATE KEY----- hunter2'}", "a private key"),
+        ("identity_file: |\n      -----BEGIN RSA PRIVATE KEY-----\n      hunter2", "a private key"),
+        ("engine: tcp://me:hunter2@host:2375", "a password in an address"),
+    ],
+)
+def test_secrets_are_refused_and_not_repeated(tmp_path: Path, added: str, kind: str) -> None:
+    message = error_of(tmp_path / "hosts.yaml", GOOD.replace("ssh_alias: second", f"address: h\n    {added}"))
+    assert f"{kind} has no place here: the inventory is stored with every campaign" in message
+    assert ":14: hosts.h2." in message
+    assert "hunter2" not in message
+
+
+def test_a_host_may_be_called_like_a_secret(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.yaml"
+    path.write_text("version: 2\nhosts:\n  token-ring: {connection: ssh, address: h}\n")
+    assert list(load_inventory(path).hosts) == ["token-ring"]

@@ -1,0 +1,150 @@
+"""Defaults, groups, host: which setting counts, and where it says so."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.inventory import (
+    Connection,
+    ExecutorChoice,
+    HostState,
+    fingerprint_of,
+    in_range,
+    load_inventory,
+    load_with_origins,
+)
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJdRrLCEn7RgVU/YrTkY3kozl+32/KIemnbbwB+QCT75"
+LAB = f"""\
+version: 2
+defaults:
+  user: bench
+  reserved_cores: 1
+  labels: {{site: here, rack: none}}
+  expect: {{driver: ">=535"}}
+groups:
+  ampere:
+    hosts: [a3090-01, "a100-*"]
+    labels: {{generation: ampere, rack: a}}
+    user: ampere
+    expect: {{gpu_count: 4}}
+  special:
+    hosts: [a100-02]
+    user: special
+    reserved_cores: 2
+hosts:
+  a3090-01:
+    connection: ssh
+    address: 10.0.0.6
+  a100-01:
+    connection: ssh
+    address: 10.0.0.7
+    host_key: {KEY} somebody@somewhere
+    user: own
+    labels: {{rack: b}}
+    state: drain
+    expect: {{gpu_count: 8, driver: null}}
+  a100-02:
+    connection: ssh
+    ssh_alias: gateway
+  here:
+    connection: local
+    engine: docker
+    user: null
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "hosts.yaml"
+    path.write_text(LAB)
+    return path
+
+
+def test_the_host_wins_over_groups_and_these_over_the_defaults(path: Path) -> None:
+    hosts = load_inventory(path).hosts
+    assert hosts["a3090-01"].user == "ampere"
+    assert hosts["a100-01"].user == "own"
+    assert hosts["a100-01"].state is HostState.DRAIN
+    assert hosts["a3090-01"].state is HostState.ACTIVE
+    assert [host.reserved_cores for host in hosts.values()] == [1, 1, 2, 1]
+    assert hosts["a3090-01"].executor is ExecutorChoice.AUTO
+
+
+def test_labels_and_expectations_merge_by_key(path: Path) -> None:
+    hosts = load_inventory(path).hosts
+    assert hosts["a100-01"].labels == {"site": "here", "rack": "b", "generation": "ampere"}
+    assert hosts["a3090-01"].labels == {"site": "here", "rack": "a", "generation": "ampere"}
+    assert hosts["a3090-01"].expect.gpu_count == 4
+    assert hosts["a3090-01"].expect.driver == ">=535"
+    assert hosts["a100-01"].expect.gpu_count == 8
+    assert hosts["a100-01"].expect.driver is None
+
+
+def test_an_alias_inherits_nothing_about_the_way_to_it(path: Path) -> None:
+    host = load_inventory(path).hosts["a100-02"]
+    assert host.ssh_alias == "gateway"
+    assert host.user is None
+
+
+def test_this_machine_inherits_nothing_about_ssh(path: Path) -> None:
+    host = load_inventory(path).hosts["here"]
+    assert host.connection is Connection.LOCAL
+    assert host.user is None
+    assert host.engine is None
+
+
+def test_groups_hold_the_hosts_that_their_patterns_name(path: Path) -> None:
+    groups = load_inventory(path).groups
+    assert groups == {"ampere": ("a3090-01", "a100-01", "a100-02"), "special": ("a100-02",)}
+
+
+def test_each_setting_says_where_it_stands(path: Path) -> None:
+    origins = load_with_origins(path).origins["a100-01"]
+    told = {key: (origin.level, origin.line) for key, origin in origins.items()}
+    assert told["user"] == ("host", 25)
+    assert told["labels.site"] == ("defaults", 5)
+    assert told["labels.generation"] == ("group ampere", 10)
+    assert told["labels.rack"] == ("host", 26)
+    assert told["expect.driver"] == ("host", 28)
+    assert told["reserved_cores"] == ("defaults", 4)
+    assert "port" not in told
+
+
+def test_a_host_key_is_kept_without_its_comment(path: Path) -> None:
+    key = load_inventory(path).hosts["a100-01"].host_key
+    assert key == KEY
+    assert fingerprint_of(KEY) == "SHA256:YlAR6gawrCkPENakVQJoDNsxnNlVTjKeB3S2dMCIUiw"
+
+
+@pytest.mark.parametrize("document", ["version: 1\nhosts:\n  a: {connection: ssh, address: h, labels: {x: y}}\n"])
+def test_version_1_still_loads(tmp_path: Path, document: str) -> None:
+    path = tmp_path / "hosts.yaml"
+    path.write_text(document)
+    inventory = load_inventory(path)
+    assert inventory.hosts["a"].address == "h"
+    assert inventory.groups == {}
+
+
+def test_the_committed_inventory_is_this_machine(project: Path) -> None:
+    hosts = load_inventory(project / "hostinventory.yaml").hosts
+    assert [host.connection for host in hosts.values()] == [Connection.LOCAL]
+
+
+@pytest.mark.parametrize(
+    ("version", "text", "expected"),
+    [
+        ("535.129.03", ">=535,<581", True),
+        ("581.0", ">=535,<581", False),
+        ("580.65.06", ">=535,<581", True),
+        ("470.82", ">=535", False),
+        ("535.129.03", "==535", True),
+        ("535.129.03", ">535", False),
+        ("535.129.03", ">=535.130", False),
+        ("535", ">=535.0.1", False),
+        ("20.10.24+dfsg1", ">=20.10.24,!=20.10.25", True),
+        ("unknown", ">=1", False),
+    ],
+)
+def test_ranges_compare_as_many_numbers_as_they_name(version: str, text: str, expected: bool) -> None:
+    assert in_range(version, text) is expected
