@@ -17,9 +17,14 @@ NAMES ?=
 REGISTRY ?=
 A ?=
 B ?=
+TRIALS ?=
+OUTPUT ?=
 export PYTHON
 
 BIN := .venv/bin
+# the inventory of the lab hosts is written when they come up; no other is anybody's to make
+LAB_INVENTORY := tests/lab/hostinventory.yaml
+WANTED_LAB := $(filter $(LAB_INVENTORY),$(INVENTORY))
 SELECTION = '$(SWEEP)' --inventory '$(INVENTORY)' $(if $(LIMIT),--limit '$(LIMIT)')
 COMPILE := uv pip compile --quiet --generate-hashes --no-header --python-version 3.11 --universal
 
@@ -38,15 +43,15 @@ help: ## this list
 	@echo "  RESUME=1 goes on with the newest campaign of this plan, RESUME=0 starts anew; unset, an unfinished one goes on"
 
 .PHONY: cluster-sweep
-cluster-sweep: venv ## measure SWEEP on the hosts of INVENTORY and print the table
+cluster-sweep: venv $(WANTED_LAB) ## measure SWEEP on the hosts of INVENTORY and print the table
 	@$(BIN)/taxmeter sweep run $(SELECTION) --resume $(RESUME_MODE)
 
 .PHONY: plan
-plan: venv ## what cluster-sweep would do, without doing it
+plan: venv $(WANTED_LAB) ## what cluster-sweep would do, without doing it
 	@$(BIN)/taxmeter sweep plan $(SELECTION)
 
 .PHONY: reproduce
-reproduce: venv ## run trial or campaign ID of the store again and compare; HOST= and ROUNDS= choose
+reproduce: venv $(WANTED_LAB) ## run trial or campaign ID of the store again and compare; HOST= and ROUNDS= choose
 	@test -n '$(ID)' || { echo "make reproduce needs ID=<trial or campaign>; make results lists campaigns"; exit 2; }
 	@$(BIN)/taxmeter reproduce '$(ID)' --inventory '$(INVENTORY)' $(if $(HOST),--host '$(HOST)') \
 	  $(if $(ROUNDS),--rounds '$(ROUNDS)')
@@ -75,6 +80,16 @@ images-diff: venv ## in what the images A and B differ
 	@test -n '$(A)' -a -n '$(B)' || { echo "make images-diff needs A=… and B=…: environments, references, ids or saved files"; exit 2; }
 	@$(BIN)/taxmeter images diff '$(A)' '$(B)'
 
+.PHONY: lab lab-down lab-status
+lab: venv ## three hosts as containers of this machine; NAMES='cpu' gives them images at once (docs/lab.md)
+	@$(BIN)/python -m tests.lab up $(NAMES)
+lab-down: venv ## remove the lab hosts and all that is theirs
+	@$(BIN)/python -m tests.lab down
+lab-status: venv
+	@$(BIN)/python -m tests.lab status
+$(LAB_INVENTORY):
+	@$(MAKE) lab NAMES=
+
 .PHONY: venv
 venv: ## set up .venv for running (the other targets do so themselves)
 	@requirements/sync base
@@ -86,6 +101,10 @@ venv-dev:
 .PHONY: test
 test: check ## all checks and tests; what this machine cannot run is skipped with its reason
 	@$(BIN)/pytest $(PYTEST_ARGS)
+
+.PHONY: bench-store
+bench-store: venv ## measure the store against this machine's limits; TRIALS=, OUTPUT= a page of Markdown
+	@$(BIN)/python -m benchmarks.store $(if $(TRIALS),--trials '$(TRIALS)') $(if $(OUTPUT),--output '$(OUTPUT)')
 
 .PHONY: check
 check: venv-dev ## format, lint, types and import rules
@@ -104,10 +123,11 @@ lock: venv ## resolve every *.in again and write the locks (needs uv)
 	@command -v uv >/dev/null || { echo "make lock needs uv: pip install uv"; exit 1; }
 	cd requirements && $(COMPILE) base.in --output-file base.lock
 	cd requirements && $(COMPILE) dev.in --constraint base.lock --output-file dev.lock
+	cd requirements && $(COMPILE) s3-server.in --output-file s3-server.lock
 	$(BIN)/taxmeter images lock
 
 .PHONY: clean
 clean: ## remove all that can be made again; results stay
-	@rm -rf .venv .taxmeter .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist *.egg-info
+	@rm -rf $(LAB_INVENTORY) .venv .taxmeter .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist *.egg-info
 	@find docker/wheels -mindepth 1 ! -name .gitkeep -delete
 	@find orchestrator runners tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -34,7 +34,7 @@ from orchestrator.documents import did_you_mean, line_of_key
 from orchestrator.errors import ConfigurationError, ExitCode, NoUsableHostError
 from orchestrator.feasibility import ANY_SUITABLE
 from orchestrator.images import Catalogue
-from orchestrator.inventory import load_inventory, select_hosts
+from orchestrator.inventory import active_hosts, load_inventory, select_hosts
 from orchestrator.planning import Plan, environments_on, needed_environments, plan
 from orchestrator.store import Attempt, Store
 from orchestrator.sweep import Sweep, load_sweep
@@ -66,7 +66,7 @@ def sweep() -> None:
 def plan_command(sweep_file: Path, inventory: Path, limit: str | None) -> None:
     """Prints what a sweep would do. Nothing is built and nothing runs."""
     wanted = load_sweep(sweep_file)
-    hosts = select_hosts(load_inventory(inventory), limit)
+    hosts = active_hosts(select_hosts(load_inventory(inventory), limit), click.echo)
     reachable_hosts(hosts, inventory)
     known_environments(wanted, sweep_file, ProjectFiles(Path.cwd()))
     planning_hosts = pins_without_building(hosts, inventory, wanted.environments, ProjectFiles(Path.cwd()))
@@ -88,7 +88,7 @@ def plan_command(sweep_file: Path, inventory: Path, limit: str | None) -> None:
 def run_command(sweep_file: Path, inventory: Path, limit: str | None, results_directory: Path, resume: str) -> ExitCode:
     """Runs a sweep on the inventory and shows its table."""
     wanted = load_sweep(sweep_file)
-    hosts = select_hosts(load_inventory(inventory), limit)
+    hosts = active_hosts(select_hosts(load_inventory(inventory), limit), click.echo)
     reachable_hosts(hosts, inventory)
     files = ProjectFiles(Path.cwd())
     known_environments(wanted, sweep_file, files)

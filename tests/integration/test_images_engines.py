@@ -1,12 +1,11 @@
 """One image on two engines: through a registry and over the engines' own connections, with images of a few bytes.
 
-The second engine and the registry run in containers of an image that is made from Debian's packages.
+The second engine and the registry run in containers of the image of the lab hosts.
 """
 
 import io
 import os
 import socket
-import subprocess
 import tarfile
 import time
 import uuid
@@ -22,35 +21,17 @@ from docker.models.containers import Container
 from requests.exceptions import RequestException
 
 from orchestrator.errors import InfrastructureError
-from orchestrator.images import BuiltImage, Catalogue, connect, ensure_base, stored
+from orchestrator.images import BuiltImage, connect, stored
 from orchestrator.images.archive import read_archive
-from orchestrator.images.builder import find_builder
-from orchestrator.images.engine import attributes_of, engine_address
+from orchestrator.images.engine import attributes_of
 from orchestrator.images.identity import differences, identity
 from orchestrator.images.registry import pull_image, push_image
 from orchestrator.images.stored import Looked, StoredImage, look_for_image, pull_stored_image
 from orchestrator.images.transfer import copy_image, load_image, save_image
+from tests.lab.image import ensure_lab_image
 
 pytestmark = pytest.mark.engine
-LAB = "taxmeter/test-lab:1"
 LABEL = "org.taxmeter.test-lab"
-# Process 1 makes its control groups writable, as an engine needs them, and waits for what outlives a container.
-LAB_DOCKERFILE = r"""
-ARG BASE
-FROM ${BASE}
-ARG DEBIAN_FRONTEND=noninteractive
-RUN --mount=type=cache,target=/var/cache/apt,sharing=locked \
-    --mount=type=cache,target=/var/lib/apt/lists,sharing=locked \
-    rm -f /etc/apt/apt.conf.d/docker-clean; apt-get update && \
-    apt-get install -y --no-install-recommends docker.io iptables ca-certificates docker-registry
-RUN printf '%s\n' '#!/bin/sh' \
-      'for d in /sys/fs/cgroup/*/; do mount -o remount,rw,bind "$d" 2>/dev/null || true; done' \
-      'exec dockerd --bridge=none --iptables=false "$@"' >/usr/local/bin/lab-engine && \
-    printf '%s\n' 'version: 0.1' 'storage: {filesystem: {rootdirectory: /tmp/registry}}' \
-      'http: {addr: "127.0.0.1:5000"}' >/etc/lab-registry.yml && \
-    chmod 755 /usr/local/bin/lab-engine
-VOLUME /var/lib/docker
-"""
 
 
 @pytest.fixture(scope="module")
@@ -60,16 +41,9 @@ def client(engine: None) -> Iterator[DockerClient]:
 
 
 @pytest.fixture(scope="module")
-def lab(client: DockerClient, project: Path) -> str:
-    """An image with an engine and a registry in it, built once per machine."""
-    if attributes_of(client, LAB) is None:
-        base = ensure_base(Catalogue.load(project / "docker/images.yaml").entry("cpu"), client, print)
-        builder = find_builder()
-        command = [*builder.command, "--network", "host", "--build-arg", f"BASE={base}", "--tag", LAB, "-"]
-        variables = os.environ | {"DOCKER_HOST": engine_address()} | dict(builder.environment)
-        done = subprocess.run(command, input=LAB_DOCKERFILE, text=True, capture_output=True, env=variables, check=False)
-        assert done.returncode == 0, done.stderr[-2000:]
-    return LAB
+def lab(client: DockerClient) -> str:
+    """An image with an engine and a registry in it, that of the lab hosts; built once per machine."""
+    return ensure_lab_image(client, print)
 
 
 def start_engine(client: DockerClient, lab: str, directory: Path, network: str, **changes: object) -> Container:
@@ -116,7 +90,7 @@ def registry_container(client: DockerClient, lab: str) -> Iterator[tuple[Contain
         port = reserved.getsockname()[1]
     container = client.containers.run(
         lab,
-        ["docker-registry", "serve", "/etc/lab-registry.yml"],
+        ["docker-registry", "serve", "/etc/lab/registry.yml"],
         environment={"REGISTRY_HTTP_ADDR": f"0.0.0.0:{port}"},
         detach=True,
         init=True,

@@ -1,0 +1,52 @@
+"""The lab that the tests share."""
+
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from docker import DockerClient
+
+from orchestrator.images import connect
+from tests.lab.engine import unsuitable
+from tests.lab.lab import Lab
+
+
+@pytest.fixture(scope="session")
+def lab_possible(engine: None) -> None:
+    """Skips where the engine cannot carry a lab, and fails where one is required."""
+    with closing(connect()) as client:
+        problem = unsuitable(client)
+    if problem is not None and os.environ.get("TAXMETER_REQUIRE_ENGINE") == "1":
+        pytest.fail(f"TAXMETER_REQUIRE_ENGINE=1, but {problem}")
+    if problem is not None:
+        pytest.skip(problem)
+
+
+@pytest.fixture
+def client(lab_possible: None) -> Iterator[DockerClient]:
+    """This machine's engine."""
+    with closing(connect()) as found:
+        yield found
+
+
+@pytest.fixture
+def small(client: DockerClient, tmp_path: Path) -> Iterator[Lab]:
+    """A lab of its own for a test that takes it up and down."""
+    with Lab.of_this_process(tmp_path) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def shared_lab(lab_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Three lab hosts; ask for `lab` instead, which mends what an earlier test left."""
+    with Lab.of_this_process(tmp_path_factory.mktemp("lab")) as found:
+        yield found
+
+
+@pytest.fixture
+def lab(shared_lab: Lab) -> Lab:
+    """Three lab hosts that are ready, whatever an earlier test did to them. Their images are those that it left."""
+    shared_lab.up(hosts=3)
+    return shared_lab
