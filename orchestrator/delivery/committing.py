@@ -222,9 +222,9 @@ class Committer:
                 is_new.append(key not in seen and not self._knows(key))
                 seen.add(key)
             if all(is_new):
-                fresh.append((one, one.parcel.trials))
+                fresh.append((one, one.parcel.packed))
             elif any(is_new):
-                fresh.append((one, one.parcel.trials.filter(pa.array(is_new))))
+                fresh.append((one, one.parcel.packed.filter(pa.array(is_new))))
             else:
                 repeated.append(one)
         return fresh, repeated

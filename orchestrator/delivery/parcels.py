@@ -1,9 +1,10 @@
 """A parcel: the rows that are delivered, stored and answered together, and their form between two machines.
 
 A parcel is a few Arrow messages without their schemas, on which both sides agree beforehand: a row has more
-columns than values of any length, and its schema is longer than itself.
+columns than values of any length, and its schema is longer than itself. Trials are packed (`store.packing`).
 """
 
+import functools
 import hashlib
 import struct
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ import pyarrow as pa
 
 from orchestrator.errors import StoreError
 from orchestrator.store import ENVIRONMENTS, SYSTEMS, TRIALS, Row
+from orchestrator.store.packing import PACKED, missing, pack, unpack, values_of
 from orchestrator.store.validation import batch_of
 
 MAX_PARCEL_BYTES: Final = 64 * 2**20
@@ -26,11 +28,11 @@ _SECTION = struct.Struct(">HxxxxxxQ")
 _TABLES: Final = (SYSTEMS, ENVIRONMENTS, TRIALS)
 """In the order in which they are stored: nothing may refer to a row that is not there yet."""
 
-_EMPTY: Final = tuple(pa.RecordBatch.from_pylist([], schema) for schema in _TABLES)
+_MESSAGES: Final = (SYSTEMS, ENVIRONMENTS, PACKED)
+_EMPTY: Final = tuple(pa.RecordBatch.from_pylist([], schema) for schema in _MESSAGES)
 _ALIGNMENT = 8
 _UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError, MemoryError)
-_REQUIRED = [number for number, field in enumerate(TRIALS) if not field.nullable]
-_CAMPAIGN, _TRIAL, _ATTEMPT = (TRIALS.get_field_index(name) for name in ("campaign_id", "trial_id", "attempt"))
+_KEY: Final = ("campaign_id", "trial_id", "attempt")
 
 
 class ParcelError(StoreError):
@@ -81,12 +83,17 @@ class Parcel:
 
     systems: pa.RecordBatch
     environments: pa.RecordBatch
-    trials: pa.RecordBatch
+    packed: pa.RecordBatch
+    """The trials as they travel, which is how those of many parcels are joined."""
+
+    @property
+    def trials(self) -> pa.RecordBatch:
+        """The trials in the schema of the store."""
+        return unpack(self.packed)
 
     def keys(self) -> list[RowKey]:
         """Identities of the trials, in order."""
-        columns = (self.trials.column(number).to_pylist() for number in (_CAMPAIGN, _TRIAL, _ATTEMPT))
-        return [RowKey(*values) for values in zip(*columns, strict=True)]
+        return [RowKey(*values) for values in zip(*(values_of(self.packed, name) for name in _KEY), strict=True)]
 
 
 def encode_rows(rows: Rows) -> bytes:
@@ -98,7 +105,8 @@ def encode_rows(rows: Rows) -> bytes:
     sections: list[bytes | memoryview] = []
     for number, (schema, some) in enumerate(zip(_TABLES, (rows.systems, rows.environments, rows.trials), strict=True)):
         if some:
-            message = _batch(some, schema).serialize()
+            batch = _batch(some, schema)
+            message = (pack(batch) if schema is TRIALS else batch).serialize()
             padding = -message.size % _ALIGNMENT
             sections += [_SECTION.pack(number, message.size + padding), memoryview(message), bytes(padding)]
     parcel = b"".join(sections)
@@ -122,18 +130,21 @@ def decode_parcel(data: bytes) -> Parcel:
         position += _SECTION.size
         if not last < number < len(_TABLES) or length > len(data) - position:
             raise ParcelError(f"a parcel has a section {number} of {length} bytes, which cannot be")
-        batches[number] = _read(memoryview(data)[position : position + length], _TABLES[number])
+        batches[number] = _read(memoryview(data)[position : position + length], _MESSAGES[number])
         position, last = position + length, number
     if last < 0:
         raise ParcelError("a parcel without rows")
     parcel = Parcel(*batches)
-    _refuse_incomplete(parcel.trials)
+    if lacking := missing(parcel.packed):
+        raise ParcelError(f"a row does not fit the store: {', '.join(lacking)} is null")
     return parcel
 
 
+@functools.cache
 def schema_fingerprint() -> bytes:
     """32 bytes that both sides of a delivery must have in common, for its messages carry no schema."""
-    fields = (f"{field.name}:{field.type}:{field.nullable}" for schema in _TABLES for field in schema)
+    schemas = (*_TABLES, PACKED)
+    fields = (f"{field.name}:{field.type}:{field.nullable}" for schema in schemas for field in schema)
     return hashlib.sha256("\n".join(fields).encode()).digest()
 
 
@@ -144,14 +155,6 @@ def _read(message: memoryview, schema: pa.Schema) -> pa.RecordBatch:
     except _UNREADABLE as error:
         raise ParcelError(f"rows cannot be read: {_one_line(error)}") from error
     return batch
-
-
-def _refuse_incomplete(trials: pa.RecordBatch) -> None:
-    required = trials.select(_REQUIRED)
-    if required.drop_null().num_rows < trials.num_rows:
-        pairs = zip(required.schema.names, required.columns, strict=True)
-        missing = [name for name, column in pairs if column.null_count]
-        raise ParcelError(f"a row does not fit the store: {', '.join(missing)} is null")
 
 
 def _batch(rows: Sequence[Row], schema: pa.Schema) -> pa.RecordBatch:

@@ -6,9 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from orchestrator.errors import StoreError
 from orchestrator.store.snapshot import Snapshot, snapshot_of
+
+SEGMENT: Final = ".arrows"
+PACKED_SEGMENT: Final = ".packed"
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,7 @@ class Layout:
 
     def segments(self) -> list[Path]:
         """Journals that are not sealed yet, oldest first."""
-        return sorted(self.journal.glob("*.arrows"))
+        return sorted(path for suffix in (SEGMENT, PACKED_SEGMENT) for path in self.journal.glob(f"*{suffix}"))
 
 
 @contextmanager

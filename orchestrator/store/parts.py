@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from orchestrator.errors import StoreError
 from orchestrator.store.schema import SCHEMA_VERSION, SORT_ORDER, TRIALS, parquet_options
 
-ROW_GROUP_ROWS: Final = 8192
+ROW_GROUP_ROWS: Final = 16384
 """Small enough that statistics prune within a part, large enough that a scan is one of few pieces."""
 
 # A row has some 70 nested columns: what Parquet says about each of them is more than what stands in it.

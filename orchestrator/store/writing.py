@@ -12,6 +12,7 @@ from orchestrator.store.files import Layout
 from orchestrator.store.generations import KEEP_S, prepare
 from orchestrator.store.journal import Segment
 from orchestrator.store.known import SealedKeys
+from orchestrator.store.packing import PACKED
 from orchestrator.store.reading import read_trials
 from orchestrator.store.schema import ROW_KEY, TRIALS
 from orchestrator.store.sealing import SealReport, recover, seal_segment
@@ -80,10 +81,13 @@ class Writer:
     def append_batches(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Adds rows that were validated before, with one synchronisation for all. Acknowledged as by `append`.
 
+        Args:
+            batches: all in the schema of `trials`, or all packed (`packing.PACKED`).
+
         Raises:
             StoreError: a batch is not in the schema of `trials`, or the disk refuses; nothing counts as written.
         """
-        if any(not batch.schema.equals(TRIALS) for batch in batches):
+        if not any(all(batch.schema.equals(schema) for batch in batches) for schema in (TRIALS, PACKED)):
             raise StoreError("a batch does not fit the store: it is not in the current schema of `trials`")
         filled = [batch for batch in batches if batch.num_rows]
         if filled:
@@ -155,7 +159,7 @@ class Writer:
             if self._is_due():
                 self._compact()
         if self._segment is None:
-            self._segment = Segment.create(self._layout)
+            self._segment = Segment.create(self._layout, batch.schema)
         self._segment.append(batch)
 
     def _put_once(self, table: str, key: str, row: Mapping[str, object]) -> bool:

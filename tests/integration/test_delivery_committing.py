@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from orchestrator.delivery import Answer, Committer, Outcome, ParcelError, RowKey, Rows, encode_rows
+from orchestrator.delivery import Answer, Committer, Outcome, ParcelError, RowKey, Rows, encode_rows, parcels
+from orchestrator.delivery.parcels import decode_parcel
 from orchestrator.errors import StoreError
-from orchestrator.store import Store
+from orchestrator.store import TRIALS, Store
 from tests.storing import names, row
 
 
@@ -157,6 +159,28 @@ def test_nonsense_is_refused_and_the_rest_is_stored(bench: Bench) -> None:
     with pytest.raises(ParcelError, match="batch"):
         bench.committer.commit(Rows(trials=[row("c", batch="many")]))
     assert names(bench.store) == ["a", "b"]
+
+
+def test_of_parcels_that_come_together_only_the_bad_ones_are_refused(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lax = pa.schema([field.with_nullable(True) for field in TRIALS])
+    with monkeypatch.context() as patch:
+        patch.setattr(parcels, "batch_of", lambda rows, schema: pa.RecordBatch.from_pylist(rows, lax))
+        incomplete = parcel("incomplete", seed=None)
+    no_text = parcel("no text", reason="MARK").replace(b"MARK", b"MAR\xc3")
+    values = decode_parcel(parcel("outside")).packed.column(0).values
+    offsets = bytes(values.buffers()[1].slice(0, 4 * (len(values) + 1)))
+    outside = parcel("outside").replace(offsets, offsets[:-4] + (10**6).to_bytes(4, "little"))
+    go = bench.hold(monkeypatch)
+    bench.submit(parcel("a"), incomplete, parcel("b"), no_text, parcel("c"), outside, parcel("d"))
+    refused = [bench.answers.get(timeout=20) for _ in range(3)]
+    go.set()
+    assert bench.answered(5) == [Outcome.STORED] * 5
+    assert [one.outcome for one in refused] == [Outcome.REFUSED] * 3
+    assert "seed is null" in refused[0].reason
+    assert all("rows cannot be read" in one.reason for one in refused[1:])
+    assert names(bench.store) == ["a", "b", "c", "d", "first"]
 
 
 def test_when_it_is_closed_what_waits_is_stored_and_nothing_more(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

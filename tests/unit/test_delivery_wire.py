@@ -185,3 +185,41 @@ def test_a_row_without_a_required_value_is_refused_by_the_driver(monkeypatch: py
     monkeypatch.undo()
     with pytest.raises(ParcelError, match="campaign_id is null"):
         decode_parcel(parcel)
+
+
+def altered(data: bytes, old: bytes, new: bytes) -> bytes:
+    assert data.count(old) == 1
+    assert len(old) == len(new)
+    return data.replace(old, new)
+
+
+def string_offsets() -> bytes:
+    """The offsets of the first strings in `PARCEL`, as they stand there."""
+    values = decode_parcel(PARCEL).packed.column(0).values
+    return bytes(values.buffers()[1].slice(0, 4 * (len(values) + 1)))
+
+
+@pytest.mark.parametrize("outside", [10**6, 2**31 - 1, -1])
+@pytest.mark.parametrize("place", [1, -1])
+def test_offsets_that_point_outside_of_a_parcel_are_refused(outside: int, place: int) -> None:
+    offsets = memoryview(bytearray(string_offsets())).cast("i")
+    offsets[place] = outside
+    with pytest.raises(ParcelError, match="rows cannot be read"):
+        decode_parcel(altered(PARCEL, string_offsets(), bytes(offsets)))
+
+
+def test_a_string_that_is_no_text_is_refused_also_if_its_neighbour_would_complete_it() -> None:
+    text = encode_rows(Rows(trials=[row("a", reason="MARK1MARK2")]))
+    with pytest.raises(ParcelError, match="rows cannot be read.*UTF8"):
+        decode_parcel(altered(text, b"MARK1MARK2", b"MARK1MARK\xc3"))
+
+
+def test_a_row_of_which_a_whole_group_of_columns_is_null_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = decode_parcel(PARCEL).packed
+    first = packed.column(0)
+    holed = pa.FixedSizeListArray.from_arrays(first.values, first.type.list_size, mask=pa.array([False, True]))
+    batch = pa.RecordBatch.from_arrays([holed, *packed.columns[1:]], schema=packed.schema)
+    monkeypatch.setattr(parcels, "pack", lambda trials: batch)
+    parcel = encode_rows(Rows(trials=[row("a"), row("b")]))
+    with pytest.raises(ParcelError, match="trial_id.* is null"):
+        decode_parcel(parcel)

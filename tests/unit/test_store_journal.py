@@ -13,6 +13,7 @@ from orchestrator.store import TRIALS, journal
 from orchestrator.store.files import Layout
 from orchestrator.store.generations import prepare
 from orchestrator.store.journal import Segment, lock_leftover, read_segment
+from orchestrator.store.packing import PACKED, pack
 
 BATCHES = 12
 REQUIRED = {
@@ -38,9 +39,9 @@ def layout(tmp_path: Path) -> Layout:
     return layout
 
 
-@pytest.fixture
-def segment(layout: Layout) -> Path:
-    open_segment = Segment.create(layout)
+@pytest.fixture(params=[TRIALS, PACKED], ids=["rows", "packed"])
+def segment(layout: Layout, request: pytest.FixtureRequest) -> Path:
+    open_segment = Segment.create(layout, request.param)
     for number in range(BATCHES):
         open_segment.append(batch(number))
     open_segment.close()
@@ -58,8 +59,9 @@ def test_everything_is_read_back(segment: Path) -> None:
     assert damage is None
 
 
-def test_a_torn_tail_costs_only_the_torn_batch(layout: Layout) -> None:
-    open_segment = Segment.create(layout)
+@pytest.mark.parametrize("schema", [TRIALS, PACKED], ids=["rows", "packed"])
+def test_a_torn_tail_costs_only_the_torn_batch(layout: Layout, schema: pa.Schema) -> None:
+    open_segment = Segment.create(layout, schema)
     path = open_segment.path
     ends = [path.stat().st_size]
     for number in range(BATCHES):
@@ -118,6 +120,42 @@ def test_a_segment_of_an_older_schema_is_read_in_the_current_one(
     assert content.damage is None
     assert content.table.schema.equals(TRIALS, check_metadata=True)
     assert content.table.to_pylist() == [WRITTEN["t001"]]
+
+
+def test_packed_rows_of_an_older_schema_are_read_in_the_current_one(layout: Layout) -> None:
+    absent = "gpu_name"
+    packed = pack(batch(1))
+    names = PACKED.names
+    place = next(number for number, name in enumerate(names) if absent in name.split(","))
+    kept = [name for name in names[place].split(",") if name != absent]
+    values = pa.concat_arrays([batch(1).column(name) for name in kept])
+    fields, columns = list(PACKED), list(packed.columns)
+    columns[place] = pa.FixedSizeListArray.from_arrays(values, len(kept))
+    fields[place] = pa.field(",".join(kept), columns[place].type)
+    older = pa.schema(fields)
+    open_segment = Segment.create(layout, older)
+    open_segment.append(pa.RecordBatch.from_arrays(columns, schema=older))
+    open_segment.close()
+    content = read_segment(open_segment.path)
+    assert content.damage is None
+    assert content.table.schema.equals(TRIALS, check_metadata=True)
+    assert content.table.to_pylist() == [WRITTEN["t001"]]
+
+
+@pytest.mark.parametrize("schema", [TRIALS, PACKED], ids=["rows", "packed"])
+def test_a_segment_takes_rows_in_either_form(layout: Layout, schema: pa.Schema) -> None:
+    open_segment = Segment.create(layout, schema)
+    open_segment.append(batch(0))
+    open_segment.append(pack(pa.concat_batches([batch(1), batch(2)])))
+    open_segment.close()
+    assert layout.segments() == [open_segment.path]
+    assert read(open_segment.path) == ([WRITTEN[f"t{number:03d}"] for number in range(3)], None)
+
+
+def test_who_knows_nothing_of_packed_rows_does_not_see_them(layout: Layout) -> None:
+    paths = [Segment.create(layout, schema).path for schema in (TRIALS, PACKED)]
+    assert list(layout.journal.glob("*.arrows")) == paths[:1]
+    assert sorted(layout.segments()) == sorted(paths)
 
 
 def test_many_small_batches_are_read_in_order(layout: Layout) -> None:

@@ -1,0 +1,65 @@
+"""Packed rows: every value comes out as it went in, however the rows were joined, cut or chosen in between."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.store import TRIALS
+from orchestrator.store.packing import PACKED, columns_of, missing, pack, unpack, values_of
+from orchestrator.store.validation import batch_of
+from tests.storing import row
+
+_VALUES: dict[Any, st.SearchStrategy[Any]] = {
+    pa.string(): st.text(max_size=5),
+    pa.int32(): st.integers(-(2**31), 2**31 - 1),
+    pa.int64(): st.integers(-(2**63), 2**63 - 1),
+    pa.float64(): st.floats(allow_nan=False),
+    pa.bool_(): st.booleans(),
+    TRIALS.field("samples_sync_s").type: st.lists(st.floats(allow_nan=False) | st.none(), max_size=3),
+    pa.timestamp("us", "UTC"): st.just(datetime(2026, 11, 20, tzinfo=UTC)),
+}
+
+
+def random_rows(data: st.DataObject) -> pa.RecordBatch:
+    rows: list[dict[str, Any]] = [row(f"t{number}") for number in range(data.draw(st.integers(0, 12)))]
+    for one in rows:
+        for name in data.draw(st.lists(st.sampled_from(TRIALS.names), max_size=25)):
+            field = TRIALS.field(name)
+            one[name] = data.draw(_VALUES[field.type] | st.none() if field.nullable else _VALUES[field.type])
+    return batch_of(rows, TRIALS)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.data())
+def test_rows_come_out_as_they_went_in(data: st.DataObject) -> None:
+    rows = random_rows(data)
+    packed = pack(rows)
+    packed.validate(full=True)
+    assert packed.schema.equals(PACKED)
+    assert missing(packed) == []
+    assert unpack(packed).equals(rows)
+    for name in ("trial_id", "attempt", "samples_sync_s"):
+        assert values_of(packed, name) == rows.column(name).to_pylist()
+    first = data.draw(st.integers(0, len(rows)))
+    assert unpack(packed.slice(first)).equals(rows.slice(first))
+    chosen = pa.array([number % 2 == 0 for number in range(len(rows))], pa.bool_())
+    assert unpack(packed.filter(chosen)).equals(rows.filter(chosen))
+    assert unpack(pa.concat_batches([packed.slice(first), packed])).equals(pa.concat_batches([rows.slice(first), rows]))
+
+
+def test_a_value_that_every_row_has_is_named_if_it_is_missing() -> None:
+    lax = pa.schema([field.with_nullable(True) for field in TRIALS])
+    rows = [row("a"), row("b", seed=None, workload=None)]
+    assert missing(pack(pa.RecordBatch.from_pylist(rows, lax))) == ["workload", "seed"]
+
+
+def test_what_another_schema_packed_is_read_by_name() -> None:
+    other = pa.schema([pa.field("seed,gone", pa.list_(pa.int32(), 2)), pa.field("new", pa.list_(pa.string(), 1))])
+    packed = pa.RecordBatch.from_pylist(
+        [{"seed,gone": [1, 2], "new": ["a"]}, {"seed,gone": [3, None], "new": [None]}], other
+    )
+    found = {name: column.to_pylist() for name, column in columns_of(packed).items()}
+    assert found == {"seed": [1, 3], "gone": [2, None], "new": ["a", None]}
