@@ -27,7 +27,7 @@ CHILDREN = 4096
 
 def nursery(root: Path, work: Path) -> None:
     """Forks children as it is told. Nothing here has used Arrow's threads, which a fork would lose."""
-    import orchestrator.store.compaction  # noqa: F401 - so that no child imports it
+    import orchestrator.store.storage.compaction  # noqa: F401 - so that no child imports it
     import tests.storing  # noqa: F401
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -52,7 +52,8 @@ def phases(work: Path) -> mmap.mmap:
 
 def write(root: Path, work: Path, number: int) -> None:
     """Appends for ever; what was acknowledged goes to a file of its own."""
-    from orchestrator.store import Store, writing
+    from orchestrator.store import Store
+    from orchestrator.store.storage import writing
     from tests.storing import row
 
     phase = phases(work)
@@ -78,8 +79,8 @@ def write(root: Path, work: Path, number: int) -> None:
 
 def keep_compacting(root: Path, work: Path, number: int) -> None:
     """Compacts for ever."""
-    from orchestrator.store.compaction import CompactionBusyError, compact
-    from orchestrator.store.files import Layout
+    from orchestrator.store.storage.compaction import CompactionBusyError, compact
+    from orchestrator.store.storage.files import Layout
 
     phase = phases(work)
     chance = random.Random(number)

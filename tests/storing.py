@@ -13,7 +13,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from orchestrator.store import Row, Store
-from orchestrator.store.snapshot import SCHEMAS
+from orchestrator.store.storage.snapshot import SCHEMAS
 
 
 def row(name: str, attempt: int = 1, status: str = "ok", month: int = 11, **more: object) -> Row:

@@ -1,7 +1,7 @@
 """A parcel: the rows that are delivered, stored and answered together, and their form between two machines.
 
 A parcel is a few Arrow messages without their schemas, on which both sides agree beforehand: a row has more
-columns than values of any length, and its schema is longer than itself. Trials are packed (`store.packing`).
+columns than values of any length, and its schema is longer than itself. Trials are packed (`store.storage.packing`).
 """
 
 import functools
@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from orchestrator.errors import StoreError
 from orchestrator.store import ENVIRONMENTS, SYSTEMS, TRIALS, Row
-from orchestrator.store.packing import PACKED, missing, pack, unpack, values_of
-from orchestrator.store.validation import batch_of
+from orchestrator.store.schema.validation import batch_of
+from orchestrator.store.storage.packing import PACKED, missing, pack, unpack, values_of
 
 MAX_PARCEL_BYTES: Final = 64 * 2**20
 """A record of a runner is shorter: it may not write more than that as text."""

@@ -5,13 +5,13 @@ describes what readers see.
 """
 
 from orchestrator.store.facade import Attempt, Store
-from orchestrator.store.location import is_url
+from orchestrator.store.objects.location import is_url
+from orchestrator.store.query.selection import Results, Selection, is_store, open_store
 from orchestrator.store.rows import Row, RowContext, trial_row
 from orchestrator.store.schema import CAMPAIGNS, ENVIRONMENTS, SCHEMA_VERSION, SYSTEMS, TRIALS
-from orchestrator.store.sealing import SealReport
-from orchestrator.store.selection import Results, Selection, is_store, open_store
-from orchestrator.store.tables import campaign_row, campaign_totals, environment_row, system_row
-from orchestrator.store.writing import Writer
+from orchestrator.store.schema.tables import campaign_row, campaign_totals, environment_row, system_row
+from orchestrator.store.storage.sealing import SealReport
+from orchestrator.store.storage.writing import Writer
 
 __all__ = [
     "CAMPAIGNS",

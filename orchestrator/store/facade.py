@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from orchestrator.errors import StoreError
-from orchestrator.store.files import Layout
-from orchestrator.store.generations import KEEP_S, prepare
-from orchestrator.store.reading import read_dimension, read_trials
-from orchestrator.store.sealing import SealReport, recover
-from orchestrator.store.writing import Writer
+from orchestrator.store.query.reading import read_dimension, read_trials
+from orchestrator.store.storage.files import Layout
+from orchestrator.store.storage.generations import KEEP_S, prepare
+from orchestrator.store.storage.sealing import SealReport, recover
+from orchestrator.store.storage.writing import Writer
 from runners.contract import Status
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from orchestrator.errors import StoreError
-from orchestrator.store.columns import HOT_SYSTEM, PASSES
+from orchestrator.store.schema.columns import HOT_SYSTEM, PASSES
 from orchestrator.store.tax import Medians, cost_columns, tax_columns
 from runners.contract import CONTRACT_VERSION, METHOD_VERSION, Series, Trial, TrialRecord, encode
 from runners.contract.record import FactValue

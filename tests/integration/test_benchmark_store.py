@@ -8,7 +8,7 @@ from benchmarks.store import acknowledging, building, queries, report
 from benchmarks.store.fleet import BLOCKS, HOSTS_PER_CAMPAIGN, ROUNDS, ROWS_PER_CAMPAIGN, TRIAL_KEYS, Campaign
 from benchmarks.store.rows import campaign_rows, campaigns
 from orchestrator.store import TRIALS, Store
-from orchestrator.store.compaction import compact
+from orchestrator.store.storage.compaction import compact
 
 
 def test_the_rows_of_a_campaign_are_valid_and_always_the_same() -> None:

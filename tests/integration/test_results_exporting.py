@@ -12,8 +12,8 @@ import pytest
 
 from orchestrator.errors import ExitCode
 from orchestrator.store import Store, campaign_row, environment_row, open_store, system_row
-from orchestrator.store.anonymising import HARMLESS
-from orchestrator.store.snapshot import SCHEMAS
+from orchestrator.store.sharing.anonymising import HARMLESS
+from orchestrator.store.storage.snapshot import SCHEMAS
 from runners.contract import encode
 from runners.system import hot_columns, hw_id
 from tests.results import CAMPAIGNS, ENVIRONMENT, FINGERPRINT, SYSTEM, make_store, put_dimensions, taxmeter, trial

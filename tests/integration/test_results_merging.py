@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import ExitCode, StoreError
-from orchestrator.store import Row, Store, campaign_totals, merging, open_store
-from orchestrator.store.known import without_duplicates
-from orchestrator.store.merging import MergeReport, merge
-from orchestrator.store.writing import Writer
+from orchestrator.store import Row, Store, campaign_totals, open_store
+from orchestrator.store.sharing import merging
+from orchestrator.store.sharing.merging import MergeReport, merge
+from orchestrator.store.storage.known import without_duplicates
+from orchestrator.store.storage.writing import Writer
 from runners.contract import Status
 from tests.results import CAMPAIGNS, make_store, put_dimensions, taxmeter, trial
 from tests.storing import make_format_1, names, plain_counts

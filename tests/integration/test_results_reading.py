@@ -12,12 +12,13 @@ import pytest
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from orchestrator.errors import ConfigurationError, ExitCode, StoreError
-from orchestrator.store import TRIALS, Store, open_store, reading
-from orchestrator.store.compaction import compact
-from orchestrator.store.pushing import push
-from orchestrator.store.selection import Condition
-from orchestrator.store.snapshot import Snapshot
-from orchestrator.store.views import connect
+from orchestrator.store import TRIALS, Store, open_store
+from orchestrator.store.objects.pushing import push
+from orchestrator.store.query import reading
+from orchestrator.store.query.selection import Condition
+from orchestrator.store.query.views import connect
+from orchestrator.store.storage.compaction import compact
+from orchestrator.store.storage.snapshot import Snapshot
 from tests.results import make_store, taxmeter, trial
 from tests.storing import make_format_1
 

@@ -9,9 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from orchestrator.errors import StoreError
-from orchestrator.store import Store, campaign_row, compaction, generations, system_row, writing
-from orchestrator.store.compaction import CompactionBusyError, compact
+from orchestrator.store import Store, campaign_row, system_row
 from orchestrator.store.schema import SCHEMA_VERSION, SORT_ORDER
+from orchestrator.store.storage import compaction, generations, writing
+from orchestrator.store.storage.compaction import CompactionBusyError, compact
 from tests.storing import CrashError, dying_at, names, plain_counts, row
 
 

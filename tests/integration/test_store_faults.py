@@ -10,8 +10,8 @@ import pytest
 
 from orchestrator.errors import StoreError
 from orchestrator.store import Store, Writer, campaign_row
-from orchestrator.store.compaction import compact
-from orchestrator.store.generations import current_number
+from orchestrator.store.storage.compaction import compact
+from orchestrator.store.storage.generations import current_number
 from tests.storing import make_format_1, names, plain_counts, row
 
 

@@ -10,10 +10,11 @@ import pyarrow.dataset as ds
 import pytest
 
 from orchestrator.errors import StoreError
-from orchestrator.store import Store, generations, system_row
-from orchestrator.store.files import exclusive
-from orchestrator.store.generations import OutdatedError, current_number, expire, prepare, publish, replace
-from orchestrator.store.snapshot import store_id
+from orchestrator.store import Store, system_row
+from orchestrator.store.storage import generations
+from orchestrator.store.storage.files import exclusive
+from orchestrator.store.storage.generations import OutdatedError, current_number, expire, prepare, publish, replace
+from orchestrator.store.storage.snapshot import store_id
 from tests.storing import CrashError, dying_at, make_format_1, names, plain_counts, row
 
 STEPS = [

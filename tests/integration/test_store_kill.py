@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.store import Store
-from orchestrator.store.compaction import compact
-from orchestrator.store.generations import current_number
+from orchestrator.store.storage.compaction import compact
+from orchestrator.store.storage.generations import current_number
 from tests.killing import CHILDREN, with_duckdb, with_polars, with_pyarrow
 from tests.storing import row
 

@@ -28,7 +28,7 @@ from orchestrator.store import (
     environment_row,
     system_row,
 )
-from orchestrator.store.selection import open_store
+from orchestrator.store.query.selection import open_store
 from runners.contract import Status
 from tests.integration import store_example
 

@@ -20,9 +20,9 @@ import pytest
 
 from orchestrator.errors import ConfigurationError, StoreError
 from orchestrator.store import Store, campaign_row
-from orchestrator.store.compaction import compact
-from orchestrator.store.pushing import push
-from orchestrator.store.remote import differing_contents, snapshot_at
+from orchestrator.store.objects.pushing import push
+from orchestrator.store.objects.remote import differing_contents, snapshot_at
+from orchestrator.store.storage.compaction import compact
 from tests.object_service import ObjectService
 
 
@@ -205,8 +205,8 @@ def test_an_older_copy_does_not_take_rows_away(store: Store, url: str, tmp_path:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from orchestrator.store.files import Layout
-from orchestrator.store.pushing import push
+from orchestrator.store.storage.files import Layout
+from orchestrator.store.objects.pushing import push
 push(Layout(Path(sys.argv[1])), sys.argv[2], progress=lambda key, size: os.kill(os.getpid(), signal.SIGKILL))
 """
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from orchestrator.store import CAMPAIGNS, ENVIRONMENTS, SYSTEMS, TRIALS, Store
-from orchestrator.store.compaction import compact
+from orchestrator.store.storage.compaction import compact
 
 GOLDEN = Path(__file__).parents[1] / "data" / "store"
 VERSIONS = sorted(path.name for path in GOLDEN.glob("v*"))

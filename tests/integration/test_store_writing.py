@@ -12,20 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from orchestrator.errors import StoreError
-from orchestrator.store import (
-    TRIALS,
-    Attempt,
-    Store,
-    campaign_row,
-    environment_row,
-    generations,
-    journal,
-    known,
-    sealing,
-    system_row,
-    writing,
-)
-from orchestrator.store.compaction import compact
+from orchestrator.store import TRIALS, Attempt, Store, campaign_row, environment_row, system_row
+from orchestrator.store.storage import generations, journal, known, sealing, writing
+from orchestrator.store.storage.compaction import compact
 from runners.contract import Status
 from tests.storing import CrashError, dying_at, names, plain_counts, row
 

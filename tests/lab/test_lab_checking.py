@@ -31,7 +31,7 @@ def check(
     return checked
 
 
-def test_all_hosts_are_good(check) -> None:
+def test_all_hosts_are_good(check: Callable[..., Any]) -> None:
     code, hosts = check()
     assert code == ExitCode.OK
     assert sorted(hosts) == ["h1", "h2", "h3"]
@@ -43,7 +43,7 @@ def test_all_hosts_are_good(check) -> None:
         }
 
 
-def test_faults_are_told_apart_and_the_rest_is_usable(lab: Lab, check) -> None:
+def test_faults_are_told_apart_and_the_rest_is_usable(lab: Lab, check: Callable[..., Any]) -> None:
     frozen, stopped = lab.host("h1"), lab.host("h2")
     with ExitStack() as mend:
         mend.callback(frozen.unpause)
@@ -60,7 +60,7 @@ def test_faults_are_told_apart_and_the_rest_is_usable(lab: Lab, check) -> None:
     assert hosts["h3"]["engine"]["level"] == "ok"
 
 
-def test_a_user_who_may_not_use_the_engine(lab: Lab, check) -> None:
+def test_a_user_who_may_not_use_the_engine(lab: Lab, check: Callable[..., Any]) -> None:
     host = lab.host("h1")
     with ExitStack() as mend:
         mend.callback(host.container.exec_run, ["usermod", "--append", "--groups", "docker", "bench"])

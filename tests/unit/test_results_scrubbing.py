@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from orchestrator.store.scrubbing import Scrubber, hosts_in, logins_in, structure_of, users_in
+from orchestrator.store.sharing.scrubbing import Scrubber, hosts_in, logins_in, structure_of, users_in
 
 KNOWN = Scrubber.of({"lab1": "host-1", "lab1.cs.example.org": "host-1", "lab10": "host-2", "alice": "user-1"})
 

@@ -9,11 +9,12 @@ import pyarrow as pa
 import pytest
 
 from orchestrator.errors import StoreError
-from orchestrator.store import TRIALS, journal
-from orchestrator.store.files import Layout
-from orchestrator.store.generations import prepare
-from orchestrator.store.journal import Segment, lock_leftover, read_segment
-from orchestrator.store.packing import PACKED, pack
+from orchestrator.store import TRIALS
+from orchestrator.store.storage import journal
+from orchestrator.store.storage.files import Layout
+from orchestrator.store.storage.generations import prepare
+from orchestrator.store.storage.journal import Segment, lock_leftover, read_segment
+from orchestrator.store.storage.packing import PACKED, pack
 
 BATCHES = 12
 REQUIRED = {

@@ -13,8 +13,8 @@ import pytest
 
 from orchestrator.errors import StoreError
 from orchestrator.store import SYSTEMS, system_row
-from orchestrator.store.nested import fitted, struct_of
-from orchestrator.store.tables import current_rows
+from orchestrator.store.schema.nested import fitted, struct_of
+from orchestrator.store.schema.tables import current_rows
 from runners.contract import encode
 from runners.system import Fingerprint, collect
 
@@ -160,6 +160,6 @@ def test_our_reader_has_the_whole_of_it_whatever_version_wrote_it(files: Path) -
 
 
 def test_a_text_that_does_not_fit_is_named_with_its_system() -> None:
-    row = system_row("s1", "h1", {}, {}) | {"fingerprint": '{"cpu": {"cores": "two"}}'}
+    row = system_row("s1", "h1", {}, {}) | {"fingerprint": '{"cpu": {"cores": "two"}}', "details": None}
     with pytest.raises(StoreError, match="system s1: fingerprint.cpu.cores is 'two'"):
         current_rows("systems", pa.Table.from_pylist([row], SYSTEMS))

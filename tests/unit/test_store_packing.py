@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.store import TRIALS
-from orchestrator.store.packing import PACKED, columns_of, missing, pack, unpack, values_of
-from orchestrator.store.validation import batch_of
+from orchestrator.store.schema.validation import batch_of
+from orchestrator.store.storage.packing import PACKED, columns_of, missing, pack, unpack, values_of
 from tests.storing import row
 
 _VALUES: dict[Any, st.SearchStrategy[Any]] = {

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.errors import StoreError
 from orchestrator.store import TRIALS, RowContext, trial_row
-from orchestrator.store.columns import PASSES
+from orchestrator.store.schema.columns import PASSES
 from runners.contract import (
     BackendSpec,
     Phases,

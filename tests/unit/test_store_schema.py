@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from orchestrator.store import SCHEMA_VERSION, TRIALS
-from orchestrator.store.parts import encode_trials
 from orchestrator.store.schema import DICTIONARY_COLUMNS, SPLIT_COLUMNS, parquet_options
+from orchestrator.store.storage.parts import encode_trials
 
 GOLDEN = Path(__file__).parents[1] / "data" / "store"
 VERSIONS = sorted(int(path.name[1:]) for path in GOLDEN.glob("v*"))

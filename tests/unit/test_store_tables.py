@@ -16,7 +16,7 @@ from orchestrator.store import (
     environment_row,
     system_row,
 )
-from orchestrator.store.tables import current_rows
+from orchestrator.store.schema.tables import current_rows
 from runners.contract import Status
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)

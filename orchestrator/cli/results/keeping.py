@@ -8,11 +8,11 @@ import click
 from orchestrator.cli.options import StorePlace, open_existing, place_option, require_store, results_option
 from orchestrator.errors import ConfigurationError, ExitCode
 from orchestrator.store import Store
-from orchestrator.store.compaction import compact as compact_store
-from orchestrator.store.files import Layout
-from orchestrator.store.merging import merge as merge_stores
-from orchestrator.store.remote import differing_contents
-from orchestrator.store.verifying import verify as verify_store
+from orchestrator.store.storage.compaction import compact as compact_store
+from orchestrator.store.storage.files import Layout
+from orchestrator.store.sharing.merging import merge as merge_stores
+from orchestrator.store.objects.remote import differing_contents
+from orchestrator.store.verification.verifying import verify as verify_store
 
 _SHOWN = 20
 

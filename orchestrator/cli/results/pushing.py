@@ -7,8 +7,8 @@ import click
 from orchestrator.cli.options import results_option
 from orchestrator.errors import ExitCode
 from orchestrator.store import Store
-from orchestrator.store.generations import KEEP_S
-from orchestrator.store.pushing import PushReport, push
+from orchestrator.store.storage.generations import KEEP_S
+from orchestrator.store.objects.pushing import PushReport, push
 
 _DAY_S = 24 * 3600
 

@@ -19,7 +19,7 @@ from orchestrator.cli.results.tables import print_rows, wide_console
 from orchestrator.errors import ConfigurationError
 from orchestrator.report import coverage_columns, coverage_page, render
 from orchestrator.store import Results, Store
-from orchestrator.store.listing import campaign_list
+from orchestrator.store.query.listing import campaign_list
 
 _AMBIGUOUS_SHOWN = 3
 _ENDLESS = 10_000

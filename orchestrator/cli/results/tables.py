@@ -8,7 +8,7 @@ import duckdb
 import pyarrow as pa
 from rich.console import Console
 
-from orchestrator.store.tabular import write_rows
+from orchestrator.store.query.tabular import write_rows
 
 _MOST_ROWS = 1000
 """Of a table for people; more are elided in the middle. The other formats have all."""

@@ -8,10 +8,10 @@ import click
 from orchestrator.cli.options import open_results, place_option
 from orchestrator.cli.results.tables import print_rows
 from orchestrator.errors import ConfigurationError
-from orchestrator.store.exporting import ExportOrder, ExportReport
-from orchestrator.store.exporting import export as write_export
-from orchestrator.store.querying import ask, query_errors
-from orchestrator.store.tabular import FORMATS, appearing, write_rows
+from orchestrator.store.sharing.exporting import ExportOrder, ExportReport
+from orchestrator.store.sharing.exporting import export as write_export
+from orchestrator.store.query.querying import ask, query_errors
+from orchestrator.store.query.tabular import FORMATS, appearing, write_rows
 
 _SUFFIXES = {".csv": "csv", ".json": "json", ".ndjson": "json", ".jsonl": "json", ".parquet": "parquet"}
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from orchestrator.store.files import Layout, exclusive, storage_errors
-from orchestrator.store.generations import publish
-from orchestrator.store.journal import SegmentContent, discard, lock_leftover, put_aside, read_segment
-from orchestrator.store.known import SealedKeys
-from orchestrator.store.parts import encode_trials, part_name
 from orchestrator.store.schema import SORT_ORDER
+from orchestrator.store.storage.files import Layout, exclusive, storage_errors
+from orchestrator.store.storage.generations import publish
+from orchestrator.store.storage.journal import SegmentContent, discard, lock_leftover, put_aside, read_segment
+from orchestrator.store.storage.known import SealedKeys
+from orchestrator.store.storage.parts import encode_trials, part_name
 
 
 @dataclass(frozen=True)

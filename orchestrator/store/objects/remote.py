@@ -19,8 +19,8 @@ from typing import Final, Self
 import pyarrow.fs as pafs
 
 from orchestrator.errors import ConfigurationError, StoreError
-from orchestrator.store.location import Location
-from orchestrator.store.snapshot import SCHEMAS, Snapshot
+from orchestrator.store.objects.location import Location
+from orchestrator.store.storage.snapshot import SCHEMAS, Snapshot
 
 REMOTE_FORMAT: Final = 1
 LATEST: Final = "latest.json"

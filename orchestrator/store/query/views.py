@@ -23,9 +23,9 @@ import pyarrow.fs as pafs
 
 from orchestrator.errors import StoreError
 from orchestrator.store.facade import Store
-from orchestrator.store.parts import is_current
-from orchestrator.store.reading import View, current_view, read_small
+from orchestrator.store.query.reading import View, current_view, read_small
 from orchestrator.store.schema import TRIALS
+from orchestrator.store.storage.parts import is_current
 
 VIEWS: Final = ("trials", "samples", "systems", "environments", "campaigns", "latest")
 

@@ -16,13 +16,9 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from orchestrator.errors import ConfigurationError, StoreError
-from orchestrator.store.files import Layout, storage_errors, try_lock
-from orchestrator.store.generations import KEEP_S
-from orchestrator.store.location import Location
-from orchestrator.store.remote import LATEST, OBJECTS, QUESTIONS_AT_ONCE, Latest, StoredObject, read_latest
-from orchestrator.store.schema import SCHEMA_VERSION
-from orchestrator.store.snapshot import SCHEMAS, Snapshot, store_id
-from orchestrator.store.uploading import (
+from orchestrator.store.objects.location import Location
+from orchestrator.store.objects.remote import LATEST, OBJECTS, QUESTIONS_AT_ONCE, Latest, StoredObject, read_latest
+from orchestrator.store.objects.uploading import (
     File,
     Progress,
     content_of,
@@ -32,6 +28,10 @@ from orchestrator.store.uploading import (
     put,
     upload,
 )
+from orchestrator.store.schema import SCHEMA_VERSION
+from orchestrator.store.storage.files import Layout, storage_errors, try_lock
+from orchestrator.store.storage.generations import KEEP_S
+from orchestrator.store.storage.snapshot import SCHEMAS, Snapshot, store_id
 
 
 @dataclass(frozen=True)

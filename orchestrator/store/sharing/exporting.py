@@ -10,15 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from orchestrator.errors import ConfigurationError
-from orchestrator.store.anonymising import Anonymiser, texts_of
 from orchestrator.store.facade import Store
-from orchestrator.store.querying import near_names, query_errors
-from orchestrator.store.reading import View, read_small
+from orchestrator.store.query.querying import near_names, query_errors
+from orchestrator.store.query.reading import View, read_small
+from orchestrator.store.query.tabular import MARK, SIDE_FILE, appearing, described, write_description, write_rows
+from orchestrator.store.query.views import connect, quoted
 from orchestrator.store.schema import SCHEMA_VERSION, TRIALS
-from orchestrator.store.small import KEYS
-from orchestrator.store.snapshot import SCHEMAS
-from orchestrator.store.tabular import MARK, SIDE_FILE, appearing, described, write_description, write_rows
-from orchestrator.store.views import connect, quoted
+from orchestrator.store.sharing.anonymising import Anonymiser, texts_of
+from orchestrator.store.storage.small import KEYS
+from orchestrator.store.storage.snapshot import SCHEMAS
 
 _BATCH_ROWS: Final = 8192
 _SUFFIXES: Final = {".csv", ".parquet", ".json", ".ndjson", ".jsonl"}

@@ -17,12 +17,12 @@ import pyarrow.dataset as ds
 
 from orchestrator.errors import StoreError
 from orchestrator.store.facade import Store
-from orchestrator.store.known import without_keys
-from orchestrator.store.querying import query_errors
-from orchestrator.store.reading import View, current_view, read_small
+from orchestrator.store.query.querying import query_errors
+from orchestrator.store.query.reading import View, current_view, read_small
+from orchestrator.store.query.views import connect, define_trials
 from orchestrator.store.schema import TRIALS
-from orchestrator.store.views import connect, define_trials
-from orchestrator.store.writing import Writer
+from orchestrator.store.storage.known import without_keys
+from orchestrator.store.storage.writing import Writer
 
 _BATCH_ROWS: Final = 4096
 _TOTALS: Final = ("finished_at", "rows")

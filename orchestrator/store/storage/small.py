@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from orchestrator.errors import StoreError
-from orchestrator.store.files import Layout, exclusive, storage_errors
-from orchestrator.store.generations import publish, replace
-from orchestrator.store.parts import encode_small
-from orchestrator.store.snapshot import SCHEMAS, Snapshot
-from orchestrator.store.tables import current_rows
-from orchestrator.store.validation import batch_of
+from orchestrator.store.schema.tables import current_rows
+from orchestrator.store.schema.validation import batch_of
+from orchestrator.store.storage.files import Layout, exclusive, storage_errors
+from orchestrator.store.storage.generations import publish, replace
+from orchestrator.store.storage.parts import encode_small
+from orchestrator.store.storage.snapshot import SCHEMAS, Snapshot
 
 KEYS: Final[Mapping[str, str]] = {
     "systems": "system_id",

@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from orchestrator.store.reading import View, read_small
-from orchestrator.store.scrubbing import Scrubber, hosts_in, logins_in, structure_of, users_in
-from orchestrator.store.snapshot import SCHEMAS
-from orchestrator.store.tables import current_rows
+from orchestrator.store.query.reading import View, read_small
+from orchestrator.store.schema.tables import current_rows
+from orchestrator.store.sharing.scrubbing import Scrubber, hosts_in, logins_in, structure_of, users_in
+from orchestrator.store.storage.snapshot import SCHEMAS
 
 HARMLESS: Final = {
     *("trial_id", "trial_key", "reproduces_trial_key", "hw_id", "system_id", "environment_id", "plan_digest"),

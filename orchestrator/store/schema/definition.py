@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from orchestrator.store.columns import (
+from orchestrator.store.schema.columns import (
     HOT_SYSTEM,
     INTEGER,
     NUMBER,
@@ -30,7 +30,7 @@ from orchestrator.store.columns import (
     Column,
     texts,
 )
-from orchestrator.store.nested import struct_of
+from orchestrator.store.schema.nested import struct_of
 from runners.contract import Status
 from runners.system import Fingerprint
 

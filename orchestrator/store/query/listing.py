@@ -4,9 +4,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from orchestrator.store.querying import query_errors
-from orchestrator.store.reading import View
-from orchestrator.store.views import connect
+from orchestrator.store.query.querying import query_errors
+from orchestrator.store.query.reading import View
+from orchestrator.store.query.views import connect
 
 # The last attempt counts. A trial that infrastructure failed runs again on a resume, so it is left to do as well; one
 # that the plan skips was never planned to run.

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from orchestrator.store.files import (
+from orchestrator.store.schema import TRIALS
+from orchestrator.store.storage.files import (
     PACKED_SEGMENT,
     SEGMENT,
     Layout,
@@ -26,8 +27,7 @@ from orchestrator.store.files import (
     try_lock,
     write_all,
 )
-from orchestrator.store.packing import PACKED, columns_of, pack, unpack
-from orchestrator.store.schema import TRIALS
+from orchestrator.store.storage.packing import PACKED, columns_of, pack, unpack
 
 _UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
 """What Arrow raises on damaged bytes."""

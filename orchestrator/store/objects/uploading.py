@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from orchestrator.errors import StoreError
-from orchestrator.store.files import storage_errors
-from orchestrator.store.location import Location
-from orchestrator.store.remote import StoredObject
+from orchestrator.store.objects.location import Location
+from orchestrator.store.objects.remote import StoredObject
+from orchestrator.store.storage.files import storage_errors
 
 _UPLOADS_AT_ONCE: Final = 4
 _PART_BYTES: Final = 10 * 2**20

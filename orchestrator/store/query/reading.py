@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from orchestrator.errors import StoreError
-from orchestrator.store.files import Layout, storage_errors
-from orchestrator.store.journal import read_segment
-from orchestrator.store.known import read_keys, without_duplicates, without_keys
 from orchestrator.store.schema import TRIALS
-from orchestrator.store.snapshot import Snapshot
-from orchestrator.store.tables import current_rows
+from orchestrator.store.schema.tables import current_rows
+from orchestrator.store.storage.files import Layout, storage_errors
+from orchestrator.store.storage.journal import read_segment
+from orchestrator.store.storage.known import read_keys, without_duplicates, without_keys
+from orchestrator.store.storage.snapshot import Snapshot
 
 _TRIES: Final = 5
 """How often the store may expire a generation while it is read: with any sensible grace period, never."""

@@ -8,13 +8,13 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from orchestrator.store.coherence import check_small, check_trials
-from orchestrator.store.files import Layout, try_lock
-from orchestrator.store.findings import RESTORE, Verification, line_of
-from orchestrator.store.journal import read_segment
-from orchestrator.store.reading import View
+from orchestrator.store.query.reading import View
 from orchestrator.store.schema import SCHEMA_VERSION
-from orchestrator.store.snapshot import SCHEMAS, Snapshot
+from orchestrator.store.storage.files import Layout, try_lock
+from orchestrator.store.storage.journal import read_segment
+from orchestrator.store.storage.snapshot import SCHEMAS, Snapshot
+from orchestrator.store.verification.coherence import check_small, check_trials
+from orchestrator.store.verification.findings import RESTORE, Verification, line_of
 
 _BATCH_ROWS: Final = 8192
 _MONTH: Final = re.compile(r"month=(\d{4}-\d{2})/part-[^/]+\.parquet")

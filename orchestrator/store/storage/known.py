@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from orchestrator.errors import StoreError
-from orchestrator.store.parts import Footer, read_footer
 from orchestrator.store.schema import ROW_KEY, TRIALS
-from orchestrator.store.snapshot import Snapshot
+from orchestrator.store.storage.parts import Footer, read_footer
+from orchestrator.store.storage.snapshot import Snapshot
 
 _Digests: TypeAlias = npt.NDArray[np.int64]
 

@@ -9,7 +9,7 @@ from typing import Final
 import duckdb
 
 from orchestrator.errors import ConfigurationError
-from orchestrator.store.views import VIEWS, unreadable
+from orchestrator.store.query.views import VIEWS, unreadable
 
 _READING: Final = {"SELECT", "EXPLAIN"}
 _NEAR: Final = 5

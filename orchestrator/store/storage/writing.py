@@ -7,17 +7,17 @@ from typing import Final, Self
 import pyarrow as pa
 
 from orchestrator.errors import StoreError
-from orchestrator.store.compaction import MANY_PARTS, CompactionBusyError, CompactionReport, compact
-from orchestrator.store.files import Layout
-from orchestrator.store.generations import KEEP_S, prepare
-from orchestrator.store.journal import Segment
-from orchestrator.store.known import SealedKeys
-from orchestrator.store.packing import PACKED
-from orchestrator.store.reading import read_trials
+from orchestrator.store.query.reading import read_trials
 from orchestrator.store.schema import ROW_KEY, TRIALS
-from orchestrator.store.sealing import SealReport, recover, seal_segment
-from orchestrator.store.small import finish_row, put_row
-from orchestrator.store.validation import batch_of
+from orchestrator.store.schema.validation import batch_of
+from orchestrator.store.storage.compaction import MANY_PARTS, CompactionBusyError, CompactionReport, compact
+from orchestrator.store.storage.files import Layout
+from orchestrator.store.storage.generations import KEEP_S, prepare
+from orchestrator.store.storage.journal import Segment
+from orchestrator.store.storage.known import SealedKeys
+from orchestrator.store.storage.packing import PACKED
+from orchestrator.store.storage.sealing import SealReport, recover, seal_segment
+from orchestrator.store.storage.small import finish_row, put_row
 
 SEAL_ROWS: Final = 1000
 MOST_SEAL_ROWS: Final = 30_000

@@ -19,11 +19,18 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import StoreError
-from orchestrator.store.files import Layout, exclusive, storage_errors, sync_file
-from orchestrator.store.generations import KEEP_S, current_number, expire, lock_compaction, prepare, replace
-from orchestrator.store.parts import Footer, is_current, part_name, read_footer, read_trials_checked, write_trials
-from orchestrator.store.small import KEYS, MANY_FILES, merge_files
-from orchestrator.store.snapshot import Snapshot
+from orchestrator.store.storage.files import Layout, exclusive, storage_errors, sync_file
+from orchestrator.store.storage.generations import KEEP_S, current_number, expire, lock_compaction, prepare, replace
+from orchestrator.store.storage.parts import (
+    Footer,
+    is_current,
+    part_name,
+    read_footer,
+    read_trials_checked,
+    write_trials,
+)
+from orchestrator.store.storage.small import KEYS, MANY_FILES, merge_files
+from orchestrator.store.storage.snapshot import Snapshot
 
 FULL_ROWS: Final = 100_000
 FULL_BYTES: Final = 256 * 2**20

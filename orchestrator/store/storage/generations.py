@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import StoreError
-from orchestrator.store.files import (
+from orchestrator.store.storage.files import (
     Layout,
     exclusive,
     move,
@@ -27,7 +27,7 @@ from orchestrator.store.files import (
     try_lock,
     write_file,
 )
-from orchestrator.store.snapshot import FORMAT, SCHEMAS, store_id
+from orchestrator.store.storage.snapshot import FORMAT, SCHEMAS, store_id
 
 KEEP_S: Final = 7 * 24 * 3600.0
 """How long a generation is kept after another took its place: longer than any query."""

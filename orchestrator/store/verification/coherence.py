@@ -13,13 +13,13 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 
 from orchestrator.errors import StoreError
-from orchestrator.store.findings import RESTORE, Verification, line_of
-from orchestrator.store.querying import query_errors
-from orchestrator.store.reading import View, read_small
+from orchestrator.store.query.querying import query_errors
+from orchestrator.store.query.reading import View, read_small
+from orchestrator.store.query.views import connect
 from orchestrator.store.schema import TRIALS
-from orchestrator.store.small import KEYS
-from orchestrator.store.snapshot import SCHEMAS, Snapshot
-from orchestrator.store.views import connect
+from orchestrator.store.storage.small import KEYS
+from orchestrator.store.storage.snapshot import SCHEMAS, Snapshot
+from orchestrator.store.verification.findings import RESTORE, Verification, line_of
 from runners.contract import ContractError, decode
 from runners.system import Fingerprint, hw_id, system_id
 

@@ -21,14 +21,14 @@ import pyarrow.dataset as ds
 from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
 from orchestrator.errors import ConfigurationError, StoreError
-from orchestrator.store.files import Layout
-from orchestrator.store.location import is_url
-from orchestrator.store.querying import ask, named_views, near_names, query_errors
-from orchestrator.store.reading import View, current_view, read_small
-from orchestrator.store.remote import snapshot_at
+from orchestrator.store.objects.location import is_url
+from orchestrator.store.objects.remote import snapshot_at
+from orchestrator.store.query.querying import ask, named_views, near_names, query_errors
+from orchestrator.store.query.reading import View, current_view, read_small
+from orchestrator.store.query.views import connect, quoted
 from orchestrator.store.schema import TRIALS
-from orchestrator.store.snapshot import SCHEMAS
-from orchestrator.store.views import connect, quoted
+from orchestrator.store.storage.files import Layout
+from orchestrator.store.storage.snapshot import SCHEMAS
 
 Condition: TypeAlias = pc.Expression | str
 
@@ -170,7 +170,7 @@ class Results:
         return self._select("campaigns", filter, columns)
 
     def connect(self) -> DuckDBPyConnection:
-        """A DuckDB connection with the views of `orchestrator.store.views`, for several queries over one moment.
+        """A DuckDB connection with the views of `orchestrator.store.query.views`, for several queries over one moment.
 
         Raises:
             StoreError: a file cannot be read.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import StoreError
-from orchestrator.store.snapshot import Snapshot, snapshot_of
+from orchestrator.store.storage.snapshot import Snapshot, snapshot_of
 
 SEGMENT: Final = ".arrows"
 PACKED_SEGMENT: Final = ".packed"

@@ -15,7 +15,7 @@ from orchestrator.errors import StoreError
 from orchestrator.store.schema import CAMPAIGNS, ENVIRONMENTS, SYSTEMS, TRIALS
 
 if TYPE_CHECKING:
-    from orchestrator.store.files import Layout
+    from orchestrator.store.storage.files import Layout
 
 FORMAT: Final = 2
 """1: the tables are directories of the root. 2: they are in generations, and a link names the current one."""

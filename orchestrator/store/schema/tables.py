@@ -7,9 +7,9 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from orchestrator.store.nested import fitted
 from orchestrator.store.rows import Row, hot_system, json_text
 from orchestrator.store.schema import CAMPAIGNS, ENVIRONMENTS, SYSTEMS, total_column
+from orchestrator.store.schema.nested import fitted
 from runners.contract import Status
 from runners.contract.record import FactValue
 

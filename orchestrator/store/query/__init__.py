@@ -1,0 +1,1 @@
+"""Answers questions: rows, columns, SQL."""

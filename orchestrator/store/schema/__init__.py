@@ -1,0 +1,29 @@
+"""Which columns there are, what they mean, and how they are stored."""
+
+from orchestrator.store.schema.definition import (
+    CAMPAIGNS,
+    DICTIONARY_COLUMNS,
+    ENVIRONMENTS,
+    ROW_KEY,
+    SCHEMA_VERSION,
+    SORT_ORDER,
+    SPLIT_COLUMNS,
+    SYSTEMS,
+    TRIALS,
+    parquet_options,
+    total_column,
+)
+
+__all__ = [
+    "CAMPAIGNS",
+    "DICTIONARY_COLUMNS",
+    "ENVIRONMENTS",
+    "ROW_KEY",
+    "SCHEMA_VERSION",
+    "SORT_ORDER",
+    "SPLIT_COLUMNS",
+    "SYSTEMS",
+    "TRIALS",
+    "parquet_options",
+    "total_column",
+]

@@ -1,0 +1,1 @@
+"""Hands results out and takes them in."""

@@ -1,0 +1,1 @@
+"""Keeps rows: from the journal into sealed parts, in generations."""
