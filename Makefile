@@ -90,6 +90,14 @@ lab-status: venv
 $(LAB_INVENTORY):
 	@$(MAKE) lab NAMES=
 
+.PHONY: cluster-up cluster-status cluster-down
+cluster-up: venv $(WANTED_LAB) ## a Ray cluster on the hosts of INVENTORY (docs/cluster.md); a sweep can use it
+	@$(BIN)/taxmeter cluster up --inventory '$(INVENTORY)' $(if $(LIMIT),--limit '$(LIMIT)')
+cluster-status: venv ## how each of its hosts is
+	@$(BIN)/taxmeter cluster status
+cluster-down: venv ## take it down again; nobody else's containers are touched
+	@$(BIN)/taxmeter cluster down
+
 .PHONY: venv
 venv: ## set up .venv for running (the other targets do so themselves)
 	@requirements/sync base

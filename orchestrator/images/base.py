@@ -6,18 +6,32 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from docker import DockerClient
 from docker.errors import APIError, ImageNotFound
 
 from orchestrator.errors import InfrastructureError
-from orchestrator.images.catalogue import EnvironmentEntry
 from orchestrator.images.messages import engine_message, explain_registry, is_unreachable
 
 OFFLINE_REPOSITORY = "taxmeter/base"
 
 
-def ensure_base(entry: EnvironmentEntry, client: DockerClient, say: Callable[[str], None]) -> str:
+class BaseImage(Protocol):
+    """What an image is built on."""
+
+    @property
+    def base(self) -> str:
+        """The pinned image, as NAME@sha256:…"""
+        ...
+
+    @property
+    def debian_suite(self) -> str:
+        """What stands in for it where its registry cannot be reached."""
+        ...
+
+
+def ensure_base(entry: BaseImage, client: DockerClient, say: Callable[[str], None]) -> str:
     """The reference of a base image that the engine has: the pinned one wherever possible.
 
     Raises:

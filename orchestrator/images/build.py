@@ -1,8 +1,5 @@
 """The image of an environment: the recorded one where it can be had, else built."""
 
-import os
-import subprocess
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,18 +9,17 @@ from docker import DockerClient
 
 from orchestrator.errors import InfrastructureError
 from orchestrator.images.base import ensure_base
-from orchestrator.images.builder import Builder, find_builder, site_ca_bundle, site_pip_configuration
+from orchestrator.images.builder import Builder, find_builder
 from orchestrator.images.catalogue import DOCKERFILE, EnvironmentEntry, lock_sha256, recipe_sha256
+from orchestrator.images.command import Build, run_build
 from orchestrator.images.engine import attributes_of, engine_address
 from orchestrator.images.expectation import recorded_differences
 from orchestrator.images.identity import identity
-from orchestrator.images.messages import build_failure, engine_errors
+from orchestrator.images.messages import engine_errors
 from orchestrator.images.record import RECORD, BuiltImage, image_lock, read_built_images, record_built_image
 from orchestrator.images.recorded import bring_image, find_image, refuse_another
 from orchestrator.images.recording import LABEL_BASE_ID, describe
 from orchestrator.images.wheels import ensure_wheels
-
-_TAIL_LINES = 15
 
 
 @dataclass(frozen=True)
@@ -136,43 +132,19 @@ def _run_build(
         "LOCK_SHA256": lock_sha256(entry),
         "RECIPE_SHA256": recipe_sha256(entry),
     }
-    command = [*builder.command, "--progress", "plain", "--network", "host", "--tag", reference]
-    if from_scratch:
-        command.append("--no-cache")
-    if base_id is not None:
-        # On the command line, because another recipe would have another digest; labels change no identity.
-        command += ["--label", f"{LABEL_BASE_ID}={base_id}"]
-    for argument, value in arguments.items():
-        command += ["--build-arg", f"{argument}={value}"]
-    bundle = site_ca_bundle()
-    if bundle is not None:
-        command += ["--secret", f"id=cabundle,src={bundle}"]
-    log = _log(entry)
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="taxmeter-build-") as secrets, log.open("w", encoding="utf-8") as output:
-        settings = site_pip_configuration()
-        if settings:
-            path = Path(secrets, "pip.conf")
-            path.write_text(settings, encoding="utf-8")
-            command += ["--secret", f"id=pipconf,src={path}"]
-        command += ["--file", str(entry.directory / DOCKERFILE), str(entry.directory)]
-        done = subprocess.run(
-            command, stdout=output, stderr=subprocess.STDOUT, env=_build_environment(builder, address), check=False
-        )
-    if done.returncode != 0:
-        text = log.read_text(encoding="utf-8", errors="replace")
-        reason = build_failure(text)
-        tail = "" if reason else "\n" + "\n".join(text.splitlines()[-_TAIL_LINES:])
-        raise InfrastructureError(
-            f"the image {entry.name} cannot be built; {f'{reason}; ' if reason else ''}log: {log}{tail}"
-        )
+    build = Build(
+        what=f"the image {entry.name}",
+        reference=reference,
+        dockerfile=entry.directory / DOCKERFILE,
+        context=entry.directory,
+        arguments=arguments,
+        log=_log(entry),
+        # Not in the recipe, because another recipe would have another digest; labels change no identity.
+        labels={} if base_id is None else {LABEL_BASE_ID: base_id},
+        from_scratch=from_scratch,
+    )
+    run_build(builder, build, address)
 
 
 def _log(entry: EnvironmentEntry) -> Path:
     return entry.state_directory / "logs" / f"build-{entry.name}.log"
-
-
-def _build_environment(builder: Builder, address: str) -> dict[str, str]:
-    # The client must build on the very engine that the Python client speaks to, whatever its current context is.
-    environment = {name: value for name, value in os.environ.items() if name != "DOCKER_CONTEXT"}
-    return environment | {"DOCKER_HOST": address} | dict(builder.environment)

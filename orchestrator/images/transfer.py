@@ -32,7 +32,7 @@ def save_image(client: DockerClient, image: BuiltImage, file: Path, say: Callabl
     partial = file.with_name(f".{file.name}.partial-{os.getpid()}")
     try:
         with engine_errors(f"{image.reference} cannot be saved"):
-            source = _present(client, image, expected)
+            source = _present(client, image.reference, expected)
             if source is None:
                 raise InfrastructureError(f"the engine does not have {image.reference} as it is recorded")
             with partial.open("xb") as stream:
@@ -80,23 +80,37 @@ def copy_image(
         ConfigurationError: too little is recorded about the image.
         InfrastructureError: the source has another image or none, or an engine fails.
     """
-    expected = expected_of(image)
-    with engine_errors(f"{image.reference} cannot be copied"):
-        present = _present(target, image, expected)
+    return copy_identical(image.reference, expected_of(image), source, target, say)
+
+
+def copy_identical(
+    reference: str,
+    expected: ImageIdentity,
+    source: DockerClient,
+    target: DockerClient,
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    """As `copy_image`, for any image that is known well enough.
+
+    Raises:
+        InfrastructureError: the source has another image or none, or an engine fails.
+    """
+    with engine_errors(f"{reference} cannot be copied"):
+        present = _present(target, reference, expected)
         if present is not None:
-            target.images.get(present["Id"]).tag(image.reference)
-            say(f"the engine has {image.reference} already")
+            target.images.get(present["Id"]).tag(reference)
+            say(f"the engine has {reference} already")
             return present
-        origin = _present(source, image, expected)
+        origin = _present(source, reference, expected)
         if origin is None:
-            raise InfrastructureError(f"the engine to copy from does not have {image.reference} as it is recorded")
+            raise InfrastructureError(f"the engine to copy from does not have {reference} as it is recorded")
         chunks = source.api.get_image(origin["Id"], _CHUNK_BYTES)
-        return _load(target, counted(chunks, f"copying {image.reference}", say), expected, image.reference)
+        return _load(target, counted(chunks, f"copying {reference}", say), expected, reference)
 
 
-def _present(client: DockerClient, image: BuiltImage, expected: ImageIdentity) -> dict[str, Any] | None:
-    """The recorded image, under its name or its id."""
-    for name in (image.reference, image.image_id):
+def _present(client: DockerClient, reference: str, expected: ImageIdentity) -> dict[str, Any] | None:
+    """The expected image, under its name or its id."""
+    for name in (reference, expected.image_id):
         attributes = attributes_of(client, name)
         if attributes is not None and not differences(expected, identity(attributes)):
             return attributes

@@ -20,6 +20,7 @@ from orchestrator.images import (
     verify,
 )
 from orchestrator.images import build as building
+from orchestrator.images import command as building_command
 from orchestrator.images.build import BuildPolicy
 from orchestrator.images.builder import Builder
 from orchestrator.images.identity import identity
@@ -336,7 +337,7 @@ def test_a_build_labels_the_image_with_the_id_of_its_base(entry: EnvironmentEntr
     monkeypatch.setattr(building, "find_builder", lambda: Builder(("docker", "build")))
     monkeypatch.setattr(building, "ensure_wheels", lambda *_: None)
     monkeypatch.setattr(building, "ensure_base", lambda *_: "debian:x")
-    monkeypatch.setattr(building.subprocess, "run", run)
+    monkeypatch.setattr(building_command.subprocess, "run", run)
     ensure_image(entry, engine, print)
     [command] = commands
     assert command[command.index("--label") + 1] == "org.taxmeter.base-id=sha256:base"

@@ -1,0 +1,105 @@
+"""`taxmeter cluster`: the Ray cluster on the hosts of the inventory."""
+
+import json
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import click
+
+from orchestrator.campaign import ProjectFiles
+from orchestrator.cli.options import inventory_option, limit_option
+from orchestrator.cluster import ClusterStatus, NodeStatus
+from orchestrator.cluster import down as take_down
+from orchestrator.cluster import status as look
+from orchestrator.cluster import up as bring_up
+from orchestrator.errors import ExitCode
+from orchestrator.inventory import load_inventory, select_hosts
+
+
+@click.group()
+def cluster() -> None:
+    """A Ray cluster on the hosts of the inventory; docs/cluster.md says what runs where.
+
+    Exit codes: 0 ok, 1 something is left out or wrong, 2 usage or configuration, 3 no host can be used.
+    """
+
+
+@cluster.command()
+@inventory_option
+@limit_option
+@click.option(
+    "--first-port",
+    type=int,
+    default=None,
+    help="First of 300 ports; by default those the cluster has, TAXMETER_FIRST_PORT or 20000.",
+)
+@click.option("--address", default=None, help="IPv4 address of this machine as the hosts reach it; found without it.")
+def up(inventory: Path, limit: str | None, first_port: int | None, address: str | None) -> ExitCode:
+    """Brings the cluster up on the hosts, or mends it. What runs and is right stays as it is."""
+    chosen = select_hosts(load_inventory(inventory), limit)
+    files = ProjectFiles(Path.cwd())
+    found = bring_up(chosen, inventory, files, click.echo, first_port=first_port, address=address)
+    for agent in found.agents.values():
+        gpus = f", {len(agent.gpu_uuids)} GPUs" if agent.gpu_uuids else ""
+        click.echo(f"{agent.name:24} {agent.address:16} {len(agent.cores)} cores{gpus}")
+    for name, reason in found.unusable.items():
+        click.echo(f"✗ {name}: {reason}", err=True)
+    click.echo(f"the cluster {found.id} is up: {len(found.agents)} hosts, head {found.ray_address}")
+    return ExitCode.TRIALS_FAILED if found.unusable else ExitCode.OK
+
+
+@cluster.command()
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def status(form: str) -> ExitCode:
+    """Says how the head and every agent is."""
+    found = look(ProjectFiles(Path.cwd()))
+    if found is None:
+        click.echo("null" if form == "json" else "no cluster is up; make cluster-up brings one up")
+        return ExitCode.NO_USABLE_HOST
+    click.echo(json.dumps(asdict(found), indent=2) if form == "json" else _text(found))
+    return ExitCode.OK if found.is_healthy else ExitCode.TRIALS_FAILED
+
+
+@cluster.command()
+def down() -> ExitCode:
+    """Takes the cluster down: its containers, and nothing else."""
+    left = take_down(ProjectFiles(Path.cwd()), click.echo)
+    for name, reason in left.items():
+        click.echo(f"✗ {name}: something may be left there: {reason}", err=True)
+    if left:
+        click.echo("repeat `taxmeter cluster down` when they answer")
+        return ExitCode.TRIALS_FAILED
+    click.echo("no cluster is up")
+    return ExitCode.OK
+
+
+def _text(found: ClusterStatus) -> str:
+    nodes = (found.head, *found.agents)
+    rows = [["node", "address", "container", "Ray", "up for", "Python", "Ray version", "code"]]
+    rows += [_row(node) for node in nodes]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    problems = [f"✗ {node.name}: {problem}" for node in nodes for problem in node.problems]
+    living = sum(1 for node in found.agents if node.is_alive)
+    return "\n".join(
+        [*lines, "", *problems, *([""] if problems else []), f"{living} of {len(found.agents)} hosts live"]
+    )
+
+
+def _row(node: NodeStatus) -> list[str]:
+    return [
+        node.name,
+        node.address,
+        node.container,
+        "alive" if node.is_alive else "-",
+        "-" if node.since is None else _duration(datetime.now(UTC) - datetime.fromisoformat(node.since)),
+        node.python or "-",
+        node.ray or "-",
+        (node.code_digest or "-")[:12],
+    ]
+
+
+def _duration(passed: timedelta) -> str:
+    minutes = int(passed.total_seconds()) // 60
+    return f"{minutes // 60} h {minutes % 60:02} min" if minutes >= 60 else f"{minutes} min"

@@ -1,0 +1,214 @@
+"""The agents: one container on every host, which is a node of Ray and starts the containers of trials beside itself."""
+
+import json
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from docker import DockerClient
+from docker.errors import NotFound
+from docker.types import Mount
+
+from orchestrator.cluster import boot
+from orchestrator.cluster.code import CodeArchive
+from orchestrator.cluster.engines import (
+    LABEL,
+    LABEL_NODE,
+    LABEL_PLAN,
+    LABEL_ROLE,
+    HostEngine,
+    find,
+    plan_of,
+    put_files,
+    remove,
+)
+from orchestrator.cluster.head import SHARED_MEMORY, SOCKET
+from orchestrator.cluster.image import AgentImage
+from orchestrator.cluster.model import AGENT_CONTAINER, Agent
+from orchestrator.cluster.probe import ALL_GPUS, Probe
+from orchestrator.cluster.settings import DIRECTORY, TOKEN, Ports, agent_command, environment, tls_files
+from orchestrator.cluster.survey import Survey
+from orchestrator.cluster.watching import NODE_LABEL
+from orchestrator.errors import InfrastructureError
+from orchestrator.inventory import Host
+from orchestrator.scheduling.nodes import HOST_LABEL, SLOT
+
+ROLE = "agent"
+BOOT = f"{DIRECTORY}/boot.py"
+_ARCHIVE = f"{DIRECTORY}/code.tar"
+# What Ray takes as a label; of a key also with a prefix.
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
+_LABEL_KEY = re.compile(r"([a-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What all agents of a cluster are made from."""
+
+    cluster: str
+    head_address: str
+    head_container: str
+    """Its id: agents of an earlier head are of no use."""
+    ports: Ports
+    image: AgentImage
+    code: CodeArchive
+    token: str
+    tls: Mapping[str, bytes]
+    """Of `settings.chosen_tls`."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A host that was reached."""
+
+    name: str
+    host: Host
+    work_directory: str
+    survey: Survey
+    address: str
+
+
+def refuse_labels(host: Host) -> None:
+    """Checks the labels of a host.
+
+    Raises:
+        InfrastructureError: Ray does not take one of them.
+    """
+    for key, value in host.labels.items():
+        if not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(value):
+            raise InfrastructureError(
+                f"Ray does not take its label `{key}: {value}`: at most 63 letters, digits, '-', '_' and '.', with "
+                "a letter or digit first and last"
+            )
+
+
+def running_node(client: DockerClient, plan: Plan, site: Site, digest: str) -> str | None:
+    """The node of the agent that runs on a host, if it is made as it should be and its code is whole; else null.
+
+    Raises:
+        docker.errors.DockerException, requests.RequestException: the engine failed.
+    """
+    container = find(client, f"{AGENT_CONTAINER}{plan.cluster}", plan.cluster)
+    if container is None or container.status != "running" or container.labels.get(LABEL_PLAN) != digest:
+        return None
+    found = read_report(container, _code(plan, site))
+    whole = found is not None and found["code"] == plan.code.digest
+    return str(container.labels[LABEL_NODE]) if whole else None
+
+
+def read_report(container: Any, code: str, program: str = BOOT) -> dict[str, str] | None:
+    """What a running container of ours says about its code and its versions; null if it cannot.
+
+    Args:
+        container: of an agent or the head.
+        code: where our packages lie in it.
+        program: where `boot.py` lies in it.
+    """
+    done = container.exec_run(["python", program, "report", code], demux=True)
+    if done.exit_code != 0:
+        return None
+    found: dict[str, str] = json.loads(done.output[0])
+    return found
+
+
+def start_agent(engine: HostEngine, plan: Plan, site: Site, probe: Probe, image_id: str) -> Agent:
+    """Makes the agent of a host. It becomes a node a few seconds later.
+
+    Raises:
+        docker.errors.DockerException, requests.RequestException: the engine failed.
+    """
+    node = secrets.token_hex(6)
+    agent = Agent(
+        name=site.name,
+        address=site.address,
+        work_directory=site.work_directory,
+        cores=probe.cores,
+        agent_cores=probe.cores[: site.host.reserved_cores],
+        code_digest=plan.code.digest,
+        image_id=image_id,
+        gpu_uuids=probe.gpu_uuids,
+        node=node,
+    )
+    digest = digest_of(engine.socket, plan, site, image_id)
+    container = engine.client.containers.create(
+        name=f"{AGENT_CONTAINER}{plan.cluster}",
+        command=_command(plan, site, node),
+        labels={LABEL: plan.cluster, LABEL_ROLE: ROLE, LABEL_PLAN: digest, LABEL_NODE: node},
+        cpuset_cpus=",".join(map(str, agent.agent_cores)) or None,
+        device_requests=[ALL_GPUS] if probe.with_gpus else None,
+        **_configuration(engine.socket, plan, site, image_id),
+    )
+    try:
+        own = {TOKEN: plan.token.encode("ascii"), BOOT: Path(boot.__file__).read_bytes(), _ARCHIVE: plan.code.tar}
+        put_files(container, own | tls_files(plan.tls))
+        container.start()
+    except BaseException:
+        container.remove(force=True, v=True)
+        raise
+    return agent
+
+
+def remove_agent(client: DockerClient, cluster: str) -> None:
+    """Removes the agent of a cluster from a host, if there is one."""
+    container = find(client, f"{AGENT_CONTAINER}{cluster}", cluster)
+    if container is not None:
+        remove(container)
+
+
+def agent_log(client: DockerClient, cluster: str) -> str | None:
+    """The end of what an agent said that does not run; null if it runs."""
+    try:
+        container = client.containers.get(f"{AGENT_CONTAINER}{cluster}")
+    except NotFound:
+        return "it is gone"
+    if container.status == "running":
+        return None
+    return " ".join(container.logs(tail=12).decode("utf-8", "replace").split())[-600:]
+
+
+def digest_of(socket: str, plan: Plan, site: Site, image_id: str) -> str:
+    """Of all that the agent of a host is made from, as far as it is known before anything runs there."""
+    configuration = _configuration(socket, plan, site, image_id)
+    more = [
+        str(site.host.reserved_cores),
+        str(site.survey.has_gpus),
+        plan.head_container,
+        plan.token,
+        str(sorted(plan.tls.items())),
+    ]
+    return plan_of(configuration, *_command(plan, site, ""), *more)
+
+
+def _configuration(socket: str, plan: Plan, site: Site, image_id: str) -> dict[str, Any]:
+    mounts = [Mount(target=SOCKET, source=socket, type="bind")]
+    if site.survey.has_os_release:
+        # for the fingerprint: it is the host that is described, not the image
+        mounts.append(Mount(target="/etc/os-release", source="/etc/os-release", type="bind", read_only=True))
+    return {
+        "image": image_id,
+        "network_mode": "host",
+        "init": True,
+        "shm_size": SHARED_MEMORY,
+        "mounts": mounts,
+        # as a volume, so that the engine makes the directory if it is not there
+        "volumes": {site.work_directory: {"bind": site.work_directory, "mode": "rw"}},
+        "environment": environment(TOKEN, _code(plan, site), plan.tls),
+        # an agent that died is made anew by `up`, never by the engine
+        "restart_policy": {"Name": "no"},
+    }
+
+
+def _command(plan: Plan, site: Site, node: str) -> list[str]:
+    labels: Mapping[str, str] = {**site.host.labels, HOST_LABEL: site.name, NODE_LABEL: node}
+    head = f"{plan.head_address}:{plan.ports.head}"
+    return [
+        *("python", BOOT, "start", _ARCHIVE, _code(plan, site), plan.code.digest),
+        *agent_command(head, site.address, plan.ports, labels, SLOT),
+    ]
+
+
+def _code(plan: Plan, site: Site) -> str:
+    return f"{site.work_directory}/code/{plan.code.name}"

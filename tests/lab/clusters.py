@@ -1,0 +1,96 @@
+"""What tests of clusters share."""
+
+import json
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from docker import DockerClient
+
+from orchestrator.cluster import Cluster, ClusterStatus, down, execute_in_head, status, up
+from orchestrator.cluster.engines import LABEL
+from orchestrator.inventory import Host, load_inventory
+from tests.lab.host import LabHost
+from tests.lab.image import PROJECT
+from tests.lab.lab import Lab
+
+
+@dataclass(frozen=True)
+class Site:
+    """A project's cluster on a lab; its state is a test's own, its code and its recipes are the project's."""
+
+    lab: Lab
+    state: Path
+    first_port: int
+    root: Path = PROJECT
+
+    def up(self, *names: str, say: Callable[[str], None] = print) -> Cluster:
+        """On these hosts of the lab, or on all."""
+        inventory = self.lab.inventory()
+        hosts: Mapping[str, Host] = load_inventory(inventory).hosts
+        chosen = {name: host for name, host in hosts.items() if not names or name in names}
+        return up(chosen, inventory, self, say, first_port=self.first_port)
+
+    def down(self) -> Mapping[str, str]:
+        return down(self, print)
+
+    def status(self) -> ClusterStatus:
+        found = status(self)
+        assert found is not None
+        return found
+
+
+def free_ports() -> int:
+    """The first of 300 ports that nothing on this machine listens on, below those that outgoing connections take."""
+    for first in range(21000, 32400, 300):
+        try:
+            for port in (first, first + 1, first + 7, first + 100, first + 299):
+                socket.create_server(("", port)).close()
+        except OSError:
+            continue
+        return first
+    raise RuntimeError("no ports are free")
+
+
+def ask(cluster: Cluster, program: str, environment: Mapping[str, str] | None = None) -> Any:
+    """What a program in the head prints as JSON, last."""
+    said = bytearray()
+    errors = bytearray()
+    code = execute_in_head(
+        cluster,
+        ["python", "-c", program],
+        environment,
+        lambda stream, data: (errors if stream == 2 else said).extend(data),
+    )
+    assert code == 0, errors.decode()
+    return json.loads(said.splitlines()[-1])
+
+
+def containers(cluster: Cluster, *hosts: LabHost) -> dict[str, tuple[str, str]]:
+    """Id and start of the agent's container on each host."""
+    found = {}
+    for host in hosts:
+        with host.engine() as client:
+            [one] = ours(client, cluster)
+            found[host.name] = (one.id, one.attrs["State"]["StartedAt"])
+    return found
+
+
+def ours(client: DockerClient, cluster: Cluster) -> list[Any]:
+    """The containers of a cluster on an engine."""
+    selected = {"label": f"{LABEL}={cluster.id}"}
+    return list(client.containers.list(all=True, filters=selected))
+
+
+@contextmanager
+def foreign(client: DockerClient, image: str, *command: str, **settings: Any) -> Iterator[Any]:
+    """Somebody else's container."""
+    container = client.containers.run(image, list(command), detach=True, init=True, **settings)
+    try:
+        container.reload()
+        yield container
+    finally:
+        container.remove(force=True, v=True)

@@ -1,0 +1,177 @@
+"""The parts of a cluster that need no machine: code, settings, state, and what a host's answer means."""
+
+import io
+import json
+import tarfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cluster.agents import refuse_labels
+from orchestrator.cluster.boot import install, report, tree_digest
+from orchestrator.cluster.code import install_here, pack_code
+from orchestrator.cluster.model import Agent
+from orchestrator.cluster.settings import Ports, agent_command, chosen_ports, chosen_tls, environment, head_command
+from orchestrator.cluster.state import StateFiles, cluster_of, way_to
+from orchestrator.cluster.survey import Survey, choose_address, parse
+from orchestrator.errors import ConfigurationError, InfrastructureError
+from orchestrator.inventory import Connection, Host
+
+
+@dataclass(frozen=True)
+class Project:
+    root: Path
+
+    @property
+    def state(self) -> Path:
+        return self.root / ".taxmeter"
+
+
+AGENT = Agent("h1", "10.0.0.7", "/var/lib/taxmeter", (0, 1), (0,), "ab" * 32, "sha256:1", ("GPU-1",), "n1")
+
+
+def test_the_code_is_packed_the_same_way_twice_and_can_be_imported(tmp_path: Path) -> None:
+    one, other = pack_code(), pack_code()
+    assert one == other
+    place = install_here(one, tmp_path)
+    assert tree_digest(place) == one.digest
+    assert report(place)["code"] == one.digest
+    assert {path.name for path in place.iterdir()} == {"orchestrator", "runners", "taxmeter-0.1.0.dist-info"}
+
+
+def test_code_that_was_changed_is_replaced_and_whole_code_is_kept(tmp_path: Path) -> None:
+    code = pack_code()
+    place = install_here(code, tmp_path)
+    file = place / "runners" / "__init__.py"
+    before = file.stat().st_ino
+    install_here(code, tmp_path)
+    assert file.stat().st_ino == before
+    file.write_text("raise SystemExit")
+    install_here(code, tmp_path)
+    assert tree_digest(place) == code.digest
+    assert [path.name for path in tmp_path.iterdir()] == [place.name]
+
+
+def test_an_archive_of_other_code_is_refused(tmp_path: Path) -> None:
+    archive = tmp_path / "code.tar"
+    archive.write_bytes(pack_code().tar)
+    with pytest.raises(SystemExit, match="the code that was sent is not 000000000000"):
+        install(archive, tmp_path / "code", "0" * 64)
+    assert not (tmp_path / "code").exists()
+
+
+@pytest.mark.parametrize("name", ["../outside", "/outside"])
+def test_an_archive_that_writes_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
+    archive = tmp_path / "code.tar"
+    with tarfile.open(archive, "w") as packed:
+        packed.addfile(tarfile.TarInfo(name), io.BytesIO())
+    with pytest.raises(SystemExit, match="outside does not belong into the code"):
+        install(archive, tmp_path / "a" / "code", "0" * 64)
+
+
+def test_all_ports_of_a_cluster_lie_in_its_block_and_fit_onto_one_machine() -> None:
+    ports = Ports(20000)
+    options = [*head_command("10.0.0.1", ports), *agent_command("h", "a", ports, {"a": "b"}, "slot")]
+    single = [int(one.partition("=")[2]) for one in options if "port=" in one and "worker" not in one]
+    assert len(set(single)) == len(single) == 13
+    assert all(20000 <= port < 20100 for port in (*single, ports.delivery))
+    assert ports.delivery not in single
+    assert (ports.driver_workers, ports.agent_workers) == ((20100, 20199), (20200, 20299))
+
+
+def test_ports_are_those_asked_for_then_those_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert chosen_ports(None).head == 20000
+    monkeypatch.setenv("TAXMETER_FIRST_PORT", "30000")
+    assert (chosen_ports(None).head, chosen_ports(25000).head) == (30000, 25000)
+    for wrong in (80, 65500):
+        with pytest.raises(ConfigurationError, match="the cluster takes 300 ports"):
+            chosen_ports(wrong)
+    monkeypatch.setenv("TAXMETER_FIRST_PORT", "many")
+    with pytest.raises(ConfigurationError, match="300 ports from many on"):
+        chosen_ports(None)
+
+
+def test_tls_takes_three_files_and_names_the_one_that_is_missing(tmp_path: Path) -> None:
+    assert chosen_tls({}) == {}
+    names = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
+    given = {"RAY_USE_TLS": "1"}
+    with pytest.raises(ConfigurationError, match="RAY_TLS_SERVER_CERT: RAY_USE_TLS is 1"):
+        chosen_tls(given)
+    for name in names:
+        (tmp_path / name).write_text(name)
+        given[name] = str(tmp_path / name)
+    tls = chosen_tls(given)
+    assert tls["RAY_TLS_CA_CERT"] == b"RAY_TLS_CA_CERT"
+    settings = environment("/token", "/code", tls)
+    assert settings["RAY_USE_TLS"] == "1"
+    assert all(settings[name].startswith("/run/taxmeter/tls-") for name in names)
+    (tmp_path / names[2]).unlink()
+    with pytest.raises(ConfigurationError, match=r"RAY_TLS_CA_CERT: \S+: No such file"):
+        chosen_tls(given)
+
+
+def test_what_is_remembered_comes_back_as_it_was(tmp_path: Path) -> None:
+    files = StateFiles(Project(tmp_path))
+    assert files.load() is None
+    state = files.create(Ports(21000))
+    try:
+        assert cluster_of(state, files) is None
+        host = Host(connection=Connection.SSH, address="10.0.0.7", jump="gate", labels={"rack": "b"})
+        gate = Host(connection=Connection.SSH, address="10.0.0.1")
+        state = replace(state, head_address="10.0.0.2", agents={"h1": AGENT}, unusable={"h2": "off"})
+        state = state.with_touched("h1", {"h1": host, "gate": gate, "other": gate})
+        files.save(state)
+        assert files.load() == state
+        assert set(state.hosts) == {"h1", "gate"}
+        cluster = cluster_of(state, files)
+        assert cluster is not None
+        assert (cluster.ray_address, cluster.delivery_port) == ("10.0.0.2:21000", 21007)
+        assert files.token.stat().st_mode & 0o777 == 0o600
+        assert files.token.read_text() not in (files.directory / "state.json").read_text()
+    finally:
+        Path(state.sockets).rmdir()
+    files.forget()
+    assert files.load() is None
+
+
+def test_what_another_version_remembers_is_refused(tmp_path: Path) -> None:
+    files = StateFiles(Project(tmp_path))
+    files.directory.mkdir(parents=True)
+    (files.directory / "state.json").write_text(json.dumps({"version": 99}))
+    with pytest.raises(InfrastructureError, match="of another version of taxmeter"):
+        files.load()
+
+
+def test_jumps_that_go_in_circles_end() -> None:
+    hosts = {name: Host(connection=Connection.SSH, address=name, jump=to) for name, to in (("a", "b"), ("b", "a"))}
+    assert set(way_to("a", hosts)) == {"a", "b"}
+
+
+def test_a_host_tells_both_addresses_of_its_connection() -> None:
+    assert parse("Welcome!\ntaxmeter-survey:10.0.0.1 5000 10.0.0.7 22|2|yes\n") == Survey(
+        "10.0.0.1", "10.0.0.7", has_gpus=True, has_os_release=True
+    )
+    assert parse("taxmeter-survey:|0|no\n") == Survey(None, None, has_gpus=False, has_os_release=False)
+    with pytest.raises(InfrastructureError, match="no answer that can be understood"):
+        parse("command not found")
+    with pytest.raises(InfrastructureError, match=r"IPv6 \(fe80::1%eth0\)"):
+        parse("taxmeter-survey:fe80::1%eth0 5000 fe80::2%eth0 22|0|no\n")
+
+
+def test_the_head_has_the_address_that_most_hosts_see_and_keeps_it() -> None:
+    def seen(ours: str) -> Survey:
+        return Survey(ours, "127.0.0.9", has_gpus=False, has_os_release=True)
+
+    many = [seen("127.0.0.2"), seen("127.0.0.3"), seen("127.0.0.3")]
+    assert choose_address(many, None) == "127.0.0.3"
+    assert choose_address(many, "127.0.0.2") == "127.0.0.2"
+    assert choose_address(many, "127.0.0.4") == "127.0.0.3"
+    # a jump host's address is none of ours: the way from here to the host counts
+    assert choose_address([seen("192.0.2.77")], None) == "127.0.0.1"
+
+
+def test_a_label_that_ray_does_not_take_is_named() -> None:
+    refuse_labels(Host(connection=Connection.LOCAL, labels={"rack": "b-1", "org/site": "lab_2"}))
+    with pytest.raises(InfrastructureError, match="does not take its label `rack: first floor`"):
+        refuse_labels(Host(connection=Connection.LOCAL, labels={"rack": "first floor"}))
