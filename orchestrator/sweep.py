@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
@@ -26,6 +26,18 @@ def _none_one_or_many(value: object) -> object:
 def _name_alone(value: object) -> object:
     return {"name": value} if isinstance(value, str) else value
 
+
+def _targets(value: object) -> object:
+    if isinstance(value, str) and value not in TARGETS:
+        raise ValueError(f"expected {', '.join(TARGETS)}, or labels such as {{gpu: h100}}, not {value!r}")
+    return {} if value is None else value
+
+
+EACH_HOST: Final = "each-host"
+EACH_GPU_MODEL: Final = "each-gpu-model"
+ANY: Final = "any"
+TARGETS: Final = (EACH_HOST, EACH_GPU_MODEL, ANY)
+"""What a sweep's `targets` can be besides labels: all hosts; one of each model of GPU; one alone."""
 
 Axis = BeforeValidator(_one_or_many)
 Positive = Annotated[int, Field(gt=0)]
@@ -150,8 +162,10 @@ class Sweep(StrictModel):
     """`cuda` is the first GPU that the trial's process sees."""
     rounds: Positive = 5
     duplicate: Annotated[tuple[Duplicate, ...], BeforeValidator(_none_one_or_many)] = ()
-    targets: dict[str, str] = Field(default_factory=dict)
-    """Labels that a host must carry to take part; without any, each host of the inventory does."""
+    targets: Annotated[
+        dict[str, str] | Literal["each-host", "each-gpu-model", "any"], BeforeValidator(_targets), Field()
+    ] = EACH_HOST
+    """The hosts that take part: every one, one of each model of GPU, any one, or those that carry these labels."""
     seed: int = Field(default=0, ge=0)
     timeout_s: Positive = 600
     """Wall time of one trial, preparation included."""

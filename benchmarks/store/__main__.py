@@ -1,6 +1,7 @@
 """`python -m benchmarks.store`: measures the result store; exits with 1 if a target does not hold."""
 
 import argparse
+import os
 import shutil
 import sys
 import time
@@ -16,7 +17,9 @@ from orchestrator.store import Store
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 TRIALS, PAIRED_TRIALS = 1_000_000, 100_000
-CLIENTS, PROCESSES = 64, 4
+CLIENTS = 64
+PROCESSES = min(4, len(os.sched_getaffinity(0)))
+"""That the clients are divided among: more than there are cores would only take turns."""
 NOTES = """\
 - An acknowledgement is the way of one trial with 100 samples from a host over TCP to the driver, through its checks,
   into the journal, through fdatasync, and back. The limit appends as many bytes to a file, just before and just after.

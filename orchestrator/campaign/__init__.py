@@ -12,6 +12,15 @@ from orchestrator.campaign.preparation import (
 )
 from orchestrator.campaign.progress import CampaignPlanned, CampaignProgress, Notice, TrialBegun, TrialRecorded
 from orchestrator.campaign.readying import make_ready, preview
+from orchestrator.campaign.remote import (
+    Handover,
+    is_remote,
+    look_at_hosts,
+    prepare_agents,
+    read_handover,
+    refuse_results_elsewhere,
+    write_handover,
+)
 from orchestrator.campaign.repeating import continuation_of, order_again
 from orchestrator.campaign.reproduction import Reproduction, decide
 from orchestrator.campaign.resume import Continuation, ResumePolicy, choose_campaign
@@ -25,6 +34,7 @@ __all__ = [
     "CampaignPlanned",
     "CampaignProgress",
     "Continuation",
+    "Handover",
     "Notice",
     "ProjectFiles",
     "ReadyHost",
@@ -37,15 +47,21 @@ __all__ = [
     "decide",
     "drop_caches",
     "find",
+    "is_remote",
+    "look_at_hosts",
     "make_ready",
     "order_again",
     "pins_without_building",
+    "prepare_agents",
     "prepare_hosts",
     "preview",
     "ray_scheduler",
     "reachable_hosts",
+    "read_handover",
     "reap_leftovers",
     "refuse_another_method",
+    "refuse_results_elsewhere",
     "run_campaign",
     "targets",
+    "write_handover",
 ]

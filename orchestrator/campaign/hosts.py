@@ -1,7 +1,7 @@
 """What a host gives its trials: whether it can be reached, which isolation, which cores, how much memory."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from orchestrator.connection import unreachable_reason
@@ -28,7 +28,7 @@ def reachable_hosts(hosts: Mapping[str, Host], inventory: Path) -> None:
     for name, host in hosts.items():
         problem = unreachable_reason(name, hosts)
         if problem is None and host.connection is Connection.SSH:
-            problem = "it answers over ssh, but this version measures only the machine that it runs on"
+            problem = "it answers over ssh, but trials are reproduced only on the machine that this command runs on"
         if problem is not None:
             raise ConfigurationError(
                 f"{host.address or host.ssh_alias} cannot be used: {problem}; "
@@ -61,7 +61,15 @@ def trial_cores(name: str, host: Host, inventory: Path) -> tuple[int, ...]:
     Raises:
         ConfigurationError: none is left.
     """
-    cores = sorted(os.sched_getaffinity(0))
+    return free_cores(name, host, sorted(os.sched_getaffinity(0)), inventory)
+
+
+def free_cores(name: str, host: Host, cores: Sequence[int], inventory: Path) -> tuple[int, ...]:
+    """What is left of a host's cores without the reserved ones, which are the first.
+
+    Raises:
+        ConfigurationError: none is left.
+    """
     if host.reserved_cores >= len(cores):
         raise ConfigurationError(
             f"{host.reserved_cores} cores are reserved, but the host has {len(cores)}; at most {len(cores) - 1} can be",

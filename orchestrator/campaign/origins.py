@@ -18,7 +18,7 @@ class Origins:
     hosts: Mapping[str, ReadyHost]
     reproduces: Reproduces | None
     fingerprint: Fingerprint
-    """Of the machine that all hosts are: rows of trials that never ran refer to it as well."""
+    """Of this machine."""
 
     def of(self, host: str, environment: str, task_id: str | None) -> Origin:
         """The origin of a task's rows; of rows that no task made, if `task_id` is null."""
@@ -50,5 +50,8 @@ class Origins:
     def recording(self, origin: Origin) -> Recording:
         """Makes rows of the driver's own: of trials that never ran, or that could not say what became of them."""
         recording = Recording(origin)
-        recording.runs_on(self.fingerprint)
+        ready = self.hosts[str(origin.context.host)]
+        fingerprint = self.fingerprint if ready.work_directory is None else ready.fingerprint
+        if fingerprint is not None:
+            recording.runs_on(fingerprint)
         return recording

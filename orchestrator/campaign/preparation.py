@@ -26,7 +26,7 @@ from orchestrator.images import (
 )
 from orchestrator.inventory import Host
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
-from runners.system import collect
+from runners.system import Fingerprint, collect
 
 Provided = tuple[EnvironmentPin, ExecutionSettings]
 """An environment, and how a task starts in it."""
@@ -44,6 +44,10 @@ class ReadyHost:
     engine: str | None
     agent_cores: frozenset[int] = frozenset()
     """Cores kept for the agent; empty if it shares all."""
+    work_directory: str | None = None
+    """Where a host that an agent serves keeps our files; null for this machine, which keeps them in the project."""
+    fingerprint: Fingerprint | None = None
+    """Of a host that an agent serves, as that sees it."""
 
 
 def prepare_hosts(

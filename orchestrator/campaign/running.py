@@ -7,9 +7,11 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 
 from orchestrator.campaign.account import close_account, opening_row
-from orchestrator.campaign.files import ProjectFiles, drop_caches
+from orchestrator.campaign.agents import deliver_what_waits, remove_what_is_left
+from orchestrator.campaign.files import CACHE, ProjectFiles, WorkFiles, drop_caches
 from orchestrator.campaign.order import CampaignOrder
 from orchestrator.campaign.origins import Origins
 from orchestrator.campaign.preparation import ReadyHost
@@ -24,10 +26,11 @@ from orchestrator.campaign.progress import (
 from orchestrator.campaign.resume import unfinished
 from orchestrator.delivery import Committer, Destination, Origin, Recording, RowKey, Server, Spool, deliver_leftovers
 from orchestrator.errors import StoreError
-from orchestrator.execution import ExecutionSettings, FakeSettings, TaskOutcome, aftermath, keep_code
+from orchestrator.execution import ExecutionSettings, FakeSettings, PackedCode, TaskOutcome, aftermath, keep_code, pack
 from orchestrator.planning import Plan, Skip, with_trials
 from orchestrator.scheduling import (
     Event,
+    ExistingCluster,
     HostNotice,
     HostObserved,
     LineReceived,
@@ -37,7 +40,7 @@ from orchestrator.scheduling import (
     TaskRequest,
 )
 from orchestrator.store import Store, Writer
-from orchestrator.store.snapshot import store_id
+from orchestrator.store.storage.snapshot import store_id
 from runners.contract import Begin, Environment, Line, Status, Task, Trial, TrialRecord
 from runners.system import collect
 
@@ -56,11 +59,15 @@ CODE_HAS_CHANGED = (
 )
 
 
-def ray_scheduler() -> Scheduler:
-    """The scheduler of a real campaign. Ray takes a second to import, which most commands do without."""
+def ray_scheduler(cluster: ExistingCluster | None = None) -> Scheduler:
+    """The scheduler of a real campaign. Ray takes a second to import, which most commands do without.
+
+    Args:
+        cluster: where tasks run; by default on this machine.
+    """
     from orchestrator.scheduling.ray import RayScheduler
 
-    return RayScheduler()
+    return RayScheduler(cluster)
 
 
 def run_campaign(
@@ -71,6 +78,7 @@ def run_campaign(
     observe: Observer,
     *,
     address: str = LOOPBACK,
+    port: int = 0,
 ) -> None:
     """Runs what is left of a campaign until each of its trials has a row.
 
@@ -84,6 +92,7 @@ def run_campaign(
         files: of the project.
         observe: told what happens; by several threads, but never by two at once.
         address: of this machine, as the hosts reach it to deliver their rows.
+        port: where they do; 0 takes any that is free.
 
     Raises:
         InfrastructureError: the cluster cannot be started, or `address` cannot be listened on.
@@ -99,7 +108,7 @@ def run_campaign(
         _tell_of_damage(writer, told)
         with Committer(store, writer, lambda text: told(Notice(text))) as committer:
             run = _Run(order, scheduler, committer, store, files, told)
-            run.all(address)
+            run.all(address, port)
         close_account(store, writer, campaign_id)
         writer.close()
     except BaseException:
@@ -148,32 +157,63 @@ class _Run:
         self._store = store
         self._files = files
         self._observe = observe
-        self._spool = Spool(files.spool(store_id(store.layout) or "").resolve())
-        self._destination: Destination | None = None
+        self._store_id = store_id(store.layout) or ""
+        self._spool = Spool(files.spool(self._store_id).resolve())
+        self._delivery: tuple[str, int, bytes] | None = None
+        self._packed: PackedCode | None = None
         self._states: dict[str, _TaskState] = {}
         self._failed_starts: dict[str, int] = {}
         self.lost_a_task = False
         """Whether a task ended before its trials were done."""
 
-    def all(self, address: str) -> None:
+    def all(self, address: str, port: int) -> None:
         """Runs everything that is left, and first stores what an earlier run measured and could not deliver."""
         left = self._left()
-        self._observe(CampaignPlanned(self._campaign_id, left, self._continuation.plan.trials - left.trials))
-        self._record_skips(left.skips)
+        served = [name for name, host in self._hosts.items() if host.work_directory is not None]
+        must_ask = bool(left.tasks and served) and not self._continuation.is_new
+        if not must_ask:
+            self._begin(left)
         if not left.tasks:
             return
         if not keep_code(self._files.code(self._campaign_id)):
             self._notice(CODE_HAS_CHANGED)
+        if served:
+            self._packed = pack(self._files.code(self._campaign_id))
         token = secrets.token_bytes(32)
-        with Server(self._committer, token, self._notice, address=address) as server:
-            self._destination = Destination(address, server.port, token, self._spool.directory)
+        with Server(self._committer, token, self._notice, address=address, port=port) as server:
+            self._delivery = address, server.port, token
             try:
-                self._scheduler.start([_scheduling_host(host) for host in self._hosts.values()])
+                busy = {planned.host for planned in left.tasks}
+                self._scheduler.start([_scheduling_host(host) for name, host in self._hosts.items() if name in busy])
+                if must_ask:
+                    destinations = {host: self._destination(host) for host in served if host in busy}
+                    deliver_what_waits(self._scheduler, destinations, self._notice)
+                    left = unfinished(self._continuation.plan, self._store.attempts(self._campaign_id))
+                    self._begin(left)
                 self._tasks(left)
+                self._clear([host for host in served if host in busy])
             finally:
                 self._scheduler.stop()
                 self._deliver_leftovers(wait_for_room=False)
                 self._spool.remove_if_empty()
+
+    def _begin(self, left: Plan) -> None:
+        self._observe(CampaignPlanned(self._campaign_id, left, self._continuation.plan.trials - left.trials))
+        self._record_skips(left.skips)
+
+    def _clear(self, served: Sequence[str]) -> None:
+        """Removes on hosts what `run_campaign` removes here."""
+        campaigns = {host: self._work(host).campaign(self._campaign_id) for host in served}
+        kept = {host: path / CACHE for host, path in campaigns.items()} if self.lost_a_task else campaigns
+        remove_what_is_left(self._scheduler, kept, self._notice)
+
+    def _work(self, host: str) -> WorkFiles:
+        directory = self._hosts[host].work_directory
+        return WorkFiles(self._files.state.resolve() if directory is None else Path(directory))
+
+    def _destination(self, host: str) -> Destination:
+        assert self._delivery is not None
+        return Destination(*self._delivery, self._work(host).spool(self._store_id))
 
     def _left(self) -> Plan:
         if self._deliver_leftovers() and not self._continuation.is_new:
@@ -202,13 +242,19 @@ class _Run:
                 raise self._committer.failure
 
     def _submit(self, host: str, task: Task) -> None:
-        assert self._destination is not None
         origin = self._origins.of(host, task.environment, task.task_id)
         self._states[task.task_id] = _TaskState(task, self._origins.recording(origin))
-        directory = self._files.campaign(self._campaign_id) / f"{task.task_id}-{uuid.uuid4().hex[:8]}"
-        code = self._files.code(self._campaign_id)
-        execution = self._execution(host, origin)
-        request = TaskRequest(host, task, execution, directory.resolve(), origin, self._destination, code.resolve())
+        work = self._work(host)
+        request = TaskRequest(
+            host,
+            task,
+            self._execution(host, origin),
+            work.campaign(self._campaign_id) / f"{task.task_id}-{uuid.uuid4().hex[:8]}",
+            origin,
+            self._destination(host),
+            work.code(self._campaign_id),
+            None if self._hosts[host].work_directory is None else self._packed,
+        )
         self._scheduler.submit(request)
 
     def _execution(self, host: str, origin: Origin) -> ExecutionSettings:
@@ -217,7 +263,7 @@ class _Run:
         if isinstance(execution, FakeSettings):
             return execution
         isolation = origin.pin.isolation.value
-        return replace(execution, cache=self._files.cache(self._campaign_id, environment, isolation).resolve())
+        return replace(execution, cache=self._work(host).cache(self._campaign_id, environment, isolation))
 
     def _handle(self, event: Event) -> None:
         if isinstance(event, TaskEnded):

@@ -4,6 +4,7 @@ import sys
 
 import click
 
+from orchestrator.cli.cluster import cluster
 from orchestrator.cli.hosts import hosts
 from orchestrator.cli.images import images
 from orchestrator.cli.reproduce import reproduce
@@ -19,7 +20,7 @@ def taxmeter() -> None:
     """Measures the framework tax of deep-learning inference on the machines of a lab."""
 
 
-for command in (sweep, results, reproduce, task, images, hosts):
+for command in (sweep, results, reproduce, task, images, hosts, cluster):
     taxmeter.add_command(command)
 
 

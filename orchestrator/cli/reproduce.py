@@ -26,10 +26,10 @@ from orchestrator.campaign import (
     run_campaign,
     targets,
 )
+from orchestrator.cli.campaigns import ending_cleanly, exit_code, git_commit, host_to_ourselves
 from orchestrator.cli.options import inventory_option, results_option
 from orchestrator.cli.progress import ProgressLine
 from orchestrator.cli.results import open_existing, wide_console
-from orchestrator.cli.sweep import ending_cleanly, exit_code, git_commit, host_to_ourselves
 from orchestrator.errors import ExitCode
 from orchestrator.inventory import load_inventory
 from orchestrator.report import render_reproduction

@@ -7,7 +7,8 @@ import click
 
 from orchestrator.campaign import ProjectFiles
 from orchestrator.campaign.resume import new_campaign_id
-from orchestrator.cli.sweep import git_commit, known_environments, print_plan, refuse_empty, sweep_argument
+from orchestrator.cli.campaigns import git_commit, known_environments, print_plan, refuse_empty
+from orchestrator.cli.sweep import sweep_argument
 from orchestrator.documents import did_you_mean, line_of_key
 from orchestrator.errors import ConfigurationError
 from orchestrator.exchange import Cores, Origin, cores_of, exported_host, write_export

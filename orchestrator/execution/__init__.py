@@ -12,7 +12,7 @@ from orchestrator.execution.base import (
 from orchestrator.execution.choice import create_executor
 from orchestrator.execution.cores import cores_in, cores_text
 from orchestrator.execution.docker import remove_containers
-from orchestrator.execution.staging import INSTALLED, copy_code, keep_code, stage
+from orchestrator.execution.staging import INSTALLED, PackedCode, copy_code, keep_code, pack, stage, unpack
 
 __all__ = [
     "INSTALLED",
@@ -21,6 +21,7 @@ __all__ = [
     "ExecutionSettings",
     "Executor",
     "FakeSettings",
+    "PackedCode",
     "ProcessSettings",
     "TaskOutcome",
     "aftermath",
@@ -29,6 +30,8 @@ __all__ = [
     "cores_text",
     "create_executor",
     "keep_code",
+    "pack",
     "remove_containers",
     "stage",
+    "unpack",
 ]

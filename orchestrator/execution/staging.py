@@ -1,8 +1,12 @@
 """The directory of a task: the task, and a copy of the runner's code."""
 
+import hashlib
+import io
 import json
 import shutil
 import uuid
+import zipfile
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import runners
@@ -11,6 +15,37 @@ from runners.contract import Task, TaskFiles, encode
 PACKAGE = runners.__name__
 INSTALLED = Path(runners.__file__).parent.parent
 """Where the runner's package lies that this process has imported."""
+
+
+@dataclass(frozen=True)
+class PackedCode:
+    """The runner's code on its way to another host."""
+
+    digest: str
+    archive: bytes = field(repr=False)
+
+
+def pack(code: Path) -> PackedCode:
+    """Packs the runner's package that lies in a directory."""
+    buffer = io.BytesIO()
+    digest = hashlib.sha256()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in sorted(_sources(code).items()):
+            digest.update(f"{name} {len(content)}\n".encode() + content)
+            archive.writestr(f"{PACKAGE}/{name}", content)
+    return PackedCode(digest.hexdigest(), buffer.getvalue())
+
+
+def unpack(packed: PackedCode, directory: Path) -> Path:
+    """Unpacks code below a directory, unless it is there already, and returns where it is."""
+    place = directory / packed.digest[:12]
+    if not place.exists():
+        directory.mkdir(parents=True, exist_ok=True)
+        whole = directory / f".{place.name}-{uuid.uuid4().hex[:8]}"
+        with zipfile.ZipFile(io.BytesIO(packed.archive)) as archive:
+            archive.extractall(whole)
+        whole.rename(place)  # only whole code has this name
+    return place
 
 
 def keep_code(directory: Path) -> bool:

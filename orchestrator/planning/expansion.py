@@ -1,10 +1,11 @@
 """From a sweep, hosts and environments to tasks: a pure function, so that a plan can be printed before it runs."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from orchestrator.feasibility import ANY_SUITABLE, environment_problem, model_problem, newest_suitable
 from orchestrator.planning.estimate import estimate_s
+from orchestrator.planning.hosts import choose_hosts
 from orchestrator.planning.identity import trial_key, visit
 from orchestrator.planning.model import EnvironmentPin, Plan, PlannedTask, PlanningHost, Skip
 from orchestrator.planning.points import specifications, unique
@@ -22,12 +23,11 @@ def plan(sweep: Sweep, hosts: Sequence[PlanningHost], campaign_id: str) -> Plan:
             that `any-suitable` may stand for.
         campaign_id: seeds the random order and stands in every trial's identity.
     """
-    matching = [host for host in hosts if not _missing_labels(sweep.targets, host)]
-    unmatched = tuple(f"{host.name}: {_missing_labels(sweep.targets, host)}" for host in hosts if host not in matching)
+    chosen = choose_hosts(sweep, hosts, lambda host: _able(sweep, host))
     tasks: list[PlannedTask] = []
     skips: list[Skip] = []
     visits: list[tuple[str, str, int, int]] = []
-    for host, environment in [(at, one) for at in matching for one in environments_on(sweep, at)]:
+    for host, environment in [(at, one) for at in chosen.hosts for one in environments_on(sweep, at)]:
         pin = host.environments[environment]
         runnable, impossible = _divide(sweep, host, environment)
         skips += [
@@ -47,7 +47,7 @@ def plan(sweep: Sweep, hosts: Sequence[PlanningHost], campaign_id: str) -> Plan:
                 tasks.append(PlannedTask(host.name, Task(CONTRACT_VERSION, campaign_id, task_id, environment, trials)))
     tasks.sort(key=lambda planned: planned.task.trials[0].round)
     work = {"sweep": sweep.name, "visits": [list(visit) for visit in sorted(visits)]}
-    return Plan(tuple(tasks), tuple(skips), unmatched, digest(work), estimate_s(tasks))
+    return Plan(tuple(tasks), tuple(skips), chosen.unmatched, digest(work), estimate_s(tasks))
 
 
 def environments_on(sweep: Sweep, host: PlanningHost) -> tuple[str, ...]:
@@ -64,13 +64,8 @@ def needed_environments(planned: Plan) -> dict[str, frozenset[str]]:
     return needed
 
 
-def _missing_labels(targets: Mapping[str, str], host: PlanningHost) -> str | None:
-    missing = [
-        f"label {name} is {host.labels.get(name, 'not set')}, not {value}"
-        for name, value in sorted(targets.items())
-        if host.labels.get(name) != value
-    ]
-    return "; ".join(missing) or None
+def _able(sweep: Sweep, host: PlanningHost) -> int:
+    return sum(len(_divide(sweep, host, environment)[0]) for environment in environments_on(sweep, host))
 
 
 def _divide(sweep: Sweep, host: PlanningHost, environment: str) -> tuple[list[TrialSpec], list[tuple[TrialSpec, str]]]:

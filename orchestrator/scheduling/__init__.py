@@ -11,9 +11,11 @@ from orchestrator.scheduling.base import (
     TaskRequest,
 )
 from orchestrator.scheduling.local import LocalScheduler
+from orchestrator.scheduling.nodes import ExistingCluster
 
 __all__ = [
     "Event",
+    "ExistingCluster",
     "HostNotice",
     "HostObserved",
     "LineReceived",

@@ -1,35 +1,27 @@
 """Runs tasks on a Ray cluster. Ray stays outside what is measured: it starts tasks and carries records back."""
 
-import os
-import secrets
-import shutil
-import signal
-import tempfile
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import InfrastructureError, NoUsableHostError
-from orchestrator.scheduling.base import Event, SchedulingHost, TaskEnded, TaskRequest, run_on_host
-
-HOST_LABEL = "taxmeter-host"
-SLOT = "bench_slot"
-"""One per host: a second benchmark on a host would disturb the first, whatever cores it uses."""
+from orchestrator.errors import InfrastructureError
+from orchestrator.scheduling.base import (
+    Answered,
+    Asked,
+    Event,
+    SchedulingHost,
+    TaskEnded,
+    TaskRequest,
+    run_on_host,
+)
+from orchestrator.scheduling.nodes import HOST_LABEL, SLOT, RayCluster, ThisMachine
 
 QUEUE_DEADLINE_S = 120.0
 """Ray waits forever for a node that does not come; we do not."""
 
 STOP_DEADLINE_S = 30.0
-
-DIRECTORY_PREFIX = "taxmeter-ray-"
-"""Of the directory for Ray's own files; the process number follows."""
-
-TEMPORARY = Path("/tmp")  # noqa: S108 - whatever TMPDIR says: the paths of sockets must be short
-
-OBJECT_STORE_BYTES = 100_000_000
 
 
 @dataclass
@@ -41,46 +33,56 @@ class _Running:
 
 
 class RayScheduler:
-    """A cluster of this machine alone, started for the job and gone with it."""
+    """Runs tasks on the nodes of a cluster: one of this machine alone, or one that is there already."""
 
-    def __init__(self) -> None:
+    def __init__(self, cluster: RayCluster | None = None) -> None:
+        """Starts nothing yet.
+
+        Args:
+            cluster: where tasks run; by default on this machine, for which a cluster is started and ended.
+        """
+        self._cluster = cluster or ThisMachine()
         self._queues: dict[str, deque[TaskRequest]] = {}
         self._running: dict[Any, _Running] = {}
-        self._directory: Path | None = None
         self._ray: Any = None
 
     def start(self, hosts: Sequence[SchedulingHost]) -> None:
         """See `Scheduler.start`."""
-        [host] = hosts
-        remove_abandoned(TEMPORARY)
-        self._directory = Path(tempfile.mkdtemp(prefix=f"{DIRECTORY_PREFIX}{os.getpid()}-", dir=TEMPORARY))
-        os.environ.update(_settings(self._directory))
-        import ray  # only now: Ray reads its settings when it is imported
-
-        self._ray = ray
-        on_terminate = signal.getsignal(signal.SIGTERM)
-        if host.agent_cores:
-            # What Ray starts inherits it; executors give the trials their own cores.
-            os.sched_setaffinity(0, host.agent_cores)
         try:
-            ray.init(
-                address="local",
-                num_cpus=0,
-                num_gpus=0,
-                resources={SLOT: 1},
-                labels=_labels(host),
-                object_store_memory=OBJECT_STORE_BYTES,
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level="error",
-                _temp_dir=str(self._directory),
-            )
-        except Exception as error:
+            self._ray = self._cluster.connect(hosts)
+        except BaseException:
             self.stop()
-            raise InfrastructureError(f"the Ray cluster cannot be started: {error}") from error
-        # Ray installs a handler of its own that aborts the process before anything can be cleaned up.
-        signal.signal(signal.SIGTERM, on_terminate)
-        refuse_unmatched(hosts, ray.nodes())
+            raise
+
+    def ask(
+        self, question: Callable[[Asked], Answered], of: Mapping[str, Asked], timeout_s: float
+    ) -> dict[str, Answered | InfrastructureError]:
+        """See `Scheduler.ask`."""
+        remote = self._ray.remote(num_cpus=0, max_retries=0)(question)
+        asked = {
+            remote.options(label_selector={HOST_LABEL: host}).remote(argument): host for host, argument in of.items()
+        }
+        answers: dict[str, Answered | InfrastructureError] = {}
+        waiting, deadline = list(asked), time.monotonic() + timeout_s
+        while waiting and (left_s := deadline - time.monotonic()) > 0:
+            # in short steps, so that an interrupt is heard
+            ready, waiting = self._ray.wait(waiting, num_returns=1, timeout=min(1.0, left_s))
+            for reference in ready:
+                answers[asked[reference]] = self._answer(reference)
+        for reference in waiting:
+            self._ray.cancel(reference, force=True)
+            answers[asked[reference]] = InfrastructureError(f"it gave no answer within {timeout_s:.0f} s")
+        return answers
+
+    def _answer(self, reference: Any) -> Any:
+        try:
+            return self._ray.get(reference)
+        except self._ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, InfrastructureError):
+                return error.cause
+            raise
+        except self._ray.exceptions.RayError as error:
+            return InfrastructureError(_one_line(error))
 
     def submit(self, request: TaskRequest) -> None:
         """See `Scheduler.submit`."""
@@ -99,11 +101,8 @@ class RayScheduler:
         self._queues.clear()
         if self._ray is not None:
             self._cancel_running()
-            self._ray.shutdown()
             self._ray = None
-        if self._directory is not None:
-            shutil.rmtree(self._directory, ignore_errors=True)
-            self._directory = None
+        self._cluster.disconnect()
 
     def _launch_ready(self) -> bool:
         busy = {running.request.host for running in self._running.values()}
@@ -132,7 +131,7 @@ class RayScheduler:
             return
         except self._ray.exceptions.RayError as error:
             del self._running[stream]
-            yield _failed(running.request, f"Ray lost the task: {' '.join(str(error).split())[:500]}")
+            yield _failed(running.request, f"Ray lost the task: {_one_line(error)}")
             return
         running.started = True
         if isinstance(event, TaskEnded):
@@ -163,64 +162,12 @@ class RayScheduler:
         self._running.clear()
 
 
-def refuse_unmatched(hosts: Sequence[SchedulingHost], nodes: Sequence[Mapping[str, Any]]) -> None:
-    """Checks that each host has a living node with its labels and a slot. Ray itself would wait forever, silently.
-
-    Args:
-        hosts: the hosts that tasks will name.
-        nodes: what `ray.nodes()` says.
-
-    Raises:
-        NoUsableHostError: names each host without a node, and what the nodes are.
-    """
-    living = [node for node in nodes if node["Alive"]]
-    missing = [host.name for host in hosts if not any(_serves(node, host) for node in living)]
-    if missing:
-        known = "; ".join(
-            f"{node['NodeManagerHostname']}: labels {node['Labels']}, slots {node['Resources'].get(SLOT, 0):.0f}"
-            for node in living
-        )
-        raise NoUsableHostError(
-            f"no node of the Ray cluster serves {', '.join(missing)} (needs label {HOST_LABEL} and a {SLOT}); "
-            f"living nodes: {known or 'none'}"
-        )
-
-
-def remove_abandoned(parent: Path) -> None:
-    """Removes the Ray directories of our runs whose process is gone, as a killed one leaves them."""
-    for directory in parent.glob(f"{DIRECTORY_PREFIX}*"):
-        process = directory.name.removeprefix(DIRECTORY_PREFIX).partition("-")[0]
-        ours = directory.stat().st_uid == os.geteuid()
-        if ours and process.isdigit() and not Path("/proc", process).exists():
-            shutil.rmtree(directory, ignore_errors=True)
-
-
-def _serves(node: Mapping[str, Any], host: SchedulingHost) -> bool:
-    return bool(_labels(host).items() <= node["Labels"].items() and node["Resources"].get(SLOT, 0) >= 1)
-
-
-def _labels(host: SchedulingHost) -> dict[str, str]:
-    return {**host.labels, HOST_LABEL: host.name}
-
-
 def _failed(request: TaskRequest, problem: str) -> TaskEnded:
     return TaskEnded(request.host, request.task, None, problem)
 
 
-def _settings(directory: Path) -> dict[str, str]:
-    """Ray's own environment. Tokens stand in a file, so that no process list shows them."""
-    token = directory / "token"
-    token.touch(mode=0o600)
-    token.write_text(secrets.token_hex(32))
-    return {
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN_PATH": str(token),
-        "RAY_USAGE_STATS_ENABLED": "0",
-        # Ray would run its workers, and what they start, at nice 15.
-        "RAY_worker_niceness": "0",
-        "RAY_enable_metrics_collection": "false",
-        "RAY_event_stats": "0",
-        # It would kill the worker, and with it the task, where only the trial is to die of its own limit.
-        "RAY_memory_monitor_refresh_ms": "0",
-        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    }
+def _one_line(error: Exception) -> str:
+    # What our own code raised there is told without Ray's account of where.
+    cause = getattr(error, "cause", None)
+    text = str(error) if cause is None else f"{type(cause).__name__}: {cause}"
+    return " ".join(text.split())[:500]

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 from docker import DockerClient
 
-from orchestrator.images import connect
+from orchestrator.cluster.image import ensure_agent_image
+from orchestrator.images import BuiltImage, connect
+from orchestrator.images.engine import engine_address
 from tests.lab.engine import unsuitable
+from tests.lab.image import PROJECT
 from tests.lab.lab import Lab
 
 
@@ -43,6 +46,19 @@ def shared_lab(lab_possible: None, tmp_path_factory: pytest.TempPathFactory) -> 
     """Three lab hosts; ask for `lab` instead, which mends what an earlier test left."""
     with Lab.of_this_process(tmp_path_factory.mktemp("lab")) as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def seeded_lab(shared_lab: Lab, cpu_image: BuiltImage) -> Lab:
+    """The same, with the images of the agents and of the `cpu` environment on every host.
+
+    Seeded together, because only hosts that have nothing yet share the files of their layers.
+    """
+    shared_lab.up(hosts=3)
+    with closing(connect()) as client:
+        agent = ensure_agent_image(PROJECT, client, engine_address(), print)
+    shared_lab.seed([cpu_image.reference, agent.reference])
+    return shared_lab
 
 
 @pytest.fixture

@@ -48,10 +48,11 @@ def image(shared_lab: Lab) -> AgentImage:
 
 
 @pytest.fixture(scope="module")
-def site(shared_lab: Lab, image: AgentImage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(
+    shared_lab: Lab, seeded_lab: Lab, image: AgentImage, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Site]:
     """The cluster that the tests of this file share, each of which may leave it in need of mending."""
     shared_lab.up(hosts=3)
-    shared_lab.seed([image.reference])
     with pytest.MonkeyPatch.context() as patch:
         # somebody may edit the code while the tests run
         code = pack_code()

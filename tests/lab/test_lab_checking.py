@@ -74,9 +74,8 @@ def test_a_user_who_may_not_use_the_engine(lab: Lab, check: Callable[..., Any]) 
 
 
 def test_fingerprints_without_python_show_the_simulated_hardware(
-    lab: Lab, in_project: object, cpu_image: BuiltImage, capsys: pytest.CaptureFixture[str]
+    seeded_lab: Lab, lab: Lab, in_project: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lab.seed([cpu_image.reference])
     capsys.readouterr()
     assert run(["hosts", "diff", "h1", "h2", "--inventory", str(lab.inventory())]) == ExitCode.TRIALS_FAILED
     printed = capsys.readouterr().out

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import run
-from orchestrator.cli.sweep import exit_code, host_to_ourselves
+from orchestrator.cli.campaigns import exit_code, host_to_ourselves
 from orchestrator.errors import ExitCode
 from orchestrator.store import Attempt
 from runners.contract import Status
@@ -18,7 +18,7 @@ PROJECT = Path(__file__).parents[2]
 def project_copy(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     # A sweep that runs on this machine meanwhile holds the lock in the usual place.
     monkeypatch.setattr(
-        sys.modules["orchestrator.cli.sweep"], "HOST_LOCK", tmp_path_factory.mktemp("locks") / "host.lock"
+        sys.modules["orchestrator.cli.campaigns"], "HOST_LOCK", tmp_path_factory.mktemp("locks") / "host.lock"
     )
     for name in ("hostinventory.yaml", "sweeps/quickstart.yaml", "docker/images.yaml"):
         target = tmp_path / name
@@ -71,12 +71,6 @@ def test_a_plan_is_printed_and_nothing_runs(project_copy: Path, capsys: pytest.C
             "reserved_cores: 4096",
             "hostinventory.yaml:11: hosts.this-machine.reserved_cores: 4096 cores are reserved, but the host has ",
         ),
-        (
-            "hostinventory.yaml",
-            "connection: local",
-            "connection: ssh\n    address: 127.0.0.1.invalid",
-            "hostinventory.yaml:6: hosts.this-machine: 127.0.0.1.invalid cannot be used: ",
-        ),
     ],
 )
 def test_a_typo_gives_one_line_and_exit_code_2(
@@ -86,6 +80,41 @@ def test_a_typo_gives_one_line_and_exit_code_2(
     assert run(["sweep", command]) == ExitCode.USAGE
     assert expected in one_error_line(capsys)
     assert not (project_copy / "results").exists()
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_a_host_elsewhere_needs_containers(
+    project_copy: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    edit(project_copy / "hostinventory.yaml", "connection: local", "connection: ssh\n    address: 127.0.0.1.invalid")
+    edit(project_copy / "hostinventory.yaml", "executor: auto", "executor: process")
+    assert run(["sweep", command]) == ExitCode.USAGE
+    said = one_error_line(capsys)
+    assert "hostinventory.yaml:10: hosts.this-machine.executor: executor process does without containers, " in said
+    assert "write `executor: docker`, or leave it out with --limit '!this-machine'" in said
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_hosts_of_which_none_can_be_reached_are_each_named_with_the_reason(
+    project_copy: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    more = "  other:\n    connection: ssh\n    address: 127.0.0.1\n    port: 1\n"
+    edit(project_copy / "hostinventory.yaml", "connection: local", "connection: ssh\n    address: 127.0.0.1.invalid")
+    edit(project_copy / "hostinventory.yaml", "      site: here\n", f"      site: here\n{more}")
+    assert run(["sweep", command]) == ExitCode.NO_USABLE_HOST
+    said = one_error_line(capsys)
+    assert "no host can be used: this-machine: unreachable (Could not resolve hostname" in said
+    assert "; other: unreachable (connect to host 127.0.0.1 port 1" in said
+    assert not (project_copy / "results").exists()
+
+
+def test_the_store_of_a_sweep_elsewhere_must_lie_in_the_project(
+    project_copy: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(project_copy / "hostinventory.yaml", "connection: local", "connection: ssh\n    address: 127.0.0.1.invalid")
+    outside = tmp_path_factory.mktemp("outside")
+    assert run(["sweep", "run", "--results", str(outside)]) == ExitCode.USAGE
+    assert f"writes its store inside the project, {project_copy}; name a directory" in one_error_line(capsys)
 
 
 def test_a_demanded_engine_that_is_down_is_no_usable_host(

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from orchestrator.execution import INSTALLED, keep_code, staging
-from orchestrator.execution.staging import PACKAGE, copy_code, stage
+from orchestrator.execution import INSTALLED, copy_code, keep_code, pack, stage, staging, unpack
+from orchestrator.execution.staging import PACKAGE
 
 
 def test_the_first_code_stays(tmp_path: Path, monkeypatch) -> None:
@@ -26,3 +26,17 @@ def test_a_task_has_the_code_that_it_is_given(make_task, make_trial, tmp_path: P
     stage(make_task(make_trial("synthetic-null")), tmp_path / "task", code)
     assert [path.name for path in (tmp_path / "task" / "code" / PACKAGE).iterdir()] == ["__init__.py"]
     assert {path.name for path in (tmp_path / "task").iterdir()} == {"code", "task.json"}
+
+
+def test_code_that_was_sent_is_the_code_that_was_packed(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    copy_code(INSTALLED, source)
+    packed = pack(source)
+    place = unpack(packed, tmp_path / "host" / "code")
+    assert pack(place) == packed
+    assert [path.name for path in place.parent.iterdir()] == [place.name]
+    (place / PACKAGE / "kept").touch()
+    assert unpack(packed, place.parent) == place
+    assert (place / PACKAGE / "kept").exists()
+    (source / PACKAGE / "__init__.py").write_text("another = True\n")
+    assert unpack(pack(source), place.parent) != place

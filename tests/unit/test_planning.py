@@ -200,6 +200,45 @@ def test_a_host_without_the_target_labels_takes_no_part(quickstart: Sweep) -> No
     assert planned.unmatched == ("h1: label gpu is none, not H100",)
 
 
+def with_gpu(name: str, *models: str) -> PlanningHost:
+    gpus = tuple(GpuFacts(model, "8.0", 40 * 2**30) for model in models)
+    return replace(HOST, name=name, machine=Machine("580.95", gpus, None if gpus else "none", 64 * 2**30))
+
+
+FLEET = [with_gpu("h1"), with_gpu("h2", "A100"), with_gpu("h3", "A100", "A100"), with_gpu("h4", "H100")]
+
+
+@pytest.mark.parametrize(
+    ("targets", "wanted", "reason"),
+    [
+        ("each-host", {"h1", "h2", "h3", "h4"}, None),
+        ("each-gpu-model", {"h2", "h4"}, "h3: h2 is measured, and has the same model of GPU"),
+        ("any", {"h1"}, "h4: h1 is measured, and targets are any"),
+    ],
+)
+def test_targets_choose_hosts(quickstart: Sweep, targets: str, wanted: set[str], reason: str | None) -> None:
+    planned = plan(quickstart.model_copy(update={"targets": targets}), FLEET, "c")
+    assert {one.host for one in planned.tasks} == wanted
+    assert {line.partition(":")[0] for line in planned.unmatched} == {host.name for host in FLEET} - wanted
+    assert reason is None or reason in planned.unmatched
+
+
+def test_any_host_is_one_that_can_run_most(quickstart: Sweep) -> None:
+    poor = replace(HOST, name="h0", unavailable={"cpu": "there is no Python 3.11"})
+    planned = plan(quickstart.model_copy(update={"targets": "any"}), [poor, HOST], "c")
+    assert {one.host for one in planned.tasks} == {"h1"}
+
+
+def test_other_targets_are_refused_with_what_there_is(tmp_path: Path) -> None:
+    text = (PROJECT / "sweeps" / "quickstart.yaml").read_text()
+    (tmp_path / "sweep.yaml").write_text(text + "targets: each-gpu\n")
+    with pytest.raises(ConfigurationError, match=r"expected each-host, each-gpu-model, any, or labels such as \{gpu"):
+        load_sweep(tmp_path / "sweep.yaml")
+    (tmp_path / "sweep.yaml").write_text(text + "targets: {gpu: 4}\n")
+    with pytest.raises(ConfigurationError, match=r"targets.*string"):
+        load_sweep(tmp_path / "sweep.yaml")
+
+
 def test_limits_select_hosts(tmp_path: Path) -> None:
     path = tmp_path / "hosts.yaml"
     names = ("a100-1", "a100-2", "v100-1")

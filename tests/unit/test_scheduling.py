@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.errors import ExitCode, NoUsableHostError
 from orchestrator.scheduling import SchedulingHost
-from orchestrator.scheduling.ray import DIRECTORY_PREFIX, HOST_LABEL, SLOT, refuse_unmatched, remove_abandoned
+from orchestrator.scheduling.nodes import DIRECTORY_PREFIX, HOST_LABEL, SLOT, refuse_unmatched, remove_abandoned
 
 HOST = SchedulingHost("h1", {"gpu": "H100"})
 

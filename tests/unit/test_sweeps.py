@@ -38,7 +38,8 @@ def one_round(path: Path) -> Plan:
     cores = tuple(range(max([2, *(threads for threads in sweep.threads if threads != "all")])))
     machine = Machine("580.95.05", (GpuFacts("NVIDIA A100-PCIE-40GB", "8.0", 40 * 2**30),), None, 64 * 2**30)
     demands = {name: entry.demands for name, entry in known.items()}
-    host = PlanningHost("h1", sweep.targets, cores, pins, machine=machine, demands=demands)
+    labels = sweep.targets if isinstance(sweep.targets, dict) else {}
+    host = PlanningHost("h1", labels, cores, pins, machine=machine, demands=demands)
     return plan(sweep.model_copy(update={"rounds": 1}), [host], "c")
 
 

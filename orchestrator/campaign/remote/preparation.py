@@ -1,0 +1,170 @@
+"""Makes the hosts of a cluster ready, all at once: leftovers removed, images sent and proven, fingerprints read."""
+
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from orchestrator.campaign.environments import machine_of
+from orchestrator.campaign.files import ProjectFiles
+from orchestrator.campaign.hosts import MEMORY_SHARE
+from orchestrator.campaign.preparation import ReadyHost
+from orchestrator.campaign.remote.looking import listed
+from orchestrator.cluster import Agent, Cluster
+from orchestrator.cluster.asking import fingerprint_on
+from orchestrator.cluster.engines import HostEngine, host_engine
+from orchestrator.connection import Connections, HostConnectionError
+from orchestrator.errors import InfrastructureError, NoUsableHostError
+from orchestrator.execution import DockerSettings, ExecutionSettings, remove_containers
+from orchestrator.images import BuiltImage, Catalogue, ImageIdentity, connect, ensure_image
+from orchestrator.images.engine import TRANSFER_TIMEOUT_S
+from orchestrator.images.identity import identity
+from orchestrator.images.transfer import copy_image
+from orchestrator.inventory import Host
+from orchestrator.planning import EnvironmentPin, PlanningHost
+from runners.system import Fingerprint
+
+MAX_AT_ONCE = 16
+"""Hosts that are made ready together; each takes a thread, a few processes of ssh and its share of the network."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The hosts of a campaign."""
+
+    hosts: tuple[ReadyHost, ...]
+    left_out: Mapping[str, str]
+    """Those that could not be made ready, and why."""
+
+
+@dataclass(frozen=True)
+class _Order:
+    """What one host is to be given."""
+
+    planning: PlanningHost
+    host: Host
+    agent: Agent
+    images: Mapping[str, BuiltImage]
+    """By environment."""
+
+
+def build_images(environments: Collection[str], files: ProjectFiles, say: Say) -> dict[str, BuiltImage]:
+    """The images of environments, which this machine's engine then has, by environment.
+
+    Raises:
+        ConfigurationError: the engine has another image than the recorded one.
+        InfrastructureError: an image can neither be had nor built.
+    """
+    catalogue = Catalogue.load(files.catalogue)
+    with closing(connect()) as client:
+        return {name: ensure_image(catalogue.entry(name), client, say) for name in sorted(environments)}
+
+
+def prepare_agents(
+    planned: Collection[PlanningHost],
+    hosts: Mapping[str, Host],
+    cluster: Cluster,
+    connections: Connections,
+    images: Mapping[str, Mapping[str, BuiltImage]],
+    files: ProjectFiles,
+    say: Say,
+) -> Prepared:
+    """Gives hosts what their trials need. A host that cannot take it is left out.
+
+    Args:
+        planned: the hosts, as far as they are known; each has an agent.
+        hosts: how they are reached, by name.
+        cluster: with their agents.
+        connections: that know them.
+        images: by host and environment, what trials will run in; this machine's engine has all of them.
+        files: whose unfinished campaigns tell which containers are left over.
+        say: told about long steps, with the host's name first.
+
+    Raises:
+        NoUsableHostError: no host could be made ready.
+    """
+    orders = [_Order(one, hosts[one.name], cluster.agents[one.name], images.get(one.name, {})) for one in planned]
+    unfinished = [directory.name for directory in files.campaigns.iterdir()] if files.campaigns.is_dir() else []
+    with ThreadPoolExecutor(max_workers=MAX_AT_ONCE, thread_name_prefix="prepare") as pool:
+        running = [pool.submit(_ready, order, cluster, connections, unfinished, say) for order in orders]
+        try:
+            results = [one.result() for one in running]
+        except BaseException:
+            # an interrupt does not reach ssh, and leaving the pool waits for its threads
+            pool.shutdown(wait=False, cancel_futures=True)
+            connections.abort()
+            raise
+    ready = tuple(one for one in results if isinstance(one, ReadyHost))
+    problems = {order.planning.name: one for order, one in zip(orders, results, strict=True) if isinstance(one, str)}
+    if not ready:
+        raise NoUsableHostError(f"no host could be made ready: {listed(problems)}")
+    return Prepared(ready, problems)
+
+
+def _ready(
+    order: _Order, cluster: Cluster, connections: Connections, unfinished: Collection[str], say: Say
+) -> ReadyHost | str:
+    name = order.planning.name
+    try:
+        with host_engine(name, order.host, connections) as engine:
+            for campaign in unfinished:
+                for left in remove_containers(engine.address, campaign):
+                    say(f"{name}: removed container {left}, left by a run that was killed")
+            identities = {environment: _send(name, image, engine, say) for environment, image in order.images.items()}
+            fingerprint = fingerprint_on(engine, cluster)
+        return _host(order, identities, fingerprint)
+    except InfrastructureError as error:
+        return error.problem if isinstance(error, HostConnectionError) else str(error)
+
+
+def _send(name: str, image: BuiltImage, engine: HostEngine, say: Say) -> ImageIdentity:
+    """The image as the host's engine has it, which is sent it if it does not."""
+    with (
+        closing(connect(timeout_s=TRANSFER_TIMEOUT_S)) as source,
+        closing(connect(engine.address, TRANSFER_TIMEOUT_S)) as target,
+    ):
+        return identity(copy_image(image, source, target, lambda text: say(f"{name}: {text}")))
+
+
+def _host(order: _Order, identities: Mapping[str, ImageIdentity], fingerprint: Fingerprint) -> ReadyHost:
+    """The host as its agent sees it; what was known of it before was a preview."""
+    agent, planning = order.agent, order.planning
+    cores = tuple(core for core in agent.cores if core not in agent.agent_cores)
+    memory_bytes = _memory_bytes(fingerprint)
+    pins = dict(planning.environments)
+    executions: dict[str, ExecutionSettings] = {}
+    for environment, image in order.images.items():
+        pins[environment] = _pin(pins[environment], image)
+        found = identities[environment]
+        # No address: in the agent the host's engine is where an engine usually is.
+        executions[environment] = DockerSettings(found.image_id, None, cores, memory_bytes, Path(), found)
+    machine = machine_of(fingerprint, memory_bytes)
+    return ReadyHost(
+        replace(planning, cores=cores, environments=pins, machine=machine),
+        executions,
+        None,
+        frozenset(agent.agent_cores),
+        agent.work_directory,
+        fingerprint,
+    )
+
+
+def _pin(known: EnvironmentPin, image: BuiltImage) -> EnvironmentPin:
+    return replace(
+        known,
+        lock_sha256=image.lock_sha256,
+        image_id=image.image_id,
+        image_digest=image.repo_digest or image.image_id,
+        image_layers=image.layers,
+        image_config_sha256=image.config_sha256,
+    )
+
+
+def _memory_bytes(seen: Fingerprint) -> int:
+    known = [size for size in (seen.memory.total_bytes, seen.limits.memory_bytes) if size is not None]
+    if not known:
+        raise InfrastructureError("the size of its memory cannot be read from /proc/meminfo")
+    return int(min(known) * MEMORY_SHARE)

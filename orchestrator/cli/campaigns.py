@@ -1,0 +1,173 @@
+"""What the commands share that plan and run campaigns."""
+
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from orchestrator.campaign import ProjectFiles
+from orchestrator.cli.progress import duration_text
+from orchestrator.cli.results import print_summary
+from orchestrator.documents import did_you_mean, line_of_key
+from orchestrator.errors import ConfigurationError, ExitCode, NoUsableHostError
+from orchestrator.feasibility import ANY_SUITABLE
+from orchestrator.images import Catalogue
+from orchestrator.planning import Plan, PlanningHost, environments_on
+from orchestrator.store import Attempt, Store
+from orchestrator.sweep import Sweep
+from runners.contract import Status
+
+HOST_LOCK = Path("/tmp/taxmeter-host.lock")  # noqa: S108 - one for all users of the machine, whatever TMPDIR says
+
+
+def exit_code(attempts: Collection[Attempt]) -> ExitCode:
+    """The exit code of a campaign, from the last attempt of each of its trials, whenever they ran.
+
+    What an environment or a host cannot do is no failure, unless nothing else came of the sweep.
+    """
+    statuses = {attempt.status for attempt in attempts}
+    failed = statuses - {Status.OK, Status.UNSUPPORTED, Status.SKIPPED}
+    return ExitCode.TRIALS_FAILED if failed or Status.OK not in statuses else ExitCode.OK
+
+
+def print_plan(planned: Plan) -> None:
+    """Prints tasks, skips with reasons, the number of trials and the estimate."""
+    for task in planned.tasks:
+        count = len(task.task.trials)
+        click.echo(
+            f"  round {task.task.trials[0].round}: {count} trials in one task on {task.host}, {task.task.environment}"
+        )
+    counts: Counter[tuple[str, str]] = Counter()
+    for one in planned.tasks:
+        for trial in one.task.trials:
+            counts[(trial.spec.workload.name, trial.spec.backend.name)] += 1
+    for (workload, backend), count in sorted(counts.items()):
+        click.echo(f"  {workload:20} {backend:16} {count:4} trials")
+    for reason in planned.unmatched:
+        click.echo(f"  not measured: {reason}")
+    for reason, count in Counter(skip.reason for skip in planned.skips).items():
+        click.echo(f"  skipped: {count} trials, {reason}")
+    click.echo(f"{planned.trials} trials, about {duration_text(planned.estimate_s)} without set-up")
+
+
+def print_pins(wanted: Sweep, hosts: Iterable[PlanningHost]) -> None:
+    """Prints what each host would run in."""
+    for host in hosts:
+        for pin in (host.environments[name] for name in environments_on(wanted, host)):
+            identity = pin.image_digest or (f"lock {pin.lock_sha256[:12]}" if pin.lock_sha256 else "no lock")
+            click.echo(f"{host.name}: {pin.name} in isolation {pin.isolation.value} ({pin.reason}), {identity}")
+
+
+def known_environments(wanted: Sweep, sweep_file: Path, files: ProjectFiles) -> None:
+    """Refuses an environment that is not in the catalogue, where the sweep names it.
+
+    Raises:
+        ConfigurationError: names the line of the sweep.
+    """
+    known = Catalogue.load(files.catalogue).entries
+    for position, name in enumerate(wanted.environments):
+        if name not in known and name != ANY_SUITABLE:
+            line = line_of_key(sweep_file, ("environments", position))
+            problem = f"unknown environment {name}; {did_you_mean(name, [*known, ANY_SUITABLE])}"
+            raise ConfigurationError(problem, file=sweep_file, line=line, key="environments")
+
+
+def refuse_empty(planned: Plan) -> None:
+    """Refuses a plan without work, before anything is built for it.
+
+    Raises:
+        NoUsableHostError: no host is what the sweep's targets ask for.
+    """
+    if not planned.tasks and not planned.skips:
+        raise NoUsableHostError(f"no host is what the sweep's targets ask for: {'; '.join(planned.unmatched)}")
+
+
+def git_commit() -> str | None:
+    """The commit of the project in the current directory, `-dirty` if it was changed; None outside of a repository."""
+    if shutil.which("git") is None:
+        return None
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+@contextmanager
+def host_to_ourselves() -> Iterator[None]:
+    """Keeps a second sweep off this machine, whoever runs it: two benchmarks at once measure each other.
+
+    Raises:
+        NoUsableHostError: another sweep runs here.
+    """
+    with _only_one(HOST_LOCK, "another sweep runs on this machine"):
+        yield
+
+
+@contextmanager
+def project_to_ourselves(files: ProjectFiles) -> Iterator[None]:
+    """Keeps a second sweep off the cluster of this project, whose leftovers it would take for those of a killed one.
+
+    Raises:
+        NoUsableHostError: another sweep runs on it.
+    """
+    lock = files.state / "locks" / "remote-sweep"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with _only_one(lock, "another sweep of this project runs on the hosts of its cluster"):
+        yield
+
+
+@contextmanager
+def _only_one(lock: Path, problem: str) -> Iterator[None]:
+    try:
+        # Reading is enough for a lock, and allowed for a file that another user made.
+        if not lock.exists():
+            lock.touch(mode=0o644)
+        descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise NoUsableHostError(f"{lock} cannot be opened: {error.strerror}; remove it") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise NoUsableHostError(f"{problem}; wait for it ({lock} is locked)") from None
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def ending_cleanly() -> Iterator[None]:
+    """Makes SIGTERM end a sweep as Ctrl-C does, and says what became of it."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo("\ninterrupted; what was measured is in the store. Run the same command again to go on.", err=True)
+        raise click.exceptions.Abort from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def print_results(store: Store, results_directory: Path, campaign_id: str) -> None:
+    """Prints the table of a campaign that has ended, and how to read its rows."""
+    print_summary(store, campaign_id)
+    trials = results_directory / "trials"
+    click.echo(f"\nThis table again:  .venv/bin/taxmeter results show {campaign_id} --results {results_directory}")
+    click.echo(
+        "All rows:          "
+        f'.venv/bin/python -c "import pyarrow.dataset as ds; '
+        f"print(ds.dataset('{trials}', partitioning='hive').to_table().num_rows)\""
+    )
+    click.echo("results/README.md shows how pyarrow, DuckDB, pandas and Polars read them.")

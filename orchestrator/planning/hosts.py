@@ -1,0 +1,70 @@
+"""Which hosts a sweep wants."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from orchestrator.planning.model import PlanningHost
+from orchestrator.sweep import ANY, EACH_GPU_MODEL, Sweep
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The hosts that take part, and why the others do not."""
+
+    hosts: tuple[PlanningHost, ...]
+    unmatched: tuple[str, ...]
+
+
+def choose_hosts(sweep: Sweep, hosts: Sequence[PlanningHost], able: Callable[[PlanningHost], int]) -> Chosen:
+    """The hosts of a sweep's `targets`.
+
+    Where one host of several is enough, it is the one on which most of the sweep can run, the first of equals.
+
+    Args:
+        sweep: the parameter space.
+        hosts: those that may take part.
+        able: how many trials of the sweep can run on a host.
+    """
+    reasons = {host.name: _unwanted(sweep, host) for host in hosts}
+    groups: dict[str, list[PlanningHost]] = {}
+    for host in hosts:
+        if reasons[host.name] is None:
+            groups.setdefault(_kind(sweep, host), []).append(host)
+    for members in groups.values():
+        first = max(members, key=able)
+        for other in members:
+            if other is not first:
+                reasons[other.name] = f"{first.name} is {_enough(sweep)}"
+    return Chosen(
+        tuple(host for host in hosts if reasons[host.name] is None),
+        tuple(f"{name}: {reason}" for name, reason in reasons.items() if reason is not None),
+    )
+
+
+def _unwanted(sweep: Sweep, host: PlanningHost) -> str | None:
+    if isinstance(sweep.targets, dict):
+        missing = [
+            f"label {name} is {host.labels.get(name, 'not set')}, not {value}"
+            for name, value in sorted(sweep.targets.items())
+            if host.labels.get(name) != value
+        ]
+        return "; ".join(missing) or None
+    if sweep.targets == EACH_GPU_MODEL and not _gpus(host):
+        return f"it has no GPU, and targets are {EACH_GPU_MODEL}"
+    return None
+
+
+def _kind(sweep: Sweep, host: PlanningHost) -> str:
+    """Hosts of one kind stand for each other."""
+    if sweep.targets == ANY:
+        return ""
+    # A model alone says nothing of a host with several: all of them, whatever their order.
+    return ", ".join(_gpus(host)) if sweep.targets == EACH_GPU_MODEL else host.name
+
+
+def _gpus(host: PlanningHost) -> list[str]:
+    return sorted({gpu.name or "a GPU without a name" for gpu in host.machine.gpus}) if host.machine else []
+
+
+def _enough(sweep: Sweep) -> str:
+    return "measured, and targets are any" if sweep.targets == ANY else "measured, and has the same model of GPU"

@@ -1,0 +1,192 @@
+"""The nodes on which a scheduler runs tasks: of this machine alone, or of a cluster that is up."""
+
+import os
+import secrets
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from orchestrator.errors import InfrastructureError, NoUsableHostError
+from orchestrator.scheduling.base import SchedulingHost
+
+HOST_LABEL = "taxmeter-host"
+SLOT = "bench_slot"
+"""One per host: a second benchmark on a host would disturb the first, whatever cores it uses."""
+
+DIRECTORY_PREFIX = "taxmeter-ray-"
+"""Of the directory for Ray's own files; the process number follows."""
+
+TEMPORARY = Path("/tmp")  # noqa: S108 - whatever TMPDIR says: the paths of sockets must be short
+
+OBJECT_STORE_BYTES = 100_000_000
+
+JOIN_DEADLINE_S = 30.0
+"""A node that was told to be there may take so long to be seen by everyone."""
+
+
+class RayCluster(Protocol):
+    """Where tasks run."""
+
+    def connect(self, hosts: Sequence[SchedulingHost]) -> Any:
+        """Returns the module `ray`, connected to nodes for all the hosts.
+
+        Raises:
+            NoUsableHostError: a host has no node; says which.
+            InfrastructureError: there is no such cluster, or it cannot be started.
+        """
+        ...
+
+    def disconnect(self) -> None:
+        """Ends what `connect` began, also if that failed."""
+        ...
+
+
+class ThisMachine:
+    """A cluster of this machine alone, started for the job and gone with it."""
+
+    def __init__(self) -> None:
+        self._directory: Path | None = None
+        self._ray: Any = None
+
+    def connect(self, hosts: Sequence[SchedulingHost]) -> Any:
+        """See `RayCluster.connect`."""
+        [host] = hosts
+        remove_abandoned(TEMPORARY)
+        self._directory = Path(tempfile.mkdtemp(prefix=f"{DIRECTORY_PREFIX}{os.getpid()}-", dir=TEMPORARY))
+        os.environ.update(_settings(self._directory))
+        import ray  # only now: Ray reads its settings when it is imported
+
+        self._ray = ray
+        if host.agent_cores:
+            # What Ray starts inherits it; executors give the trials their own cores.
+            os.sched_setaffinity(0, host.agent_cores)
+        options = {
+            "address": "local",
+            "num_cpus": 0,
+            "num_gpus": 0,
+            "resources": {SLOT: 1},
+            "labels": _labels(host),
+            "object_store_memory": OBJECT_STORE_BYTES,
+            "include_dashboard": False,
+            "_temp_dir": str(self._directory),
+        }
+        _initialise(ray, options, "the Ray cluster cannot be started")
+        refuse_unmatched(hosts, ray.nodes())
+        return ray
+
+    def disconnect(self) -> None:
+        """See `RayCluster.disconnect`."""
+        if self._ray is not None:
+            self._ray.shutdown()
+            self._ray = None
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory = None
+
+
+@dataclass
+class ExistingCluster:
+    """A cluster that is up, and stays so. Its head runs where this process does."""
+
+    address: str
+    """Of the head, as Ray takes it."""
+    token: Path
+    """The file with its secret."""
+
+    def connect(self, hosts: Sequence[SchedulingHost]) -> Any:
+        """See `RayCluster.connect`."""
+        os.environ.update({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.token)})
+        import ray  # only now: Ray reads its settings when it is imported
+
+        _initialise(ray, {"address": self.address}, f"the Ray cluster at {self.address} cannot be used")
+        deadline = time.monotonic() + JOIN_DEADLINE_S
+        while True:
+            try:
+                refuse_unmatched(hosts, ray.nodes())
+            except NoUsableHostError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
+            else:
+                return ray
+
+    def disconnect(self) -> None:
+        """See `RayCluster.disconnect`."""
+        import ray
+
+        ray.shutdown()
+
+
+def _initialise(ray: Any, options: Mapping[str, Any], problem: str) -> None:
+    on_terminate = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(**options, log_to_driver=False, logging_level="error")
+    except Exception as error:
+        raise InfrastructureError(f"{problem}: {' '.join(str(error).split())}") from error
+    finally:
+        # Ray installs a handler of its own that aborts the process before anything can be cleaned up.
+        signal.signal(signal.SIGTERM, on_terminate)
+
+
+def refuse_unmatched(hosts: Sequence[SchedulingHost], nodes: Sequence[Mapping[str, Any]]) -> None:
+    """Checks that each host has a living node with its labels and a slot. Ray itself would wait forever, silently.
+
+    Args:
+        hosts: the hosts that tasks will name.
+        nodes: what `ray.nodes()` says.
+
+    Raises:
+        NoUsableHostError: names each host without a node, and what the nodes are.
+    """
+    living = [node for node in nodes if node["Alive"]]
+    missing = [host.name for host in hosts if not any(_serves(node, host) for node in living)]
+    if missing:
+        known = "; ".join(
+            f"{node['NodeManagerHostname']}: labels {node['Labels']}, slots {node['Resources'].get(SLOT, 0):.0f}"
+            for node in living
+        )
+        raise NoUsableHostError(
+            f"no node of the Ray cluster serves {', '.join(missing)} (needs label {HOST_LABEL} and a {SLOT}); "
+            f"living nodes: {known or 'none'}"
+        )
+
+
+def remove_abandoned(parent: Path) -> None:
+    """Removes the Ray directories of our runs whose process is gone, as a killed one leaves them."""
+    for directory in parent.glob(f"{DIRECTORY_PREFIX}*"):
+        process = directory.name.removeprefix(DIRECTORY_PREFIX).partition("-")[0]
+        ours = directory.stat().st_uid == os.geteuid()
+        if ours and process.isdigit() and not Path("/proc", process).exists():
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _serves(node: Mapping[str, Any], host: SchedulingHost) -> bool:
+    return bool(_labels(host).items() <= node["Labels"].items() and node["Resources"].get(SLOT, 0) >= 1)
+
+
+def _labels(host: SchedulingHost) -> dict[str, str]:
+    return {**host.labels, HOST_LABEL: host.name}
+
+
+def _settings(directory: Path) -> dict[str, str]:
+    """Ray's own environment. Tokens stand in a file, so that no process list shows them."""
+    token = directory / "token"
+    token.touch(mode=0o600)
+    token.write_text(secrets.token_hex(32))
+    return {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": str(token),
+        "RAY_USAGE_STATS_ENABLED": "0",
+        # Ray would run its workers, and what they start, at nice 15.
+        "RAY_worker_niceness": "0",
+        "RAY_enable_metrics_collection": "false",
+        "RAY_event_stats": "0",
+        # It would kill the worker, and with it the task, where only the trial is to die of its own limit.
+        "RAY_memory_monitor_refresh_ms": "0",
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    }
