@@ -1,6 +1,7 @@
 """Fixtures that several kinds of tests share."""
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,10 @@ from runners.contract import (
     TrialSpec,
     WorkloadSpec,
 )
+
+# A job in the background is started with interrupts ignored, and what it starts inherits that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 PROJECT = Path(__file__).resolve().parent.parent
 QUICK = Protocol(

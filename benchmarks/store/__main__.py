@@ -161,7 +161,7 @@ def _queried(small: Path, large: Path, built: building.Built) -> list[Figure]:
         timed("opening the store", queries.opening, None),
         timed("median latency by GPU, backend and batch of one model", queries.median_latencies, 0.1),
         timed("all trials of one driver, headlines", queries.of_one_driver, 0.1),
-        timed("all trials of one driver, every scalar column", queries.of_one_driver_whole, None),
+        timed("all trials of one driver, all scalars but facts and protocol", queries.of_one_driver_whole, None),
         timed("latest trial of each key", queries.latest, 0.3),
         timed("latest trial of each key on each system (the view)", queries.latest_by_system, None),
         timed(f"{pairs}, {min(PAIRED_TRIALS, built.trials):,} trials", queries.paired_ratios, 0.5, small),

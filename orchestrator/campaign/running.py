@@ -39,7 +39,7 @@ from orchestrator.scheduling import (
     TaskEnded,
     TaskRequest,
 )
-from orchestrator.store import Store, Writer
+from orchestrator.store import SealReport, Store
 from orchestrator.store.storage.snapshot import store_id
 from runners.contract import Begin, Environment, Line, Status, Task, Trial, TrialRecord
 from runners.system import collect
@@ -105,12 +105,14 @@ def run_campaign(
     try:
         if order.continuation.is_new:
             writer.put_campaign(opening_row(order))
-        _tell_of_damage(writer, told)
+        _tell_of_damage(writer.reports, told, "of a killed run")
+        earlier = len(writer.reports)
         with Committer(store, writer, lambda text: told(Notice(text))) as committer:
             run = _Run(order, scheduler, committer, store, files, told)
             run.all(address, port)
         close_account(store, writer, campaign_id)
         writer.close()
+        _tell_of_damage(writer.reports[earlier:], told, "of this run")
     except BaseException:
         # What cannot be written any more must not hide why the campaign ends.
         for last in (partial(close_account, store, writer, campaign_id), writer.close):
@@ -232,6 +234,7 @@ class _Run:
                 some = here[first : first + SKIPS_AT_ONCE]
                 records = [(one.trial, _unrun(one.trial, Status.SKIPPED, one.reason)) for one in some]
                 self._committer.commit(recording.rows(records))
+                recording.delivered()
 
     def _tasks(self, left: Plan) -> None:
         for planned in left.tasks:
@@ -298,6 +301,7 @@ class _Run:
 
     def _write(self, host: str, state: _TaskState, trial: Trial, record: TrialRecord, *, final: bool) -> None:
         self._committer.commit(state.recording.rows([(trial, record)]))
+        state.recording.delivered()
         self._observe(TrialRecorded(host, trial, record, final))
 
     def _ended(self, event: TaskEnded) -> None:
@@ -317,7 +321,9 @@ class _Run:
         problem = event.problem or f"the task ended with exit code {outcome.exit_code} before its trials were done"
         self._notice(f"{event.host}: {problem}{_last_line(outcome.log_tail)}")
         origin = _origin(state.task)
-        self._failed_starts[origin] = 0 if state.begun else self._failed_starts.get(origin, 0) + 1
+        # What was measured and did not arrive is no progress: it would be measured for ever.
+        progressed = bool(recorded) or (event.problem is None and bool(state.begun))
+        self._failed_starts[origin] = 0 if progressed else self._failed_starts.get(origin, 0) + 1
         if self._failed_starts[origin] < MAX_ATTEMPTS:
             self._submit(event.host, _restarted(with_trials(state.task, tuple(left))))
         else:
@@ -347,10 +353,10 @@ def _scheduling_host(host: ReadyHost) -> SchedulingHost:
     return SchedulingHost(host.planning.name, host.planning.labels, host.agent_cores)
 
 
-def _tell_of_damage(writer: Writer, observe: Observer) -> None:
-    for report in writer.reports:
+def _tell_of_damage(reports: Sequence[SealReport], observe: Observer, whose: str) -> None:
+    for report in reports:
         if report.damage is not None:
-            text = f"the journal of a killed run was damaged: {report.damage}; it is kept at {report.quarantined}"
+            text = f"the journal {whose} was damaged: {report.damage}; it is kept at {report.quarantined}"
             observe(Notice(text))
 
 

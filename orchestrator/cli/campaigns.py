@@ -170,4 +170,6 @@ def print_results(store: Store, results_directory: Path, campaign_id: str) -> No
         f'.venv/bin/python -c "import pyarrow.dataset as ds; '
         f"print(ds.dataset('{trials}', partitioning='hive').to_table().num_rows)\""
     )
+    query = "SELECT status, count(*) FROM trials GROUP BY status"
+    click.echo(f'In SQL:            .venv/bin/taxmeter results sql "{query}" --results {results_directory}')
     click.echo("results/README.md shows how pyarrow, DuckDB, pandas and Polars read them.")

@@ -107,6 +107,11 @@ class Client:
             self._waiting.append(_Waiting(path, None if self._waiting else parcel, is_own=True))
         self._pump(time.monotonic() + PATIENCE_S)
 
+    @property
+    def is_done(self) -> bool:
+        """Whether every parcel was answered."""
+        return not self._waiting
+
     def flush(self) -> None:
         """Waits until every parcel is answered, as long as the driver lets itself be heard.
 
@@ -192,6 +197,8 @@ class Client:
     def _exchange(self, data: bytes) -> Answer:
         if self._connection is None:
             self._connection = _Connection(self._destination, self._host)
+            # A driver that greets is alive, however long it takes to store.
+            self._heard_at = time.monotonic()
         self._sequence += 1
         self._connection.send(self._sequence, data)
         return self._connection.answer(self._sequence)
@@ -207,6 +214,8 @@ class Client:
         if answer.outcome is Outcome.REFUSED:
             where = "" if one.path is None else f"; it is kept as {self._spool.set_aside(one.path)}"
             self._is_hopeless(one, f"the driver refused a record: {answer.reason}{where}")
+        elif answer.outcome is Outcome.DUPLICATE and answer.reason and one.path is not None:
+            self._problems.append(f"{answer.reason}; the other is kept as {self._spool.set_aside(one.path)}")
         elif one.path is not None:
             self._spool.remove(one.path)
 

@@ -160,7 +160,12 @@ class Committer:
                 return
             self._closed = True
             self._queue.put(None)
-        self._thread.join()
+        try:
+            self._thread.join()
+        except BaseException:
+            # Interrupted: the writer may all the same not be given back before the thread has let go of it.
+            self._thread.join()
+            raise
 
     def _run(self) -> None:
         group: list[_Item] | None = []

@@ -36,6 +36,8 @@ def deliver_leftovers(spool: Spool, committer: Committer, tell: Tell, *, wait_fo
         if answer.outcome is Outcome.REFUSED:
             place = spool.set_aside(path)
             tell(f"a record that waited to be delivered was refused: {answer.reason}; it is kept as {place}")
+        elif answer.outcome is Outcome.DUPLICATE and answer.reason:
+            spool.set_aside(path)
         else:
             stored += answer.outcome is Outcome.STORED
             spool.remove(path)

@@ -51,18 +51,20 @@ class Recording:
         self.context = replace(self.context, runner_sha256=seen.runner_sha256, versions=seen.versions)
 
     def rows(self, trials: Sequence[tuple[Trial, TrialRecord]]) -> Rows:
-        """Rows of trials, and of what they refer to where no earlier call gave it.
+        """Rows of trials, and of what they refer to until that is `delivered`.
 
         Raises:
             StoreError: a record belongs to another trial, or repeats a timing mode.
         """
-        rows = Rows(
+        return Rows(
             trials=[self._row(trial, record) for trial, record in trials],
             systems=[self._system] if self._system else [],
             environments=[self._environment] if self._environment else [],
         )
+
+    def delivered(self) -> None:
+        """All rows that were made until now are stored: what they refer to need not be sent again."""
         self._system = self._environment = None
-        return rows
 
     def _row(self, trial: Trial, record: TrialRecord) -> Row:
         context = with_counterpart(self.context, trial.trial_key, self.origin.reproduces)

@@ -190,6 +190,8 @@ def _deliver(trials: Mapping[str, Trial], record: TrialRecord, recording: Record
     except StoreError as error:
         raise InfrastructureError(f"the record of {record.trial_id} gives no row: {error}") from error
     client.offer(parcel)
+    if client.is_done:
+        recording.delivered()
 
 
 def _without_samples(line: Line) -> Line:

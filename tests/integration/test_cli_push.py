@@ -103,7 +103,7 @@ def test_verify_finds_what_was_altered_in_the_object_store(
 
 def test_a_store_that_is_not_there_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["results", "push", f"file://{tmp_path}", "--results", str(tmp_path / "none")]) == 2
-    assert "no such store; name one with --results" in capsys.readouterr().err
+    assert "no such store; run `make cluster-sweep`, or name one with --results" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", [["ls"], ["verify"], ["sql", "SELECT 1"], ["show"]])

@@ -12,6 +12,7 @@ import pytest
 from orchestrator.errors import StoreError
 from orchestrator.store import Store, system_row
 from orchestrator.store.storage import generations
+from orchestrator.store.storage.compaction import compact
 from orchestrator.store.storage.files import exclusive
 from orchestrator.store.storage.generations import OutdatedError, current_number, expire, prepare, publish, replace
 from orchestrator.store.storage.snapshot import store_id
@@ -191,7 +192,7 @@ def test_a_store_that_was_copied_with_its_links_resolved_is_one_clear_line(store
     filled(store)
     store.layout.current_link.unlink()
     store.layout.current_link.mkdir()
-    with pytest.raises(StoreError, match="cannot create the result store"):
+    with pytest.raises(StoreError, match="is a directory, as after a copy that followed links"):
         store.writer()
 
 
@@ -204,3 +205,28 @@ def test_a_link_that_leads_elsewhere_is_no_empty_store(store: Store, target: str
         store.trials()
     with pytest.raises(StoreError, match=f"current leads to .*{target}"):
         store.writer()
+
+
+def test_a_store_that_lost_its_link_is_refused_and_keeps_its_rows(store: Store) -> None:
+    with store.writer() as writer:
+        writer.append([row("a")])
+    generation = store.layout.current
+    store.layout.current_link.unlink()
+    for use in (store.trials, store.writer, lambda: compact(store.layout, full=True)):
+        with pytest.raises(StoreError, match=r"current is missing, .* `ln -s generations/0+\d+ "):
+            use()
+    store.layout.current_link.symlink_to(generation.relative_to(store.layout.root))
+    assert names(store) == ["a"]
+
+
+def test_what_a_killed_process_left_of_the_next_generation_is_in_nobodys_way(store: Store) -> None:
+    with store.writer() as writer:
+        writer.append([row("a")])
+        number = int(store.layout.current.name) + 1
+        (store.layout.generations / f"{number:06d}" / "trials").mkdir(parents=True)
+        (store.layout.temporary / f"generation-{number:06d}").mkdir()
+        (store.layout.temporary / "current").symlink_to("nowhere")
+        writer.seal()
+        with exclusive(store.layout):
+            assert replace(store.layout, [], {}) == number
+    assert names(store) == ["a"]

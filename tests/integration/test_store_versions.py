@@ -12,7 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from orchestrator.store import CAMPAIGNS, ENVIRONMENTS, SYSTEMS, TRIALS, Store
+from orchestrator.store.schema import SCHEMA_VERSION
+from orchestrator.store.storage import journal
 from orchestrator.store.storage.compaction import compact
+from tests.storing import names, row
 
 GOLDEN = Path(__file__).parents[1] / "data" / "store"
 VERSIONS = sorted(path.name for path in GOLDEN.glob("v*"))
@@ -45,8 +48,8 @@ def require_kept(written: pa.Table, now: pa.Table) -> None:
     assert len(now) == len(written) == 5
     expected, found = rows_of(written), rows_of(now)
     assert found.keys() == expected.keys()
-    for key, row in expected.items():
-        assert {name: found[key][name] for name in row} == row
+    for key, values in expected.items():
+        assert {name: found[key][name] for name in values} == values
     later = set(TRIALS.names) - set(written.schema.names)
     assert {found[key][name] for key in found for name in later} <= {None}
 
@@ -110,3 +113,29 @@ def test_compaction_makes_files_of_the_current_schema_with_every_value(old: Path
     for name in SMALL:
         [before], [after] = written[name].to_pylist(), getattr(store, name)().to_pylist()
         assert {column: after[column] for column in before} == before
+
+
+def test_a_part_and_a_journal_of_a_newer_taxmeter_are_left_as_they_are(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "results")
+    with store.writer() as writer:
+        writer.append([row("a")])
+    part = store.layout.parts()[0]
+    newer = part.with_name(part.name.replace(f"-s{SCHEMA_VERSION}-", f"-s{SCHEMA_VERSION + 1}-"))
+    table = pq.ParquetFile(part).read()
+    pq.write_table(table.append_column("of_tomorrow", pa.array([1.5])), newer)
+    part.unlink()
+    wider = TRIALS.append(pa.field("of_tomorrow", pa.float64()))
+    batch = pa.RecordBatch.from_pylist([{**row("b"), "of_tomorrow": 2.5}], wider)
+    seed = journal._schema_checksum(wider)
+    segment = store.layout.journal / "20990101T000000Z-0.arrows"
+    with segment.open("wb") as file, pa.ipc.new_stream(file, wider) as stream:
+        crc = str(journal._checksum(batch, seed))
+        stream.write_batch(batch, custom_metadata={"seq": "0", "crc32": crc})
+    assert names(store) == ["a", "b"]
+    with store.writer():
+        pass
+    compact(store.layout, full=True)
+    assert [part.name for part in store.layout.parts()] == [newer.name]
+    assert pq.ParquetFile(store.layout.parts()[0]).read()["of_tomorrow"].to_pylist() == [1.5]
+    assert store.layout.segments() == [segment]
+    assert names(store) == ["a", "b"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from orchestrator.cli.options import results_option
+from orchestrator.cli.options import results_option, writing
 from orchestrator.errors import ExitCode
 from orchestrator.exchange import ImportReport, import_export
 from orchestrator.store import Store
@@ -20,7 +20,8 @@ from orchestrator.store import Store
 )
 def import_command(directory: Path, results_directory: Path, accept_versions: bool) -> ExitCode:
     """Adds the results of DIRECTORY, which `taxmeter task export` wrote and another machine ran."""
-    report = import_export(directory, Store.open(results_directory), accept_versions=accept_versions)
+    with writing():
+        report = import_export(directory, Store.open(results_directory), accept_versions=accept_versions)
     _print_import(report, results_directory)
     return ExitCode.OK if report.is_whole else ExitCode.TRIALS_FAILED
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from orchestrator.cli.options import StorePlace, open_existing, place_option, require_store, results_option
+from orchestrator.cli.options import StorePlace, open_existing, place_option, require_store, results_option, writing
 from orchestrator.errors import ConfigurationError, ExitCode
 from orchestrator.store import Store
 from orchestrator.store.storage.compaction import compact as compact_store
@@ -20,7 +20,7 @@ _SHOWN = 20
 @click.command()
 @place_option
 def verify(place: str | Path) -> ExitCode:
-    """Reads every byte of the store and checks that all of it fits together; changes nothing.
+    """Reads every row of the store and checks that all of it fits together; changes nothing.
 
     Exit code 0 says that it is sound, 1 that something is damaged: what, and what to do, stands in the report.
     """
@@ -49,7 +49,8 @@ def compact(results_directory: Path) -> None:
     It happens by itself when it is worth it. Here all of a month that is not full becomes one file, in the current schema.
     """
     require_store(results_directory)
-    report = compact_store(open_existing(results_directory).layout, full=True)
+    with writing():
+        report = compact_store(open_existing(results_directory).layout, full=True)
     if report.months:
         click.echo(
             f"{', '.join(report.months)}: {report.rows} rows were merged; "
@@ -74,7 +75,9 @@ def merge(other: str | Path, results_directory: Path) -> ExitCode:
     theirs = require_store(other)
     if isinstance(other, Path) and results_directory.exists() and other.samefile(results_directory):
         raise ConfigurationError("is the store itself; name another one", file=other)
-    report = merge_stores(Store.open(results_directory), theirs.view())
+    view = theirs.view()
+    with writing():
+        report = merge_stores(Store.open(results_directory), view)
     click.echo(f"{results_directory}: {report.added} rows added, {report.already} were there already")
     small = {"systems": report.systems, "environments": report.environments, "campaigns": report.campaigns}
     added = [f"{count} {name}" for name, count in small.items() if count]

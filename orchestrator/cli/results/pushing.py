@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from orchestrator.cli.options import results_option
+from orchestrator.cli.options import require_store, results_option, writing
 from orchestrator.errors import ExitCode
 from orchestrator.store import Store
 from orchestrator.store.storage.generations import KEEP_S
@@ -30,8 +30,10 @@ def push_command(url: str, results_directory: Path, prune: bool, keep_days: floa
     Uploads what is missing there, and does nothing if nothing is. Credentials come from the environment:
     AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE.
     """
+    require_store(results_directory)
     layout = Store.open(results_directory).layout
-    report = push(layout, url, prune=prune, prune_after_s=keep_days * _DAY_S, progress=_print_upload)
+    with writing():
+        report = push(layout, url, prune=prune, prune_after_s=keep_days * _DAY_S, progress=_print_upload)
     _print_report(report, url)
     if layout.segments():
         click.echo("note: rows that are not sealed yet stay behind; push again when the sweep has ended", err=True)

@@ -29,7 +29,7 @@ _HOSTS_SHOWN = 3
 @click.command("ls")
 @place_option
 @click.option(
-    "--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True, help="Of it."
+    "--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True, help="A table for people, or all rows as CSV or JSON."
 )
 def list_campaigns(place: str | Path, form: str) -> None:
     """Lists the campaigns, the newest first, and how their trials ended."""

@@ -8,6 +8,7 @@ import duckdb
 import pyarrow as pa
 from rich.console import Console
 
+from orchestrator.errors import ConfigurationError
 from orchestrator.store.query.tabular import write_rows
 
 _MOST_ROWS = 1000
@@ -27,7 +28,11 @@ def print_rows(rows: pa.Table, form: str) -> None:
         return
     with tempfile.TemporaryDirectory(prefix="taxmeter-") as directory:
         path = Path(directory) / "rows"
-        write_rows(rows.to_reader(), path, form)
+        try:
+            write_rows(rows.to_reader(), path, form)
+        except OSError as error:
+            problem = f"cannot write temporary files: {error.strerror or error}; free space there, or set TMPDIR"
+            raise ConfigurationError(problem, file=Path(directory)) from error
         with path.open(encoding="utf-8", newline="") as lines:
             for line in lines:
                 click.echo(line, nl=False)

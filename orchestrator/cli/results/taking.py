@@ -8,7 +8,7 @@ import click
 from orchestrator.cli.options import open_results, place_option
 from orchestrator.cli.results.tables import print_rows
 from orchestrator.errors import ConfigurationError
-from orchestrator.store.sharing.exporting import ExportOrder, ExportReport
+from orchestrator.store.sharing.exporting import ExportOrder, ExportReport, with_units
 from orchestrator.store.sharing.exporting import export as write_export
 from orchestrator.store.query.querying import ask, query_errors
 from orchestrator.store.query.tabular import FORMATS, appearing, write_rows
@@ -47,7 +47,8 @@ def sql(
             print_rows(relation.to_arrow_table(), form)
             return
         with appearing(output, force=force) as temporary:
-            count = write_rows(relation.to_arrow_reader(), temporary, form)
+            rows = relation.to_arrow_reader()
+            count = write_rows(with_units(rows) if form == "parquet" else rows, temporary, form)
     click.echo(f"{output}: {count} rows", err=True)
 
 

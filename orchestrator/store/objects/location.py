@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -51,6 +52,10 @@ class Location:
             raise ConfigurationError(
                 f"{parts.scheme}://…@{parts.netloc.rpartition('@')[2]}: take the credentials out of the URL and set "
                 "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            )
+        if not is_url(url):
+            raise ConfigurationError(
+                f"{url} is no URL; write {Path(url).absolute().as_uri()} for a directory, or s3://BUCKET/PREFIX"
             )
         try:
             filesystem, path = pafs.FileSystem.from_uri(_with_single_put(url) if parts.scheme == "s3" else url)

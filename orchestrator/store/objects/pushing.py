@@ -21,8 +21,10 @@ from orchestrator.store.objects.remote import LATEST, OBJECTS, QUESTIONS_AT_ONCE
 from orchestrator.store.objects.uploading import (
     File,
     Progress,
+    content_at,
     content_of,
     described,
+    digest,
     etag_of,
     expected_etags,
     put,
@@ -115,6 +117,8 @@ def push(
 def _one_push(layout: Layout) -> Iterator[None]:
     if not layout.root.is_dir():
         raise ConfigurationError("no such store; name one with --results", file=layout.root)
+    # Before the lock: no file is left in a directory that is no store.
+    _identity(layout, layout.snapshot())
     with storage_errors(f"cannot lock the result store {layout.root}"):
         descriptor = os.open(layout.root / "lock.push", os.O_RDWR | os.O_CREAT, 0o644)
     try:
@@ -182,11 +186,15 @@ def _states(
                 return None
         etag = etag_of(location, file.key)
         recorded = known.get(file.key)
-        if recorded is not None and recorded.bytes == info.size and recorded.etag == etag:
+        if etag is not None and recorded is not None and recorded.bytes == info.size and recorded.etag == etag:
             return recorded
-        # Left by a push that was killed, or changed since: only a checksum can tell that it is whole.
+        # Left by a push that was killed, changed since, or in a place that has no names for contents: only a checksum
+        # can tell that it is whole.
         content = content_of(file.path)
-        if etag is not None and etag not in expected_etags(content):
+        if etag is None:
+            if digest(content_at(location, file.key)) != digest(content):
+                return None
+        elif etag not in expected_etags(content):
             return None
         return replace(described(file, content), etag=etag)
 

@@ -9,11 +9,11 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from orchestrator.errors import StoreError
 from orchestrator.store.objects.location import Location
 from orchestrator.store.objects.remote import StoredObject
+from orchestrator.store.storage.checking import require_whole
 from orchestrator.store.storage.files import storage_errors
 
 _UPLOADS_AT_ONCE: Final = 4
@@ -108,14 +108,9 @@ def described(file: File, content: pa.Buffer) -> StoredObject:
     """What the list says of a file.
 
     Raises:
-        StoreError: it is no whole Parquet file.
+        StoreError: it is damaged.
     """
-    try:
-        rows = pq.read_metadata(pa.BufferReader(content)).num_rows
-    except (pa.ArrowException, OSError) as error:
-        raise StoreError(
-            f"{file.path} is damaged and was not pushed: {error}; see `taxmeter results verify`"
-        ) from error
+    rows = require_whole(pa.BufferReader(content), file.path)
     return StoredObject(file.key, len(content), rows, digest(content))
 
 
@@ -127,6 +122,17 @@ def content_of(path: Path) -> pa.Buffer:
     """
     with storage_errors(f"cannot read {path}"), pa.memory_map(str(path)) as source:
         return source.read_buffer()
+
+
+def content_at(location: Location, key: str) -> pa.Buffer:
+    """An object's content.
+
+    Raises:
+        ConfigurationError: the service refuses.
+        StoreError: it does not answer.
+    """
+    with location.errors(f"read {key}"), location.filesystem.open_input_file(location.path(key)) as stream:
+        return stream.read_buffer()
 
 
 def digest(content: pa.Buffer) -> str:

@@ -2,11 +2,13 @@
 
 # ruff: noqa: S608 -- every name in these queries is ours, and quoted where it is not
 
+import errno
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +22,8 @@ FORMATS: Final = ("csv", "parquet", "json")
 SIDE_FILE: Final = ".columns.json"
 MARK: Final = "EXPORT.json"
 """Stands in every directory that an export made."""
+_STORE: Final = "STORE.json"
+"""Stands in every directory that is a store."""
 
 
 def write_rows(rows: pa.RecordBatchReader, path: Path, form: str) -> int:
@@ -46,7 +50,14 @@ def write_rows(rows: pa.RecordBatchReader, path: Path, form: str) -> int:
             connection.execute(f"COPY (SELECT * FROM rows) TO {target} ({options}, USE_TMP_FILE false)")
         except duckdb.Error as error:
             # DuckDB makes text of what its source raised.
-            raise counted.error or StoreError(f"cannot write {path}: {str(error).splitlines()[0]}") from error
+            if counted.error is not None:
+                raise counted.error from error
+            text = str(error).splitlines()[0]
+            if isinstance(error, duckdb.IOException):
+                said = re.search(r'"exception_message":"((?:[^"\\]|\\.)*)"', text)
+                problem = said[1] if said else text.removeprefix("IO Error: ")
+                raise OSError(errno.EIO, problem.rpartition(": ")[2]) from error
+            raise StoreError(f"cannot write {path}: {text}") from error
     return counted.rows
 
 
@@ -67,30 +78,82 @@ def write_description(path: Path, document: dict[str, Any]) -> None:
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
+def is_partial_export(directory: Path) -> bool:
+    """Whether a directory is an export of some trials only.
+
+    Raises:
+        StoreError: its description cannot be read.
+    """
+    path = directory / MARK
+    try:
+        document = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError) as error:
+        raise StoreError(f"cannot read {path}: {error}; delete it if this is no export") from error
+    # Earlier exports say it by their condition alone.
+    return isinstance(document, dict) and bool(document.get("partial") or document.get("where"))
+
+
 @contextmanager
-def appearing(target: Path, *, force: bool) -> Iterator[Path]:
+def appearing(target: Path, *, force: bool, directory: bool = False) -> Iterator[Path]:
     """A path to write a file or a directory to, which stands under `target` once all went well, whole.
 
     Args:
         target: where it appears.
         force: whether to take the place of what is there; of a directory only if an export made it.
+        directory: whether it is to be a directory, which alone may take the place of one.
 
     Raises:
         ConfigurationError: there is something, or the place cannot be written.
     """
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    with place_errors(target):
+        require_place(target, force=force, directory=directory)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            yield temporary
+            _take_place(temporary, target)
+        finally:
+            # Where nothing can be deleted nothing could be written, and that is what the user has to hear.
+            with suppress(OSError):
+                _delete(temporary)
+
+
+def require_place(target: Path, *, force: bool, directory: bool = False) -> None:
+    """Refuses a place at which something must not be written; the arguments are those of `appearing`.
+
+    Raises:
+        ConfigurationError: there is something, or it is within a store.
+        OSError: nobody may look.
+    """
+    store = next((one for one in target.resolve().parents if (one / _STORE).is_file()), None)
+    if store is not None:
+        raise ConfigurationError(f"is within the result store {store}; name a place outside of it", file=target)
+    if target.is_dir() and not directory:
+        raise ConfigurationError("is a directory; name a file", file=target)
     if target.exists() and not force:
         raise ConfigurationError("is there already; name another place, or add --force", file=target)
     if target.is_dir() and not (target / MARK).is_file() and any(target.iterdir()):
         raise ConfigurationError(f"is no export (it has no {MARK}), and --force would delete it", file=target)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
+
+
+@contextmanager
+def place_errors(target: Path) -> Iterator[None]:
+    """Turns an error of the disk into one line about the place that the user named.
+
+    Raises:
+        ConfigurationError: the place cannot be written.
+        StoreError: the rows that were to be written there cannot be read.
+    """
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        yield temporary
-        _take_place(temporary, target)
+        yield
     except OSError as error:
+        if error.errno is None:
+            # Arrow's word for whatever the query raised; the disk's errors have numbers.
+            text = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise StoreError(f"the rows for {target} cannot be read: {text}") from error
         raise ConfigurationError(f"cannot be written: {error.strerror or error}", file=target) from error
-    finally:
-        _delete(temporary)
 
 
 class _Counted:

@@ -101,6 +101,8 @@ def define_trials(connection: duckdb.DuckDBPyConnection, view: View, name: str) 
 def unreadable(error: duckdb.Error) -> StoreError:
     """An error of the files or the machine, as one line."""
     text = re.sub(r"^[A-Za-z ]+ Error: ", "", str(error).split("\n")[0])
+    if re.search(r"No space left|max_temp_directory_size|taxmeter-sql-", text):
+        return StoreError(f"the query needs more temporary space: {text}; free some, or set TMPDIR to another disk")
     return StoreError(f"the store cannot be read: {text}; `taxmeter results verify` tells more")
 
 

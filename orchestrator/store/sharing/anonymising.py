@@ -86,7 +86,7 @@ class Anonymiser:
             logins |= logins_in(text)
         known = {host.lower() for host in hosts}
         users |= {user for user, host in logins if host in known}
-        return cls(Scrubber.of(_placeholders(hosts, users)))
+        return cls(Scrubber.of(_placeholders(hosts, users), (row["campaign_id"] for row in campaigns)))
 
     def table(self, name: str, rows: pa.Table) -> pa.Table:
         """Rows of a table of the store, or some of its columns.
@@ -116,6 +116,8 @@ class Anonymiser:
         return None
 
     def _text(self, column: str, text: str) -> str:
+        if column == "task_id":
+            return self.scrubber.task(text)
         if column in _NAMES:
             return self.scrubber.name(text)
         if column == "inventory_document":

@@ -13,10 +13,20 @@ from orchestrator.errors import ConfigurationError
 from orchestrator.store.facade import Store
 from orchestrator.store.query.querying import near_names, query_errors
 from orchestrator.store.query.reading import View, read_small
-from orchestrator.store.query.tabular import MARK, SIDE_FILE, appearing, described, write_description, write_rows
+from orchestrator.store.query.tabular import (
+    MARK,
+    SIDE_FILE,
+    appearing,
+    described,
+    place_errors,
+    require_place,
+    write_description,
+    write_rows,
+)
 from orchestrator.store.query.views import connect, quoted
 from orchestrator.store.schema import SCHEMA_VERSION, TRIALS
 from orchestrator.store.sharing.anonymising import Anonymiser, texts_of
+from orchestrator.store.storage.checking import require_whole_files
 from orchestrator.store.storage.small import KEYS
 from orchestrator.store.storage.snapshot import SCHEMAS
 
@@ -60,19 +70,27 @@ def export(view: View, order: ExportOrder) -> ExportReport:
 
     Raises:
         ConfigurationError: the condition or a column is wrong, or the output is there or cannot be written.
-        StoreError: a file of the store cannot be read.
+        StoreError: a file of the store is damaged or cannot be read.
     """
+    side = order.output.with_name(order.output.name + SIDE_FILE)
+    has_side = order.is_file and order.form != "parquet"
+    for place, is_directory in {order.output: not order.is_file, **({side: False} if has_side else {})}.items():
+        with place_errors(place):
+            require_place(place, force=order.force, directory=is_directory)
+    # What is damaged would have fresh checksums in the export.
+    require_whole_files(view.snapshot)
     source = _Source(view, order)
     report = ExportReport()
-    with appearing(order.output, force=order.force) as place:
+    with appearing(order.output, force=order.force, directory=not order.is_file) as place:
         if order.is_file:
             _write_file(source, order, place, report)
         else:
             place.mkdir()
             (_write_store if order.form == "parquet" else _write_tables)(source, order, place, report)
             write_description(place / MARK, _about(order, source.schema, report))
-    if order.is_file and order.form != "parquet":
-        write_description(order.output.with_name(order.output.name + SIDE_FILE), _about(order, source.schema, report))
+    if has_side:
+        with appearing(side, force=order.force) as place:
+            write_description(place, _about(order, source.schema, report))
     return report
 
 
@@ -169,11 +187,22 @@ def _about(order: ExportOrder, schema: pa.Schema, report: ExportReport) -> dict[
         "what": "an export of a result store of taxmeter; units stand with the columns",
         "format": order.form,
         "schema_version": SCHEMA_VERSION,
+        "partial": order.where is not None,
         "where": None if order.anonymise else order.where,
         "anonymised": order.anonymise,
         "rows": report.rows,
         "tables": tables,
     }
+
+
+def with_units(rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """Rows of any query, with the units of the columns that have the name and the type of one of the store's."""
+    ours = _with_units(rows.schema)
+    fields = [
+        one.with_metadata(known.metadata) if known.type.equals(one.type) else one
+        for one, known in zip(rows.schema, ours, strict=True)
+    ]
+    return rows.cast(pa.schema(fields))
 
 
 def _with_units(schema: pa.Schema) -> pa.Schema:

@@ -9,7 +9,7 @@ taken twice.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import duckdb
 import pyarrow as pa
@@ -21,10 +21,12 @@ from orchestrator.store.query.querying import query_errors
 from orchestrator.store.query.reading import View, current_view, read_small
 from orchestrator.store.query.views import connect, define_trials
 from orchestrator.store.schema import TRIALS
-from orchestrator.store.storage.known import without_keys
+from orchestrator.store.storage.checking import require_whole_files
+from orchestrator.store.storage.parts import CHECKED
 from orchestrator.store.storage.writing import Writer
 
 _BATCH_ROWS: Final = 4096
+_Key: TypeAlias = tuple[str, int]
 _TOTALS: Final = ("finished_at", "rows")
 """Columns of a campaign that change when it ends, and when it is continued; so do those that begin with `trials_`."""
 
@@ -59,6 +61,8 @@ def merge(store: Store, other: View) -> MergeReport:
     Raises:
         StoreError: one cannot be read, or the other written. What was added until then stays; run it again.
     """
+    # All of it before anything is added: what is damaged would have fresh checksums here.
+    require_whole_files(other.snapshot)
     report = MergeReport()
     with store.writer() as writer:
         _merge_small(store, writer, other, report)
@@ -66,9 +70,9 @@ def merge(store: Store, other: View) -> MergeReport:
         try:
             _remember(connection, other)
             for number, part in enumerate(_pieces(other)):
-                keys = _compared(connection, part, f"piece_{number}", report)
+                seen = _compared(connection, part, f"piece_{number}", report)
                 for batch in _batches(part):
-                    new = without_keys(pa.Table.from_batches([batch]), keys)
+                    new = _unseen(pa.Table.from_batches([batch]), seen)
                     writer.append_batches(new.to_batches())
                     report.added += len(new)
         finally:
@@ -119,19 +123,39 @@ def _remember(connection: duckdb.DuckDBPyConnection, other: View) -> None:
         )
 
 
-def _compared(connection: duckdb.DuckDBPyConnection, part: View, name: str, report: MergeReport) -> pa.Table:
-    """The keys of a part that are here already; counts them."""
+def _compared(connection: duckdb.DuckDBPyConnection, part: View, name: str, report: MergeReport) -> set[_Key]:
+    """The keys of a part that are here already; counts them, and remembers the others."""
     define_trials(connection, part, name)
     with query_errors(connection, ""):
         found = connection.sql(
             f"SELECT trial_id, attempt, hash({name}) = here.content AS same "
             f"FROM {name} JOIN here USING (trial_id, attempt)"
         ).to_arrow_table()
+        # The other store may have a row twice.
+        new = f"FROM {name} ANTI JOIN here USING (trial_id, attempt) GROUP BY trial_id, attempt"
+        twice = connection.sql(
+            f"SELECT trial_id, attempt, count(*), count(DISTINCT hash({name})) {new} HAVING count(*) > 1 ORDER BY ALL"
+        ).fetchall()
+        connection.execute(f"INSERT INTO here SELECT trial_id, attempt, first(hash({name})) {new}")
         connection.execute(f"DROP VIEW {name}")
+    for trial_id, attempt, rows, contents in twice:
+        if contents > 1:
+            report.conflicts.append(f"trial {trial_id}, attempt {attempt}, is there {rows} times, with other contents")
+        else:
+            report.already += rows - 1
     for row in found.filter(pa.compute.invert(found["same"])).to_pylist():
         report.conflicts.append(f"trial {row['trial_id']}, attempt {row['attempt']}, has another content")
     report.already += pa.compute.sum(found["same"]).as_py() or 0
-    return found.select(["trial_id", "attempt"])
+    return set(zip(found["trial_id"].to_pylist(), found["attempt"].to_pylist(), strict=True))
+
+
+def _unseen(rows: pa.Table, seen: set[_Key]) -> pa.Table:
+    """The rows whose keys were not seen yet; remembers them."""
+    new = []
+    for key in zip(rows["trial_id"].to_pylist(), rows["attempt"].to_pylist(), strict=True):
+        new.append(key not in seen)
+        seen.add(key)
+    return rows.filter(pa.array(new, pa.bool_()))
 
 
 def _pieces(other: View) -> Iterator[View]:
@@ -148,9 +172,14 @@ def _only(other: View, trials: tuple[str, ...]) -> Any:
 
 
 def _batches(part: View) -> Iterator[pa.RecordBatch]:
-    rows: ds.Dataset = part.snapshot.dataset("trials") if not len(part.unsealed) else ds.dataset(part.unsealed)
+    files = list(part.snapshot.files["trials"])
     try:
+        rows: ds.Dataset = (
+            ds.dataset(files, schema=TRIALS, format=CHECKED, filesystem=part.snapshot.filesystem)
+            if files
+            else ds.dataset(part.unsealed)
+        )
         for batch in rows.to_batches(batch_size=_BATCH_ROWS, batch_readahead=1, fragment_readahead=1):
             yield pa.RecordBatch.from_arrays(batch.columns, schema=TRIALS)
     except (pa.ArrowException, OSError) as error:
-        raise StoreError(f"cannot read {part.snapshot.directory}: {error}") from error
+        raise StoreError(f"cannot read {', '.join(files)}: {error}") from error

@@ -34,9 +34,18 @@ _ASSIGNED: Final = re.compile(
 _LOCAL_NAME: Final = re.compile(
     r"(?<![\w.-])(?:[A-Za-z0-9][\w-]*\.)+(?:local|lan|internal|intranet|localdomain|home|corp|lab|edu|ac\.[a-z]{2})(?![\w-])"
 )
+_PROXY: Final = re.compile(r"\b((?:https?|ftp|all|no)_proxy)(=|: ?)(?!\[)[^\s;\"']+", re.IGNORECASE)
+_HOST_AND_PORT: Final = re.compile(
+    r"\b((?:https?|socks\w{0,2}|tcp|grpc|ftp)://)(?!localhost:)[A-Za-z][\w.-]{0,253}(?=:\d)"
+)
+_SPOOL: Final = re.compile(
+    r"(?<![\w.-])(/tmp|/var/tmp|/dev/shm|/var/(?:lib|spool)/slurm\w*|/run/user)/"
+    r"(?!tmp|pip-|torch_|sem\.|nccl|pymp-|taxmeter-|slurmd|slurmctld|\[)([^/\s\"'`:,;)\]}>]+)"
+)
+"""Where everybody may write, what stands there often begins with the writer's name."""
 _HARMLESS: Final = {"0.0.0.0", "127.0.0.1", "255.255.255.255", "::", "::1"}  # noqa: S104 -- addresses that say nothing
 _SECRET_KEY: Final = re.compile(
-    r"serial|uuid|host_?name|user_?name|^user$|boot_id|machine_id|^mac(_|$)|asset|(^|_)token$|password|secret",
+    r"serial|uuid|host_?name|user_?name|^user$|boot_id|machine_id|^mac(_|$)|asset|(^|_)proxy$|(^|_)token$|password|secret",
     re.IGNORECASE,
 )
 _VERSION_KEY: Final = re.compile(r"version|vbios|firmware|build", re.IGNORECASE)
@@ -51,9 +60,11 @@ class Scrubber:
     names: Mapping[str, str]
     """Names of hosts and users, in lower case, to what stands for them."""
     pattern: re.Pattern[str] | None
+    campaigns: frozenset[str] = frozenset()
+    """Their names; those of their tasks begin with them."""
 
     @classmethod
-    def of(cls, names: Mapping[str, str]) -> "Scrubber":
+    def of(cls, names: Mapping[str, str], campaigns: Iterable[str] = ()) -> "Scrubber":
         """A scrubber that knows these names."""
         lower = {name.lower(): placeholder for name, placeholder in names.items()}
         # A host may be called `a` or `10`: within a text nobody can tell that from a word or a number.
@@ -61,13 +72,23 @@ class Scrubber:
         longest = sorted(telling, key=lambda name: (-len(name), name))
         joined = "|".join(map(re.escape, longest))
         pattern = re.compile(rf"(?<![A-Za-z0-9])(?:{joined})(?![A-Za-z0-9])", re.IGNORECASE) if telling else None
-        return cls(lower, pattern)
+        return cls(lower, pattern, frozenset(campaigns))
 
     def name(self, text: str) -> str:
         """A name of ours, such as that of a campaign, in which a host or a user may be mentioned."""
         if text.lower() in self.names:
             return self.names[text.lower()]
         return self.pattern.sub(lambda found: self.names[found[0].lower()], text) if self.pattern else text
+
+    def task(self, text: str) -> str:
+        """The name of a task, CAMPAIGN-HOST-ENVIRONMENT-rROUND: its host is known by its place, however short it is."""
+        ends = [end for end, character in enumerate(text) if character == "-"]
+        for start in (end for end in ends if text[:end] in self.campaigns):
+            for end in (end for end in reversed(ends) if end > start):
+                host = self.names.get(text[start + 1 : end].lower())
+                if host is not None:
+                    return f"{self.name(text[:start])}-{host}{text[end:]}"
+        return self.name(text)
 
     def text(self, text: str, *, addresses: bool = True) -> str:
         """Free text.
@@ -82,7 +103,10 @@ class Scrubber:
             text = _USER_AT_HOST.sub("[user]@[host]", text)
         if "/" in text:
             text = _HOME.sub("[home]", text)
+            text = _SPOOL.sub(_nameless, text)
             text = _PATH.sub(_shortened_path, text)
+            text = _HOST_AND_PORT.sub(r"\1[host]", text)
+        text = _PROXY.sub(rf"\1\2{_REMOVED}", text)
         text = _UUID.sub("[uuid]", text)
         text = _GPU.sub("[uuid]", text)
         text = _MAC.sub("[mac]", text)
@@ -119,6 +143,8 @@ class Scrubber:
             return value
         if _SECRET_KEY.search(key):
             return _REMOVED
+        if key == "task_id" and isinstance(value, str):
+            return self.task(value)
         return self.text(value, addresses=not _VERSION_KEY.search(key)) if isinstance(value, str) else value
 
 
@@ -172,6 +198,12 @@ def _shortened_path(found: re.Match[str]) -> str:
     if parts[1] in _PUBLIC_ROOTS:
         return found[0]
     return f"[path]/{parts[-1]}" if "." in parts[-1] else "[path]"
+
+
+def _nameless(found: re.Match[str]) -> str:
+    """The end of a name stays, which says what kind of file it is."""
+    _, dot, suffix = found[2].rpartition(".")
+    return f"{found[1]}/[name]{dot}{suffix if dot else ''}"
 
 
 def _address(found: re.Match[str]) -> str:

@@ -24,6 +24,7 @@ from orchestrator.store.storage.generations import KEEP_S, current_number, expir
 from orchestrator.store.storage.parts import (
     Footer,
     is_current,
+    is_newer,
     part_name,
     read_footer,
     read_trials_checked,
@@ -137,6 +138,8 @@ def _plan(snapshot: Snapshot, full: bool) -> dict[str, list[list[_Part]]]:
     """Which parts become one, by month."""
     by_month: dict[str, list[tuple[str, Path]]] = defaultdict(list)
     for name, path in zip(snapshot.names("trials"), snapshot.parts(), strict=True):
+        if is_newer(name):
+            continue
         by_month[path.parent.name.partition("=")[2]].append((name, path))
     everything = full or len(snapshot.files["trials"]) > MANY_PARTS
     least = 2 if everything else TIER_PARTS

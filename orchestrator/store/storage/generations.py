@@ -27,7 +27,7 @@ from orchestrator.store.storage.files import (
     try_lock,
     write_file,
 )
-from orchestrator.store.storage.snapshot import FORMAT, SCHEMAS, store_id
+from orchestrator.store.storage.snapshot import FORMAT, SCHEMAS, refuse_lost_link, store_id
 
 KEEP_S: Final = 7 * 24 * 3600.0
 """How long a generation is kept after another took its place: longer than any query."""
@@ -48,6 +48,7 @@ def prepare(layout: Layout, keep_s: float = KEEP_S) -> None:
         for directory in (layout.journal, layout.temporary, layout.generations):
             directory.mkdir(parents=True, exist_ok=True)
     with exclusive(layout), storage_errors(action):
+        refuse_lost_link(layout)
         _clear_leftovers(layout)
         if store_id(layout) is None:
             document = json.dumps({"format": FORMAT, "store_id": str(uuid.uuid4())}) + "\n"
@@ -177,6 +178,9 @@ def _publish(layout: Layout, data: bytes | memoryview, target: Path) -> None:
 def _build(layout: Layout, number: int, files: Mapping[str, Path | bytes]) -> Path:
     """Builds a generation out of sight. Files are linked, contents written."""
     place = layout.temporary / f"generation-{number:06d}"
+    # Nobody else holds the lock: who began this generation was killed, or met a full disk.
+    for leftover in (place, _directory(layout, number)):
+        shutil.rmtree(leftover, ignore_errors=True)
     try:
         directories = sorted({place, *(place / table for table in SCHEMAS), *((place / name).parent for name in files)})
         for directory in directories:
@@ -189,7 +193,7 @@ def _build(layout: Layout, number: int, files: Mapping[str, Path | bytes]) -> Pa
         for directory in directories:
             sync_directory(directory)
         move(place, _directory(layout, number))
-    except OSError:
+    except BaseException:
         shutil.rmtree(place, ignore_errors=True)
         raise
     return _directory(layout, number)
@@ -198,6 +202,7 @@ def _build(layout: Layout, number: int, files: Mapping[str, Path | bytes]) -> Pa
 def _switch(layout: Layout, generation: Path) -> None:
     """Makes a generation the current one."""
     link = layout.temporary / "current"
+    link.unlink(missing_ok=True)
     link.symlink_to(generation.relative_to(layout.root))
     move(link, layout.current_link)
 
@@ -264,7 +269,8 @@ def _clear_compaction(layout: Layout) -> None:
     if descriptor is None:
         return
     try:
-        shutil.rmtree(layout.merging)
+        # A compaction that ended just now has removed it itself.
+        shutil.rmtree(layout.merging, ignore_errors=True)
     finally:
         os.close(descriptor)
 

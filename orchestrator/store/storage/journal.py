@@ -113,6 +113,8 @@ class SegmentContent:
     table: pa.Table
     damage: str | None
     """What could not be read, in words; null if every byte was."""
+    is_newer: bool = False
+    """Whether a newer taxmeter wrote it: it has columns that are not in `table`."""
 
 
 def read_segment(path: Path) -> SegmentContent:
@@ -136,7 +138,9 @@ def read_segment(path: Path) -> SegmentContent:
     rest = len(data) - source.tell()
     if rest and not damage:
         damage.append(f"{rest} bytes after the last batch")
-    return SegmentContent(_table(batches), "; ".join(damage) or None)
+    names = {name for field in reader.schema for name in field.name.split(",")}
+    is_newer = not names <= set(TRIALS.names)
+    return SegmentContent(_table(batches), "; ".join(damage) or None, is_newer)
 
 
 def lock_leftover(path: Path) -> int | None:

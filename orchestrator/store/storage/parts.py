@@ -1,5 +1,6 @@
 """Files of the store in Parquet: how they are written, and what their footers say."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,9 +25,10 @@ _SMALL: Final[dict[str, Any]] = {
     "write_page_checksum": True,
 }
 _CURRENT: Final = f"part-s{SCHEMA_VERSION}-"
-_CHECKED: Final = ds.ParquetFileFormat(
+CHECKED: Final = ds.ParquetFileFormat(
     default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
 )
+"""Parquet of which every page is compared with its checksum as it is read."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,12 @@ def is_current(path: str) -> bool:
     return path.rpartition("/")[2].startswith(_CURRENT)
 
 
+def is_newer(path: str) -> bool:
+    """Whether a part was written by a newer taxmeter: this one must not write it again, for it knows fewer columns."""
+    version = re.match(r"part-s(\d+)-", path.rpartition("/")[2])
+    return version is not None and int(version[1]) > SCHEMA_VERSION
+
+
 def read_footer(path: Path) -> Footer:
     """The footer of a part of `trials`.
 
@@ -72,9 +80,16 @@ def read_footer(path: Path) -> Footer:
 
 
 def encode_trials(rows: pa.Table) -> memoryview:
-    """A sorted part of `trials`, as the bytes of a file."""
+    """A sorted part of `trials`, as the bytes of a file.
+
+    Raises:
+        StoreError: Arrow cannot write it, for want of memory for instance.
+    """
     sink = pa.BufferOutputStream()
-    pq.write_table(rows, sink, row_group_size=ROW_GROUP_ROWS, **parquet_options())
+    try:
+        pq.write_table(rows, sink, row_group_size=ROW_GROUP_ROWS, **parquet_options())
+    except pa.ArrowException as error:
+        raise StoreError(f"{len(rows)} rows cannot be written as Parquet: {error}") from error
     return memoryview(sink.getvalue())
 
 
@@ -90,7 +105,15 @@ def write_trials(path: Path, rows: pa.Table) -> None:
 
     Raises:
         OSError: the disk refuses.
+        StoreError: Arrow cannot write it, for want of memory for instance.
     """
+    try:
+        _write_sorted(path, rows)
+    except pa.ArrowException as error:
+        raise StoreError(f"cannot write {path}: {error}") from error
+
+
+def _write_sorted(path: Path, rows: pa.Table) -> None:
     order = pc.sort_indices(rows.select(list(SORT_ORDER)), sort_keys=[(name, "ascending") for name in SORT_ORDER])
     # Opened here, to be closed also if the disk is full and the writer cannot write its end.
     with pa.OSFile(str(path), "wb") as sink, pq.ParquetWriter(sink, TRIALS, **parquet_options()) as writer:
@@ -107,7 +130,7 @@ def read_trials_checked(paths: Iterable[Path]) -> pa.Table:
     tables = []
     for path in paths:
         try:
-            tables.append(ds.dataset([str(path)], schema=TRIALS, format=_CHECKED).to_table().cast(TRIALS))
+            tables.append(ds.dataset([str(path)], schema=TRIALS, format=CHECKED).to_table().cast(TRIALS))
         except (pa.ArrowException, OSError) as error:
             raise StoreError(f"cannot read {path}: {error}; `taxmeter results verify` tells more") from error
     return pa.concat_tables(tables)

@@ -91,10 +91,15 @@ def read_current(path: Path, table: str) -> pa.Table:
     """The rows of a file of any version, in the current schema.
 
     Raises:
-        StoreError: the file cannot be read, or is damaged.
+        StoreError: the file cannot be read, is damaged, or is of a newer version.
     """
     try:
-        return current_rows(table, pq.ParquetFile(path, page_checksum_verification=True).read())
+        rows = pq.ParquetFile(path, page_checksum_verification=True).read()
+        unknown = sorted(set(rows.schema.names) - set(SCHEMAS[table].names))
+        if unknown:
+            # To be written again with fewer columns is to lose them.
+            raise StoreError(f"{path} has {', '.join(unknown)}, from a newer taxmeter: update this one")
+        return current_rows(table, rows)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise StoreError(f"cannot read {path}: {error}; `taxmeter results verify` tells more") from error
 

@@ -72,6 +72,7 @@ def snapshot_of(layout: "Layout") -> Snapshot:
         StoreError: the store was written by a newer taxmeter, or cannot be listed.
     """
     store_id(layout)
+    refuse_lost_link(layout)
     try:
         # Once: a link that is switched in the middle must not mix two generations.
         directory = layout.current
@@ -81,7 +82,29 @@ def snapshot_of(layout: "Layout") -> Snapshot:
     # After the listing: a generation that expires in the middle goes as a whole, and must not look empty.
     if layout.current_link.is_symlink() and not directory.is_dir():
         raise StoreError(f"{layout.current_link} leads to {directory}, which is not there; restore it from a copy")
+    if layout.current != directory and directory == layout.root:
+        # It was converted meanwhile, and its tables may have been listed when they were not there.
+        return snapshot_of(layout)
     return Snapshot(str(directory), pafs.LocalFileSystem(), files)
+
+
+def refuse_lost_link(layout: "Layout") -> None:
+    """Refuses a store that was copied without its links: it must neither look empty nor be cleared away.
+
+    Raises:
+        StoreError: says how to mend it.
+    """
+    link = layout.current_link
+    if link.is_symlink() or not layout.generations.is_dir():
+        return
+    if link.is_dir():
+        raise StoreError(f"{link} is a directory, as after a copy that followed links; copy the store with `cp -a`")
+    # A conversion that was cut short has linked what is in the root, and nothing else.
+    here = {name for table in SCHEMAS for name in _names(layout.root, table)}
+    for generation in sorted(layout.generations.iterdir(), reverse=True):
+        if generation.name.isdigit() and {name for table in SCHEMAS for name in _names(generation, table)} - here:
+            mend = f"ln -s {layout.generations.name}/{generation.name} {link}"
+            raise StoreError(f"{link} is missing, as after a copy without links: `{mend}` brings the results back")
 
 
 def store_id(layout: "Layout") -> str | None:
@@ -106,6 +129,10 @@ def store_id(layout: "Layout") -> str | None:
     if written > FORMAT:
         raise StoreError(f"{path}: format {written} is newer than this taxmeter, which knows {FORMAT}: update it")
     return identity
+
+
+def _names(generation: Path, table: str) -> set[str]:
+    return {os.path.relpath(path, generation) for path in _parquet_files(generation / table)}
 
 
 def _parquet_files(directory: Path) -> Iterator[str]:

@@ -132,7 +132,7 @@ class Writer:
         if segment is not None:
             try:
                 report = seal_segment(self._layout, segment.path, self._known)
-            except StoreError:
+            except BaseException:
                 self._left_behind = True
                 raise
             finally:

@@ -9,14 +9,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from orchestrator.store.query.reading import View
+from orchestrator.store.query.tabular import is_partial_export
 from orchestrator.store.schema import SCHEMA_VERSION
+from orchestrator.store.storage.checking import differences, open_checked
 from orchestrator.store.storage.files import Layout, try_lock
 from orchestrator.store.storage.journal import read_segment
 from orchestrator.store.storage.snapshot import SCHEMAS, Snapshot
 from orchestrator.store.verification.coherence import check_small, check_trials
 from orchestrator.store.verification.findings import RESTORE, Verification, line_of
 
-_BATCH_ROWS: Final = 8192
 _MONTH: Final = re.compile(r"month=(\d{4}-\d{2})/part-[^/]+\.parquet")
 
 
@@ -37,7 +38,8 @@ def verify(view: View, layout: Layout | None) -> Verification:
         _check_journal(layout, found)
         _check_strays(layout, view.snapshot, found)
     whole = View(readable, view.unsealed)
-    check_trials(whole, check_small(readable, found), found)
+    is_partial = layout is not None and is_partial_export(layout.root)
+    check_trials(whole, check_small(readable, found), found, is_partial=is_partial)
     return found
 
 
@@ -52,11 +54,12 @@ def _check_files(snapshot: Snapshot, found: Verification) -> Snapshot:
             try:
                 with snapshot.filesystem.open_input_file(path) as stream:
                     summed = _read_all(stream, path, table, found)
-            except (pa.ArrowException, OSError) as error:
+            except (pa.ArrowException, OSError, ValueError) as error:
                 found.damage(path, f"cannot be read: {line_of(error)}", RESTORE)
                 continue
             kept.append(path)
-            unsummed += not summed
+            # Of a small table that is one file already, compaction writes nothing again.
+            unsummed += not summed and (table == "trials" or len(snapshot.files[table]) > 1)
         good[table] = tuple(kept)
     if unsummed:
         found.notes.append(
@@ -67,16 +70,11 @@ def _check_files(snapshot: Snapshot, found: Verification) -> Snapshot:
 
 
 def _read_all(stream: pa.NativeFile, path: str, table: str, found: Verification) -> bool:
-    """Reads a file, comparing each page with its checksum; whether it was written with checksums."""
-    file = pq.ParquetFile(stream, page_checksum_verification=True)
+    """Reads a file, comparing pages with checksums and footer with pages; whether it was written with checksums."""
+    file = open_checked(stream)
     _check_schema(file, path, table, found)
-    rows = 0
-    for number in range(file.metadata.num_row_groups):
-        for batch in file.iter_batches(_BATCH_ROWS, row_groups=[number]):
-            batch.validate(full=True)
-            rows += batch.num_rows
-    if rows != file.metadata.num_rows:
-        found.damage(path, f"has {rows} rows, and its footer says {file.metadata.num_rows}", RESTORE)
+    for difference in differences(file):
+        found.damage(path, difference, RESTORE)
     version = _version(file.schema_arrow)
     return version is not None and version >= SCHEMA_VERSION
 
@@ -91,7 +89,7 @@ def _check_schema(file: pq.ParquetFile, path: str, table: str, found: Verificati
     for ours in SCHEMAS[table]:
         position = schema.get_field_index(ours.name)
         if position < 0:
-            if not ours.nullable:
+            if not ours.nullable or version == SCHEMA_VERSION:
                 found.damage(path, f"lacks the column {ours.name}", RESTORE)
         elif not schema.field(position).type.equals(ours.type) and not pa.types.is_nested(ours.type):
             found.damage(path, f"column {ours.name} is {schema.field(position).type}, not {ours.type}", RESTORE)

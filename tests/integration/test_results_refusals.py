@@ -1,0 +1,176 @@
+"""Places that are no store, cannot be written, or are named in the wrong way: one line each, and nothing is left there."""
+
+import errno
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from orchestrator.errors import ConfigurationError, ExitCode
+from orchestrator.store import Store
+from orchestrator.store.objects.pushing import push
+from orchestrator.store.objects.remote import differing_contents, snapshot_at
+from orchestrator.store.query import tabular
+from orchestrator.store.query.tabular import appearing, write_rows
+from orchestrator.store.storage import files
+from tests.results import make_store, taxmeter, trial
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return make_store(tmp_path / "results", trial("a"), trial("b", month=12))
+
+
+def refusal(capsys: Captured, *command: object) -> str:
+    capsys.readouterr()
+    assert taxmeter("results", *command) == ExitCode.USAGE
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1, said
+    return said
+
+
+@pytest.mark.parametrize("command", ["merge", "import", "compact"])
+@pytest.mark.parametrize("url", ["file:///lab/results", "s3://lab/results"])
+def test_what_writes_takes_no_url(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured, command: str, url: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    other = [store.layout.root] if command != "compact" else []
+    said = refusal(capsys, command, *other, "--results", url)
+    assert f"{url}: this command writes; give a directory with --results, then `taxmeter results push`" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["results"]
+
+
+@pytest.mark.parametrize("inside", ["current", "generations/{}", "trials", "current/trials"])
+def test_a_part_of_a_store_is_not_written_as_a_store(store: Store, capsys: Captured, inside: str) -> None:
+    root = store.layout.root
+    before = sorted(root.rglob("*"))
+    place = root / inside.format(store.layout.current.name)
+    for command in (["compact"], ["merge", root], ["push", "file:///nowhere"]):
+        assert f"is a part of the store {root}; give --results {root}" in refusal(capsys, *command, "--results", place)
+    assert sorted(root.rglob("*")) == before
+
+
+@pytest.mark.parametrize("command", ["ls", "show", "sql", "verify", "compact", "merge", "import", "push"])
+def test_a_file_is_no_store(tmp_path: Path, capsys: Captured, command: str) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("x")
+    more = {"sql": ["SELECT 1"], "merge": [tmp_path], "import": [tmp_path], "push": ["file:///nowhere"]}
+    said = refusal(capsys, command, *more.get(command, []), "--results", file)
+    assert f"{file}: is a file; give the directory of the result store" in said
+
+
+def test_a_foreign_directory_is_no_empty_store(tmp_path: Path, capsys: Captured) -> None:
+    (tmp_path / "README.md").write_text("where results will be")
+    assert taxmeter("results", "ls", "--results", tmp_path) == ExitCode.OK
+    assert "no campaign yet" in capsys.readouterr().out
+    (tmp_path / "photo.jpg").write_bytes(b"x")
+    for command in (["ls"], ["show"], ["sql", "SELECT 1"], ["push", f"file://{tmp_path}/pushed"]):
+        assert f"{tmp_path}: is no result store" in refusal(capsys, *command, "--results", tmp_path)
+    with pytest.raises(ConfigurationError):
+        push(Store.open(tmp_path).layout, f"file://{tmp_path}/pushed")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["README.md", "photo.jpg"]
+
+
+def test_the_directory_of_a_pushed_store_is_read_by_its_url(store: Store, tmp_path: Path, capsys: Captured) -> None:
+    pushed = tmp_path / "pushed"
+    said = refusal(capsys, "push", pushed, "--results", store.layout.root)
+    assert f"{pushed} is no URL; write file://{pushed} for a directory" in said
+    assert taxmeter("results", "push", f"file://{pushed}", "--results", store.layout.root) == ExitCode.OK
+    assert f"read it by its URL, file://{pushed}" in refusal(capsys, "ls", "--results", pushed)
+
+
+def test_a_push_to_a_directory_mends_what_was_altered_there(store: Store, tmp_path: Path) -> None:
+    url = f"file://{tmp_path / 'pushed'}"
+    push(store.layout, url)
+    altered = Path(snapshot_at(url).files["trials"][0])
+    whole = altered.read_bytes()
+    altered.write_bytes(whole[:50] + bytes([whole[50] ^ 1]) + whole[51:])
+    assert len(differing_contents(url)) == 1
+    report = push(store.layout, url)
+    assert (report.uploaded, len(report.replaced)) == (1, 1)
+    assert differing_contents(url) == []
+    assert push(store.layout, url).uploaded == 0
+
+
+@pytest.mark.parametrize("command", ["compact", "merge", "push"])
+def test_a_store_that_cannot_be_written_says_what_to_do(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured, command: str
+) -> None:
+    make_store(tmp_path / "other", trial("z"))
+    opened = os.open
+
+    def read_only(path: str | Path, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_CREAT:
+            raise OSError(errno.EROFS, "Read-only file system")
+        return opened(path, flags, mode)
+
+    monkeypatch.setattr(files.os, "open", read_only)
+    more = {"merge": [tmp_path / "other"], "push": [f"file://{tmp_path}/pushed"]}.get(command, [])
+    said = refusal(capsys, command, *more, "--results", store.layout.root)
+    assert "Read-only file system; this command writes to the store: make it writable, or give a copy" in said
+
+
+def test_an_output_that_cannot_be_written_is_one_line(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    (tmp_path / "file").write_text("x")
+    output = tmp_path / "file" / "rows.csv"
+    for command in (["sql", "SELECT 1 AS a"], ["export"]):
+        said = refusal(capsys, *command, "--output", output, "--results", store.layout.root)
+        assert f"{output}: cannot be written" in said
+
+    def refuse(_path: Path) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(tabular, "_delete", refuse)
+    with (
+        pytest.raises(ConfigurationError, match="cannot be written: No space left"),
+        appearing(tmp_path / "x.csv", force=False),
+    ):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_a_full_disk_is_the_disks_error(form: str) -> None:
+    rows = pa.table({"a": range(200_000)})
+    with pytest.raises(OSError, match="No space left on device"):
+        write_rows(rows.to_reader(), Path("/dev/full"), form)
+
+
+def test_rows_that_cannot_be_read_are_not_the_fault_of_the_output(
+    store: Store, tmp_path: Path, capsys: Captured
+) -> None:
+    query = "SELECT error('broken ' || trial_id) AS a FROM trials"
+    output = tmp_path / "rows.parquet"
+    assert taxmeter("results", "sql", query, "--output", output, "--results", store.layout.root) != ExitCode.OK
+    said = capsys.readouterr().err
+    assert "broken" in said
+    assert "cannot be written" not in said
+    assert not output.exists()
+
+
+def test_the_parquet_of_a_query_has_units(store: Store, tmp_path: Path) -> None:
+    output = tmp_path / "rows.parquet"
+    query = "SELECT trial_id, latency_sync_median_s, 1 AS latency_pipelined_median_s, 2.5::DOUBLE AS mine FROM trials"
+    assert taxmeter("results", "sql", query, "--output", output, "--results", store.layout.root) == ExitCode.OK
+    schema = pq.read_schema(output)
+    assert schema.field("latency_sync_median_s").metadata[b"unit"] == b"s"
+    for name in ("mine", "latency_pipelined_median_s"):
+        assert b"unit" not in (schema.field(name).metadata or {})
+    assert len(pq.read_table(output)) == 2
+
+
+def test_after_a_compaction_there_is_nothing_left_to_advise(store: Store, capsys: Captured) -> None:
+    path = next(store.layout.systems.glob("*.parquet"))
+    rows = pq.read_table(path)
+    metadata = {**(rows.schema.metadata or {}), b"schema_version": b"3"}
+    path.unlink()
+    pq.write_table(rows.replace_schema_metadata(metadata), path)
+    assert taxmeter("results", "compact", "--results", store.layout.root) == ExitCode.OK
+    assert taxmeter("results", "verify", "--results", store.layout.root) == ExitCode.OK
+    assert "no checksums" not in capsys.readouterr().out
