@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+import duckdb
 import pytest
 
 from tests.object_service import SERVER, ObjectService
@@ -47,3 +48,12 @@ def isolation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
         request.getfixturevalue("cpu_python")
         monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
     return kind
+
+
+@pytest.fixture(autouse=True)
+def sql_of_its_own() -> Iterator[None]:
+    """A default connection of DuckDB for each test: views that one makes there must not answer another."""
+    connection = duckdb.connect()
+    duckdb.set_default_connection(connection)
+    yield
+    connection.close()
