@@ -110,6 +110,10 @@ venv-dev:
 test: check ## all checks and tests; what this machine cannot run is skipped with its reason
 	@$(BIN)/pytest $(PYTEST_ARGS)
 
+.PHONY: test-lab
+test-lab: venv-dev ## the tests of the lab, those too that take minutes each
+	@TAXMETER_LONG=1 $(BIN)/pytest tests/lab $(PYTEST_ARGS)
+
 .PHONY: bench-store
 bench-store: venv ## measure the store against this machine's limits; TRIALS=, OUTPUT= a page of Markdown
 	@$(BIN)/python -m benchmarks.store $(if $(TRIALS),--trials '$(TRIALS)') $(if $(OUTPUT),--output '$(OUTPUT)')

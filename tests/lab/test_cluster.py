@@ -146,6 +146,7 @@ def test_the_token_is_in_one_file_of_its_owner(cluster: Cluster, lab: Lab, clien
         assert token.encode() not in seen
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "settings", [{"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}, {}], ids=["wrong", "none"]
 )
@@ -162,6 +163,7 @@ def test_a_node_without_the_token_is_refused(
     assert len(ask(cluster, NODES)) == 4
 
 
+@pytest.mark.long
 def test_a_killed_agent_is_told_and_mended(site: Site, cluster: Cluster, lab: Lab) -> None:
     host, others = lab.host("h2"), [lab.host("h1"), lab.host("h3")]
     before = containers(cluster, *others)
@@ -178,6 +180,7 @@ def test_a_killed_agent_is_told_and_mended(site: Site, cluster: Cluster, lab: La
     assert [one[0] for one in ask(mended, TASKS)] == ["h1", "h2", "h3"]
 
 
+@pytest.mark.long
 def test_changed_code_on_a_host_is_told_and_mended(site: Site, cluster: Cluster, lab: Lab) -> None:
     host = lab.host("h3")
     place = cluster.agents["h3"].code
@@ -190,6 +193,7 @@ def test_changed_code_on_a_host_is_told_and_mended(site: Site, cluster: Cluster,
     assert mended.agents["h1"] == cluster.agents["h1"]
 
 
+@pytest.mark.long
 def test_a_lost_head_is_told_and_made_again_with_new_agents(site: Site, cluster: Cluster, client: DockerClient) -> None:
     client.containers.get(cluster.head_container).kill()
     found = site.status()
@@ -200,6 +204,7 @@ def test_a_lost_head_is_told_and_made_again_with_new_agents(site: Site, cluster:
     assert site.status().is_healthy
 
 
+@pytest.mark.long
 def test_a_head_in_use_is_not_replaced(site: Site, cluster: Cluster, client: DockerClient) -> None:
     head = client.containers.get(cluster.head_container)
     head.exec_run(["sleep", "600"], detach=True)
@@ -212,6 +217,7 @@ def test_a_head_in_use_is_not_replaced(site: Site, cluster: Cluster, client: Doc
     assert site.up().agents.keys() == cluster.agents.keys()
 
 
+@pytest.mark.long
 def test_a_frozen_host_is_left_out_and_comes_in_later(lab: Lab, image: AgentImage, tmp_path: Path) -> None:
     other = Site(lab, tmp_path / "state", free_ports())
     lab.host("h3").pause()
@@ -293,6 +299,7 @@ def test_down_removes_ours_and_nothing_else(lab: Lab, image: AgentImage, tmp_pat
     assert other.down() == {}
 
 
+@pytest.mark.long
 def test_what_could_not_be_removed_is_named_and_removed_later(lab: Lab, image: AgentImage, tmp_path: Path) -> None:
     other = Site(lab, tmp_path / "state", free_ports())
     found = other.up("h1", "h2")
@@ -304,6 +311,7 @@ def test_what_could_not_be_removed_is_named_and_removed_later(lab: Lab, image: A
         assert ours(engine, found) == []
 
 
+@pytest.mark.long
 def test_this_machine_can_be_a_host_too(lab: Lab, image: AgentImage, tmp_path: Path) -> None:
     here = {"here": Host(connection=Connection.LOCAL), "h1": load_inventory(lab.inventory()).hosts["h1"]}
     other = Site(lab, tmp_path / "state", free_ports())

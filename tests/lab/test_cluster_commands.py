@@ -13,7 +13,7 @@ from tests.lab.clusters import free_ports
 from tests.lab.image import PROJECT
 from tests.lab.lab import Lab
 
-pytestmark = [pytest.mark.engine, pytest.mark.lab, pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.engine, pytest.mark.lab, pytest.mark.cluster, pytest.mark.timeout(600)]
 
 Taxmeter = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -9,7 +9,7 @@ from orchestrator.cluster import Cluster
 from tests.lab.clusters import Site, ask, foreign, free_ports, ours
 from tests.lab.lab import Lab
 
-pytestmark = [pytest.mark.engine, pytest.mark.lab, pytest.mark.cluster]
+pytestmark = [pytest.mark.long, pytest.mark.engine, pytest.mark.lab, pytest.mark.cluster]
 
 TASK = """
 import json, ray

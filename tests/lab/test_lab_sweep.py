@@ -181,6 +181,7 @@ def test_a_sweep_of_real_models_on_three_hosts(workshop: Workshop, cpu_image: Bu
         assert host.run("ls", "/var/lib/taxmeter/campaigns").stdout == ""
 
 
+@pytest.mark.long
 def test_a_host_that_is_down_from_the_start_is_left_out_and_named(with_cluster: Workshop) -> None:
     workshop = with_cluster
     with ExitStack() as mend:
@@ -197,6 +198,7 @@ def test_a_host_that_is_down_from_the_start_is_left_out_and_named(with_cluster: 
     assert load(workshop.files) is not None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ending", ["driver killed", "interrupted"])
 def test_an_ended_sweep_leaves_nothing_and_goes_on(
     with_cluster: Workshop, cpu_image: BuiltImage, ending: str, tmp_path: Path
