@@ -59,7 +59,8 @@ def test_a_trial_and_its_campaign_run_again(
     done = taxmeter(project, "reproduce", campaign, "--rounds", 1, "--results", results)
     assert done.returncode == ExitCode.OK, done.stdout + done.stderr
     assert "trial keys: 2 of 2 are those of the stored trials" in done.stdout
-    assert "a side has one process only" in done.stdout
+    # One process on a side gives no interval. The reason stands in a cell, which is folded as the others are wide.
+    assert "inconclusive" in done.stdout.split("Verdicts: ")[1].splitlines()[0]
 
     if isolation == "docker":
         monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
