@@ -13,7 +13,3 @@ class Deadline:
     def left_s(self, at_most: float = float("inf")) -> float:
         """Seconds that a step may take: what is left, at least a blink, so that a step fails by its own time limit."""
         return max(0.05, min(at_most, self._end - time.monotonic()))
-
-    @property
-    def is_over(self) -> bool:
-        return time.monotonic() >= self._end
