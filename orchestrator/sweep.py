@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from orchestrator.documents import StrictModel, did_you_mean, load_yaml
+from orchestrator.guards import GuardSettings, GuardsKey
 from runners.contract import Protocol
 from runners.contract.catalogue import BACKENDS, WORKLOADS, OptionInfo
 
@@ -170,6 +171,8 @@ class Sweep(StrictModel):
     timeout_s: Positive = 600
     """Wall time of one trial, preparation included."""
     protocol: ProtocolSettings = ProtocolSettings()
+    guards: GuardsKey = GuardSettings()
+    """What is watched around each trial. It decides nothing about what is measured, and is in no key."""
 
     @field_validator("protocol")
     @classmethod

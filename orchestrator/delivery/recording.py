@@ -42,6 +42,9 @@ class Recording:
         """Takes what the host is made of."""
         identity, hardware, hot = system_id(fingerprint), hw_id(fingerprint), hot_columns(fingerprint)
         self._system = system_row(identity, hardware, hot, encode(replace(fingerprint, private=None)))
+        own = _gpu_name(fingerprint, self.context.gpu_uuid)
+        # A row of a host with GPUs of several kinds tells the one that it is about.
+        hot = hot if own is None else {**hot, "gpu_name": own}
         self.context = replace(self.context, hw_id=hardware, system_id=identity, hot=hot)
 
     def saw(self, seen: Environment) -> None:
@@ -84,6 +87,12 @@ class Recording:
             image_config_sha256=pin.image_config_sha256,
         )
         self.context = replace(self.context, environment_id=identity)
+
+
+def _gpu_name(fingerprint: Fingerprint, uuid: str | None) -> str | None:
+    uuids = fingerprint.private.gpu_uuids if fingerprint.private is not None else ()
+    named = dict(zip(uuids, (gpu.name for gpu in fingerprint.gpus), strict=False))
+    return named.get(uuid) if uuid is not None else None
 
 
 def environment_id(pin: EnvironmentPin, versions: Mapping[str, str]) -> str:

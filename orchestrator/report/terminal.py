@@ -16,6 +16,7 @@ from orchestrator.analysis import (
     Cell,
     Estimate,
     FailureGroup,
+    Flagged,
     Latency,
     Line,
     Setting,
@@ -40,6 +41,7 @@ def render(summary: Summary) -> RenderableType:
     for setting in summary.settings:
         parts.extend(_setting(setting, summary.latency))
     parts.extend(_failures(summary.failures))
+    parts.extend(_flagged(summary.flagged))
     parts.append(Text.assemble(("Total: ", "bold"), _totals(summary)))
     return Group(*parts)
 
@@ -145,6 +147,18 @@ def _failures(groups: tuple[FailureGroup, ...]) -> Iterator[RenderableType]:
         )
         yield Padding(Group(head, Padding(Text(named + rest, style="dim"), (0, 0, 0, 2))), (0, 0, 0, 2))
     yield Text()
+
+
+def _flagged(flagged: Flagged) -> Iterator[RenderableType]:
+    if not flagged.trials:
+        return
+    causes = ", ".join(f"{name} {count}" for name, count in flagged.by_guard.items())
+    trials = count_text(flagged.watched, "trial", "trials")
+    yield Text(f"Flagged by guards: {flagged.trials} of {trials} ({causes}).", style="yellow")
+    yield Text(
+        "They count in the numbers above; their rows name them in guard_flags and say in guards what was seen.\n"
+        "docs/measurement.md tells what that means, results/README.md how to leave them out.\n"
+    )
 
 
 def _totals(summary: Summary) -> str:

@@ -46,3 +46,20 @@ def _interval(estimate: Estimate, shown: Callable[[float], str]) -> str:
 def count_text(number: int, singular: str, plural: str) -> str:
     """A number with its noun."""
     return f"{number} {singular if number == 1 else plural}"
+
+
+def value_text(estimate: Estimate, unit: str) -> str:
+    """A value of any metric, scaled to a unit that fits, with its interval."""
+    size = abs(estimate.value)
+    scale, shown = next(((one, name) for one, name in _scales(unit) if size >= one), _scales(unit)[-1])
+    return f"{_digits(estimate.value / scale)}{shown}" + _interval(estimate, lambda bound: _digits(bound / scale))
+
+
+def _scales(unit: str) -> tuple[tuple[float, str], ...]:
+    if unit in ("s", "J"):
+        return (1.0, f" {unit}"), (1e-3, f" m{unit}"), (1e-6, f" u{unit}")
+    if unit == "bytes":
+        return (2.0**30, " GiB"), (2.0**20, " MiB"), (2.0**10, " KiB"), (1.0, " B")
+    if unit.endswith("/s"):
+        return (1e12, f" T {unit}"), (1e9, f" G {unit}"), (1e6, f" M {unit}"), (1.0, f" {unit}")
+    return ((1.0, ""),)

@@ -9,7 +9,13 @@ from orchestrator.store.objects.location import is_url
 from orchestrator.store.query.selection import Results, Selection, is_store, open_store
 from orchestrator.store.rows import Row, RowContext, trial_row
 from orchestrator.store.schema import CAMPAIGNS, ENVIRONMENTS, SCHEMA_VERSION, SYSTEMS, TRIALS
-from orchestrator.store.schema.tables import campaign_row, campaign_totals, environment_row, system_row
+from orchestrator.store.schema.tables import (
+    campaign_plan,
+    campaign_row,
+    campaign_totals,
+    environment_row,
+    system_row,
+)
 from orchestrator.store.storage.sealing import SealReport
 from orchestrator.store.storage.writing import Writer
 
@@ -27,6 +33,7 @@ __all__ = [
     "Selection",
     "Store",
     "Writer",
+    "campaign_plan",
     "campaign_row",
     "campaign_totals",
     "environment_row",

@@ -10,7 +10,7 @@ import numpy as np
 from orchestrator.errors import StoreError
 from orchestrator.store.schema.columns import HOT_SYSTEM, PASSES
 from orchestrator.store.tax import Medians, cost_columns, tax_columns
-from runners.contract import CONTRACT_VERSION, METHOD_VERSION, Series, Trial, TrialRecord, encode
+from runners.contract import CONTRACT_VERSION, METHOD_VERSION, GuardOutcome, Series, Trial, TrialRecord, encode
 from runners.contract.record import FactValue
 
 Row = dict[str, object]
@@ -51,6 +51,12 @@ class RowContext:
     """Processors that the container or process may use, as the kernel lists them: `0-3,8`."""
     memory_limit_bytes: int | None = None
     """Limit of the container, or of a process's own data."""
+    gpu_uuid: str | None = None
+    """The GPU that the task was given; null on processors, and where it saw all GPUs."""
+    exclusive: str | None = None
+    """What ran one task at a time: `host`, or `gpu`."""
+    slot: int | None = None
+    """Which of the host's slots the task had, counted from 0."""
     reproduces: str | None = None
     """The campaign whose trials are run again; null for all that is new."""
     reproduces_trial_key: str | None = None
@@ -80,6 +86,7 @@ def trial_row(context: RowContext, trial: Trial, record: TrialRecord) -> Row:
         **_samples(series),
         **_verification(record),
         **_resources(record),
+        **_guards(record),
     }
 
 
@@ -132,6 +139,9 @@ def _stack(context: RowContext) -> Row:
         "executor_reason": context.executor_reason,
         "trial_cores": context.trial_cores,
         "memory_limit_bytes": context.memory_limit_bytes,
+        "gpu_uuid": context.gpu_uuid,
+        "exclusive": context.exclusive,
+        "slot": context.slot,
         "torch_version": context.versions.get("torch"),
         "transformers_version": context.versions.get("transformers"),
         "onnxruntime_version": context.versions.get("onnxruntime") or context.versions.get("onnxruntime-gpu"),
@@ -254,6 +264,14 @@ def _resources(record: TrialRecord) -> Row:
     names = ("parameters", "weight_bytes", *(column.name for column in PASSES))
     known = {name: record.facts.get(name) for name in names}
     return {**known, **(encode(record.usage) if record.usage is not None else {})}
+
+
+def _guards(record: TrialRecord) -> Row:
+    """Null where nothing was watched; then nobody knows whether the trial was disturbed."""
+    if not record.guards:
+        return {}
+    flags = {one.guard for one in record.guards if one.outcome is GuardOutcome.FLAGGED}
+    return {"guards": encode(record.guards), "guard_flags": sorted(flags)}
 
 
 def hot_system(hot: Mapping[str, FactValue]) -> Row:

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Dict, Optional, Tuple, Union
 
+from runners.contract.guards import GuardResult
+
 FactValue = Union[bool, int, float, str, None]
 
 
@@ -154,6 +156,8 @@ class TrialRecord:
     """Metrics and properties named by backend and workload, such as `parameters` or `onnx_provider`."""
     conditions_before: Dict[str, FactValue] = field(default_factory=dict)
     conditions_after: Dict[str, FactValue] = field(default_factory=dict)
+    guards: Tuple[GuardResult, ...] = ()
+    """What was watched around the trial, in the order in which it was looked at; a guard that is off has no entry."""
     usage: Optional[Usage] = None
     exit_code: Optional[int] = None
     """Exit code of the trial's process; minus the signal that ended it; null if it never ran."""

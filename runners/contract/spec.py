@@ -7,7 +7,9 @@ digest of a specification must be the same on every machine and in every JSON li
 from dataclasses import dataclass, field
 from typing import Dict, Optional, Tuple, Union
 
-CONTRACT_VERSION = 2
+from runners.contract.guards import NO_GUARDS, Guards
+
+CONTRACT_VERSION = 3
 """Version of the documents that cross the boundary. A runner refuses a task of another version."""
 
 METHOD_VERSION = 2
@@ -124,3 +126,5 @@ class Task:
     task_id: str
     environment: str
     trials: Tuple[Trial, ...]
+    guards: Guards = NO_GUARDS
+    """What is watched around each trial. A sweep that says nothing about them has those of `Guards()`."""

@@ -16,13 +16,13 @@ from typing import Dict, List, Optional, Sequence, Tuple
 import runners
 from runners.contract.record import FactValue
 from runners.examination.gpu import GpuUnavailable, NvmlDevice, nvml_device
+from runners.system.gpu_state import SLOWDOWNS
 
 _PERIOD_S = 0.1
 _TIMEOUT_S = 10
 # NVML's clock event reasons
 _POWER_CAP = 0x4
-_THROTTLE = 0x8 | 0x20 | 0x40 | 0x80
-"""Hardware slowdown, thermal slowdown by software and by hardware, power brake."""
+_THROTTLE = sum(SLOWDOWNS)
 
 
 @dataclass(frozen=True)

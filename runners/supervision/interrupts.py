@@ -1,7 +1,9 @@
 """What may end the supervisor from outside: signals, and the end of the orchestrator."""
 
 import os
+import select
 import signal
+import time
 from types import FrameType
 from typing import List, Optional
 
@@ -70,7 +72,7 @@ class Interrupts:
         if self._signal is not None:
             raise Interrupted(128 + self._signal, "ended by %s" % signal.Signals(self._signal).name)
         if self._orphaned:
-            raise Interrupted(EXIT_ORPHANED, "the orchestrator is gone")
+            raise self._orphan()
 
     @property
     def requested(self) -> bool:
@@ -86,6 +88,27 @@ class Interrupts:
         if self.lifeline_fd is not None and not os.read(self.lifeline_fd, 4096):
             self._orphaned = True
         return not self._orphaned
+
+    def pause(self, seconds: float) -> None:
+        """Waits while no child runs; a signal ends the process meanwhile.
+
+        Raises:
+            Interrupted: the orchestrator is gone.
+        """
+        end = time.monotonic() + seconds
+        poller = select.poll()
+        if self.lifeline_fd is not None:
+            poller.register(self.lifeline_fd, select.POLLIN)
+        while True:
+            left_s = end - time.monotonic()
+            if left_s <= 0:
+                return
+            # Rounded up, or the last part of a millisecond would be waited for in many steps
+            if poller.poll(left_s * 1000 + 1) and not self.read_lifeline():
+                raise self._orphan()
+
+    def _orphan(self) -> Interrupted:
+        return Interrupted(EXIT_ORPHANED, "the orchestrator is gone")
 
     def _handled(self) -> List[signal.Signals]:
         return [*_ENDING, signal.SIGCHLD]

@@ -12,7 +12,18 @@ import time
 from dataclasses import replace
 from typing import Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
-from runners.contract import Begin, ContractError, Line, Task, TaskFiles, Trial, TrialRecord, decode_line, encode
+from runners.contract import (
+    Begin,
+    ContractError,
+    Line,
+    Status,
+    Task,
+    TaskFiles,
+    Trial,
+    TrialRecord,
+    decode_line,
+    encode,
+)
 from runners.protocol.cache import DIRECTORY_VARIABLE
 from runners.supervision.supervisor import EXIT_BAD_TASK, read_task, run_task
 
@@ -31,8 +42,8 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 def run_directory(directory: str) -> int:
     """Runs the trials of a task directory that have no record yet and returns the exit code of the process.
 
-    A trial with a record is never measured again. One that began and has no record, because its start ended, is
-    measured again with the next attempt, after all others.
+    A trial with a record is never measured again, but for an infrastructure error. One that began and has no record,
+    because its start ended, is measured again with the next attempt, after all others.
     """
     files = TaskFiles(directory)
     try:
@@ -58,20 +69,27 @@ def divide(task: Task, lines: Iterable[Line]) -> Tuple[Tuple[Trial, ...], Tuple[
         lines: all that earlier starts wrote.
 
     Returns:
-        The trials to run, those that were begun before at the end; and those that were begun too often.
+        The trials to run, those that were begun before at the end; and those in which too many starts ended. A trial
+        that a guard kept from running, or from counting, is run again however often that was.
     """
     begun: Dict[str, int] = {}
+    deaths: Dict[str, int] = {}
     recorded: Set[str] = set()
     for line in lines:
         if isinstance(line, Begin):
             begun[line.trial_id] = max(line.attempt, begun.get(line.trial_id, 0))
+            deaths[line.trial_id] = deaths.get(line.trial_id, 0) + 1
         elif isinstance(line, TrialRecord):
-            recorded.add(line.trial_id)
+            deaths[line.trial_id] = deaths.get(line.trial_id, 0) - 1
+            if line.status is Status.INFRASTRUCTURE_ERROR:
+                begun[line.trial_id] = max(line.attempt, begun.get(line.trial_id, 0))
+            else:
+                recorded.add(line.trial_id)
     open_trials = [trial for trial in task.trials if trial.trial_id not in recorded]
     fresh = [trial for trial in open_trials if trial.trial_id not in begun]
     again = [replace(t, attempt=begun[t.trial_id] + 1) for t in open_trials if t.trial_id in begun]
-    left = fresh + [trial for trial in again if trial.attempt <= MAX_ATTEMPTS]
-    return tuple(left), tuple(trial for trial in again if trial.attempt > MAX_ATTEMPTS)
+    left = fresh + [trial for trial in again if deaths[trial.trial_id] < MAX_ATTEMPTS]
+    return tuple(left), tuple(trial for trial in again if deaths[trial.trial_id] >= MAX_ATTEMPTS)
 
 
 def _run_what_is_left(task: Task, files: TaskFiles) -> int:

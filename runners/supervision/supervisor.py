@@ -4,7 +4,8 @@ import gc
 import json
 import os
 import time
-from typing import Dict, Optional
+from dataclasses import replace
+from typing import Dict, Optional, Tuple
 
 from runners.contract import (
     CONTRACT_VERSION,
@@ -28,7 +29,9 @@ from runners.protocol.answer import Answer
 from runners.protocol.cache import DIRECTORY_VARIABLE
 from runners.supervision import kernel, preload
 from runners.supervision.bounds import limit_time_of_this_process
+from runners.supervision.guarding import Guarding, Verdict, guarding_for
 from runners.supervision.interrupts import Interrupted, Interrupts
+from runners.supervision.process import Ended
 from runners.supervision.source import source_digest
 from runners.supervision.trial import TrialProcesses
 
@@ -104,21 +107,31 @@ class Supervisor:
         versions, facts = environment.observe()
         self._write(Environment(self._task.task_id, versions, facts, self._source))
         for trial in self._task.trials:
+            reason = refusal(trial.spec) or _too_few_cores(trial.spec)
+            guarding = guarding_for(self._task.guards, trial.spec.device, self._interrupts.pause)
+            # Before the trial begins: what it waits is no part of its time, and nothing of it is lost meanwhile
+            before = guarding.before() if reason is None else Verdict()
             started = time.time_ns()
             self._write(Begin(trial.trial_id, trial.attempt, started))
-            record = self._trial(trial, started)
+            refused = Answer(Status.UNSUPPORTED, reason) if reason else None
+            if before.problem is not None:
+                refused = Answer(Status.INFRASTRUCTURE_ERROR, before.problem)
+            record = self._trial(trial, started, refused, guarding, before)
             self._write(record)
             seconds = (record.finished_at_ns - started) / 1e9
             print("%s %s %.1f s %s" % (trial.trial_id, record.status.value, seconds, record.reason or ""), flush=True)
         self._write(End(self._task.task_id, len(self._task.trials)))
 
-    def _trial(self, trial: Trial, started: int) -> TrialRecord:
+    def _trial(
+        self, trial: Trial, started: int, refused: Optional[Answer], guarding: Guarding, seen: Verdict
+    ) -> TrialRecord:
         before = _conditions()
-        reason = refusal(trial.spec) or _too_few_cores(trial.spec)
-        if reason is None:
-            answer, ended = self._processes.run(trial)
+        ended: Optional[Ended] = None
+        if refused is not None:
+            answer = refused
         else:
-            answer, ended = Answer(Status.UNSUPPORTED, reason), None
+            answer, ended, after = self._guarded(trial, guarding)
+            seen = Verdict(seen.results + after.results)
         return TrialRecord(
             trial_id=trial.trial_id,
             attempt=trial.attempt,
@@ -133,10 +146,20 @@ class Supervisor:
             facts=answer.facts,
             conditions_before=before,
             conditions_after=_conditions(),
+            guards=seen.results,
             usage=ended.usage if ended else None,
             exit_code=ended.code if ended else None,
             log_tail=ended.log_tail if ended and answer.status is not Status.OK else "",
         )
+
+    def _guarded(self, trial: Trial, guarding: Guarding) -> Tuple[Answer, Ended, Verdict]:
+        guarding.start()
+        answer, ended = self._processes.run(trial)
+        after = guarding.after()
+        if answer.status is Status.OK and after.problem is not None:
+            # Its samples stay: they show what a neighbour does
+            answer = replace(answer, status=Status.INFRASTRUCTURE_ERROR, reason=after.problem)
+        return answer, ended, after
 
     def _write(self, line: Line) -> None:
         data = encode_line(line)

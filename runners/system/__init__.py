@@ -9,11 +9,16 @@ from runners.system.environment import observe as observe_environment
 from runners.system.fingerprint import Fingerprint, Private, collect
 from runners.system.identity import hardware_fields, hot_columns, hw_id, system_fields, system_id
 from runners.system.limits import Limits
+from runners.system.topology import GpuPlace, NumaNode, Topology, bus_id
 
 __all__ = [
     "Fingerprint",
+    "GpuPlace",
     "Limits",
+    "NumaNode",
     "Private",
+    "Topology",
+    "bus_id",
     "collect",
     "hardware_fields",
     "hot_columns",

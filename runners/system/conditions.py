@@ -6,8 +6,7 @@ Names end in their unit. `_us` and `_jiffies` are counters since the system star
 from typing import Dict, List, Optional
 
 from runners.contract.record import FactValue
-from runners.system import nvml
-from runners.system.limits import controller_directories
+from runners.system import nvml, throttling
 from runners.system.reading import list_names, parse_bytes, parse_int, read_fields, read_int, read_text
 
 _CPUFREQ = "/sys/devices/system/cpu/cpufreq"
@@ -27,7 +26,7 @@ def read(root: str = "/") -> Dict[str, FactValue]:
         "pressure_memory_some_us": _pressure(root, "memory"),
         "pressure_io_some_us": _pressure(root, "io"),
         "cpu_steal_jiffies": _steal(root),
-        "cpu_throttled_us": _throttled(root),
+        "cpu_throttled_us": throttling.quota_us(root),
         "temperature_max_millidegrees_c": _temperature(root),
         "memory_available_bytes": parse_bytes(memory.get("MemAvailable")),
         "swap_used_bytes": _swap_used(memory),
@@ -56,15 +55,6 @@ def _pressure(root: str, resource: str) -> Optional[int]:
 def _steal(root: str) -> Optional[int]:
     words = (read_text(root, "/proc/stat") or "").partition("\n")[0].split()
     return parse_int(words[8]) if len(words) > 8 else None
-
-
-def _throttled(root: str) -> Optional[int]:
-    """Time for which the CPU quota of this process's control group held it back."""
-    for directory in controller_directories(root, "cpu")[:1]:
-        fields = read_fields(root, directory + "/cpu.stat", " ")
-        nanoseconds = parse_int(fields.get("throttled_time"))
-        return parse_int(fields.get("throttled_usec")) if nanoseconds is None else nanoseconds // 1000
-    return None
 
 
 def _swap_used(memory: Dict[str, str]) -> Optional[int]:

@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from typing import Optional, Tuple
 
-from runners.system import cpu, kernel, limits, nvml
+from runners.system import cpu, kernel, limits, nvml, topology
 from runners.system.cpu import Cpu
 from runners.system.kernel import Kernel, Machine, Memory, Virtualisation
 from runners.system.limits import Limits
 from runners.system.nvml import Gpu, Gpus
 from runners.system.reading import read_text
+from runners.system.topology import GpuPlace, Topology
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,8 @@ class Private:
     boot_id: Optional[str]
     gpu_uuids: Tuple[Optional[str], ...]
     """In the order of `gpus`."""
+    topology: Optional[Topology] = None
+    """Null where nobody looked."""
 
 
 @dataclass(frozen=True)
@@ -62,5 +65,12 @@ def collect(root: str = "/") -> Fingerprint:
             host_name=read_text(root, "/proc/sys/kernel/hostname"),
             boot_id=read_text(root, "/proc/sys/kernel/random/boot_id"),
             gpu_uuids=gpus.uuids,
+            topology=topology.probe(root, gpu_places(gpus)),
         ),
     )
+
+
+def gpu_places(gpus: Gpus) -> Tuple[GpuPlace, ...]:
+    """The GPUs as far as their driver tells where they are."""
+    found = zip(gpus.devices, gpus.uuids, gpus.bus_ids)
+    return tuple(GpuPlace(uuid, topology.bus_id(place), mig=gpu.mig) for gpu, uuid, place in found)

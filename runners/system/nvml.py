@@ -44,6 +44,8 @@ class Gpus:
     """The newest CUDA version that the driver supports."""
     reason: Optional[str]
     """Why there are no devices; null if there are."""
+    bus_ids: Tuple[Optional[str], ...] = ()
+    """Of the devices, as NVML writes their addresses on the PCI bus."""
 
 
 def probe() -> Gpus:
@@ -57,6 +59,7 @@ def probe() -> Gpus:
                 driver_version=_text(ask(nvml, "nvmlSystemGetDriverVersion")),
                 cuda_version=_cuda_version(ask(nvml, "nvmlSystemGetCudaDriverVersion_v2")),
                 reason=None if handles else "NVML shows no device",
+                bus_ids=tuple(_bus_id(nvml, handle) for handle in handles),
             )
     except NvmlUnavailable as reason:
         return Gpus((), (), None, None, str(reason))
@@ -123,6 +126,11 @@ def _gpu(nvml: Any, handle: Any) -> Gpu:
         sm_clock_max_mhz=of_device("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_SM),
         memory_clock_max_mhz=of_device("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_MEM),
     )
+
+
+def _bus_id(nvml: Any, handle: Any) -> Optional[str]:
+    place = ask(nvml, "nvmlDeviceGetPciInfo", handle)
+    return None if place is None else _text(place.busId)
 
 
 def _device_conditions(nvml: Any, handle: Any) -> Dict[str, FactValue]:

@@ -3,12 +3,13 @@
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from orchestrator.execution import stage
-from runners.contract import Environment, Status, TrialRecord, decode_line
+from runners.contract import Environment, Guards, Status, TrialRecord, decode_line
 
 VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13")
 
@@ -31,7 +32,8 @@ def test_a_bare_interpreter_runs_a_task(version, make_trial, make_task, tmp_path
     names = ("synthetic-null", "synthetic-wrong", "synthetic-crash", "synthetic-garbage")
     directory = tmp_path / "task"
     model = make_trial("bert-base", backend="eager", sequence_length=8)
-    stage(make_task(*(make_trial(name) for name in names), model), directory)
+    task = make_task(*(make_trial(name) for name in names), model)
+    stage(replace(task, guards=Guards()), directory)
     command = [python, "-m", "runners", str(directory)]
     done = subprocess.run(command, cwd=directory / "code", capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -40,6 +42,7 @@ def test_a_bare_interpreter_runs_a_task(version, make_trial, make_task, tmp_path
     assert environment.versions["python"].startswith(version)
     records = {line.trial_id: line for line in lines if isinstance(line, TrialRecord)}
     *synthetic, model_record = records.values()
+    assert {"load", "clocks"} <= {one.guard for one in synthetic[0].guards}
     assert [record.status for record in synthetic] == [
         *(Status.OK, Status.WRONG_OUTPUT, Status.CRASHED, Status.CRASHED)
     ]

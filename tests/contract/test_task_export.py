@@ -135,6 +135,10 @@ def test_a_bare_python_measures_an_export_and_its_rows_come_back(
     assert {row["system_id"] for row in rows} == {system_id(fingerprint)} == {system_id(collect())}
     assert {row["isolation"] for row in rows} == {"process"}
     assert all(row["latency_sync_median_s"] > 0 for row in rows if row["status"] == "ok")
+    # A trial that the environment refuses may be refused before or after somebody looked
+    watched = [row for row in rows if row["status"] != "unsupported"]
+    assert all({"load", "throttling"} <= {one["guard"] for one in row["guards"]} for row in watched)
+    assert all(row["guard_flags"] is not None for row in watched)
     campaign = rows[0]["campaign_id"]
     capsys.readouterr()
     assert run(["results", "show", campaign, "--results", str(output.parent / "results")]) == ExitCode.OK

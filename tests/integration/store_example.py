@@ -68,7 +68,12 @@ def _first_campaign() -> Iterator[Row]:
 
 def _second_campaign() -> Iterator[Row]:
     for backend, latency_s in (("eager", 0.008), ("onnxruntime", 0.005)):
-        yield _trial("paper-2", "lab1", "9b0c11aa", "cpu-next", 1, 1, backend) | _measured(1, backend, latency_s)
+        watched = _guarded(700.0 if backend == "eager" else 20.0)
+        yield (
+            _trial("paper-2", "lab1", "9b0c11aa", "cpu-next", 1, 1, backend)
+            | _measured(1, backend, latency_s)
+            | watched
+        )
     yield _trial("paper-2", "lab2", "474f4d9e", "cpu", 1, 1, "eager") | _measured(1, "eager", 0.018)
     for round_ in (1, 2):
         failed = {"status": "oom", "reason": "no memory left"}
@@ -102,6 +107,15 @@ def _measured(batch: int, backend: str, latency_s: float) -> Row:
         "framework_fraction": _FRACTION[batch, backend],
         "samples_sync_s": [latency_s * 1.1, latency_s, latency_s * 0.9],
     }
+
+
+def _guarded(others_permille: float) -> Row:
+    is_flagged = others_permille > 100
+    seen = {
+        "guard": "load", "moment": "after", "policy": "flag", "outcome": "flagged" if is_flagged else "passed",
+        "observed": others_permille, "limit": 100.0, "unit": "permille", "detail": "cores 0-1", "waited_s": 0.0,
+    }  # fmt: skip
+    return {"guards": [seen], "guard_flags": ["load"] if is_flagged else []}
 
 
 def _fingerprint(hot: Row) -> Row:

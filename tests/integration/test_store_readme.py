@@ -181,6 +181,23 @@ def test_the_fingerprint_is_read_by_each_library(capsys: pytest.CaptureFixture[s
         assert capsys.readouterr().out.count("performance") == 3
 
 
+@pytest.mark.usefixtures("results")
+def test_disturbed_trials_are_left_out_by_each_library(capsys: pytest.CaptureFixture[str]) -> None:
+    section = TEXT.partition("## Disturbed trials")[2].partition("\n## ")[0]
+    quiet, seen = re.findall(r"^```sql\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+    rows = executed(PRELUDE, f'answer = duckdb.sql("""{quiet}""")')["answer"].fetchall()
+    assert sum(row[-1] for row in rows) == 26
+    assert open_store("results").sql(quiet).fetchall() == rows
+    for library in LIBRARIES:
+        (snippet,) = re.findall(rf"^```python\n(# {library}\n.*?)^```", section, re.MULTILINE | re.DOTALL)
+        executed(PRELUDE, snippet)
+        assert capsys.readouterr().out == "26\n"
+    assert open_store("results").sql(seen).fetchall() == [
+        ("lab1", "load", "after", "flagged", "permille", 1, 700.0),
+        ("lab1", "load", "after", "passed", "permille", 1, 20.0),
+    ]
+
+
 @pytest.fixture
 def eras(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A campaign of `eras`, in which one trial of round 3 failed, beside one of another sweep."""
@@ -236,7 +253,7 @@ def test_a_pushed_store_is_read_by_its_list(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_every_snippet_is_tried() -> None:
-    assert len(SNIPPETS) == 1 + 1 + 3 * len(QUESTIONS) + 3 + 1 + 1
+    assert len(SNIPPETS) == 1 + 1 + 3 * len(QUESTIONS) + 3 + 3 + 1 + 1
 
 
 @pytest.mark.usefixtures("results")

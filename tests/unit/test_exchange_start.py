@@ -29,6 +29,16 @@ def test_a_trial_with_a_record_is_never_run_again_whatever_became_of_it(
     assert divide(task, [record("a", status=Status.CRASHED), record("b", attempt=2)]) == ((), ())
 
 
+def test_what_a_guard_kept_from_counting_is_run_again_however_often(make_trial: MakeTrial, make_task: MakeTask) -> None:
+    task = make_task(*(make_trial(trial_id=name) for name in "ab"))
+    lines = [record("b")]
+    for attempt in range(1, MAX_ATTEMPTS + 3):
+        lines += [Begin("a", attempt, 1), record("a", attempt, Status.INFRASTRUCTURE_ERROR)]
+    left, given_up = divide(task, lines)
+    assert [(trial.trial_id, trial.attempt) for trial in left] == [("a", MAX_ATTEMPTS + 3)]
+    assert given_up == ()
+
+
 def test_a_trial_that_ends_every_start_is_given_up(make_trial: MakeTrial, make_task: MakeTask) -> None:
     task = make_task(make_trial(trial_id="a"))
     begun = [Begin("a", attempt, 1) for attempt in range(1, MAX_ATTEMPTS)]

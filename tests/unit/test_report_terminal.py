@@ -10,6 +10,7 @@ from orchestrator.analysis import (
     Cell,
     Estimate,
     FailureGroup,
+    Flagged,
     Latency,
     Line,
     Setting,
@@ -154,3 +155,11 @@ def test_a_campaign_without_results_still_renders() -> None:
 )
 def test_durations_have_three_digits_and_a_unit(value: float, expected: str) -> None:
     assert duration_text(Estimate(value, None, None, 1, 1)) == expected
+
+
+def test_flagged_trials_are_told_with_their_guards() -> None:
+    assert "Flagged" not in text(summary(cell("eager", 0.01), flagged=Flagged(0, 3, {})))
+    shown = text(summary(cell("eager", 0.01), flagged=Flagged(2, 3, {"load": 2, "throttling": 1})), width=80)
+    assert "Flagged by guards: 2 of 3 trials (load 2, throttling 1)." in shown
+    assert "guard_flags" in shown
+    assert max(len(line) for line in shown.splitlines()) <= 80

@@ -12,6 +12,10 @@ from orchestrator.store.schema.validation import batch_of
 from orchestrator.store.storage.packing import PACKED, columns_of, missing, pack, unpack, values_of
 from tests.storing import row
 
+GUARD = {
+    "guard": "load", "moment": "before", "policy": "wait", "outcome": "waited", "observed": 12.5, "limit": 100.0,
+    "unit": "permille", "detail": "cores 0-1", "waited_s": 3.0,
+}  # fmt: skip
 _VALUES: dict[Any, st.SearchStrategy[Any]] = {
     pa.string(): st.text(max_size=5),
     pa.int32(): st.integers(-(2**31), 2**31 - 1),
@@ -20,6 +24,8 @@ _VALUES: dict[Any, st.SearchStrategy[Any]] = {
     pa.bool_(): st.booleans(),
     TRIALS.field("samples_sync_s").type: st.lists(st.floats(allow_nan=False) | st.none(), max_size=3),
     pa.timestamp("us", "UTC"): st.just(datetime(2026, 11, 20, tzinfo=UTC)),
+    TRIALS.field("guards").type: st.lists(st.just(GUARD) | st.just({**GUARD, "observed": None}), max_size=2),
+    TRIALS.field("guard_flags").type: st.lists(st.text(max_size=5), max_size=2),
 }
 
 

@@ -12,6 +12,10 @@ from orchestrator.store import TRIALS, RowContext, trial_row
 from orchestrator.store.schema.columns import PASSES
 from runners.contract import (
     BackendSpec,
+    GuardMoment,
+    GuardOutcome,
+    GuardPolicy,
+    GuardResult,
     Phases,
     Protocol,
     Series,
@@ -47,6 +51,9 @@ def context(**changes: object) -> RowContext:
         "hot": {"cpu_model": "EPYC", "cpu_cores": 2},
         "trial_cores": "0-1",
         "memory_limit_bytes": 2**34,
+        "gpu_uuid": "GPU-1",
+        "exclusive": "gpu",
+        "slot": 1,
         "reproduces": "earlier",
         "reproduces_trial_key": "k0",
         "reproduction_differs": "the image",
@@ -76,6 +83,10 @@ def series(mode: str, count: int, calls: int = 1) -> Series:
     return Series(mode, calls, durations, tuple(2 * one for one in durations))
 
 
+def guard(name: str, outcome: GuardOutcome, moment: GuardMoment = GuardMoment.BEFORE) -> GuardResult:
+    return GuardResult(name, moment, GuardPolicy.FLAG, outcome, 250.0, 100.0, "permille", "cores 0-1", 0.0)
+
+
 def test_every_key_of_a_full_row_is_a_column_with_a_value_of_its_type() -> None:
     passes = {column.name: _value(column.type) for column in PASSES}
     facts = {"parameters": 110_000_000, "weight_bytes": 440_000_000, "flops_per_example": 8, "macs_per_example": 4}
@@ -90,6 +101,7 @@ def test_every_key_of_a_full_row_is_a_column_with_a_value_of_its_type() -> None:
         usage=Usage(10**9, 1.5, 0.5, 3, 4, 5),
         facts=facts,
         exit_code=0,
+        guards=(guard("load", GuardOutcome.PASSED),),
     )
     row = trial_row(context(), trial(), full)
     assert set(row) <= set(TRIALS.names)
@@ -182,3 +194,39 @@ def test_an_unknown_system_column_is_refused() -> None:
 def test_onnx_runtime_is_known_under_either_name_of_its_distribution(distribution: str) -> None:
     row = trial_row(context(versions={distribution: "1.31.1"}), trial(), record())
     assert row["onnxruntime_version"] == "1.31.1"
+
+
+def test_a_row_says_what_each_guard_saw_and_which_of_them_flag_it() -> None:
+    after = GuardMoment.AFTER
+    seen = (
+        guard("throttling", GuardOutcome.FLAGGED),
+        guard("load", GuardOutcome.PASSED),
+        guard("load", GuardOutcome.FLAGGED, after),
+        guard("clocks", GuardOutcome.UNSEEN, after),
+    )
+    row = trial_row(context(), trial(), record(guards=seen))
+    assert row["guard_flags"] == ["load", "throttling"]
+    back = pa.Table.from_pylist([row], schema=TRIALS).to_pylist()[0]
+    assert [(one["guard"], one["moment"], one["outcome"]) for one in back["guards"]] == [
+        ("throttling", "before", "flagged"),
+        ("load", "before", "passed"),
+        ("load", "after", "flagged"),
+        ("clocks", "after", "unseen"),
+    ]
+    assert back["guards"][0] == {
+        "guard": "throttling",
+        "moment": "before",
+        "policy": "flag",
+        "outcome": "flagged",
+        "observed": 250.0,
+        "limit": 100.0,
+        "unit": "permille",
+        "detail": "cores 0-1",
+        "waited_s": 0.0,
+    }
+
+
+def test_nothing_flagged_is_an_empty_list_and_nothing_watched_is_null() -> None:
+    passed = trial_row(context(), trial(), record(guards=(guard("load", GuardOutcome.PASSED),)))
+    assert passed["guard_flags"] == []
+    assert trial_row(context(), trial(), record()).get("guard_flags") is None

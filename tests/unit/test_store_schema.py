@@ -65,7 +65,7 @@ def test_what_people_select_by_has_statistics_and_samples_have_none() -> None:
     stored = {group.column(number).path_in_schema: group.column(number) for number in range(group.num_columns)}
     for name in ("campaign_id", "workload", "backend", "batch", "started_at", "system_id", "latency_sync_median_s"):
         assert stored[name].is_stats_set, name
-    for name in ("samples_sync_s.list.element", "facts", "trial_id"):
+    for name in ("samples_sync_s.list.element", "facts", "trial_id", "guards.list.element.observed"):
         assert not stored[name].is_stats_set, name
 
 
@@ -116,7 +116,9 @@ MEASURED = {
 
 def _least(kind: pa.DataType) -> object:
     if pa.types.is_list(kind):
-        return [0.5]
+        return [_least(kind.value_type)]
+    if pa.types.is_struct(kind):
+        return {field.name: _least(field.type) for field in kind}
     if pa.types.is_string(kind):
         return "a"
     return (

@@ -5,6 +5,9 @@ from typing import Final
 
 import pyarrow as pa
 
+from orchestrator.store.schema.nested import struct_of
+from runners.contract import GuardResult
+
 TEXT = pa.string()
 INTEGER = pa.int64()
 _SMALL = pa.int32()
@@ -14,6 +17,7 @@ TIME = pa.timestamp("us", "UTC")
 SERIES = pa.list_(pa.field("element", pa.float64()))
 TEXTS = pa.list_(pa.field("element", pa.string()))
 TEXT_BY_NAME = pa.map_(pa.string(), pa.string())
+GUARD_RESULTS = pa.list_(pa.field("element", struct_of(GuardResult)))
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,8 @@ _STACK = [
     *texts("environment_id", "image_digest", "image_id", "lock_sha256", "runner_sha256"),
     *texts("isolation", "executor_reason", "trial_cores"),
     Column("memory_limit_bytes", INTEGER, "bytes"),
+    *texts("gpu_uuid", "exclusive"),
+    Column("slot", _SMALL),
     *texts("torch_version", "transformers_version", "onnxruntime_version", "python_version"),
 ]
 HOT_SYSTEM: Final = (
@@ -208,4 +214,6 @@ TRIAL_COLUMNS: Final = (
     *_SAMPLES,
     *_PRESSURES,
     *texts("facts", "conditions_before", "conditions_after"),
+    Column("guards", GUARD_RESULTS),
+    Column("guard_flags", TEXTS),
 )

@@ -10,6 +10,8 @@ today reads the parts of yesterday. Each version stands column by column in `tes
     image
 4   `campaigns`: end, plan, versions of the driver and totals; `systems`: the fingerprint as a nested column;
     `environments`: the versions as a map
+5   what the guards around a trial saw, and which of them flag it; the GPU that a trial had, what ran one at a time on
+    its host, and in which slot
 """
 
 from collections.abc import Iterable
@@ -18,6 +20,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from orchestrator.store.schema.columns import (
+    GUARD_RESULTS,
     HOT_SYSTEM,
     INTEGER,
     NUMBER,
@@ -34,7 +37,7 @@ from orchestrator.store.schema.nested import struct_of
 from runners.contract import Status
 from runners.system import Fingerprint
 
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 
 
 def total_column(status: Status) -> str:
@@ -97,8 +100,16 @@ _DISTINCT_TEXT: Final = (
     *("trial_id", "reason", "log_tail", "facts", "dispatch_floor_problem"),
     *("conditions_before", "conditions_after"),
 )
+_NESTED: Final = {f.name for f in TRIALS if f.type in (GUARD_RESULTS, TEXTS)}
+_NESTED_TEXTS: Final = [
+    *(f"guards.list.element.{f.name}" for f in GUARD_RESULTS.value_type if f.type == TEXT),
+    "guard_flags.list.element",
+]
 # Nearly constant within a part; a dictionary of anything else costs more than it saves.
-DICTIONARY_COLUMNS: Final = [f.name for f in TRIALS if f.type == TEXT and f.name not in _DISTINCT_TEXT]
+DICTIONARY_COLUMNS: Final = [
+    *(f.name for f in TRIALS if f.type == TEXT and f.name not in _DISTINCT_TEXT),
+    *_NESTED_TEXTS,
+]
 SPLIT_COLUMNS: Final = [
     f.name + (".list.element" if f.type == SERIES else "") for f in TRIALS if f.type in (NUMBER, SERIES)
 ]
@@ -111,7 +122,7 @@ def parquet_options() -> dict[str, Any]:
     A sample is a whole number of nanoseconds divided by 10⁹: its mantissa looks random, and of the encodings that every
     reader knows none does better than to put equal bytes beside each other. Higher levels of zstd save 1 %.
     """
-    unranked = {*_DISTINCT_TEXT, *(path for path in SPLIT_COLUMNS if path.endswith(".list.element"))}
+    unranked = {*_DISTINCT_TEXT, *_NESTED, *(path for path in SPLIT_COLUMNS if path.endswith(".list.element"))}
     paths = {path.partition(".")[0]: path for path in SPLIT_COLUMNS}
     return {
         "compression": "zstd",

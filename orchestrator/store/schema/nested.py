@@ -7,6 +7,7 @@ a field that is added there is a column for every reader.
 import dataclasses
 import types
 from collections.abc import Collection, Mapping
+from enum import Enum
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
@@ -78,6 +79,8 @@ def _arrow(declared: Any) -> pa.DataType:
         return _SCALARS[declared]
     if dataclasses.is_dataclass(declared) and isinstance(declared, type):
         return struct_of(declared)
+    if isinstance(declared, type) and issubclass(declared, str) and issubclass(declared, Enum):
+        return _SCALARS[str]
     origin, arguments = get_origin(declared), get_args(declared)
     if origin in (Union, types.UnionType) and len(arguments) == 2 and type(None) in arguments:
         return _arrow(next(one for one in arguments if one is not type(None)))
@@ -86,7 +89,8 @@ def _arrow(declared: Any) -> pa.DataType:
     if origin is dict and arguments[0] is str:
         return pa.map_(pa.string(), _arrow(arguments[1]))
     raise TypeError(
-        f"{declared} has no Arrow type; use str, int, bool, float, a dataclass, or tuples and dicts of them"
+        f"{declared} has no Arrow type; use str, int, bool, float, an enum of texts, a dataclass, "
+        "or tuples and dicts of them"
     )
 
 

@@ -101,13 +101,26 @@ def campaign_row(
         "sweep": sweep,
         "sweep_document": sweep_document,
         "inventory_document": inventory_document,
-        "plan_digest": plan_digest,
-        "planned_trials": planned_trials,
+        **campaign_plan(plan, plan_digest=plan_digest, planned_trials=planned_trials),
         "taxmeter_version": taxmeter_version,
         "git_commit": git_commit,
-        "plan": None if plan is None else json_text(plan),
         "versions": None if versions is None else json_text(versions),
         **dict.fromkeys(("finished_at", "rows", *map(total_column, Status))),
+    }
+
+
+def campaign_plan(plan: object, *, plan_digest: str, planned_trials: int) -> Row:
+    """The columns of `campaigns` that say what is planned; a plan may grow, see `Writer.finish_campaign`.
+
+    Args:
+        plan: what is planned, as a JSON value; null if unknown.
+        plan_digest: identity of the plan.
+        planned_trials: how many trials the plan has.
+    """
+    return {
+        "plan_digest": plan_digest,
+        "planned_trials": planned_trials,
+        "plan": None if plan is None else json_text(plan),
     }
 
 

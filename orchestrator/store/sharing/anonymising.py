@@ -28,6 +28,7 @@ HARMLESS: Final = {
     *("status", "workload", "backend", "dtype", "device", "protocol", "environment", "isolation", "trial_cores"),
     *("torch_version", "transformers_version", "onnxruntime_version", "python_version", "driver_version"),
     *("cpu_model", "gpu_name", "virtualisation", "sync_stopped", "pipelined_stopped", "regime", "mode"),
+    *("guards", "guard_flags", "exclusive"),
 }
 """Digests and words of ours: they stay as they are."""
 _NAMES: Final = {"host", "campaign_id", "reproduces", "sweep", "task_id", "versions", "taxmeter_version"}
@@ -44,7 +45,7 @@ _INVENTORY_WORDS: Final = {
     *("version", "hosts", "groups", "defaults", "connection", "address", "ssh_alias", "user", "port", "identity_file"),
     *("jump", "host_key", "executor", "engine", "work_directory", "labels", "reserved_cores", "state", "expect"),
     *("gpu_model", "gpu_count", "driver", "cpu_model", "memory_bytes_min", "host", "cores"),
-    *("local", "ssh", "auto", "docker", "podman", "process", "active", "drain"),
+    *("local", "ssh", "auto", "docker", "podman", "process", "active", "drain", "exclusive", "gpus", "gpu"),
 }
 _ADDRESSES: Final = ("address", "ssh_alias", "jump")
 

@@ -95,8 +95,12 @@ def trial(number: int) -> dict[str, object]:
 
 def value(kind: pa.DataType, seed: int) -> object:
     """A value of a type, another one for each seed."""
-    if pa.types.is_list(kind):
+    if pa.types.is_struct(kind):
+        return {field.name: value(field.type, 10 * seed + place) for place, field in enumerate(kind)}
+    if pa.types.is_list(kind) and pa.types.is_floating(kind.value_type):
         return [(seed + n) * 1_000_003 / 1e9 for n in range(3)]
+    if pa.types.is_list(kind):
+        return [value(kind.value_type, seed + n) for n in range(2)]
     if pa.types.is_timestamp(kind):
         return STARTED + timedelta(microseconds=seed)
     if pa.types.is_boolean(kind):

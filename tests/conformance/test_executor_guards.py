@@ -1,0 +1,61 @@
+"""A neighbour outside of a task is seen from within it, whatever separates the two."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from sys import executable
+
+import pytest
+
+from orchestrator.execution import DockerSettings, ProcessSettings, create_executor, stage
+from orchestrator.images import BuiltImage
+from runners.contract import NO_GUARDS, GuardOutcome, LoadGuard, Protocol, Status, ThrottlingGuard, TrialRecord
+
+CORE = max(os.sched_getaffinity(0))
+GIB = 1 << 30
+PROTOCOL = Protocol(
+    warmup_min_ms=1, sync_budget_ms=2000, precision_permille=0, pipelined_budget_ms=20, floor_budget_ms=0
+)
+
+
+@contextmanager
+def neighbour() -> Iterator[None]:
+    """Somebody on the host who keeps the trial's core busy."""
+    command = ["taskset", "--cpu-list", str(CORE), executable, "-c", "while True: pass"]
+    with subprocess.Popen(command, start_new_session=True) as process:
+        try:
+            yield
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.fixture(params=["process", pytest.param("docker", marks=pytest.mark.engine)])
+def settings(request: pytest.FixtureRequest, tmp_path: Path) -> DockerSettings | ProcessSettings:
+    cache = tmp_path / "cache"
+    if request.param == "docker":
+        image: BuiltImage = request.getfixturevalue("cpu_image")
+        return DockerSettings(image.image_id, None, (CORE,), 2 * GIB, cache)
+    return ProcessSettings(Path(executable), (CORE,), 2 * GIB, cache)
+
+
+def test_a_neighbour_on_the_host_is_seen_before_and_after_a_trial(settings, make_trial, make_task, tmp_path) -> None:
+    task = make_task(make_trial("synthetic-sleep", protocol=PROTOCOL))
+    guards = replace(NO_GUARDS, load=LoadGuard(max_busy_permille=500, window_ms=500), throttling=ThrottlingGuard())
+    task = replace(task, guards=guards)
+    stage(task, tmp_path / "task")
+    with neighbour():
+        lines = list(create_executor(settings).run(task, tmp_path / "task"))
+    [record] = [line for line in lines if isinstance(line, TrialRecord)]
+    assert record.status is Status.OK, record.reason
+    load = [one for one in record.guards if one.guard == "load"]
+    assert [(one.moment.value, one.outcome) for one in load] == [
+        ("before", GuardOutcome.FLAGGED),
+        ("after", GuardOutcome.FLAGGED),
+    ]
+    assert {one.detail for one in load} == {f"cores {CORE}"}
+    # No quota holds a trial back: cores are given whole
+    assert [one.outcome for one in record.guards if one.guard == "throttling"] != [GuardOutcome.FLAGGED]

@@ -1,0 +1,95 @@
+"""The key `guards` of a sweep: what a user may write, and what the runner gets."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import ConfigurationError
+from orchestrator.execution.base import time_limit_s
+from orchestrator.guards import GUARDS
+from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, plan, with_trials
+from orchestrator.sweep import Sweep, load_sweep
+from runners.contract import NO_GUARDS, ClockRule, GuardPolicy, Guards, LoadGuard
+
+QUICKSTART = (Path(__file__).parents[2] / "sweeps" / "quickstart.yaml").read_text()
+
+
+def sweep(tmp_path: Path, guards: str) -> Sweep:
+    path = tmp_path / "sweep.yaml"
+    path.write_text(f"{QUICKSTART}{guards}\n")
+    return load_sweep(path)
+
+
+def test_a_sweep_that_says_nothing_has_guards_that_flag(tmp_path: Path) -> None:
+    guards = sweep(tmp_path, "").guards.contract()
+    assert guards == Guards()
+    every = (guards.gpu_processes, guards.load, guards.throttling, guards.clocks)
+    assert {one.policy for one in every} == {GuardPolicy.FLAG}
+
+
+def test_a_guard_is_a_policy_or_a_mapping_with_its_limits(tmp_path: Path) -> None:
+    guards = sweep(
+        tmp_path,
+        "guards:\n  gpu_processes: error\n  load: {policy: wait, max_busy_permille: 50, wait_s: 20}\n"
+        "  clocks: {policy: flag, require: fixed}\n  throttling: off",
+    ).guards.contract()
+    assert guards.gpu_processes.policy is GuardPolicy.ERROR
+    assert guards.load == LoadGuard(GuardPolicy.WAIT, max_busy_permille=50, wait_s=20)
+    assert guards.clocks.require is ClockRule.FIXED
+    assert guards.throttling.policy is GuardPolicy.OFF
+
+
+def test_one_policy_can_stand_for_all_guards(tmp_path: Path) -> None:
+    assert sweep(tmp_path, "guards: off").guards.contract() == NO_GUARDS
+
+
+@pytest.mark.parametrize(
+    ("guards", "expected"),
+    [
+        ("guards: {lod: flag}", ":28: guards.lod: unknown key; did you mean load?"),
+        ("guards: strict", ":28: guards: unknown policy 'strict'; use one of off, flag, wait, error"),
+        ("guards:\n  load: warn", ":29: guards.load: unknown policy 'warn'; use one of off, flag, wait, error"),
+        ("guards:\n  load: {policy: warn}", "guards.load.policy: input should be 'off', 'flag', 'wait' or 'error'"),
+        ("guards:\n  load: {wait_s: 5}", "wait_s has no meaning with policy flag; remove it, or set policy: wait"),
+        ("guards:\n  load: {max_busy_permille: 2000}", "input should be less than or equal to 1000, but it is 2000"),
+        ("guards:\n  load: {policy: wait, wait_s: 0}", "input should be greater than 0, but it is 0"),
+        ("guards:\n  clocks: {require: locked}", "input should be 'unchanged' or 'fixed'"),
+        ("guards:\n  clocks: {max_busy_permille: 5}", "unknown key; known: policy, require, wait_s"),
+        ("guards:\n  load:", "guards.load: input should be"),
+    ],
+)
+def test_a_wrong_guard_gives_one_line_with_its_place(tmp_path: Path, guards: str, expected: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        sweep(tmp_path, guards)
+    assert expected in str(caught.value)
+
+
+def test_every_planned_task_has_the_guards_and_keys_do_not_know_them(tmp_path: Path) -> None:
+    pins = {"cpu": EnvironmentPin("cpu", Isolation.PROCESS, "for a test", "lock")}
+    host = PlanningHost("h1", {}, (0, 1), pins)
+    plain, strict = (plan(sweep(tmp_path, text), [host], "c") for text in ("", "guards: error"))
+    assert plain.digest == strict.digest
+    assert {one.task.guards for one in plain.tasks} == {Guards()}
+    [guards] = {one.task.guards for one in strict.tasks}
+    assert guards.load.policy is GuardPolicy.ERROR
+    first = strict.tasks[0].task
+    assert with_trials(first, first.trials[:1]).guards == guards
+
+
+def test_what_a_guard_may_wait_is_no_part_of_the_time_that_trials_have(tmp_path: Path) -> None:
+    pins = {"cpu": EnvironmentPin("cpu", Isolation.PROCESS, "for a test", "lock")}
+    waiting = sweep(tmp_path, "guards:\n  load: {policy: wait, wait_s: 600}\n  clocks: off")
+    task = plan(waiting, [PlanningHost("h1", {}, (0, 1), pins)], "c").tasks[0].task
+    unguarded = replace(task, guards=NO_GUARDS)
+    assert time_limit_s(task) >= time_limit_s(unguarded) + 600 * len(task.trials)
+
+
+def test_the_documented_defaults_are_the_defaults(tmp_path: Path) -> None:
+    documented = (Path(__file__).parents[2] / "docs" / "measurement.md").read_text()
+    [block] = re.findall(r"^```yaml\n(guards:\n.*?)^```", documented, re.MULTILINE | re.DOTALL)
+    written = sweep(tmp_path, block).guards
+    assert written.contract() == Guards()
+    for name in GUARDS:
+        assert getattr(written, name).model_fields_set == set(type(getattr(written, name)).model_fields) - {"wait_s"}
