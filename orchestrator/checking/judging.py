@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from orchestrator.checking.clock import Skew
 from orchestrator.checking.engine import EngineReading, WantedImage
 from orchestrator.checking.expecting import expect_finding
+from orchestrator.checking.gpus import gpu_finding, used_gpus
 from orchestrator.checking.reading import GpuReading, HostReading
 from orchestrator.checking.report import Check, Finding, Level, Requirements
 from orchestrator.feasibility import GIB, GpuFacts, Machine, environment_problem, newest_suitable
 from orchestrator.inventory import Host
+from orchestrator.planning import NONE_USED
 
 BUSY_PER_CORE = 0.25
 """A load per core from which a host is called busy: a neighbour on every fourth core."""
@@ -34,12 +36,12 @@ def judge(
         wanted: what it is compared with.
         work: the work directory.
     """
-    machine = machine_of(reading)
+    machine = machine_of(reading, host)
     fitting = {name: image for name, image in wanted.images.items() if _image_problem(image, machine) is None}
     missing = {} if engine is None else {name: one for name, one in fitting.items() if name not in engine.images}
     return {
         Check.IMAGES: _NOTHING if engine is None else _images(fitting, missing, wanted),
-        Check.GPU: _gpu(reading, engine),
+        Check.GPU: gpu_finding(host, reading, engine),
         Check.DRIVER: _driver(reading, machine, wanted),
         Check.DISK: _disk(reading, engine, missing, work),
         Check.GOVERNOR: _governor(reading.governors),
@@ -50,12 +52,17 @@ def judge(
     }
 
 
-def machine_of(reading: HostReading) -> Machine:
-    """What decides which environments a host can serve."""
+def machine_of(reading: HostReading, host: Host) -> Machine:
+    """What decides which environments a host can serve. Of its GPUs only those that trials use count."""
+    used = {place.uuid for place in used_gpus(host, reading)}
+    gpus = tuple(_gpu_facts(gpu) for gpu in reading.gpus if gpu.uuid in used)
+    reason = None
+    if not gpus:
+        reason = NONE_USED if reading.gpus else reading.gpu_problem or "the host has no NVIDIA GPU"
     return Machine(
         driver_version=reading.driver_version,
-        gpus=tuple(_gpu_facts(gpu) for gpu in reading.gpus),
-        gpu_reason=None if reading.gpus else reading.gpu_problem or "the host has no NVIDIA GPU",
+        gpus=gpus,
+        gpu_reason=reason,
         trial_memory_bytes=reading.memory_bytes,
         architecture=reading.architecture,
     )
@@ -94,41 +101,6 @@ def _images(fitting: Mapping[str, WantedImage], missing: Mapping[str, WantedImag
         shown,
         f"the engine does not have {names}, and neither this machine nor a registry has {', '.join(lost)}: build it "
         f"here with `taxmeter images build {' '.join(lost)}`, or bring it with `taxmeter images load`",
-    )
-
-
-def _gpu(reading: HostReading, engine: EngineReading | None) -> Finding:
-    there = len(reading.gpus)
-    if reading.gpu_problem is not None:
-        return Finding(Level.WARNING, f"{there}?", reading.gpu_problem)
-    if there == 0:
-        return Finding(Level.NONE, "none")
-    inside = None if engine is None else engine.gpus
-    if inside is None:
-        return Finding(Level.NONE, f"{there}")
-    if inside.image is None:
-        return Finding(
-            Level.WARNING,
-            f"{there}, ? inside",
-            "whether containers see the GPUs is not known, because none of our images is there to look from inside: "
-            "bring one and check again",
-        )
-    shown = f"{there}, {inside.count or 0} inside"
-    if inside.count == there:
-        return Finding(Level.OK, shown)
-    if not inside.count:
-        said = f" ({inside.problem})" if inside.problem else ""
-        return Finding(
-            Level.FAILURE,
-            shown,
-            f"containers see none of the {there} GPUs{said}: install NVIDIA's container toolkit there, then `sudo "
-            "nvidia-ctk runtime configure --runtime=docker` and restart the engine",
-        )
-    return Finding(
-        Level.FAILURE,
-        shown,
-        f"containers see {inside.count} of {there} GPUs: look for NVIDIA_VISIBLE_DEVICES and device limits in the "
-        "engine's settings",
     )
 
 

@@ -42,7 +42,8 @@ class Sent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 sys.meta_path.insert(0, Sent())
 import dataclasses, platform
 from runners.contract import encode
-from runners.system import collect, hw_id, nvml, read_conditions, system_id
+from runners.system import collect, hw_id, nvml, read_conditions, system_id, topology
+from runners.system.fingerprint import gpu_places
 
 ROOT = %(root)r
 fingerprint = collect(ROOT)
@@ -57,7 +58,12 @@ if ROOT != "/":
         gpu_driver_version=gpus.driver_version,
         gpu_cuda_version=gpus.cuda_version,
         gpu_reason=gpus.reason,
-        private=dataclasses.replace(private, host_name=%(host_name)r, gpu_uuids=gpus.uuids),
+        private=dataclasses.replace(
+            private,
+            host_name=%(host_name)r,
+            gpu_uuids=gpus.uuids,
+            topology=topology.probe(ROOT, gpu_places(gpus)),
+        ),
     )
 document = {
     "hw_id": hw_id(fingerprint),

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from orchestrator.errors import InfrastructureError
+from runners.system import GpuPlace, NumaNode, Topology, bus_id
 
 _MIB = 1 << 20
 
@@ -17,6 +18,13 @@ class GpuReading:
     name: str
     memory_bytes: int | None
     compute_capability: str | None
+    pci_bus_id: str | None = None
+    """As /sys names it."""
+    numa_node: int | None = None
+    near_cpus: str | None = None
+    """The processors near to it, as the kernel lists them."""
+    mig: bool | None = None
+    """Whether it is divided into parts."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +76,20 @@ class HostReading:
     sockets: tuple[EngineSocket, ...]
     free_bytes: Mapping[str, int | None]
     """By directory, of the disk that it is on or would be."""
+    cores: tuple[str, ...] = ()
+    """The hardware threads of each physical core, as the kernel lists them."""
+    nodes: tuple[NumaNode, ...] = ()
 
     @property
     def socket(self) -> EngineSocket | None:
         """The engine's socket: the first that is there; null if none is."""
         return next((socket for socket in self.sockets if socket.state != "missing"), None)
+
+    @property
+    def topology(self) -> Topology:
+        """Where its processors and GPUs sit."""
+        places = (GpuPlace(one.uuid, one.pci_bus_id, one.numa_node, one.near_cpus, one.mig) for one in self.gpus)
+        return Topology(self.cores, self.nodes, tuple(places))
 
 
 def parse(text: str) -> HostReading:
@@ -88,7 +105,8 @@ def parse(text: str) -> HostReading:
     system, release, architecture, host_name = sections["system"]
     user, _, groups = (sections["user"] + ["?", "?", ""])[:3]
     rows = [[part.strip() for part in line.split(",")] for line in sections["gpus"]]
-    gpus = tuple(_gpu(row) for row in rows if len(row) >= 4)
+    bus = dict(_place(line) for line in sections.get("pci", []))
+    gpus = tuple(_gpu(row, bus) for row in rows if len(row) >= 4)
     return HostReading(
         system=system,
         release=release,
@@ -104,12 +122,14 @@ def parse(text: str) -> HostReading:
         python=_first(sections, "python"),
         gpus=gpus,
         driver_version=next((row[3] for row in rows if len(row) >= 4), None),
-        gpu_problem=_gpu_problem(len(gpus), len(sections.get("pci", [])), sections.get("nvidia-smi")),
+        gpu_problem=_gpu_problem(len(gpus), len(bus), sections.get("nvidia-smi")),
         gpu_processes=tuple(
             _process(line) for line in sections.get("gpu-processes", []) if re.match(r"\d+,[^,]*,[^,]*,", line)
         ),
         sockets=tuple(_socket(line) for line in sections["sockets"]),
         free_bytes=dict(_disk(line) for line in sections["disks"]),
+        cores=tuple(sections.get("cores", [])),
+        nodes=tuple(_node(line) for line in sections.get("nodes", []) if re.match(r"\d+ \d", line)),
     )
 
 
@@ -128,13 +148,30 @@ def _first(sections: Mapping[str, list[str]], name: str) -> str | None:
     return next(iter(sections.get(name, [])), None)
 
 
-def _gpu(row: list[str]) -> GpuReading:
+def _place(line: str) -> tuple[str, tuple[int | None, str | None]]:
+    """What /sys says of a GPU on the bus: its NUMA node, if it is known, and the processors near to it."""
+    address, node, near = [*line.split(), "", ""][:3]
+    return address.lower(), (_integer(node), near or None)
+
+
+def _node(line: str) -> NumaNode:
+    number, _, cpus = line.partition(" ")
+    return NumaNode(int(number), cpus)
+
+
+def _gpu(row: list[str], bus: Mapping[str, tuple[int | None, str | None]]) -> GpuReading:
     memory = _integer(row[2])
+    address, mig, capability = (*row[4:7], "", "", "")[:3]
+    node, near = bus.get(bus_id(address) or "", (None, None))
     return GpuReading(
         uuid=row[0],
         name=row[1],
         memory_bytes=None if memory is None else memory * _MIB,
-        compute_capability=row[4] if len(row) > 4 and re.fullmatch(r"\d+\.\d+", row[4]) else None,
+        compute_capability=capability if re.fullmatch(r"\d+\.\d+", capability) else None,
+        pci_bus_id=bus_id(address),
+        numa_node=node,
+        near_cpus=near,
+        mig={"Enabled": True, "Disabled": False}.get(mig),
     )
 
 

@@ -27,16 +27,28 @@ section python; python3 -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])
 section pci
 for device in /sys/bus/pci/devices/*; do
   read -r vendor <"$device/vendor" && read -r class <"$device/class" || continue
-  case $vendor:$class in 0x10de:0x0300*|0x10de:0x0302*) echo "${device##*/}";; esac
+  case $vendor:$class in 0x10de:0x0300*|0x10de:0x0302*)
+    node=; near=; read -r node <"$device/numa_node"; read -r near <"$device/local_cpulist"
+    echo "${device##*/} ${node:--1} $near";;
+  esac
+done 2>/dev/null
+section cores; cat /sys/devices/system/cpu/cpu[0-9]*/topology/thread_siblings_list 2>/dev/null | sort -u
+section nodes
+for node in /sys/devices/system/node/node[0-9]*; do
+  [ -r "$node/cpulist" ] && echo "${node##*/node} $(cat "$node/cpulist")"
 done 2>/dev/null
 
 section gpus
 if command -v nvidia-smi >/dev/null 2>&1; then
-  fields=uuid,name,memory.total,driver_version
+  fields=uuid,name,memory.total,driver_version,pci.bus_id
   ask="limited nvidia-smi --format=csv,noheader,nounits"
-  # drivers of before 2022 do not know the last field
-  out=$($ask --query-gpu=$fields,compute_cap 2>/dev/null </dev/null) || out=$($ask --query-gpu=$fields 2>&1 </dev/null)
-  failed=$?
+  # drivers of before 2022 do not know the last field, those of before 2020 not the one before it
+  for more in ,mig.mode.current,compute_cap ,mig.mode.current ""; do
+    out=$($ask --query-gpu="$fields$more" 2>&1 </dev/null)
+    failed=$?
+    # done, or no answer at all
+    case $failed in 0|124|137) break;; esac
+  done
   if [ "$failed" -eq 0 ]; then printf '%s\n' "$out"; fi
   section nvidia-smi; echo "$failed"
   if [ "$failed" -ne 0 ]; then

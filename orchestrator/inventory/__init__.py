@@ -8,21 +8,25 @@ from orchestrator.inventory.loading import LoadedInventory, Origin, load_invento
 from orchestrator.inventory.model import (
     WORK_DIRECTORY,
     Connection,
+    Exclusive,
     ExecutorChoice,
     Expectation,
+    Faults,
     Host,
     HostState,
     Inventory,
 )
 from orchestrator.inventory.publishing import json_schema
-from orchestrator.inventory.selection import active_hosts, groups_of, select_hosts
+from orchestrator.inventory.selection import active_hosts, groups_of, refuse_nodes, select_hosts
 from orchestrator.inventory.values import fingerprint_of, in_range
 
 __all__ = [
     "WORK_DIRECTORY",
     "Connection",
+    "Exclusive",
     "ExecutorChoice",
     "Expectation",
+    "Faults",
     "Host",
     "HostState",
     "Inventory",
@@ -35,5 +39,6 @@ __all__ = [
     "json_schema",
     "load_inventory",
     "load_with_origins",
+    "refuse_nodes",
     "select_hosts",
 ]

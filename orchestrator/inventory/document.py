@@ -5,11 +5,12 @@ from typing import Literal
 from pydantic import ConfigDict, Field
 
 from orchestrator.documents import StrictModel
-from orchestrator.inventory.model import Connection, ExecutorChoice, Expectation, HostState
+from orchestrator.inventory.model import Connection, Exclusive, ExecutorChoice, Expectation, Faults, HostState
 from orchestrator.inventory.values import (
     Address,
     Alias,
     Engine,
+    GpuPattern,
     GroupName,
     HostKey,
     HostName,
@@ -17,6 +18,7 @@ from orchestrator.inventory.values import (
     LocalPath,
     Pattern,
     Port,
+    RayAddress,
     RemotePath,
     UserName,
 )
@@ -29,7 +31,8 @@ class _Settings(StrictModel):
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     connection: Connection | None = None
-    """`local`: the machine on which the command runs. `ssh`: another one."""
+    """`local`: the machine on which the command runs. `ssh`: another one. `ray`: a node of the cluster at
+    `ray_address`."""
     user: UserName | None = None
     """Who logs in; by default your own name. The user must be allowed to use the engine (group docker)."""
     port: Port | None = None
@@ -46,6 +49,11 @@ class _Settings(StrictModel):
     """Where that host keeps our files; by default /var/lib/taxmeter."""
     reserved_cores: int | None = Field(default=None, ge=0)
     """Cores kept for the agent; the trials run on the others. By default none."""
+    exclusive: Exclusive | None = None
+    """What runs one benchmark at a time: the `host` (default), or each `gpu` with cores of its own."""
+    gpus: tuple[GpuPattern, ...] | None = None
+    """GPUs that trials may use, by default all: UUIDs as `nvidia-smi -L` prints them, patterns such as `GPU-1f*`,
+    its numbers, or ranges such as `0-3`. An empty list: none."""
     labels: dict[str, str | None] | None = None
     """Names and values by which a sweep's `targets` select hosts; merged by name, null removes one."""
     state: HostState | None = None
@@ -85,5 +93,10 @@ class InventoryDocument(StrictModel):
     version: Literal[1, 2]
     """Of this format: 2. Version 1 had hosts alone."""
     defaults: Defaults = Defaults()
+    faults: Faults = Faults()
+    """How long hosts are waited for that do not answer."""
+    ray_address: RayAddress | None = None
+    """HOST:PORT of a Ray cluster that is kept by somebody else, or `auto`. All hosts are then nodes of it: each the one
+    whose label `taxmeter-host` is the host's name."""
     groups: dict[GroupName, Group] = Field(default_factory=dict)
     hosts: dict[HostName, HostEntry] = Field(min_length=1)

@@ -64,7 +64,15 @@ def load_with_origins(path: Path) -> LoadedInventory:
         origins[name] = {key: Origin(_level(where), line_in(tree, where)) for key, where in places.items()}
     _refuse_one_machine_twice(hosts, place)
     _refuse_endless_jumps(hosts, place)
-    return LoadedInventory(Inventory(version=document.version, hosts=hosts, groups=groups), origins)
+    _refuse_mixed_clusters(hosts, origins, document.ray_address, place)
+    whole = Inventory(
+        version=document.version,
+        hosts=hosts,
+        groups=groups,
+        faults=document.faults,
+        ray_address=document.ray_address,
+    )
+    return LoadedInventory(whole, origins)
 
 
 @dataclass(frozen=True)
@@ -128,6 +136,8 @@ def _level(where: Location) -> str:
 def _refuse_one_machine_twice(hosts: Mapping[str, Host], place: _Place) -> None:
     seen: dict[object, str] = {}
     for name, host in hosts.items():
+        if host.connection is Connection.RAY:
+            continue  # known by its name alone
         local = host.connection is Connection.LOCAL
         machine = "local" if local else (host.ssh_alias, host.jump, host.address, host.port or 22)
         other = seen.setdefault(machine, name)
@@ -151,3 +161,21 @@ def _refuse_endless_jumps(hosts: Mapping[str, Host], place: _Place) -> None:
                 raise place.error(f"{jump} is this machine, so there is nothing to jump over", ("hosts", name, "jump"))
             way.append(jump)
             host = hosts[jump]
+
+
+def _refuse_mixed_clusters(
+    hosts: Mapping[str, Host], origins: Mapping[str, Mapping[str, Origin]], ray_address: str | None, place: _Place
+) -> None:
+    for name, host in hosts.items():
+        is_node = host.connection is Connection.RAY
+        if is_node and ray_address is None:
+            problem = "connection ray needs the cluster's address; add `ray_address: HOST:PORT` at the top of the file"
+        elif not is_node and ray_address is not None:
+            problem = (
+                "with ray_address every host is a node of that cluster; write `connection: ray`, or put "
+                f"{name} into an inventory of its own"
+            )
+        else:
+            continue
+        line = origins[name]["connection"].line
+        raise ConfigurationError(problem, file=place.path, line=line, key=f"hosts.{name}.connection")

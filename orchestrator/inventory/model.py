@@ -12,6 +12,7 @@ from orchestrator.inventory.values import (
     Address,
     Alias,
     Engine,
+    GpuPattern,
     GroupName,
     HostKey,
     HostName,
@@ -19,6 +20,7 @@ from orchestrator.inventory.values import (
     LocalPath,
     Pattern,
     Port,
+    RayAddress,
     RemotePath,
     UserName,
     VersionRange,
@@ -38,6 +40,8 @@ class Connection(Enum):
     LOCAL = "local"
     """The machine on which the command runs."""
     SSH = "ssh"
+    RAY = "ray"
+    """A node of the Ray cluster at the inventory's `ray_address`."""
 
 
 class ExecutorChoice(Enum):
@@ -57,6 +61,15 @@ class HostState(Enum):
     """It takes no new trials."""
 
 
+class Exclusive(Enum):
+    """What runs one benchmark at a time."""
+
+    HOST = "host"
+    """The host: what runs on another GPU disturbs the processor's share of the work, which is what is measured."""
+    GPU = "gpu"
+    """Each GPU, with cores of its own; trials of processors still have the host for themselves."""
+
+
 class Expectation(StrictModel):
     """What a host must be found to have; it is compared whenever the host is looked at."""
 
@@ -72,6 +85,19 @@ class Expectation(StrictModel):
     """Pattern that the processor's name matches, such as `*EPYC*`."""
     memory_bytes_min: int | None = Field(default=None, gt=0)
     """Least memory, in bytes; the kernel manages a little less than what is fitted."""
+
+
+class Faults(StrictModel):
+    """How long a campaign waits for hosts that do not answer, in seconds."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    silence_s: int = Field(default=10, ge=3)
+    """A task's host says every second that it lives; if it says nothing for so many seconds, it is lost."""
+    return_s: int = Field(default=300, gt=0)
+    """Once nothing else is left to do, a lost host has been waited for so many seconds, and is given up."""
+    queue_s: int = Field(default=120, gt=0)
+    """A host on which a task has not begun after so many seconds is lost."""
 
 
 class Host(StrictModel):
@@ -97,6 +123,9 @@ class Host(StrictModel):
     """Names and values by which a sweep's `targets` select hosts."""
     reserved_cores: int = Field(default=0, ge=0)
     """Cores kept for the agent; the trials run on the others."""
+    exclusive: Exclusive = Exclusive.HOST
+    gpus: tuple[GpuPattern, ...] | None = None
+    """The GPUs that trials may use: patterns of UUIDs, numbers or ranges of them; null for all, empty for none."""
     state: HostState = HostState.ACTIVE
     expect: Expectation = Expectation()
 
@@ -113,9 +142,12 @@ class Inventory(StrictModel):
     """The fleet."""
 
     version: int = Field(ge=1, le=2)
+    ray_address: RayAddress | None = None
+    """Of somebody's Ray cluster, whose nodes the hosts are; null where they are reached otherwise."""
     hosts: dict[HostName, Host] = Field(min_length=1)
     groups: dict[GroupName, tuple[HostName, ...]] = Field(default_factory=dict)
     """The hosts of each group, by their names."""
+    faults: Faults = Faults()
 
 
 def problem_of(values: Mapping[str, Any]) -> tuple[str | None, str] | None:
@@ -129,6 +161,11 @@ def problem_of(values: Mapping[str, Any]) -> tuple[str | None, str] | None:
         if foreign is not None:
             return foreign, f"connection local takes no {foreign}; remove it or write `connection: ssh`"
         return None
+    if values["connection"] is Connection.RAY:
+        foreign = next((key for key in OF_SSH if key in values), None)
+        if foreign is not None:
+            return foreign, f"connection ray takes no {foreign}: its node of Ray is found by the host's name; remove it"
+        return _engine_problem(values, "node of Ray")
     if "address" not in values and "ssh_alias" not in values:
         return None, (
             "connection ssh needs an address; add `address: name-or-ip`, or `ssh_alias:` with a Host of your SSH "
@@ -140,11 +177,13 @@ def problem_of(values: Mapping[str, Any]) -> tuple[str | None, str] | None:
         foreign = next((key for key in ROUTE if key in values), None)
         if foreign is not None:
             return foreign, f"with ssh_alias your SSH configuration says the {foreign}; remove it, or give an address"
+    return _engine_problem(values, "host that is reached over SSH")
+
+
+def _engine_problem(values: Mapping[str, Any], of: str) -> tuple[str, str] | None:
     engine = values.get("engine")
     if engine is not None and "://" in engine and not engine.startswith("unix:///"):
-        return "engine", (
-            "the engine of a host that is reached over SSH is docker, podman or a socket on that host, as unix:///path"
-        )
+        return "engine", f"the engine of a {of} is docker, podman or a socket there, as unix:///path"
     return None
 
 

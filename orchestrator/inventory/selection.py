@@ -3,10 +3,12 @@
 import fnmatch
 import re
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 
+from orchestrator.documents import line_of_key
 from orchestrator.errors import ConfigurationError, NoUsableHostError
 from orchestrator.inventory.loading import ALL
-from orchestrator.inventory.model import Host, HostState, Inventory
+from orchestrator.inventory.model import Connection, Host, HostState, Inventory
 
 
 def select_hosts(inventory: Inventory, limit: str | None) -> dict[str, Host]:
@@ -62,6 +64,26 @@ def active_hosts(hosts: Mapping[str, Host], say: Callable[[str], None]) -> dict[
             f"no host takes new trials: the state of {', '.join(hosts)} is drain; write `state: active` for one"
         )
     return active
+
+
+def refuse_nodes(hosts: Mapping[str, Host], path: Path) -> None:
+    """Refuses hosts that are nodes of somebody's Ray cluster, where a command reaches hosts in another way.
+
+    Args:
+        hosts: that the command is about.
+        path: the inventory that they come from.
+
+    Raises:
+        ConfigurationError: one of them is.
+    """
+    if any(host.connection is Connection.RAY for host in hosts.values()):
+        raise ConfigurationError(
+            "with ray_address there is nothing to reach but through Ray, which this command does not; `taxmeter sweep "
+            "plan` looks at all hosts and says what is wrong",
+            file=path,
+            line=line_of_key(path, ("ray_address",)),
+            key="ray_address",
+        )
 
 
 def _named(term: str, inventory: Inventory, limit: str) -> set[str]:

@@ -7,12 +7,14 @@ import re
 from collections.abc import Callable
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 _NAME = r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?"
 _ADDRESS = r"[A-Za-z0-9_:\[][A-Za-z0-9_.:%\]-]*"
 _USER = r"""[^\s"'%@:-][^\s"'%@:]*"""
 _JUMP = rf"({_USER}@)?([A-Za-z0-9_][A-Za-z0-9_.-]*|\[[0-9A-Fa-f:]+\])(:\d{{1,5}})?"
+_GPU = r"\d+(-\d+)?|GPU-[0-9a-fA-F*?\[\]-]+"
+_RAY_ADDRESS = r"auto|[A-Za-z0-9_][A-Za-z0-9_.-]*:\d{1,5}"
 _CLAUSE = re.compile(r"(>=|<=|==|!=|>|<)\s*(\d+(?:\.\d+)*)")
 _KEY_TYPES = re.compile(r"(ssh-|ecdsa-sha2-|sk-)[a-z0-9@.-]+")
 
@@ -67,6 +69,26 @@ def _version_range(text: str) -> str:
     return text
 
 
+def _gpu(text: str) -> str:
+    if text.upper().startswith("MIG-"):
+        raise ValueError(
+            f"{text} is a part of a GPU, which shares clocks, power and the bus with the other parts: name the GPU, "
+            "and end its division with `nvidia-smi -mig 0`"
+        )
+    first, _, last = text.partition("-")
+    if not re.fullmatch(_GPU, text) or (last.isdecimal() and int(last) < int(first)):
+        raise ValueError(
+            f"expected the UUID of a GPU (`nvidia-smi -L` prints it), a pattern such as 'GPU-1f*', a number or a range "
+            f"such as 0-3, not {text!r}"
+        )
+    return text
+
+
+def _number_as_text(value: object) -> object:
+    """A number of a GPU needs no quotes."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
 def _text(pattern: str, expected: str) -> AfterValidator:
     return AfterValidator(_matching(pattern, expected))
 
@@ -82,6 +104,9 @@ Address = Annotated[
     _text(_ADDRESS, "a name or an IP address alone (`user` and `port` are keys of their own)"),
     _schema(_ADDRESS),
 ]
+RayAddress = Annotated[
+    str, _text(_RAY_ADDRESS, "HOST:PORT of a Ray head (without ray://), or auto"), _schema(f"({_RAY_ADDRESS})")
+]
 UserName = Annotated[str, _text(_USER, "a user's name"), _schema(_USER)]
 Alias = Annotated[str, _text(r"""[^\s"'*?!-][^\s"'*?!]*""", "a Host of your SSH configuration, without patterns")]
 Jump = Annotated[str, AfterValidator(_jump), _schema(_JUMP)]
@@ -94,6 +119,7 @@ Engine = Annotated[
 HostKey = Annotated[str, AfterValidator(_host_key)]
 VersionRange = Annotated[str, AfterValidator(_version_range)]
 Pattern = Annotated[str, Field(min_length=1)]
+GpuPattern = Annotated[str, BeforeValidator(_number_as_text, json_schema_input_type=str | int), AfterValidator(_gpu)]
 
 
 def in_range(version: str, text: str) -> bool:

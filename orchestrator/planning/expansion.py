@@ -5,12 +5,13 @@ from collections.abc import Sequence
 
 from orchestrator.feasibility import ANY_SUITABLE, environment_problem, model_problem, newest_suitable
 from orchestrator.planning.estimate import estimate_s
-from orchestrator.planning.hosts import choose_hosts
-from orchestrator.planning.identity import trial_key, visit
+from orchestrator.planning.hosts import choose_hosts, place
+from orchestrator.planning.identity import trial_key, visit, work_digest
 from orchestrator.planning.model import EnvironmentPin, Plan, PlannedTask, PlanningHost, Skip
 from orchestrator.planning.points import specifications, unique
+from orchestrator.planning.slots import slot_of
 from orchestrator.sweep import Sweep
-from runners.contract import CONTRACT_VERSION, Task, Trial, TrialSpec, digest
+from runners.contract import CONTRACT_VERSION, Task, Trial, TrialSpec
 from runners.contract.catalogue import refusal
 
 
@@ -27,27 +28,29 @@ def plan(sweep: Sweep, hosts: Sequence[PlanningHost], campaign_id: str) -> Plan:
     tasks: list[PlannedTask] = []
     skips: list[Skip] = []
     visits: list[tuple[str, str, int, int]] = []
-    for host, environment in [(at, one) for at in chosen.hosts for one in environments_on(sweep, at)]:
-        pin = host.environments[environment]
+    for host, environment in [(one, name) for one in chosen.hosts for name in environments_on(sweep, one)]:
+        pin, at = host.environments[environment], place(sweep, host)
         runnable, impossible = _divide(sweep, host, environment)
         skips += [
-            Skip(host.name, environment, _trial(campaign_id, host.name, pin, sweep, spec, 1, 0, 0), reason)
+            Skip(host.name, environment, _trial(campaign_id, at, pin, sweep, spec, 1, 0, 0), reason)
             for spec, reason in impossible
         ]
         for round_number in range(1, sweep.rounds + 1):
             order = [(spec, copy) for spec in runnable for copy in range(_copies(sweep, spec))]
-            random.Random(f"{campaign_id}/{host.name}/{environment}/{round_number}").shuffle(order)  # noqa: S311 - an order, no secret
+            random.Random(f"{campaign_id}/{at}/{environment}/{round_number}").shuffle(order)  # noqa: S311 - an order, no secret
             trials = tuple(
-                _trial(campaign_id, host.name, pin, sweep, spec, round_number, position, copy)
+                _trial(campaign_id, at, pin, sweep, spec, round_number, position, copy)
                 for position, (spec, copy) in enumerate(order)
             )
-            visits += [(host.name, trial.trial_key, trial.round, trial.replicate) for trial in trials]
+            visits += [(at, trial.trial_key, trial.round, trial.replicate) for trial in trials]
             if trials:
                 task_id = f"{campaign_id}-{host.name}-{environment}-r{round_number}"
-                tasks.append(PlannedTask(host.name, Task(CONTRACT_VERSION, campaign_id, task_id, environment, trials)))
+                task = Task(CONTRACT_VERSION, campaign_id, task_id, environment, trials, sweep.guards.contract())
+                tasks.append(PlannedTask(host.name, task, slot_of(host.slots, task).index if host.slots else 0))
     tasks.sort(key=lambda planned: planned.task.trials[0].round)
-    work = {"sweep": sweep.name, "visits": [list(visit) for visit in sorted(visits)]}
-    return Plan(tuple(tasks), tuple(skips), chosen.unmatched, digest(work), estimate_s(tasks))
+    places = {host.name: place(sweep, host) for host in chosen.hosts}
+    digest = work_digest(sweep.name, visits)
+    return Plan(tuple(tasks), tuple(skips), chosen.unmatched, digest, estimate_s(tasks), places)
 
 
 def environments_on(sweep: Sweep, host: PlanningHost) -> tuple[str, ...]:
@@ -95,8 +98,10 @@ def _environment_reason(sweep: Sweep, host: PlanningHost, environment: str) -> s
 
 
 def _impossible_reason(spec: TrialSpec, host: PlanningHost) -> str | None:
-    if spec.threads > len(host.cores):
-        return f"{spec.threads} threads on {len(host.cores)} cores of {host.name}"
+    cores = host.cores_for(spec.device)
+    if spec.threads > len(cores):
+        whose = host.name if cores == host.cores else f"a GPU's slot of {host.name}"
+        return f"{spec.threads} threads on {len(cores)} cores of {whose}"
     return refusal(spec)
 
 
@@ -106,7 +111,7 @@ def _copies(sweep: Sweep, spec: TrialSpec) -> int:
 
 def _trial(
     campaign_id: str,
-    host: str,
+    at: str,
     pin: EnvironmentPin,
     sweep: Sweep,
     spec: TrialSpec,
@@ -115,4 +120,4 @@ def _trial(
     replicate: int,
 ) -> Trial:
     key = trial_key(spec, pin)
-    return visit(campaign_id, host, key, spec, round_number, order, replicate, sweep.timeout_s)
+    return visit(campaign_id, at, key, spec, round_number, order, replicate, sweep.timeout_s)

@@ -29,7 +29,7 @@ def choose_hosts(sweep: Sweep, hosts: Sequence[PlanningHost], able: Callable[[Pl
     groups: dict[str, list[PlanningHost]] = {}
     for host in hosts:
         if reasons[host.name] is None:
-            groups.setdefault(_kind(sweep, host), []).append(host)
+            groups.setdefault(place(sweep, host), []).append(host)
     for members in groups.values():
         first = max(members, key=able)
         for other in members:
@@ -54,10 +54,10 @@ def _unwanted(sweep: Sweep, host: PlanningHost) -> str | None:
     return None
 
 
-def _kind(sweep: Sweep, host: PlanningHost) -> str:
-    """Hosts of one kind stand for each other."""
+def place(sweep: Sweep, host: PlanningHost) -> str:
+    """What a sweep's targets see in a host: hosts of one place stand for each other, and one of them is measured."""
     if sweep.targets == ANY:
-        return ""
+        return ANY
     # A model alone says nothing of a host with several: all of them, whatever their order.
     return ", ".join(_gpus(host)) if sweep.targets == EACH_GPU_MODEL else host.name
 

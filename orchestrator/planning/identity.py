@@ -1,5 +1,7 @@
 """The identity of what is measured, and of each visit of it."""
 
+from collections.abc import Iterable
+
 from orchestrator.planning.model import EnvironmentPin
 from runners.contract import METHOD_VERSION, Trial, TrialSpec, digest
 
@@ -19,9 +21,19 @@ def trial_key(spec: TrialSpec, pin: EnvironmentPin, method_version: int = METHOD
     )[:32]
 
 
+def work_digest(sweep_name: str, visits: Iterable[tuple[str, str, int, int]]) -> str:
+    """Identity of the work of a plan, without the campaign's id and the order.
+
+    Args:
+        sweep_name: of the sweep.
+        visits: place, key, round and replicate of each trial.
+    """
+    return digest({"sweep": sweep_name, "visits": [list(one) for one in sorted(visits)]})
+
+
 def visit(
     campaign_id: str,
-    host: str,
+    place: str,
     key: str,
     spec: TrialSpec,
     round_number: int,
@@ -33,7 +45,8 @@ def visit(
 
     Args:
         campaign_id: the campaign that it belongs to.
-        host: where it runs.
+        place: of `planning.place`: where it may run. A host's name, or what stands for several hosts; then the visit
+            is the same whichever of them it runs on.
         key: of `trial_key`.
         spec: what is measured.
         round_number: 1 and up.
@@ -41,7 +54,8 @@ def visit(
         replicate: 0, or 1 for the second half of an A/A pair.
         timeout_s: limit of the whole trial, in seconds.
     """
-    identity = {"campaign": campaign_id, "host": host, "key": key, "round": round_number, "replicate": replicate}
+    # The key is called `host` because it was one: the ids of what is in stores must stay.
+    identity = {"campaign": campaign_id, "host": place, "key": key, "round": round_number, "replicate": replicate}
     return Trial(
         trial_id=digest(identity)[:32],
         trial_key=key,

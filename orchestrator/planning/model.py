@@ -1,11 +1,14 @@
 """What a plan is made of."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from orchestrator.feasibility import Demands, Machine
+from orchestrator.inventory import Exclusive
+from orchestrator.planning.slots import Slot
 from runners.contract import Task, Trial, digest
+from runners.system import Topology
 
 
 class Isolation(Enum):
@@ -61,6 +64,20 @@ class PlanningHost:
     """Null if nothing is known about it; then it is refused nothing."""
     demands: Mapping[str, Demands] = field(default_factory=dict)
     """What the environments need, those that `any-suitable` chooses from among them."""
+    topology: Topology = field(default_factory=Topology)
+    """Where its processors are, and those of its GPUs that trials may use."""
+    slots: tuple[Slot, ...] = ()
+    """What runs there at the same time on GPUs; without any, one slot has all cores and whatever GPU is seen."""
+    exclusive: Exclusive = Exclusive.HOST
+    """What the slots follow from."""
+
+    def cores_for(self, device: str) -> tuple[int, ...]:
+        """The cores of a trial: those of a slot on a GPU, all of them on processors.
+
+        Args:
+            device: `cpu` or `cuda`.
+        """
+        return self.slots[0].cores if device == "cuda" and len(self.slots) > 1 else self.cores
 
 
 @dataclass(frozen=True)
@@ -69,6 +86,8 @@ class PlannedTask:
 
     host: str
     task: Task
+    slot: int = 0
+    """Of the host; tasks of different slots run at the same time."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +111,8 @@ class Plan:
     digest: str
     """Identity of the work, without the campaign's own id and order: what a resume looks for."""
     estimate_s: float
+    places: Mapping[str, str] = field(default_factory=dict)
+    """By host that takes part, what stands for it in the identity of its trials; without an entry its name."""
 
     @property
     def trials(self) -> int:
@@ -101,4 +122,4 @@ class Plan:
 
 def with_trials(task: Task, trials: tuple[Trial, ...]) -> Task:
     """The same task with other trials."""
-    return Task(task.contract_version, task.campaign_id, task.task_id, task.environment, trials)
+    return replace(task, trials=trials)

@@ -18,7 +18,7 @@ def specifications(sweep: Sweep, host: PlanningHost) -> Iterator[TrialSpec]:
                 backend=_backend(backend),
                 dtype=dtype,
                 device=sweep.device,
-                threads=len(host.cores) if threads == "all" else threads,
+                threads=len(host.cores_for(sweep.device)) if threads == "all" else threads,
                 seed=sweep.seed,
                 protocol=sweep.protocol.contract(),
             )

@@ -71,7 +71,7 @@ def test_a_wrong_sweep_gives_one_line_with_its_place(tmp_path: Path, old: str, n
         (
             "connection: local",
             "connection: telnet",
-            ":7: hosts.this-machine.connection: input should be 'local' or 'ssh'",
+            ":7: hosts.this-machine.connection: input should be 'local', 'ssh' or 'ray'",
         ),
         ("connection: local", "connection: ssh", ":6: hosts.this-machine: connection ssh needs an address"),
         ("this-machine:", "This_Machine:", "a host name consists of a-z, 0-9"),

@@ -14,7 +14,7 @@ from orchestrator.cli.hosts_check import exit_code
 from orchestrator.errors import ExitCode
 from orchestrator.feasibility import GIB, Demands
 from orchestrator.images import BuiltImage, ImageIdentity
-from orchestrator.inventory import Connection, Expectation, Host
+from orchestrator.inventory import Connection, Exclusive, Expectation, Host
 
 A100 = GpuReading("GPU-1", "NVIDIA A100-SXM4-80GB", 80 * GIB, "8.0")
 READING = HostReading(
@@ -37,7 +37,7 @@ READING = HostReading(
     sockets=(EngineSocket("/var/run/docker.sock", "listening"),),
     free_bytes={"/var/lib/docker": 100 * GIB, "/work": 100 * GIB},
 )
-WITH_GPUS = replace(READING, gpus=(A100, A100), driver_version="535.129.03")
+WITH_GPUS = replace(READING, gpus=(A100, replace(A100, uuid="GPU-2")), driver_version="535.129.03")
 CPU, CUDA12, CUDA13 = (
     Demands("2026-10", architecture="x86_64"),
     Demands("2025-10", "12.6", "525", ("8.0",), architecture="x86_64"),
@@ -268,3 +268,51 @@ def report(name: str, usable: bool, active: bool = True) -> HostReport:
 )
 def test_the_exit_code_says_what_can_be_used(reports: list[HostReport], expected: ExitCode) -> None:
     assert exit_code(reports) is expected
+
+
+def with_gpus(*mig: bool) -> HostReading:
+    gpus = tuple(replace(A100, uuid=f"GPU-{number}", mig=divided) for number, divided in enumerate(mig))
+    return replace(READING, gpus=gpus, driver_version="535.129.03")
+
+
+def gpu_finding(reading: HostReading, **settings: object) -> Finding:
+    host = HOST.model_copy(update=settings)
+    inside = GpusInside(len(reading.gpus), "cpu", None)
+    return findings(reading, engine("cpu", gpus=inside), host=host)[Check.GPU]
+
+
+def test_a_named_gpu_that_is_not_there_is_a_failure() -> None:
+    found = gpu_finding(with_gpus(False, False), gpus=("0", "GPU-7*"))
+    assert found.level is Level.FAILURE
+    assert found.problem == "gpus names GPU-7*, and the host has 0: GPU-0, 1: GPU-1: correct `gpus:`, or mend the host"
+    lost = gpu_finding(replace(with_gpus(False), gpu_problem="2 on the bus, 1 shown"), gpus=("1",))
+    assert "2 on the bus, 1 shown" in (lost.problem or "")
+    assert gpu_finding(READING, gpus=("0",)).problem == (
+        "gpus names 0, and the host has no GPU: correct `gpus:`, or mend the host"
+    )
+
+
+def test_some_gpus_of_many_are_enough() -> None:
+    assert gpu_finding(with_gpus(False, False), gpus=("1",)) == Finding(Level.OK, "2, 2 inside, 1 used")
+    assert gpu_finding(with_gpus(False, False), gpus=()) == Finding(Level.OK, "2, 2 inside, 0 used")
+
+
+def test_divided_gpus_are_not_used() -> None:
+    found = gpu_finding(with_gpus(False, True))
+    assert found.level is Level.WARNING
+    assert "GPU-1 is divided into parts (MIG), which trials do not use: `sudo nvidia-smi -mig 0 -i GPU-1`" in (
+        found.problem or ""
+    )
+    assert gpu_finding(with_gpus(False, True), gpus=("1",)).level is Level.FAILURE
+    whole = findings(with_gpus(True), engine("cuda126"), wanted(cuda126=CUDA12))[Check.IMAGES]
+    assert whole.shown == "none fits", "no environment is served by a GPU that trials do not use"
+
+
+def test_more_gpus_than_cores_are_a_failure_if_each_is_to_run_trials() -> None:
+    reading = replace(with_gpus(False, False), threads=2)
+    assert gpu_finding(reading, exclusive=Exclusive.HOST, reserved_cores=1).level is Level.OK
+    found = gpu_finding(reading, exclusive=Exclusive.GPU, reserved_cores=1)
+    assert found.level is Level.FAILURE
+    assert "2 GPUs at once need as many cores, and trials have 1 whole ones: name fewer in `gpus:`" in (
+        found.problem or ""
+    )

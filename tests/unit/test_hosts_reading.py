@@ -18,8 +18,8 @@ from orchestrator.errors import InfrastructureError
 Run = Callable[..., HostReading]
 SHELLS = [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)]
 GPUS = """\
-GPU-11111111-2222-3333-4444-555555555555, NVIDIA A100-SXM4-80GB, 81920, 535.129.03, 8.0
-GPU-66666666-7777-8888-9999-000000000000, NVIDIA A100-SXM4-80GB, 81920, 535.129.03, 8.0
+GPU-11111111-2222-3333-4444-555555555555, NVIDIA A100-SXM4-80GB, 81920, 535.129.03, 00000000:3B:00.0, [N/A], 8.0
+GPU-66666666-7777-8888-9999-000000000000, NVIDIA A100-SXM4-80GB, 81920, 535.129.03, 00000000:B1:00.0, Enabled, 8.0
 """
 
 
@@ -81,8 +81,9 @@ def test_gpus_and_what_runs_on_them(look: Run) -> None:
     )
     seen = look(nvidia_smi=answers)
     assert seen.gpus[0] == GpuReading(
-        "GPU-11111111-2222-3333-4444-555555555555", "NVIDIA A100-SXM4-80GB", 81920 << 20, "8.0"
+        "GPU-11111111-2222-3333-4444-555555555555", "NVIDIA A100-SXM4-80GB", 81920 << 20, "8.0", "0000:3b:00.0"
     )
+    assert [gpu.mig for gpu in seen.gpus] == [None, True]
     assert len(seen.gpus) == 2
     assert seen.driver_version == "535.129.03"
     assert seen.gpu_processes == (
@@ -92,12 +93,31 @@ def test_gpus_and_what_runs_on_them(look: Run) -> None:
 
 
 def test_a_driver_that_does_not_know_the_compute_capability(look: Run) -> None:
-    rows = GPUS.replace(", 8.0", "")
+    rows = GPUS.replace(", 8.0", "").replace(", Enabled", "").replace(", [N/A]", "")
     seen = look(
-        nvidia_smi=f"case \"$*\" in *compute_cap*) echo no >&2; exit 2;; *compute-apps*) ;; *) cat <<'X'\n{rows}X\n;; esac"
+        nvidia_smi=f"case \"$*\" in *compute_cap*|*mig*) echo no >&2; exit 2;; *compute-apps*) ;; *) cat <<'X'\n{rows}X\n;; esac"
     )
     assert [gpu.compute_capability for gpu in seen.gpus] == [None, None]
+    assert [gpu.pci_bus_id for gpu in seen.gpus] == ["0000:3b:00.0", "0000:b1:00.0"]
     assert seen.gpu_problem is None
+
+
+def test_a_driver_that_knows_divided_gpus_and_not_the_compute_capability(look: Run) -> None:
+    rows = GPUS.replace(", 8.0", "")
+    seen = look(nvidia_smi=f"case \"$*\" in *compute_cap*) exit 2;; *compute-apps*) ;; *) cat <<'X'\n{rows}X\n;; esac")
+    assert [(gpu.mig, gpu.compute_capability) for gpu in seen.gpus] == [(None, None), (True, None)]
+
+
+def test_where_gpus_and_processors_sit() -> None:
+    places = "0000:3b:00.0 1 8-15\n0000:b1:00.0 -1 0-15\n@cores\n0,16\n1,17\n@nodes\n0 0-7,16-23\n1 8-15,24-31\n"
+    text = WHOLE.replace("0000:01:00.0\n0000:02:00.0\n", places).replace("@gpus\n", f"@gpus\n{GPUS}@nvidia-smi\n0\n")
+    seen = parse(text)
+    assert seen.gpu_problem is None
+    assert seen.topology.cores == ("0,16", "1,17")
+    assert [(node.number, node.cpus) for node in seen.topology.nodes] == [(0, "0-7,16-23"), (1, "8-15,24-31")]
+    one, other = seen.topology.gpus
+    assert (one.pci_bus_id, one.numa_node, one.cpus, one.mig) == ("0000:3b:00.0", 1, "8-15", None)
+    assert (other.pci_bus_id, other.numa_node, other.cpus, other.mig) == ("0000:b1:00.0", None, "0-15", True)
 
 
 def test_a_driver_that_fails_says_why(look: Run) -> None:

@@ -1,0 +1,109 @@
+"""Hosts with several GPUs, simulated: which of them are found, named, handed to containers, and given cores."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.campaign import ProjectFiles
+from orchestrator.campaign.remote import look_at_hosts
+from orchestrator.cli import run
+from orchestrator.connection import Connections
+from orchestrator.errors import ExitCode
+from orchestrator.execution.docker import device_requests
+from orchestrator.images import BuiltImage
+from orchestrator.inventory import load_inventory, select_hosts
+from runners.contract import Task, Trial
+from tests.lab.gpus import simulated_gpus, uuid_of
+from tests.lab.lab import Lab
+
+Check = Callable[..., tuple[int, dict[str, str]]]
+
+pytestmark = [pytest.mark.engine, pytest.mark.lab]
+
+
+@pytest.fixture
+def two_gpus(seeded_lab: Lab, lab: Lab) -> Iterator[tuple[str, ...]]:
+    """Two GPUs for the host h2."""
+    with simulated_gpus(lab.host("h2"), 2) as uuids:
+        yield uuids
+
+
+@pytest.fixture
+def inventory(lab: Lab, tmp_path: Path) -> Callable[..., Path]:
+    """The inventory of the lab, with more settings of h2."""
+
+    def write(**settings: object) -> Path:
+        path = tmp_path / "hostinventory.yaml"
+        lines = "".join(f"    {key}: {json.dumps(value)}\n" for key, value in settings.items())
+        path.write_text(lab.inventory().read_text().replace("  h2:\n", f"  h2:\n{lines}", 1))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def check(inventory: Callable[..., Path], in_project: object, capsys: pytest.CaptureFixture[str]) -> Check:
+    """Checks h2 with some settings; returns the exit code and what was found about its GPUs."""
+
+    def checked(**settings: object) -> tuple[int, dict[str, str]]:
+        capsys.readouterr()
+        code = run(["hosts", "check", "--format", "json", "--inventory", str(inventory(**settings)), "--limit", "h2"])
+        [host] = json.loads(capsys.readouterr().out)["hosts"]
+        return code, host["checks"]["gpu"]
+
+    return checked
+
+
+def test_gpus_are_seen_inside_and_a_name_without_a_gpu_is_a_failure(two_gpus: tuple[str, ...], check: Check) -> None:
+    code, found = check()
+    assert (code, found["level"], found["shown"]) == (ExitCode.OK, "ok", "2, 2 inside")
+    code, found = check(gpus=[two_gpus[1]])
+    assert (code, found["shown"]) == (ExitCode.OK, "2, 2 inside, 1 used")
+    code, found = check(gpus=[uuid_of(6)])
+    assert (code, found["level"]) == (ExitCode.NO_USABLE_HOST, "failure")
+    assert found["problem"] == (
+        f"gpus names {uuid_of(6)}, and the host has 0: {two_gpus[0]}, 1: {two_gpus[1]}: correct `gpus:`, or mend the host"
+    )
+
+
+def test_two_gpus_at_once_need_two_cores(
+    two_gpus: tuple[str, ...], check: Check, inventory: Callable[..., Path]
+) -> None:
+    code, found = check(exclusive="gpu", reserved_cores=0)
+    assert (code, found["level"]) == (ExitCode.OK, "ok")
+    path = inventory(exclusive="gpu", reserved_cores=0)
+    hosts = select_hosts(load_inventory(path), "h2")
+    with Connections(hosts) as connections:
+        [host] = look_at_hosts(hosts, connections, path, ["cpu"], ProjectFiles(Path.cwd())).hosts
+    assert [slot.gpu_uuid for slot in host.slots] == list(two_gpus)
+    assert len({core for slot in host.slots for core in slot.cores}) == 2 * len(host.slots[0].cores)
+    assert host.machine is not None
+    assert len(host.machine.gpus) == 2
+
+
+def test_a_divided_gpu_is_told(seeded_lab: Lab, lab: Lab, check: Check) -> None:
+    with simulated_gpus(lab.host("h2"), 2, divided=0) as uuids:
+        code, found = check()
+        assert (code, found["level"]) == (ExitCode.OK, "warning")
+        assert found["problem"].startswith(f"{uuids[0]} is divided into parts (MIG)")
+
+
+def test_a_container_gets_the_gpu_that_its_task_names_and_no_other(
+    two_gpus: tuple[str, ...],
+    lab: Lab,
+    cpu_image: BuiltImage,
+    make_trial: Callable[..., Trial],
+    make_task: Callable[..., Task],
+) -> None:
+    task = make_task(make_trial("bert-base", sequence_length=8, device="cuda"))
+    seen = {}
+    with lab.host("h2").engine() as client:
+        for uuid in (None, *two_gpus):
+            request = device_requests(task, uuid)
+            options = {"device_requests": request, "network_mode": "none", "remove": True, "read_only": True}
+            seen[uuid] = client.containers.run(cpu_image.reference, ["nvidia-smi", "-L"], **options).decode()
+    assert all(uuid in seen[None] for uuid in two_gpus)
+    for uuid in two_gpus:
+        assert seen[uuid] == f"GPU 0: Simulated Ampere 80GB (UUID: {uuid})\n"

@@ -1,0 +1,221 @@
+"""Slots: which GPU and which cores tasks that run at the same time get."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.execution import cores_text
+from orchestrator.inventory import Exclusive
+from orchestrator.planning import (
+    EnvironmentPin,
+    Isolation,
+    PlanningHost,
+    Slot,
+    TooFewCoresError,
+    choose_gpus,
+    make_slots,
+    plan,
+    slot_of,
+    slots_at_once,
+)
+from orchestrator.sweep import Sweep
+from runners.system import GpuPlace, NumaNode, Topology
+from runners.system.reading import parse_list
+
+
+def gpus(count: int, nodes: Sequence[int | None] = (), mig: bool = False) -> tuple[GpuPlace, ...]:
+    placed = [*nodes, *[None] * (count - len(nodes))]
+    return tuple(
+        GpuPlace(f"GPU-{number:08x}-0000", f"0000:{number:02x}:00.0", node, mig=mig)
+        for number, node in enumerate(placed)
+    )
+
+
+def machine(cores: int, nodes: int, threads: int = 1) -> Topology:
+    """Cores in equal shares over nodes; second threads are numbered after all the first ones, as Linux does."""
+    share = cores // nodes
+    first = [range(node * share, (node + 1) * share) for node in range(nodes)]
+    return Topology(
+        cores=tuple(cores_text(core + cores * thread for thread in range(threads)) for core in range(cores)),
+        nodes=tuple(
+            NumaNode(node, cores_text(core + cores * thread for core in first[node] for thread in range(threads)))
+            for node in range(nodes)
+        ),
+    )
+
+
+# 2 sockets of 64 cores and 128 threads, 8 nodes, 8 GPUs near to 4 of the nodes
+DGX_A100 = machine(128, 8, threads=2)
+DGX_GPUS = gpus(8, [3, 3, 1, 1, 7, 7, 5, 5])
+
+
+def shown(slots: Sequence[Slot]) -> list[str]:
+    return [cores_text(slot.cores) for slot in slots]
+
+
+def assert_fair(slots: Sequence[Slot], cores: Sequence[int]) -> None:
+    used = [core for slot in slots for core in slot.cores]
+    assert len(used) == len(set(used)), "a core belongs to two slots"
+    assert set(used) <= set(cores)
+    assert len({len(slot.cores) for slot in slots}) == 1
+    assert [slot.index for slot in slots] == list(range(len(slots)))
+
+
+@pytest.mark.parametrize("exclusive", Exclusive)
+def test_one_socket_and_one_gpu_are_one_slot_with_all_cores(exclusive: Exclusive) -> None:
+    [gpu] = gpus(1, [0])
+    assert make_slots(range(1, 8), machine(8, 1), [gpu], exclusive) == (Slot(0, gpu.uuid, tuple(range(1, 8))),)
+
+
+@pytest.mark.parametrize("exclusive", Exclusive)
+def test_a_host_without_gpus_is_one_slot(exclusive: Exclusive) -> None:
+    assert make_slots((0, 1, 2), Topology(), (), exclusive) == (Slot(0, None, (0, 1, 2)),)
+
+
+def test_an_exclusive_host_uses_its_first_gpu_and_all_cores() -> None:
+    cores = tuple(range(256))
+    assert make_slots(cores, DGX_A100, DGX_GPUS, Exclusive.HOST) == (Slot(0, DGX_GPUS[0].uuid, cores),)
+
+
+def test_two_sockets_with_eight_gpus_get_whole_cores_of_their_own_nodes() -> None:
+    slots = make_slots(range(256), DGX_A100, DGX_GPUS, Exclusive.GPU)
+    assert_fair(slots, range(256))
+    assert [slot.gpu_uuid for slot in slots] == [gpu.uuid for gpu in DGX_GPUS]
+    assert shown(slots)[:4] == ["48-55,176-183", "56-63,184-191", "16-23,144-151", "24-31,152-159"]
+    assert all(slot.is_near for slot in slots)
+    for slot, gpu in zip(slots, DGX_GPUS, strict=True):
+        assert gpu.numa_node is not None
+        assert set(slot.cores) <= parse_list(DGX_A100.nodes[gpu.numa_node].cpus)
+
+
+def test_reserved_cores_shrink_every_slot_alike_and_no_half_core_is_used() -> None:
+    # two cores of the first node are the agent's; their second threads would share the core with it
+    cores = range(2, 32)
+    slots = make_slots(cores, machine(16, 2, threads=2), gpus(2, [0, 1]), Exclusive.GPU)
+    assert_fair(slots, cores)
+    assert shown(slots) == ["2-7,18-23", "8-13,24-29"]
+
+
+def test_odd_numbers_of_cores_leave_some_idle() -> None:
+    slots = make_slots(range(7), machine(7, 1), gpus(2, [0, 0]), Exclusive.GPU)
+    assert shown(slots) == ["0-2", "3-5"]
+    assert all(slot.is_near for slot in slots)
+
+
+def test_the_smallest_share_decides() -> None:
+    # three GPUs on the first node, one on the second
+    slots = make_slots(range(16), machine(16, 2), gpus(4, [0, 0, 0, 1]), Exclusive.GPU)
+    assert shown(slots) == ["0-1", "2-3", "4-5", "8-9"]
+
+
+@pytest.mark.parametrize("nodes", [[None, None], [0, None], [0, 9]], ids=["unknown", "one unknown", "no such node"])
+def test_where_a_node_is_unknown_all_cores_are_divided_in_order(nodes: list[int | None]) -> None:
+    slots = make_slots(range(16), machine(16, 2), gpus(2, nodes), Exclusive.GPU)
+    assert shown(slots) == ["0-7", "8-15"]
+    assert not any(slot.is_near for slot in slots)
+
+
+def test_an_unknown_topology_divides_the_threads() -> None:
+    assert shown(make_slots((0, 2, 5, 7, 9), Topology(), gpus(2), Exclusive.GPU)) == ["0,2", "5,7"]
+
+
+def test_without_a_node_the_processors_near_to_a_gpu_decide() -> None:
+    one, other = gpus(2)
+    near = [GpuPlace(one.uuid, one.pci_bus_id, None, "8-15"), GpuPlace(other.uuid, other.pci_bus_id, None, "0-7")]
+    assert shown(make_slots(range(16), machine(16, 2), near, Exclusive.GPU)) == ["8-15", "0-7"]
+    # all processors are near where the kernel does not know
+    far = [GpuPlace(gpu.uuid, gpu.pci_bus_id, None, "0-15") for gpu in (one, other)]
+    assert not any(slot.is_near for slot in make_slots(range(16), machine(16, 2), far, Exclusive.GPU))
+
+
+def test_a_node_whose_cores_are_all_reserved_gives_up_nearness_for_all() -> None:
+    slots = make_slots(range(8, 16), machine(16, 2), gpus(2, [0, 1]), Exclusive.GPU)
+    assert shown(slots) == ["8-11", "12-15"]
+    assert not any(slot.is_near for slot in slots)
+
+
+def test_hybrid_processors_give_cores_of_one_kind() -> None:
+    # four cores of two threads, eight of one
+    topology = Topology(("0-1", "2-3", "4-5", "6-7", *map(str, range(8, 16))), (NumaNode(0, "0-15"),))
+    assert shown(make_slots(range(16), topology, gpus(2, [0, 0]), Exclusive.GPU)) == ["0-3", "4-7"]
+
+
+def test_one_thread_of_each_core_is_enough_where_the_others_are_kept_from_all() -> None:
+    assert shown(make_slots(range(4), machine(4, 1, threads=2), gpus(2, [0, 0]), Exclusive.GPU)) == ["0-1", "2-3"]
+
+
+def test_fewer_cores_than_gpus_are_refused_with_what_to_do() -> None:
+    with pytest.raises(TooFewCoresError, match="2 GPUs at once need as many cores, and trials have 1 whole ones"):
+        make_slots((3,), machine(4, 1), gpus(2), Exclusive.GPU)
+
+
+def test_gpus_that_cannot_be_told_apart_are_one_slot() -> None:
+    nameless = [GpuPlace(None, None), GpuPlace(None, None)]
+    assert make_slots((0, 1), Topology(), nameless, Exclusive.GPU) == (Slot(0, None, (0, 1)),)
+
+
+def test_gpus_are_chosen_by_uuid_pattern_number_and_range() -> None:
+    known = gpus(8)
+    for patterns, numbers in (
+        (None, [0, 1, 2, 3, 4, 5, 6, 7]),
+        ([], []),
+        (["GPU-00000003-0000", "gpu-00000001*"], [1, 3]),
+        (["6", "0-2"], [0, 1, 2, 6]),
+    ):
+        chosen = choose_gpus(patterns, known)
+        assert chosen.gpus == tuple(known[number] for number in numbers)
+        assert chosen.problems == ()
+
+
+def test_a_gpu_that_is_not_there_is_named_with_those_that_are() -> None:
+    [problem] = choose_gpus(["0", "GPU-ff*"], gpus(2)).problems
+    assert problem == "gpus names GPU-ff*, and the host has 0: GPU-00000000-0000, 1: GPU-00000001-0000"
+    assert choose_gpus(["7-9"], ()).problems == ("gpus names 7-9, and the host has no GPU",)
+
+
+def test_divided_gpus_are_left_out_and_refused_where_they_are_named() -> None:
+    known = [*gpus(1), *gpus(2, mig=True)[1:]]
+    chosen = choose_gpus(None, known)
+    assert (chosen.gpus, chosen.divided, chosen.problems) == ((known[0],), ("GPU-00000001-0000",), ())
+    [problem] = choose_gpus(["1"], known).problems
+    assert problem.startswith("gpus names 1, which is divided into parts")
+
+
+def planned(device: str, rounds: int) -> tuple[list[int], set[int]]:
+    """By task its slot, and the threads that stand for `all`, on two GPUs with eight cores each."""
+    slots = make_slots(range(16), machine(16, 2), gpus(2, [0, 1]), Exclusive.GPU)
+    pins = {name: EnvironmentPin(name, Isolation.DOCKER, "test", "0" * 64) for name in ("one", "two")}
+    host = PlanningHost("h", {}, tuple(range(16)), pins, slots=slots, exclusive=Exclusive.GPU)
+    document = f"""{{"version": 1, "name": "s", "targets": "each-host", "device": "{device}", "rounds": {rounds},
+        "threads": ["all"], "environments": ["one", "two"], "backends": [{{"name": "eager"}}],
+        "workloads": [{{"name": ["bert-base"], "batch": [1, 2]}}]}}"""
+    tasks = plan(Sweep.model_validate_json(document), [host], "c").tasks
+    for one in tasks:
+        assert one.slot == slot_of(slots, one.task).index
+    assert slots_at_once(slots, [one.task for one in tasks]) == (2 if device == "cuda" else 1)
+    return [one.slot for one in tasks], {trial.spec.threads for one in tasks for trial in one.task.trials}
+
+
+def test_all_environments_of_a_round_share_a_slot_and_rounds_take_turns() -> None:
+    slots, threads = planned("cuda", 3)
+    assert slots == [0, 0, 1, 1, 0, 0]
+    assert threads == {8}, "all threads are those of a slot"
+
+
+def test_trials_of_processors_have_the_whole_host_for_themselves() -> None:
+    slots, threads = planned("cpu", 2)
+    assert slots == [0, 0, 0, 0]
+    assert threads == {16}
+
+
+def test_slots_at_once_halve_the_estimate() -> None:
+    slots = make_slots(range(16), machine(16, 2), gpus(2, [0, 1]), Exclusive.GPU)
+    pin = EnvironmentPin("one", Isolation.DOCKER, "test", "0" * 64)
+    alone = PlanningHost("h", {}, tuple(range(16)), {"one": pin}, slots=slots[:1])
+    sweep = Sweep.model_validate_json(
+        """{"version": 1, "name": "s", "targets": "each-host", "device": "cuda", "rounds": 2, "threads": [1],
+            "environments": ["one"], "backends": [{"name": "eager"}], "workloads": [{"name": ["bert-base"], "batch": [1]}]}"""
+    )
+    estimates = [plan(sweep, [host], "c").estimate_s for host in (alone, replace(alone, slots=slots))]
+    assert estimates[1] < 0.6 * estimates[0]
