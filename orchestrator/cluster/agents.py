@@ -33,10 +33,12 @@ from orchestrator.cluster.settings import DIRECTORY, TOKEN, Ports, agent_command
 from orchestrator.cluster.survey import Survey
 from orchestrator.cluster.watching import NODE_LABEL
 from orchestrator.errors import InfrastructureError
-from orchestrator.inventory import Host
+from orchestrator.inventory import Exclusive, Host
 from orchestrator.scheduling.nodes import HOST_LABEL, SLOT
 
 ROLE = "agent"
+MOST_SLOTS = 64
+"""Of a host with `exclusive: gpu`, before its GPUs are counted: the driver never asks for more than one for each."""
 BOOT = f"{DIRECTORY}/boot.py"
 _ARCHIVE = f"{DIRECTORY}/code.tar"
 # What Ray takes as a label; of a key also with a prefix.
@@ -112,6 +114,27 @@ def read_report(container: Any, code: str, program: str = BOOT) -> dict[str, str
         return None
     found: dict[str, str] = json.loads(done.output[0])
     return found
+
+
+def forget_old_code(client: DockerClient, plan: Plan, site: Site) -> str | None:
+    """Has an agent remove code that no agent of its host uses, of whichever cluster; null, or why it could not.
+
+    Raises:
+        docker.errors.DockerException, requests.RequestException: the engine failed.
+    """
+    selected = {"label": f"{LABEL_ROLE}={ROLE}"}
+    agents = client.containers.list(all=True, filters=selected, ignore_removed=True)
+    used = {_used_code(one) for one in agents} - {""}
+    container = find(client, f"{AGENT_CONTAINER}{plan.cluster}", plan.cluster)
+    if container is None:
+        return None
+    done = container.exec_run(["python", BOOT, "prune", f"{site.work_directory}/code", *sorted(used)])
+    return None if done.exit_code == 0 else done.output.decode("utf-8", "replace").strip().rpartition("\n")[2]
+
+
+def _used_code(container: Any) -> str:
+    variables = container.attrs["Config"].get("Env") or ()
+    return next((one.rpartition("/")[2] for one in variables if one.startswith("PYTHONPATH=")), "")
 
 
 def start_agent(engine: HostEngine, plan: Plan, site: Site, probe: Probe, image_id: str) -> Agent:
@@ -206,8 +229,12 @@ def _command(plan: Plan, site: Site, node: str) -> list[str]:
     head = f"{plan.head_address}:{plan.ports.head}"
     return [
         *("python", BOOT, "start", _ARCHIVE, _code(plan, site), plan.code.digest),
-        *agent_command(head, site.address, plan.ports, labels, SLOT),
+        *agent_command(head, site.address, plan.ports, labels, {SLOT: _slots(site)}),
     ]
+
+
+def _slots(site: Site) -> int:
+    return MOST_SLOTS if site.host.exclusive is Exclusive.GPU and site.survey.has_gpus else 1
 
 
 def _code(plan: Plan, site: Site) -> str:

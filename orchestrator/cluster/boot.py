@@ -2,22 +2,32 @@
 
     python boot.py start TAR DIRECTORY DIGEST COMMAND...    installs the code if it is not there, then becomes COMMAND
     python boot.py report DIRECTORY                         says which code and which versions are there, as JSON
+    python boot.py prune PARENT NAME...                     removes old code below PARENT, but none of these
 
 The driver's machine imports it too, so that both sides have one idea of what the code is.
 """
 
 import compileall
+import fcntl
 import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import sys
 import tarfile
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 
 _COMPILED = "__pycache__"
+_NAME = re.compile(r"[0-9a-f]{12}")
+_UNFINISHED = re.compile(r"\.[0-9a-f]{12}\..+")
+_KEPT = 2
+_UNFINISHED_S = 3600
 
 
 def tree_digest(directory: Path) -> str:
@@ -36,9 +46,11 @@ def install(archive: Path, directory: Path, digest: str) -> None:
     Raises:
         SystemExit: the archive does not hold the code of this digest.
     """
-    if directory.is_dir() and tree_digest(directory) == digest:
-        return
     directory.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(directory.parent):
+        if directory.is_dir() and tree_digest(directory) == digest:
+            os.utime(directory)  # in use from now on, so that it does not count as old
+            return
     whole = directory.with_name(f".{directory.name}.{os.getpid()}")
     shutil.rmtree(whole, ignore_errors=True)
     with tarfile.open(archive) as packed:
@@ -61,6 +73,38 @@ def install(archive: Path, directory: Path, digest: str) -> None:
     shutil.rmtree(broken, ignore_errors=True)
 
 
+def prune(parent: Path, used: Collection[str]) -> list[str]:
+    """Removes code that nobody uses any more, but the newest two, and what was left half unpacked; returns the names.
+
+    Args:
+        parent: has a directory for each digest of code, of whichever cluster.
+        used: names of those that are in use.
+    """
+    with _alone(parent):
+        entries = sorted(parent.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+        code = [path for path in entries if _NAME.fullmatch(path.name) and path.is_dir()]
+        old = [path for path in code[_KEPT:] if path.name not in used]
+        before = time.time() - _UNFINISHED_S
+        old += [path for path in entries if _UNFINISHED.fullmatch(path.name) and path.stat().st_mtime < before]
+        for path in old:
+            # whoever looks for this name from now on does not find half of it
+            gone = path.with_name(f".{path.name.strip('.')[:12]}.gone-{os.getpid()}")
+            path.rename(gone)
+            shutil.rmtree(gone)
+        return [path.name for path in old]
+
+
+@contextmanager
+def _alone(parent: Path) -> Iterator[None]:
+    """Whoever begins to use code, or removes it, does so alone on its host."""
+    descriptor = os.open(parent / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def report(directory: Path) -> dict[str, str]:
     """The digest of the code and the versions that decide whether this node fits the others."""
     return {"code": tree_digest(directory), "python": platform.python_version(), "ray": metadata.version("ray")}
@@ -70,6 +114,9 @@ def main(arguments: list[str]) -> None:
     """Does what the arguments say; see above."""
     if arguments[0] == "report":
         print(json.dumps(report(Path(arguments[1]))))  # noqa: T201 - read by whoever ran this in the container
+        return
+    if arguments[0] == "prune":
+        print(json.dumps(prune(Path(arguments[1]), arguments[2:])))  # noqa: T201 - as above
         return
     archive, directory, digest, *command = arguments[1:]
     install(Path(archive), Path(directory), digest)

@@ -44,6 +44,11 @@ def pack_code() -> CodeArchive:
         return CodeArchive(tree_digest(root), _tar(root))
 
 
+def packed_again(directory: Path) -> CodeArchive:
+    """The code that `install_here` put into a directory, whatever this installation has become meanwhile."""
+    return CodeArchive(tree_digest(directory), _tar(directory))
+
+
 def install_here(code: CodeArchive, directory: Path) -> Path:
     """Puts the code below `directory` on this machine, and returns where it is."""
     place = directory / code.name
@@ -64,7 +69,7 @@ def _tar(root: Path) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for path in sorted(root.rglob("*")):
-            if path.is_file():
+            if path.is_file() and "__pycache__" not in path.parts:
                 information = tarfile.TarInfo(str(path.relative_to(root)))
                 information.size = path.stat().st_size
                 information.mode = 0o644

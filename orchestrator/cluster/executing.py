@@ -6,6 +6,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from types import FrameType
@@ -22,6 +23,9 @@ from orchestrator.images.messages import engine_errors
 
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _STDERR = 2
+_KILLED = 128 + signal.SIGKILL
+_ENGINE_SAYS_S = 2.0
+_POLL_S = 0.1
 
 Write = Callable[[int, bytes], None]
 """Takes 1 or 2, for standard output or error, and what was written there."""
@@ -38,6 +42,7 @@ class Execution:
             APIError: it does not run.
         """
         self._client = client
+        self._container = container
         self._id = client.api.exec_create(container, list(argv), stdin=True, **options)["Id"]
         self._stream = client.api.exec_start(self._id, socket=True)
 
@@ -67,14 +72,24 @@ class Execution:
         """Of the command that has ended.
 
         Raises:
-            InfrastructureError: the engine does not know it, so the container ended before it.
+            InfrastructureError: the container has ended, and the command with it.
         """
         code = self._client.api.exec_inspect(self._id)["ExitCode"]
-        if code is None:
-            raise InfrastructureError(
-                "the head's container ended while a command ran in it; bring the cluster up again"
-            )
+        if code is None or (code == _KILLED and self._has_container_ended()):
+            raise InfrastructureError("the head of the cluster ended while a command ran in it")
         return int(code)
+
+    def _has_container_ended(self) -> bool:
+        """Its engine says so a moment after the end of what ran in it."""
+        deadline = time.monotonic() + _ENGINE_SAYS_S
+        while time.monotonic() < deadline:
+            try:
+                if not self._client.api.inspect_container(self._container)["State"]["Running"]:
+                    return True
+            except NotFound:
+                return True
+            time.sleep(_POLL_S)
+        return False
 
 
 @contextmanager

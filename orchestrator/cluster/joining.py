@@ -11,6 +11,7 @@ from orchestrator.cluster.agents import (
     Site,
     agent_log,
     digest_of,
+    forget_old_code,
     remove_agent,
     running_node,
     start_agent,
@@ -71,6 +72,9 @@ def bring(site: Site, plan: Plan, known: Agent | None, watch: Watch, connections
         except BaseException:
             remove_agent(engine.client, plan.cluster)
             raise
+        problem = forget_old_code(engine.client, plan, site)
+        if problem is not None:
+            say(f"old code below {site.work_directory}/code stays there: {problem}")
         return agent
 
 

@@ -2,7 +2,8 @@
 
     python -m orchestrator.cluster.nodes
 
-Prints a JSON document a line: at once, and whenever something has changed, until it is told to end.
+Prints a JSON document a line, after a mark: at once, and whenever something has changed, until it is told to end. Ray
+prints lines of its own between them, such as that a node has died.
 """
 
 import json
@@ -12,6 +13,7 @@ import sys
 import time
 from typing import Any
 
+MARK = "taxmeter-nodes:"
 _POLL_S = 0.2
 
 
@@ -24,7 +26,7 @@ def main() -> None:
     while True:
         text = json.dumps([_described(node) for node in ray.nodes()])
         if text != said:
-            sys.stdout.write(text + "\n")
+            sys.stdout.write(f"\n{MARK}{text}\n")
             sys.stdout.flush()
             said = text
         time.sleep(_POLL_S)

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,8 @@ FIRST_PORT = 20000
 FIRST_PORT_VARIABLE = "TAXMETER_FIRST_PORT"
 _WORKERS = 100
 _LAST = 300
+_END = 32768
+"""From here on the kernel takes ports for outgoing connections, so that none can be kept free."""
 
 HEAD_MEMORY_BYTES = 200_000_000
 """Of Ray's object store, in shared memory: events and nothing larger."""
@@ -85,21 +87,36 @@ class Ports:
         return _options(self.first + 10, self.agent_workers)
 
 
-def chosen_ports(first: int | None) -> Ports:
-    """The ports that were asked for, else those of the environment variable TAXMETER_FIRST_PORT, else the usual ones.
+def chosen_ports(first: int | None, taken: Collection[int] = frozenset()) -> Ports:
+    """The ports that were asked for, else those of the environment variable TAXMETER_FIRST_PORT, else the first free.
+
+    Args:
+        first: of the ports.
+        taken: ports that somebody has, here or on a host, such as the cluster of another project.
 
     Raises:
-        ConfigurationError: they do not fit.
+        ConfigurationError: they do not fit, or none are free.
     """
     given = os.environ.get(FIRST_PORT_VARIABLE) if first is None else str(first)
     if not given:
-        return Ports(FIRST_PORT)
+        return _free_ports(taken)
     if not given.isdecimal() or not 1024 <= int(given) <= 65536 - _LAST:
         raise ConfigurationError(
             f"the cluster takes {_LAST} ports from {given} on; expected a number from 1024 to {65536 - _LAST}",
             key="first port",
         )
     return Ports(int(given))
+
+
+def _free_ports(taken: Collection[int]) -> Ports:
+    for first in range(FIRST_PORT, _END - _LAST + 1, _LAST):
+        if not any(first <= port < first + _LAST for port in taken):
+            return Ports(first)
+    raise ConfigurationError(
+        f"of the ports from {FIRST_PORT} to {_END - 1} no {_LAST} in a row are free on this machine and all hosts: say "
+        "where there are some with --first-port",
+        key="first port",
+    )
 
 
 def chosen_tls(environ: Mapping[str, str]) -> dict[str, bytes]:
@@ -150,7 +167,9 @@ def head_command(address: str, ports: Ports) -> list[str]:
     ]
 
 
-def agent_command(head: str, address: str, ports: Ports, labels: Mapping[str, str], slot: str) -> list[str]:
+def agent_command(
+    head: str, address: str, ports: Ports, labels: Mapping[str, str], slots: Mapping[str, int]
+) -> list[str]:
     """Starts the node of a host.
 
     Args:
@@ -158,11 +177,11 @@ def agent_command(head: str, address: str, ports: Ports, labels: Mapping[str, st
         address: of the host.
         ports: of the cluster.
         labels: of the node.
-        slot: the resource that lets one benchmark run at a time.
+        slots: the resource by which benchmarks run one at a time, or at most so many at once.
     """
     return [
         *("ray", "start", "--block", f"--address={head}", f"--node-ip-address={address}"),
-        *("--num-cpus=0", "--num-gpus=0", f"--resources={json.dumps({slot: 1})}"),
+        *("--num-cpus=0", "--num-gpus=0", f"--resources={json.dumps(dict(slots))}"),
         f"--labels={','.join(f'{key}={value}' for key, value in labels.items())}",
         *("--include-log-monitor=false", "--disable-usage-stats"),
         *(f"--object-store-memory={HEAD_MEMORY_BYTES}", *ports.of_agent()),

@@ -12,6 +12,7 @@ from typing import TypeVar
 from docker import DockerClient
 
 from orchestrator.cluster.agents import Plan, Site, refuse_labels
+from orchestrator.cluster.boot import prune
 from orchestrator.cluster.code import CodeArchive, install_here, pack_code
 from orchestrator.cluster.head import Head, HeadPlan, ensure_head, local_socket
 from orchestrator.cluster.image import AgentImage, ensure_agent_image
@@ -21,7 +22,7 @@ from orchestrator.cluster.probe import Listener, listened_ports
 from orchestrator.cluster.settings import Ports, chosen_ports, chosen_tls
 from orchestrator.cluster.state import Project, State, StateFiles, cluster_of, is_here
 from orchestrator.cluster.stopping import take_down
-from orchestrator.cluster.survey import Survey, choose_address, is_own_address, survey
+from orchestrator.cluster.survey import Survey, choose_address, is_own_address, listened_here, survey
 from orchestrator.cluster.watching import watching
 from orchestrator.connection import Connections, HostConnectionError
 from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError
@@ -56,7 +57,7 @@ def up(
         inventory: where they come from, with those that they are reached through.
         project: where we are.
         say: told about choices and long steps.
-        first_port: of the cluster's ports; null keeps those it has, or takes the usual ones.
+        first_port: of the cluster's ports; null keeps those it has, or takes some that are free everywhere.
         address: of this machine, as the hosts reach it; null finds it.
 
     Raises:
@@ -114,7 +115,7 @@ def _brought(
         head, plan = _head(client, state, files, image, pack_code(), say)
     if head.is_new:
         state = replace(state, agents={})
-    sites = [_site(name, hosts[name], one, state, files) for name, one in surveys.items()]
+    sites = [site_of(name, hosts[name], one, state, files) for name, one in surveys.items()]
     agents, failed = _bring_all(sites, plan, state, files, connections, say)
     others = {name: agent for name, agent in state.agents.items() if name not in hosts}
     return replace(state, agents={**others, **agents}, unusable=failed)
@@ -126,7 +127,8 @@ def _settled(
     """The state with ports and address of the head."""
     state = files.load()
     if state is None:
-        state = files.create(chosen_ports(first_port))
+        taken = listened_here().union(*(one.listened for one in surveys.values()))
+        state = files.create(chosen_ports(first_port, taken))
     elif first_port is not None and first_port != state.first_port:
         say(f"the cluster moves to the ports from {first_port} on")
         state = replace(state, first_port=chosen_ports(first_port).first)
@@ -147,11 +149,13 @@ def _head(
     tls = chosen_tls(os.environ)
     wanted = HeadPlan(state.id, state.head_address, ports, image, place, state.sockets, tls)
     head = ensure_head(client, wanted, files, say)
+    prune(files.code, [code.name])
     token = files.token.read_text(encoding="ascii")
     return head, Plan(state.id, state.head_address, head.container_id, ports, image, code, token, tls)
 
 
-def _site(name: str, host: Host, one: Survey, state: State, files: StateFiles) -> Site:
+def site_of(name: str, host: Host, one: Survey, state: State, files: StateFiles) -> Site:
+    """A host that was reached, as its agent is made for it."""
     assert state.head_address is not None
     usual = str(files.directory.parent) if is_here(host) else WORK_DIRECTORY
     address = state.head_address if is_here(host) else (one.own or host.address or "")
@@ -161,7 +165,7 @@ def _site(name: str, host: Host, one: Survey, state: State, files: StateFiles) -
 def _survey_all(hosts: Mapping[str, Host], connections: Connections) -> tuple[dict[str, Survey], dict[str, str]]:
     def ask(name: str) -> Survey | str:
         try:
-            _refuse(hosts[name])
+            refuse_unfit(hosts[name])
             return survey(name, hosts[name], connections)
         except InfrastructureError as error:
             return _reason(error)
@@ -195,7 +199,12 @@ def _all(call: Callable[[Value], Result], values: Sequence[Value]) -> list[Resul
         return list(pool.map(call, values))
 
 
-def _refuse(host: Host) -> None:
+def refuse_unfit(host: Host) -> None:
+    """Refuses a host that the inventory keeps out.
+
+    Raises:
+        InfrastructureError: says why.
+    """
     if host.state is HostState.DRAIN:
         raise InfrastructureError("the inventory drains it")
     if host.executor is ExecutorChoice.PROCESS:

@@ -73,6 +73,11 @@ class StateFiles:
         return self.directory / "code"
 
     @property
+    def of_a_sweep(self) -> Path:
+        """There as long as a sweep brought the cluster up for itself, and nobody has asked for it besides."""
+        return self.directory / "of-a-sweep"
+
+    @property
     def _state(self) -> Path:
         return self.directory / "state.json"
 
@@ -124,7 +129,7 @@ class StateFiles:
 
     def forget(self) -> None:
         """Removes what is remembered."""
-        for path in (self._state, self.token):
+        for path in (self._state, self.token, self.of_a_sweep):
             path.unlink(missing_ok=True)
 
     def _make_directory(self) -> None:

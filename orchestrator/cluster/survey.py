@@ -6,6 +6,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from orchestrator.connection import Connections
 from orchestrator.errors import InfrastructureError
@@ -13,11 +14,18 @@ from orchestrator.inventory import Connection, Host
 
 _ANSWER_S = 30.0
 _MARK = "taxmeter-survey:"
-# Lines of a login script may come first. SSH_CONNECTION: our address and port as seen there, then the host's own.
+_SOCKETS = ("/proc/net/tcp", "/proc/net/tcp6")
+_LISTENS = "0A"
+# Lines of a login script may come first. SSH_CONNECTION: our address and port as seen there, then the host's own. Last
+# the ports on which somebody listens, as the kernel writes them.
 _SCRIPT = f"""
 printf '{_MARK}%s|' "$SSH_CONNECTION"
 ls /dev/nvidia[0-9]* 2>/dev/null | wc -l | tr -d '\\n'
-printf '|'; if [ -f /etc/os-release ]; then echo yes; else echo no; fi
+printf '|'; if [ -f /etc/os-release ]; then printf yes; else printf no; fi
+printf '|'
+sed -n 's/^ *[0-9]*: [0-9A-F]*:\\([0-9A-F]*\\) [0-9A-F:]* {_LISTENS} .*/\\1/p' {" ".join(_SOCKETS)} 2>/dev/null |
+  tr '\\n' ' '
+echo
 """
 
 
@@ -31,6 +39,8 @@ class Survey:
     """The address of the host on which it was reached; null for this machine."""
     has_gpus: bool
     has_os_release: bool
+    listened: frozenset[int] = frozenset()
+    """TCP ports on which somebody listens there."""
 
 
 def survey(name: str, host: Host, connections: Connections) -> Survey:
@@ -55,9 +65,16 @@ def parse(text: str) -> Survey:
     line = next((one for one in text.splitlines() if _MARK in one), None)
     if line is None:
         raise InfrastructureError("its shell gives no answer that can be understood")
-    connection, gpus, release = line.partition(_MARK)[2].split("|")
+    connection, gpus, release, ports = line.partition(_MARK)[2].split("|")
     ours, own = _addresses(connection.split())
-    return Survey(ours, own, gpus.strip() not in ("", "0"), release.strip() == "yes")
+    listened = frozenset(int(port, 16) for port in ports.split())
+    return Survey(ours, own, gpus.strip() not in ("", "0"), release.strip() == "yes", listened)
+
+
+def listened_here() -> frozenset[int]:
+    """TCP ports on which somebody listens on this machine."""
+    lines = [line.split() for path in _SOCKETS if Path(path).exists() for line in Path(path).read_text().splitlines()]
+    return frozenset(int(fields[1].rpartition(":")[2], 16) for fields in lines if fields[3] == _LISTENS)
 
 
 def choose_address(surveys: Iterable[Survey], before: str | None) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from orchestrator.cluster.executing import Execution, execution
 from orchestrator.cluster.model import Cluster
+from orchestrator.cluster.nodes import MARK
 from orchestrator.errors import InfrastructureError
 from orchestrator.scheduling.nodes import HOST_LABEL
 
@@ -16,6 +17,7 @@ NODE_LABEL = "taxmeter-node"
 """Of a node: random, so that it is not taken for an earlier one of the same host."""
 FIRST_ANSWER_S = 60.0
 _STDOUT = 1
+_MARK = MARK.encode("ascii")
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,10 @@ class Watch:
                 pending += data
                 *lines, pending = pending.split(b"\n")
                 for line in lines:
-                    self._take(_nodes(json.loads(line)))
+                    if line.startswith(_MARK):
+                        self._take(_nodes(json.loads(line.removeprefix(_MARK))))
+                    else:
+                        self._errors += line
         except (OSError, ValueError) as error:
             # closed at our end, or the engine was lost: whoever asks next is told
             self._errors += str(error).encode()

@@ -1,26 +1,17 @@
 """A host's end of the delivery: keeps each parcel until the driver has answered for it."""
 
-import socket
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from orchestrator.delivery.committing import RETRY_S
-from orchestrator.delivery.parcels import MAX_PARCEL_BYTES, Answer, Outcome
+from orchestrator.delivery.link import Destination, Link
+from orchestrator.delivery.parcels import Answer, Outcome
 from orchestrator.delivery.spool import DamagedError, Spool, SpoolError
-from orchestrator.delivery.wire import (
-    Frame,
-    FrameReader,
-    HostHandshake,
-    Kind,
-    RefusedError,
-    WireError,
-    decode_answer,
-    parcel_header,
-)
+from orchestrator.delivery.wire import RefusedError, WireError
 from orchestrator.errors import InfrastructureError
 
 PATIENCE_S: Final = 3.0
@@ -29,13 +20,8 @@ PATIENCE_S: Final = 3.0
 UNREACHABLE_S: Final = 60.0
 """A task that is over waits so long for a driver that does not answer."""
 
-ANSWER_S: Final = 60.0
-"""A driver that takes longer to answer is connected to anew: it seals the store meanwhile, or is gone."""
-
-_GREETING_S = 10.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 5.0
 _POLL_S = 0.25
-"""An interrupt of Ray reaches Python code only, no call of the kernel."""
 
 _MAX_HELD_BYTES = 64 * 2**20
 """Of parcels that no disk took, in memory."""
@@ -43,17 +29,6 @@ _MAX_HELD_BYTES = 64 * 2**20
 
 class DeliveryError(InfrastructureError):
     """Rows of a task have not reached the driver."""
-
-
-@dataclass(frozen=True)
-class Destination:
-    """Where a host delivers to."""
-
-    address: str
-    port: int
-    token: bytes = field(repr=False)
-    spool: Path
-    """Directory on the host."""
 
 
 @dataclass
@@ -76,7 +51,7 @@ class Client:
         self._spool = Spool(destination.spool)
         self._waiting = deque(_Waiting(path, None, is_own=False) for path in self._spool.pending())
         self._problems: list[str] = []
-        self._connection: _Connection | None = None
+        self._connection: Link | None = None
         self._refusal: str | None = None
         self._unstorable: list[str] = []
         self._last_error = "no attempt was made"
@@ -196,7 +171,7 @@ class Client:
 
     def _exchange(self, data: bytes) -> Answer:
         if self._connection is None:
-            self._connection = _Connection(self._destination, self._host)
+            self._connection = Link(self._destination, self._host)
             # A driver that greets is alive, however long it takes to store.
             self._heard_at = time.monotonic()
         self._sequence += 1
@@ -227,68 +202,3 @@ class Client:
         self._last_error = why
         self._not_before = time.monotonic() + self._pause_s
         self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
-
-
-class _Connection:
-    """A connection over which both sides have greeted."""
-
-    def __init__(self, destination: Destination, host: str) -> None:
-        """Connects.
-
-        Raises:
-            RefusedError: the driver does not let this host in.
-            WireError: what listens there is no driver.
-            OSError: nothing listens there, or it does not answer in time.
-        """
-        self._reader = FrameReader()
-        self._frames: deque[Frame] = deque()
-        self._socket = socket.create_connection((destination.address, destination.port), timeout=_GREETING_S)
-        try:
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            handshake = HostHandshake(destination.token, host)
-            self._socket.sendall(handshake.hello(self._next(_GREETING_S)))
-            handshake.check(self._next(_GREETING_S))
-        except BaseException:
-            self._socket.close()
-            raise
-        self._reader.limit_bytes = MAX_PARCEL_BYTES
-
-    def send(self, sequence: int, parcel: bytes) -> None:
-        """Sends a parcel."""
-        self._socket.settimeout(ANSWER_S)
-        self._socket.sendall(parcel_header(sequence, parcel) + parcel)
-
-    def answer(self, sequence: int) -> Answer:
-        """Waits for the answer to a parcel.
-
-        Raises:
-            RefusedError: the driver takes nothing more, ever.
-            WireError: it says something else.
-            OSError: the connection is gone, or the driver does not answer in time.
-        """
-        frame = self._next(ANSWER_S)
-        if frame.kind is Kind.REFUSAL:
-            raise RefusedError(frame.payload.decode("utf-8", "replace"))
-        if frame.kind is not Kind.ANSWER or frame.sequence != sequence:
-            raise WireError(f"the driver answered parcel {sequence} with {frame.kind.name.lower()} {frame.sequence}")
-        return decode_answer(frame)
-
-    def close(self) -> None:
-        """Ends it."""
-        self._socket.close()
-
-    def _next(self, timeout_s: float) -> Frame:
-        deadline = time.monotonic() + timeout_s
-        self._socket.settimeout(_POLL_S)
-        while not self._frames:
-            try:
-                data = self._socket.recv(65536)
-            except TimeoutError:
-                if time.monotonic() > deadline:
-                    raise TimeoutError(f"no answer within {timeout_s:.0f} s") from None
-                continue
-            if not data:
-                raise ConnectionResetError("the driver closed the connection")
-            self._frames.extend(self._reader.feed(data))
-        return self._frames.popleft()

@@ -1,12 +1,14 @@
-"""The driver's end of the delivery: takes parcels from many hosts and answers each when it is stored."""
+"""The driver's end of the delivery: takes parcels from many hosts, answers each when it is stored, and hears beats."""
 
 import asyncio
 import threading
 from collections import deque
 from concurrent.futures import Future
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
+from orchestrator.delivery.beats import Heard, Listening
 from orchestrator.delivery.committing import Committer, Tell
 from orchestrator.delivery.parcels import MAX_PARCEL_BYTES, Answer
 from orchestrator.delivery.wire import (
@@ -16,6 +18,7 @@ from orchestrator.delivery.wire import (
     Kind,
     RefusedError,
     WireError,
+    decode_beat,
     encode_answer,
     encode_refusal,
 )
@@ -27,6 +30,9 @@ GREETING_S: Final = 10.0
 MAX_CONNECTIONS: Final = 512
 MAX_WAITING_BYTES: Final = 128 * 2**20
 """Of parcels that wait for the disk, all hosts together; nothing is read from a host while there is more."""
+
+LISTENS_EVERY_S: Final = 0.5
+"""So often the server notes that it listens: a driver that was stopped itself has not heard, but was not spoken to."""
 
 MAX_STRANGERS_TOLD: Final = 10
 """Whoever does not know the token can knock as often as he likes, but fills no terminal."""
@@ -62,6 +68,18 @@ class Server:
     ) -> None:
         self.close()
 
+    def beats(self) -> Heard:
+        """When each task was heard of that is listened for. From any thread."""
+        return self._core.listening.heard()
+
+    def listen_for(self, task_id: str) -> None:
+        """Notes the beats of a task from now on; those of other tasks are nothing to the driver."""
+        self._core.listening.begin(task_id)
+
+    def forget(self, task_id: str) -> None:
+        """Ends `listen_for`."""
+        self._core.listening.end(task_id)
+
     def close(self) -> None:
         """Ends all connections. What was not answered stays with its hosts."""
         self._core.end()
@@ -75,6 +93,7 @@ class _Core:
         self.committer = committer
         self.token = token
         self.connections: set[_Connection] = set()
+        self.listening = Listening()
         self.waiting_bytes = 0
         self._tell = tell
         self._strangers = 0
@@ -95,7 +114,10 @@ class _Core:
         with self._lock:
             self._loop = loop
         listening.set_result(server.sockets[0].getsockname()[1])
-        await self._ended.wait()
+        while not self._ended.is_set():
+            self.listening.tick()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), LISTENS_EVERY_S)
         with self._lock:
             self._loop = None
         server.close()
@@ -206,8 +228,11 @@ class _Connection(asyncio.Protocol):
             self._greet(self._handshake, frame)
         elif frame.kind is Kind.PARCEL:
             self._submit(frame)
+        elif frame.kind is Kind.BEAT:
+            task_id, is_last = decode_beat(frame)
+            self._core.listening.hear(task_id, is_last=is_last)
         else:
-            raise WireError(f"a frame {frame.kind.name.lower()} where only parcels are expected")
+            raise WireError(f"a frame {frame.kind.name.lower()} where only parcels and beats are expected")
 
     def _greet(self, handshake: DriverHandshake, hello: Frame) -> None:
         welcome, self._name = handshake.answer(hello)

@@ -7,6 +7,7 @@ The driver speaks first:
     driver  WELCOME    proof                     or REFUSAL: a reason, and the end
     host    PARCEL     rows, under a number of the host's choice
     driver  ANSWER     outcome and reason, under the same number
+    host    BEAT       a task of the host, and whether it goes on; nobody answers
 
 A proof is an HMAC of both random numbers, so that the token itself is never sent and nothing said once can be said
 again. Frames are not encrypted: a network that is not trusted wants a tunnel, as the rest of a cluster does.
@@ -25,7 +26,7 @@ from typing import Final
 from orchestrator.delivery.parcels import Answer, Outcome, schema_fingerprint
 from orchestrator.errors import InfrastructureError
 
-PROTOCOL_VERSION: Final = 1
+PROTOCOL_VERSION: Final = 2
 MAX_GREETING_BYTES: Final = 1024
 """Of a frame of anyone who has not proven to know the token."""
 
@@ -56,6 +57,7 @@ class Kind(IntEnum):
     REFUSAL = 4
     PARCEL = 5
     ANSWER = 6
+    BEAT = 7
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,23 @@ def decode_answer(frame: Frame) -> Answer:
     except (IndexError, ValueError):
         raise WireError("an answer without a known outcome") from None
     return Answer(outcome, frame.payload[1:].decode("utf-8", "replace"))
+
+
+def encode_beat(task_id: str, *, is_last: bool) -> bytes:
+    """The frame that says that a task goes on, or has come to its end on its host."""
+    return encode_frame(Kind.BEAT, 0, bytes([is_last]) + task_id.encode())
+
+
+def decode_beat(frame: Frame) -> tuple[str, bool]:
+    """The task of a beat, and whether it was its last.
+
+    Raises:
+        WireError: it is no beat.
+    """
+    try:
+        return frame.payload[1:].decode(), bool(frame.payload[0])
+    except (IndexError, UnicodeDecodeError):
+        raise WireError("a beat of no task") from None
 
 
 class FrameReader:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from orchestrator.images.identity import ImageIdentity
+from orchestrator.planning import is_of_gpu
 from runners.contract import ContractError, Line, Task, TaskFiles, decode_line
 
 POLL_INTERVAL_S = 0.1
@@ -27,6 +28,8 @@ class DockerSettings:
     cache: Path
     expected: ImageIdentity | None = None
     """What the engine must have under `image_id`; null where nothing is to be proven."""
+    gpu_uuid: str | None = None
+    """The one GPU that trials of GPUs get; null for all, of which they take the first."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,8 @@ class ProcessSettings:
     memory_bytes: int
     """Limit of each trial's own data; a process has no container to limit it."""
     cache: Path
+    gpu_uuid: str | None = None
+    """The one GPU that trials of GPUs see; null for all, of which they take the first."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,7 @@ class TaskOutcome:
     out_of_memory_at_ns: int | None
     """When the kernel last killed a process of it for its memory, since the epoch; null if it did not."""
     ended_because: str | None
-    """Why the executor itself ended the task; null if it ended by itself."""
+    """Why the executor ended the task, or that its time was over; null if it ended by itself."""
     log_tail: str
 
 
@@ -83,9 +88,18 @@ class Executor(Protocol):
         ...
 
 
+def gpu_environment(task: Task) -> dict[str, str]:
+    """Variables by which the first GPU is the first of the driver, where CUDA would count the fastest first."""
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if is_of_gpu(task) else {}
+
+
 def time_limit_s(task: Task) -> int:
-    """Wall time after which a task is ended although its trials have limits of their own."""
-    return START_ALLOWANCE_S + sum(trial.timeout_s + 30 for trial in task.trials)
+    """Wall time after which a task is ended although its trials have limits of their own.
+
+    What guards may wait before a trial comes on top: it is no part of the trial's time.
+    """
+    patience_s = task.guards.patience_s
+    return START_ALLOWANCE_S + sum(trial.timeout_s + 30 + patience_s for trial in task.trials)
 
 
 def log_tail(directory: Path, limit_bytes: int = 8192) -> str:

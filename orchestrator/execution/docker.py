@@ -4,7 +4,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,22 +19,31 @@ from orchestrator.execution.base import (
     DockerSettings,
     RecordTail,
     TaskOutcome,
+    gpu_environment,
     log_tail,
     time_limit_s,
 )
 from orchestrator.images.engine import attributes_of, connect, engine_address
 from orchestrator.images.identity import differences, identity
 from orchestrator.images.messages import ENGINE_EXCEPTIONS, engine_errors
+from orchestrator.planning import is_of_gpu
 from runners.contract import Line, Task
 
 LABEL = "org.taxmeter.campaign"
 """Every container of ours carries it; nothing without it is ever touched."""
+
+TASK_LABEL = "org.taxmeter.task"
 
 TASK = "/task"
 CACHE = "/cache"
 UNPRIVILEGED = 65532
 SHARED_MEMORY_BYTES = 1 << 30
 MAX_PROCESSES = 4096
+
+LAST_RESORT_S = 15
+"""After the supervisor's own time limit, and before ours, the container kills a supervisor that did not keep it."""
+
+_OURS_S = 30
 
 _REFUSED = "the engine refused"
 
@@ -59,7 +68,8 @@ class DockerExecutor:
             configuration = _configuration(settings, task, directory, user, limit_s)
             try:
                 with _container(client, configuration) as exit_of:
-                    deadline = time.monotonic() + limit_s + 30
+                    begun = time.monotonic()
+                    deadline = begun + limit_s + _OURS_S
                     while not exit_of.ended.wait(POLL_INTERVAL_S):
                         yield from tail.new_lines()
                         if time.monotonic() > deadline:
@@ -71,6 +81,8 @@ class DockerExecutor:
                 raise
             yield from tail.new_lines()
             exit_code = None if ended_because else exit_of.code()
+            if exit_code and time.monotonic() - begun >= limit_s:
+                ended_because = f"the container reached its time limit of {limit_s} s"
             oom_at_ns = _last_oom_ns(client, exit_of.container_id, started_at)
         return TaskOutcome(exit_code, oom_at_ns, ended_because, log_tail(directory))
 
@@ -96,8 +108,13 @@ def insist_on_image(client: DockerClient, settings: DockerSettings) -> None:
         )
 
 
-def remove_containers(engine: str | None, campaign_id: str | None = None) -> list[str]:
+def remove_containers(engine: str | None, campaign_id: str | None = None, but_of: Collection[str] = ()) -> list[str]:
     """Removes containers that an earlier run left, of one campaign or of all that are ours. Returns their names.
+
+    Args:
+        engine: its address.
+        campaign_id: whose containers; by default of all campaigns.
+        but_of: ids of tasks whose containers stay.
 
     Raises:
         InfrastructureError: the engine does not answer.
@@ -105,9 +122,10 @@ def remove_containers(engine: str | None, campaign_id: str | None = None) -> lis
     label = LABEL if campaign_id is None else f"{LABEL}={campaign_id}"
     with engine_errors(_REFUSED), closing(connect(engine)) as client:
         found = client.containers.list(all=True, filters={"label": label})
-        for container in found:
+        left = [container for container in found if container.labels.get(TASK_LABEL) not in but_of]
+        for container in left:
             _remove(container)
-        return [str(container.name) for container in found]
+        return [str(container.name) for container in left]
 
 
 class _Exit:
@@ -169,12 +187,20 @@ def _configuration(settings: DockerSettings, task: Task, directory: Path, user: 
     command = f"exec python -m runners {TASK} >{TASK}/supervisor.log 2>&1"
     return {
         "image": settings.image_id,
-        "command": ["sh", "-c", command],
+        # Process 1 must not be the supervisor: the kernel ignores signals that process 1 does not handle. This one
+        # passes them on, and nothing in the container can kill it. It kills a supervisor that is stopped or stuck, so
+        # that its own alarm does not end it. The container then ends too, also when we are gone.
+        "command": [
+            *("timeout", "--foreground", "--signal=KILL", str(limit_s + LAST_RESORT_S)),
+            *("sh", "-c", command),
+        ],
+        "init": False,
         "name": f"taxmeter-{task.task_id}-{uuid.uuid4().hex[:8]}",
-        "labels": {LABEL: task.campaign_id, "org.taxmeter.task": task.task_id},
+        "labels": {LABEL: task.campaign_id, TASK_LABEL: task.task_id},
         "user": user,
         "working_dir": f"{TASK}/code",
         "environment": {
+            **gpu_environment(task),
             "TAXMETER_CACHE": CACHE,
             "TAXMETER_LIFELINE": "stdin",
             "TAXMETER_TIME_LIMIT_S": str(limit_s),
@@ -196,23 +222,26 @@ def _configuration(settings: DockerSettings, task: Task, directory: Path, user: 
         "shm_size": SHARED_MEMORY_BYTES,
         "cpuset_cpus": ",".join(map(str, settings.cores)),
         "ulimits": [Ulimit(name="core", soft=0, hard=0)],
-        # Process 1 must not be the supervisor: the kernel ignores signals that process 1 does not handle.
-        "init": True,
-        "device_requests": device_requests(task),
+        "device_requests": device_requests(task, settings.gpu_uuid),
         "stdin_open": True,
         "auto_remove": True,
         "log_config": {"type": "none"},
     }
 
 
-def device_requests(task: Task) -> list[DeviceRequest]:
-    """What a container asks its engine for: every GPU if a trial of the task runs on one, else nothing.
+def device_requests(task: Task, gpu_uuid: str | None = None) -> list[DeviceRequest]:
+    """What a container asks its engine for: nothing, unless a trial of the task runs on a GPU.
 
     An engine without NVIDIA's container toolkit refuses the start, and says so.
+
+    Args:
+        task: what runs in it.
+        gpu_uuid: the one GPU that it gets; null for all.
     """
-    if all(trial.spec.device == "cpu" for trial in task.trials):
+    if not is_of_gpu(task):
         return []
-    return [DeviceRequest(count=-1, capabilities=[["gpu", "compute", "utility"]])]
+    which = {"count": -1} if gpu_uuid is None else {"device_ids": [gpu_uuid]}
+    return [DeviceRequest(**which, capabilities=[["gpu", "compute", "utility"]])]
 
 
 def _user_for(directory: Path, cache: Path) -> str:

@@ -13,9 +13,11 @@ from orchestrator.execution.base import (
     ProcessSettings,
     RecordTail,
     TaskOutcome,
+    gpu_environment,
     log_tail,
     time_limit_s,
 )
+from orchestrator.planning import is_of_gpu
 from runners.contract import Line, Task, TaskFiles
 
 MARK = "TAXMETER_TASK_DIRECTORY"
@@ -37,7 +39,7 @@ class ProcessExecutor:
         scratch.mkdir(exist_ok=True)
         self._settings.cache.mkdir(parents=True, exist_ok=True)
         limit_s = time_limit_s(task)
-        process = self._start(directory, scratch, limit_s)
+        process = self._start(task, directory, scratch, limit_s)
         deadline = time.monotonic() + limit_s + 30
         ended_because = None
         tail = RecordTail(directory)
@@ -55,7 +57,7 @@ class ProcessExecutor:
         exit_code = None if ended_because else process.returncode
         return TaskOutcome(exit_code, None, ended_because, log_tail(directory))
 
-    def _start(self, directory: Path, scratch: Path, limit_s: int) -> "subprocess.Popen[bytes]":
+    def _start(self, task: Task, directory: Path, scratch: Path, limit_s: int) -> "subprocess.Popen[bytes]":
         files = TaskFiles(str(directory))
         python = self._settings.python
         cores = ",".join(map(str, self._settings.cores))
@@ -64,7 +66,7 @@ class ProcessExecutor:
                 return subprocess.Popen(
                     ["taskset", "--cpu-list", cores, str(python), "-m", "runners", str(directory)],
                     cwd=files.code,
-                    env=_environment(self._settings, scratch, limit_s),
+                    env=environment(self._settings, task, scratch, limit_s),
                     # The lifeline: it closes when this process dies, however it dies.
                     stdin=subprocess.PIPE,
                     stdout=log,
@@ -75,9 +77,13 @@ class ProcessExecutor:
             raise InfrastructureError(f"{python} cannot be started: {error}") from error
 
 
-def _environment(settings: ProcessSettings, scratch: Path, limit_s: int) -> dict[str, str]:
+def environment(settings: ProcessSettings, task: Task, scratch: Path, limit_s: int) -> dict[str, str]:
     """All of the runner's environment. Nothing is inherited: Ray sets OMP_NUM_THREADS=1 for its workers."""
+    is_given = settings.gpu_uuid is not None and is_of_gpu(task)
+    visible = {"CUDA_VISIBLE_DEVICES": str(settings.gpu_uuid)} if is_given else {}
     return {
+        **gpu_environment(task),
+        **visible,
         "PATH": f"{settings.python.parent}:/usr/local/bin:/usr/bin:/bin",
         "HOME": str(scratch),
         "TMPDIR": str(scratch),

@@ -32,7 +32,7 @@ def save_image(client: DockerClient, image: BuiltImage, file: Path, say: Callabl
     partial = file.with_name(f".{file.name}.partial-{os.getpid()}")
     try:
         with engine_errors(f"{image.reference} cannot be saved"):
-            source = _present(client, image.reference, expected)
+            source = image_present(client, image.reference, expected)
             if source is None:
                 raise InfrastructureError(f"the engine does not have {image.reference} as it is recorded")
             with partial.open("xb") as stream:
@@ -65,7 +65,7 @@ def load_image(client: DockerClient, file: Path, say: Callable[[str], None]) -> 
         if present is not None and not differences(expected, identity(present)):
             say(f"the engine has {reference} already")
             return present
-        return _load(client, counted(_chunks(file), f"loading {file.name}", say), expected, reference)
+        return load_identical(client, counted(_chunks(file), f"loading {file.name}", say), expected, reference)
 
 
 def copy_image(
@@ -96,20 +96,20 @@ def copy_identical(
         InfrastructureError: the source has another image or none, or an engine fails.
     """
     with engine_errors(f"{reference} cannot be copied"):
-        present = _present(target, reference, expected)
+        present = image_present(target, reference, expected)
         if present is not None:
             target.images.get(present["Id"]).tag(reference)
             say(f"the engine has {reference} already")
             return present
-        origin = _present(source, reference, expected)
+        origin = image_present(source, reference, expected)
         if origin is None:
             raise InfrastructureError(f"the engine to copy from does not have {reference} as it is recorded")
         chunks = source.api.get_image(origin["Id"], _CHUNK_BYTES)
-        return _load(target, counted(chunks, f"copying {reference}", say), expected, reference)
+        return load_identical(target, counted(chunks, f"copying {reference}", say), expected, reference)
 
 
-def _present(client: DockerClient, reference: str, expected: ImageIdentity) -> dict[str, Any] | None:
-    """The expected image, under its name or its id."""
+def image_present(client: DockerClient, reference: str, expected: ImageIdentity) -> dict[str, Any] | None:
+    """What an engine says about the expected image, under its name or its id; null if it does not have it."""
     for name in (reference, expected.image_id):
         attributes = attributes_of(client, name)
         if attributes is not None and not differences(expected, identity(attributes)):
@@ -117,7 +117,14 @@ def _present(client: DockerClient, reference: str, expected: ImageIdentity) -> d
     return None
 
 
-def _load(client: DockerClient, chunks: Iterator[bytes], expected: ImageIdentity, reference: str) -> dict[str, Any]:
+def load_identical(
+    client: DockerClient, chunks: Iterator[bytes], expected: ImageIdentity, reference: str
+) -> dict[str, Any]:
+    """Has an engine load an image, proves that it is the expected one, and only then names it.
+
+    Raises:
+        InfrastructureError: it is another one, or the engine refuses it.
+    """
     before = {one["Id"] for one in client.api.images(all=True)}
     loaded = [name for event in client.api.load_image(chunks) for name in _loaded(event)]
     found = next((one for one in (attributes_of(client, name) for name in loaded) if one is not None), None)

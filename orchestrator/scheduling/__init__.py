@@ -1,6 +1,7 @@
 """Brings tasks to hosts and their records back, as events."""
 
 from orchestrator.scheduling.base import (
+    Asking,
     Event,
     HostNotice,
     HostObserved,
@@ -9,11 +10,15 @@ from orchestrator.scheduling.base import (
     SchedulingHost,
     TaskEnded,
     TaskRequest,
+    Tick,
 )
 from orchestrator.scheduling.local import LocalScheduler
 from orchestrator.scheduling.nodes import ExistingCluster
+from orchestrator.scheduling.turns import Turn
+from orchestrator.scheduling.workers import WorkerProcess
 
 __all__ = [
+    "Asking",
     "Event",
     "ExistingCluster",
     "HostNotice",
@@ -24,4 +29,7 @@ __all__ = [
     "SchedulingHost",
     "TaskEnded",
     "TaskRequest",
+    "Tick",
+    "Turn",
+    "WorkerProcess",
 ]

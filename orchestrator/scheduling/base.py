@@ -2,11 +2,12 @@
 
 import shutil
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from orchestrator.delivery import Client, Destination, Origin, Recording, encode_rows
+from orchestrator.delivery import Client, Destination, Heart, Origin, Recording, encode_rows
 from orchestrator.errors import InfrastructureError, StoreError
 from orchestrator.execution import (
     INSTALLED,
@@ -17,11 +18,17 @@ from orchestrator.execution import (
     stage,
     unpack,
 )
+from orchestrator.scheduling.turns import HeldTurn, Turn
+from orchestrator.scheduling.workers import WorkerProcess, this_worker
 from runners.contract import Environment, Line, Task, Trial, TrialRecord
 from runners.system import Fingerprint, collect
 
 Asked = TypeVar("Asked")
 Answered = TypeVar("Answered")
+Replied = TypeVar("Replied", covariant=True)
+
+_PATIENCE_S = 1.0
+"""Before it is told that a task waits for another one to end."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +39,8 @@ class SchedulingHost:
     labels: Mapping[str, str]
     agent_cores: frozenset[int] = frozenset()
     """Cores that Ray keeps to; empty for all."""
+    slots: int = 1
+    """How many tasks may run there at once."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +59,10 @@ class TaskRequest:
     """Where the runner's package lies on the host; below it, if it is sent along."""
     packed: PackedCode | None = None
     """The runner's package for a host that does not have it."""
+    slot: int = 0
+    """Of the host's slots, counted from 0; tasks of one slot run one after the other."""
+    turn: Turn | None = None
+    """What it needs for itself where tasks of other clusters may run; null where the driver sees to that."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +72,8 @@ class HostObserved:
     host: str
     task_id: str
     fingerprint: Fingerprint
+    worker: WorkerProcess | None = None
+    """What runs the task; null if that is not to be ended."""
 
 
 @dataclass(frozen=True)
@@ -94,11 +109,28 @@ class HostNotice:
     text: str
 
 
-Event = HostObserved | LineReceived | HostNotice | TaskEnded
+@dataclass(frozen=True)
+class Tick:
+    """Time has passed; whoever listens may look around."""
+
+
+Event = HostObserved | LineReceived | HostNotice | TaskEnded | Tick
+
+
+class Asking(Protocol[Replied]):
+    """A question to a host that is on its way."""
+
+    def reply(self) -> Replied | InfrastructureError | None:
+        """The answer, or why there is none; null as long as neither is known. Never waits."""
+        ...
+
+    def drop(self) -> None:
+        """Takes the question back. Never waits; whether the host has heard it meanwhile is unknown."""
+        ...
 
 
 class Scheduler(Protocol):
-    """Runs tasks on hosts, one at a time per host."""
+    """Runs tasks on hosts, one at a time in each slot of a host."""
 
     def start(self, hosts: Sequence[SchedulingHost]) -> None:
         """Makes the hosts ready.
@@ -124,12 +156,29 @@ class Scheduler(Protocol):
         """
         ...
 
+    def begin(self, question: Callable[[Asked], Answered], host: str, asked: Asked) -> Asking[Answered]:
+        """Asks one host, as `ask`, and waits for nothing: it may be gone, and nobody knows for how long.
+
+        Args:
+            question: the function, of an installed module; its answer is not null.
+            host: where it runs, as soon as the host is there.
+            asked: its argument.
+        """
+        ...
+
     def submit(self, request: TaskRequest) -> None:
-        """Queues a task. Tasks of one host run in the order in which they were submitted."""
+        """Queues a task. Tasks of one slot of a host run in the order in which they were submitted."""
+        ...
+
+    def cancel(self, task_id: str) -> None:
+        """Gives a task up that nobody hears of any more. Nothing is waited for, and no event of it comes from now on.
+
+        If its host lives, the task is ended there without a word.
+        """
         ...
 
     def events(self) -> Iterator[Event]:
-        """Yields what happens until every submitted task, later ones included, has ended."""
+        """Yields what happens until every submitted task, later ones included, has ended; a tick every second."""
         ...
 
     def stop(self) -> None:
@@ -137,21 +186,29 @@ class Scheduler(Protocol):
         ...
 
 
-def run_on_host(request: TaskRequest) -> Iterator[Event]:
+def run_on_host(request: TaskRequest) -> Generator[Event, None, None]:
     """Runs one task on the machine that this is called on, and delivers its rows. Closing the iterator ends the task.
 
     A task is over when all its rows are stored. If they cannot be, it ends with a problem that says where they are.
     """
+    with Heart(request.destination, request.host, request.task.task_id):
+        yield from _run(request)
+
+
+def _run(request: TaskRequest) -> Iterator[Event]:
     host, task = request.host, request.task
     recording = Recording(request.origin)
     fingerprint = collect()
     recording.runs_on(fingerprint)
-    yield HostObserved(host, task.task_id, fingerprint)
+    yield HostObserved(host, task.task_id, fingerprint, this_worker())
     try:
         with Client(request.destination, host) as client:
             code = request.code if request.packed is None else unpack(request.packed, request.code)
             stage(task, request.directory, code)
-            outcome = yield from _lines(request, recording, client)
+            with nullcontext() if request.turn is None else HeldTurn(request.turn) as turn:
+                if turn is not None:
+                    yield from _until_held(request, turn)
+                outcome = yield from _lines(request, recording, client)
             client.flush()
             yield from _notices(request, client)
     except InfrastructureError as error:
@@ -160,6 +217,15 @@ def run_on_host(request: TaskRequest) -> Iterator[Event]:
     if outcome.exit_code == 0:
         shutil.rmtree(request.directory)  # its rows are stored; a failed task's records stay for a person to read
     yield TaskEnded(host, task, outcome, None)
+
+
+def _until_held(request: TaskRequest, turn: HeldTurn) -> Iterator[HostNotice]:
+    if turn.wait(_PATIENCE_S):
+        return
+    text = "another cluster measures there; this one waits for its turn"
+    yield HostNotice(request.host, request.task.task_id, text)
+    while not turn.wait(_PATIENCE_S):
+        pass  # so that an interrupt is heard
 
 
 def _lines(request: TaskRequest, recording: Recording, client: Client) -> Generator[Event, None, TaskOutcome]:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from orchestrator.delivery import Client, Destination
 from orchestrator.errors import InfrastructureError
+from orchestrator.execution import remove_containers
+from orchestrator.scheduling.workers import WorkerProcess, end_worker
 
 
 @dataclass(frozen=True)
@@ -14,6 +16,42 @@ class Waiting:
 
     host: str
     destination: Destination
+
+
+@dataclass(frozen=True)
+class Returned:
+    """A host that answers again after a task of it was lost."""
+
+    waiting: Waiting
+    campaign_id: str
+    engines: tuple[str | None, ...]
+    """Addresses of those that run its trials; none where trials are processes."""
+    running: frozenset[str]
+    """Ids of tasks that go on there."""
+    lost: tuple[WorkerProcess, ...]
+    """What ran the lost tasks."""
+
+
+def is_there(host: str) -> str:
+    """A sign of life: the answer is the question."""
+    return host
+
+
+def take_up(returned: Returned) -> list[str]:
+    """Makes a host fit for further tasks: what a lost one left there is ended, and what it measured is delivered.
+
+    Returns:
+        What a person should know about it.
+
+    Raises:
+        InfrastructureError: its engine does not answer, or it cannot deliver: it is not fit yet.
+    """
+    # First the process: it would wait for its container, and hold the place of the next task.
+    told = ["a process that did not answer any more was killed" for worker in returned.lost if end_worker(worker)]
+    for engine in returned.engines:
+        for name in remove_containers(engine, returned.campaign_id, returned.running):
+            told.append(f"removed container {name} of a task that was lost")
+    return told + deliver_waiting(returned.waiting)
 
 
 def deliver_waiting(waiting: Waiting) -> list[str]:

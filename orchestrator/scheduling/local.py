@@ -2,9 +2,26 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Generic
 
 from orchestrator.errors import InfrastructureError
-from orchestrator.scheduling.base import Answered, Asked, Event, SchedulingHost, TaskRequest, run_on_host
+from orchestrator.scheduling.base import Answered, Asked, Asking, Event, SchedulingHost, TaskRequest, run_on_host
+
+
+@dataclass(frozen=True)
+class AnsweredAtOnce(Generic[Answered]):
+    """A question that was answered as it was asked."""
+
+    answer: Answered | InfrastructureError
+
+    def reply(self) -> Answered | InfrastructureError:
+        """See `Asking.reply`."""
+        return self.answer
+
+    def drop(self) -> None:
+        """See `Asking.drop`. There is nothing to take back."""
 
 
 class LocalScheduler:
@@ -12,6 +29,7 @@ class LocalScheduler:
 
     def __init__(self) -> None:
         self._queue: deque[TaskRequest] = deque()
+        self._given_up: set[str] = set()
 
     def start(self, hosts: Sequence[SchedulingHost]) -> None:
         """See `Scheduler.start`. There is nothing to start."""
@@ -31,14 +49,27 @@ class LocalScheduler:
                 answers[host] = error
         return answers
 
+    def begin(self, question: Callable[[Asked], Answered], host: str, asked: Asked) -> Asking[Answered]:
+        """See `Scheduler.begin`. The answer is there at once."""
+        return AnsweredAtOnce(self.ask(question, {host: asked}, 0.0)[host])
+
     def submit(self, request: TaskRequest) -> None:
         """See `Scheduler.submit`."""
         self._queue.append(request)
 
+    def cancel(self, task_id: str) -> None:
+        """See `Scheduler.cancel`."""
+        self._given_up.add(task_id)
+
     def events(self) -> Iterator[Event]:
-        """See `Scheduler.events`."""
+        """See `Scheduler.events`. There are no ticks: nothing happens here between two events."""
         while self._queue:
-            yield from run_on_host(self._queue.popleft())
+            request = self._queue.popleft()
+            with closing(run_on_host(request)) as running:
+                for event in running:
+                    yield event
+                    if request.task.task_id in self._given_up:
+                        break
 
     def stop(self) -> None:
         """See `Scheduler.stop`. A task ends with the iterator of events."""

@@ -16,7 +16,7 @@ from orchestrator.scheduling.base import SchedulingHost
 
 HOST_LABEL = "taxmeter-host"
 SLOT = "bench_slot"
-"""One per host: a second benchmark on a host would disturb the first, whatever cores it uses."""
+"""Usually one per host: a second benchmark on a host would disturb the first, whatever cores it uses."""
 
 DIRECTORY_PREFIX = "taxmeter-ray-"
 """Of the directory for Ray's own files; the process number follows."""
@@ -69,7 +69,7 @@ class ThisMachine:
             "address": "local",
             "num_cpus": 0,
             "num_gpus": 0,
-            "resources": {SLOT: 1},
+            "resources": {SLOT: host.slots},
             "labels": _labels(host),
             "object_store_memory": OBJECT_STORE_BYTES,
             "include_dashboard": False,
@@ -151,8 +151,8 @@ def refuse_unmatched(hosts: Sequence[SchedulingHost], nodes: Sequence[Mapping[st
             for node in living
         )
         raise NoUsableHostError(
-            f"no node of the Ray cluster serves {', '.join(missing)} (needs label {HOST_LABEL} and a {SLOT}); "
-            f"living nodes: {known or 'none'}"
+            f"no node of the Ray cluster serves {', '.join(missing)} (needs label {HOST_LABEL}, and "
+            f"a {SLOT} for each task at once); living nodes: {known or 'none'}"
         )
 
 
@@ -166,7 +166,7 @@ def remove_abandoned(parent: Path) -> None:
 
 
 def _serves(node: Mapping[str, Any], host: SchedulingHost) -> bool:
-    return bool(_labels(host).items() <= node["Labels"].items() and node["Resources"].get(SLOT, 0) >= 1)
+    return bool(_labels(host).items() <= node["Labels"].items() and node["Resources"].get(SLOT, 0) >= host.slots)
 
 
 def _labels(host: SchedulingHost) -> dict[str, str]:

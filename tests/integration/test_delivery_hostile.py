@@ -55,7 +55,7 @@ def test_only_parcels_are_taken_from_a_host(driver: Driver) -> None:
     raw.socket.sendall(encode_frame(Kind.ANSWER, 1, b"\1"))
     assert raw.is_closed()
     wait_for(lambda: driver.told)
-    assert "where only parcels are expected" in driver.told[0]
+    assert "where only parcels and beats are expected" in driver.told[0]
 
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])

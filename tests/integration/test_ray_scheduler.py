@@ -16,7 +16,7 @@ DRIVER = textwrap.dedent(
     from orchestrator.delivery import Committer, Destination, Origin, Server
     from orchestrator.execution import FakeSettings
     from orchestrator.planning import EnvironmentPin, Isolation
-    from orchestrator.scheduling import LineReceived, SchedulingHost, TaskEnded, TaskRequest
+    from orchestrator.scheduling import LineReceived, SchedulingHost, TaskEnded, TaskRequest, Tick
     from orchestrator.scheduling.ray import RayScheduler
     from orchestrator.store import RowContext, Store
     from runners.contract import CONTRACT_VERSION, BackendSpec, Protocol, Task, Trial, TrialSpec, WorkloadSpec
@@ -43,6 +43,8 @@ DRIVER = textwrap.dedent(
                 TaskRequest("h1", task, FakeSettings(0.5), directory / f"task{number}", origin, destination)
             )
         for event in scheduler.events():
+            if isinstance(event, Tick):
+                continue
             name = event.task.task_id if isinstance(event, TaskEnded) else event.task_id
             rows = len(store.trials(["trial_id"]))
             told.append([type(event).__name__, name, time.monotonic(), rows])

@@ -2,6 +2,7 @@
 
 import io
 import json
+import socket
 import tarfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +15,8 @@ from orchestrator.cluster.code import install_here, pack_code
 from orchestrator.cluster.model import Agent
 from orchestrator.cluster.settings import Ports, agent_command, chosen_ports, chosen_tls, environment, head_command
 from orchestrator.cluster.state import StateFiles, cluster_of, way_to
-from orchestrator.cluster.survey import Survey, choose_address, parse
+from orchestrator.cluster.survey import Survey, choose_address, listened_here, parse, survey
+from orchestrator.connection import Connections
 from orchestrator.errors import ConfigurationError, InfrastructureError
 from orchestrator.inventory import Connection, Host
 
@@ -50,7 +52,7 @@ def test_code_that_was_changed_is_replaced_and_whole_code_is_kept(tmp_path: Path
     file.write_text("raise SystemExit")
     install_here(code, tmp_path)
     assert tree_digest(place) == code.digest
-    assert [path.name for path in tmp_path.iterdir()] == [place.name]
+    assert {path.name for path in tmp_path.iterdir()} == {place.name, ".lock"}
 
 
 def test_an_archive_of_other_code_is_refused(tmp_path: Path) -> None:
@@ -72,7 +74,7 @@ def test_an_archive_that_writes_elsewhere_is_refused(tmp_path: Path, name: str) 
 
 def test_all_ports_of_a_cluster_lie_in_its_block_and_fit_onto_one_machine() -> None:
     ports = Ports(20000)
-    options = [*head_command("10.0.0.1", ports), *agent_command("h", "a", ports, {"a": "b"}, "slot")]
+    options = [*head_command("10.0.0.1", ports), *agent_command("h", "a", ports, {"a": "b"}, {"slot": 1})]
     single = [int(one.partition("=")[2]) for one in options if "port=" in one and "worker" not in one]
     assert len(set(single)) == len(single) == 13
     assert all(20000 <= port < 20100 for port in (*single, ports.delivery))
@@ -90,6 +92,24 @@ def test_ports_are_those_asked_for_then_those_of_the_environment(monkeypatch: py
     monkeypatch.setenv("TAXMETER_FIRST_PORT", "many")
     with pytest.raises(ConfigurationError, match="300 ports from many on"):
         chosen_ports(None)
+
+
+def test_ports_that_nobody_asked_for_are_the_first_that_are_free_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert chosen_ports(None, {19999, 22, 20300}).head == 20000
+    assert chosen_ports(None, {20007, 20599}).head == 20600
+    assert chosen_ports(20000, {20007}).head == 20000
+    assert chosen_ports(None, range(20000, 32100)).head == 32300
+    with pytest.raises(ConfigurationError, match="from 20000 to 32767 no 300 in a row are free"):
+        chosen_ports(None, range(20000, 33000))
+    monkeypatch.setenv("TAXMETER_FIRST_PORT", "20000")
+    assert chosen_ports(None, {20007}).head == 20000
+
+
+def test_what_listens_on_this_machine_is_seen() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert port in listened_here()
+        assert port in survey("here", Host(connection=Connection.LOCAL), Connections({})).listened
 
 
 def test_tls_takes_three_files_and_names_the_one_that_is_missing(tmp_path: Path) -> None:
@@ -149,14 +169,14 @@ def test_jumps_that_go_in_circles_end() -> None:
 
 
 def test_a_host_tells_both_addresses_of_its_connection() -> None:
-    assert parse("Welcome!\ntaxmeter-survey:10.0.0.1 5000 10.0.0.7 22|2|yes\n") == Survey(
-        "10.0.0.1", "10.0.0.7", has_gpus=True, has_os_release=True
+    assert parse("Welcome!\ntaxmeter-survey:10.0.0.1 5000 10.0.0.7 22|2|yes|0016 1F90 0016 \n") == Survey(
+        "10.0.0.1", "10.0.0.7", has_gpus=True, has_os_release=True, listened=frozenset({22, 8080})
     )
-    assert parse("taxmeter-survey:|0|no\n") == Survey(None, None, has_gpus=False, has_os_release=False)
+    assert parse("taxmeter-survey:|0|no|\n") == Survey(None, None, has_gpus=False, has_os_release=False)
     with pytest.raises(InfrastructureError, match="no answer that can be understood"):
         parse("command not found")
     with pytest.raises(InfrastructureError, match=r"IPv6 \(fe80::1%eth0\)"):
-        parse("taxmeter-survey:fe80::1%eth0 5000 fe80::2%eth0 22|0|no\n")
+        parse("taxmeter-survey:fe80::1%eth0 5000 fe80::2%eth0 22|0|no|\n")
 
 
 def test_the_head_has_the_address_that_most_hosts_see_and_keeps_it() -> None:

@@ -122,10 +122,10 @@ def test_another_version_is_refused_by_both_sides(monkeypatch: pytest.MonkeyPatc
     driver = DriverHandshake(TOKEN)
     challenge = frame_of(driver.challenge())
     hello = frame_of(HostHandshake(TOKEN, "laba").hello(challenge))
-    monkeypatch.setattr("orchestrator.delivery.wire.PROTOCOL_VERSION", 2)
-    with pytest.raises(RefusedError, match="the host speaks version 1 of the protocol, the driver 2"):
+    monkeypatch.setattr("orchestrator.delivery.wire.PROTOCOL_VERSION", 3)
+    with pytest.raises(RefusedError, match="the host speaks version 2 of the protocol, the driver 3"):
         driver.answer(hello)
-    with pytest.raises(RefusedError, match="the driver speaks version 1 of the protocol, the host 2"):
+    with pytest.raises(RefusedError, match="the driver speaks version 2 of the protocol, the host 3"):
         HostHandshake(TOKEN, "laba").hello(challenge)
 
 

@@ -8,8 +8,9 @@ import pytest
 from docker.errors import ImageNotFound
 
 from orchestrator.errors import InfrastructureError
-from orchestrator.execution import DockerSettings
+from orchestrator.execution import DockerSettings, ProcessSettings
 from orchestrator.execution.docker import device_requests, insist_on_image
+from orchestrator.execution.process import environment
 from orchestrator.images.identity import identity
 from runners.contract import Task, Trial
 
@@ -20,6 +21,26 @@ def test_only_a_task_with_trials_on_a_gpu_asks_for_one(
     assert device_requests(make_task(make_trial())) == []
     [request] = device_requests(make_task(make_trial(), make_trial("bert-base", sequence_length=8, device="cuda")))
     assert (request["Count"], request["Capabilities"]) == (-1, [["gpu", "compute", "utility"]])
+
+
+def test_a_task_on_a_gpu_gets_the_one_that_is_named(
+    make_trial: Callable[..., Trial], make_task: Callable[..., Task], tmp_path: Path
+) -> None:
+    on_gpu = make_task(make_trial("bert-base", sequence_length=8, device="cuda"))
+    [request] = device_requests(on_gpu, "GPU-1")
+    assert (request["Count"], request["DeviceIDs"]) == (0, ["GPU-1"])
+    process = ProcessSettings(tmp_path / "python", (0,), 1, tmp_path, "GPU-1")
+    seen = environment(process, on_gpu, tmp_path, 1)
+    assert (seen["CUDA_VISIBLE_DEVICES"], seen["CUDA_DEVICE_ORDER"]) == ("GPU-1", "PCI_BUS_ID")
+
+
+def test_a_task_of_processors_sees_no_such_settings(
+    make_trial: Callable[..., Trial], make_task: Callable[..., Task], tmp_path: Path
+) -> None:
+    on_cpu = make_task(make_trial())
+    assert device_requests(on_cpu, "GPU-1") == []
+    process = ProcessSettings(tmp_path / "python", (0,), 1, tmp_path, "GPU-1")
+    assert not [name for name in environment(process, on_cpu, tmp_path, 1) if name.startswith("CUDA")]
 
 
 IMAGE = {"Id": "sha256:1", "Config": {"Env": ["A=1"]}, "RootFS": {"Layers": ["sha256:" + "a" * 64]}}

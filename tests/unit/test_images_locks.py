@@ -46,9 +46,9 @@ def test_a_bad_line_is_named(tmp_path: Path, line: str, message: str):
         read_lock(lock)
 
 
-def test_the_dev_lock_holds_all_of_the_base_lock():
+def test_each_lock_of_ours_holds_all_of_the_one_before():
     assert len(pins_of("base.lock")) > 10
-    assert pins_of("base.lock") <= pins_of("dev.lock")
+    assert pins_of("base.lock") < pins_of("report.lock") < pins_of("dev.lock")
 
 
 @pytest.mark.parametrize("environment", ["cpu", "cpu-2022", "cuda13", "cuda126", "cuda116-paper"])
