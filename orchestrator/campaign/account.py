@@ -3,12 +3,10 @@
 import platform
 from datetime import UTC, datetime
 from importlib.metadata import distributions
-from typing import Any
 
+from orchestrator.campaign.earlier import plan_document
 from orchestrator.campaign.order import CampaignOrder
-from orchestrator.planning import Plan
 from orchestrator.store import Row, Store, Writer, campaign_row, campaign_totals
-from runners.contract import Trial, encode
 
 
 def opening_row(order: CampaignOrder) -> Row:
@@ -40,35 +38,7 @@ def close_account(store: Store, writer: Writer, campaign_id: str) -> None:
     writer.finish_campaign(campaign_id, **campaign_totals(datetime.now(UTC), statuses, rows=rows))
 
 
-def plan_document(plan: Plan) -> dict[str, Any]:
-    """A plan as a JSON value. What trials share with their repetitions is written once, under their key."""
-    tasks = [
-        {
-            "task_id": one.task.task_id,
-            "host": one.host,
-            "environment": one.task.environment,
-            "trials": [_trial(trial) for trial in one.task.trials],
-        }
-        for one in plan.tasks
-    ]
-    skips = [
-        {"host": skip.host, "environment": skip.environment, "reason": skip.reason, "trial": _trial(skip.trial)}
-        for skip in plan.skips
-    ]
-    trials = [*(trial for one in plan.tasks for trial in one.task.trials), *(skip.trial for skip in plan.skips)]
-    return {
-        "tasks": tasks,
-        "skips": skips,
-        "unmatched": list(plan.unmatched),
-        "specifications": {trial.trial_key: encode(trial.spec) for trial in trials},
-    }
-
-
 def driver_versions() -> dict[str, str]:
     """Every distribution that is installed beside this code, and Python itself."""
     found = {str(one.metadata["Name"]).lower(): one.version for one in distributions()}
     return {**found, "python": platform.python_version()}
-
-
-def _trial(trial: Trial) -> dict[str, Any]:
-    return {name: value for name, value in encode(trial).items() if name != "spec"}

@@ -1,11 +1,11 @@
 """What is known about environments and machines before anything is built."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from orchestrator.feasibility import ANY_SUITABLE, GpuFacts, Machine
 from orchestrator.images import BuiltImage, Catalogue, EnvironmentEntry, lock_sha256, recipe_sha256
-from orchestrator.planning import EnvironmentPin, Isolation
-from runners.system import Fingerprint
+from orchestrator.planning import NONE_USED, EnvironmentPin, Isolation
+from runners.system import Fingerprint, GpuPlace
 
 
 def expand(environments: Sequence[str], catalogue: Catalogue) -> list[EnvironmentEntry]:
@@ -54,17 +54,25 @@ def known_pins(
     return pins
 
 
-def machine_of(seen: Fingerprint, trial_memory_bytes: int) -> Machine:
+def machine_of(seen: Fingerprint, trial_memory_bytes: int, used: Collection[GpuPlace] | None = None) -> Machine:
     """What decides what a host can run.
 
     Args:
         seen: the host's fingerprint.
         trial_memory_bytes: the memory limit of its trials.
+        used: the GPUs that trials use; by default all.
     """
+    uuids = seen.private.gpu_uuids if seen.private is not None else ()
+    wanted = None if used is None or len(uuids) != len(seen.gpus) else {gpu.uuid for gpu in used}
+    gpus = tuple(
+        GpuFacts(gpu.name, gpu.compute_capability, gpu.memory_bytes)
+        for number, gpu in enumerate(seen.gpus)
+        if wanted is None or uuids[number] in wanted
+    )
     return Machine(
         driver_version=seen.gpu_driver_version,
-        gpus=tuple(GpuFacts(gpu.name, gpu.compute_capability, gpu.memory_bytes) for gpu in seen.gpus),
-        gpu_reason=seen.gpu_reason,
+        gpus=gpus,
+        gpu_reason=NONE_USED if seen.gpus and not gpus else seen.gpu_reason,
         trial_memory_bytes=trial_memory_bytes,
         architecture=seen.kernel.architecture,
     )

@@ -2,15 +2,17 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from orchestrator.campaign.environments import machine_of
 from orchestrator.connection import unreachable_reason
 from orchestrator.documents import line_of_key
 from orchestrator.errors import ConfigurationError, NoUsableHostError
 from orchestrator.images import engine_problem
 from orchestrator.inventory import Connection, ExecutorChoice, Host
-from orchestrator.planning import Isolation
-from runners.system import collect
+from orchestrator.planning import Isolation, PlanningHost, Slot, TooFewCoresError, choose_gpus, make_slots, used_of
+from runners.system import Fingerprint, Topology, collect
 
 MEMORY_SHARE = 0.9
 """Of the machine's memory, what a container may take: beyond it the kernel would kill others instead of the trial."""
@@ -71,13 +73,66 @@ def free_cores(name: str, host: Host, cores: Sequence[int], inventory: Path) -> 
         ConfigurationError: none is left.
     """
     if host.reserved_cores >= len(cores):
-        raise ConfigurationError(
-            f"{host.reserved_cores} cores are reserved, but the host has {len(cores)}; at most {len(cores) - 1} can be",
-            file=inventory,
-            line=line_of_key(inventory, ("hosts", name, "reserved_cores")),
-            key=f"hosts.{name}.reserved_cores",
+        problem = (
+            f"{host.reserved_cores} cores are reserved, but the host has {len(cores)}; at most {len(cores) - 1} can be"
         )
+        raise _wrong(problem, inventory, name, "reserved_cores")
     return tuple(cores[host.reserved_cores :])
+
+
+def trial_topology(name: str, host: Host, topology: Topology, inventory: Path) -> Topology:
+    """The topology of a host with those of its GPUs that trials may use.
+
+    Raises:
+        ConfigurationError: the inventory names a GPU that is not there, or that is divided.
+    """
+    chosen = choose_gpus(host.gpus, topology.gpus)
+    if chosen.problems:
+        raise _wrong(f"{'; '.join(chosen.problems)}; correct it, or mend the host", inventory, name, "gpus")
+    return replace(topology, gpus=chosen.gpus)
+
+
+def slots_of(name: str, host: Host, cores: Sequence[int], topology: Topology, inventory: Path) -> tuple[Slot, ...]:
+    """The slots of a host, whose topology has those GPUs that trials may use.
+
+    Raises:
+        ConfigurationError: there are fewer cores than GPUs.
+    """
+    try:
+        return make_slots(cores, topology, topology.gpus, host.exclusive)
+    except TooFewCoresError as error:
+        raise _wrong(str(error), inventory, name, "exclusive") from None
+
+
+def with_machine(
+    planning: PlanningHost, host: Host, seen: Fingerprint, memory_bytes: int, inventory: Path
+) -> PlanningHost:
+    """A host with what follows from its fingerprint: the GPUs that trials use, its slots, and what it can run.
+
+    Args:
+        planning: its name, cores and environments.
+        host: as the inventory has it.
+        seen: the fingerprint.
+        memory_bytes: that a trial may take.
+        inventory: where the host comes from, for errors.
+
+    Raises:
+        ConfigurationError: a GPU is named that it does not have, or it has fewer cores than GPUs.
+    """
+    known = seen.private.topology if seen.private is not None else None
+    topology = trial_topology(planning.name, host, known or Topology(), inventory)
+    return replace(
+        planning,
+        machine=machine_of(seen, memory_bytes, used_of(topology.gpus, host.exclusive)),
+        topology=topology,
+        slots=slots_of(planning.name, host, planning.cores, topology, inventory),
+        exclusive=host.exclusive,
+    )
+
+
+def _wrong(problem: str, inventory: Path, name: str, key: str) -> ConfigurationError:
+    where = ("hosts", name, key)
+    return ConfigurationError(problem, file=inventory, line=line_of_key(inventory, where), key=".".join(where))
 
 
 def trial_memory_bytes() -> int:

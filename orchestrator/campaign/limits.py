@@ -29,7 +29,8 @@ def limited(host: ReadyHost, limits: Mapping[str, Limits], threads: int) -> Read
         count = len(host.planning.cores if isinstance(execution, FakeSettings) else execution.cores)
         if threads > count:
             raise NoUsableHostError(f"the trials need {threads} threads, {host.planning.name} has {count} cores")
-    return replace(host, executions=executions)
+    # What had cores of its own is repeated one by one: the slots of now may have others.
+    return replace(host, executions=executions, planning=replace(host.planning, slots=host.planning.slots[:1]))
 
 
 def limit_differences(limits: Limits, execution: ExecutionSettings) -> list[str]:

@@ -1,11 +1,13 @@
 """Everything that a campaign needs, decided before it starts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from orchestrator.campaign.preparation import ReadyHost
 from orchestrator.campaign.resume import Continuation
 from orchestrator.delivery import Reproduces
+from orchestrator.inventory import Faults
+from orchestrator.sweep import Sweep
 
 
 @dataclass(frozen=True)
@@ -21,3 +23,7 @@ class CampaignOrder:
     git_commit: str | None
     reproduces: Reproduces | None = None
     """Null for a campaign that measures something of its own."""
+    faults: Faults = field(default_factory=Faults)
+    """How long hosts are waited for that do not answer."""
+    sweep: Sweep | None = None
+    """What is measured, to tell which trials a host that comes later can take; null where none can."""

@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from orchestrator.campaign.preparation import ReadyHost
+from orchestrator.campaign.seats import exclusive_for, seat_of, seated
 from orchestrator.delivery import Origin, Recording, Reproduces
 from orchestrator.execution import FakeSettings, cores_text
 from orchestrator.store import RowContext
+from runners.contract import Task
 from runners.system import Fingerprint
 
 
@@ -20,11 +22,19 @@ class Origins:
     fingerprint: Fingerprint
     """Of this machine."""
 
-    def of(self, host: str, environment: str, task_id: str | None) -> Origin:
-        """The origin of a task's rows; of rows that no task made, if `task_id` is null."""
+    def of(self, host: str, environment: str, task_id: str | None, task: Task | None = None) -> Origin:
+        """The origin of a task's rows; of rows that no task made, if `task_id` is null.
+
+        Args:
+            host: where they are made.
+            environment: of its trials.
+            task_id: of the task.
+            task: the same, which tells the part of the host that its trials have; by default they have all.
+        """
         ready = self.hosts[host]
         pin = ready.planning.environments[environment]
-        execution = ready.executions.get(environment)
+        execution = ready.executions.get(environment) if task is None else seated(ready, task)
+        slot = None if task is None else seat_of(ready.planning, task)
         limits = None if isinstance(execution, FakeSettings) else execution
         context = RowContext(
             campaign_id=self.campaign_id,
@@ -44,6 +54,9 @@ class Origins:
             hot={},
             trial_cores=None if limits is None else cores_text(limits.cores),
             memory_limit_bytes=None if limits is None else limits.memory_bytes,
+            gpu_uuid=None if slot is None else slot.gpu_uuid,
+            exclusive=None if task is None else exclusive_for(ready.planning, task).value,
+            slot=None if task is None else slot.index if slot is not None else 0,
         )
         return Origin(context, pin, self.reproduces)
 

@@ -6,9 +6,9 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.campaign.environments import expand, known_pins, machine_of
+from orchestrator.campaign.environments import expand, known_pins
 from orchestrator.campaign.files import ProjectFiles
-from orchestrator.campaign.hosts import CHOSEN, choose_isolation, trial_cores, trial_memory_bytes
+from orchestrator.campaign.hosts import CHOSEN, choose_isolation, trial_cores, trial_memory_bytes, with_machine
 from orchestrator.errors import NoUsableHostError
 from orchestrator.execution import DockerSettings, ExecutionSettings, ProcessSettings, remove_containers
 from orchestrator.feasibility import ANY_SUITABLE, environment_problem
@@ -118,15 +118,23 @@ def _known(
 ) -> PlanningHost:
     isolation, reason = choose_isolation(name, host, chosen)
     entries = expand(environments, catalogue)
-    return PlanningHost(
-        name,
-        host.labels,
-        trial_cores(name, host, inventory),
-        known_pins(environments, entries, isolation, reason, built),
-        _unavailable(isolation, entries, files),
-        machine_of(collect(), trial_memory_bytes()),
-        {entry.name: entry.demands for entry in entries},
+    pins = known_pins(environments, entries, isolation, reason, built)
+    return replace(
+        this_machine(name, host, inventory, pins),
+        unavailable=_unavailable(isolation, entries, files),
+        demands={entry.name: entry.demands for entry in entries},
     )
+
+
+def this_machine(name: str, host: Host, inventory: Path, pins: Mapping[str, EnvironmentPin]) -> PlanningHost:
+    """This machine as a host: its processors, its GPUs and what follows from them.
+
+    Raises:
+        ConfigurationError: it keeps all its cores for the agent, or a GPU is named that it does not have.
+        NoUsableHostError: the size of its memory is unknown.
+    """
+    planning = PlanningHost(name, host.labels, trial_cores(name, host, inventory), pins)
+    return with_machine(planning, host, collect(), trial_memory_bytes(), inventory)
 
 
 def _unavailable(isolation: Isolation, entries: Sequence[EnvironmentEntry], files: ProjectFiles) -> dict[str, str]:

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.campaign.environments import machine_of
 from orchestrator.campaign.files import ProjectFiles
-from orchestrator.campaign.hosts import choose_isolation, trial_cores, trial_memory_bytes
+from orchestrator.campaign.hosts import choose_isolation
 from orchestrator.campaign.identical import Identity, before_building
 from orchestrator.campaign.obtaining import at_hand, obtain
 from orchestrator.campaign.preparation import (
@@ -16,6 +15,7 @@ from orchestrator.campaign.preparation import (
     pins_without_building,
     prepare_hosts,
     ready_host,
+    this_machine,
 )
 from orchestrator.campaign.stored import Configuration
 from orchestrator.campaign.targets import Allowed, Target, refuse
@@ -24,7 +24,6 @@ from orchestrator.feasibility import environment_problem, model_problem
 from orchestrator.images import Catalogue, engine_problem, read_built_images
 from orchestrator.inventory import ExecutorChoice
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
-from runners.system import collect
 
 
 def preview(target: Target, inventory: Path, files: ProjectFiles, allowed: Allowed) -> None:
@@ -107,8 +106,7 @@ def _planning(target: Target, inventory: Path, files: ProjectFiles) -> PlanningH
     pins = {one.pin.name: one.pin for one in target.configurations}
     if isolation is Isolation.DOCKER and all(pin.isolation is Isolation.DOCKER for pin in pins.values()):
         here = {name: EnvironmentPin(name, isolation, reason, pin.lock_sha256) for name, pin in pins.items()}
-        machine = machine_of(collect(), trial_memory_bytes())
-        return PlanningHost(name, host.labels, trial_cores(name, host, inventory), here, machine=machine)
+        return this_machine(name, host, inventory, here)
     [planning] = pins_without_building({name: host}, inventory, target.environments, files, target.reason)
     return planning
 

@@ -1,6 +1,8 @@
 """The campaign that runs stored trials again, as the runner of campaigns takes it."""
 
 import random
+from collections.abc import Mapping
+from typing import Any
 
 from orchestrator.campaign.order import CampaignOrder
 from orchestrator.campaign.reproduction import Reproduction, places
@@ -8,9 +10,10 @@ from orchestrator.campaign.resume import Continuation, new_campaign_id, unfinish
 from orchestrator.campaign.stored import Wanted
 from orchestrator.planning import Plan, PlannedTask, estimate_s, visit
 from orchestrator.store import Store
-from runners.contract import CONTRACT_VERSION, Task, digest
+from runners.contract import CONTRACT_VERSION, Guards, Task, digest
 
 _PREFIX = "reproduce-"
+_MADE_BY = "# made by `taxmeter reproduce"
 
 
 def continuation_of(reproduction: Reproduction, store: Store) -> Continuation:
@@ -40,7 +43,9 @@ def plan_again(reproduction: Reproduction, campaign_id: str) -> Plan:
             )
             visits += [[host, trial.trial_key, number] for trial in trials]
             task_id = f"{campaign_id}-{host}-{environment}-r{number}"
-            tasks.append(PlannedTask(host, Task(CONTRACT_VERSION, campaign_id, task_id, environment, trials)))
+            # Those that a sweep has which says nothing: the store does not tell which ones were chosen then
+            task = Task(CONTRACT_VERSION, campaign_id, task_id, environment, trials, Guards())
+            tasks.append(PlannedTask(host, task))
     tasks.sort(key=lambda planned: planned.task.trials[0].round)
     work = {"reproduces": reproduction.wanted.campaign_id, "visits": sorted(visits)}
     return Plan(tuple(tasks), (), (), digest(work), estimate_s(tasks))
@@ -51,7 +56,7 @@ def order_again(
 ) -> CampaignOrder:
     """All that the campaign needs. In place of a sweep's text it keeps what was reproduced."""
     wanted = reproduction.wanted
-    lines = [f"# made by `taxmeter reproduce {wanted.trial_id or wanted.campaign_id}`"]
+    lines = [f"{_MADE_BY} {wanted.trial_id or wanted.campaign_id}`"]
     lines += [f"reproduces: {wanted.campaign_id}", f"rounds: {reproduction.rounds}", "trial_keys:"]
     lines += [f"  - {one.trial_key}  # {one.name} on {one.host}" for one in wanted.configurations]
     return CampaignOrder(
@@ -64,6 +69,11 @@ def order_again(
         commit,
         reproduction.reproduces,
     )
+
+
+def is_reproduction(row: Mapping[str, Any]) -> bool:
+    """Whether a row of `campaigns` is of one that ran stored trials again."""
+    return str(row["sweep_document"]).startswith(_MADE_BY)
 
 
 def sweep_name(wanted: Wanted) -> str:

@@ -190,7 +190,7 @@ def _configuration(
         timeout_s=round(newest["timeout_s"]),
         trial_ids=tuple(sorted(alike[_alike(newest)])),
         rounds=len({row["round"] for row in rows}),
-        pin=_pin(newest, seen),
+        pin=stored_pin(newest, seen),
         versions=json.loads(seen.get("versions") or "{}"),
         limits=_limits(newest),
         method_version=newest["method_version"],
@@ -228,7 +228,13 @@ def _spec(row: _Row, directory: Path) -> TrialSpec:
         ) from None
 
 
-def _pin(row: _Row, seen: Mapping[str, Any]) -> EnvironmentPin:
+def stored_pin(row: Mapping[str, Any], seen: Mapping[str, Any]) -> EnvironmentPin:
+    """The environment that a trial ran in.
+
+    Args:
+        row: of `trials`.
+        seen: the row of `environments` that it refers to; empty if there is none.
+    """
     return EnvironmentPin(
         row["environment"],
         Isolation(row["isolation"]),

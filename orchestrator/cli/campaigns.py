@@ -5,15 +5,17 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
 import click
 
-from orchestrator.campaign import ProjectFiles
+from orchestrator.campaign import Continuation, ProjectFiles
+from orchestrator.campaign.resume import Choose
 from orchestrator.cli.progress import duration_text
 from orchestrator.cli.results import print_summary
 from orchestrator.documents import did_you_mean, line_of_key
@@ -26,6 +28,7 @@ from orchestrator.sweep import Sweep
 from runners.contract import Status
 
 HOST_LOCK = Path("/tmp/taxmeter-host.lock")  # noqa: S108 - one for all users of the machine, whatever TMPDIR says
+LOCK_TRIES, LOCK_PAUSE_S = 10, 0.02
 
 
 def exit_code(attempts: Collection[Attempt]) -> ExitCode:
@@ -80,6 +83,18 @@ def known_environments(wanted: Sweep, sweep_file: Path, files: ProjectFiles) -> 
             raise ConfigurationError(problem, file=sweep_file, line=line, key="environments")
 
 
+def telling(choose: Choose) -> Choose:
+    """Chooses, and says which hosts come to a campaign that began without them."""
+
+    def chosen(hosts: Sequence[PlanningHost], store: Store, absent: Collection[str]) -> Continuation:
+        continuation = choose(hosts, store, absent)
+        if continuation.joined:
+            click.echo(f"new to campaign {continuation.campaign_id}: {', '.join(continuation.joined)}")
+        return continuation
+
+    return chosen
+
+
 def refuse_empty(planned: Plan) -> None:
     """Refuses a plan without work, before anything is built for it.
 
@@ -117,10 +132,30 @@ def project_to_ourselves(files: ProjectFiles) -> Iterator[None]:
     Raises:
         NoUsableHostError: another sweep runs on it.
     """
-    lock = files.state / "locks" / "remote-sweep"
+    lock = project_lock(files)
     lock.parent.mkdir(parents=True, exist_ok=True)
     with _only_one(lock, "another sweep of this project runs on the hosts of its cluster"):
         yield
+
+
+def project_lock(files: ProjectFiles) -> Path:
+    """What a sweep on the cluster of a project locks."""
+    return files.state / "locks" / "remote-sweep"
+
+
+def is_locked(lock: Path) -> bool:
+    """Whether somebody holds one of the locks."""
+    try:
+        descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False  # nobody made it, or nobody let us see it
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 @contextmanager
@@ -132,15 +167,25 @@ def _only_one(lock: Path, problem: str) -> Iterator[None]:
         descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise NoUsableHostError(f"{lock} cannot be opened: {error.strerror}; remove it") from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not _locked(descriptor):
         os.close(descriptor)
-        raise NoUsableHostError(f"{problem}; wait for it ({lock} is locked)") from None
+        raise NoUsableHostError(f"{problem}; wait for it ({lock} is locked)")
     try:
         yield
     finally:
         os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    """Takes a lock; false if somebody keeps it. Whoever asks `is_locked` has it for a moment only."""
+    for _ in range(LOCK_TRIES):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(LOCK_PAUSE_S)
+        else:
+            return True
+    return False
 
 
 @contextmanager

@@ -1,20 +1,25 @@
 """`taxmeter cluster`: the Ray cluster on the hosts of the inventory."""
 
 import json
+from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import click
 
 from orchestrator.campaign import ProjectFiles
 from orchestrator.cli.options import inventory_option, limit_option
-from orchestrator.cluster import ClusterStatus, NodeStatus
+from orchestrator.cluster import ClusterStatus, NodeStatus, keep
 from orchestrator.cluster import down as take_down
 from orchestrator.cluster import status as look
 from orchestrator.cluster import up as bring_up
+from orchestrator.cluster.image import ensure_agent_image
 from orchestrator.errors import ExitCode
-from orchestrator.inventory import load_inventory, select_hosts
+from orchestrator.images import connect
+from orchestrator.images.engine import engine_address
+from orchestrator.inventory import load_inventory, refuse_nodes, select_hosts
 
 
 @click.group()
@@ -32,14 +37,16 @@ def cluster() -> None:
     "--first-port",
     type=int,
     default=None,
-    help="First of 300 ports; by default those the cluster has, TAXMETER_FIRST_PORT or 20000.",
+    help="First of 300 ports; by default those the cluster has, TAXMETER_FIRST_PORT or the first free from 20000 on.",
 )
 @click.option("--address", default=None, help="IPv4 address of this machine as the hosts reach it; found without it.")
 def up(inventory: Path, limit: str | None, first_port: int | None, address: str | None) -> ExitCode:
     """Brings the cluster up on the hosts, or mends it. What runs and is right stays as it is."""
     chosen = select_hosts(load_inventory(inventory), limit)
+    refuse_nodes(chosen, inventory)
     files = ProjectFiles(Path.cwd())
     found = bring_up(chosen, inventory, files, click.echo, first_port=first_port, address=address)
+    keep(files)
     for agent in found.agents.values():
         gpus = f", {len(agent.gpu_uuids)} GPUs" if agent.gpu_uuids else ""
         click.echo(f"{agent.name:24} {agent.address:16} {len(agent.cores)} cores{gpus}")
@@ -59,6 +66,14 @@ def status(form: str) -> ExitCode:
         return ExitCode.NO_USABLE_HOST
     click.echo(json.dumps(asdict(found), indent=2) if form == "json" else _text(found))
     return ExitCode.OK if found.is_healthy else ExitCode.TRIALS_FAILED
+
+
+@cluster.command()
+def image() -> None:
+    """Builds the image of the agents if this machine's engine lacks it, and prints its name: for clusters of others."""
+    with closing(connect()) as client:
+        found = ensure_agent_image(Path.cwd(), client, engine_address(), partial(click.echo, err=True))
+    click.echo(found.reference)
 
 
 @cluster.command()

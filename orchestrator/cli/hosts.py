@@ -24,6 +24,7 @@ from orchestrator.inventory import (
     json_schema,
     load_inventory,
     load_with_origins,
+    refuse_nodes,
     select_hosts,
 )
 
@@ -121,6 +122,7 @@ def key(name: str, inventory: Path) -> int:
     """Prints the SSH host key that host NAME offers. Compare its fingerprint before you trust it."""
     known = load_inventory(inventory)
     host = _host(name, known, inventory)
+    refuse_nodes({name: host}, inventory)
     if host.connection is Connection.LOCAL:
         raise ConfigurationError(f"{name} is this machine, which needs no host key", file=inventory)
     with Connections(known.hosts) as connections:
@@ -148,6 +150,7 @@ def schema() -> None:
 def _facts(names: list[str], inventory: Path, timeout_s: float) -> list[Facts]:
     known = load_inventory(inventory)
     chosen = {name: _host(name, known, inventory) for name in names}
+    refuse_nodes(chosen, inventory)
     needs_images = any(host.connection is Connection.SSH for host in chosen.values())
     images = requirements(ProjectFiles(Path.cwd()).catalogue).images if needs_images else {}
     with Connections(known.hosts) as connections:
@@ -171,5 +174,6 @@ def _settings(host: Host) -> dict[str, str]:
         elif isinstance(value, dict):
             shown |= {f"{name}.{key}": str(inner) for key, inner in value.items()}
         else:
+            value = ", ".join(value) or "none" if isinstance(value, tuple) else value
             shown[name] = str(value.value if isinstance(value, Enum) else "-" if value is None else value)
     return shown

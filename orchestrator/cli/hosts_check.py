@@ -14,7 +14,7 @@ from orchestrator.checking import PROBE_TIMEOUT_S, Check, HostReport, Level, che
 from orchestrator.cli.options import inventory_option, limit_option
 from orchestrator.connection import Connections
 from orchestrator.errors import ExitCode
-from orchestrator.inventory import load_inventory, select_hosts
+from orchestrator.inventory import load_inventory, refuse_nodes, select_hosts
 
 _MARKS = {Level.FAILURE: "✗", Level.WARNING: "!"}
 
@@ -39,6 +39,7 @@ def check(inventory: Path, limit: str | None, form: str, timeout_s: float) -> Ex
     """
     known = load_inventory(inventory)
     chosen = select_hosts(known, limit)
+    refuse_nodes(chosen, inventory)
     wanted = requirements(ProjectFiles(Path.cwd()).catalogue)
     with Connections(known.hosts) as connections:
         reports = check_hosts(chosen, connections, wanted, timeout_s)

@@ -1,8 +1,9 @@
 """`taxmeter sweep` on hosts that are reached over SSH: prepared here, then driven in the head's container."""
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -13,8 +14,6 @@ from orchestrator.campaign import (
     Handover,
     ProjectFiles,
     ReadyHost,
-    ResumePolicy,
-    choose_campaign,
     drop_caches,
     look_at_hosts,
     prepare_agents,
@@ -24,7 +23,8 @@ from orchestrator.campaign import (
     run_campaign,
     write_handover,
 )
-from orchestrator.campaign.remote import build_images
+from orchestrator.campaign.remote import Charge, build_images, pinned, taking_care
+from orchestrator.campaign.resume import Choose, write_widened
 from orchestrator.cli.campaigns import (
     ending_cleanly,
     exit_code,
@@ -38,9 +38,10 @@ from orchestrator.cli.campaigns import (
 )
 from orchestrator.cli.progress import ProgressLine
 from orchestrator.cli.results import wide_console
-from orchestrator.cluster import Cluster, down, execute_in_head, load, up
+from orchestrator.cluster import Cluster, borrowed, execute_in_head, up
 from orchestrator.connection import Connections
-from orchestrator.errors import ExitCode, NoUsableHostError
+from orchestrator.errors import ExitCode, InfrastructureError, NoUsableHostError
+from orchestrator.images import BuiltImage
 from orchestrator.inventory import WORK_DIRECTORY, Connection, Host, load_inventory
 from orchestrator.planning import Plan, PlanningHost, needed_environments, plan
 from orchestrator.scheduling import ExistingCluster
@@ -50,8 +51,8 @@ from orchestrator.sweep import Sweep
 _SIGNAL = 128
 """An exit code above it tells of a signal."""
 
-_OF_A_SWEEP = "of-a-sweep"
-"""Beside the cluster's state: whose sweep brought it up takes it down, also after one that was killed."""
+_GOES_ON = "what was measured is in the store; run the same command again to go on"
+_CLEAR_LINE = "\r\x1b[2K"
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,19 @@ class Wanted:
     hosts: Mapping[str, Host]
     inventory: Path
     files: ProjectFiles
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """The hosts of a campaign, and what stands by."""
+
+    hosts: Sequence[ReadyHost]
+    cluster: Cluster | None
+    """Null if there is nothing to run on any."""
+    images: Mapping[str, BuiltImage] = field(default_factory=dict)
+    """By environment."""
+    spares: Mapping[str, PlanningHost] = field(default_factory=dict)
+    """Hosts that could be used, and that the sweep does without."""
 
 
 def plan_remotely(wanted: Wanted) -> None:
@@ -79,8 +93,13 @@ def plan_remotely(wanted: Wanted) -> None:
     print_plan(_with_left_out(planned, seen.left_out))
 
 
-def run_remotely(wanted: Wanted, results_directory: Path, policy: ResumePolicy) -> int:
+def run_remotely(wanted: Wanted, results_directory: Path, choose: Choose) -> int:
     """Runs a sweep and shows its table. Hosts that cannot be used are left out, and named at the end.
+
+    Args:
+        wanted: the sweep and its hosts.
+        results_directory: of the store.
+        choose: says which campaign runs.
 
     Raises:
         ConfigurationError: something in a file is wrong.
@@ -88,19 +107,20 @@ def run_remotely(wanted: Wanted, results_directory: Path, policy: ResumePolicy) 
         InfrastructureError: this machine or its engine is at fault.
     """
     results = refuse_results_elsewhere(results_directory, wanted.files)
+    known = load_inventory(wanted.inventory)
     with (
         _undisturbed(wanted),
         ending_cleanly(),
-        Connections(load_inventory(wanted.inventory).hosts) as connections,
+        Connections(known.hosts) as connections,
     ):
         click.echo(f"looking at {', '.join(wanted.hosts)}")
         seen = look_at_hosts(wanted.hosts, connections, wanted.inventory, wanted.sweep.environments, wanted.files)
         left_out = dict(seen.left_out)
         _tell_left_out(left_out)
-        with _cluster_of_this_sweep(wanted.files):
-            ready, cluster = _ready_hosts(wanted, seen.hosts, connections, left_out)
+        with borrowed(wanted.files, click.echo):
+            ready = _ready_hosts(wanted, seen.hosts, connections, left_out)
             store = Store.open(results)
-            continuation = choose_campaign(wanted.sweep, [host.planning for host in ready], store, policy)
+            continuation = choose([host.planning for host in ready.hosts], store, left_out)
             continuation = replace(
                 continuation,
                 plan=_with_left_out(continuation.plan, left_out),
@@ -108,15 +128,18 @@ def run_remotely(wanted: Wanted, results_directory: Path, policy: ResumePolicy) 
             )
             order = CampaignOrder(
                 continuation,
-                ready,
+                ready.hosts,
                 wanted.sweep.name,
                 wanted.sweep_file.read_text(encoding="utf-8"),
                 wanted.inventory.read_text(encoding="utf-8"),
                 version("taxmeter"),
                 git_commit(),
+                faults=known.faults,
+                sweep=wanted.sweep,
             )
             drop_caches(wanted.files, keep=continuation.campaign_id)
-            code = _driven(order, cluster, wanted.files, results)
+            write_widened(continuation, order.inventory_document, store)
+            code = _driven(order, ready, known.hosts, wanted.files, results)
     if code == 0:
         print_results(store, results_directory, continuation.campaign_id)
         code = exit_code(store.attempts(continuation.campaign_id).values())
@@ -141,15 +164,16 @@ def drive(order_file: Path) -> None:
             progress.observe,
             address=cluster.head_address,
             port=cluster.delivery_port,
+            place=cluster.head_container,
         )
 
 
 def _ready_hosts(
     wanted: Wanted, known: Sequence[PlanningHost], connections: Connections, left_out: dict[str, str]
-) -> tuple[list[ReadyHost], Cluster | None]:
-    """The hosts that take part, and the cluster that they are in; it is null if there is nothing to run on any.
+) -> _Ready:
+    """The hosts that take part. `left_out` gets those that turn out to be of no use.
 
-    `left_out` gets those that turn out to be of no use. If a sweep does not want every host, others take their place.
+    If a sweep does not want every host, others take their place.
     """
     candidates = {host.name: host for host in known}
     while candidates:
@@ -161,7 +185,7 @@ def _ready_hosts(
             for name in sorted({skip.host for skip in planned.skips} - set(needed))
         ]
         if not needed:
-            return skipping, None
+            return _Ready(skipping, None)
         built = build_images(frozenset().union(*needed.values()), wanted.files, click.echo)
         cluster = up({name: wanted.hosts[name] for name in needed}, wanted.inventory, wanted.files, click.echo)
         failed = {name: cluster.unusable[name] for name in needed if name not in cluster.agents}
@@ -170,27 +194,33 @@ def _ready_hosts(
         prepared = prepare_agents(chosen, wanted.hosts, cluster, connections, images, wanted.files, click.echo)
         failed |= prepared.left_out
         if not failed:
-            return [*prepared.hosts, *skipping], cluster
+            others = candidates.keys() - planned.places.keys()
+            spares = {name: pinned(host, built) for name, host in candidates.items() if name in others}
+            return _Ready([*prepared.hosts, *skipping], cluster, built, spares)
         _tell_left_out(failed)
         left_out |= failed
         candidates = {name: host for name, host in candidates.items() if name not in failed}
     raise NoUsableHostError(f"no host can be used: {'; '.join(f'{name}: {why}' for name, why in left_out.items())}")
 
 
-def _driven(order: CampaignOrder, cluster: Cluster | None, files: ProjectFiles, results: Path) -> int:
-    """Runs a campaign where its hosts deliver to, and returns its exit code."""
+def _driven(order: CampaignOrder, ready: _Ready, hosts: Mapping[str, Host], files: ProjectFiles, results: Path) -> int:
+    """Runs a campaign where its hosts deliver to, and returns its exit code. `hosts` is the whole inventory."""
+    cluster = ready.cluster
     if cluster is None:
         with ProgressLine(wide_console()) as progress:
             run_campaign(order, ray_scheduler(), Store.open(results), files, progress.observe)
         return 0
     path = write_handover(Handover(order, cluster, files, results), files.state / "cluster")
+    charge = Charge(order, cluster, hosts, ready.spares, ready.images, files)
     try:
-        code = execute_in_head(cluster, ["python", "-m", "orchestrator", "sweep", "drive", str(path)])
+        with taking_care(charge, _tell_meanwhile):
+            code = execute_in_head(cluster, ["python", "-m", "orchestrator", "sweep", "drive", str(path)])
+    except InfrastructureError as error:
+        raise InfrastructureError(f"{error}; {_GOES_ON}") from error
     finally:
         path.unlink()
     if code > _SIGNAL and code != ExitCode.INTERRUPTED:
-        said = f"the driver of the campaign was ended by signal {code - _SIGNAL}"
-        click.echo(f"{said}; what was measured is in the store. Run the same command again to go on.", err=True)
+        click.echo(f"the driver of the campaign was ended by signal {code - _SIGNAL}; {_GOES_ON}", err=True)
     return code
 
 
@@ -201,22 +231,6 @@ def _undisturbed(wanted: Wanted) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _cluster_of_this_sweep(files: ProjectFiles) -> Iterator[None]:
-    """Takes the cluster down at the end, unless it was up before for its own sake."""
-    mark = files.state / "cluster" / _OF_A_SWEEP
-    if load(files) is None:
-        mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        mark.touch()
-    try:
-        yield
-    finally:
-        if mark.exists():
-            for name, problem in down(files, click.echo).items():
-                click.echo(f"{name}: something of the cluster may be left there: {problem}")
-            mark.unlink()
-
-
 def _with_left_out(planned: Plan, left_out: Mapping[str, str]) -> Plan:
     return replace(planned, unmatched=(*planned.unmatched, *(f"{name}: {why}" for name, why in left_out.items())))
 
@@ -224,3 +238,8 @@ def _with_left_out(planned: Plan, left_out: Mapping[str, str]) -> Plan:
 def _tell_left_out(left_out: Mapping[str, str]) -> None:
     for name, reason in left_out.items():
         click.echo(f"{name} is left out: {reason}")
+
+
+def _tell_meanwhile(text: str) -> None:
+    """In a line of its own, though the driver draws one on this terminal."""
+    click.echo(f"{_CLEAR_LINE if sys.stdout.isatty() else ''}{text}")

@@ -31,7 +31,7 @@ from orchestrator.cli.options import inventory_option, results_option
 from orchestrator.cli.progress import ProgressLine
 from orchestrator.cli.results import open_existing, wide_console
 from orchestrator.errors import ExitCode
-from orchestrator.inventory import load_inventory
+from orchestrator.inventory import load_inventory, refuse_nodes
 from orchestrator.report import render_reproduction
 from orchestrator.store import Store
 
@@ -67,6 +67,7 @@ def reproduce(
     allowed = Allowed(allow_different_image, method)
     files = ProjectFiles(Path.cwd())
     found = targets(wanted, load_inventory(inventory), inventory, host, allowed)
+    refuse_nodes({target.name: target.host for target in found}, inventory)
     reachable_hosts({target.name: target.host for target in found}, inventory)
     for target in found:
         preview(target, inventory, files, allowed)

@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 from docker import DockerClient
 
+from orchestrator.cluster import down
 from orchestrator.cluster.image import ensure_agent_image
+from orchestrator.errors import ExitCode
 from orchestrator.images import BuiltImage, connect
 from orchestrator.images.engine import engine_address
 from tests.lab.engine import unsuitable
 from tests.lab.image import PROJECT
 from tests.lab.lab import Lab
+from tests.lab.workshop import Workshop
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -75,3 +78,28 @@ def lab(shared_lab: Lab) -> Lab:
     """Three lab hosts that are ready, whatever an earlier test did to them. Their images are those that it left."""
     shared_lab.up(hosts=3)
     return shared_lab
+
+
+@pytest.fixture(scope="module")
+def shared_workshop(seeded_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
+    """A project for the sweeps of a file; ask for `workshop` instead, which forgets what an earlier test measured."""
+    found = Workshop.make(tmp_path_factory.mktemp("project"), seeded_lab)
+    yield found
+    seeded_lab.up(hosts=3)
+    assert down(found.files, print) == {}
+
+
+@pytest.fixture
+def workshop(shared_workshop: Workshop, lab: Lab) -> Iterator[Workshop]:
+    """A project without results, and three hosts that are ready."""
+    yield shared_workshop
+    shared_workshop.forget_results()
+    shared_workshop.edit = str
+
+
+@pytest.fixture
+def with_cluster(workshop: Workshop) -> Workshop:
+    """The same with a cluster that was up before, and that sweeps therefore leave as it is."""
+    done = workshop.taxmeter("cluster", "up", "--inventory", str(workshop.inventory()))
+    assert done.returncode == ExitCode.OK, done.stdout + done.stderr
+    return workshop

@@ -15,7 +15,10 @@ from orchestrator.images.engine import attributes_of, engine_address
 
 DIRECTORY = Path(__file__).resolve().parent
 PROJECT = DIRECTORY.parent.parent
-RECIPE = ("Dockerfile", "lab-engine", "lab-runtime", "lab-simulate", "lab-start", "registry.yml", "sshd_config")
+RECIPE = (
+    *("Dockerfile", "lab-engine", "lab-nvidia-smi", "lab-runtime", "lab-simulate", "lab-start", "registry.yml"),
+    "sshd_config",
+)
 """The files that the image is made of."""
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from orchestrator.campaign.environments import expand, known_pins
 from orchestrator.campaign.files import ProjectFiles
-from orchestrator.campaign.hosts import CHOSEN, MEMORY_SHARE, free_cores
+from orchestrator.campaign.hosts import CHOSEN, MEMORY_SHARE, free_cores, slots_of, trial_topology
 from orchestrator.checking import Check, HostReport, Level, check_hosts, requirements
 from orchestrator.checking.judging import machine_of
 from orchestrator.connection import Connections
@@ -94,15 +94,20 @@ def _planning(
     assert reading is not None, report.host
     reason = CHOSEN if host.executor is ExecutorChoice.DOCKER else ENGINE_ANSWERS
     entries = expand(environments, catalogue)
-    machine = machine_of(reading)
+    machine = machine_of(reading, host)
     memory = machine.trial_memory_bytes
+    cores = free_cores(report.host, host, range(reading.threads or 1), inventory)
+    topology = trial_topology(report.host, host, reading.topology, inventory)
     return PlanningHost(
         report.host,
         host.labels,
-        free_cores(report.host, host, range(reading.threads or 1), inventory),
+        cores,
         known_pins(environments, entries, Isolation.DOCKER, reason, built),
         machine=replace(machine, trial_memory_bytes=None if memory is None else int(memory * MEMORY_SHARE)),
         demands={entry.name: entry.demands for entry in entries},
+        topology=topology,
+        slots=slots_of(report.host, host, cores, topology, inventory),
+        exclusive=host.exclusive,
     )
 
 

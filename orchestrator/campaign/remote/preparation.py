@@ -22,7 +22,7 @@ from orchestrator.images.engine import TRANSFER_TIMEOUT_S
 from orchestrator.images.identity import identity
 from orchestrator.images.transfer import copy_image
 from orchestrator.inventory import Host
-from orchestrator.planning import EnvironmentPin, PlanningHost
+from orchestrator.planning import EnvironmentPin, PlanningHost, TooFewCoresError, make_slots, used_of
 from runners.system import Fingerprint
 
 MAX_AT_ONCE = 16
@@ -61,6 +61,12 @@ def build_images(environments: Collection[str], files: ProjectFiles, say: Say) -
     catalogue = Catalogue.load(files.catalogue)
     with closing(connect()) as client:
         return {name: ensure_image(catalogue.entry(name), client, say) for name in sorted(environments)}
+
+
+def pinned(planned: PlanningHost, images: Mapping[str, BuiltImage]) -> PlanningHost:
+    """A host with the environments as it will have them: those of which there is an image have its identity."""
+    pins = {name: _pin(pin, images[name]) if name in images else pin for name, pin in planned.environments.items()}
+    return replace(planned, environments=pins)
 
 
 def prepare_agents(
@@ -118,6 +124,8 @@ def _ready(
         return _host(order, identities, fingerprint)
     except InfrastructureError as error:
         return error.problem if isinstance(error, HostConnectionError) else str(error)
+    except TooFewCoresError as error:
+        return str(error)
 
 
 def _send(name: str, image: BuiltImage, engine: HostEngine, say: Say) -> ImageIdentity:
@@ -141,9 +149,13 @@ def _host(order: _Order, identities: Mapping[str, ImageIdentity], fingerprint: F
         found = identities[environment]
         # No address: in the agent the host's engine is where an engine usually is.
         executions[environment] = DockerSettings(found.image_id, None, cores, memory_bytes, Path(), found)
-    machine = machine_of(fingerprint, memory_bytes)
+    # A GPU that its containers do not see is none.
+    topology = replace(planning.topology, gpus=tuple(g for g in planning.topology.gpus if g.uuid in agent.gpu_uuids))
+    machine = machine_of(fingerprint, memory_bytes, used_of(topology.gpus, planning.exclusive))
+    slots = make_slots(cores, topology, topology.gpus, planning.exclusive)
+    known = replace(planning, cores=cores, environments=pins, machine=machine, topology=topology, slots=slots)
     return ReadyHost(
-        replace(planning, cores=cores, environments=pins, machine=machine),
+        known,
         executions,
         None,
         frozenset(agent.agent_cores),

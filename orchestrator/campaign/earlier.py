@@ -1,0 +1,147 @@
+"""Plans as the rows of campaigns have them: what a campaign was to do, whatever today's files would plan."""
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from orchestrator.planning import Plan, work_digest
+from orchestrator.store import Attempt, Row, campaign_plan
+from runners.contract import Status, Trial, encode
+
+Visit = tuple[str, int, int]
+"""Key, round and replicate of a trial: with its place and the campaign its identity."""
+
+
+@dataclass(frozen=True)
+class StoredPlan:
+    """The plan of a campaign's row."""
+
+    campaign_id: str
+    sweep: str
+    document: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Self | None:
+        """The plan of a row of `campaigns`; null if it was written before plans were stored."""
+        return None if row["plan"] is None else cls(row["campaign_id"], row["sweep"], json.loads(row["plan"]))
+
+    @property
+    def places(self) -> frozenset[str]:
+        """All that it has, those too at which nothing could run."""
+        return frozenset(self.place(one["host"]) for one in (*self.document["tasks"], *self.document["skips"]))
+
+    def place(self, host: str) -> str:
+        """What stands for a host in its trials' identity."""
+        return str(self.document.get("places", {}).get(host, host))
+
+    def hosts(self, place: str) -> frozenset[str]:
+        """The hosts that it has at a place."""
+        return frozenset(one["host"] for part in ("tasks", "skips") for one in self._at({place}, part))
+
+    def visits(self) -> dict[str, frozenset[Visit]]:
+        """What was to run, by place."""
+        found: dict[str, set[Visit]] = {place: set() for place in self.places}
+        for place, trial in self._trials():
+            found[place].add((trial["trial_key"], trial["round"], trial["replicate"]))
+        return {place: frozenset(visits) for place, visits in found.items()}
+
+    def waiting(self, attempts: Mapping[str, Attempt]) -> dict[str, int]:
+        """How many trials have no final row, by place; places that are done are not among them.
+
+        Args:
+            attempts: the last of each trial in the store.
+        """
+        counts: dict[str, int] = {}
+        for place, trial in self._trials():
+            last = attempts.get(trial["trial_id"])
+            if last is None or last.status is Status.INFRASTRUCTURE_ERROR:
+                counts[place] = counts.get(place, 0) + 1
+        return counts
+
+    def specifications(self, place: str) -> dict[str, Mapping[str, Any]]:
+        """What was to be measured at a place, by key."""
+        keys = {trial["trial_key"] for where, trial in self._trials() if where == place}
+        return {key: self.document["specifications"][key] for key in keys}
+
+    def with_places_of(self, now: Plan, document: Mapping[str, Any]) -> Row:
+        """The columns of the campaign's row for a plan that has places besides: the larger plan.
+
+        What the row says of places that `now` has not stays; of the others it says what `now` says.
+
+        Args:
+            now: a plan for the same campaign.
+            document: `now` as the row of a campaign says it.
+        """
+        gone = self.places - set(places_of(now))
+        both: dict[str, Any] = {
+            "tasks": [*document["tasks"], *self._at(gone, "tasks")],
+            "skips": [*document["skips"], *self._at(gone, "skips")],
+            "unmatched": document["unmatched"],
+            "places": {host: self.place(host) for place in gone for host in self.hosts(place)} | document["places"],
+            "specifications": {**self.document["specifications"], **document["specifications"]},
+        }
+        whole = StoredPlan(self.campaign_id, self.sweep, both)
+        visits = [(place, *visit) for place, some in whole.visits().items() for visit in some]
+        return campaign_plan(both, plan_digest=work_digest(self.sweep, visits), planned_trials=len(visits))
+
+    def _at(self, places: Collection[str], part: str) -> list[Mapping[str, Any]]:
+        return [one for one in self.document[part] if self.place(one["host"]) in places]
+
+    def _trials(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        for task in self.document["tasks"]:
+            place = self.place(task["host"])
+            for trial in task["trials"]:
+                yield place, trial
+
+
+def plan_document(plan: Plan) -> dict[str, Any]:
+    """A plan as a JSON value. What trials share with their repetitions is written once, under their key."""
+    tasks = [
+        {
+            "task_id": one.task.task_id,
+            "host": one.host,
+            "environment": one.task.environment,
+            "trials": [_trial(trial) for trial in one.task.trials],
+        }
+        for one in plan.tasks
+    ]
+    skips = [
+        {"host": skip.host, "environment": skip.environment, "reason": skip.reason, "trial": _trial(skip.trial)}
+        for skip in plan.skips
+    ]
+    trials = [*(trial for one in plan.tasks for trial in one.task.trials), *(skip.trial for skip in plan.skips)]
+    return {
+        "tasks": tasks,
+        "skips": skips,
+        "unmatched": list(plan.unmatched),
+        "places": dict(plan.places),
+        "specifications": {trial.trial_key: encode(trial.spec) for trial in trials},
+    }
+
+
+def places_of(plan: Plan) -> dict[str, frozenset[Visit]]:
+    """What is to run by place, as `StoredPlan.visits`; with the places at which nothing can."""
+    found: dict[str, set[Visit]] = {place: set() for place in plan.places.values()}
+    for planned in plan.tasks:
+        at = found.setdefault(plan.places.get(planned.host, planned.host), set())
+        at |= {(trial.trial_key, trial.round, trial.replicate) for trial in planned.task.trials}
+    for skip in plan.skips:
+        found.setdefault(plan.places.get(skip.host, skip.host), set())
+    return {place: frozenset(visits) for place, visits in found.items()}
+
+
+def disagreeing(stored: StoredPlan, now: Plan) -> frozenset[str]:
+    """The places that both have, and at which they would not do the same."""
+    then, today = stored.visits(), places_of(now)
+    return frozenset(place for place in then.keys() & today.keys() if then[place] != today[place])
+
+
+def is_shared(stored: StoredPlan, now: Plan) -> bool:
+    """Whether there is a place at which both do something."""
+    then, today = stored.visits(), places_of(now)
+    return any(then[place] and today[place] for place in then.keys() & today.keys())
+
+
+def _trial(trial: Trial) -> dict[str, Any]:
+    return {name: value for name, value in encode(trial).items() if name != "spec"}

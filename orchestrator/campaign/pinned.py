@@ -1,0 +1,161 @@
+"""Goes on with one campaign of the store, and with nothing else than what it began with."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.compute as pc
+
+from orchestrator.campaign.earlier import StoredPlan, disagreeing, is_shared
+from orchestrator.campaign.identical import before_building
+from orchestrator.campaign.repeating import is_reproduction
+from orchestrator.campaign.resume import Continuation, continued
+from orchestrator.campaign.stored import stored_pin
+from orchestrator.checking.differences import differences
+from orchestrator.errors import ConfigurationError, NoUsableHostError
+from orchestrator.images import Catalogue, lock_sha256
+from orchestrator.images.identity import short
+from orchestrator.planning import EnvironmentPin, Plan, PlanningHost, plan
+from orchestrator.store import Store
+from orchestrator.sweep import Sweep
+from runners.contract import METHOD_VERSION, encode
+
+_SHOWN = 6
+"""Differences that are named; the others are counted."""
+
+_PIN_COLUMNS = ("environment", "environment_id", "isolation", "executor_reason", "lock_sha256", "image_id")
+_COLUMNS = (*_PIN_COLUMNS, "image_digest", "host", "method_version", "runner_sha256", "started_at")
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """A campaign that is to go on, as its rows in the store tell of it."""
+
+    row: Mapping[str, Any]
+    """Of `campaigns`."""
+    plan: StoredPlan
+    ran: Sequence[Mapping[str, Any]]
+    """What its trials ran in, the newest first."""
+    seen: Mapping[str, Mapping[str, Any]]
+    """Rows of `environments`, by their id."""
+
+    @property
+    def campaign_id(self) -> str:
+        """Its identity."""
+        return str(self.row["campaign_id"])
+
+    def pins(self, place: str) -> dict[str, EnvironmentPin]:
+        """The environments that trials of a place ran in, by name, as the newest of them had them."""
+        here = [row for row in self.ran if self.plan.place(row["host"] or "") == place]
+        return {row["environment"]: stored_pin(row, self.seen.get(row["environment_id"], {})) for row in reversed(here)}
+
+    def refusal(self, problems: Iterable[str]) -> ConfigurationError:
+        """The error that names what is not as it was, and what to do."""
+        named = list(dict.fromkeys(problems))
+        more = [f"and {len(named) - _SHOWN} more"] if len(named) > _SHOWN else []
+        commit = self.row["git_commit"]
+        where = f" (it began at commit {commit})" if commit else ""
+        return ConfigurationError(
+            f"campaign {self.campaign_id} cannot go on, because its trials would not be the same: "
+            f"{'; '.join([*named[:_SHOWN], *more])}; bring back what it is pinned to{where}, or start anew with "
+            "`taxmeter sweep run --resume never`"
+        )
+
+
+def pinned(row: Mapping[str, Any], store: Store) -> Pinned:
+    """Looks up what a campaign is pinned to.
+
+    Raises:
+        ConfigurationError: it reproduces another one, or its row has no plan.
+    """
+    campaign_id = row["campaign_id"]
+    stored = StoredPlan.of(row)
+    if stored is None:
+        raise ConfigurationError(f"campaign {campaign_id} was begun by a version that stored no plan; start anew")
+    trials = store.trials(["reproduces", *_COLUMNS], campaign_id=campaign_id)
+    reproduced = next((one for one in trials["reproduces"].to_pylist() if one), None)
+    if reproduced is not None or is_reproduction(row):
+        again = reproduced or "ID"
+        raise ConfigurationError(
+            f"campaign {campaign_id} reproduces another one; `taxmeter reproduce {again}` goes on with it by itself"
+        )
+    ran = trials.filter(pc.is_valid(trials["runner_sha256"])).sort_by([("started_at", "descending")]).to_pylist()
+    seen = {one["environment_id"]: one for one in store.environments().to_pylist()}
+    return Pinned(row, stored, ran, seen)
+
+
+def refuse_other_locks(campaign: Pinned, catalogue: Catalogue) -> None:
+    """Refuses, before anything is built, locks that are not those of then.
+
+    Raises:
+        ConfigurationError: with every difference.
+    """
+    problems = []
+    for name, then in {row["environment"]: row["lock_sha256"] for row in reversed(campaign.ran)}.items():
+        entry = catalogue.entries.get(name)
+        if entry is None:
+            problems.append(f"environment {name}: the catalogue does not have it any more")
+        elif entry.unresolved is None and (now := lock_sha256(entry)) != then:
+            problems.append(f"environment {name}: lock: expected {_short(then)}, found {_short(now)}")
+    if problems:
+        raise campaign.refusal(problems)
+
+
+def go_on(campaign: Pinned, sweep: Sweep, hosts: Sequence[PlanningHost], store: Store) -> Continuation:
+    """The campaign on the hosts at hand, which are ready.
+
+    Raises:
+        ConfigurationError: on one of them its trials would not be the same; says in what.
+        NoUsableHostError: it has nothing to do on any of them.
+    """
+    now = plan(sweep, hosts, campaign.campaign_id)
+    wrong = sorted(disagreeing(campaign.plan, now))
+    if wrong:
+        raise campaign.refusal(line for place in wrong for line in _problems(place, campaign, now, hosts))
+    if not is_shared(campaign.plan, now):
+        places = ", ".join(sorted(campaign.plan.visits()))
+        raise NoUsableHostError(
+            f"campaign {campaign.campaign_id} has trials for {places}, and at hand is {', '.join(now.places) or 'none'}"
+            "; name an inventory that has one of them with --inventory"
+        )
+    attempts = store.attempts(campaign.campaign_id)
+    return continued(campaign.campaign_id, campaign.plan, sweep, hosts, attempts)
+
+
+def _problems(place: str, campaign: Pinned, now: Plan, hosts: Sequence[PlanningHost]) -> list[str]:
+    """Why a place would not do the same."""
+    host = next(one for one in hosts if now.places.get(one.name) == place)
+    problems = [
+        f"{host.name}: environment {name}: {line}"
+        for name, pin in campaign.pins(place).items()
+        if name in host.environments
+        for line in before_building(pin, host.environments[name]).lines
+    ]
+    methods = {row["method_version"] for row in campaign.ran} - {METHOD_VERSION}
+    problems += [f"method version: expected {one}, found {METHOD_VERSION}" for one in methods]
+    problems += [f"{host.name}: {line}" for line in _other_points(place, campaign.plan, now, host.name)]
+    unknown = "its environments are not those that it was planned for, and nothing ran that tells how they differ"
+    return problems or [f"{host.name}: {unknown}"]
+
+
+def _other_points(place: str, stored: StoredPlan, now: Plan, host: str) -> list[str]:
+    """In what the points of the parameter space differ, whatever they would run in."""
+    then = list(stored.specifications(place).values())
+    trials = {trial.trial_key: trial for one in now.tasks if one.host == host for trial in one.task.trials}
+    today = [encode(trial.spec) for trial in trials.values()]
+    impossible = [(encode(skip.trial.spec), skip.reason) for skip in now.skips if skip.host == host]
+    lines = []
+    for spec in then:
+        if spec in today:
+            continue
+        reason = next((why for other, why in impossible if other == spec), None)
+        found = min((differences(spec, other) for other in today), key=len, default=[])
+        if reason is not None:
+            lines.append(f"what it was to run cannot run there: {reason}")
+        else:
+            lines += [f"{one.key}: expected {one.one}, found {one.other}" for one in found]
+    return list(dict.fromkeys(lines))
+
+
+def _short(digest: str | None) -> str:
+    return "none" if digest is None else short(digest)

@@ -1,0 +1,62 @@
+"""A campaign joins somebody else's Ray cluster: which of its hosts are nodes there."""
+
+import tempfile
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.campaign.remote.looking import listed
+from orchestrator.cluster.code import install_here, pack_code
+from orchestrator.errors import InfrastructureError, NoUsableHostError
+from orchestrator.inventory import Connection, Host
+from orchestrator.scheduling.existing import Seen, look, node_of
+from orchestrator.scheduling.joined import JoinedCluster
+from orchestrator.scheduling.nodes import HOST_LABEL
+
+
+def is_by_ray(hosts: Mapping[str, Host]) -> bool:
+    """Whether the hosts are nodes of somebody else's Ray cluster, as then all of an inventory are."""
+    return any(host.connection is Connection.RAY for host in hosts.values())
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A cluster of somebody else's that this machine is part of."""
+
+    seen: Seen
+    cluster: JoinedCluster
+    left_out: Mapping[str, str]
+    """Hosts that no node serves, and why."""
+
+    @property
+    def address(self) -> str:
+        """Of this machine, as the other nodes reach it."""
+        return self.seen.own.address
+
+    def is_on_one_of(self, hosts: Collection[str]) -> bool:
+        """Whether one of the hosts is this machine."""
+        return self.seen.own.labels.get(HOST_LABEL) in hosts
+
+
+@contextmanager
+def joining(address: str, hosts: Collection[str], inventory: Path) -> Iterator[Joined]:
+    """Looks at a cluster, and says which of the hosts are nodes of it. Nothing is started; that is for its scheduler.
+
+    Raises:
+        ConfigurationError: this machine is no part of it, or token or versions are not its own.
+        NoUsableHostError: nothing answers, or no host is a node of it.
+        InfrastructureError: it cannot be joined for another reason.
+    """
+    seen = look(address, inventory)
+    left_out: dict[str, str] = {}
+    for host in hosts:
+        try:
+            node_of(host, seen)
+        except InfrastructureError as error:
+            left_out[host] = str(error)
+    if set(hosts) <= set(left_out):
+        raise NoUsableHostError(f"no host can be used: {listed(left_out)}")
+    with tempfile.TemporaryDirectory(prefix="taxmeter-code-") as directory:
+        code = install_here(pack_code(), Path(directory))
+        yield Joined(seen, JoinedCluster(seen.address, code), left_out)

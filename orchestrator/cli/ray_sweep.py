@@ -1,0 +1,159 @@
+"""`taxmeter sweep` on the nodes of somebody else's Ray cluster, driven by this process, which is on one of them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+
+from orchestrator.campaign import CampaignOrder, ReadyHost, drop_caches, ray_scheduler, run_campaign
+from orchestrator.campaign.remote.by_ray import RayHosts, work_of
+from orchestrator.campaign.remote.joining import Joined, joining
+from orchestrator.campaign.resume import Choose, write_widened
+from orchestrator.cli.campaigns import (
+    ending_cleanly,
+    exit_code,
+    git_commit,
+    host_to_ourselves,
+    print_pins,
+    print_plan,
+    print_results,
+    project_to_ourselves,
+    refuse_empty,
+)
+from orchestrator.cli.progress import ProgressLine
+from orchestrator.cli.remote_sweep import Wanted
+from orchestrator.cli.results import wide_console
+from orchestrator.errors import NoUsableHostError
+from orchestrator.inventory import load_inventory
+from orchestrator.planning import Plan, PlanningHost, needed_environments, plan
+from orchestrator.store import Store
+
+
+def plan_by_ray(wanted: Wanted) -> None:
+    """Prints what a sweep would do. The nodes are asked what they are, and nothing is changed there.
+
+    Raises:
+        ConfigurationError: the cluster cannot be used from this machine, or something in a file is wrong.
+        NoUsableHostError: no cluster answers, or no host can be used or is meant.
+    """
+    with _joined(wanted) as joined, _asking(wanted, joined) as hosts:
+        seen = hosts.look(wanted.sweep.environments)
+    planned = plan(wanted.sweep, seen.hosts, campaign_id="preview")
+    refuse_empty(planned)
+    print_pins(wanted.sweep, seen.hosts)
+    print_plan(_with_left_out(planned, {**joined.left_out, **seen.left_out}))
+
+
+def run_by_ray(wanted: Wanted, results_directory: Path, choose: Choose) -> int:
+    """Runs a sweep and shows its table. Hosts that cannot be used are left out, and named at the end.
+
+    Args:
+        wanted: the sweep and its hosts.
+        results_directory: of the store.
+        choose: says which campaign runs.
+
+    Raises:
+        ConfigurationError: the cluster cannot be used from this machine, or something in a file is wrong.
+        NoUsableHostError: no cluster answers, or no host is left.
+        InfrastructureError: this machine or its engine is at fault.
+    """
+    with project_to_ourselves(wanted.files), ending_cleanly(), _joined(wanted) as joined, _undisturbed(wanted, joined):
+        left_out = dict(joined.left_out)
+        _tell_left_out(left_out)
+        ready, port = _ready_hosts(wanted, joined, left_out)
+        store = Store.open(results_directory)
+        continuation = choose([host.planning for host in ready], store, left_out)
+        continuation = replace(
+            continuation,
+            plan=_with_left_out(continuation.plan, left_out),
+            left=_with_left_out(continuation.left, left_out),
+        )
+        order = CampaignOrder(
+            continuation,
+            ready,
+            wanted.sweep.name,
+            wanted.sweep_file.read_text(encoding="utf-8"),
+            wanted.inventory.read_text(encoding="utf-8"),
+            version("taxmeter"),
+            git_commit(),
+            faults=load_inventory(wanted.inventory).faults,
+            sweep=wanted.sweep,
+        )
+        drop_caches(wanted.files, keep=continuation.campaign_id)
+        write_widened(continuation, order.inventory_document, store)
+        scheduler = ray_scheduler(joined.cluster)
+        with ProgressLine(wide_console()) as progress:
+            run_campaign(order, scheduler, store, wanted.files, progress.observe, address=joined.address, port=port)
+    print_results(store, results_directory, continuation.campaign_id)
+    for name, reason in left_out.items():
+        click.echo(f"not measured: {name}: {reason}")
+    return exit_code(store.attempts(continuation.campaign_id).values())
+
+
+@contextmanager
+def _joined(wanted: Wanted) -> Iterator[Joined]:
+    address = load_inventory(wanted.inventory).ray_address
+    assert address is not None, wanted.inventory
+    with joining(address, list(wanted.hosts), wanted.inventory) as joined:
+        click.echo(f"the Ray cluster at {joined.seen.address} has {len(joined.seen.nodes)} nodes")
+        yield joined
+
+
+@contextmanager
+def _asking(wanted: Wanted, joined: Joined) -> Iterator[RayHosts]:
+    here = {name: host for name, host in wanted.hosts.items() if name not in joined.left_out}
+    click.echo(f"asking {', '.join(here)}")
+    hosts = RayHosts(here, joined.seen, wanted.inventory, wanted.files, ray_scheduler(joined.cluster), click.echo)
+    try:
+        yield hosts
+    finally:
+        hosts.stop()
+
+
+@contextmanager
+def _undisturbed(wanted: Wanted, joined: Joined) -> Iterator[None]:
+    with host_to_ourselves() if joined.is_on_one_of(wanted.hosts) else nullcontext():
+        yield
+
+
+def _ready_hosts(wanted: Wanted, joined: Joined, left_out: dict[str, str]) -> tuple[list[ReadyHost], int]:
+    """The hosts that take part, and the port of this machine that they deliver to.
+
+    `left_out` gets those that turn out to be of no use. If a sweep does not want every host, others take their place.
+    """
+    with _asking(wanted, joined) as hosts:
+        seen = hosts.look(wanted.sweep.environments)
+        failed = dict(seen.left_out)
+        port = hosts.delivery_port(joined.address, failed)
+        candidates = {host.name: host for host in seen.hosts}
+        while True:
+            _tell_left_out(failed)
+            left_out |= failed
+            candidates = {name: host for name, host in candidates.items() if name not in left_out}
+            if not candidates:
+                reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
+                raise NoUsableHostError(f"no host can be used: {reasons}")
+            planned = plan(wanted.sweep, list(candidates.values()), campaign_id="preview")
+            refuse_empty(planned)
+            prepared = hosts.prepare(candidates, planned)
+            failed = dict(prepared.left_out)
+            if not failed:
+                return [*prepared.hosts, *_skipping(wanted, planned, candidates)], port
+
+
+def _skipping(wanted: Wanted, planned: Plan, candidates: Mapping[str, PlanningHost]) -> Sequence[ReadyHost]:
+    """The hosts of which it is noted only what they cannot run."""
+    names = sorted({skip.host for skip in planned.skips} - set(needed_environments(planned)))
+    return [ReadyHost(candidates[name], {}, None, work_directory=work_of(wanted.hosts[name])) for name in names]
+
+
+def _with_left_out(planned: Plan, left_out: Mapping[str, str]) -> Plan:
+    return replace(planned, unmatched=(*planned.unmatched, *(f"{name}: {why}" for name, why in left_out.items())))
+
+
+def _tell_left_out(left_out: Mapping[str, str]) -> None:
+    for name, reason in left_out.items():
+        click.echo(f"{name} is left out: {reason}")

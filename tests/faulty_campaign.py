@@ -1,0 +1,170 @@
+"""A campaign on real Ray of which something is killed or frozen, in a process of its own, as a campaign has it.
+
+python -m tests.faulty_campaign SCENARIO DIRECTORY       prints what came of it as one line of JSON
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from orchestrator.campaign import CampaignOrder, Notice, ProjectFiles, ReadyHost, ResumePolicy, choose_campaign
+from orchestrator.campaign.control import ControlFiles
+from orchestrator.campaign.progress import CampaignProgress
+from orchestrator.campaign.running import run_campaign
+from orchestrator.execution import FakeSettings
+from orchestrator.inventory import Faults
+from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
+from orchestrator.scheduling import Event, ExistingCluster, HostObserved, LineReceived
+from orchestrator.scheduling.nodes import RayCluster
+from orchestrator.scheduling.ray import RayScheduler
+from orchestrator.store import Store
+from orchestrator.sweep import Sweep
+from runners.contract import Begin
+from tests.ray_nodes import RayNodes
+
+PIN = EnvironmentPin("cpu", Isolation.PROCESS, "for a test", "0" * 64)
+ROUNDS = 2
+BATCHES = (1, 2, 3)
+
+
+class Watched(RayScheduler):
+    """Tells of every event before the campaign hears of it."""
+
+    def __init__(self, cluster: RayCluster | None, tell: Callable[[Event], None]) -> None:
+        super().__init__(cluster)
+        self._tell = tell
+
+    def events(self) -> Iterator[Event]:
+        for event in super().events():
+            self._tell(event)
+            yield event
+
+
+class Scenario:
+    """What is done to a campaign, once: when the second trial of `h1` begins."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.control = ControlFiles(ProjectFiles(directory).control)
+        self.workers: dict[str, int] = {}
+        self.nodes: RayNodes | None = None
+        self.begun = 0
+        self.struck_s: float | None = None
+
+    def take(self, event: Event) -> None:
+        if isinstance(event, HostObserved) and event.worker is not None:
+            self.workers.setdefault(event.host, event.worker.pid)
+        if isinstance(event, LineReceived) and isinstance(event.line, Begin) and event.host == "h1":
+            self.begun += 1
+            if self.begun == 2:
+                self.struck_s = time.monotonic()
+                getattr(self, NAME)()
+
+    def kill_worker(self) -> None:
+        os.kill(self.workers["h1"], signal.SIGKILL)
+
+    def freeze_worker(self) -> None:
+        os.kill(self.workers["h1"], signal.SIGSTOP)
+
+    def freeze_node(self) -> None:
+        """For long enough to be lost; Ray itself does not notice."""
+        assert self.nodes is not None
+        self.nodes.signal("h1", signal.SIGSTOP)
+        threading.Timer(8, self.nodes.signal, ("h1", signal.SIGCONT)).start()
+
+    def kill_node(self) -> None:
+        """Another one is offered, as somebody outside would."""
+        assert self.nodes is not None
+        self.nodes.kill("h1")
+        self.control.offer(ready("h2", self.directory))
+
+    def kill_node_for_good(self) -> None:
+        assert self.nodes is not None
+        self.nodes.kill("h1")
+
+    def renew_node(self) -> None:
+        """As a caretaker does who brings an agent back."""
+        assert self.nodes is not None
+        self.nodes.kill("h1")
+        self.nodes.start("h1")
+        threading.Thread(target=self.nodes.wait, args=("h1",)).start()
+
+
+TARGETS = {"kill_node": "any"}
+HOSTS = {"kill_node": ["h1"]}
+NAME = sys.argv[1] if len(sys.argv) > 1 else ""
+HERE = ("kill_worker", "freeze_worker")
+"""On this machine alone, with the cluster that a campaign starts by itself."""
+
+
+def ready(name: str, directory: Path) -> ReadyHost:
+    place = None if NAME in HERE else str(directory / name)
+    return ReadyHost(
+        PlanningHost(name, {}, (0, 1), {"cpu": PIN}), {"cpu": FakeSettings(0.5)}, None, work_directory=place
+    )
+
+
+def sweep() -> Sweep:
+    return Sweep.model_validate(
+        {
+            "version": 1,
+            "name": "s",
+            "environments": "cpu",
+            "workloads": ({"name": "synthetic-null", "batch": BATCHES},),
+            "backends": ("python",),
+            "rounds": ROUNDS,
+            "targets": TARGETS.get(NAME, "each-host"),
+        }
+    )
+
+
+def campaign(scenario: Scenario, cluster: RayCluster | None) -> None:
+    directory, told = scenario.directory, []
+    store = Store.open(directory / "results")
+    hosts = [ready(name, directory) for name in HOSTS.get(NAME, ["h1"] if NAME in HERE else ["h1", "h2"])]
+    continuation = choose_campaign(sweep(), [host.planning for host in hosts], store, ResumePolicy.AUTO)
+    faults = Faults(silence_s=3, return_s=4 if NAME == "kill_node_for_good" else 120, queue_s=60)
+    order = CampaignOrder(continuation, hosts, "s", "sweep", "inventory", "0", None, faults=faults, sweep=sweep())
+
+    def observe(progress: CampaignProgress) -> None:
+        if isinstance(progress, Notice):
+            told.append(f"{time.monotonic() - begun:.1f} {progress.text}")
+
+    begun = time.monotonic()
+    run_campaign(order, Watched(cluster, scenario.take), store, ProjectFiles(directory), observe)
+    assert scenario.struck_s is not None
+    rows = store.trials(["host", "trial_id", "status", "attempt"]).to_pylist()
+    state = scenario.control.state()
+    assert state is not None
+    print(
+        json.dumps(
+            {
+                "after_s": time.monotonic() - scenario.struck_s,
+                "told": told,
+                "rows": sorted([row["host"], row["status"], row["attempt"]] for row in rows),
+                "keys": [[row["trial_id"], row["attempt"]] for row in rows],
+                "phases": {host.name: host.phase.value for host in state.hosts},
+                "worker_is_left": Path(f"/proc/{scenario.workers['h1']}").exists(),
+            }
+        )
+    )
+
+
+def main() -> None:
+    directory = Path(sys.argv[2])
+    scenario = Scenario(directory)
+    if NAME in HERE:
+        campaign(scenario, None)
+        return
+    with RayNodes(["h1", "h2"], directory) as nodes:
+        scenario.nodes = nodes
+        campaign(scenario, ExistingCluster(nodes.address, nodes.token))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,374 @@
+"""Campaigns whose hosts fall silent, come back, stay away, are drained or replaced: a scripted scheduler, a real store."""
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.campaign import CampaignOrder, Notice, ProjectFiles, ReadyHost, TrialBegun, choose_campaign
+from orchestrator.campaign.control import CampaignPhase, ControlFiles, HostPhase, Request, RequestKind
+from orchestrator.campaign.progress import CampaignProgress, TrialRecorded
+from orchestrator.campaign.resume import ResumePolicy
+from orchestrator.campaign.running import run_campaign
+from orchestrator.delivery import Spool
+from orchestrator.execution import FakeSettings
+from orchestrator.inventory import Faults
+from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
+from orchestrator.scheduling import Event, HostObserved, LineReceived, LocalScheduler, TaskEnded, TaskRequest, Tick
+from orchestrator.scheduling.base import run_on_host
+from orchestrator.store import Store
+from orchestrator.sweep import Sweep
+from runners.contract import Begin
+from runners.system import collect
+
+PIN = EnvironmentPin("cpu", Isolation.PROCESS, "for a test", "0" * 64)
+FAULTS = Faults.model_construct(silence_s=1, return_s=2, queue_s=3)
+BOUND_S = 30.0
+"""Generous: nothing here waits for longer than a few seconds."""
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.campaign.returning.PING_S", 0.3)
+    monkeypatch.setattr("orchestrator.campaign.returning.PAUSE_S", 0.1)
+    monkeypatch.setattr("orchestrator.campaign.driving.LOOK_S", 0.05)
+
+
+def ready(name: str) -> ReadyHost:
+    return ReadyHost(PlanningHost(name, {}, (0, 1), {"cpu": PIN}), {"cpu": FakeSettings()}, None)
+
+
+def sweep(targets: str = "each-host", rounds: int = 2) -> Sweep:
+    return Sweep.model_validate(
+        {
+            "version": 1,
+            "name": "s",
+            "environments": "cpu",
+            "workloads": ({"name": "synthetic-null", "batch": (1, 2)},),
+            "backends": ("python",),
+            "rounds": rounds,
+            "targets": targets,
+        }
+    )
+
+
+@dataclass
+class Unanswered:
+    """A question to a host that is not there."""
+
+    def reply(self) -> None:
+        return None
+
+    def drop(self) -> None:
+        pass
+
+
+class Frozen(LocalScheduler):
+    """Hosts in this process, of which some freeze: their tasks say how they began, and then nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frozen: set[str] = set()
+        self.absent_until: Callable[[], bool] = lambda: True
+        """When a frozen host answers again."""
+        self.on_tick: Callable[[], object] = lambda: None
+        self.submitted: list[TaskRequest] = []
+        self.cancelled: list[str] = []
+        self._hanging: deque[TaskRequest] = deque()
+
+    def begin(self, question: Any, host: str, asked: Any) -> Any:
+        if host in self.frozen and not self.absent_until():
+            return Unanswered()
+        self.frozen.discard(host)
+        return super().begin(question, host, asked)
+
+    def submit(self, request: TaskRequest) -> None:
+        self.submitted.append(request)
+        super().submit(request)
+
+    def cancel(self, task_id: str) -> None:
+        self.cancelled.append(task_id)
+        self._hanging = deque(one for one in self._hanging if one.task.task_id != task_id)
+
+    def events(self) -> Iterator[Event]:
+        while self._queue or self._hanging:
+            if not self._queue:
+                time.sleep(0.02)
+                self.on_tick()
+                yield Tick()
+                continue
+            request = self._queue.popleft()
+            if request.host in self.frozen:
+                yield from self._beginning(request)
+                self._hanging.append(request)
+            else:
+                yield from run_on_host(request)
+
+    def _beginning(self, request: TaskRequest) -> Iterator[Event]:
+        task_id, first = request.task.task_id, request.task.trials[0]
+        yield HostObserved(request.host, task_id, collect())
+        begin = Begin(trial_id=first.trial_id, attempt=first.attempt, started_at_ns=time.time_ns())
+        yield LineReceived(request.host, task_id, begin)
+
+
+class Lab:
+    """A project directory with its store, in which campaigns run."""
+
+    def __init__(self, directory: Path) -> None:
+        self.files = ProjectFiles(directory)
+        self.control = ControlFiles(self.files.control)
+        self.store = Store.open(directory / "results")
+        self.told: list[CampaignProgress] = []
+
+    def run(
+        self,
+        wanted: Sweep,
+        scheduler: LocalScheduler,
+        hosts: list[ReadyHost],
+        observe: Callable[[CampaignProgress], None] = lambda progress: None,
+        faults: Faults = FAULTS,
+    ) -> str:
+        continuation = choose_campaign(wanted, [host.planning for host in hosts], self.store, ResumePolicy.AUTO)
+        order = CampaignOrder(
+            continuation, hosts, wanted.name, "sweep", "inventory", "0", None, faults=faults, sweep=wanted
+        )
+        self.told.clear()
+
+        def both(progress: CampaignProgress) -> None:
+            self.told.append(progress)
+            observe(progress)
+
+        run_campaign(order, scheduler, self.store, self.files, both)
+        return continuation.campaign_id
+
+    def rows(self) -> list[tuple[str, str, int]]:
+        rows = self.store.trials(["host", "status", "attempt"]).to_pylist()
+        return sorted((row["host"], row["status"], row["attempt"]) for row in rows if row["status"] != "skipped")
+
+    def notices(self) -> str:
+        return "\n".join(one.text for one in self.told if isinstance(one, Notice))
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    return Lab(tmp_path)
+
+
+def test_a_silent_host_is_lost_and_used_again_when_it_is_back(lab: Lab) -> None:
+    scheduler, begun = Frozen(), time.monotonic()
+    scheduler.frozen = {"h1"}
+    scheduler.absent_until = lambda: time.monotonic() > begun + 2
+    lab.run(sweep(), scheduler, [ready("h1"), ready("h2")])
+    assert time.monotonic() - begun < BOUND_S
+    assert lab.rows() == [
+        ("h1", "infrastructure_error", 1),
+        *[("h1", "ok", 1)] * 3,
+        ("h1", "ok", 2),
+        *[("h2", "ok", 1)] * 4,
+    ]
+    assert len(scheduler.cancelled) == 1
+    assert "h1 is lost: no sign of life for 1 s" in lab.notices()
+    assert "h1 answers, and takes tasks" in lab.notices()
+    # No storm: what was lost was submitted once more, and not before the host was back.
+    assert [request.host for request in scheduler.submitted].count("h1") == 3
+
+
+def test_the_others_go_on_while_a_host_is_lost(lab: Lab) -> None:
+    scheduler = Frozen()
+    scheduler.frozen = {"h1"}
+    done: list[str] = []
+
+    def note(progress: CampaignProgress) -> None:
+        if isinstance(progress, TrialRecorded) and progress.final:
+            done.append(progress.host)
+
+    scheduler.absent_until = lambda: done.count("h2") == 4
+    lab.run(sweep(), scheduler, [ready("h1"), ready("h2")], note)
+    assert done == ["h2"] * 4 + ["h1"] * 4
+
+
+def test_a_host_that_stays_away_is_given_up_and_a_resume_measures_the_rest(lab: Lab) -> None:
+    scheduler, begun = Frozen(), time.monotonic()
+    scheduler.frozen = {"h1"}
+    scheduler.absent_until = lambda: False
+    hosts = [ready("h1"), ready("h2")]
+    campaign = lab.run(sweep(), scheduler, hosts)
+    assert time.monotonic() - begun < BOUND_S
+    assert lab.rows().count(("h2", "ok", 1)) == 4
+    errors = [row for row in lab.rows() if row[1] == "infrastructure_error"]
+    # The victim has its first attempt and its second, which never ran.
+    assert errors == [("h1", "infrastructure_error", 1)] * 4 + [("h1", "infrastructure_error", 2)]
+    assert "h1 is given up: it did not come back within 2 s" in lab.notices()
+    state = lab.control.state()
+    assert state is not None
+    assert (state.phase, state.done, state.left, state.failed) == (CampaignPhase.ENDED, 8, 0, 4)
+    assert {host.name: host.phase for host in state.hosts} == {"h1": HostPhase.GIVEN_UP, "h2": HostPhase.DONE}
+    assert lab.run(sweep(), Frozen(), hosts) == campaign
+    assert [row[:2] for row in lab.rows()].count(("h1", "ok")) == 4
+
+
+def test_a_row_that_comes_late_is_stored_once(lab: Lab) -> None:
+    """The lost host had measured on: the victim's row is there already, the next trial's is not."""
+    scheduler = Frozen()
+    scheduler.frozen = {"h1"}
+    late: list[str] = []
+
+    def measured_meanwhile() -> bool:
+        if not late:
+            request = scheduler.submitted[0]
+            spool = Spool(request.destination.spool)
+            nobody = replace(request.destination, token=b"of another campaign")
+            for event in run_on_host(replace(request, destination=nobody, directory=request.directory / "again")):
+                if isinstance(event, LineReceived):
+                    late.append(event.task_id)
+                if isinstance(event, TaskEnded):
+                    break
+            assert len(spool.pending()) == 2
+        return True
+
+    scheduler.absent_until = measured_meanwhile
+    lab.run(sweep(rounds=1), scheduler, [ready("h1")])
+    assert lab.rows() == [("h1", "infrastructure_error", 1), ("h1", "ok", 1), ("h1", "ok", 2)]
+    assert "say different things; the first stays in the store" in lab.notices()
+    # The second trial had been measured by the lost task, so that only the victim ran again.
+    assert [len(request.task.trials) for request in scheduler.submitted] == [2, 1]
+
+
+def test_a_drained_host_ends_what_runs_and_starts_nothing(lab: Lab) -> None:
+    def drain(progress: CampaignProgress) -> None:
+        if isinstance(progress, TrialBegun) and progress.host == "h1" and progress.trial.round == 1:
+            lab.control.request(Request(RequestKind.DRAIN, ("h1", "h9")))
+
+    hosts = [ready("h1"), ready("h2")]
+    campaign = lab.run(sweep(rounds=3), Frozen(), hosts, drain)
+    assert lab.rows() == [*[("h1", "ok", 1)] * 2, *[("h2", "ok", 1)] * 6]
+    assert "h9 was to be drained, but takes no part in this campaign" in lab.notices()
+    assert "4 trials of h1 are left: it was drained" in lab.notices()
+    state = lab.control.state()
+    assert state is not None
+    assert [(host.phase, host.done, host.left) for host in state.hosts] == [
+        (HostPhase.DRAINED, 2, 4),
+        (HostPhase.DONE, 6, 0),
+    ]
+    assert lab.run(sweep(rounds=3), Frozen(), hosts) == campaign
+    assert lab.rows().count(("h1", "ok", 1)) == 6
+
+
+def test_draining_everything_ends_the_campaign_with_what_runs(lab: Lab) -> None:
+    phases = set()
+
+    def drain(progress: CampaignProgress) -> None:
+        state = lab.control.state()
+        phases.add(state.phase if state is not None else None)
+        if isinstance(progress, TrialBegun):
+            lab.control.request(Request(RequestKind.DRAIN))
+            time.sleep(0.1)
+
+    lab.run(sweep(rounds=3), Frozen(), [ready("h1"), ready("h2")], drain)
+    assert len(lab.rows()) < 12
+    assert {row[1] for row in lab.rows()} == {"ok"}
+    assert CampaignPhase.DRAINING in phases
+
+
+def test_a_stop_is_an_interrupt(lab: Lab) -> None:
+    def stop(progress: CampaignProgress) -> None:
+        if isinstance(progress, TrialRecorded):
+            lab.control.request(Request(RequestKind.STOP))
+            time.sleep(0.1)
+
+    with pytest.raises(KeyboardInterrupt):
+        lab.run(sweep(rounds=5), Frozen(), [ready("h1")], stop)
+    assert 0 < len(lab.rows()) < 10
+    assert not lab.control.is_alive()
+    state = lab.control.state()
+    assert state is not None
+    assert state.phase is CampaignPhase.ENDED
+    lab.run(sweep(rounds=5), Frozen(), [ready("h1")])
+    assert lab.rows() == [("h1", "ok", 1)] * 10
+
+
+def test_a_host_that_is_offered_takes_over_with_targets_any(lab: Lab) -> None:
+    scheduler, begun = Frozen(), time.monotonic()
+    scheduler.frozen = {"h1"}
+    scheduler.absent_until = lambda: False
+
+    def offer(progress: CampaignProgress) -> None:
+        if isinstance(progress, Notice) and "h1 is lost" in progress.text:
+            lab.control.offer(ready("h2"))
+
+    lab.run(sweep("any"), scheduler, [ready("h1")], offer)
+    assert time.monotonic() - begun < BOUND_S
+    assert lab.rows() == [
+        ("h1", "infrastructure_error", 1),
+        *[("h2", "ok", 1)] * 3,
+        ("h2", "ok", 2),
+    ]
+    assert "h2 takes 4 trials of h1" in lab.notices()
+    trials = lab.store.trials(["trial_id", "attempt"]).to_pylist()
+    assert len({(row["trial_id"], row["attempt"]) for row in trials}) == len(trials)
+
+
+def test_a_host_that_is_offered_takes_nothing_that_belongs_to_another_alone(lab: Lab) -> None:
+    scheduler = Frozen()
+    scheduler.frozen = {"h1"}
+    scheduler.absent_until = lambda: False
+
+    def offer(progress: CampaignProgress) -> None:
+        if isinstance(progress, Notice) and "h1 is lost" in progress.text:
+            lab.control.offer(ready("h2"))
+
+    lab.run(sweep("each-host"), scheduler, [ready("h1")], offer)
+    assert {row[:2] for row in lab.rows()} == {("h1", "infrastructure_error")}
+
+
+def test_a_task_that_never_begins_is_lost(lab: Lab) -> None:
+    class Stuck(Frozen):
+        def _beginning(self, request: TaskRequest) -> Iterator[Event]:
+            yield Tick()
+
+    scheduler = Stuck()
+    scheduler.frozen = {"h1"}
+    lab.run(sweep(), scheduler, [ready("h1")])
+    assert "h1 is lost: the task did not begin within 3 s" in lab.notices()
+    assert lab.rows() == [("h1", "ok", 1)] * 4, "nothing had begun, so nothing was lost with it"
+
+
+def test_others_see_how_a_campaign_is(lab: Lab) -> None:
+    seen = []
+
+    def look(progress: CampaignProgress) -> None:
+        state = lab.control.state()
+        if isinstance(progress, TrialRecorded) and state is not None:
+            seen.append((lab.control.is_alive(), state))
+        time.sleep(0.1 if isinstance(progress, TrialRecorded) else 0)
+
+    campaign = lab.run(sweep(rounds=4), Frozen(), [ready("h1")], look)
+    assert all(is_alive for is_alive, _ in seen)
+    states = [state for _, state in seen]
+    assert {state.campaign_id for state in states} == {campaign}
+    assert all(state.done + state.left == 8 for state in states)
+    assert (states[0].pid, states[0].place) == (os.getpid(), "this machine")
+    assert states[0].results == str(lab.store.layout.root)
+    assert HostPhase.RUNNING in {state.hosts[0].phase for state in states}
+    assert not lab.control.is_alive()
+
+
+def test_others_see_which_trial_runs(lab: Lab) -> None:
+    scheduler, seen = Frozen(), set()
+
+    def look() -> None:
+        state = lab.control.state()
+        seen.add(state.hosts[0].trial if state is not None else None)
+
+    scheduler.frozen = {"h1"}
+    scheduler.on_tick = look
+    lab.run(
+        sweep(rounds=1), scheduler, [ready("h1")], faults=Faults.model_construct(silence_s=3, return_s=2, queue_s=9)
+    )
+    [trial] = seen - {None}
+    assert str(trial) in {f"synthetic-null python batch {batch} round 1" for batch in (1, 2)}

@@ -1,0 +1,84 @@
+"""Campaigns on real Ray: a worker or a node is killed or frozen, comes back, stays away, or is replaced."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faulty_campaign import BATCHES, ROUNDS
+
+pytestmark = pytest.mark.cluster
+
+TRIALS = len(BATCHES) * ROUNDS
+BOUND_S = 120.0
+"""From the fault to the campaign's end. Alone on a machine it takes 10 to 20 s; the machines of a CI are slow."""
+
+
+def outcome(scenario: str, directory: Path) -> dict[str, Any]:
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.faulty_campaign", scenario, str(directory)],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root)},
+    )
+    assert done.returncode == 0, done.stderr
+    whole: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert whole["after_s"] < BOUND_S, whole["told"]
+    assert len({tuple(key) for key in whole["keys"]}) == len(whole["keys"]), "no row is stored twice"
+    return whole
+
+
+def ok(host: str, count: int, attempt: int = 1) -> list[list[object]]:
+    return [[host, "ok", attempt]] * count
+
+
+VICTIM = [["h1", "infrastructure_error", 1]]
+
+
+def test_a_killed_worker_costs_one_attempt(tmp_path: Path) -> None:
+    told = outcome("kill_worker", tmp_path)
+    assert told["rows"] == VICTIM + ok("h1", TRIALS - 1) + ok("h1", 1, 2)
+    assert any("h1 is lost: Ray lost the task" in text for text in told["told"])
+
+
+def test_a_frozen_worker_is_lost_killed_and_replaced(tmp_path: Path) -> None:
+    told = outcome("freeze_worker", tmp_path)
+    assert told["rows"] == VICTIM + ok("h1", TRIALS - 1) + ok("h1", 1, 2)
+    assert any("h1 is lost: no sign of life for 3 s" in text for text in told["told"])
+    assert any("a process that did not answer any more was killed" in text for text in told["told"])
+    assert not told["worker_is_left"]
+
+
+@pytest.mark.long
+def test_a_node_that_was_frozen_is_used_again_and_nothing_is_stored_twice(tmp_path: Path) -> None:
+    told = outcome("freeze_node", tmp_path)
+    assert told["rows"] == VICTIM + ok("h1", TRIALS - 1) + ok("h1", 1, 2) + ok("h2", TRIALS)
+    assert any("h1 is lost: no sign of life for 3 s" in text for text in told["told"])
+
+
+@pytest.mark.long
+def test_a_node_that_is_started_anew_is_used_again(tmp_path: Path) -> None:
+    told = outcome("renew_node", tmp_path)
+    assert told["rows"] == VICTIM + ok("h1", TRIALS - 1) + ok("h1", 1, 2) + ok("h2", TRIALS)
+
+
+@pytest.mark.long
+def test_another_node_takes_over_with_targets_any(tmp_path: Path) -> None:
+    told = outcome("kill_node", tmp_path)
+    assert told["rows"] == VICTIM + ok("h1", 1) + ok("h2", TRIALS - 2) + ok("h2", 1, 2)
+    assert told["phases"] == {"h1": "done", "h2": "done"}
+
+
+@pytest.mark.long
+def test_a_node_that_stays_away_is_given_up(tmp_path: Path) -> None:
+    told = outcome("kill_node_for_good", tmp_path)
+    errors = VICTIM * (TRIALS - 1) + [["h1", "infrastructure_error", 2]]
+    assert told["rows"] == errors + ok("h1", 1) + ok("h2", TRIALS)
+    assert told["phases"] == {"h1": "given-up", "h2": "done"}

@@ -1,0 +1,94 @@
+"""An image for a node whose engine lacks it comes through Ray's object store, and trials run in it."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from docker import DockerClient
+
+from orchestrator.errors import ExitCode
+from orchestrator.execution.shared import shared_directory_problem
+from orchestrator.images import BuiltImage, connect
+from orchestrator.scheduling.nodes import HOST_LABEL
+from tests.foreign_ray import ForeignCluster, Node
+from tests.integration.test_existing_cluster import MODELS, Workshop
+from tests.integration.test_images_engines import LABEL, wait_for
+from tests.lab.image import ensure_lab_image
+
+pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.long, pytest.mark.timeout(1200)]
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """A directory that the second engine sees under the same path."""
+    directory = tmp_path / "shared"
+    directory.mkdir()
+    return directory
+
+
+@pytest.fixture
+def second(engine: None, shared: Path) -> Iterator[tuple[str, DockerClient]]:
+    """Another engine, without any image; its address and a connection."""
+    with closing(connect()) as client:
+        host = client.api.create_host_config(
+            binds={str(shared): {"bind": str(shared), "mode": "rw"}},
+            init=True,
+            cap_add=["ALL"],
+            cap_drop=["SYS_RESOURCE"],
+            security_opt=["seccomp=unconfined", "apparmor=unconfined"],
+            network_mode="bridge",
+        )
+        host |= {"MaskedPaths": [], "ReadonlyPaths": []}
+        address = f"unix://{shared}/docker.sock"
+        created = client.api.create_container(
+            ensure_lab_image(client, print), ["lab-engine", f"--host={address}"], host_config=host, labels={LABEL: "1"}
+        )
+        container = client.containers.get(created["Id"])
+        try:
+            container.start()
+            with closing(wait_for(address, container)) as found:
+                yield address, found
+        finally:
+            container.remove(force=True, v=True)
+
+
+@pytest.fixture
+def cluster() -> Iterator[ForeignCluster]:
+    found = ForeignCluster([Node({HOST_LABEL: "a"})])
+    yield found
+    found.stop()
+
+
+def test_an_image_that_a_node_lacks_is_sent_through_ray(
+    cluster: ForeignCluster,
+    second: tuple[str, DockerClient],
+    shared: Path,
+    cpu_image: BuiltImage,
+    cpu_python: Path,
+    tmp_path: Path,
+) -> None:
+    address, engine = second
+    project = tmp_path / "project"
+    project.mkdir()
+    workshop = Workshop(project, cluster, cpu_python)
+    inventory = workshop.inventory(cluster.address)
+    text = inventory.read_text() + f"  a: {{work_directory: {shared}/work, engine: '{address}'}}\n"
+    inventory.write_text(text)
+    assert engine.images.list() == []
+
+    done = workshop.run("run", MODELS, inventory, timeout_s=900)
+    assert done.returncode == ExitCode.OK, done.stdout + done.stderr
+    assert f"sending {cpu_image.reference} to a" in done.stdout
+    [image] = engine.images.list()
+    assert cpu_image.reference in image.tags
+    [row] = [row for row in workshop.rows() if row["status"] == "ok"]
+    assert (row["host"], row["isolation"]) == ("a", "docker")
+    assert cluster.job_goes_on
+
+    assert shared_directory_problem(address, image.id, shared) is None
+    problem = shared_directory_problem(address, image.id, project)
+    assert problem is not None
+    assert problem.startswith(f"its engine does not see {project} as this node does")
+    shutil.rmtree(shared / "work")

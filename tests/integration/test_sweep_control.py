@@ -1,0 +1,258 @@
+"""`taxmeter sweep status | stop | drain | resume` beside a driver that a test plays, and on stores without one."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.campaign import CampaignOrder, Continuation, ProjectFiles, ReadyHost, ResumePolicy, choose_campaign
+from orchestrator.campaign.account import opening_row
+from orchestrator.campaign.control import (
+    CampaignPhase,
+    CampaignProgressState,
+    ControlFiles,
+    HostPhase,
+    HostProgress,
+    Request,
+    RequestKind,
+)
+from orchestrator.cli import run
+from orchestrator.errors import ExitCode
+from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
+from orchestrator.store import RowContext, Store, trial_row
+from orchestrator.sweep import load_sweep
+from runners.contract import Status, TrialRecord
+
+PIN = EnvironmentPin("cpu", Isolation.PROCESS, "for a test", "lock")
+SWEEP = """
+version: 1
+name: s
+environments: [cpu]
+workloads: [{name: synthetic-null, batch: [1, 2]}]
+backends: [python]
+threads: 1
+rounds: 2
+"""
+INVENTORY = "version: 2\nhosts: {here: {connection: local, executor: process}}\n"
+
+Act = Callable[[ControlFiles, Request], CampaignProgressState | None]
+
+
+def state(phase: CampaignPhase = CampaignPhase.RUNNING, **hosts: HostPhase) -> CampaignProgressState:
+    now = time.time_ns()
+    known = hosts or {"h1": HostPhase.RUNNING, "h2": HostPhase.READY}
+    progress = tuple(
+        HostProgress(
+            name,
+            one,
+            now,
+            trial="tiny-bert eager batch 1 round 1" if one is HostPhase.RUNNING else None,
+            done=1,
+            left=2,
+        )
+        for name, one in known.items()
+    )
+    return CampaignProgressState("c-1", "s", now, now, phase, progress, 2, 4, 0, 1, "this machine", "results")
+
+
+@pytest.fixture
+def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ControlFiles:
+    """Of a project that is the current directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("orchestrator.cli.sweep_control.HOST_LOCK", tmp_path / "host.lock")
+    return ControlFiles(ProjectFiles(tmp_path).control)
+
+
+@contextmanager
+def driver(control: ControlFiles, first: CampaignProgressState, act: Act) -> Iterator[list[Request]]:
+    """A driver that answers each request with what `act` says; it ends where that is null."""
+    taken: list[Request] = []
+    drives, over = threading.Event(), threading.Event()
+
+    def drive() -> None:
+        with control.driving():
+            control.publish(first)
+            drives.set()
+            while not over.is_set():
+                for request in control.take_requests():
+                    taken.append(request)
+                    answer = act(control, request)
+                    if answer is None:
+                        control.publish(replace(first, phase=CampaignPhase.ENDED))
+                        return
+                    control.publish(answer)
+                time.sleep(0.01)
+
+    thread = threading.Thread(target=drive)
+    thread.start()
+    try:
+        assert drives.wait(10)
+        yield taken
+    finally:
+        over.set()
+        thread.join()
+
+
+def stopping(_control: ControlFiles, _request: Request) -> None:
+    return None
+
+
+def test_a_stop_waits_until_the_driver_has_ended(control: ControlFiles, capsys: pytest.CaptureFixture[str]) -> None:
+    with driver(control, state(), stopping) as taken:
+        assert run(["sweep", "stop"]) == ExitCode.OK
+        assert taken == [Request(RequestKind.STOP)]
+        assert not control.is_alive()
+    said = capsys.readouterr().out
+    assert "asked c-1 to stop" in said
+    assert "c-1 has ended: 2 of 6 trials are in the store; `taxmeter sweep resume` goes on with it" in said
+
+
+def test_some_hosts_are_drained(control: ControlFiles, capsys: pytest.CaptureFixture[str]) -> None:
+    drained = state(h1=HostPhase.RUNNING, h2=HostPhase.DRAINED)
+    with driver(control, state(), lambda *_: drained) as taken:
+        assert run(["sweep", "drain", "h2"]) == ExitCode.OK
+        assert taken == [Request(RequestKind.DRAIN, ("h2",))]
+    said = capsys.readouterr().out
+    assert "asked c-1 to drain h2" in said
+    assert "2 trials are left there" in said
+
+
+def test_all_hosts_are_drained_and_what_runs_is_named(
+    control: ControlFiles, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with driver(control, state(), lambda *_: state(CampaignPhase.DRAINING)) as taken:
+        assert run(["sweep", "drain"]) == ExitCode.OK
+        assert taken == [Request(RequestKind.DRAIN)]
+    said = capsys.readouterr().out
+    assert "asked c-1 to drain all hosts" in said
+    assert "h1 ends tiny-bert eager batch 1 round 1" in said
+
+
+def test_a_host_that_takes_no_part_cannot_be_drained(control: ControlFiles, capsys: pytest.CaptureFixture[str]) -> None:
+    with driver(control, state(), stopping) as taken:
+        assert run(["sweep", "drain", "h3"]) == ExitCode.USAGE
+        assert taken == []
+    assert "h3 takes no part in c-1; known: h1, h2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["stop", "drain"])
+def test_where_nothing_runs_nothing_is_asked(
+    command: str, control: ControlFiles, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["sweep", command]) == ExitCode.OK
+    assert capsys.readouterr().out == "no campaign of this project runs\n"
+    with control.driving():
+        assert control.take_requests() == []
+
+
+def test_the_status_says_whether_all_is_well(control: ControlFiles, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["sweep", "status"]) == ExitCode.OK
+    assert capsys.readouterr().out == "no campaign of this project runs\n"
+    with driver(control, state(), stopping):
+        assert run(["sweep", "status"]) == ExitCode.OK
+        assert "tiny-bert eager batch 1 round 1" in " ".join(capsys.readouterr().out.split())
+    control.publish(state(h1=HostPhase.RUNNING, h2=HostPhase.LOST))
+    assert run(["sweep", "status"]) == ExitCode.OK
+    assert "the driver of c-1 died" in capsys.readouterr().out
+    with driver(control, state(h1=HostPhase.RUNNING, h2=HostPhase.LOST), stopping):
+        assert run(["sweep", "status"]) == ExitCode.TRIALS_FAILED
+        assert run(["sweep", "status", "--format", "json"]) == ExitCode.TRIALS_FAILED
+    document = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (document["is_alive"], document["is_well"]) == (True, False)
+    assert [host["phase"] for host in document["campaign"]["hosts"]] == ["running", "lost"]
+
+
+def test_watching_ends_with_the_campaign(
+    control: ControlFiles, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.cli.sweep_control._WATCH_PLAIN_S", 0.05)
+    with driver(control, state(), stopping):
+        threading.Timer(0.3, control.request, [Request(RequestKind.STOP)]).start()
+        assert run(["sweep", "status", "--watch"]) == ExitCode.OK
+    said = capsys.readouterr().out
+    assert said.count("c-1 is running") > 1
+    assert said.rstrip().endswith("no campaign of this project runs")
+
+
+def test_what_nobody_understood_is_named(control: ControlFiles, capsys: pytest.CaptureFixture[str]) -> None:
+    with control.driving():
+        control.request(Request(RequestKind.STOP))
+        [file] = (control.directory / "requests").iterdir()
+        file.write_text("{}")
+        assert control.take_requests() == []
+        assert run(["sweep", "status"]) == ExitCode.OK
+    assert f"not understood, so nobody acted on it: {file}.refused" in capsys.readouterr().out
+
+
+def begun(directory: Path, rows: int, lock: str = "lock") -> Continuation:
+    """A campaign in the store `results` that ended after so many rows."""
+    path = directory / "s.yaml"
+    path.write_text(SWEEP)
+    sweep, store = load_sweep(path), Store.open(directory / "results")
+    pin = replace(PIN, lock_sha256=lock)
+    host = PlanningHost("here", {}, (0,), {"cpu": pin})
+    chosen = choose_campaign(sweep, [host], store, ResumePolicy.NEVER)
+    order = CampaignOrder(chosen, [ReadyHost(host, {}, None)], "s", SWEEP, INVENTORY, "0", "c0ffee")
+    context = RowContext(
+        chosen.campaign_id, "t", "here", "process", "", "cpu", "e", None, None, lock, "code", {}, None, None, {}
+    )
+    with store.writer() as writer:
+        writer.put_campaign(opening_row(order))
+        trials = [trial for one in chosen.plan.tasks for trial in one.task.trials]
+        for trial in trials[:rows]:
+            writer.append([trial_row(context, trial, TrialRecord(trial.trial_id, 1, Status.OK, None, 1, 2))])
+    path.unlink()
+    return chosen
+
+
+def test_a_campaign_is_resumed_only_with_the_locks_of_then(
+    control: ControlFiles, tmp_path: Path, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "docker").symlink_to(project / "docker")
+    chosen = begun(tmp_path, rows=1)
+    assert run(["sweep", "status"]) == ExitCode.TRIALS_FAILED
+    assert "3 of 4 trials are left; `taxmeter sweep resume` goes on" in " ".join(capsys.readouterr().out.split())
+    assert run(["sweep", "resume"]) == ExitCode.USAGE
+    told = capsys.readouterr()
+    assert f"campaign {chosen.campaign_id} of sweep s, begun " in told.out
+    assert "of 4 trials 3 are left (here 3)" in told.out
+    assert "environment cpu: lock: expected lock, found " in told.err
+    assert "it began at commit c0ffee" in told.err
+
+
+def test_a_finished_campaign_has_nothing_to_resume(
+    control: ControlFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = begun(tmp_path, rows=4)
+    assert run(["sweep", "resume"]) == ExitCode.OK
+    assert capsys.readouterr().out == "nothing is left of any campaign\n"
+    assert run(["sweep", "resume", chosen.campaign_id[:12]]) == ExitCode.OK
+    assert "all 4 trials are in the store" in capsys.readouterr().out
+    assert run(["sweep", "status"]) == ExitCode.OK
+
+
+def test_a_campaign_that_runs_is_not_resumed(
+    control: ControlFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun(tmp_path, rows=1)
+    with driver(control, state(), stopping):
+        assert run(["sweep", "resume"]) == ExitCode.NO_USABLE_HOST
+    assert "c-1 of this project runs; `taxmeter sweep status` shows it" in capsys.readouterr().err
+
+
+def test_an_inventory_without_its_hosts_is_refused(
+    control: ControlFiles, tmp_path: Path, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = begun(tmp_path, rows=1)
+    assert run(["sweep", "resume", "nothing"]) == ExitCode.USAGE
+    assert "no campaign nothing" in capsys.readouterr().err
+    assert run(["sweep", "resume", "--limit", "there"]) == ExitCode.USAGE
+    assert "no host is called there; known: here" in capsys.readouterr().err
+    assert run(["sweep", "resume", "--inventory", "missing.yaml"]) == ExitCode.USAGE
+    assert "missing.yaml: no such file" in capsys.readouterr().err
+    assert (tmp_path / ".taxmeter" / "resume" / chosen.campaign_id / "sweep.yaml").read_text() == SWEEP

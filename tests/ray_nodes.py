@@ -1,0 +1,122 @@
+"""Nodes of Ray on this machine, each a process with an address of its own, for tests of what happens when one dies."""
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from orchestrator.scheduling.nodes import HOST_LABEL, SLOT
+
+UP_S = 120.0
+"""For a node to be up; alone on a machine it takes 5 s."""
+
+
+class RayNodes:
+    """A head, and a node for each host; use it as a context manager."""
+
+    def __init__(self, hosts: list[str], directory: Path) -> None:
+        self.token = directory / "token"
+        self.token.touch(mode=0o600)
+        self.token.write_text(secrets.token_hex(32))
+        self.address = f"127.0.0.1:{_free_port()}"
+        self._directory = directory
+        self._hosts = hosts
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Self:
+        # A short name: the paths of sockets have a limit.
+        options = ["--head", f"--port={self.address.partition(':')[2]}", f"--temp-dir={self._temporary}"]
+        self._start("head", [*options, "--num-cpus=0", "--include-dashboard=false"], "127.0.0.1")
+        self.wait("head")
+        for host in self._hosts:
+            self.start(host)
+        for host in self._hosts:
+            self.wait(host)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for name in list(self._processes):
+            self.kill(name)
+        subprocess.run(["rm", "-rf", str(self._temporary)], check=True)
+
+    def start(self, host: str) -> None:
+        """Starts the node of a host; one that was killed gets a new one."""
+        number = self._hosts.index(host) + 2
+        options = [f"--address={self.address}", "--num-cpus=1", f"--labels={HOST_LABEL}={host}"]
+        self._start(host, [*options, f'--resources={{"{SLOT}":1}}'], f"127.0.0.{number}")
+
+    def kill(self, name: str) -> None:
+        """Kills a node and all that it has started, frozen or not."""
+        self.signal(name, signal.SIGKILL)
+        self._processes.pop(name).wait()
+
+    def signal(self, name: str, number: int) -> None:
+        """Sends a signal to every process of a node."""
+        for pid in _session(self._processes[name].pid):
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                continue
+
+    def log(self, name: str) -> str:
+        """What a node printed."""
+        return (self._directory / f"{name}.log").read_text()
+
+    @property
+    def _temporary(self) -> Path:
+        return Path("/tmp") / f"tmr-{os.getpid()}"
+
+    def _start(self, name: str, options: list[str], address: str) -> None:
+        ray = Path(sys.executable).with_name("ray")
+        environment = {
+            **{key: value for key, value in os.environ.items() if not key.startswith("RAY_")},
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN_PATH": str(self.token),
+            "RAY_worker_niceness": "0",
+            "RAY_USAGE_STATS_ENABLED": "0",
+        }
+        command = [str(ray), "start", "--block", f"--node-ip-address={address}", "--object-store-memory=80000000"]
+        with (self._directory / f"{name}.log").open("wb") as log:
+            self._processes[name] = subprocess.Popen(
+                [*command, "--disable-usage-stats", *options],
+                env=environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def wait(self, name: str) -> None:
+        """Waits until a node is up. On a busy machine one may take longer than Ray itself waits: then it gets another."""
+        deadline = time.monotonic() + UP_S
+        while "Ray runtime started" not in self.log(name):
+            assert time.monotonic() < deadline, self.log(name)
+            if name != "head" and self._processes[name].poll() is not None:
+                self.start(name)
+            time.sleep(0.1)
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+def _session(leader: int) -> list[int]:
+    found = []
+    for directory in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (directory / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(fields[3]) == leader:
+            found.append(int(directory.name))
+    return found

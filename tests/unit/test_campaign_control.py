@@ -1,0 +1,173 @@
+"""A campaign is seen and steered through files: whole ones, for its owner alone, each taken once."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.campaign import ReadyHost
+from orchestrator.campaign.control import (
+    CampaignPhase,
+    CampaignProgressState,
+    ControlFiles,
+    HostPhase,
+    HostProgress,
+    Request,
+    RequestKind,
+)
+from orchestrator.errors import NoUsableHostError
+from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
+
+HOSTS = (
+    HostProgress("h1", HostPhase.RUNNING, 5, task_id="t", trial="tiny-bert eager batch 1 round 1", done=3, left=4),
+    HostProgress("h2", HostPhase.LOST, 6, "no beat for 10 s", done=1, left=6, failed=1),
+)
+STATE = CampaignProgressState(
+    "c-1", "quick", 1, 2, CampaignPhase.RUNNING, HOSTS, 4, 10, 1, 42, "this machine", "/results", 2, 61.5
+)
+READY = ReadyHost(
+    PlanningHost("h3", {"rack": "b"}, (1, 2), {"cpu": EnvironmentPin("cpu", Isolation.DOCKER, "for a test", "lock")}),
+    {},
+    None,
+    frozenset({0}),
+    "/var/lib/taxmeter",
+)
+
+DRIVER = """
+import sys, time
+from pathlib import Path
+from orchestrator.campaign.control import ControlFiles
+with ControlFiles(Path(sys.argv[1])).driving():
+    print("driving", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def control(tmp_path: Path) -> ControlFiles:
+    return ControlFiles(tmp_path / "state" / "control")
+
+
+def test_what_a_driver_says_is_read_as_it_was_said(control: ControlFiles) -> None:
+    assert control.state() is None
+    with control.driving():
+        control.publish(STATE)
+        assert control.state() == STATE
+        later = replace(STATE, phase=CampaignPhase.ENDED, hosts=())
+        control.publish(later)
+    assert control.state() == later
+
+
+def test_readers_never_see_half_a_state(control: ControlFiles) -> None:
+    states = [replace(STATE, done=count, hosts=HOSTS * count) for count in (1, 200)]
+    with control.driving():
+        control.publish(states[0])
+        over = threading.Event()
+        writing = threading.Thread(target=lambda: [control.publish(states[n % 2]) for n in range(300)] and over.set())
+        writing.start()
+        while not over.is_set():
+            assert control.state() in states
+        writing.join()
+
+
+def test_requests_are_taken_in_their_order_and_once(control: ControlFiles) -> None:
+    asked = [Request(RequestKind.DRAIN, ("h2", "h1")), Request(RequestKind.DRAIN), Request(RequestKind.STOP)]
+    with control.driving():
+        assert control.take_requests() == []
+        for one in asked:
+            control.request(one)
+        assert control.take_requests() == asked
+        assert control.take_requests() == []
+
+
+def test_what_was_asked_of_an_earlier_driver_is_not_asked_of_the_next(control: ControlFiles) -> None:
+    with control.driving():
+        control.publish(STATE)
+        control.request(Request(RequestKind.STOP))
+        control.offer(READY)
+    control.request(Request(RequestKind.STOP))
+    with control.driving():
+        assert (control.state(), control.take_requests(), control.take_offers()) == (None, [], [])
+
+
+def test_offered_hosts_arrive_whole_and_once(control: ControlFiles) -> None:
+    with control.driving():
+        control.offer(READY)
+        assert control.take_offers() == [READY]
+        assert control.take_offers() == []
+
+
+def test_what_others_may_have_written_is_not_read(control: ControlFiles) -> None:
+    with control.driving():
+        control.offer(READY)
+        [offer] = (control.directory / "offers").iterdir()
+        offer.chmod(0o660)
+        control.request(Request(RequestKind.STOP))
+        [asked] = (control.directory / "requests").iterdir()
+        asked.write_text('{"kind": "explode"}')
+        assert (control.take_offers(), control.take_requests()) == ([], [])
+        assert {path.name for path in control.refused()} == {f"{offer.name}.refused", f"{asked.name}.refused"}
+
+
+def test_only_the_owner_may_look(control: ControlFiles) -> None:
+    mask = os.umask(0)
+    try:
+        with control.driving():
+            control.publish(STATE)
+            control.offer(READY)
+            control.request(Request(RequestKind.STOP))
+            paths = [control.directory, *control.directory.rglob("*")]
+            assert {path.stat().st_mode & 0o077 for path in paths} == {0}
+    finally:
+        os.umask(mask)
+
+
+def test_one_campaign_at_a_time(control: ControlFiles) -> None:
+    with control.driving():
+        control.publish(STATE)
+        with pytest.raises(NoUsableHostError, match="campaign c-1 of this project is running"), control.driving():
+            pass
+        assert control.state() == STATE
+        assert control.is_alive()
+    assert not control.is_alive()
+
+
+def test_a_driver_that_is_killed_is_known_to_be_dead(control: ControlFiles) -> None:
+    assert not control.is_alive()
+    driver = subprocess.Popen(
+        [sys.executable, "-c", DRIVER, str(control.directory)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    with driver:
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == b"driving\n"
+        assert control.is_alive()
+        driver.send_signal(signal.SIGKILL)
+        driver.communicate()
+    assert not control.is_alive()
+    with control.driving():
+        assert control.is_alive()
+
+
+def test_asking_whether_a_driver_lives_keeps_none_from_starting(control: ControlFiles) -> None:
+    with control.driving():
+        pass
+    over = threading.Event()
+
+    def ask() -> None:
+        while not over.is_set():
+            control.is_alive()
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        for _ in range(50):
+            with control.driving():
+                pass
+    finally:
+        over.set()
+        asking.join()

@@ -1,0 +1,344 @@
+"""What a driver decides about hosts that do not answer, without hosts and without waiting."""
+
+import os
+import signal
+import subprocess
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.campaign.control import HostPhase
+from orchestrator.campaign.preparation import ReadyHost
+from orchestrator.campaign.returning import PAUSE_S, PING_S, TAKE_UP_S, Return
+from orchestrator.campaign.substitutes import move, trials_of
+from orchestrator.campaign.work import FAREWELL_S, HostWork, RunningTask, hopeless, silent
+from orchestrator.delivery import Destination, Heard, LastBeat
+from orchestrator.delivery.beats import BREAK_S, Listening
+from orchestrator.errors import InfrastructureError
+from orchestrator.execution import FakeSettings
+from orchestrator.feasibility import GpuFacts, Machine
+from orchestrator.inventory import Faults
+from orchestrator.planning import EnvironmentPin, Isolation, PlannedTask, PlanningHost, plan
+from orchestrator.scheduling import WorkerProcess
+from orchestrator.scheduling.chores import Returned, Waiting, is_there, take_up
+from orchestrator.scheduling.workers import end_worker, this_worker
+from orchestrator.sweep import Sweep
+
+FAULTS = Faults(silence_s=10, return_s=300, queue_s=120)
+PIN = EnvironmentPin("cpu", Isolation.PROCESS, "for a test", "0" * 64)
+
+
+def sweep(targets: object) -> Sweep:
+    return Sweep.model_validate(
+        {
+            "version": 1,
+            "name": "s",
+            "environments": "cpu",
+            "workloads": ({"name": "synthetic-null", "batch": (1, 2)},),
+            "backends": ("python",),
+            "rounds": 3,
+            "targets": targets,
+        }
+    )
+
+
+MACHINE = Machine("580.1", (GpuFacts("NVIDIA H100", "9.0", 80 * 2**30),), None, 2**33)
+
+
+def ready(name: str) -> ReadyHost:
+    return ReadyHost(PlanningHost(name, {}, (0, 1), {"cpu": PIN}, machine=MACHINE), {"cpu": FakeSettings()}, None)
+
+
+def tasks(host: str, targets: object = "each-host") -> list[PlannedTask]:
+    return list(plan(sweep(targets), [ready(host).planning], "c").tasks)
+
+
+def work(host: str = "h1", **more: Any) -> HostWork:
+    return HostWork(host, waiting=deque(tasks(host)), **more)
+
+
+def started(host: HostWork, *, submitted_s: float, started_s: float | None) -> str:
+    planned = host.next_task()
+    assert planned is not None
+    host.running[planned.task.task_id] = RunningTask(planned, submitted_s, started_s)
+    return planned.task.task_id
+
+
+def heard(until_s: float, since_s: float = 0.0, **beats: LastBeat) -> Heard:
+    return Heard(until_s, since_s, beats)
+
+
+def test_a_task_is_lost_when_its_host_was_silent_for_too_long_and_no_sooner() -> None:
+    host = work()
+    task_id = started(host, submitted_s=0, started_s=5)
+    beats = {task_id: LastBeat(20, is_over=False)}
+    assert silent(host, Heard(30, 0, beats), FAULTS) == {}
+    assert silent(host, Heard(30.1, 0, beats), FAULTS) == {task_id: "no sign of life for 10 s"}
+    assert silent(host, heard(15), FAULTS) == {}
+    assert silent(host, heard(15.1), FAULTS) == {task_id: "no sign of life for 10 s"}
+
+
+def test_a_task_that_does_not_begin_is_lost_after_the_time_for_queues() -> None:
+    host = work()
+    task_id = started(host, submitted_s=0, started_s=None)
+    assert silent(host, heard(120), FAULTS) == {}
+    assert silent(host, heard(120.1), FAULTS) == {task_id: "the task did not begin within 120 s"}
+
+
+def test_a_task_that_beats_has_begun_though_nobody_said_so() -> None:
+    host = work()
+    task_id = started(host, submitted_s=0, started_s=None)
+    assert silent(host, Heard(500, 0, {task_id: LastBeat(495, is_over=False)}), FAULTS) == {}
+
+
+def test_a_task_that_is_over_is_not_silent_but_has_said_farewell() -> None:
+    host = work()
+    task_id = started(host, submitted_s=0, started_s=1)
+    beats = {task_id: LastBeat(20, is_over=True)}
+    assert silent(host, Heard(20 + FAREWELL_S, 0, beats), FAULTS) == {}
+    assert list(silent(host, Heard(20.1 + FAREWELL_S, 0, beats), FAULTS)) == [task_id]
+
+
+def test_a_driver_that_was_stopped_itself_calls_nobody_silent() -> None:
+    host = work()
+    task_id = started(host, submitted_s=0, started_s=1)
+    beats = {task_id: LastBeat(20, is_over=False)}
+    assert silent(host, Heard(1000, 995, beats), FAULTS) == {}
+
+
+def test_listening_notes_only_what_is_cared_for_and_its_own_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("orchestrator.delivery.beats.time.monotonic", lambda: now[0])
+    listening = Listening()
+    listening.begin("a")
+    listening.hear("a", is_last=False)
+    listening.hear("b", is_last=False)
+    now[0] += BREAK_S
+    listening.tick()
+    assert listening.heard() == Heard(103.0, 100.0, {"a": LastBeat(100.0, is_over=False)})
+    now[0] += BREAK_S + 1
+    listening.tick()
+    assert (listening.heard().until_s, listening.heard().since_s) == (107.0, 107.0)
+    listening.end("a")
+    listening.hear("a", is_last=True)
+    assert listening.heard().beats == {}
+
+
+def test_tasks_of_a_host_run_one_at_a_time_and_in_their_order() -> None:
+    host = work()
+    first = host.next_task()
+    assert first is not None
+    assert first.task.trials[0].round == 1
+    host.running["x"] = RunningTask(first, 0)
+    assert host.next_task() is None
+    host.running.clear()
+    second = host.next_task()
+    assert second is not None
+    assert second.task.trials[0].round == 2
+
+
+def test_each_slot_of_a_host_runs_its_own_tasks() -> None:
+    one, two, three = tasks("h1")
+    host = HostWork(
+        "h1",
+        2,
+        deque([PlannedTask("h1", one.task, 0), PlannedTask("h1", two.task, 0), PlannedTask("h1", three.task, 1)]),
+    )
+    taken = []
+    while (planned := host.next_task()) is not None:
+        taken.append(planned.task)
+        host.running[planned.task.task_id] = RunningTask(planned, 0)
+    assert taken == [one.task, three.task]
+
+
+@pytest.mark.parametrize("change", ["lost", "drained", "given up"])
+def test_a_host_that_is_not_fit_starts_nothing(change: str) -> None:
+    host = work()
+    if change == "lost":
+        host.lose("gone", 0, None)
+    elif change == "drained":
+        host.is_drained = True
+    else:
+        host.given_up = "gone"
+    assert host.next_task() is None
+    expected = {"lost": HostPhase.LOST, "drained": HostPhase.DRAINED, "given up": HostPhase.GIVEN_UP}
+    assert host.phase is expected[change]
+
+
+def test_phases_say_what_a_host_does() -> None:
+    host = work()
+    assert host.phase is HostPhase.READY
+    started(host, submitted_s=0, started_s=0)
+    assert host.phase is HostPhase.RUNNING
+    host.waiting.clear()
+    host.running.clear()
+    assert host.phase is HostPhase.DONE
+    host.lose("gone", 0, None)
+    assert host.phase is HostPhase.DONE
+
+
+def test_a_lost_host_is_given_up_only_when_nothing_else_is_left_to_do() -> None:
+    gone, other = work("h1"), work("h2")
+    gone.lose("gone", 100, None)
+    hosts = {"h1": gone, "h2": other}
+    assert hopeless(hosts, 10_000, FAULTS) == []
+    other.waiting.clear()
+    assert hopeless(hosts, 399, FAULTS) == []
+    assert hopeless(hosts, 400, FAULTS) == [gone]
+    gone.waiting.clear()
+    assert hopeless(hosts, 10_000, FAULTS) == []
+
+
+def test_a_drained_host_that_is_lost_is_not_waited_for() -> None:
+    gone = work()
+    gone.lose("gone", 0, None)
+    gone.is_drained = True
+    assert not gone.is_awaited
+    assert hopeless({"h1": gone}, 10_000, FAULTS) == []
+
+
+@pytest.mark.parametrize("targets", ["any", "each-gpu-model"])
+def test_what_waits_moves_to_a_host_that_stands_for_the_lost_one(targets: str) -> None:
+    gone, spare = HostWork("h1", waiting=deque(tasks("h1", targets)), total=6), HostWork("h2")
+    able = trials_of(plan(sweep(targets), [ready("h2").planning], "c"))
+    before = [trial for one in gone.waiting for trial in one.task.trials]
+    assert move([gone], spare, ready("h2"), able) == {"h1": 6}
+    assert [trial for one in spare.waiting for trial in one.task.trials] == before
+    assert {one.host for one in spare.waiting} == {"h2"}
+    assert all(one.task.task_id.startswith("c-h2-cpu-r") for one in spare.waiting)
+    assert not gone.waiting
+    assert (gone.total, spare.total) == (0, 6)
+
+
+def test_what_belongs_to_a_host_alone_never_moves() -> None:
+    gone, spare = work("h1"), HostWork("h2")
+    able = trials_of(plan(sweep("each-host"), [ready("h2").planning], "c"))
+    assert move([gone], spare, ready("h2"), able) == {}
+    assert len(gone.waiting) == 3
+    assert not spare.waiting
+
+
+@dataclass
+class Asked:
+    """A question that a test answers."""
+
+    question: object
+    answer: object = None
+    is_dropped: bool = False
+
+    def reply(self) -> Any:
+        return self.answer
+
+    def drop(self) -> None:
+        self.is_dropped = True
+
+
+@dataclass
+class Hosts:
+    """Reaches nobody."""
+
+    asked: list[Asked] = field(default_factory=list)
+
+    def begin(self, question: object, host: str, asked: object) -> Asked:
+        self.asked.append(Asked(question))
+        return self.asked[-1]
+
+
+@pytest.fixture
+def hosts() -> Hosts:
+    return Hosts()
+
+
+@pytest.fixture
+def back(hosts: Hosts) -> Return:
+    waiting = Waiting("h1", Destination("127.0.0.1", 1, b"", Path("/nowhere")))
+    return Return(hosts, "h1", lambda: Returned(waiting, "c", (), frozenset(), ()))  # type: ignore[arg-type]
+
+
+def test_a_host_that_answers_is_made_fit_before_it_is_taken_up(hosts: Hosts, back: Return) -> None:
+    assert back.look(0) is None
+    assert [one.question for one in hosts.asked] == [is_there]
+    hosts.asked[0].answer = "h1"
+    assert back.look(1) is None
+    assert back.is_under_way
+    assert [one.question for one in hosts.asked] == [is_there, take_up]
+    hosts.asked[1].answer = ["removed something"]
+    assert back.look(2) == ["removed something"]
+
+
+def test_a_host_that_does_not_answer_is_asked_again_and_again(hosts: Hosts, back: Return) -> None:
+    now = 0.0
+    for count in range(1, 5):
+        back.look(now)
+        assert len(hosts.asked) == count
+        back.look(now + PING_S)
+        assert not hosts.asked[-1].is_dropped
+        back.look(now + PING_S + 0.1)
+        assert hosts.asked[-1].is_dropped
+        back.look(now + PING_S + 0.2)
+        assert len(hosts.asked) == count, "it waits before it asks again"
+        now += PING_S + PAUSE_S + 1
+
+
+def test_a_host_that_cannot_be_asked_is_asked_again_after_a_pause(hosts: Hosts, back: Return) -> None:
+    back.look(0)
+    hosts.asked[0].answer = InfrastructureError("the node died")
+    back.look(1)
+    back.look(1 + PAUSE_S - 0.1)
+    assert len(hosts.asked) == 1
+    back.look(1 + PAUSE_S)
+    assert len(hosts.asked) == 2
+
+
+def test_a_host_that_answers_and_cannot_be_made_fit_says_why_and_is_tried_again(hosts: Hosts, back: Return) -> None:
+    back.look(0)
+    hosts.asked[0].answer = "h1"
+    back.look(0)
+    hosts.asked[1].answer = InfrastructureError("the engine is down")
+    assert back.look(1) is None
+    assert back.problem == "the engine is down"
+    assert not back.is_under_way
+    back.look(1 + PAUSE_S)
+    hosts.asked[2].answer = "h1"
+    back.look(2 + PAUSE_S)
+    back.look(2 + PAUSE_S + TAKE_UP_S + 0.1)
+    assert hosts.asked[3].is_dropped
+    assert back.problem is not None
+    assert "it answers" in back.problem
+
+
+def test_dropping_takes_back_what_was_asked(hosts: Hosts, back: Return) -> None:
+    back.look(0)
+    back.drop()
+    assert hosts.asked[0].is_dropped
+
+
+def test_a_stuck_process_is_killed_even_if_it_is_frozen() -> None:
+    process = subprocess.Popen(["sleep", "600"])
+    try:
+        ticks = int(Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[19])
+        os.kill(process.pid, signal.SIGSTOP)
+        assert not end_worker(WorkerProcess(process.pid, ticks + 1)), "another process has this number now"
+        assert process.poll() is None
+        assert end_worker(WorkerProcess(process.pid, ticks))
+        assert process.wait(20) == -signal.SIGKILL
+        assert not end_worker(WorkerProcess(process.pid, ticks))
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_nobody_kills_himself() -> None:
+    assert this_worker().pid == os.getpid()
+    assert not end_worker(this_worker())
+
+
+def test_waiting_for_nothing_takes_no_time(hosts: Hosts, back: Return) -> None:
+    begun = time.monotonic()
+    for number in range(1000):
+        back.look(number / 1000)
+    assert time.monotonic() - begun < 5

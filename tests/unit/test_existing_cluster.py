@@ -1,0 +1,239 @@
+"""Somebody else's Ray cluster: which node is which host, what is sent, and what nodes answer."""
+
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from orchestrator.campaign import ProjectFiles
+from orchestrator.campaign.remote import by_ray
+from orchestrator.campaign.remote.by_ray import RayHosts, recipes
+from orchestrator.campaign.remote.on_node import (
+    Address,
+    EnvironmentWanted,
+    NodeQuestion,
+    look_here,
+    make_environment,
+    reach,
+)
+from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError
+from orchestrator.inventory import Connection, ExecutorChoice, Host, load_inventory, refuse_nodes
+from orchestrator.planning import Isolation
+from orchestrator.scheduling import LocalScheduler, existing
+from orchestrator.scheduling.existing import RayNode, Seen, look, node_of
+from orchestrator.scheduling.nodes import HOST_LABEL, SLOT
+from orchestrator.scheduling.sending import Inbox, rechunked
+from tests.conftest import PROJECT
+
+INVENTORY = "version: 2\nray_address: {address}\ndefaults: {{connection: ray}}\nhosts: {{h1: {{}}}}\n"
+
+
+def node(name: str, host: str | None, slots: float = 1.0) -> RayNode:
+    return RayNode(name, f"10.0.0.{len(name)}", f"machine-{name}", {} if host is None else {HOST_LABEL: host}, slots)
+
+
+SEEN = Seen(
+    "10.0.0.1:6379",
+    node("head", None, 0.0),
+    (
+        node("head", None, 0.0),
+        node("one", "h1"),
+        node("two", "h2", 0.0),
+        node("three", "h3"),
+        node("four", "h3"),
+    ),
+)
+
+
+def test_a_host_is_the_node_with_its_label() -> None:
+    assert node_of("h1", SEEN).node == "one"
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("h9", "no living node of the cluster has the label taxmeter-host=h9 (there is: h1, h2, h3, h3)"),
+        ("h2", "its node machine-two (10.0.0.3) has no resource bench_slot"),
+        ("h3", "several nodes have the label taxmeter-host=h3: machine-three (10.0.0.5), machine-four (10.0.0.4)"),
+    ],
+)
+def test_a_host_that_is_no_node_is_told_why(host: str, expected: str) -> None:
+    with pytest.raises(InfrastructureError, match=expected.replace("(", r"\(").replace(")", r"\)")):
+        node_of(host, SEEN)
+
+
+def test_a_machine_without_a_node_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(existing, "_a_raylet_runs_here", lambda: False)
+    inventory = tmp_path / "hosts.yaml"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        inventory.write_text(INVENTORY.format(address=address))
+        with pytest.raises(
+            ConfigurationError, match=rf"hosts.yaml:2: ray_address: this machine is no node .* {address}"
+        ):
+            look(address, inventory)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "version: 2\ndefaults: {connection: ray}\nhosts: {a: {}}\n",
+            ":2: hosts.a.connection: connection ray needs the",
+        ),
+        (
+            "version: 2\nray_address: x:1\nhosts: {a: {connection: local}}\n",
+            ":3: hosts.a.connection: with ray_address ev",
+        ),
+        (
+            "version: 2\nray_address: ray://x:1\nhosts: {a: {connection: ray}}\n",
+            ":2: ray_address: expected HOST:PORT of",
+        ),
+        (
+            "version: 2\nray_address: x:1\nhosts: {a: {connection: ray, address: y}}\n",
+            ":3: hosts.a.address: connection ray takes no address",
+        ),
+        (
+            "version: 2\nray_address: x:1\nhosts: {a: {connection: ray, engine: 'tcp://x:2375'}}\n",
+            ":3: hosts.a.engine: the engine of a node of Ray is docker, podman or a socket there, as unix:///path",
+        ),
+        (
+            "version: 1\nray_address: x:1\nhosts: {a: {connection: ray}}\n",
+            ":2: ray_address: this key came with version 2",
+        ),
+    ],
+)
+def test_what_is_wrong_in_the_inventory(text: str, expected: str, tmp_path: Path) -> None:
+    path = tmp_path / "hosts.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError) as caught:
+        load_inventory(path)
+    assert str(caught.value).removeprefix(str(path)).startswith(expected)
+
+
+def test_commands_that_go_another_way_refuse_nodes(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.yaml"
+    path.write_text(INVENTORY.format(address="auto"))
+    with pytest.raises(
+        ConfigurationError, match=r"hosts.yaml:2: ray_address: with ray_address there is nothing to reach"
+    ):
+        refuse_nodes(load_inventory(path).hosts, path)
+
+
+def test_pieces_have_one_size_and_lose_nothing() -> None:
+    parts = [b"abc", b"", b"d", b"efghijk", b"l"]
+    assert list(rechunked(parts, 4)) == [b"abcd", b"efgh", b"ijkl"]
+    assert list(rechunked([b"abcde"], 4)) == [b"abcd", b"e"]
+
+
+def test_what_is_sent_is_read_by_the_function_of_the_host() -> None:
+    inbox = Inbox(lambda asked, pieces: asked + b"".join(pieces), b">")
+    assert all(inbox.put(piece) for piece in (b"a", b"b", b"c", None))
+    assert inbox.answer() == b">abc"
+
+
+def test_a_host_that_fails_wants_no_more() -> None:
+    def full(_: None, pieces: Iterator[bytes]) -> None:
+        next(pieces)
+        raise InfrastructureError("the disk is full")
+
+    inbox = Inbox(full, None)
+    inbox.put(b"a")
+    while inbox.put(b"b"):
+        pass
+    with pytest.raises(InfrastructureError, match="the disk is full"):
+        inbox.answer()
+
+
+def question(host: Host, work: Path) -> NodeQuestion:
+    return NodeQuestion("h1", host, str(work), ["cpu", "cpu-2022"], recipes(ProjectFiles(PROJECT)))
+
+
+def test_a_node_without_an_engine_tells_what_it_cannot_have(tmp_path: Path) -> None:
+    host = Host(connection=Connection.RAY, engine="unix:///nonexistent.sock")
+    facts = look_here(question(host, tmp_path / "work"))
+    assert facts.isolation is Isolation.PROCESS
+    assert facts.reason.startswith("no Docker engine answers at unix:///nonexistent.sock")
+    assert "cpu" not in facts.unavailable
+    assert not (tmp_path / "work").exists()
+
+
+def test_a_node_that_must_have_an_engine_and_has_none_cannot_be_used(tmp_path: Path) -> None:
+    host = Host(connection=Connection.RAY, engine="unix:///nonexistent.sock", executor=ExecutorChoice.DOCKER)
+    with pytest.raises(InfrastructureError, match="^executor is docker, but no Docker engine answers"):
+        look_here(question(host, tmp_path))
+
+
+def test_a_work_directory_that_cannot_be_made_is_told_before_anything_is_done(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InfrastructureError, match="may not write into .*/file/work: give them the directory, or name"):
+        look_here(question(Host(connection=Connection.RAY), tmp_path / "file" / "work"))
+
+
+def test_an_environment_without_its_python_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.images.virtualenv.find_python", lambda _: None)
+    wanted = EnvironmentWanted("cpu", str(tmp_path), recipes(ProjectFiles(PROJECT)))
+    with pytest.raises(InfrastructureError, match="the environment cpu needs Python 3.11"):
+        make_environment(wanted)
+
+
+def test_a_port_that_is_not_reached_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert reach(Address("127.0.0.1", port))
+    with pytest.raises(
+        InfrastructureError, match=rf"does not reach this command at 127.0.0.1:{port} \(Connection refused"
+    ):
+        reach(Address("127.0.0.1", port))
+
+
+class Skewed(LocalScheduler):
+    """One host has another version of a package."""
+
+    def ask(self, question: Callable[[Any], Any], of: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+        answers = super().ask(question, of, timeout_s)
+        return {name: {**answer, "pyarrow": "1.0", "docker": None} for name, answer in answers.items()}
+
+
+def test_other_packages_are_told_before_our_code_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(by_ray, "unheard", lambda hosts, timeout_s: dict.fromkeys(hosts, "not asked"))
+    hosts = RayHosts({"h1": Host(connection=Connection.RAY)}, SEEN, tmp_path, ProjectFiles(PROJECT), Skewed(), print)
+    with pytest.raises(NoUsableHostError) as caught:
+        hosts.look(["cpu"])
+    assert "h1: docker is missing there, and " in str(caught.value)
+    assert "pyarrow is 1.0 there, and " in str(caught.value)
+    assert "install requirements/base.lock" in str(caught.value)
+
+
+def test_the_manifest_of_kuberay_has_what_a_node_needs() -> None:
+    document = YAML(typ="safe").load((PROJECT / "docs" / "kuberay.yaml").read_text())
+    assert (document["apiVersion"], document["kind"]) == ("ray.io/v1", "RayCluster")
+    lock = (PROJECT / "requirements" / "base.lock").read_text()
+    spec = document["spec"]
+    assert f"ray=={spec['rayVersion']}" in lock
+    assert spec["authOptions"] == {"mode": "token"}
+    groups = [spec["headGroupSpec"], *spec["workerGroupSpecs"]]
+    for group in groups:
+        assert "labels" not in group["rayStartParams"]  # KubeRay refuses them there
+        assert all(isinstance(value, str) for value in group["rayStartParams"].values())
+        [container] = group["template"]["spec"]["containers"]
+        assert container["readinessProbe"]["tcpSocket"]
+        assert container["livenessProbe"]["tcpSocket"]
+        volumes = {one["name"] for one in group["template"]["spec"]["volumes"]}
+        assert {one["name"] for one in container["volumeMounts"]} == volumes
+    for group in spec["workerGroupSpecs"]:
+        assert group["labels"] == {HOST_LABEL: group["groupName"]}
+        assert group["minReplicas"] == group["maxReplicas"] == group["replicas"] == 1
+        # quoted once for the shell that KubeRay starts Ray with
+        assert YAML(typ="safe").load(YAML(typ="safe").load(group["rayStartParams"]["resources"])) == {SLOT: 1}
+    with_gpu, with_engine = spec["workerGroupSpecs"]
+    [container] = with_gpu["template"]["spec"]["containers"]
+    assert container["resources"]["requests"] == container["resources"]["limits"]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == "1"
+    assert {one.get("hostPath", {}).get("path") for one in with_engine["template"]["spec"]["volumes"]} == {
+        "/var/lib/taxmeter",
+        "/var/run/docker.sock",
+    }
