@@ -4,30 +4,36 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 
 _TRIAL = {
     "environment": (
         *("isolation", "environment", "lock_sha256", "image_digest", "image_id", "trial_cores", "memory_limit_bytes"),
+        "exclusive",
         *("torch_version", "onnxruntime_version", "python_version"),
     ),
     "code": ("runner_sha256", "method_version", "contract_version"),
     "protocol": ("timeout_s",),
 }
+_PROTOCOL = "protocol"
+"""The column, and the group that its keys come into."""
 _ENVIRONMENT = ("image_config_sha256",)
 _CAMPAIGN = ("taxmeter_version", "git_commit")
-_NEEDED = ("campaign_id", "host", "system_id", "environment_id", "facts", "conditions_before")
+_NEEDED = ("campaign_id", "host", "system_id", "environment_id", "facts", "conditions_before", _PROTOCOL)
 _OF_THE_DRIVER = "driver_"
-_FACTS_OF_A_RUN = ("limit_", "env_", _OF_THE_DRIVER)
-_SINCE_SCHEMA_3 = frozenset({"trial_cores", "memory_limit_bytes", "image_config_sha256"})
+FACTS_OF_A_RUN = ("limit_", "env_", _OF_THE_DRIVER)
+"""How the names of those facts begin that are about where a trial ran, not about its model."""
+_NOT_IN_OLDER = frozenset({"trial_cores", "memory_limit_bytes", "image_config_sha256", "exclusive"})
 """Older rows do not have them, nor the files of the driver: there unknown is no difference."""
 _JSON = frozenset({"versions", "facts"})
 _CLOSE = 0.05
 """Conditions whose medians are closer than that, relative to the larger, are not worth a line."""
 
 Row = Mapping[str, Any]
+Fields = Mapping[tuple[str, str], frozenset[str]]
+"""What one side says: all values of each field, by group and name."""
 
 
 @dataclass(frozen=True)
@@ -59,57 +65,90 @@ def changes(
         campaigns: where the versions of taxmeter are.
     """
     sides = [table.select(change_columns()).to_pylist() for table in (then, now)]
-    dimensions = (
-        {row["system_id"]: row for row in systems.to_pylist()},
-        {row["environment_id"]: row for row in environments.to_pylist()},
-        {row["campaign_id"]: row for row in campaigns.to_pylist()},
-    )
-    before, after = (_fields(rows, *dimensions) for rows in sides)
-    keys = dict.fromkeys([*before, *after])
+    dimensions = Dimensions.of(systems, environments, campaigns)
+    before, after = (joined(fields_of(row, dimensions) for row in rows) for rows in sides)
+    return (*differing(before, after), *changed_conditions(*sides))
+
+
+@dataclass(frozen=True)
+class Dimensions:
+    """What trials refer to, as fields, by id."""
+
+    systems: Mapping[str, Fields]
+    environments: Mapping[str, Fields]
+    campaigns: Mapping[str, Fields]
+
+    @classmethod
+    def of(cls, systems: pa.Table, environments: pa.Table, campaigns: pa.Table) -> Self:
+        """From the tables of the store."""
+        columns = ["system_id", "fingerprint"]
+        of_environments = ["environment_id", *_ENVIRONMENT, *sorted(_JSON)]
+        return cls(
+            {row["system_id"]: _of_system(row) for row in systems.select(columns).to_pylist()},
+            {row["environment_id"]: _of_environment(row) for row in environments.select(of_environments).to_pylist()},
+            {
+                row["campaign_id"]: _fields("code", {name: row[name] for name in _CAMPAIGN})
+                for row in campaigns.select(["campaign_id", *_CAMPAIGN]).to_pylist()
+            },
+        )
+
+
+def fields_of(row: Row, dimensions: Dimensions) -> Fields:
+    """What one trial says, with what it refers to; without its conditions, which change by themselves."""
+    facts = json.loads(row["facts"] or "{}")
+    found = {
+        **dimensions.systems.get(row["system_id"], {}),
+        **dimensions.environments.get(row["environment_id"], {}),
+        **dimensions.campaigns.get(row["campaign_id"], {}),
+        **_fields("system", {"host": row["host"]}),
+        **_fields("environment", {name: value for name, value in facts.items() if name.startswith(FACTS_OF_A_RUN)}),
+        **_fields("protocol", dict(_flat(json.loads(row[_PROTOCOL] or "{}")))),
+    }
+    for group, names in _TRIAL.items():
+        found.update(_fields(group, {name: row[name] for name in names}))
+    return found
+
+
+def joined(sides: Iterable[Fields]) -> Fields:
+    """What several trials say together."""
+    found: dict[tuple[str, str], frozenset[str]] = {}
+    for fields in sides:
+        for key, values in fields.items():
+            known = found.get(key)
+            found[key] = values if known is None or known == values else known | values
+    return found
+
+
+def differing(before: Fields, after: Fields) -> tuple[Change, ...]:
+    """The fields that are not the same, those of the system first."""
     knew_driver = any(name.startswith(_OF_THE_DRIVER) for _, name in before)
     found = [
         Change(*key, _shown(before.get(key)), _shown(after.get(key)))
-        for key in keys
+        for key in dict.fromkeys([*before, *after])
         if before.get(key) != after.get(key)
-        and not (key[1] in _SINCE_SCHEMA_3 and not (before.get(key) and after.get(key)))
+        and not (key[1] in _NOT_IN_OLDER and not (before.get(key) and after.get(key)))
         and not (key[1].startswith(_OF_THE_DRIVER) and not knew_driver)
     ]
-    return (*sorted(found, key=lambda one: one.group != "system"), *_conditions(*sides))
+    return tuple(sorted(found, key=lambda one: one.group != "system"))
 
 
-_Fields = dict[tuple[str, str], frozenset[str]]
+def _of_system(row: Row) -> Fields:
+    fingerprint = json.loads(row["fingerprint"])
+    return _fields("system", {name: value for name, value in _flat(fingerprint) if not name.startswith("private")})
 
 
-def _fields(
-    rows: Sequence[Row], systems: Mapping[str, Row], environments: Mapping[str, Row], campaigns: Mapping[str, Row]
-) -> _Fields:
-    found: dict[tuple[str, str], set[str]] = {}
-
-    def add(group: str, values: Mapping[str, Any]) -> None:
-        for name, value in values.items():
-            if value is not None:
-                found.setdefault((group, name), set()).add(_text(value))
-
-    for system_id in _distinct(rows, "system_id"):
-        fingerprint = json.loads(systems[system_id]["fingerprint"]) if system_id in systems else {}
-        add("system", {name: value for name, value in _flat(fingerprint) if not name.startswith("private")})
-    for environment_id in _distinct(rows, "environment_id"):
-        seen = environments.get(environment_id, {})
-        add("environment", {name: seen.get(name) for name in _ENVIRONMENT})
-        for column in _JSON & seen.keys():
-            add("environment", json.loads(seen[column]))
-    for campaign_id in _distinct(rows, "campaign_id"):
-        add("code", {name: campaigns.get(campaign_id, {}).get(name) for name in _CAMPAIGN})
-    for row in rows:
-        add("system", {"host": row["host"]})
-        for group, names in _TRIAL.items():
-            add(group, {name: row[name] for name in names})
-        facts = json.loads(row["facts"] or "{}")
-        add("environment", {name: value for name, value in facts.items() if name.startswith(_FACTS_OF_A_RUN)})
-    return {key: frozenset(values) for key, values in found.items()}
+def _of_environment(row: Row) -> Fields:
+    found = dict(_fields("environment", {name: row[name] for name in _ENVIRONMENT}))
+    for column in sorted(_JSON):
+        found.update(_fields("environment", json.loads(row[column])))
+    return found
 
 
-def _conditions(then: Sequence[Row], now: Sequence[Row]) -> list[Change]:
+def _fields(group: str, values: Mapping[str, Any]) -> Fields:
+    return {(group, name): frozenset([_text(value)]) for name, value in values.items() if value is not None}
+
+
+def changed_conditions(then: Sequence[Row], now: Sequence[Row]) -> list[Change]:
     """What changes by itself: the medians before the trials, without the counters, which only ever rise."""
     before, after = _medians(then), _medians(now)
     return [
@@ -135,14 +174,16 @@ def _is_close(one: float | None, other: float | None) -> bool:
     return abs(one - other) <= _CLOSE * max(abs(one), abs(other))
 
 
-def _distinct(rows: Sequence[Row], name: str) -> list[str]:
-    return sorted({row[name] for row in rows if row[name] is not None})
-
-
 def _flat(document: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
     for name, value in document.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{name}.")
+        elif isinstance(value, list) and value and all(isinstance(one, Mapping) for one in value):
+            # Devices of one machine: alike, or numbered
+            alike = all(one == value[0] for one in value)
+            for number, one in enumerate(value[:1] if alike else value):
+                yield from _flat(one, f"{prefix}{name}." if alike else f"{prefix}{name}[{number}].")
+            yield f"{prefix}{name}.count", len(value)
         else:
             yield f"{prefix}{name}", value
 

@@ -1,39 +1,91 @@
-"""Quantiles of Student's t, so that SciPy need not be installed."""
+"""Quantiles of Student's t, so that SciPy need not be installed. Degrees of freedom may have a fraction: Welch's do."""
 
 import math
+from functools import lru_cache
+from typing import Final
+
+_TINY: Final = 1e-300
+_PRECISION: Final = 1e-15
+_MOST_STEPS: Final = 100
+"""To a quantile, of which five or so are needed; at the end rounding may let them go to and fro."""
+_MOST_TERMS: Final = 10_000
+"""Of the continued fraction, which needs about the square root of its larger argument: ten for most."""
 
 
-def t_cdf(t: float, degrees: int) -> float:
-    """P(T <= t) for whole degrees of freedom, by the finite series (Abramowitz and Stegun 26.7.3 and 26.7.4)."""
-    angle = math.atan2(t, math.sqrt(degrees))
-    cosine, sine = math.cos(angle), math.sin(angle)
-    odd = degrees % 2
-    term = cosine if odd else 1.0
-    total = 0.0
-    for k in range(1 + odd, degrees, 2):
-        total += term
-        term *= cosine * cosine * k / (k + 1)
-    inside = (angle + sine * total) * 2 / math.pi if odd else sine * total
-    return 0.5 + inside / 2
+def t_cdf(t: float, degrees: float) -> float:
+    """P(T <= t), by the incomplete beta function (Abramowitz and Stegun 26.7.1)."""
+    square = t * t
+    tail = _incomplete_beta(degrees / 2, 0.5, degrees / (degrees + square), square / (degrees + square)) / 2
+    return tail if t < 0 else 1 - tail
 
 
-def t_quantile(probability: float, degrees: int) -> float:
+@lru_cache(maxsize=4096)
+def t_quantile(probability: float, degrees: float) -> float:
     """The t with P(T <= t) = `probability`.
 
     Raises:
-        ValueError: `probability` is not between 0 and 1, or there is no degree of freedom.
+        ValueError: `probability` is not between 0 and 1, or there are no degrees of freedom.
     """
-    if not 0 < probability < 1 or degrees < 1:
+    if not 0 < probability < 1 or not degrees > 0:
         raise ValueError(f"no quantile {probability} of Student's t with {degrees} degrees of freedom")
-    if probability < 0.5:
+    if probability > 0.5:
         return -t_quantile(1 - probability, degrees)
-    high = 1.0
-    while t_cdf(high, degrees) < probability:
-        high *= 2
-    low = 0.0
-    while low < (middle := (low + high) / 2) < high:
-        if t_cdf(middle, degrees) < probability:
-            low = middle
+    # In the lower tail, where the probability keeps all its digits
+    low, high = -1.0, 0.0
+    while t_cdf(low, degrees) > probability:
+        low, high = 2 * low, low
+    middle = (low + high) / 2
+    for _ in range(_MOST_STEPS):
+        too_much = t_cdf(middle, degrees) - probability
+        low, high = (low, middle) if too_much >= 0 else (middle, high)
+        # Newton's step, and half the bracket where that would leave it
+        step = too_much / _density(middle, degrees)
+        if abs(step) <= _PRECISION * abs(middle):
+            break
+        middle = middle - step if low < middle - step < high else (low + high) / 2
+    return middle
+
+
+def _density(t: float, degrees: float) -> float:
+    scale = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2) - math.log(degrees * math.pi) / 2
+    return math.exp(scale - (degrees + 1) / 2 * math.log1p(t * t / degrees))
+
+
+def _incomplete_beta(a: float, b: float, x: float, rest: float) -> float:
+    """The regularised incomplete beta function (Abramowitz and Stegun 26.5.8, from the side that converges fast).
+
+    Args:
+        a: above 0.
+        b: above 0.
+        x: the upper end of the integral.
+        rest: 1 - x, to all its digits.
+    """
+    if x <= 0 or rest <= 0:
+        return 0.0 if x <= 0 else 1.0
+    if x > (a + 1) / (a + b + 2):
+        return 1 - _incomplete_beta(b, a, rest, x)
+    scale = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log(rest)
+    return math.exp(scale) / (a * _fraction(a, b, x))
+
+
+def _fraction(a: float, b: float, x: float) -> float:
+    """The continued fraction of the incomplete beta function, by Lentz's method."""
+    value = numerator = 1.0
+    denominator = 0.0
+    for term in range(1, _MOST_TERMS):
+        m = term // 2
+        if term % 2:
+            factor = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
         else:
-            high = middle
-    return high
+            factor = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        denominator = 1 / _not_zero(1 + factor * denominator)
+        numerator = _not_zero(1 + factor / numerator)
+        change = numerator * denominator
+        value *= change
+        if abs(change - 1) < _PRECISION:
+            break
+    return value
+
+
+def _not_zero(value: float) -> float:
+    return value if abs(value) > _TINY else _TINY

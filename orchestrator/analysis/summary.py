@@ -124,6 +124,17 @@ class FailureGroup:
 
 
 @dataclass(frozen=True)
+class Flagged:
+    """Trials whose guards found that something disturbed them. They count in every number of a summary."""
+
+    trials: int
+    watched: int
+    """Trials that had guards at all."""
+    by_guard: Mapping[str, int]
+    """A trial that several guards flag counts for each."""
+
+
+@dataclass(frozen=True)
 class Summary:
     """One campaign."""
 
@@ -134,6 +145,7 @@ class Summary:
     """Trials by the status of their last attempt."""
     retried: int
     """Earlier attempts, which ended as infrastructure errors."""
+    flagged: Flagged = Flagged(0, 0, {})
 
 
 _Row = dict[str, Any]
@@ -142,7 +154,7 @@ _COLUMNS = (
     *("workload", "batch", "sequence_length", "image_size", "dtype", "device", "threads", "seed", "protocol"),
     *("workload_options", "dispatch_floor_valid", FLOOR_SAMPLES),
     *("backend", "backend_options", "method_version", "environment", "environment_id", "image_digest"),
-    *("isolation", "executor_reason", "runner_sha256", "host", "system_id", "cpu_model", "gpu_name"),
+    *("isolation", "executor_reason", "runner_sha256", "host", "system_id", "cpu_model", "gpu_name", "guard_flags"),
 )
 
 
@@ -168,6 +180,7 @@ def summarise(trials: pa.Table, latency: Latency = Latency.SYNC) -> Summary:
         failures=_failures(rows),
         totals=Counter(Status(row["status"]) for row in rows),
         retried=len(everything) - len(rows),
+        flagged=_flagged(rows),
     )
 
 
@@ -268,6 +281,12 @@ def _failures(rows: Sequence[_Row]) -> tuple[FailureGroup, ...]:
         )
         for (host, environment, isolation, status, reason), group in sorted(groups.items())
     )
+
+
+def _flagged(rows: Sequence[_Row]) -> Flagged:
+    watched = [row["guard_flags"] for row in rows if row["guard_flags"] is not None]
+    counts = Counter(name for flags in watched for name in flags)
+    return Flagged(sum(map(bool, watched)), len(watched), dict(sorted(counts.items())))
 
 
 def _names(rows: Sequence[_Row]) -> tuple[str, ...]:

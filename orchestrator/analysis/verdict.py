@@ -43,27 +43,37 @@ def judge(ratio: Estimate, minimum_effect: float = MINIMUM_EFFECT) -> Verdict:
     return judge_family([ratio], minimum_effect)[0]
 
 
-def judge_family(ratios: Sequence[Estimate], minimum_effect: float = MINIMUM_EFFECT) -> tuple[Verdict, ...]:
+def judge_family(
+    ratios: Sequence[Estimate], minimum_effect: float | Sequence[float] = MINIMUM_EFFECT
+) -> tuple[Verdict, ...]:
     """Judges ratios that are looked at together: in 95 of 100 families without a difference, none is called different.
 
     Differences are tested in the order of their probabilities, each at the level divided by the number that is left
-    (Holm, Scandinavian Journal of Statistics 6, 1979).
+    (Holm, Scandinavian Journal of Statistics 6, 1979). Whatever Holm allows, the 95 % interval must lie outside of the
+    minimum effect, too.
 
     Args:
         ratios: of `paired_ratio` or `unpaired_ratio`.
-        minimum_effect: smaller differences are none; 0.03 is 3 %.
+        minimum_effect: smaller differences are none; 0.03 is 3 %. One for all, or one for each.
     """
-    probabilities = [_probability(ratio, minimum_effect) for ratio in ratios]
+    effects = [minimum_effect] * len(ratios) if isinstance(minimum_effect, float | int) else list(minimum_effect)
+    probabilities = [_probability(*one) for one in zip(ratios, effects, strict=True)]
     different: set[int] = set()
     for done, index in enumerate(sorted(range(len(ratios)), key=probabilities.__getitem__)):
         if not probabilities[index] < (1 - LEVEL) / (len(ratios) - done):
             break
         different.add(index)
-    return tuple(_verdict(ratio, index in different, minimum_effect) for index, ratio in enumerate(ratios))
+    return tuple(_verdict(ratio, index in different, effects[index]) for index, ratio in enumerate(ratios))
+
+
+def _is_outside(ratio: Estimate, minimum_effect: float) -> bool:
+    if ratio.low is None or ratio.high is None:
+        return False
+    return ratio.low > 1 + minimum_effect or ratio.high < 1 / (1 + minimum_effect)
 
 
 def _verdict(ratio: Estimate, different: bool, minimum_effect: float) -> Verdict:
-    if different:
+    if different and _is_outside(ratio, minimum_effect):
         return Verdict.FASTER if ratio.value > 1 else Verdict.SLOWER
     if ratio.low is None or ratio.high is None:
         return Verdict.UNDECIDED
@@ -74,13 +84,14 @@ def _verdict(ratio: Estimate, different: bool, minimum_effect: float) -> Verdict
 def _probability(ratio: Estimate, minimum_effect: float) -> float:
     """How likely chance puts a ratio this far out if the truth is the minimum effect; 1 if nothing can be said.
 
-    Student's t on logarithms, as for the interval; twice one tail, because either direction would have been a finding.
+    Student's t on logarithms, as for the interval, with both tails: with a minimum effect well above the error the far
+    one is next to nothing (Hodges and Lehmann, Journal of the Royal Statistical Society B 16, 1954).
     """
     if ratio.low is None or ratio.high is None:
         return 1.0
-    beyond = abs(math.log(ratio.value)) - math.log(1 + minimum_effect)
-    if beyond <= 0:
-        return 1.0
+    distance, least = abs(math.log(ratio.value)), math.log(1 + minimum_effect)
     degrees = ratio.processes - 1 if ratio.degrees is None else ratio.degrees
     error = math.log(ratio.high / ratio.low) / 2 / t_quantile((1 + LEVEL) / 2, degrees)
-    return 2 * (1 - t_cdf(beyond / error, degrees)) if error > 0 else 0.0
+    if error <= 0:
+        return 0.0 if distance > least else 1.0
+    return t_cdf(-(distance - least) / error, degrees) + t_cdf(-(distance + least) / error, degrees)

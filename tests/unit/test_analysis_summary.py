@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from orchestrator.analysis import Latency, Summary, summarise
+from orchestrator.analysis import Flagged, Latency, Summary, summarise
 from orchestrator.store import TRIALS
 from runners.contract import Status
 
@@ -189,3 +189,17 @@ def test_nothing_at_all_is_a_summary_too() -> None:
 def test_several_campaigns_are_refused() -> None:
     with pytest.raises(ValueError, match="one campaign"):
         summary(row("eager", 1, 1.0), row("eager", 1, 1.0, campaign_id="d"))
+
+
+def test_flagged_trials_are_counted_by_guard_and_stay_in_the_numbers() -> None:
+    rows = [
+        row("eager", 1, 1.0, guard_flags=[]),
+        row("eager", 2, 1.0, guard_flags=["load"]),
+        row("eager", 3, 1.0, guard_flags=["load", "throttling"]),
+        row("eager", 4, 1.0),
+    ]
+    found = summary(*rows)
+    assert found.flagged == Flagged(trials=2, watched=3, by_guard={"load": 2, "throttling": 1})
+    [cell] = found.settings[0].lines[0].cells
+    assert cell.latency is not None
+    assert cell.latency.processes == 4

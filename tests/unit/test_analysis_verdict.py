@@ -93,9 +93,16 @@ def test_a_family_without_members_has_no_verdicts() -> None:
 def test_an_unpaired_ratio_is_judged_by_its_own_degrees_of_freedom() -> None:
     then, now = np.array([1.10, 1.00, 1.30]), np.array([1.00, 1.001, 0.999, 1.0, 1.0, 1.002, 0.998])
     ratio = unpaired_ratio(then, now, samples=10)
-    assert ratio.degrees == 2
+    assert ratio.degrees == pytest.approx(2, abs=0.01)
     assert ratio.low is not None
     assert judge(ratio).is_different == (ratio.low > 1.03)
     generator = np.random.default_rng(6)
     judged = [judge(unpaired_ratio(*generator.lognormal(0, 0.05, (2, 3)), samples=1)) for _ in range(1000)]
     assert sum(one.is_different for one in judged) <= 60
+
+
+def test_each_ratio_may_have_a_minimum_effect_of_its_own() -> None:
+    ratio = interval(1.1, 1.06, 1.14)
+    assert judge_family([ratio, ratio], [0.03, 0.2]) == (Verdict.FASTER, Verdict.EQUIVALENT)
+    with pytest.raises(ValueError, match="zip"):
+        judge_family([ratio], [0.03, 0.2])

@@ -38,7 +38,7 @@ def sql(
     one. Rows that are not sealed yet are in them, too. A query can read the store and nothing else.
     """
     text = _query(query, file)
-    form = _form(form, output)
+    form = chosen_form(form, output)
     opened = open_results(place)
     connection = opened.connect()
     relation = ask(connection, text)
@@ -115,7 +115,12 @@ def _query(query: str | None, file: Path | None) -> str:
     return sys.stdin.read() if query == "-" else str(query)
 
 
-def _form(form: str | None, output: Path | None) -> str:
+def chosen_form(form: str | None, output: Path | None) -> str:
+    """The format that was asked for, or that the name of the output says; a table on the terminal.
+
+    Raises:
+        ConfigurationError: there is none, or it cannot be printed.
+    """
     if output is None:
         if form == "parquet":
             raise ConfigurationError("Parquet cannot be printed; add --output FILE")

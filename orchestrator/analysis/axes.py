@@ -1,0 +1,198 @@
+"""Axes: the names by which trials are chosen, grouped and compared, and how each is read from a row of `trials`.
+
+Comparisons, claims, reports and the gate share this one vocabulary. Peers let users name any column and then compare
+what differs in ten others; here every axis knows which kind of thing it says, so that the engine can refuse to pool.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+from orchestrator.errors import ConfigurationError
+from orchestrator.store.query.querying import near_names
+from runners.contract.catalogue import BACKENDS, WORKLOADS, BackendInfo, WorkloadInfo
+
+Value: TypeAlias = str | int | None
+"""Of an axis. Null is a number that the trial does not have, such as the sequence length of an image."""
+Row: TypeAlias = Mapping[str, Any]
+
+DEFAULTS: Final = "defaults"
+"""Options of a workload of which none differs from today's defaults."""
+SWEEP: Final = "sweep"
+"""The one column that comes from another table: see `with_sweeps`."""
+
+
+class Group(Enum):
+    """What kind of thing an axis says. Two sides that name one axis of a group are expected to differ in all of it."""
+
+    WORK = "what is computed"
+    BACKEND = "how it is executed"
+    SYSTEM = "where it ran"
+    SOFTWARE = "in which software"
+    METHOD = "how it was measured"
+    CAMPAIGN = "when it ran"
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis."""
+
+    name: str
+    group: Group
+    meaning: str
+    columns: tuple[str, ...]
+    """Of `trials`, that it is read from."""
+    read: Callable[[Row], Value] = field(repr=False)
+    is_number: bool = False
+    unit: str | None = None
+    is_identity: bool = False
+    """Its values are ids, of which a beginning that no other shares is enough."""
+
+    def shown(self, value: Value) -> str:
+        """A value as people read it."""
+        return "none" if value is None else str(value)
+
+
+def axis(name: str, option: str | None = None) -> Axis:
+    """The axis of a name.
+
+    Args:
+        name: such as `gpu`.
+        option: where the user wrote it, for the error.
+
+    Raises:
+        ConfigurationError: there is no such axis.
+    """
+    try:
+        return AXES[name]
+    except KeyError:
+        hint = near_names(name, AXES) or f"; axes: {', '.join(AXES)}"
+        raise ConfigurationError(f"no axis is called {name}{hint}", key=option) from None
+
+
+def axes(names: Iterable[str], option: str | None = None) -> tuple[Axis, ...]:
+    """The axes of several names, each once.
+
+    Raises:
+        ConfigurationError: a name is unknown, or stands twice.
+    """
+    found = tuple(axis(name.strip(), option) for name in names)
+    twice = {one.name for one in found if [other.name for other in found].count(one.name) > 1}
+    if twice:
+        raise ConfigurationError(f"{', '.join(sorted(twice))} stands twice; name each axis once", key=option)
+    return found
+
+
+def columns_of(chosen: Iterable[Axis]) -> list[str]:
+    """The columns of `trials` that these axes are read from."""
+    return list(dict.fromkeys(name for one in chosen for name in one.columns))
+
+
+def values_of(row: Row, chosen: Iterable[Axis]) -> tuple[Value, ...]:
+    """What a row says on these axes."""
+    return tuple(one.read(row) for one in chosen)
+
+
+def with_sweeps(rows: Iterable[dict[str, Any]], sweeps: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Rows that know the sweep of their campaign, which stands in another table.
+
+    Args:
+        rows: with `campaign_id`; other rows stay as they are.
+        sweeps: the name of the sweep by campaign.
+    """
+    return [{**row, SWEEP: sweeps.get(row["campaign_id"])} if "campaign_id" in row else row for row in rows]
+
+
+@lru_cache(maxsize=4096)
+def backend_text(backend: str, options: str) -> str:
+    """A backend with the options that are not at today's defaults: `torch_compile(mode=reduce-overhead)`."""
+    special = _special(BACKENDS.get(backend), options)
+    return f"{backend}({','.join(special)})" if special else backend
+
+
+@lru_cache(maxsize=4096)
+def options_text(workload: str, options: str | None) -> str:
+    """The options of a workload that are not at today's defaults, as `mask=ptb`."""
+    return ",".join(_special(WORKLOADS.get(workload), options or "{}")) or DEFAULTS
+
+
+def _text(
+    name: str, group: Group, meaning: str, column: str, missing: str = "unknown", *, is_identity: bool = False
+) -> Axis:
+    def read(row: Row) -> Value:
+        value = row[column]
+        return missing if value is None else str(value)
+
+    return Axis(name, group, meaning, (column,), read, is_identity=is_identity)
+
+
+def _number(name: str, group: Group, meaning: str, column: str, unit: str | None = None) -> Axis:
+    def read(row: Row) -> Value:
+        value: int | None = row[column]
+        return value
+
+    return Axis(name, group, meaning, (column,), read, is_number=True, unit=unit)
+
+
+def _special(info: BackendInfo | WorkloadInfo | None, options: str) -> list[str]:
+    defaults = {} if info is None else {name: option.default for name, option in info.options.items()}
+    given: dict[str, object] = json.loads(options)
+    return [f"{name}={value}" for name, value in sorted(given.items()) if defaults.get(name) != value]
+
+
+def _backend(row: Row) -> Value:
+    return backend_text(row["backend"], row["backend_options"])
+
+
+def _options(row: Row) -> Value:
+    return options_text(row["workload"], row["workload_options"])
+
+
+def _gpu(row: Row) -> Value:
+    # Of a machine with several models the first; the others stand in the fingerprint.
+    name: str | None = row["gpu_name"]
+    return name.split(", ")[0] if name else "no GPU"
+
+
+_ALL: Final = (
+    Axis("gpu", Group.SYSTEM, "model of the first GPU", ("gpu_name",), _gpu),
+    _text("cpu", Group.SYSTEM, "model of the processor", "cpu_model"),
+    _text("host", Group.SYSTEM, "name in the inventory", "host"),
+    _text("hw", Group.SYSTEM, "identity of the hardware: equal for equal machines", "hw_id", is_identity=True),
+    _text("system", Group.SYSTEM, "identity of hardware, kernel, driver, settings", "system_id", is_identity=True),
+    _text("driver", Group.SYSTEM, "version of the GPU's driver", "driver_version", "no driver"),
+    _text("workload", Group.WORK, "model or operator", "workload"),
+    Axis("options", Group.WORK, "of the workload, those not at defaults", ("workload", "workload_options"), _options),
+    _number("batch", Group.WORK, "examples per call", "batch", "examples"),
+    _number("sequence_length", Group.WORK, "tokens per example", "sequence_length", "tokens"),
+    _number("image_size", Group.WORK, "height and width", "image_size", "pixels"),
+    _text("dtype", Group.WORK, "of weights and activations", "dtype"),
+    _text("device", Group.WORK, "`cpu` or `cuda`", "device"),
+    _number("threads", Group.WORK, "of the framework, within an operator", "threads", "threads"),
+    _number("seed", Group.WORK, "of weights and inputs", "seed"),
+    Axis(
+        *("backend", Group.BACKEND, "with the options that are not at defaults"),
+        *(("backend", "backend_options"), _backend),
+    ),
+    _text("environment", Group.SOFTWARE, "name of the pinned software stack", "environment"),
+    _text(
+        *("environment_id", Group.SOFTWARE, "its identity: content of image and lock, versions seen inside"),
+        "environment_id",
+        is_identity=True,
+    ),
+    _text("torch", Group.SOFTWARE, "version", "torch_version", "none"),
+    _text("onnxruntime", Group.SOFTWARE, "version", "onnxruntime_version", "none"),
+    _text("isolation", Group.METHOD, "`docker` or `process`", "isolation"),
+    _number("method", Group.METHOD, "version of the method: what the numbers mean", "method_version"),
+    _text("protocol", Group.METHOD, "how long and how often was measured, as JSON", "protocol"),
+    _text("campaign", Group.CAMPAIGN, "one run of a sweep", "campaign_id", is_identity=True),
+    Axis(
+        *("sweep", Group.CAMPAIGN, "name of the campaign's sweep", ("campaign_id",)),
+        lambda row: str(row.get(SWEEP) or "unknown"),
+    ),
+)
+AXES: Final[Mapping[str, Axis]] = {one.name: one for one in _ALL}
+"""By name, in the order in which tables show them."""

@@ -1,0 +1,193 @@
+"""From chosen trials to a table: cells, ratios judged together, and what else differs."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow.compute as pc
+
+from orchestrator.analysis.axes import AXES, Axis, Group, Value, axes
+from orchestrator.analysis.changes import Change, change_columns
+from orchestrator.analysis.comparing.cells import Cell, Key, cell_columns, key_text, make_cells
+from orchestrator.analysis.comparing.confounders import Confounders, gathered, row_id
+from orchestrator.analysis.comparing.policies import Interval, Policy
+from orchestrator.analysis.comparing.ratios import Pairing, Ratio, noise_floors, noise_of, ratio_of
+from orchestrator.analysis.comparing.reading import Moment
+from orchestrator.analysis.comparing.table import ComparisonTable, Entry
+from orchestrator.analysis.metrics import Metric, default_metric
+from orchestrator.analysis.verdict import Verdict, judge_family
+from orchestrator.errors import ConfigurationError
+
+Row = dict[str, Any]
+
+NEVER_COMPARED = ("isolation", "method")
+"""Unless they are axes of the table, or pooled: the numbers of the two sides mean different things."""
+_FIXED = (
+    *(one for one in AXES.values() if one.group in (Group.WORK, Group.BACKEND)),
+    *axes(("gpu", "cpu", "driver", "environment", "isolation", "method", "campaign")),
+)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How trials become a table."""
+
+    axes: tuple[Axis, ...]
+    columns: int
+    """How many of `axes`, the last ones, are columns."""
+    baseline: Mapping[str, Value]
+    """The values on some of `axes` that make a cell a baseline."""
+    compared: tuple[str, ...]
+    """Names of the axes on which the sides are meant to differ."""
+
+
+def tabulate(
+    moment: Moment,
+    rows: Sequence[Row],
+    key_of: Callable[[Row], Key],
+    layout: Layout,
+    metric: Metric,
+    policy: Policy,
+) -> ComparisonTable:
+    """The table of trials.
+
+    Args:
+        moment: where they are from.
+        rows: with the columns of `wanted_columns`.
+        key_of: the key of a trial: its values on the axes of the layout.
+        layout: of the table.
+        metric: what is compared.
+        policy: how.
+
+    Raises:
+        ConfigurationError: trials would be pooled or compared that must not be.
+        StoreError: a file cannot be read.
+    """
+    cells = make_cells(rows, key_of, layout.axes, metric, policy, moment.started)
+    pairs = {key: _baseline_key(key, layout) for key in cells} if layout.baseline else {}
+    entries = [_entry(cell, cells, pairs.get(cell.key), metric, policy, layout) for cell in cells.values()]
+    judged = _judged(moment, entries, metric, policy)
+    return ComparisonTable(
+        metric=metric,
+        policy=policy,
+        axes=layout.axes,
+        columns=layout.columns,
+        baseline=layout.baseline,
+        compared=layout.compared,
+        fixed=_fixed(list(cells.values()), layout),
+        entries=tuple(judged),
+        differences=gathered(_differences(moment, judged, layout)),
+    )
+
+
+def wanted_columns(metric: Metric, key: Sequence[Axis], policy: Policy) -> list[str]:
+    """The columns of `trials` that a table is made from."""
+    samples = [metric.samples] if policy.interval is Interval.BOOTSTRAP and metric.samples else []
+    return [*cell_columns(metric, key), *samples]
+
+
+def metric_of(moment: Moment, condition: pc.Expression | None, policy: Policy) -> Metric:
+    """The metric that was asked for, or the usual one of the devices of the chosen trials.
+
+    Raises:
+        ConfigurationError: nothing was chosen, or the devices have no usual one in common.
+    """
+    if policy.metric is not None:
+        return policy.metric
+    devices = {str(one) for one in moment.values(AXES["device"], condition)}
+    return default_metric(devices or {"cpu"})
+
+
+def _baseline_key(key: Key, layout: Layout) -> Key:
+    return tuple(layout.baseline.get(where.name, value) for where, value in zip(layout.axes, key, strict=True))
+
+
+def _entry(
+    cell: Cell, cells: Mapping[Key, Cell], against: Key | None, metric: Metric, policy: Policy, layout: Layout
+) -> Entry:
+    if against is None or against == cell.key:
+        problem = None if cell.measured else cell.missing(metric)
+        return Entry(cell, None, None, is_baseline=against is not None, problem=problem)
+    baseline = cells.get(against)
+    entry = Entry(cell, baseline, None, is_baseline=False, problem=None)
+    if not cell.measured:
+        return replace(entry, problem=cell.missing(metric))
+    if baseline is None or not baseline.measured:
+        why = f": {baseline.missing(metric)}" if baseline else ""
+        return replace(entry, problem=f"no baseline{why}")
+    _refuse_incomparable(cell, baseline, policy, layout)
+    found = ratio_of(cell, baseline, metric, policy.interval)
+    if found is None:
+        return replace(entry, problem=f"{metric.name} is not above 0 everywhere, so there is no ratio")
+    estimate, pairing = found
+    return replace(entry, ratio=Ratio(estimate, pairing, noise_of((), {}), policy.minimum_effect, Verdict.UNDECIDED))
+
+
+def _refuse_incomparable(cell: Cell, baseline: Cell, policy: Policy, layout: Layout) -> None:
+    free = policy.pooled_axes | {where.name for where in layout.axes} | set(layout.compared)
+    for name in NEVER_COMPARED:
+        sides = [{AXES[name].read(row) for row in one.measured} for one in (baseline, cell)]
+        if name not in free and sides[0] != sides[1]:
+            shown = [" and ".join(sorted(map(str, side))) for side in sides]
+            raise ConfigurationError(
+                f"{key_text(cell.key, layout.axes)} was measured with {name} {shown[1]}, its baseline with {shown[0]}, "
+                f"which are not compared; choose with --where {name}={shown[0]}, or say --pool {name}"
+            )
+
+
+def _judged(moment: Moment, entries: Sequence[Entry], metric: Metric, policy: Policy) -> list[Entry]:
+    """All ratios of a table are looked at together, so chance must not find a difference among many."""
+    places = {row["campaign_id"] for entry in entries if entry.ratio for row in _both(entry)}
+    floors = noise_floors(_twins(moment, sorted(places), metric), metric) if places else {}
+    ratios = []
+    for entry in entries:
+        if entry.ratio is not None and entry.baseline is not None:
+            noise = noise_of((entry.cell, entry.baseline), floors)
+            ratios.append(replace(entry.ratio, noise=noise, minimum_effect=noise.effect(policy.minimum_effect)))
+    verdicts = judge_family([one.estimate for one in ratios], [one.minimum_effect for one in ratios])
+    found = iter([replace(one, verdict=verdict) for one, verdict in zip(ratios, verdicts, strict=True)])
+    return [entry if entry.ratio is None else replace(entry, ratio=next(found)) for entry in entries]
+
+
+def _twins(moment: Moment, campaigns: Sequence[str], metric: Metric) -> list[Row]:
+    """The trials of the A/A pairs of campaigns."""
+    here = pc.field("campaign_id").isin(campaigns)
+    second = moment.rows(["trial_key"], here & (pc.field("replicate") > 0))
+    keys = sorted({row["trial_key"] for row in second})
+    if not keys:
+        return []
+    columns = ["trial_key", "host", "round", "replicate", "status", *metric.columns]
+    return moment.rows(columns, here & pc.field("trial_key").isin(keys))
+
+
+def _differences(moment: Moment, entries: Sequence[Entry], layout: Layout) -> dict[int, tuple[Change, ...]]:
+    compared = [(number, entry) for number, entry in enumerate(entries) if entry.ratio is not None]
+    if not compared:
+        return {}
+    used = {row_id(row) for _, entry in compared for row in _both(entry)}
+    condition = pc.field("campaign_id").isin(sorted({one[0] for one in used}))
+    condition &= pc.field("trial_id").isin(sorted({one[1] for one in used}))
+    rows = {row_id(row): row for row in moment.rows(change_columns(), condition)}
+    finder = Confounders(moment.dimensions(), rows)
+    found = {}
+    for number, entry in compared:
+        assert entry.baseline is not None
+        assert entry.ratio is not None
+        # Within shared rounds load and clocks are as random as the order; elsewhere they may explain a difference.
+        apart = entry.ratio.pairing is Pairing.UNPAIRED
+        found[number] = finder.between(entry.baseline.measured, entry.cell.measured, layout.compared, conditions=apart)
+    return found
+
+
+def _both(entry: Entry) -> tuple[Row, ...]:
+    return (*entry.cell.measured, *(entry.baseline.measured if entry.baseline else ()))
+
+
+def _fixed(cells: Sequence[Cell], layout: Layout) -> dict[Axis, Value]:
+    named = {where.name for where in layout.axes}
+    found = {}
+    for where in _FIXED:
+        values = {where.read(row) for cell in cells for row in cell.rows}
+        if where.name not in named and len(values) == 1:
+            found[where] = values.pop()
+    return found

@@ -1,0 +1,158 @@
+"""The gate of continuous integration: did anything become slower, beyond doubt and by more than is allowed?
+
+A gate that cries wolf is switched off. So only a slow-down fails whose whole interval lies beyond the limit after
+Holm's correction over all cells, and the limit rises where the campaigns' own A/A pairs scatter more.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from orchestrator.analysis.comparing.asking import Texts
+from orchestrator.analysis.comparing.cells import key_text
+from orchestrator.analysis.comparing.policies import Policy
+from orchestrator.analysis.comparing.reading import Moment
+from orchestrator.analysis.comparing.sides import named_side, tabulate_sides
+from orchestrator.analysis.comparing.table import ComparisonTable, Entry
+from orchestrator.analysis.conditions import parse_conditions
+from orchestrator.analysis.verdict import Verdict
+from orchestrator.errors import ConfigurationError
+from orchestrator.store import Results
+
+MAX_SLOWDOWN = 0.05
+BASELINE, CANDIDATE = "baseline", "candidate"
+
+
+class Outcome(Enum):
+    """What became of one cell of the baseline, or of one that only the candidate has."""
+
+    SLOWER = "slower"
+    """Beyond doubt, by more than the limit."""
+    MISSING = "missing"
+    """The baseline was measured, the candidate was not."""
+    UNDECIDED = "undecided"
+    """Neither a slow-down beyond the limit nor its absence is shown."""
+    FASTER = "faster"
+    """Beyond doubt, by more than the limit."""
+    WITHIN_LIMIT = "within the limit"
+    """No slow-down beyond the limit, beyond doubt."""
+    NEW = "new"
+    """Only the candidate was measured."""
+
+
+@dataclass(frozen=True)
+class GatedCell:
+    """One configuration."""
+
+    name: str
+    """What it is, in words."""
+    outcome: Outcome
+    entry: Entry
+    """Of the candidate, or of the baseline where the candidate has none."""
+    reason: str | None
+    """Why it is missing."""
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The decision, and what it rests on."""
+
+    table: ComparisonTable
+    cells: tuple[GatedCell, ...]
+    """The worst first."""
+    max_slowdown: float
+    baseline: str
+    candidate: str
+    require_all: bool
+
+    @property
+    def failures(self) -> tuple[GatedCell, ...]:
+        """The cells that let the gate fail."""
+        failing = {Outcome.SLOWER, Outcome.MISSING} if self.require_all else {Outcome.SLOWER}
+        return tuple(one for one in self.cells if one.outcome in failing)
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing fails."""
+        return not self.failures
+
+    def count(self, outcome: Outcome) -> int:
+        """How many cells ended so."""
+        return sum(one.outcome is outcome for one in self.cells)
+
+
+def gate(
+    results: Results,
+    baseline: Texts,
+    candidate: Texts = "campaign=newest",
+    max_slowdown: float = MAX_SLOWDOWN,
+    match: Sequence[str] | None = None,
+    where: Texts = (),
+    policy: Policy | None = None,
+    *,
+    require_all: bool = False,
+) -> Gate:
+    """Decides whether a candidate is slower than its baseline.
+
+    Args:
+        results: of `open_store`.
+        baseline: conditions, as `campaign=previous`; trials of the candidate among them are left out.
+        candidate: conditions; by default the newest campaign.
+        max_slowdown: what is allowed: 0.05 is 5 %. It takes the place of the policy's minimum effect.
+        match: names of the axes on which cells correspond; by default what makes a configuration.
+        where: conditions that all trials meet.
+        policy: the metric, and what may be pooled.
+        require_all: whether a cell that only the baseline has is a failure.
+
+    Raises:
+        ConfigurationError: there is nothing to compare, or trials would be pooled that differ.
+        StoreError: a file cannot be read.
+    """
+    if not max_slowdown > 0:
+        raise ConfigurationError(f"is {max_slowdown:g}, expected more than 0, such as 5%", key="--max-slowdown")
+    left = parse_conditions(baseline, "--baseline")
+    right = parse_conditions(candidate, "--candidate")
+    strict = replace(policy or Policy(), minimum_effect=max_slowdown)
+    sides = named_side(left, BASELINE), named_side(right, CANDIDATE)
+    conditions = parse_conditions(where, "--where")
+    table = tabulate_sides(Moment.of(results), *sides, conditions, match, strict, without_overlap=True)
+    return Gate(
+        table=table,
+        cells=_gated(table),
+        max_slowdown=max_slowdown,
+        baseline=" ".join(one.text for one in (*conditions, *left)),
+        candidate=" ".join(one.text for one in (*conditions, *right)),
+        require_all=require_all,
+    )
+
+
+def _gated(table: ComparisonTable) -> tuple[GatedCell, ...]:
+    candidates = {entry.key[:-1]: entry for entry in table.entries if entry.key[-1] == CANDIDATE}
+    found = []
+    for entry in table.entries:
+        other = candidates.get(entry.key[:-1])
+        name = key_text(entry.key[:-1], table.axes[:-1]) or "all"
+        if entry.is_baseline and entry.cell.measured and (other is None or not other.cell.measured):
+            reason = other.problem if other is not None else "the candidate has no such trial"
+            found.append(GatedCell(name, Outcome.MISSING, entry, reason))
+        elif not entry.is_baseline and entry.cell.measured:
+            found.append(GatedCell(name, _outcome(entry), entry, entry.problem))
+    order = list(Outcome)
+    return tuple(sorted(found, key=lambda one: (order.index(one.outcome), _worse(one.entry))))
+
+
+def _worse(entry: Entry) -> float:
+    return entry.ratio.estimate.value if entry.ratio is not None else 0.0
+
+
+def _outcome(entry: Entry) -> Outcome:
+    ratio = entry.ratio
+    if ratio is None:
+        # A ratio that is not defined says nothing about slower; a baseline that was not measured makes it new.
+        return Outcome.UNDECIDED if entry.baseline is not None and entry.baseline.measured else Outcome.NEW
+    if ratio.verdict is Verdict.SLOWER:
+        return Outcome.SLOWER
+    if ratio.verdict is Verdict.FASTER:
+        return Outcome.FASTER
+    low = ratio.estimate.low
+    return Outcome.WITHIN_LIMIT if low is not None and low >= 1 / (1 + ratio.minimum_effect) else Outcome.UNDECIDED

@@ -1,0 +1,194 @@
+"""What a comparison returns: frozen values, and the same as rows with stable columns for other programs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from orchestrator.analysis.axes import AXES, Axis, Value
+from orchestrator.analysis.comparing.cells import Cell, Key, key_text
+from orchestrator.analysis.comparing.confounders import Difference
+from orchestrator.analysis.comparing.policies import Policy
+from orchestrator.analysis.comparing.ratios import Ratio
+from orchestrator.analysis.metrics import Metric
+from orchestrator.analysis.verdict import Verdict
+from orchestrator.errors import ConfigurationError
+
+SIDE: Final = "side"
+"""The axis of a comparison of two selections; its values are the selections as they were written."""
+
+VERDICT_NAMES: Final[Mapping[Verdict, str]] = {
+    Verdict.FASTER: "faster",
+    Verdict.SLOWER: "slower",
+    Verdict.EQUIVALENT: "equivalent",
+    Verdict.UNDECIDED: "inconclusive",
+}
+"""As comparisons write them. Of a metric that is no time, faster stands for better."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One cell of a table, and how it compares with its baseline."""
+
+    cell: Cell
+    baseline: Cell | None
+    """Null for baselines themselves, without a baseline, and where it was not run."""
+    ratio: Ratio | None
+    """Null where one of the two has no measurement."""
+    is_baseline: bool
+    problem: str | None
+    """Why there is no ratio though there should be."""
+
+    @property
+    def key(self) -> Key:
+        """The values of the table's axes, in their order."""
+        return self.cell.key
+
+
+@dataclass(frozen=True)
+class ComparisonTable:
+    """Cells by axes, with ratios to a baseline."""
+
+    metric: Metric
+    policy: Policy
+    axes: tuple[Axis, ...]
+    """Of the keys: those of the rows, then those of the columns."""
+    columns: int
+    """How many of `axes` are columns."""
+    baseline: Mapping[str, Value]
+    """The values of the axes that make a cell a baseline; empty without one."""
+    compared: tuple[str, ...]
+    """Names of the axes on which the sides of a ratio are meant to differ."""
+    fixed: Mapping[Axis, Value]
+    """Axes on which all trials are equal."""
+    entries: tuple[Entry, ...]
+    """Ordered by key."""
+    differences: tuple[Difference, ...]
+    """What else differs between the sides of ratios, the axes that are compared left out."""
+
+    @property
+    def ratios(self) -> tuple[Entry, ...]:
+        """The entries that have one."""
+        return tuple(entry for entry in self.entries if entry.ratio is not None)
+
+    def entry(self, **values: Value) -> Entry:
+        """The one entry with these values on its axes: `table.entry(gpu="NVIDIA A100", backend="eager")`.
+
+        Raises:
+            KeyError: there is none, or more than one.
+        """
+        names = [where.name for where in self.axes]
+        found = [
+            entry
+            for entry in self.entries
+            if all(entry.key[names.index(name)] == value for name, value in values.items() if name in names)
+        ]
+        unknown = sorted(values.keys() - set(names))
+        if unknown or len(found) != 1:
+            raise KeyError(f"{len(found)} entries for {values}; axes of the table: {', '.join(names)}")
+        return found[0]
+
+    def text(self, entry: Entry) -> str:
+        """The key of an entry in words."""
+        return key_text(entry.key, self.axes)
+
+    def arrow(self) -> pa.Table:
+        """A row per cell, in the columns of `COLUMNS`; units of values stand in the column `unit`."""
+        differs: dict[int, list[str]] = {}
+        for one in self.differences:
+            for position in one.entries:
+                differs.setdefault(position, []).append(f"{one.change.field}: {one.change.then} → {one.change.now}")
+        rows = [self._row(entry, differs.get(number, [])) for number, entry in enumerate(self.entries)]
+        return pa.Table.from_pylist(rows, schema=COLUMNS)
+
+    def pandas(self) -> Any:
+        """As a pandas DataFrame.
+
+        Raises:
+            ConfigurationError: pandas is not installed.
+        """
+        try:
+            return self.arrow().to_pandas()
+        except ImportError:
+            raise ConfigurationError("pandas is not installed; `pip install pandas` does it") from None
+
+    def _row(self, entry: Entry, differs: Sequence[str]) -> dict[str, Any]:
+        cell, ratio = entry.cell, entry.ratio
+        named = {where.name: value for where, value in zip(self.axes, cell.key, strict=True)}
+        estimate, other = cell.estimate, entry.baseline.estimate if entry.baseline else None
+        return {
+            **{where.name: cell.value(where) for where in AXES.values()},
+            **named,
+            "metric": self.metric.name,
+            "unit": self.metric.unit,
+            "better": "higher" if self.metric.higher_is_better else "lower",
+            "value": estimate and estimate.value,
+            "value_low": estimate and estimate.low,
+            "value_high": estimate and estimate.high,
+            "processes": len(cell.measured),
+            "samples": estimate.samples if estimate else 0,
+            "is_baseline": entry.is_baseline,
+            "baseline": key_text(entry.baseline.key, self.axes) if entry.baseline else None,
+            "baseline_value": other and other.value,
+            "baseline_processes": len(entry.baseline.measured) if entry.baseline else None,
+            **_ratio_columns(ratio),
+            "status": " ".join(f"{status.value}:{count}" for status, count in sorted(cell.statuses.items())),
+            "reason": "; ".join(dict.fromkeys([*([entry.problem] if entry.problem else []), *cell.reasons])) or None,
+            "unsteady": cell.unsteady,
+            "flagged": cell.flagged,
+            "campaigns": " ".join(cell.campaigns),
+            "hosts": " ".join(cell.hosts),
+            "differs": "; ".join(differs) or None,
+        }
+
+
+def _ratio_columns(ratio: Ratio | None) -> dict[str, Any]:
+    if ratio is None:
+        return {}
+    estimate = ratio.estimate
+    return {
+        "ratio": estimate.value,
+        "ratio_low": estimate.low,
+        "ratio_high": estimate.high,
+        "pairing": ratio.pairing.value,
+        "pairs": estimate.processes if estimate.degrees is None else None,
+        "degrees": estimate.degrees,
+        "verdict": VERDICT_NAMES[ratio.verdict],
+        "minimum_effect": ratio.minimum_effect,
+        "noise": ratio.noise.half_width,
+    }
+
+
+def _axis_field(where: Axis) -> pa.Field:
+    metadata = {"unit": where.unit} if where.unit else None
+    return pa.field(where.name, pa.int64() if where.is_number else pa.string(), metadata=metadata)
+
+
+COLUMNS: Final = pa.schema(
+    [
+        *(_axis_field(where) for where in AXES.values()),
+        pa.field(SIDE, pa.string()),
+        *(pa.field(name, pa.string()) for name in ("metric", "unit", "better")),
+        *(pa.field(name, pa.float64()) for name in ("value", "value_low", "value_high")),
+        pa.field("processes", pa.int64(), metadata={"unit": "processes"}),
+        pa.field("samples", pa.int64(), metadata={"unit": "samples"}),
+        pa.field("is_baseline", pa.bool_()),
+        pa.field("baseline", pa.string()),
+        pa.field("baseline_value", pa.float64()),
+        pa.field("baseline_processes", pa.int64(), metadata={"unit": "processes"}),
+        *(
+            pa.field(name, pa.float64(), metadata={"unit": "1", "better": "higher"})
+            for name in ("ratio", "ratio_low", "ratio_high")
+        ),
+        pa.field("pairing", pa.string()),
+        pa.field("pairs", pa.int64(), metadata={"unit": "rounds"}),
+        pa.field("degrees", pa.float64(), metadata={"unit": "1"}),
+        pa.field("verdict", pa.string()),
+        *(pa.field(name, pa.float64(), metadata={"unit": "1"}) for name in ("minimum_effect", "noise")),
+        *(pa.field(name, pa.string()) for name in ("status", "reason")),
+        *(pa.field(name, pa.int64(), metadata={"unit": "processes"}) for name in ("unsteady", "flagged")),
+        *(pa.field(name, pa.string()) for name in ("campaigns", "hosts", "differs")),
+    ]
+)
+"""Of `ComparisonTable.arrow`, of files and of `--format`: an axis on which the trials of a cell differ is null."""

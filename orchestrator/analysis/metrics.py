@@ -1,0 +1,139 @@
+"""Metrics: what of a trial can be compared, with its unit and the direction that is better.
+
+Unit and direction stand in the schema of the store and nowhere else. Only metrics with a direction are here: a ratio
+is always written so that above 1 is better, and of a clock frequency nobody can say which way that is.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.errors import ConfigurationError
+from orchestrator.store import TRIALS
+from orchestrator.store.query.querying import near_names
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One number per trial, that is per process."""
+
+    name: str
+    column: str
+    """Of `trials`."""
+    meaning: str
+    samples: str | None = None
+    """The column of the samples whose median it is; null where it is no median, or they are not kept."""
+    count: str | None = None
+    """The column with the number of samples; null where each process gives one value."""
+    valid: str | None = None
+    """The column that must be true for the number to count."""
+    problem: str | None = None
+    """The column that says why there is none."""
+
+    @property
+    def unit(self) -> str:
+        """Such as `s`; `1` of a plain ratio."""
+        return self._metadata("unit")
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether more is better."""
+        return self._metadata("better") == "higher"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Those of `trials` that it is read from, without the samples."""
+        return tuple(name for name in (self.column, self.count, self.valid, self.problem) if name is not None)
+
+    def _metadata(self, key: str) -> str:
+        return str(TRIALS.field(self.column).metadata[key.encode()].decode())
+
+
+def metric(name: str) -> Metric:
+    """The metric of a name.
+
+    Raises:
+        ConfigurationError: there is no such metric.
+    """
+    try:
+        return METRICS[name]
+    except KeyError:
+        hint = near_names(name, METRICS) or f"; metrics: {', '.join(METRICS)}"
+        raise ConfigurationError(f"no metric is called {name}{hint}", key="--metric") from None
+
+
+def default_metric(devices: set[str]) -> Metric:
+    """The latency that a comparison on these devices is about: that of lone calls on a CPU, pipelined on a GPU.
+
+    A call on a GPU returns before its work is done; back-to-back calls are what the paper timed there.
+
+    Raises:
+        ConfigurationError: they have no default in common.
+    """
+    on_cpu = {device == "cpu" for device in devices}
+    if len(on_cpu) > 1:
+        raise ConfigurationError(
+            "the trials ran on CPUs and on GPUs, whose latencies are different things; add --where device=cpu, "
+            "or say --metric latency_sync or --metric latency_pipelined",
+            key="--metric",
+        )
+    return METRICS["latency_sync" if True in on_cpu else "latency_pipelined"]
+
+
+def _sync(name: str, statistic: str, meaning: str) -> Metric:
+    return Metric(name, f"latency_sync_{statistic}_s", meaning, count="latency_sync_samples")
+
+
+_ALL: Final = (
+    Metric(
+        *("latency_sync", "latency_sync_median_s", "one call at a time, median"),
+        *("samples_sync_s", "latency_sync_samples"),
+    ),
+    Metric(
+        *("latency_pipelined", "latency_pipelined_median_s", "one of many back-to-back calls, median"),
+        *("samples_pipelined_s", "latency_pipelined_samples"),
+    ),
+    Metric("latency_legacy", "latency_legacy_s", "the paper's procedure: mean of 100 passes"),
+    _sync("latency_sync_min", "min", "one call at a time, minimum"),
+    _sync("latency_sync_p10", "p10", "one call at a time, 10th percentile"),
+    _sync("latency_sync_p25", "p25", "one call at a time, 25th percentile"),
+    _sync("latency_sync_p75", "p75", "one call at a time, 75th percentile"),
+    _sync("latency_sync_p90", "p90", "one call at a time, 90th percentile"),
+    _sync("latency_sync_mean", "mean", "one call at a time, mean"),
+    Metric(
+        *("latency_pipelined_mean", "latency_pipelined_mean_s", "one of many back-to-back calls, mean"),
+        count="latency_pipelined_samples",
+    ),
+    Metric(
+        *("throughput", "throughput_examples_per_s", "batch over the mean pipelined latency"),
+        count="latency_pipelined_samples",
+    ),
+    Metric(
+        *("floor", "dispatch_floor_s", "CPU: what the framework alone takes", "samples_floor_s"),
+        valid="dispatch_floor_valid",
+        problem="dispatch_floor_problem",
+    ),
+    Metric("dispatch", "dispatch_s", "GPU: until a call returns, median", "samples_dispatch_s"),
+    Metric("graph", "graph_s", "GPU: a replay as one CUDA graph, median", "samples_graph_s"),
+    Metric("busy", "busy_s", "GPU: time in which the device works, per call"),
+    Metric("kernel_sum", "kernel_sum_s", "GPU: sum of the kernels' times, per call"),
+    Metric("overhead", "exposed_overhead_s", "the tax: CPU the floor, GPU pipelined less busy time"),
+    Metric("overhead_graph", "exposed_overhead_graph_s", "GPU: pipelined less graph time"),
+    Metric("framework_fraction", "framework_fraction", "exposed overhead over latency"),
+    Metric("boundedness", "boundedness", "CPU: floor over the rest; GPU: dispatch over busy time"),
+    Metric("tax_ratio", "tax_ratio", "GPU: pipelined over graph time"),
+    Metric("operations", "operations", "that the framework dispatches, per call"),
+    Metric("kernels", "kernels", "GPU: kernels per call"),
+    Metric("launches", "launches", "GPU: launches per call"),
+    Metric("achieved_flops", "achieved_flops_per_s", "arithmetic over the pipelined latency"),
+    Metric("energy", "energy_per_call_j", "of the GPU or, on a CPU, of the package", valid="energy_valid"),
+    Metric("memory_peak", "memory_peak_rss_bytes", "resident peak of one call"),
+    Metric("memory_private", "memory_uss_bytes", "private part of the resident memory"),
+    Metric("memory_device_peak", "memory_device_allocated_peak_bytes", "GPU: peak of torch's allocator"),
+    Metric("memory_device", "memory_device_process_bytes", "GPU: of the process, by the driver"),
+    Metric("sm_active", "utilisation_sm_active_share", "GPU: share of multiprocessors at work"),
+    Metric("sm_occupancy", "utilisation_sm_occupancy_share", "GPU: warps of those that fit"),
+    Metric("cpu_time", "cpu_time_per_call_s", "time of processors per call, one call at a time"),
+)
+METRICS: Final[Mapping[str, Metric]] = {one.name: one for one in _ALL}
+"""By name; the first two are the headlines."""

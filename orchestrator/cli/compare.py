@@ -1,0 +1,190 @@
+"""`taxmeter compare`: a table by named axes, or two selections side by side, with ratios that hold."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from orchestrator.analysis.comparing import ComparisonTable, Interval, Policy, compare, compare_selections
+from orchestrator.analysis.comparing.policies import Pool, pools
+from orchestrator.analysis.metrics import metric
+from orchestrator.analysis.verdict import MINIMUM_EFFECT
+from orchestrator.cli.options import open_results, place_option
+from orchestrator.cli.results.tables import print_rows, wide_console
+from orchestrator.cli.results.taking import chosen_form
+from orchestrator.errors import ConfigurationError
+from orchestrator.report.comparison import render_comparison
+from orchestrator.store.query.tabular import FORMATS, appearing, write_rows
+
+
+class Percent(click.ParamType[float]):
+    """A share, as `5%` or `0.05`."""
+
+    name = "percent"
+
+    def convert(self, value: Any, param: click.Parameter | None, _ctx: click.Context | None) -> float:
+        """From the text to a share: 0.05."""
+        if isinstance(value, float):
+            return value
+        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(%?)\s*", str(value))
+        if found is None:
+            option = param.opts[0] if param is not None else None
+            raise ConfigurationError(f"is {value!r}, expected a share such as 5% or 0.05", key=option)
+        return float(found[1]) / 100 if found[2] else float(found[1])
+
+
+class Names(click.ParamType[tuple[str, ...]]):
+    """Names with commas between them."""
+
+    name = "names"
+
+    def convert(self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None) -> tuple[str, ...]:
+        """From the text to the names."""
+        return value if isinstance(value, tuple) else tuple(one.strip() for one in str(value).split(",") if one.strip())
+
+
+where_option = click.option(
+    "--where",
+    multiple=True,
+    metavar="CONDITION",
+    help="Trials to take, such as batch=1, gpu~*A100* or 'batch>=8'; all conditions hold.",
+)
+match_option = click.option(
+    "--match",
+    type=Names(),
+    metavar="AXIS,…",
+    help="Axes on which cells correspond; by default all that makes a configuration.",
+)
+metric_option = click.option(
+    "--metric",
+    "metric_name",
+    metavar="NAME",
+    help="By default latency_sync on CPUs and latency_pipelined on GPUs; docs/comparing.md lists all.",
+)
+pool_option = click.option(
+    "--pool",
+    type=Names(),
+    default=(),
+    metavar="NAME,…",
+    help=f"What trials of one cell may differ in: {', '.join(one.value for one in Pool)}.",
+)
+latest_option = click.option("--latest", is_flag=True, help="Of each cell only the newest campaign.")
+flagged_option = click.option(
+    "--without-flagged", is_flag=True, help="Leave out trials whose guards found that something disturbed them."
+)
+interval_option = click.option(
+    "--interval",
+    type=click.Choice([one.value for one in Interval]),
+    default=Interval.STUDENT.value,
+    show_default=True,
+    help="Of paired ratios: Student's t, or the hierarchical bootstrap over rounds and samples.",
+)
+
+
+@click.command("compare")
+@click.argument("selections", nargs=-1, metavar="[SELECTION SELECTION]")
+@click.option("--rows", type=Names(), default=(), metavar="AXIS,…", help="Axes of the rows, such as gpu,workload.")
+@click.option("--cols", type=Names(), default=(), metavar="AXIS,…", help="Axes of the columns, such as backend.")
+@click.option("--baseline", multiple=True, metavar="AXIS=VALUE", help="What all else is compared with: backend=eager.")
+@where_option
+@match_option
+@metric_option
+@pool_option
+@latest_option
+@flagged_option
+@interval_option
+@click.option(
+    "--minimum-effect",
+    type=Percent(),
+    default=MINIMUM_EFFECT,
+    metavar="PERCENT",
+    show_default="3%",
+    help="Smaller differences are none. Twice the noise floor takes its place where that is more.",
+)
+@place_option
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", *FORMATS]),
+    default=None,
+    help="By default a table, or what the name of --output says. In JSON there is one object per line.",
+)
+@click.option("--output", type=click.Path(path_type=Path), help="A file for the rows; printed without it.")
+@click.option("--force", is_flag=True, help="Take the place of a file that is there.")
+def compare_command(
+    selections: tuple[str, ...],
+    rows: tuple[str, ...],
+    cols: tuple[str, ...],
+    baseline: tuple[str, ...],
+    where: tuple[str, ...],
+    match: tuple[str, ...] | None,
+    metric_name: str | None,
+    pool: tuple[str, ...],
+    latest: bool,
+    without_flagged: bool,
+    interval: str,
+    minimum_effect: float,
+    place: str | Path,
+    form: str | None,
+    output: Path | None,
+    force: bool,
+) -> None:
+    """Compares what was measured, with intervals, verdicts and all that else differs.
+
+    By axes:  taxmeter compare --rows gpu,workload --cols backend --baseline backend=eager --where batch=1
+
+    Side by side:  taxmeter compare gpu=A100 gpu=H200 --match workload,batch,backend,environment
+
+    A ratio above 1 always means better. Trials that differ in what is no axis are not pooled, unless --pool says so.
+    """
+    form = chosen_form(form, output)
+    if not minimum_effect > 0:
+        raise ConfigurationError(f"is {minimum_effect:g}, expected more than 0, such as 3%", key="--minimum-effect")
+    usual = policy_of(metric_name, pool, latest=latest, without_flagged=without_flagged, interval=interval)
+    policy = replace(usual, minimum_effect=minimum_effect)
+    if selections:
+        left, right = _two(selections, rows or cols or baseline)
+        table = compare_selections(open_results(place), left, right, match, where, policy)
+    else:
+        if match is not None:
+            raise ConfigurationError("is for two selections; by axes, --rows and --cols say it", key="--match")
+        table = compare(open_results(place), rows, cols, baseline, where, policy)
+    _give(table, form, output, force=force)
+
+
+def policy_of(
+    metric_name: str | None, pool: tuple[str, ...], *, latest: bool, without_flagged: bool, interval: str
+) -> Policy:
+    """How to compare, from the options.
+
+    Raises:
+        ConfigurationError: a name is unknown.
+    """
+    chosen = None if metric_name is None else metric(metric_name)
+    return Policy(chosen, pools(pool, "--pool"), latest, without_flagged, Interval(interval))
+
+
+def _two(selections: Sequence[str], others: object) -> Sequence[str]:
+    if others:
+        raise ConfigurationError("give either two selections, or --rows, --cols and --baseline")
+    if len(selections) != 2:
+        raise ConfigurationError(
+            f"expected two selections, found {len(selections)}: write each as one argument, "
+            "such as 'gpu=A100 dtype=float16' 'gpu=H200 dtype=float16'"
+        )
+    return selections
+
+
+def _give(table: ComparisonTable, form: str, output: Path | None, *, force: bool) -> None:
+    if output is not None:
+        with appearing(output, force=force) as temporary:
+            count = write_rows(table.arrow().to_reader(), temporary, form)
+        click.echo(f"{output}: {count} rows", err=True)
+    elif form == "table":
+        console = wide_console()
+        console.print(render_comparison(table, console.width))
+    else:
+        print_rows(table.arrow(), form)

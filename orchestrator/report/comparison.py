@@ -1,0 +1,303 @@
+"""A comparison for the terminal: cells with their ratios, what was not measured, and what else differs."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from orchestrator.analysis import Verdict
+from orchestrator.analysis.axes import DEFAULTS, Axis, Value
+from orchestrator.analysis.comparing import ComparisonTable, Difference, Entry, Interval, Pairing
+from orchestrator.analysis.comparing.cells import Key
+from orchestrator.analysis.comparing.table import SIDE, VERDICT_NAMES
+from orchestrator.report.wording import count_text, ratio_text, value_text
+
+_CELL, _NARROW_CELL = 33, 22
+"""Columns of a terminal that a cell takes: `x1.31 [1.28, 1.34] inconclusive`, or the verdict on a line of its own."""
+_LABEL: Final = 24
+_NAMED: Final = 2
+_FIELDS_SHOWN: Final = 12
+_COLOURS: Final = {Verdict.FASTER: "green", Verdict.SLOWER: "red", Verdict.EQUIVALENT: "", Verdict.UNDECIDED: "yellow"}
+_OF_TIME: Final = ("latency", "throughput", "floor", "dispatch", "graph", "busy", "kernel_sum", "overhead", "cpu_time")
+_GROUPS: Final[Mapping[str, str]] = {
+    "system": "System",
+    "environment": "Environment",
+    "code": "Code that measured",
+    "protocol": "Protocol",
+    "conditions": "Conditions, medians before the trials",
+}
+
+
+def render_comparison(table: ComparisonTable, width: int) -> RenderableType:
+    """The table, its verdicts, what was not measured and what else differs.
+
+    Args:
+        table: of `compare` or `compare_selections`.
+        width: columns of the terminal.
+    """
+    parts: list[RenderableType] = [Text(line) for line in _heading(table)]
+    parts.extend(_tables(table, width))
+    parts.append(Text())
+    parts.extend(_verdicts(table))
+    parts.extend(_not_measured(table))
+    parts.extend(render_differences(table))
+    return Group(*parts)
+
+
+def render_differences(table: ComparisonTable) -> Iterator[RenderableType]:
+    """What else differs between the sides of the ratios."""
+    if not table.ratios:
+        return
+    if not table.differences:
+        yield Text("Nothing else that is known differs between the sides of any ratio.")
+        return
+    compared = ", ".join(table.compared)
+    yield Text(f"What else differs, {compared} left out (baseline → compared):", style="bold")
+    for group in dict.fromkeys(one.change.group for one in table.differences):
+        here = [one for one in table.differences if one.change.group == group]
+        yield Text(f"  {_GROUPS.get(group, group)}")
+        for one in here[:_FIELDS_SHOWN]:
+            change = one.change
+            line = f"{change.field}: {change.then} → {change.now}{_where(one, table)}"
+            yield _indented(Text(line), 4)
+        if len(here) > _FIELDS_SHOWN:
+            more = f"and {len(here) - _FIELDS_SHOWN} more, which --format csv, json and parquet have"
+            yield _indented(Text(more, style="dim"), 4)
+
+
+def verdict_name(verdict: Verdict, metric: str) -> str:
+    """A verdict in a word: what is no time is better or worse."""
+    if not metric.startswith(_OF_TIME):
+        return {Verdict.FASTER: "better", Verdict.SLOWER: "worse"}.get(verdict, VERDICT_NAMES[verdict])
+    return VERDICT_NAMES[verdict]
+
+
+def _heading(table: ComparisonTable) -> Iterator[str]:
+    metric = table.metric
+    yield f"{metric.name}: {metric.meaning}. Median over processes [95 % interval]."
+    if table.baseline:
+        baseline = " ".join(f"{name}={value}" for name, value in table.baseline.items())
+        if set(table.baseline) == {SIDE}:
+            baseline = str(table.baseline[SIDE])
+        yield f"x: how many times better than {baseline}, above 1 is better [95 % interval{_how(table)}]."
+    fixed = [f"{where.name}={value}" for where, value in table.fixed.items() if value not in (None, DEFAULTS)]
+    if fixed:
+        yield f"All: {' '.join(fixed)}"
+    yield from _sides(table)
+    if table.policy.without_flagged:
+        yield "Without the trials that guards flagged as disturbed."
+    if table.policy.pool:
+        pooled = ", ".join(sorted(one.value for one in table.policy.pool))
+        yield f"POOLED on request over different {pooled}: a cell may hold what is not one thing."
+
+
+def _sides(table: ComparisonTable) -> Iterator[str]:
+    """Which campaigns and hosts are behind the two sides."""
+    if set(table.baseline) != {SIDE}:
+        return
+    for side in dict.fromkeys(entry.key[-1] for entry in table.entries):
+        cells = [entry.cell for entry in table.entries if entry.key[-1] == side and entry.cell.measured]
+        campaigns = sorted({name for cell in cells for name in cell.campaigns})
+        hosts = sorted({name for cell in cells for name in cell.hosts})
+        yield f"{side}: campaign {_some(campaigns)}, host {_some(hosts)}"
+
+
+def _how(table: ComparisonTable) -> str:
+    ratios = [entry.ratio for entry in table.entries if entry.ratio is not None]
+    kinds = {one.pairing for one in ratios}
+    if not kinds:
+        return ""
+    boot = ", by the bootstrap" if table.policy.interval is Interval.BOOTSTRAP and Pairing.PAIRED in kinds else ""
+    if kinds == {Pairing.PAIRED}:
+        return f", paired by round{boot}"
+    if kinds == {Pairing.UNPAIRED}:
+        return ", unpaired: no shared rounds"
+    return f", paired by round{boot} unless it says unpaired"
+
+
+def _tables(table: ComparisonTable, width: int) -> Iterator[RenderableType]:
+    row_axes = table.axes[: len(table.axes) - table.columns]
+    rows = list(dict.fromkeys(entry.key[: len(row_axes)] for entry in table.entries))
+    columns = _column_keys(table)
+    labels = _label_count(row_axes, rows, width)
+    heads = len(row_axes) - labels
+    room = width - sum(_label_width(row_axes[heads + i], rows, heads + i) for i in range(labels))
+    is_narrow = room < _CELL * len(columns)
+    fitting = max(1, room // (_NARROW_CELL if is_narrow else _CELL))
+    for head in dict.fromkeys(row[:heads] for row in rows):
+        yield Text("\n" + _named(row_axes[:heads], head) if heads else "", style="bold")
+        for number, shown in enumerate(_chunks(columns, table, fitting)):
+            if number:
+                yield Text()
+            here = [row for row in rows if row[:heads] == head]
+            yield _grid(table, row_axes[heads:], here, shown, is_narrow=is_narrow)
+
+
+def _grid(
+    table: ComparisonTable,
+    label_axes: Sequence[Axis],
+    rows: Sequence[Key],
+    columns: Sequence[Key],
+    *,
+    is_narrow: bool,
+) -> Table:
+    grid = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    for where in label_axes:
+        grid.add_column(where.name, justify="right" if where.is_number else "left", overflow="fold")
+    column_axes = table.axes[len(table.axes) - table.columns :]
+    for column in columns:
+        name = ", ".join(one.shown(value) for one, value in zip(column_axes, column, strict=True))
+        grid.add_column(Text(name or table.metric.name), overflow="fold")
+    by_key = {entry.key: entry for entry in table.entries}
+    usual = max((len(entry.cell.measured) for entry in table.entries), default=0)
+    for row in rows:
+        labels = [
+            where.shown(value) for where, value in zip(label_axes, row[len(row) - len(label_axes) :], strict=True)
+        ]
+        entries = [by_key.get((*row, *column)) for column in columns]
+        grid.add_row(*map(Text, labels), *(_cell(one, table, usual, is_narrow=is_narrow) for one in entries))
+    return grid
+
+
+def _cell(entry: Entry | None, table: ComparisonTable, usual: int, *, is_narrow: bool) -> Text:
+    if entry is None:
+        return Text("-", style="dim")
+    lines = []
+    cell = entry.cell
+    if cell.estimate is not None:
+        few = f" n={cell.estimate.processes}" if cell.estimate.processes < usual else ""
+        lines.append(Text(f"{value_text(cell.estimate, table.metric.unit)}{few}"))
+    if entry.ratio is not None:
+        lines.append(_ratio(entry, table, is_narrow=is_narrow))
+    if cell.unsteady:
+        lines.append(Text(f"{cell.unsteady} not steady", style="yellow"))
+    failed = {status: count for status, count in cell.statuses.items() if status.value != "ok"}
+    lines.extend(Text(f"{count} {status.value}", style="red") for status, count in failed.items())
+    if not lines:
+        lines.append(Text("no value", style="yellow"))
+    elif entry.problem and cell.measured:
+        lines.append(Text("no ratio", style="yellow"))
+    return Text("\n").join(lines)
+
+
+def _ratio(entry: Entry, table: ComparisonTable, *, is_narrow: bool) -> Text:
+    ratio = entry.ratio
+    assert ratio is not None
+    name = verdict_name(ratio.verdict, table.metric.name)
+    kinds = {one.ratio.pairing for one in table.ratios if one.ratio is not None}
+    mark = " unpaired" if len(kinds) > 1 and ratio.pairing is Pairing.UNPAIRED else ""
+    between = "\n" if is_narrow else " "
+    return Text(f"{ratio_text(ratio.estimate)}{between}{name}{mark}", style=_COLOURS[ratio.verdict])
+
+
+def _verdicts(table: ComparisonTable) -> Iterator[Text]:
+    ratios = [entry.ratio for entry in table.entries if entry.ratio is not None]
+    measured = [entry.cell for entry in table.entries if entry.cell.measured]
+    processes = sum(len(cell.measured) for cell in measured)
+    samples = sum(cell.estimate.samples for cell in measured if cell.estimate)
+    size = f"{count_text(processes, 'process', 'processes')}, {count_text(samples, 'sample', 'samples')}"
+    flagged = sum(cell.flagged for cell in measured)
+    if flagged:
+        yield Text(
+            f"Guards flagged {flagged} of {processes} processes as disturbed; --without-flagged leaves them out.",
+            style="yellow",
+        )
+    if not ratios:
+        yield Text(f"{count_text(len(table.entries), 'cell', 'cells')} of {size}.")
+        return
+    verdicts = [one.verdict for one in ratios]
+    counts = ", ".join(
+        f"{verdicts.count(one)} {verdict_name(one, table.metric.name)}" for one in Verdict if one in verdicts
+    )
+    judged = ", judged together (Holm)" if len(ratios) > 1 else ""
+    yield Text.assemble(
+        ("Verdicts: ", "bold"), f"{counts}{judged}, over {size}. A difference counts from {_effects(table)}."
+    )
+
+
+def _effects(table: ComparisonTable) -> str:
+    ratios = [entry.ratio for entry in table.entries if entry.ratio is not None]
+    effects = sorted({f"{100 * one.minimum_effect:.1f}" for one in ratios}, key=float)
+    shown = f"{effects[0]} %" if len(effects) == 1 else f"{effects[0]} to {effects[-1]} %"
+    if any(one.noise.half_width is None for one in ratios):
+        return f"{shown}; where no A/A pair ran the noise floor is unknown"
+    raised = any(one.minimum_effect > table.policy.minimum_effect for one in ratios)
+    return f"{shown}, {'twice' if raised else 'which is above'} the noise floor (A/A)"
+
+
+def _not_measured(table: ComparisonTable) -> Iterator[RenderableType]:
+    found: dict[str, list[str]] = {}
+    for entry in table.entries:
+        for reason in [entry.problem] if entry.problem else entry.cell.reasons:
+            found.setdefault(reason, []).append(table.text(entry))
+    if not found:
+        return
+    yield Text("Not measured, or not compared:", style="bold")
+    for reason, names in found.items():
+        yield _indented(Text(reason), 2)
+        yield _indented(Text(_some(names), style="dim"), 4)
+
+
+def _indented(text: Text, columns: int) -> Padding:
+    return Padding(text, (0, 0, 0, columns), expand=False)
+
+
+def _where(one: Difference, table: ComparisonTable) -> str:
+    if len(one.entries) == len(table.ratios):
+        return ""
+    names = [table.text(table.entries[position]) for position in one.entries]
+    return f" (in {len(names)} of {len(table.ratios)}: {_some(names)})"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f"; and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return "; ".join(names[:_NAMED]) + more
+
+
+def _column_keys(table: ComparisonTable) -> list[Key]:
+    """The keys of columns, that of the baseline first."""
+    if not table.columns:
+        return [()]
+    names = [where.name for where in table.axes[-table.columns :]]
+    keys = list(dict.fromkeys(entry.key[-table.columns :] for entry in table.entries))
+
+    def is_other(key: Key) -> bool:
+        return any(table.baseline.get(name, value) != value for name, value in zip(names, key, strict=True))
+
+    return sorted(keys, key=is_other)
+
+
+def _chunks(columns: Sequence[Key], table: ComparisonTable, fitting: int) -> Iterator[list[Key]]:
+    """As many columns as fit, each time with the baseline if it is one of them."""
+    names = [where.name for where in table.axes[len(table.axes) - table.columns :]] if table.columns else []
+    repeated = list(columns[:1]) if set(table.baseline) & set(names) and len(columns) > 1 else []
+    rest = list(columns[len(repeated) :])
+    step = max(1, fitting - len(repeated))
+    for start in range(0, len(rest), step):
+        yield [*repeated, *rest[start : start + step]]
+
+
+def _label_count(row_axes: Sequence[Axis], rows: Sequence[Key], width: int) -> int:
+    """How many of the last axes of the rows fit beside two cells; the others become headings."""
+    room = width - 2 * _NARROW_CELL
+    count = 0
+    for position in reversed(range(len(row_axes))):
+        room -= _label_width(row_axes[position], rows, position)
+        if room < 0:
+            break
+        count += 1
+    return max(count, min(1, len(row_axes)))
+
+
+def _label_width(where: Axis, rows: Sequence[Key], position: int) -> int:
+    longest = max((len(where.shown(row[position])) for row in rows), default=0)
+    return min(_LABEL, max(longest, len(where.name))) + 2
+
+
+def _named(of: Sequence[Axis], key: Sequence[Value]) -> str:
+    named = zip(of, key, strict=True)
+    return " ".join(f"{where.name}={value}" for where, value in named if value not in (None, DEFAULTS)) or "defaults"

@@ -1,0 +1,146 @@
+"""A gate's decision: for the terminal, as Markdown and as JUnit's XML."""
+
+from collections.abc import Iterator
+from typing import Final
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from orchestrator.analysis.comparing import Gate, GatedCell, Outcome
+from orchestrator.report.comparison import render_differences
+from orchestrator.report.wording import count_text, ratio_text, value_text
+
+_SHOWN: Final = 10
+_IN_MARKDOWN: Final = 100
+_STYLES: Final = {
+    Outcome.SLOWER: "red",
+    Outcome.MISSING: "yellow",
+    Outcome.UNDECIDED: "yellow",
+    Outcome.FASTER: "green",
+}
+_TITLES: Final = {
+    Outcome.SLOWER: "Slower beyond doubt",
+    Outcome.MISSING: "Missing in the candidate",
+    Outcome.UNDECIDED: "Inconclusive: more rounds would tell",
+    Outcome.FASTER: "Faster beyond doubt",
+    Outcome.WITHIN_LIMIT: "Not slower than allowed",
+    Outcome.NEW: "New in the candidate",
+}
+_TOLD: Final = (Outcome.SLOWER, Outcome.MISSING, Outcome.UNDECIDED, Outcome.FASTER)
+
+
+def render_gate(found: Gate) -> RenderableType:
+    """The decision, the cells behind it, and what else differs."""
+    parts: list[RenderableType] = [Text(line) for line in _heading(found)]
+    for outcome in _TOLD:
+        cells = [one for one in found.cells if one.outcome is outcome]
+        if cells:
+            parts.append(Text(f"{_TITLES[outcome]}:", style=_STYLES.get(outcome, "")))
+            lines = [_line(one, found) for one in cells[:_SHOWN]]
+            parts += [Padding(Text(line), (0, 0, 0, 2), expand=False) for line in lines]
+            if len(cells) > _SHOWN:
+                parts.append(Padding(Text(f"and {len(cells) - _SHOWN} more", style="dim"), (0, 0, 0, 2)))
+    parts.extend(render_differences(found.table))
+    style = "bold green" if found.passed else "bold red"
+    parts.append(Text.assemble((_decision(found), style), f" {_counts(found)}"))
+    return Group(*parts)
+
+
+def gate_markdown(found: Gate) -> str:
+    """The decision as a section of Markdown."""
+    lines = [f"## {'✅' if found.passed else '❌'} taxmeter gate: {_decision(found)}", "", _counts(found), ""]
+    lines += [f"- {line}" for line in _heading(found)]
+    shown = [one for one in found.cells if one.outcome is not Outcome.NEW][:_IN_MARKDOWN]
+    lines += ["", "| cell | baseline | candidate | ratio, above 1 is better | |", "|---|---|---|---|---|"]
+    lines += [f"| {' | '.join(_escaped(text) for text in _columns(one, found))} |" for one in shown]
+    if len(found.cells) > len(shown):
+        lines += ["", f"and {len(found.cells) - len(shown)} more"]
+    if found.table.differences:
+        lines += ["", "What else differs:", ""]
+        changes = [one.change for one in found.table.differences]
+        lines += [f"- {_escaped(f'{one.field}: {one.then} → {one.now}')}" for one in changes[:_IN_MARKDOWN]]
+    return "\n".join(lines) + "\n"
+
+
+def gate_junit(found: Gate) -> str:
+    """The cells as test cases: a slow-down is a failure, what is missing is skipped unless it is required."""
+    failures = found.failures
+    missing = [one for one in found.cells if one.outcome is Outcome.MISSING]
+    skipped = [] if found.require_all else missing
+    suite = Element(
+        "testsuite",
+        name="taxmeter gate",
+        tests=str(len(found.cells)),
+        failures=str(len(failures)),
+        errors="0",
+        skipped=str(len(skipped)),
+    )
+    properties = SubElement(suite, "properties")
+    limit = f"{100 * found.max_slowdown:g}%"
+    for name, value in (("baseline", found.baseline), ("candidate", found.candidate), ("max-slowdown", limit)):
+        SubElement(properties, "property", name=name, value=value)
+    for one in found.cells:
+        case = SubElement(suite, "testcase", classname=f"taxmeter.{found.table.metric.name}", name=one.name)
+        text = _line(one, found)
+        if one in failures:
+            SubElement(case, "failure", message=text, type=one.outcome.value).text = text
+        elif one.outcome is Outcome.MISSING:
+            SubElement(case, "skipped", message=text)
+        else:
+            SubElement(case, "system-out").text = text
+    indent(suite)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(suite, encoding="unicode") + "\n"
+
+
+def _heading(found: Gate) -> Iterator[str]:
+    table = found.table
+    yield f"{table.metric.name}: {table.metric.meaning}; {found.candidate} against {found.baseline}."
+    ratios = [entry.ratio for entry in table.entries if entry.ratio is not None]
+    effects = sorted({one.minimum_effect for one in ratios} or {found.max_slowdown})
+    allowed = f"{100 * found.max_slowdown:g} %"
+    if effects[-1] > found.max_slowdown:
+        allowed += f", raised to up to {100 * effects[-1]:.1f} %, twice the noise floor (A/A)"
+    yield f"Allowed slow-down: {allowed}. All cells are judged together (Holm)."
+    if any(one.noise.half_width is None for one in ratios):
+        yield "Where no A/A pair ran the noise floor is unknown: add `duplicate` to the sweep."
+
+
+def _decision(found: Gate) -> str:
+    if found.passed:
+        return "passed: no slow-down is proven."
+    slower, missing = (sum(one.outcome is outcome for one in found.failures) for outcome in list(Outcome)[:2])
+    parts = [f"{count_text(slower, 'cell is', 'cells are')} slower beyond doubt"] if slower else []
+    parts += [f"{count_text(missing, 'cell is', 'cells are')} missing"] if missing else []
+    return f"failed: {', '.join(parts)}."
+
+
+def _counts(found: Gate) -> str:
+    counts = [f"{found.count(one)} {_word(one)}" for one in Outcome if found.count(one)]
+    return f"{count_text(len(found.cells), 'cell', 'cells')}: {', '.join(counts)}."
+
+
+def _line(one: GatedCell, found: Gate) -> str:
+    name, before, after, ratio, word = _columns(one, found)
+    if one.outcome is Outcome.MISSING or not ratio:
+        return f"{name}: {one.reason or word}"
+    return f"{name}: {ratio}, {before} → {after}"
+
+
+def _columns(one: GatedCell, found: Gate) -> tuple[str, str, str, str, str]:
+    entry, unit = one.entry, found.table.metric.unit
+    baseline = entry.cell if entry.is_baseline else entry.baseline
+    candidate = None if entry.is_baseline else entry.cell
+    values = [value_text(cell.estimate, unit) if cell and cell.estimate else "" for cell in (baseline, candidate)]
+    ratio = ratio_text(entry.ratio.estimate, decimals=3) if entry.ratio is not None else ""
+    word = _word(one.outcome) + (f": {one.reason}" if one.reason else "")
+    return one.name, values[0], values[1], ratio, word
+
+
+def _word(outcome: Outcome) -> str:
+    return "inconclusive" if outcome is Outcome.UNDECIDED else outcome.value
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

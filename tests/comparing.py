@@ -1,0 +1,45 @@
+"""Small stores for the tests of comparisons."""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from orchestrator.store import Results, Row, Store, open_store, system_row
+from tests.results import CAMPAIGNS, put_dimensions, system_document, trial
+
+
+def measured(latency_s: float | None, round_number: int = 1, **more: object) -> Row:
+    """A row of a trial whose median latency is this; its id says what it is."""
+    status = str(more.get("status", "ok"))
+    names = ("campaign", "host", "backend", "workload", "batch", "dtype", "replicate", "environment_id", "trial_key")
+    name = "-".join(str(more.get(key, "")) for key in names) + f"-{round_number}"
+    if latency_s is not None and status == "ok":
+        more = {
+            "latency_sync_median_s": latency_s, "latency_sync_samples": 3,
+            "samples_sync_s": [0.9 * latency_s, latency_s, 1.2 * latency_s], **more,
+        }  # fmt: skip
+    return trial(name, **{"round": round_number, "steady": True, **more})
+
+
+def rounds(latencies_s: Sequence[float], **more: object) -> list[Row]:
+    """A trial in several rounds."""
+    return [measured(value, number, **more) for number, value in enumerate(latencies_s, 1)]
+
+
+def store_of(directory: Path, *rows: Row, systems: Iterable[Row] = ()) -> Results:
+    """A store of these rows, to read."""
+    with Store.open(directory).writer() as writer:
+        put_dimensions(writer)
+        for one in systems:
+            writer.put_system(one)
+        writer.append(rows)
+    return open_store(directory)
+
+
+def system_of(system_id: str, **changes: object) -> Row:
+    """A system as this machine is, but for these fields of its fingerprint."""
+    return system_row(system_id, f"hw-{system_id}", {}, json.loads(system_document(private=None, **changes)))
+
+
+OLD, NEW = CAMPAIGNS
+"""Two campaigns, of which the second started later."""

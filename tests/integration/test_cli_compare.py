@@ -1,0 +1,216 @@
+"""`taxmeter compare` and `taxmeter gate` as people call them."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from orchestrator.analysis.comparing import COLUMNS
+from orchestrator.errors import ExitCode
+from orchestrator.store import Row
+from tests.comparing import NEW, OLD, measured, rounds, store_of, system_of
+from tests.results import taxmeter
+
+TIMES = [0.100, 0.101, 0.099, 0.1005, 0.0995]
+AXES = ["--rows", "workload,batch", "--cols", "backend", "--baseline", "backend=eager"]
+
+
+def scaled(factor: float) -> list[float]:
+    return [factor * value for value in TIMES]
+
+
+def rows_of(campaign: str, factor: float = 1.0, **more: object) -> list[Row]:
+    failed = [
+        measured(None, number, campaign=campaign, backend="tensorrt", status="unsupported", reason="no TensorRT here")
+        for number in (1, 2, 3)
+    ]
+    return [
+        *rounds(scaled(factor), campaign=campaign, **more),
+        *rounds([1.2 * value for value in scaled(factor)], campaign=campaign, batch=8, **more),
+        *rounds(scaled(0.4), campaign=campaign, backend="onnxruntime", **more),
+        *rounds([1.001 * value for value in TIMES], campaign=campaign, replicate=1, **more),
+        *failed,
+    ]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Two campaigns, of which the second has another driver and an eager that is a fifth slower."""
+    systems = [system_of("s1", gpu_driver_version="535.54"), system_of("s2", gpu_driver_version="550.90")]
+    rows = [*rows_of(OLD, system_id="s1"), *rows_of(NEW, 1.2, system_id="s2")]
+    store_of(tmp_path / "results", *rows, systems=systems)
+    return tmp_path / "results"
+
+
+def test_a_table_for_people(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert taxmeter("compare", *AXES, "--where", "campaign=newest", "--results", place) == ExitCode.OK
+    shown = capsys.readouterr().out
+    for text in (
+        "latency_sync: one call at a time, median. Median over processes [95 % interval].",
+        "x: how many times better than backend=eager, above 1 is better [95 % interval, paired by round].",
+        "120 ms [", "x3.00 [", "] faster", "3 unsupported", "no TensorRT here",
+        "Verdicts: 1 faster", "Nothing else that is known differs", "A difference counts from 3.0 %",
+    ):  # fmt: skip
+        assert text in shown
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_it_fits_the_terminal(
+    place: Path, capsys: pytest.CaptureFixture[str], columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.cli.compare.wide_console", lambda: _console(columns))
+    assert taxmeter("compare", *AXES, "--where", "campaign=newest", "--results", place) == ExitCode.OK
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= columns
+    assert any("onnxruntime" in line for line in lines)
+    assert not any("…" in line for line in lines)
+
+
+def test_two_sides_for_people(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert taxmeter("compare", "campaign=previous", "campaign=newest", "--results", place) == ExitCode.OK
+    shown = capsys.readouterr().out
+    for text in (
+        f"campaign=newest: campaign {NEW}, host lab1", "unpaired: no shared rounds", "x0.83 [", "slower", "equivalent",
+        "What else differs, campaign left out", "gpu_driver_version: 535.54 → 550.90", "judged together (Holm)",
+    ):  # fmt: skip
+        assert text in shown
+
+
+def test_rows_for_programs_have_the_same_columns_in_every_format(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    question = ["compare", *AXES, "--where", "campaign=newest", "--results", place]
+    assert taxmeter(*question, "--format", "csv") == ExitCode.OK
+    as_csv = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert taxmeter(*question, "--format", "json") == ExitCode.OK
+    as_json = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert taxmeter(*question, "--output", tmp_path / "rows.parquet") == ExitCode.OK
+    table = pq.read_table(tmp_path / "rows.parquet")
+    assert table.schema.names == COLUMNS.names == list(as_csv[0]) == list(as_json[0])
+    assert table.schema.field("ratio").metadata[b"better"] == b"higher"
+    rows = {(row["batch"], row["backend"]): row for row in table.to_pylist()}
+    fast = rows[1, "onnxruntime"]
+    assert fast["ratio"] == pytest.approx(3)
+    assert (fast["verdict"], fast["pairing"], fast["pairs"]) == ("faster", "paired", 5)
+    assert (fast["unit"], fast["better"], fast["processes"], fast["samples"]) == ("s", "lower", 5, 15)
+    assert (fast["baseline"], fast["campaigns"], fast["workload"]) == (
+        "workload=bert_base batch=1 backend=eager",
+        NEW,
+        "bert_base",
+    )
+    assert (rows[1, "tensorrt"]["status"], rows[1, "tensorrt"]["reason"]) == ("unsupported:3", "no TensorRT here")
+    assert [float(row["ratio"]) for row in as_csv if row["ratio"]] == pytest.approx([3])
+    assert [row["ratio"] for row in as_json if row["ratio"]] == pytest.approx([3])
+
+
+def test_a_file_that_is_there_is_kept(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "rows.csv"
+    target.write_text("mine")
+    question = ["compare", *AXES, "--where", "campaign=newest", "--results", place, "--output", target]
+    assert taxmeter(*question) == ExitCode.USAGE
+    assert target.read_text() == "mine"
+    assert "--force" in capsys.readouterr().err
+    assert taxmeter(*question, "--force") == ExitCode.OK
+    assert target.read_text().startswith("gpu,cpu,")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "--rows: name at least one axis"),
+        (["--rows", "gpuu"], "--rows and --cols: no axis is called gpuu; did you mean gpu"),
+        (["gpu=A100"], "expected two selections, found 1"),
+        (["backend=eager", "backend=onnxruntime", "--rows", "gpu"], "either two selections, or --rows"),
+        (["--rows", "workload", "--match", "batch"], "--match: is for two selections"),
+        (["--rows", "workload"], "differ in batch would be pooled"),
+        (["--rows", "workload", "--metric", "speed"], "--metric: no metric is called speed"),
+        (["--rows", "workload", "--pool", "driver"], "--pool: driver cannot be pooled; these can: environment"),
+        (["--rows", "workload", "--minimum-effect", "a lot"], "--minimum-effect: is 'a lot', expected a share such as 5%"),
+        (["--rows", "workload", "--minimum-effect", "0"], "--minimum-effect: is 0, expected more than 0"),
+        (["--rows", "workload", "--where", "gpu=A100"], "--where: no trial has gpu=A100; there are: no GPU"),
+        (["--rows", "workload", "--format", "parquet"], "Parquet cannot be printed"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_one_line(
+    place: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert taxmeter("compare", *arguments, "--results", place) == ExitCode.USAGE
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert (captured.out, len(captured.err.splitlines())) == ("", 1)
+
+
+def test_a_store_without_trials_has_nothing_to_compare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store_of(tmp_path / "results")
+    assert taxmeter("compare", "--rows", "gpu", "--results", tmp_path / "results") == ExitCode.USAGE
+    assert "there is nothing to compare: the store has no trial" in capsys.readouterr().err
+
+
+def test_the_gate_fails_and_says_why_in_three_forms(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    junit, markdown = tmp_path / "gate.xml", tmp_path / "summary.md"
+    markdown.write_text("# Before\n")
+    files = ["--junit", junit, "--markdown", markdown]
+    code = taxmeter("gate", "--baseline", "campaign=previous", "--max-slowdown", "5%", *files, "--results", place)
+    assert code == 1
+    shown = capsys.readouterr().out
+    assert "failed: 2 cells are slower beyond doubt. 3 cells: 2 slower, 1 within the limit." in shown
+    assert "gpu_driver_version: 535.54 → 550.90" in shown
+    suite = ElementTree.parse(junit).getroot()
+    assert (suite.tag, suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("testsuite", "3", "2", "0")
+    failures = suite.findall("testcase/failure")
+    assert len(failures) == 2
+    assert "x0.833 [" in str(failures[0].get("message"))
+    page = markdown.read_text()
+    assert page.startswith("# Before\n## ❌ taxmeter gate: failed: 2 cells are slower beyond doubt.")
+    assert "| batch=1 backend=eager | 100 ms [" in page
+    assert "- gpu_driver_version: 535.54 → 550.90" in page
+
+
+def test_the_gate_passes_what_is_not_proven(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gate = ["gate", "--baseline", "campaign=previous", "--results", place]
+    assert taxmeter(*gate, "--max-slowdown", "30%") == ExitCode.OK
+    assert "passed: no slow-down is proven." in capsys.readouterr().out
+    assert taxmeter(*gate, "--where", "backend=onnxruntime") == ExitCode.OK
+
+
+def test_the_gate_tells_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [*rounds(TIMES, campaign=OLD), *rounds(TIMES, campaign=OLD, batch=8), *rounds(TIMES, campaign=NEW)]
+    store_of(tmp_path / "results", *rows)
+    junit = tmp_path / "gate.xml"
+    gate = ["gate", "--baseline", "campaign=previous", "--junit", junit, "--results", tmp_path / "results"]
+    assert taxmeter(*gate) == ExitCode.OK
+    assert "batch=8: the candidate has no such trial" in capsys.readouterr().out
+    suite = ElementTree.parse(junit).getroot()
+    assert (suite.get("failures"), suite.get("skipped"), len(suite.findall("testcase/skipped"))) == ("0", "1", 1)
+    assert taxmeter(*gate, "--require-all") == 1
+    assert "failed: 1 cell is missing." in capsys.readouterr().out
+    assert ElementTree.parse(junit).getroot().get("failures") == "1"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--baseline", "backend=jax"], "--baseline: no trial has backend=jax"),
+        (["--baseline", "campaign=previous", "--where", "backend=tensorrt"], "no trial of baseline has latency_sync"),
+        (["--baseline", "campaign=newest"], "there is nothing to compare"),
+        (["--baseline", "campaign=previous", "--junit", "/nowhere/at/all.xml"], "cannot be written"),
+        (["--baseline", "campaign=previous", "--max-slowdown", "-5%"], "--max-slowdown: is '-5%'"),
+        ([], "Missing option '--baseline'"),
+    ],
+)
+def test_a_gate_with_nothing_to_decide_is_a_usage_error(
+    place: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert taxmeter("gate", *arguments, "--results", place) == ExitCode.USAGE
+    assert message in capsys.readouterr().err
+
+
+def _console(width: int) -> Console:
+    return Console(width=width)

@@ -1,0 +1,70 @@
+"""The vocabulary of axes and metrics."""
+
+import pytest
+
+from orchestrator.analysis.axes import AXES, axes, axis, backend_text, columns_of, values_of, with_sweeps
+from orchestrator.analysis.metrics import METRICS, default_metric, metric
+from orchestrator.errors import ConfigurationError
+from orchestrator.store import TRIALS
+
+ROW = {
+    "gpu_name": "NVIDIA A100-SXM4-40GB, Tesla T4", "driver_version": None, "workload": "bert-base",
+    "workload_options": '{"mask":"ptb","size":"full"}', "sequence_length": None, "torch_version": None,
+    "backend": "torch_compile", "backend_options": '{"mode":"reduce-overhead"}',
+}  # fmt: skip
+
+
+def test_every_axis_is_read_from_columns_that_there_are() -> None:
+    assert set(columns_of(AXES.values())) <= set(TRIALS.names)
+
+
+def test_values_are_those_that_people_name() -> None:
+    chosen = axes(("gpu", "driver", "sequence_length", "torch", "backend", "options"))
+    assert values_of(ROW, chosen) == (
+        "NVIDIA A100-SXM4-40GB", "no driver", None, "none", "torch_compile(mode=reduce-overhead)", "mask=ptb",
+    )  # fmt: skip
+    assert axis("gpu").read({"gpu_name": None}) == "no GPU"
+    assert axis("sequence_length").shown(None) == "none"
+
+
+def test_options_at_their_defaults_are_not_told() -> None:
+    assert backend_text("eager", "{}") == "eager"
+    assert backend_text("torch_compile", '{"mode":"default"}') == "torch_compile"
+    assert backend_text("of-a-later-version", '{"b":2,"a":1}') == "of-a-later-version(a=1,b=2)"
+
+
+def test_the_sweep_comes_from_the_campaigns() -> None:
+    [row, other, plain] = with_sweeps([{"campaign_id": "c"}, {"campaign_id": "x"}, {"batch": 1}], {"c": "nightly"})
+    assert axis("sweep").read(row) == "nightly"
+    assert axis("sweep").read(other) == "unknown"
+    assert plain == {"batch": 1}
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [(("gppu",), "no axis is called gppu; did you mean gpu"), (("batch", "gpu", "batch"), "batch stands twice")],
+)
+def test_a_wrong_axis_is_an_error(names: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message) as caught:
+        axes(names, "--rows")
+    assert str(caught.value).startswith("--rows: ")
+
+
+def test_every_metric_has_a_unit_a_direction_and_its_columns() -> None:
+    for one in METRICS.values():
+        assert one.unit
+        assert TRIALS.field(one.column).metadata[b"better"] in (b"lower", b"higher")
+        assert set(one.columns) <= set(TRIALS.names)
+        assert one.samples is None or one.samples in TRIALS.names
+    assert metric("throughput").higher_is_better
+    assert not metric("latency_sync").higher_is_better
+    assert (metric("memory_peak").unit, metric("latency_sync").unit) == ("bytes", "s")
+    with pytest.raises(ConfigurationError, match="no metric is called latency; did you mean latency_"):
+        metric("latency")
+
+
+def test_the_usual_metric_is_that_of_the_device() -> None:
+    assert default_metric({"cpu"}).name == "latency_sync"
+    assert default_metric({"cuda"}).name == "latency_pipelined"
+    with pytest.raises(ConfigurationError, match="--where device=cpu"):
+        default_metric({"cpu", "cuda"})

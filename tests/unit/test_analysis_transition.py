@@ -1,0 +1,134 @@
+"""The transition batch: recovered from noise, with intervals that hold, censored at both ends."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.interpolate import PchipInterpolator
+from scipy.optimize import brentq, isotonic_regression
+
+from orchestrator.analysis.explaining.transition import Side, Transition, monotone, transition
+
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
+
+
+def simulated(
+    random: np.random.Generator, batch: float, noise: float, rounds: int, least: float
+) -> dict[int, dict[int, float]]:
+    """A boundedness of constant dispatch over kernels that take `least` of it and grow in proportion."""
+    slope = (1 - least) / batch
+    return {
+        one: {
+            number: float(np.exp(random.normal(0, noise)) / ((least + slope * one) * np.exp(random.normal(0, noise))))
+            for number in range(rounds)
+        }
+        for one in BATCHES
+    }
+
+
+def covers(found: Transition, batch: float) -> bool:
+    assert found.interval is not None
+    low, high = found.interval.low, found.interval.high
+    return (low is None or low <= batch) and (high is None or high >= batch)
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.03, 0.05])
+@pytest.mark.parametrize("rounds", [3, 5, 10])
+def test_the_transition_is_found_without_bias_and_its_interval_holds_it_95_times_in_100(
+    noise: float, rounds: int
+) -> None:
+    random = np.random.default_rng(7)
+    errors, covered = [], 0
+    tries = 1000
+    for number in range(tries):
+        batch = float(2 ** random.uniform(1, 6))
+        found = transition(simulated(random, batch, noise, rounds, (0.0, 0.15, 0.5)[number % 3]))
+        assert found.batch is not None
+        errors.append(math.log(found.batch / batch))
+        covered += covers(found, batch)
+    assert abs(np.mean(errors)) < 0.004
+    # three standard errors of a proportion to either side
+    assert 0.929 < covered / tries < 0.971
+
+
+def test_it_is_at_least_as_exact_as_a_cubic_through_logarithms() -> None:
+    random = np.random.default_rng(11)
+    ours, cubic = [], []
+    for _ in range(300):
+        batch = float(2 ** random.uniform(1.5, 5.5))
+        data = simulated(random, batch, 0.03, 5, 0.3)
+        logs = np.array([np.mean(np.log(list(data[one].values()))) for one in BATCHES])
+        falling = isotonic_regression(logs, increasing=False).x - 1e-9 * np.arange(len(logs))
+        there = brentq(PchipInterpolator(np.log(BATCHES), falling), 0, math.log(128))
+        found = transition(data)
+        assert found.batch is not None
+        ours.append(math.log(found.batch / batch))
+        cubic.append(there - math.log(batch))
+        assert ours[-1] == pytest.approx(cubic[-1], abs=0.1)
+    assert np.std(ours) <= np.std(cubic)
+    assert abs(np.mean(cubic)) < 0.01
+
+
+def test_pooling_adjacent_violators_agrees_with_scipy() -> None:
+    random = np.random.default_rng(3)
+    for _ in range(50):
+        values, weights = random.normal(size=9) + np.arange(9) / 3, random.integers(1, 9, 9)
+        expected = isotonic_regression(values, weights=weights).x
+        assert monotone(list(values), list(weights)) == pytest.approx(list(expected))
+
+
+def test_a_transition_below_the_smallest_batch_is_censored() -> None:
+    found = transition(simulated(np.random.default_rng(0), 0.3, 0.02, 5, 0.0))
+    assert (found.side, found.batch) == (Side.BELOW, None)
+    assert found.interval is not None
+    assert (found.interval.low, found.interval.high) == (None, 1)
+
+
+def test_a_transition_above_the_largest_batch_is_censored() -> None:
+    found = transition(simulated(np.random.default_rng(0), 900, 0.02, 5, 0.1))
+    assert (found.side, found.batch) == (Side.ABOVE, None)
+    assert found.interval is not None
+    assert (found.interval.low, found.interval.high) == (128, None)
+
+
+def test_near_an_end_the_interval_is_open_there() -> None:
+    found = transition(simulated(np.random.default_rng(1), 126, 0.05, 5, 0.1))
+    assert found.interval is not None
+    assert found.interval.high is None
+    assert found.interval.low is not None
+    assert found.interval.low < 126
+
+
+def test_censored_intervals_hold_the_truth_too() -> None:
+    random = np.random.default_rng(5)
+    covered = [
+        covers(transition(simulated(random, batch, 0.05, 5, 0.2)), batch)
+        for batch in (0.9, 1.1, 115.0, 140.0)
+        for _ in range(250)
+    ]
+    assert 0.93 < np.mean(covered) <= 1
+
+
+def test_a_single_round_gives_a_number_and_no_interval() -> None:
+    found = transition(simulated(np.random.default_rng(2), 10, 0.01, 1, 0.1))
+    assert found.batch == pytest.approx(10, rel=0.1)
+    assert (found.interval, found.rounds) == (None, 1)
+
+
+def test_rounds_that_two_batches_do_not_share_pair_nothing() -> None:
+    data = simulated(np.random.default_rng(2), 10, 0.01, 3, 0.1)
+    data[16] = {number + 100: value for number, value in data[16].items()}
+    found = transition(data)
+    assert found.batch == pytest.approx(10, rel=0.1)
+    assert (found.interval, found.rounds) == (None, 0)
+
+
+def test_noise_that_turns_the_order_of_two_batches_does_not_confuse_it() -> None:
+    found = transition({1: {1: 2.0}, 2: {1: 2.1}, 4: {1: 1.0}, 8: {1: 0.4}})
+    assert found.batch == pytest.approx(4)
+
+
+@pytest.mark.parametrize("data", [{1: {1: 2.0}}, {1: {1: 2.0}, 2: {}}, {1: {1: 2.0}, 2: {1: 0.0}}])
+def test_what_is_no_series_is_refused(data: dict[int, dict[int, float]]) -> None:
+    with pytest.raises(ValueError, match="batch"):
+        transition(data)

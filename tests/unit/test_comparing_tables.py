@@ -1,0 +1,255 @@
+"""Tables of a small store: cells, pairing, verdicts, and what is refused."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from orchestrator.analysis import Verdict
+from orchestrator.analysis.comparing import Interval, Pairing, Policy, Pool, compare, compare_selections
+from orchestrator.analysis.metrics import METRICS
+from orchestrator.errors import ConfigurationError
+from tests.comparing import NEW, OLD, measured, rounds, store_of
+from tests.results import trial
+
+EAGER = [0.100, 0.110, 0.090, 0.105, 0.095]
+FAST = [0.050, 0.056, 0.044, 0.053, 0.047]
+
+
+def test_a_ratio_is_paired_by_round_and_is_that_of_scipy(tmp_path: Path) -> None:
+    results = store_of(tmp_path, *rounds(EAGER), *rounds(FAST, backend="onnxruntime"))
+    table = compare(results, ["workload"], ["backend"], "backend=eager")
+    entry = table.entry(workload="bert_base", backend="onnxruntime")
+    logs = np.log(np.divide(EAGER, FAST))
+    expected = scipy.stats.t.interval(0.95, 4, loc=logs.mean(), scale=scipy.stats.sem(logs))
+    assert entry.ratio is not None
+    ratio = entry.ratio.estimate
+    assert (entry.ratio.pairing, entry.ratio.verdict) == (Pairing.PAIRED, Verdict.FASTER)
+    assert (ratio.value, ratio.low, ratio.high) == pytest.approx((math.exp(logs.mean()), *map(math.exp, expected)))
+    assert (ratio.processes, ratio.samples) == (5, 30)
+    assert entry.cell.estimate is not None
+    assert (entry.cell.estimate.value, entry.cell.estimate.samples) == (0.050, 15)
+    baseline = table.entry(backend="eager")
+    assert baseline.is_baseline
+    assert baseline.ratio is None
+
+
+def test_between_campaigns_a_ratio_is_unpaired_and_that_of_welch(tmp_path: Path) -> None:
+    results = store_of(tmp_path, *rounds(EAGER, campaign=OLD), *rounds(FAST[:3], campaign=NEW))
+    [entry] = compare_selections(results, "campaign=previous", "campaign=newest").ratios
+    welch = scipy.stats.ttest_ind(np.log(EAGER), np.log(FAST[:3]), equal_var=False)
+    assert entry.ratio is not None
+    ratio = entry.ratio.estimate
+    assert entry.ratio.pairing is Pairing.UNPAIRED
+    assert ratio.degrees == pytest.approx(float(welch.df))
+    assert (math.log(ratio.low or 1), math.log(ratio.high or 1)) == pytest.approx(tuple(welch.confidence_interval()))
+
+
+def test_above_1_is_better_also_where_more_is_better(tmp_path: Path) -> None:
+    slow, fast = ([{"throughput_examples_per_s": 1 / value} for value in side] for side in (EAGER, FAST))
+    rows = [measured(None, number, **one) for number, one in enumerate(slow, 1)]
+    rows += [measured(None, number, backend="onnxruntime", **one) for number, one in enumerate(fast, 1)]
+    policy = Policy(METRICS["throughput"])
+    table = compare(store_of(tmp_path, *rows), ["backend"], baseline="backend=eager", policy=policy)
+    [entry] = table.ratios
+    assert entry.ratio is not None
+    assert entry.ratio.estimate.value == pytest.approx(float(scipy.stats.gmean(np.divide(EAGER, FAST))))
+    assert entry.ratio.verdict is Verdict.FASTER
+
+
+def test_few_shared_rounds_do_not_throw_the_others_away(tmp_path: Path) -> None:
+    later = [measured(value, number) for number, value in enumerate(FAST, 5)]
+    eager = rounds(EAGER, backend="onnxruntime")
+    [entry] = compare(store_of(tmp_path, *later, *eager), ["backend"], baseline="backend=eager").ratios
+    assert entry.ratio is not None
+    assert entry.ratio.pairing is Pairing.UNPAIRED
+    assert entry.ratio.estimate.processes == 10
+
+
+def test_rounds_of_different_hosts_do_not_pair(tmp_path: Path) -> None:
+    here, there = rounds(EAGER, host="lab1"), rounds(FAST, host="lab2", backend="onnxruntime")
+    [entry] = compare(store_of(tmp_path, *here, *there), ["backend"], baseline="backend=eager").ratios
+    assert entry.ratio is not None
+    assert entry.ratio.pairing is Pairing.UNPAIRED
+
+
+def test_the_bootstrap_is_there_for_those_who_want_it(tmp_path: Path) -> None:
+    eager, fast = ([*side, 1.01 * side[0], 0.99 * side[1]] for side in (EAGER, FAST))
+    results = store_of(tmp_path, *rounds(eager), *rounds(fast, backend="onnxruntime"))
+    policy = Policy(interval=Interval.BOOTSTRAP)
+    [drawn], [by_t] = (
+        compare(results, ["backend"], baseline="backend=eager", policy=one).ratios for one in (policy, Policy())
+    )
+    assert drawn.ratio is not None
+    assert by_t.ratio is not None
+    assert drawn.ratio.estimate.value == pytest.approx(by_t.ratio.estimate.value)
+    assert drawn.ratio.estimate.low != by_t.ratio.estimate.low
+    assert drawn.ratio.estimate.low == pytest.approx(by_t.ratio.estimate.low, rel=0.05)
+
+
+def test_the_noise_floor_of_the_campaign_is_the_least_that_counts(tmp_path: Path) -> None:
+    fast, twin = [0.9 * value for value in EAGER], [1.2 * EAGER[0], *EAGER[1:]]
+    quiet = store_of(tmp_path / "quiet", *rounds(EAGER), *rounds(fast, backend="onnxruntime"))
+    noisy = store_of(
+        tmp_path / "noisy", *rounds(EAGER), *rounds(fast, backend="onnxruntime"), *rounds(twin, replicate=1)
+    )
+    [sure], [doubtful] = (compare(one, ["backend"], baseline="backend=eager").ratios for one in (quiet, noisy))
+    assert sure.ratio is not None
+    assert doubtful.ratio is not None
+    assert (sure.ratio.minimum_effect, sure.ratio.noise.half_width) == (0.03, None)
+    assert sure.ratio.verdict is Verdict.FASTER
+    logs = np.log(np.divide(EAGER, twin))
+    half = math.sinh(float(scipy.stats.t.ppf(0.975, 4) * scipy.stats.sem(logs)))
+    assert doubtful.ratio.noise.half_width == pytest.approx(half)
+    assert doubtful.ratio.minimum_effect == pytest.approx(2 * half)
+    assert doubtful.ratio.verdict is not Verdict.FASTER
+    assert doubtful.cell.estimate is not None
+    assert doubtful.cell.estimate.processes == 5
+
+
+def test_ratios_of_a_table_are_judged_together(tmp_path: Path) -> None:
+    doubtful = [0.93 * value for value in (0.100, 0.112, 0.092, 0.103, 0.096)]
+    rows = [
+        row
+        for batch in range(1, 17)
+        for row in (*rounds(EAGER, batch=batch), *rounds(doubtful, backend="x", batch=batch))
+    ]
+    results = store_of(tmp_path, *rows)
+    [alone] = compare(results, ["backend"], baseline="backend=eager", where="batch=1").ratios
+    together = compare(results, ["batch"], ["backend"], "backend=eager").ratios
+    assert alone.ratio is not None
+    assert alone.ratio.verdict is Verdict.FASTER
+    assert len(together) == 16
+    assert {one.ratio.verdict for one in together if one.ratio} == {Verdict.UNDECIDED}
+
+
+def test_failed_cells_keep_their_reason(tmp_path: Path) -> None:
+    failed = [measured(None, number, backend="x", status="oom", reason="no memory") for number in (1, 2)]
+    retried = trial("again", backend="y", status="infrastructure_error", reason="the network", round=1)
+    rows = [*rounds(EAGER), *failed, retried, {**retried, "attempt": 2, "status": "ok", "latency_sync_median_s": 0.1}]
+    table = compare(store_of(tmp_path, *rows), ["backend"], baseline="backend=eager")
+    entry = table.entry(backend="x")
+    assert entry.ratio is None
+    assert entry.problem == "no memory"
+    assert {status.value: count for status, count in entry.cell.statuses.items()} == {"oom": 2}
+    again = table.entry(backend="y")
+    assert {status.value for status in again.cell.statuses} == {"ok"}
+    assert again.ratio is not None
+    assert again.ratio.estimate.low is None
+    assert again.ratio.verdict is Verdict.UNDECIDED
+    shown = table.arrow().to_pylist()
+    assert [(row["status"], row["reason"]) for row in shown if row["backend"] == "x"] == [("oom:2", "no memory")]
+
+
+def test_flagged_trials_count_unless_the_user_leaves_them_out(tmp_path: Path) -> None:
+    flagged = measured(9.0, 6, guard_flags=["load"])
+    results = store_of(tmp_path, *rounds(EAGER, guard_flags=[]), flagged)
+    [entry] = compare(results, ["backend"]).entries
+    assert (entry.cell.flagged, len(entry.cell.measured)) == (1, 6)
+    [entry] = compare(results, ["backend"], policy=Policy(without_flagged=True)).entries
+    assert (entry.cell.flagged, len(entry.cell.measured)) == (0, 5)
+
+
+def test_a_floor_that_is_not_valid_is_no_value(tmp_path: Path) -> None:
+    rows = [
+        measured(0.1, 1, dispatch_floor_s=0.01, dispatch_floor_valid=True),
+        measured(
+            0.1, 1, backend="x", dispatch_floor_s=0.01, dispatch_floor_valid=False, dispatch_floor_problem="287 ≠ 290"
+        ),
+    ]
+    table = compare(store_of(tmp_path, *rows), ["backend"], baseline="backend=eager", policy=Policy(METRICS["floor"]))
+    assert table.entry(backend="x").problem == "287 ≠ 290"
+    assert table.entry(backend="eager").cell.estimate is not None
+
+
+def test_a_ratio_of_what_is_not_above_0_is_none(tmp_path: Path) -> None:
+    rows = [
+        measured(0.1, number, backend=name, framework_fraction=value)
+        for number in (1, 2)
+        for name, value in (("eager", 0.5), ("x", 0.0))
+    ]
+    table = compare(
+        store_of(tmp_path, *rows), ["backend"], baseline="backend=eager", policy=Policy(METRICS["framework_fraction"])
+    )
+    assert "not above 0" in str(table.entry(backend="x").problem)
+
+
+MIXTURES = [
+    ({"batch": 8}, "differ in batch would be pooled: 1, 8", "make batch one of the axes", None),
+    ({"dtype": "float16"}, "differ in dtype", "--where dtype=float32", None),
+    ({"environment": "cpu-2022", "environment_id": "f" * 32}, "environment would be pooled: cpu, cpu-2022", "--pool environment", Pool.ENVIRONMENT),
+    ({"environment_id": "f" * 32}, "differ in environment_id", "--where environment_id=ffffffffffff", Pool.ENVIRONMENT),
+    ({"isolation": "process"}, "differ in isolation", "--pool isolation", Pool.ISOLATION),
+    ({"method_version": 2}, "differ in method would be pooled: 1, 2", "--pool method", Pool.METHOD),
+    ({"protocol": '{"a":1}'}, "differ in protocol", "--pool protocol", Pool.PROTOCOL),
+    ({"seed": 7}, "differ in seed", "--pool seed", Pool.SEED),
+    ({"system_id": "other"}, "differ in system", "--pool system", Pool.SYSTEM),
+    ({"hw_id": "other", "system_id": "other"}, "differ in hw", "--pool hw", Pool.HARDWARE),
+    ({"gpu_name": "T4", "hw_id": "o"}, "differ in gpu would be pooled: T4, no GPU", "--pool hw", Pool.HARDWARE),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "message", "remedy", "pool"), MIXTURES)
+def test_what_differs_is_not_pooled_unless_the_user_says_so(
+    tmp_path: Path, changes: dict[str, object], message: str, remedy: str, pool: Pool | None
+) -> None:
+    other = rounds(EAGER, campaign=NEW, **changes)
+    results = store_of(tmp_path, *rounds(EAGER, isolation=changes.get("isolation") and "docker"), *other)
+    with pytest.raises(ConfigurationError, match=message) as caught:
+        compare(results, ["workload"])
+    assert remedy in str(caught.value)
+    assert "\n" not in str(caught.value)
+    if pool is None:
+        return
+    [entry] = compare(results, ["workload"], policy=Policy(pool=frozenset({pool}))).entries
+    assert len(entry.cell.measured) == 10
+    [newest] = compare(results, ["workload"], policy=Policy(latest=True)).entries
+    assert newest.cell.campaigns == (NEW,)
+
+
+def test_failed_trials_do_not_count_as_mixed(tmp_path: Path) -> None:
+    failed = measured(None, 9, status="oom", environment_id="declared only")
+    [entry] = compare(store_of(tmp_path, *rounds(EAGER), failed), ["workload"]).entries
+    assert len(entry.cell.rows) == 6
+
+
+@pytest.mark.parametrize(("column", "values"), [("isolation", ("docker", "process")), ("method_version", (1, 2))])
+def test_sides_whose_numbers_mean_different_things_are_not_compared(
+    tmp_path: Path, column: str, values: tuple[object, object]
+) -> None:
+    rows = [*rounds(EAGER, **{column: values[0]}), *rounds(FAST, backend="x", **{column: values[1]})]
+    results = store_of(tmp_path, *rows)
+    name = "method" if column == "method_version" else column
+    with pytest.raises(
+        ConfigurationError, match=rf"with {name} {values[1]}, its baseline with {values[0]}, which are not"
+    ):
+        compare(results, ["backend"], baseline="backend=eager")
+    pool = frozenset({Pool(name)})
+    assert compare(results, ["backend"], baseline="backend=eager", policy=Policy(pool=pool)).ratios
+
+
+@pytest.mark.parametrize(
+    ("rows", "cols", "baseline", "where", "message"),
+    [
+        ((), (), None, (), "name at least one axis"),
+        (("workload",), ("workload",), None, (), "workload stands twice"),
+        (("backend",), (), "batch=1", (), "batch is no axis of the table"),
+        (("backend",), (), "backend!=eager", (), "expected one value, as backend=VALUE"),
+        (("backend",), (), "backend=eager", ("backend=eager",), "every trial is the baseline"),
+        (("backend",), (), "backend=jax", (), "no trial has backend=jax"),
+        (("backend",), (), None, ("backend=x", "batch=8"), "no trial meets backend=x batch=8"),
+    ],
+)
+def test_a_question_that_makes_no_sense_is_refused(
+    tmp_path: Path,
+    rows: tuple[str, ...],
+    cols: tuple[str, ...],
+    baseline: str | None,
+    where: tuple[str, ...],
+    message: str,
+) -> None:
+    results = store_of(tmp_path, *rounds(EAGER, batch=8), *rounds(EAGER, backend="x"))
+    with pytest.raises(ConfigurationError, match=message):
+        compare(results, rows, cols, baseline, where)
