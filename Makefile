@@ -26,6 +26,8 @@ BIN := .venv/bin
 LAB_INVENTORY := tests/lab/hostinventory.yaml
 WANTED_LAB := $(filter $(LAB_INVENTORY),$(INVENTORY))
 SELECTION = '$(SWEEP)' --inventory '$(INVENTORY)' $(if $(LIMIT),--limit '$(LIMIT)')
+# one that somebody names: without it a campaign goes on with the inventory that it is stored with
+GIVEN_INVENTORY = $(if $(filter file,$(origin INVENTORY)),,--inventory '$(INVENTORY)')
 COMPILE := uv pip compile --quiet --generate-hashes --no-header --python-version 3.11 --universal
 
 ifneq ($(filter-out 0 1,$(RESUME)),)
@@ -49,6 +51,16 @@ cluster-sweep: venv $(WANTED_LAB) ## measure SWEEP on the hosts of INVENTORY and
 .PHONY: plan
 plan: venv $(WANTED_LAB) ## what cluster-sweep would do, without doing it
 	@$(BIN)/taxmeter sweep plan $(SELECTION)
+
+.PHONY: sweep-status sweep-stop sweep-drain sweep-resume
+sweep-status: venv ## the campaign that runs, host by host
+	@$(BIN)/taxmeter sweep status
+sweep-stop: venv ## end it, from any terminal; what was measured stays
+	@$(BIN)/taxmeter sweep stop
+sweep-drain: venv ## no new tasks for HOST='h1 h2', or for all hosts; what runs ends by itself
+	@$(BIN)/taxmeter sweep drain $(HOST)
+sweep-resume: venv ## go on with campaign ID, or the newest unfinished one, from what the store knows
+	@$(BIN)/taxmeter sweep resume $(if $(ID),'$(ID)') $(GIVEN_INVENTORY) $(if $(LIMIT),--limit '$(LIMIT)')
 
 .PHONY: reproduce
 reproduce: venv $(WANTED_LAB) ## run trial or campaign ID of the store again and compare; HOST= and ROUNDS= choose
@@ -118,6 +130,10 @@ test-lab: venv-dev ## the tests of the lab, those too that take minutes each
 bench-store: venv ## measure the store against this machine's limits; TRIALS=, OUTPUT= a page of Markdown
 	@$(BIN)/python -m benchmarks.store $(if $(TRIALS),--trials '$(TRIALS)') $(if $(OUTPUT),--output '$(OUTPUT)')
 
+.PHONY: bench-statistics
+bench-statistics: venv ## simulate campaigns: do intervals and verdicts hold? OUTPUT= a page of Markdown
+	@$(BIN)/python -m benchmarks.statistics $(if $(OUTPUT),--output '$(OUTPUT)')
+
 .PHONY: check
 check: venv-dev ## format, lint, types and import rules
 	@$(BIN)/ruff format --quiet --check . || { echo "run: make fmt"; exit 1; }
@@ -134,7 +150,8 @@ fmt: venv-dev ## format the code and mend what the linter can mend
 lock: venv ## resolve every *.in again and write the locks (needs uv)
 	@command -v uv >/dev/null || { echo "make lock needs uv: pip install uv"; exit 1; }
 	cd requirements && $(COMPILE) base.in --output-file base.lock
-	cd requirements && $(COMPILE) dev.in --constraint base.lock --output-file dev.lock
+	cd requirements && $(COMPILE) report.in --constraint base.lock --output-file report.lock
+	cd requirements && $(COMPILE) dev.in --constraint report.lock --output-file dev.lock
 	cd requirements && $(COMPILE) s3-server.in --output-file s3-server.lock
 	$(BIN)/taxmeter images lock
 

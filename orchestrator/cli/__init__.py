@@ -4,7 +4,11 @@ import sys
 
 import click
 
+from orchestrator.cli.claims import claims_command
 from orchestrator.cli.cluster import cluster
+from orchestrator.cli.compare import compare_command
+from orchestrator.cli.explain import explain_command
+from orchestrator.cli.gate import gate_command
 from orchestrator.cli.hosts import hosts
 from orchestrator.cli.images import images
 from orchestrator.cli.reproduce import reproduce
@@ -20,7 +24,10 @@ def taxmeter() -> None:
     """Measures the framework tax of deep-learning inference on the machines of a lab."""
 
 
-for command in (sweep, results, reproduce, task, images, hosts, cluster):
+for command in (
+    *(sweep, results, compare_command, explain_command, claims_command, gate_command, reproduce),
+    *(task, images, hosts, cluster),
+):
     taxmeter.add_command(command)
 
 

@@ -1,0 +1,54 @@
+"""What claims are about: the metrics of all commands, the size of the work, and what a series over batches gives."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.analysis.metrics import METRICS
+from orchestrator.errors import ConfigurationError
+from orchestrator.store.query.querying import near_names
+
+TRANSITION_BATCH: Final = "transition_batch"
+PEAK_THROUGHPUT: Final = "peak_throughput"
+SERIES_QUANTITIES: Final = (TRANSITION_BATCH, PEAK_THROUGHPUT)
+"""Of all batches of a configuration together, not of one trial."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One number per process."""
+
+    name: str
+    column: str
+    higher_is_better: bool
+    valid: str | None = None
+    """The column that must be true for the number to count."""
+
+
+_WORK: Final = {name: Quantity(name, name, higher_is_better=False) for name in ("macs", "flops", "parameters")}
+
+
+def quantity(name: str) -> Quantity:
+    """The quantity of a name: a metric, or `macs`, `flops` or `parameters`.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
+    if name in _WORK:
+        return _WORK[name]
+    if name not in METRICS:
+        known = [*METRICS, *_WORK]
+        hint = near_names(name, known) or f"; metrics: {', '.join(known)}"
+        raise ConfigurationError(f"no metric is called {name}{hint}")
+    one = METRICS[name]
+    return Quantity(one.name, one.column, one.higher_is_better, one.valid)
+
+
+def default_quantity(device: str) -> Quantity:
+    """The latency that the regime of a device is about."""
+    return quantity("latency_sync" if device == "cpu" else "latency_pipelined")
+
+
+def quantity_columns() -> list[str]:
+    """The columns of `trials` of all quantities."""
+    found = [quantity(name) for name in (*METRICS, *_WORK)]
+    return list(dict.fromkeys(name for one in found for name in (one.column, one.valid) if name is not None))

@@ -1,0 +1,26 @@
+"""Explaining one configuration: its tax, its regime, where that changes, and what would remove it."""
+
+from orchestrator.analysis.explaining.backends import Alternative
+from orchestrator.analysis.explaining.explaining import Explanation, Failed, Lack, explain
+from orchestrator.analysis.explaining.free import FREE, Direction, FreeBatch, Variant
+from orchestrator.analysis.explaining.processes import explain_columns
+from orchestrator.analysis.explaining.tax import Tax
+from orchestrator.analysis.explaining.transition import Interval, Side, Transition, transition
+
+__all__ = [
+    "FREE",
+    "Alternative",
+    "Direction",
+    "Explanation",
+    "Failed",
+    "FreeBatch",
+    "Interval",
+    "Lack",
+    "Side",
+    "Tax",
+    "Transition",
+    "Variant",
+    "explain",
+    "explain_columns",
+    "transition",
+]

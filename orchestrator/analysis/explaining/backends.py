@@ -1,0 +1,78 @@
+"""What the other backends make of the same work: how much faster, and how much of the tax is left."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from orchestrator.analysis.explaining.processes import Row, Visit, by_visit, is_ok, pace, ratio_of, t_interval
+from orchestrator.analysis.statistics import Estimate
+from orchestrator.analysis.summary import backend_name
+from runners.contract import Status
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """One other backend, on the same system and work."""
+
+    backend: str
+    speedup: Estimate | None
+    """Our latency over its: above 1 it is faster. Null if no trial of it was ok."""
+    removed: Estimate | None
+    """The share of our exposed overhead that is gone with it, 1 if all; below 0 if it has more. Null if unknown."""
+    is_paired: bool
+    status: Status
+    """`ok`, or how it ended."""
+    reason: str | None
+
+
+def alternatives(rows: Sequence[Row], ours: Sequence[Row], device: str) -> tuple[Alternative, ...]:
+    """The other backends, the fastest first, those that failed last.
+
+    Args:
+        rows: siblings in all but the backend.
+        ours: those among them of the configuration itself.
+        device: `cpu` or `cuda`.
+    """
+    own = {id(row) for row in ours}
+    by_backend: dict[str, list[Row]] = {}
+    for row in rows:
+        if id(row) not in own:
+            by_backend.setdefault(backend_name(dict(row)), []).append(row)
+    found = [_alternative(name, theirs, ours, device) for name, theirs in sorted(by_backend.items())]
+    return tuple(sorted(found, key=lambda one: -one.speedup.value if one.speedup else 0.0))
+
+
+def removed_share(ours: Mapping[Visit, float], theirs: Mapping[Visit, float]) -> Estimate | None:
+    """How much of an overhead is gone, as a share; null unless rounds are shared in which we have any.
+
+    Student's t on the rounds' shares themselves, not on logarithms: what is left may be nothing or less.
+
+    Args:
+        ours: exposed overhead in seconds.
+        theirs: the same of the other backend.
+    """
+    shared = [visit for visit in sorted(set(ours) & set(theirs)) if ours[visit] > 0]
+    if not shared:
+        return None
+    shares = np.array([1 - theirs[visit] / ours[visit] for visit in shared])
+    return Estimate(*t_interval(shares), len(shares), 2 * len(shares))
+
+
+def _alternative(name: str, theirs: Sequence[Row], ours: Sequence[Row], device: str) -> Alternative:
+    sides = [by_visit(rows, pace(device)) for rows in (ours, theirs)]
+    failed = [row for row in theirs if not is_ok(row)]
+    # A proven floor or nothing: else the operations of the twin are not those of the trial.
+    proven = [
+        [row for row in rows if device != "cpu" or row["dispatch_floor_valid"] is True] for rows in (ours, theirs)
+    ]
+    overheads = [by_visit(rows, "exposed_overhead_s") for rows in proven]
+    worst = failed[0] if failed and not sides[1] else None
+    return Alternative(
+        backend=name,
+        speedup=ratio_of(*sides),
+        removed=removed_share(*overheads),
+        is_paired=bool(set(sides[0]) & set(sides[1])),
+        status=Status.OK if worst is None else Status(worst["status"]),
+        reason=None if worst is None else worst["reason"],
+    )

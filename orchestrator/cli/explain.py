@@ -1,0 +1,114 @@
+"""`taxmeter explain`: the tax of one configuration, and what would change it."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import pyarrow.compute as pc
+
+from orchestrator.analysis.axes import AXES, Axis, values_of
+from orchestrator.analysis.comparing.reading import Moment
+from orchestrator.analysis.conditions import Condition, parse_conditions
+from orchestrator.analysis.explaining import Explanation, Lack, explain, explain_columns
+from orchestrator.analysis.explaining.missing import measuring
+from orchestrator.cli.options import place_option, require_store
+from orchestrator.cli.results.tables import wide_console
+from orchestrator.errors import ConfigurationError
+from orchestrator.report.explanation import render_explanation
+from orchestrator.report.explanation_document import explanation_document
+from orchestrator.sweep import Sweep, load_sweep
+
+_SWEEPS: Final = Path("sweeps")
+_VALUES_SHOWN: Final = 6
+_ID_SHOWN: Final = 12
+_TELLING: Final = ("campaign", "sweep", "host", "hw")
+"""Axes that make no configuration: one is pooled over them."""
+
+
+@click.command("explain")
+@click.argument("trial", nargs=-1, required=True)
+@place_option
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def explain_command(trial: tuple[str, ...], place: str | Path, form: str) -> None:
+    """Explains one configuration: its tax, its regime, where that changes, and what would remove it.
+
+    TRIAL is the id of a trial, the beginning of one that no other shares, or conditions that leave one configuration:
+
+    \b
+      taxmeter explain 3f9a1c
+      taxmeter explain workload=bert-base backend=eager batch=1 gpu=A100
+
+    All rounds of the configuration on its system count, and all campaigns in which it ran there alike.
+    """
+    moment = Moment.of(require_store(place))
+    target = _by_id(moment, trial[0], place) if _is_id(trial) else _by_axes(moment, trial)
+    rows = moment.rows(explain_columns(), pc.field("system_id") == target["system_id"])
+    found = explain(rows, target)
+    commands = {lack: command for lack in found.lacks if (command := _command(found, lack)) is not None}
+    if form == "json":
+        click.echo(json.dumps(explanation_document(found, commands), indent=2))
+        return
+    wide_console().print(render_explanation(found, commands))
+
+
+def _is_id(trial: tuple[str, ...]) -> bool:
+    return len(trial) == 1 and not any(sign in trial[0] for sign in "=<>~")
+
+
+def _by_id(moment: Moment, name: str, place: str | Path) -> dict[str, Any]:
+    rows = moment.rows(explain_columns(), pc.starts_with(pc.field("trial_id"), pattern=name))
+    exact = [row for row in rows if row["trial_id"] == name] or rows
+    if not exact:
+        how = "`taxmeter results sql` finds the ids, or give axes such as workload=bert-base batch=1"
+        raise ConfigurationError(f"{place}: no trial {name}; {how}")
+    if len(exact) > 1:
+        shown = ", ".join(row["trial_id"][:_ID_SHOWN] for row in exact[:_VALUES_SHOWN])
+        raise ConfigurationError(f"{place}: {name} may be {shown}; write more of the id")
+    return exact[0]
+
+
+def _by_axes(moment: Moment, texts: Sequence[str]) -> dict[str, Any]:
+    conditions: tuple[Condition, ...] = parse_conditions(texts)
+    columns = [*explain_columns(), *(name for one in AXES.values() for name in one.columns)]
+    rows = moment.rows(columns, moment.condition(conditions))
+    if not rows:
+        raise ConfigurationError(f"no trial meets {' '.join(one.text for one in conditions)}, taken together")
+    differing = [one for one in _configuration_axes() if len({one.read(row) for row in rows}) > 1]
+    if differing:
+        first, *others = differing
+        more = f" (they differ in {', '.join(one.name for one in others)}, too)" if others else ""
+        raise ConfigurationError(
+            f"several configurations: {first.name} is {_listed(first, rows)}; "
+            f"add a condition such as '{first.name}={_cut(first, first.read(rows[0]))}'{more}"
+        )
+    # A trial that ended well knows more of what all of them share.
+    return min(rows, key=lambda row: row["status"] != "ok")
+
+
+def _configuration_axes() -> tuple[Axis, ...]:
+    return tuple(one for one in AXES.values() if one.name not in _TELLING)
+
+
+def _listed(one: Axis, rows: Sequence[dict[str, Any]]) -> str:
+    values = sorted({values_of(row, [one])[0] for row in rows}, key=lambda value: (isinstance(value, str), value or 0))
+    more = f" and {len(values) - _VALUES_SHOWN} more" if len(values) > _VALUES_SHOWN else ""
+    return " or ".join(_cut(one, value) for value in values[:_VALUES_SHOWN]) + more
+
+
+def _cut(one: Axis, value: Any) -> str:
+    return one.shown(value)[: _ID_SHOWN if one.is_identity else None]
+
+
+def _command(found: Explanation, lack: Lack) -> str | None:
+    """What a user types to measure what is lacking; null if no sweep here measures it."""
+    if lack is Lack.ROUNDS:
+        return f"taxmeter reproduce {found.row['trial_id']} --rounds 5"
+    name = measuring(found, lack, _sweeps())
+    return None if name is None else f"make cluster-sweep SWEEP={name}"
+
+
+def _sweeps() -> dict[Path, Sweep]:
+    """The sweeps of the current directory; none outside of a checkout."""
+    return {path: load_sweep(path) for path in sorted(_SWEEPS.glob("**/*.yaml"))} if _SWEEPS.is_dir() else {}

@@ -1,0 +1,226 @@
+"""An explanation for the terminal, within 80 columns: what one call costs, why, and what would make it cost less."""
+
+import math
+from collections.abc import Iterator, Mapping
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from orchestrator.analysis import Estimate
+from orchestrator.analysis.explaining import FREE, Alternative, Direction, Explanation, Lack, Side, Tax
+from orchestrator.report.wording import count_text, duration_text, ratio_text, shape_name
+from orchestrator.store.tax import Regime
+from runners.contract import Status
+
+_GPU_LINES = (
+    ("latency_pipelined_median_s", "back-to-back calls", "the paper's latency"),
+    ("latency_sync_median_s", "one call at a time", "of a lone request"),
+    ("dispatch_s", "dispatch", "host, until a call returns"),
+    ("busy_s", "kernels", "device at work"),
+    ("graph_s", "the same as a CUDA graph", "next to no host's work"),
+    ("exposed_overhead_s", "exposed overhead, the tax", "latency less kernels"),
+)
+_CPU_LINES = (
+    ("latency_sync_median_s", "one call at a time", "framework plus arithmetic"),
+    ("latency_pipelined_median_s", "back-to-back calls", ""),
+    ("dispatch_floor_s", "floor: the tax", "next to no arithmetic"),
+)
+_REGIMES = {
+    Regime.FRAMEWORK_BOUND: "the latency follows the framework, and more arithmetic costs nothing yet",
+    Regime.COMPUTE_BOUND: "the latency follows the arithmetic and the memory, and a faster framework changes little",
+    Regime.MIXED: "framework and arithmetic take about equally long, or the rounds do not tell them apart",
+}
+_LACKS = {
+    Lack.ROUNDS: "intervals need at least three rounds",
+    Lack.TAX: "nothing tells framework and arithmetic apart: the pass that does was not run, or was not valid",
+    Lack.BATCHES: "the free batch and the transition need other batches",
+    Lack.LARGER_BATCHES: "the end of what is free lies beyond the largest batch that was measured",
+    Lack.BACKENDS: "no other backend was measured on this work and system",
+    Lack.VARIANTS: "no wider or deeper model was measured on this system",
+}
+
+
+def render_explanation(found: Explanation, commands: Mapping[Lack, str]) -> RenderableType:
+    """The whole explanation.
+
+    Args:
+        found: of `explain`.
+        commands: what measures what is lacking; a lack without one is told without.
+    """
+    parts: list[RenderableType] = [*_head(found), *_tax(found.tax, found.row["device"])]
+    parts += [Text(), *_batches(found)]
+    parts += [*_variants(found), *_alternatives(found), *_missing(found, commands)]
+    return Group(*parts)
+
+
+def transition_text(found: Explanation) -> str:
+    """Where the regime changes, in a line."""
+    one = found.transition
+    if one is None:
+        return "unknown: the boundedness of at least two batches is needed"
+    first, last = one.batches[0], one.batches[-1]
+    if one.side is Side.BELOW:
+        return f"below {first}, the smallest batch that was measured"
+    if one.side is Side.ABOVE:
+        return f"above {last}, the largest batch that was measured"
+    assert one.batch is not None
+    if one.interval is None:
+        return f"at {_number(one.batch)}; a single round gives no interval"
+    low = "below " + str(first) if one.interval.low is None else _number(one.interval.low)
+    high = "above " + str(last) if one.interval.high is None else _number(one.interval.high)
+    return f"at {_number(one.batch)} [{low}, {high}]"
+
+
+def _head(found: Explanation) -> Iterator[RenderableType]:
+    row = found.row
+    yield Text(f"{shape_name(found.shape)}, batch {found.batch}, {found.backend}", style="bold")
+    hardware = [str(one) for one in (row["gpu_name"], row["cpu_model"]) if one]
+    hardware += [f"driver {row['driver_version']}"] if row["driver_version"] else []
+    yield Text(f"On {', '.join(found.hosts) or 'an unknown host'}: {', '.join(hardware) or 'unknown hardware'}")
+    yield Text(
+        f"Environment {row['environment']}, isolation {row['isolation'] or 'unknown'}; trial key {row['trial_key']}"
+    )
+    processes = count_text(found.tax.processes, "process", "processes")
+    campaigns = found.campaigns[0] if len(found.campaigns) == 1 else f"{len(found.campaigns)} campaigns"
+    yield Text(f"{processes} in {campaigns}; medians over them with 95 % intervals")
+    for failed in found.failed:
+        reason = f": {failed.reason}" if failed.reason else ""
+        yield Text(f"{count_text(failed.count, 'trial', 'trials')} {failed.status.value}{reason}", style="red")
+    if found.tax.unsteady:
+        yield Text(
+            f"{count_text(found.tax.unsteady, 'warm-up', 'warm-ups')} ended by the cap, not steady", style="yellow"
+        )
+
+
+def _tax(tax: Tax, device: str) -> Iterator[RenderableType]:
+    if not tax.parts:
+        yield Text("\nNo trial of it ended ok, so nothing can be said about its latency.", style="yellow")
+        return
+    table = _table("", "per call", "")
+    for column, name, meaning in _CPU_LINES if device == "cpu" else _GPU_LINES:
+        if column in tax.parts:
+            table.add_row(name, _duration(tax.parts[column]), Text(meaning, style="dim"))
+    share = tax.parts.get("framework_fraction")
+    if share is not None:
+        table.add_row("the framework's share", _percent(share), "")
+    boundedness = tax.parts.get("boundedness")
+    if boundedness is not None:
+        meaning = "floor over the rest" if device == "cpu" else "dispatch over kernels"
+        table.add_row("boundedness", _plain(boundedness), Text(meaning, style="dim"))
+    yield Text()
+    yield table
+    yield Text()
+    yield Text.assemble(("Regime: ", "bold"), _regime_text(tax))
+    if tax.floor_problem is not None:
+        yield Text(f"The floor proves nothing here: {tax.floor_problem}", style="yellow")
+    if tax.estimates_disagree:
+        count = count_text(tax.estimates_disagree, "process", "processes")
+        yield Text(f"Profiler and CUDA graph disagree on the overhead in {count}.", style="yellow")
+
+
+def _regime_text(tax: Tax) -> str:
+    if tax.regime is None:
+        return "unknown"
+    doubt = "" if tax.is_decided else " (one process: no interval)"
+    return f"{tax.regime.value}{doubt}: {_REGIMES[tax.regime]}."
+
+
+def _batches(found: Explanation) -> Iterator[RenderableType]:
+    meaning = (
+        "floor is half of the latency" if found.row["device"] == "cpu" else "dispatch and kernels take equally long"
+    )
+    yield Text.assemble(("Transition batch: ", "bold"), f"{transition_text(found)} ({meaning})")
+    free = found.free
+    if free is None:
+        return
+    more = f"{FREE - 1:.0%}"
+    if free.next_batch is None:
+        tail = "the largest that was measured"
+    else:
+        assert free.next_cost is not None
+        tail = f"batch {free.next_batch} costs {ratio_text(free.next_cost)}"
+    head = f"{free.batch} costs {ratio_text(free.cost)} of batch {free.base}" if free.batch > free.base else "none"
+    yield Text.assemble(("Free batch ", "bold"), f"(at most {more} above batch {free.base}): {head}; {tail}")
+
+
+def _variants(found: Explanation) -> Iterator[RenderableType]:
+    for direction, name in ((Direction.WIDTH, "Wider"), (Direction.DEPTH, "Deeper")):
+        chosen = [one for one in found.variants if one.direction is direction]
+        if not chosen:
+            continue
+        table = _table(direction.value, "latency, of this", "arithmetic, of this", "")
+        for one in chosen:
+            work = "-" if one.work is None else f"x{one.work:.3g}"
+            table.add_row(
+                str(one.size), ratio_text(one.cost), work, "free" if one.is_free and (one.work or 0) > 1 else ""
+            )
+        yield Text(
+            f"\n{name} or {'narrower' if direction is Direction.WIDTH else 'shallower'}, at this batch:", style="bold"
+        )
+        yield table
+
+
+def _alternatives(found: Explanation) -> Iterator[RenderableType]:
+    if not found.alternatives:
+        return
+    table = _table("backend", "times as fast", "of the tax it removes")
+    for one in found.alternatives:
+        table.add_row(one.backend, *_outcome(one))
+    yield Text("\nOther backends on the same work:", style="bold")
+    yield table
+    if any(one.speedup and not one.is_paired for one in found.alternatives):
+        yield Text("* no round in common: the interval is unpaired")
+
+
+def _outcome(one: Alternative) -> tuple[str, str]:
+    if one.speedup is None:
+        reason = f": {one.reason}" if one.reason else ""
+        return (f"{one.status.value}{reason}" if one.status is not Status.OK else "no latency"), ""
+    star = "" if one.is_paired else " *"
+    return ratio_text(one.speedup) + star, "unknown" if one.removed is None else _percent(one.removed)
+
+
+def _missing(found: Explanation, commands: Mapping[Lack, str]) -> Iterator[RenderableType]:
+    if not found.lacks:
+        return
+    yield Text("\nTo say more:", style="bold")
+    for lack in found.lacks:
+        yield Text(f"  {_LACKS[lack]}")
+        if lack in commands:
+            yield Padding(Text(commands[lack], style="cyan"), (0, 0, 0, 4))
+
+
+def _table(*names: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD if any(names[1:]) else None, padding=(0, 1), pad_edge=False, show_edge=False)
+    for name in names:
+        table.add_column(name, overflow="fold")
+    return table
+
+
+def _duration(estimate: Estimate) -> str:
+    # An overhead may be below 0 by noise, where no unit fits a logarithm.
+    if estimate.value > 0 and (estimate.low is None or estimate.low > 0):
+        return duration_text(estimate)
+    ends = (
+        ""
+        if estimate.low is None or estimate.high is None
+        else f" [{estimate.low * 1e3:.2f}, {estimate.high * 1e3:.2f}]"
+    )
+    return f"{estimate.value * 1e3:.2f} ms{ends}"
+
+
+def _percent(estimate: Estimate) -> str:
+    ends = "" if estimate.low is None or estimate.high is None else f" [{estimate.low:.0%}, {estimate.high:.0%}]"
+    return f"{estimate.value:.1%}{ends}" if abs(estimate.value) < 0.1 else f"{estimate.value:.0%}{ends}"
+
+
+def _plain(estimate: Estimate) -> str:
+    ends = "" if estimate.low is None or estimate.high is None else f" [{estimate.low:.3g}, {estimate.high:.3g}]"
+    return f"{estimate.value:.3g}{ends}"
+
+
+def _number(batch: float) -> str:
+    return f"{batch:.0f}" if batch >= 100 or math.isclose(batch, round(batch), abs_tol=0.05) else f"{batch:.1f}"

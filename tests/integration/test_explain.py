@@ -1,0 +1,188 @@
+"""`taxmeter explain` on made-up systems: what it says is what was put in."""
+
+import json
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from orchestrator.analysis.comparing.reading import Moment
+from orchestrator.analysis.explaining import Direction, Explanation, Lack, Side, explain, explain_columns
+from orchestrator.report.explanation import render_explanation
+from orchestrator.store import open_store
+from orchestrator.store.tax import Regime
+from runners.contract import Status
+from tests.machines import A100, CPU_ONLY, RTX_2080_TI, V100, System
+from tests.results import taxmeter
+from tests.systems import Made, World, make_systems
+from tests.world import BACKENDS, BATCHES, spec, times, transition_batch
+
+ONE = ("workload=bert-base", "sequence_length=128", "backend=eager")
+
+
+def design(system: System) -> tuple:  # type: ignore[type-arg]
+    half, device = "float16" if system.is_gpu else "float32", system.device
+    return (
+        *(spec("bert-base", batch, backend, half, device) for backend in BACKENDS for batch in BATCHES),
+        *(spec("bert", 1, "eager", half, device, layers=layers) for layers in (6, 24)),
+        *(spec("bert", 1, "eager", half, device, hidden_size=width) for width in (384, 1536)),
+        spec("funnel-small", 1, "eager", half, device),
+        spec("funnel-small", 1, "torchscript", half, device),
+        spec("bert-base", 128, "eager", "float32", device),
+    )
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    world = World(systems=(V100, A100, RTX_2080_TI, CPU_ONLY), design=design)
+    return make_systems(tmp_path_factory.mktemp("explain") / "results", world)
+
+
+def explained(made: Made, **wanted: object) -> Explanation:
+    rows = Moment.of(open_store(made.directory)).rows(explain_columns(), None)
+    wanted = {"dtype": "float16", "sequence_length": 128, "backend": "eager", "batch": 1, **wanted}
+    target = next(row for row in rows if all(row[name] == value for name, value in wanted.items()))
+    return explain([row for row in rows if row["system_id"] == target["system_id"]], target)
+
+
+def test_the_parts_of_a_call_are_what_was_put_in(made: Made) -> None:
+    found = explained(made, host="v100-01", workload="bert-base")
+    truth = times(V100, spec("bert-base", 1))
+    for column, value in (
+        ("dispatch_s", truth.dispatch_s),
+        ("busy_s", truth.busy_s),
+        ("latency_pipelined_median_s", truth.pipelined_s),
+        ("exposed_overhead_s", truth.pipelined_s - truth.busy_s),
+        ("framework_fraction", 1 - truth.busy_s / truth.pipelined_s),
+    ):
+        estimate = found.tax.parts[column]
+        assert estimate.value == pytest.approx(value, rel=0.04)
+        assert estimate.low is not None
+        assert estimate.processes == 5
+    assert found.tax.regime is Regime.FRAMEWORK_BOUND
+    assert found.tax.is_decided
+
+
+@pytest.mark.parametrize(("host", "system"), [("v100-01", V100), ("a100-01", A100), ("2080ti-01", RTX_2080_TI)])
+def test_the_transition_is_where_it_was_put(made: Made, host: str, system: System) -> None:
+    found = explained(made, host=host, workload="bert-base", driver_version="535.54.03").transition
+    assert found is not None
+    assert found.batch == pytest.approx(transition_batch(system, spec("bert-base", 1)), rel=0.06)
+    assert found.interval is not None
+
+
+def test_at_a_large_batch_the_kernels_decide(made: Made) -> None:
+    found = explained(made, host="v100-01", workload="bert-base", batch=128)
+    assert found.tax.regime is Regime.COMPUTE_BOUND
+    assert found.free is not None
+    assert (found.free.base, found.free.batch, found.free.next_batch) == (1, 16, 32)
+
+
+def test_other_backends_remove_what_they_were_made_to(made: Made) -> None:
+    found = {one.backend: one for one in explained(made, host="v100-01", workload="bert-base").alternatives}
+    ours, theirs = (times(V100, spec("bert-base", 1, backend)) for backend in ("eager", "onnxruntime"))
+    speedup, removed = found["onnxruntime"].speedup, found["onnxruntime"].removed
+    assert speedup is not None
+    assert removed is not None
+    assert speedup.value == pytest.approx(ours.pipelined_s / theirs.pipelined_s, rel=0.03)
+    expected = 1 - (theirs.pipelined_s - theirs.busy_s) / (ours.pipelined_s - ours.busy_s)
+    assert removed.value == pytest.approx(expected, abs=0.02)
+    assert found["onnxruntime"].is_paired
+    assert next(iter(found)) == "cuda_graphs"
+
+
+def test_wider_is_free_and_deeper_is_not(made: Made) -> None:
+    found = {(one.direction, one.size): one for one in explained(made, host="v100-01", workload="bert-base").variants}
+    wide, deep = found[Direction.WIDTH, 1536], found[Direction.DEPTH, 24]
+    assert wide.is_free
+    assert wide.work == pytest.approx(4, rel=0.05)
+    assert not deep.is_free
+    assert deep.cost.value == pytest.approx(2, rel=0.03)
+
+
+def test_a_processor_is_explained_by_its_own_formulae(made: Made) -> None:
+    found = explained(made, host="epyc-01", workload="bert-base", dtype="float32")
+    truth = times(CPU_ONLY, spec("bert-base", 1, "eager", "float32", "cpu"))
+    assert found.tax.parts["dispatch_floor_s"].value == pytest.approx(truth.dispatch_s, rel=0.03)
+    assert "dispatch_s" not in found.tax.parts
+    assert found.tax.regime is Regime.COMPUTE_BOUND
+    assert found.transition is not None
+    assert found.transition.side is Side.BELOW
+    skipped = next(one for one in found.alternatives if one.backend == "cuda_graphs")
+    assert skipped.status is Status.SKIPPED
+
+
+def test_what_failed_says_why(made: Made) -> None:
+    found = explained(made, host="2080ti-01", workload="bert-base", dtype="float32", batch=128)
+    assert not found.tax.parts
+    assert found.failed[0].status is Status.OOM
+    assert found.failed[0].count == 5
+    assert Lack.TAX in found.lacks
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("host", ["v100-01", "epyc-01", "2080ti-01"])
+def test_the_text_fits_the_terminal(made: Made, width: int, host: str) -> None:
+    dtype = "float32" if host == "epyc-01" else "float16"
+    out = StringIO()
+    found = explained(made, host=host, workload="bert-base", dtype=dtype)
+    Console(file=out, width=width).print(render_explanation(found, {}))
+    text = out.getvalue()
+    assert max(map(len, text.splitlines())) <= width
+    for words in ("Regime: ", "Transition batch: ", "Free batch", "Other backends"):
+        assert words in text
+
+
+def test_the_command_takes_conditions_and_ids(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    place = ("--results", made.directory)
+    assert taxmeter("explain", *ONE, "batch=1", "gpu=V100", *place) == 0
+    assert "framework-bound" in capsys.readouterr().out
+    assert taxmeter("explain", *ONE, "batch=1", "gpu=V100", *place, "--format", "json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["transition"]["side"] == "inside"
+    assert document["backends"][0]["backend"] == "cuda_graphs"
+    rows = made.store.trials(["trial_id", "host", "batch", "backend", "workload"]).to_pylist()
+    trial_id = next(row["trial_id"] for row in rows if (row["host"], row["workload"]) == ("v100-01", "funnel-small"))
+    assert taxmeter("explain", trial_id[:14], *place) == 0
+    out = capsys.readouterr().out
+    assert "funnel-small" in out
+    assert "unsupported" in out
+    assert "To say more:" in out
+
+
+def test_a_lack_comes_with_the_sweep_that_measures_it(
+    made: Made, capsys: pytest.CaptureFixture[str], in_project: Path
+) -> None:
+    arguments = ("explain", "workload=funnel-small", "backend=eager", "gpu=V100", "--results", made.directory)
+    assert taxmeter(*arguments, "--format", "json") == 0
+    lacks = {one["what"]: one["command"] for one in json.loads(capsys.readouterr().out)["lacks"]}
+    assert lacks["batches"] == "make cluster-sweep SWEEP=sweeps/paper/figure_7.yaml"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("zzz",), "no trial zzz"),
+        (("workload=bert-base",), "several configurations: gpu is "),
+        (("workload=bert-base", "gpu=H100"), "no trial has gpu=H100"),
+        (("wrkload=bert-base",), "did you mean workload"),
+        (("workload=funnel-small", "batch=128"), "taken together"),
+    ],
+)
+def test_a_question_without_one_answer_is_an_error(
+    made: Made, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str
+) -> None:
+    assert taxmeter("explain", *arguments, "--results", made.directory) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert len(error.splitlines()) == 1
+
+
+def test_one_round_gives_numbers_without_intervals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = make_systems(tmp_path / "results", World(systems=(V100,), design=design, rounds=1, updated=()))
+    assert taxmeter("explain", *ONE, "batch=1", "--results", made.directory) == 0
+    out = capsys.readouterr().out
+    assert "one process: no interval" in out
+    assert "a single round gives no interval" in out
+    assert "taxmeter reproduce" in out
