@@ -21,6 +21,12 @@ _CELL, _NARROW_CELL = 33, 22
 _LABEL: Final = 24
 _NAMED: Final = 2
 _FIELDS_SHOWN: Final = 12
+_TELLING: Final = (
+    *("gpu_driver_version", "gpus", "cpu.model_name", "cpu.governor", "cpu.boost", "cpu.max_frequency_hz"),
+    *("cpu.cores", "cpu.smt_active", "kernel.release", "memory.total_bytes", "virtualisation"),
+    *("isolation", "environment", "image_config_sha256", "torch_version", "onnxruntime_version", "exclusive"),
+)
+"""How the names of those fields begin that explain a difference most often; they come first, and are not cut off."""
 _COLOURS: Final = {Verdict.FASTER: "green", Verdict.SLOWER: "red", Verdict.EQUIVALENT: "", Verdict.UNDECIDED: "yellow"}
 _OF_TIME: Final = ("latency", "throughput", "floor", "dispatch", "graph", "busy", "kernel_sum", "overhead", "cpu_time")
 _GROUPS: Final[Mapping[str, str]] = {
@@ -58,7 +64,7 @@ def render_differences(table: ComparisonTable) -> Iterator[RenderableType]:
     compared = ", ".join(table.compared)
     yield Text(f"What else differs, {compared} left out (baseline → compared):", style="bold")
     for group in dict.fromkeys(one.change.group for one in table.differences):
-        here = [one for one in table.differences if one.change.group == group]
+        here = sorted((one for one in table.differences if one.change.group == group), key=_rank)
         yield Text(f"  {_GROUPS.get(group, group)}")
         for one in here[:_FIELDS_SHOWN]:
             change = one.change
@@ -67,6 +73,10 @@ def render_differences(table: ComparisonTable) -> Iterator[RenderableType]:
         if len(here) > _FIELDS_SHOWN:
             more = f"and {len(here) - _FIELDS_SHOWN} more, which --format csv, json and parquet have"
             yield _indented(Text(more, style="dim"), 4)
+
+
+def _rank(one: Difference) -> int:
+    return next((at for at, name in enumerate(_TELLING) if one.change.field.startswith(name)), len(_TELLING))
 
 
 def verdict_name(verdict: Verdict, metric: str) -> str:

@@ -81,6 +81,24 @@ def test_two_sides_for_people(place: Path, capsys: pytest.CaptureFixture[str]) -
         assert text in shown
 
 
+def test_what_explains_a_difference_most_often_is_never_cut_off(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    many = {f"aspect_{number:02}": number for number in range(20)}
+    other = {name: value + 1 for name, value in many.items()}
+    systems = [
+        system_of("s1", gpu_driver_version="535.54", **many),
+        system_of("s2", gpu_driver_version="550.90", **other),
+    ]
+    rows = [*rows_of(OLD, system_id="s1"), *rows_of(NEW, 1.2, system_id="s2")]
+    store_of(tmp_path / "results", *rows, systems=systems)
+    sides = ["campaign=previous", "campaign=newest", "--match", "workload,batch,backend"]
+    assert taxmeter("compare", *sides, "--results", tmp_path / "results") == ExitCode.OK
+    fields = capsys.readouterr().out.partition("What else differs")[2].splitlines()[2:]
+    assert fields[0].strip() == "gpu_driver_version: 535.54 → 550.90"
+    assert "and 9 more, which --format csv, json and parquet have" in " ".join(fields)
+
+
 def test_rows_for_programs_have_the_same_columns_in_every_format(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
