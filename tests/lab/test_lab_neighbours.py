@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from docker import DockerClient
 
-from orchestrator.cluster import down, load
+from orchestrator.cluster import down
 from orchestrator.cluster.image import ensure_agent_image
 from orchestrator.errors import ExitCode
 from orchestrator.images import connect
@@ -23,7 +23,8 @@ from tests.lab.workshop import MODELS, SLEEPS, Workshop
 
 pytestmark = [pytest.mark.engine, pytest.mark.lab, pytest.mark.cluster, pytest.mark.timeout(600)]
 
-LONGER = SLEEPS.replace("rounds: 2", "rounds: 4")
+ROUNDS = 6
+LONGER = SLEEPS.replace("rounds: 2", f"rounds: {ROUNDS}")
 
 
 @pytest.fixture
@@ -39,21 +40,21 @@ def another(workshop: Workshop, tmp_path: Path) -> Iterator[Workshop]:
 @pytest.mark.long
 def test_two_projects_measure_in_turn_on_the_same_hosts(workshop: Workshop, another: Workshop, tmp_path: Path) -> None:
     workshop.taxmeter("cluster", "down")
-    logs = [tmp_path / "one.log", tmp_path / "two.log"]
-    drivers = [workshop.start(LONGER, logs[0], "--limit", "h1:h2")]
-    workshop.wait_for(lambda: bool(workshop.stored()), drivers[0], logs[0])
-    drivers.append(another.start(LONGER, logs[1], "--limit", "h1:h2"))
-    another.wait_for(lambda: load(another.files) is not None, drivers[1], logs[1])
+    for one in (workshop, another):
+        up = one.taxmeter("cluster", "up", "--inventory", str(one.inventory()), "--limit", "h1:h2")
+        assert up.returncode == ExitCode.OK, up.stdout + up.stderr
     assert another.cluster().head_port != workshop.cluster().head_port
     assert another.cluster().id != workshop.cluster().id
-    assert [driver.wait(200) for driver in drivers] == [0, 0], logs[0].read_text() + logs[1].read_text()
+    logs = [tmp_path / "one.log", tmp_path / "two.log"]
+    drivers = [one.start(LONGER, log, "--limit", "h1:h2") for one, log in zip((workshop, another), logs, strict=True)]
+    assert [driver.wait(240) for driver in drivers] == [0, 0], logs[0].read_text() + logs[1].read_text()
 
     said = [" ".join(log.read_text().split()) for log in logs]
     assert any("another cluster measures there; this one waits for its turn" in text for text in said)
     spans = [span for one in (workshop, another) for span in trial_spans(one)]
     for host in ("h1", "h2"):
         here = sorted((start, end, project) for name, start, end, project in spans if name == host)
-        assert len(here) == 16
+        assert len(here) == 2 * 2 * ROUNDS
         for (_, end, _), (start, _, _) in pairwise(here):
             assert start >= end, f"two trials at once on {host}"
         projects = [project for *_, project in here]
@@ -61,7 +62,7 @@ def test_two_projects_measure_in_turn_on_the_same_hosts(workshop: Workshop, anot
         assert changes >= 3, f"{host}: they do not take turns: {projects}"
     for one in (workshop, another):
         assert one.left_containers() == []
-        assert Counter(row["status"] for row in one.rows()) == {"ok": 16}
+        assert Counter(row["status"] for row in one.rows()) == {"ok": 2 * 2 * ROUNDS}
 
 
 def trial_spans(workshop: Workshop) -> Iterator[tuple[str, datetime, datetime, str]]:
