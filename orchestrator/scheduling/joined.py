@@ -1,17 +1,15 @@
 """A Ray cluster that somebody else keeps, joined as a driver and left as it was."""
 
 import os
-import signal
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import InfrastructureError
 from orchestrator.scheduling.base import SchedulingHost
 from orchestrator.scheduling.existing import authentication
-from orchestrator.scheduling.nodes import HOST_LABEL, refuse_unmatched
+from orchestrator.scheduling.nodes import HOST_LABEL, initialise, refuse_unmatched
 
 _OF_OUR_WORKERS = {
     # Ray would run them at nice 15, and what they start with them.
@@ -34,20 +32,11 @@ class JoinedCluster:
         os.environ.update(authentication())
         import ray  # only now: Ray reads its settings when it is imported
 
-        on_terminate = signal.getsignal(signal.SIGTERM)
-        try:
-            ray.init(
-                self.address,
-                log_to_driver=False,
-                logging_level="error",
-                runtime_env={"working_dir": str(self.code), "env_vars": _OF_OUR_WORKERS},
-            )
-        except Exception as error:
-            said = " ".join(str(error).split())
-            raise InfrastructureError(f"the Ray cluster at {self.address} cannot be joined: {said}") from error
-        finally:
-            # Ray installs a handler of its own that aborts the process before anything can be cleaned up.
-            signal.signal(signal.SIGTERM, on_terminate)
+        options = {
+            "address": self.address,
+            "runtime_env": {"working_dir": str(self.code), "env_vars": _OF_OUR_WORKERS},
+        }
+        initialise(ray, options, f"the Ray cluster at {self.address} cannot be joined")
         refuse_unmatched([replace(host, labels={}) for host in hosts], ray.nodes())
         return ray
 

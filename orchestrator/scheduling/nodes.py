@@ -75,7 +75,7 @@ class ThisMachine:
             "include_dashboard": False,
             "_temp_dir": str(self._directory),
         }
-        _initialise(ray, options, "the Ray cluster cannot be started")
+        initialise(ray, options, "the Ray cluster cannot be started")
         refuse_unmatched(hosts, ray.nodes())
         return ray
 
@@ -103,7 +103,7 @@ class ExistingCluster:
         os.environ.update({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.token)})
         import ray  # only now: Ray reads its settings when it is imported
 
-        _initialise(ray, {"address": self.address}, f"the Ray cluster at {self.address} cannot be used")
+        initialise(ray, {"address": self.address}, f"the Ray cluster at {self.address} cannot be used")
         deadline = time.monotonic() + JOIN_DEADLINE_S
         while True:
             try:
@@ -122,7 +122,12 @@ class ExistingCluster:
         ray.shutdown()
 
 
-def _initialise(ray: Any, options: Mapping[str, Any], problem: str) -> None:
+def initialise(ray: Any, options: Mapping[str, Any], problem: str) -> None:
+    """Connects the module `ray` to a cluster, or starts one, as `ray.init` does; signals stay ours, and it is quiet.
+
+    Raises:
+        InfrastructureError: it cannot; `problem`, with what Ray says.
+    """
     on_terminate = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(**options, log_to_driver=False, logging_level="error")
@@ -131,6 +136,21 @@ def _initialise(ray: Any, options: Mapping[str, Any], problem: str) -> None:
     finally:
         # Ray installs a handler of its own that aborts the process before anything can be cleaned up.
         signal.signal(signal.SIGTERM, on_terminate)
+    _silence()
+
+
+def _silence() -> None:
+    """Keeps Ray from printing what it hears of dead nodes and workers, with stack traces, into the progress.
+
+    `log_to_driver` does not turn that off, and nothing public does. We tell of it ourselves, in one line.
+    """
+    from ray._private import worker
+
+    worker.print_to_stdstream = _say_nothing
+
+
+def _say_nothing(*_: object, **__: object) -> None:
+    pass
 
 
 def refuse_unmatched(hosts: Sequence[SchedulingHost], nodes: Sequence[Mapping[str, Any]]) -> None:

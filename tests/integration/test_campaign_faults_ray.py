@@ -29,6 +29,7 @@ def outcome(scenario: str, directory: Path) -> dict[str, Any]:
         env={**os.environ, "PYTHONPATH": str(root)},
     )
     assert done.returncode == 0, done.stderr
+    assert "(raylet" not in done.stdout + done.stderr, "Ray's own account of what died"
     whole: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     assert whole["after_s"] < BOUND_S, whole["told"]
     assert len({tuple(key) for key in whole["keys"]}) == len(whole["keys"]), "no row is stored twice"
