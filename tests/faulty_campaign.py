@@ -14,8 +14,8 @@ from pathlib import Path
 
 from orchestrator.campaign import CampaignOrder, Notice, ProjectFiles, ReadyHost, ResumePolicy, choose_campaign
 from orchestrator.campaign.control import ControlFiles
+from orchestrator.campaign.driving.running import run_campaign
 from orchestrator.campaign.progress import CampaignProgress
-from orchestrator.campaign.running import run_campaign
 from orchestrator.execution import FakeSettings
 from orchestrator.inventory import Faults
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost

@@ -1,17 +1,16 @@
 """One run of a sweep on an inventory: the only place where the scheduler and the store meet."""
 
+from orchestrator.campaign.driving.running import ray_scheduler, run_campaign
 from orchestrator.campaign.files import ProjectFiles, drop_caches
-from orchestrator.campaign.hosts import reachable_hosts
-from orchestrator.campaign.method import refuse_another_method
 from orchestrator.campaign.order import CampaignOrder
-from orchestrator.campaign.preparation import (
+from orchestrator.campaign.preparing.hosts import reachable_hosts
+from orchestrator.campaign.preparing.preparation import (
     ReadyHost,
     pins_without_building,
     prepare_hosts,
     reap_leftovers,
 )
 from orchestrator.campaign.progress import CampaignPlanned, CampaignProgress, Notice, TrialBegun, TrialRecorded
-from orchestrator.campaign.readying import make_ready, preview
 from orchestrator.campaign.remote import (
     Handover,
     is_remote,
@@ -21,12 +20,13 @@ from orchestrator.campaign.remote import (
     refuse_results_elsewhere,
     write_handover,
 )
-from orchestrator.campaign.repeating import continuation_of, order_again
-from orchestrator.campaign.reproduction import Reproduction, decide
-from orchestrator.campaign.resume import Continuation, ResumePolicy, choose_campaign
-from orchestrator.campaign.running import ray_scheduler, run_campaign
-from orchestrator.campaign.stored import find
-from orchestrator.campaign.targets import Allowed, targets
+from orchestrator.campaign.reproducing.method import refuse_another_method
+from orchestrator.campaign.reproducing.readying import make_ready, preview
+from orchestrator.campaign.reproducing.repeating import continuation_of, order_again
+from orchestrator.campaign.reproducing.reproduction import Reproduction, decide
+from orchestrator.campaign.reproducing.stored import find
+from orchestrator.campaign.reproducing.targets import Allowed, targets
+from orchestrator.campaign.resuming.resume import Continuation, ResumePolicy, choose_campaign
 
 __all__ = [
     "Allowed",

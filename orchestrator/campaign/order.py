@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from orchestrator.campaign.preparation import ReadyHost
-from orchestrator.campaign.resume import Continuation
+from orchestrator.campaign.preparing.preparation import ReadyHost
+from orchestrator.campaign.resuming.resume import Continuation
 from orchestrator.delivery import Reproduces
 from orchestrator.inventory import Faults
 from orchestrator.sweep import Sweep

@@ -15,7 +15,7 @@ from types import FrameType
 import click
 
 from orchestrator.campaign import Continuation, ProjectFiles
-from orchestrator.campaign.resume import Choose
+from orchestrator.campaign.resuming.resume import Choose
 from orchestrator.cli.progress import duration_text
 from orchestrator.cli.results import print_summary
 from orchestrator.documents import did_you_mean, line_of_key

@@ -16,7 +16,7 @@ from orchestrator.campaign import (
     run_campaign,
 )
 from orchestrator.campaign.remote.joining import is_by_ray
-from orchestrator.campaign.resume import Choose, write_widened
+from orchestrator.campaign.resuming.resume import Choose, write_widened
 from orchestrator.cli.campaigns import (
     ending_cleanly,
     exit_code,

@@ -11,7 +11,7 @@ import click
 from orchestrator.campaign import CampaignOrder, ReadyHost, drop_caches, ray_scheduler, run_campaign
 from orchestrator.campaign.remote.by_ray import RayHosts, work_of
 from orchestrator.campaign.remote.joining import Joined, joining
-from orchestrator.campaign.resume import Choose, write_widened
+from orchestrator.campaign.resuming.resume import Choose, write_widened
 from orchestrator.cli.campaigns import (
     ending_cleanly,
     exit_code,

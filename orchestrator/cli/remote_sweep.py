@@ -24,7 +24,7 @@ from orchestrator.campaign import (
     write_handover,
 )
 from orchestrator.campaign.remote import Charge, build_images, pinned, taking_care
-from orchestrator.campaign.resume import Choose, write_widened
+from orchestrator.campaign.resuming.resume import Choose, write_widened
 from orchestrator.cli.campaigns import (
     ending_cleanly,
     exit_code,

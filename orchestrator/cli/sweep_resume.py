@@ -9,8 +9,8 @@ import click
 
 from orchestrator.campaign import ProjectFiles
 from orchestrator.campaign.control import ControlFiles
-from orchestrator.campaign.pinned import Pinned, go_on, pinned, refuse_other_locks
-from orchestrator.campaign.repeating import is_reproduction
+from orchestrator.campaign.reproducing.repeating import is_reproduction
+from orchestrator.campaign.resuming.pinned import Pinned, go_on, pinned, refuse_other_locks
 from orchestrator.cli.campaigns import exit_code, known_environments, telling
 from orchestrator.cli.local_sweep import run_sweep
 from orchestrator.cli.options import limit_option, open_existing, open_results, results_option

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from orchestrator.campaign import ProjectFiles
-from orchestrator.campaign.resume import new_campaign_id
+from orchestrator.campaign.resuming.resume import new_campaign_id
 from orchestrator.cli.campaigns import git_commit, known_environments, print_plan, refuse_empty
 from orchestrator.cli.sweep import sweep_argument
 from orchestrator.documents import did_you_mean, line_of_key

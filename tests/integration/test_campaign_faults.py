@@ -12,9 +12,9 @@ import pytest
 
 from orchestrator.campaign import CampaignOrder, Notice, ProjectFiles, ReadyHost, TrialBegun, choose_campaign
 from orchestrator.campaign.control import CampaignPhase, ControlFiles, HostPhase, Request, RequestKind
+from orchestrator.campaign.driving.running import run_campaign
 from orchestrator.campaign.progress import CampaignProgress, TrialRecorded
-from orchestrator.campaign.resume import ResumePolicy
-from orchestrator.campaign.running import run_campaign
+from orchestrator.campaign.resuming.resume import ResumePolicy
 from orchestrator.delivery import Spool
 from orchestrator.execution import FakeSettings
 from orchestrator.inventory import Faults
@@ -34,9 +34,9 @@ BOUND_S = 30.0
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.campaign.returning.PING_S", 0.3)
-    monkeypatch.setattr("orchestrator.campaign.returning.PAUSE_S", 0.1)
-    monkeypatch.setattr("orchestrator.campaign.driving.LOOK_S", 0.05)
+    monkeypatch.setattr("orchestrator.campaign.driving.returning.PING_S", 0.3)
+    monkeypatch.setattr("orchestrator.campaign.driving.returning.PAUSE_S", 0.1)
+    monkeypatch.setattr("orchestrator.campaign.driving.driver.LOOK_S", 0.05)
 
 
 def ready(name: str) -> ReadyHost:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.campaign import CampaignOrder, Continuation, ReadyHost, ResumePolicy, choose_campaign
-from orchestrator.campaign.account import opening_row
-from orchestrator.campaign.pinned import go_on, pinned, refuse_other_locks
-from orchestrator.campaign.resume import write_widened
+from orchestrator.campaign.driving.account import opening_row
+from orchestrator.campaign.resuming.pinned import go_on, pinned, refuse_other_locks
+from orchestrator.campaign.resuming.resume import write_widened
 from orchestrator.errors import ConfigurationError, NoUsableHostError
 from orchestrator.images import Catalogue, lock_sha256
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost

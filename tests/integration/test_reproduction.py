@@ -25,7 +25,7 @@ from orchestrator.campaign import (
     run_campaign,
     targets,
 )
-from orchestrator.campaign.reproduction import Reproduction
+from orchestrator.campaign.reproducing.reproduction import Reproduction
 from orchestrator.cli.reproduce import print_reproduction
 from orchestrator.errors import ConfigurationError
 from orchestrator.execution import ExecutionSettings, FakeSettings

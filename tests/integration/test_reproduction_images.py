@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from docker import DockerClient
 
-from orchestrator.campaign import Allowed, ProjectFiles, decide, make_ready, preview, readying, targets
-from orchestrator.campaign.stored import Configuration, Limits, Wanted
-from orchestrator.campaign.targets import AS_THEN, Target
+from orchestrator.campaign import Allowed, ProjectFiles, decide, make_ready, preview, targets
+from orchestrator.campaign.reproducing import readying
+from orchestrator.campaign.reproducing.stored import Configuration, Limits, Wanted
+from orchestrator.campaign.reproducing.targets import AS_THEN, Target
 from orchestrator.errors import ConfigurationError
 from orchestrator.execution import DockerSettings
 from orchestrator.images import ImageIdentity, connect

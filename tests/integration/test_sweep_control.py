@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from orchestrator.campaign import CampaignOrder, Continuation, ProjectFiles, ReadyHost, ResumePolicy, choose_campaign
-from orchestrator.campaign.account import opening_row
 from orchestrator.campaign.control import (
     CampaignPhase,
     CampaignProgressState,
@@ -21,6 +20,7 @@ from orchestrator.campaign.control import (
     Request,
     RequestKind,
 )
+from orchestrator.campaign.driving.account import opening_row
 from orchestrator.cli import run
 from orchestrator.errors import ExitCode
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from orchestrator.campaign.control import HostPhase
-from orchestrator.campaign.preparation import ReadyHost
-from orchestrator.campaign.returning import PAUSE_S, PING_S, TAKE_UP_S, Return
-from orchestrator.campaign.substitutes import move, trials_of
-from orchestrator.campaign.work import FAREWELL_S, HostWork, RunningTask, hopeless, silent
+from orchestrator.campaign.driving.returning import PAUSE_S, PING_S, TAKE_UP_S, Return
+from orchestrator.campaign.driving.substitutes import move, trials_of
+from orchestrator.campaign.driving.work import FAREWELL_S, HostWork, RunningTask, hopeless, silent
+from orchestrator.campaign.preparing.preparation import ReadyHost
 from orchestrator.delivery import Destination, Heard, LastBeat
 from orchestrator.delivery.beats import BREAK_S, Listening
 from orchestrator.errors import InfrastructureError

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.campaign import ProjectFiles, pins_without_building, preparation
-from orchestrator.campaign.limits import limited
-from orchestrator.campaign.origins import Origins
-from orchestrator.campaign.preparation import ReadyHost
-from orchestrator.campaign.seats import part_of, seated
+from orchestrator.campaign import ProjectFiles, pins_without_building
+from orchestrator.campaign.driving.origins import Origins
+from orchestrator.campaign.preparing import preparation
+from orchestrator.campaign.preparing.preparation import ReadyHost
+from orchestrator.campaign.preparing.seats import part_of, seated
+from orchestrator.campaign.reproducing.limits import limited
 from orchestrator.errors import ConfigurationError
 from orchestrator.execution import DockerSettings
 from orchestrator.inventory import Exclusive, load_inventory

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.campaign import ProjectFiles, pins_without_building, preparation, prepare_hosts
+from orchestrator.campaign import ProjectFiles, pins_without_building, prepare_hosts
+from orchestrator.campaign.preparing import preparation
 from orchestrator.errors import NoUsableHostError
 from orchestrator.feasibility import GpuFacts
 from orchestrator.images import EnvironmentEntry, VirtualEnvironment

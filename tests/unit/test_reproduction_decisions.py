@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from orchestrator.campaign import Allowed, ProjectFiles, ReadyHost, decide, preview, refuse_another_method, targets
-from orchestrator.campaign.stored import Configuration, Limits, Wanted
+from orchestrator.campaign.reproducing.stored import Configuration, Limits, Wanted
 from orchestrator.errors import ConfigurationError, NoUsableHostError
 from orchestrator.execution import DockerSettings, ExecutionSettings, FakeSettings
 from orchestrator.inventory import Connection, ExecutorChoice, Host, Inventory

@@ -17,7 +17,7 @@ from typing import Final
 from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.campaign.control.state import CampaignProgressState, Request
-from orchestrator.campaign.preparation import ReadyHost
+from orchestrator.campaign.preparing.preparation import ReadyHost
 from orchestrator.errors import NoUsableHostError
 
 _STATE: Final = TypeAdapter(CampaignProgressState)

@@ -8,9 +8,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import TypeVar
 
-from orchestrator.campaign.environments import expand, known_pins
 from orchestrator.campaign.files import ProjectFiles
-from orchestrator.campaign.hosts import free_cores, with_machine
+from orchestrator.campaign.preparing.environments import expand, known_pins
+from orchestrator.campaign.preparing.hosts import free_cores, with_machine
 from orchestrator.campaign.remote.by_ray_ready import Given, made_ready
 from orchestrator.campaign.remote.looking import Seen, listed
 from orchestrator.campaign.remote.on_node import Address, NodeFacts, NodeQuestion, Recipes, look_here, reach

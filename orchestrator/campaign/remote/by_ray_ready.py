@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from orchestrator.campaign.environments import known_pin
 from orchestrator.campaign.files import ProjectFiles
-from orchestrator.campaign.preparation import ReadyHost
+from orchestrator.campaign.preparing.environments import known_pin
+from orchestrator.campaign.preparing.preparation import ReadyHost
 from orchestrator.campaign.remote.on_node import (
     Directory,
     EnvironmentWanted,

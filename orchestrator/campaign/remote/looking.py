@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.campaign.environments import expand, known_pins
 from orchestrator.campaign.files import ProjectFiles
-from orchestrator.campaign.hosts import CHOSEN, MEMORY_SHARE, free_cores, slots_of, trial_topology
+from orchestrator.campaign.preparing.environments import expand, known_pins
+from orchestrator.campaign.preparing.hosts import CHOSEN, MEMORY_SHARE, free_cores, slots_of, trial_topology
 from orchestrator.checking import Check, HostReport, Level, check_hosts, requirements
 from orchestrator.checking.judging import machine_of
 from orchestrator.connection import Connections

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.campaign.hosts import choose_isolation, trial_memory_bytes
+from orchestrator.campaign.preparing.hosts import choose_isolation, trial_memory_bytes
 from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError
 from orchestrator.execution import remove_containers
 from orchestrator.execution.shared import shared_directory_problem

@@ -6,10 +6,10 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.campaign.environments import machine_of
 from orchestrator.campaign.files import ProjectFiles
-from orchestrator.campaign.hosts import MEMORY_SHARE
-from orchestrator.campaign.preparation import ReadyHost
+from orchestrator.campaign.preparing.environments import machine_of
+from orchestrator.campaign.preparing.hosts import MEMORY_SHARE
+from orchestrator.campaign.preparing.preparation import ReadyHost
 from orchestrator.campaign.remote.looking import listed
 from orchestrator.cluster import Agent, Cluster
 from orchestrator.cluster.asking import fingerprint_on

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from orchestrator.campaign.identical import Identity, image_identity, lacking
-from orchestrator.campaign.preparation import Provided, Say, container
+from orchestrator.campaign.preparing.preparation import Provided, Say, container
+from orchestrator.campaign.reproducing.identical import Identity, image_identity, lacking
 from orchestrator.errors import InfrastructureError
 from orchestrator.images import BuiltImage, ImageIdentity
 from orchestrator.images.engine import engine_address

@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from orchestrator.campaign.origins import Origins
+from orchestrator.campaign.driving.origins import Origins
 from orchestrator.campaign.progress import Notice, Observer, TrialBegun, TrialRecorded
 from orchestrator.delivery import Committer, Origin, Recording, RowKey
 from orchestrator.execution import TaskOutcome, aftermath

@@ -5,20 +5,20 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
 
-from orchestrator.campaign.agents import deliver_what_waits, remove_what_is_left
 from orchestrator.campaign.control import CampaignPhase, ControlFiles
-from orchestrator.campaign.driving import Driver
+from orchestrator.campaign.driving.agents import deliver_what_waits, remove_what_is_left
+from orchestrator.campaign.driving.driver import Driver
+from orchestrator.campaign.driving.origins import Origins
+from orchestrator.campaign.driving.requests import Requests
+from orchestrator.campaign.driving.steering import About, Publisher, totals
+from orchestrator.campaign.driving.substitutes import slots_on
+from orchestrator.campaign.driving.tasks import TaskAccounts, restarted
+from orchestrator.campaign.driving.work import HostWork
 from orchestrator.campaign.files import CACHE, ProjectFiles
 from orchestrator.campaign.order import CampaignOrder
-from orchestrator.campaign.origins import Origins
-from orchestrator.campaign.preparation import ReadyHost
+from orchestrator.campaign.preparing.preparation import ReadyHost
 from orchestrator.campaign.progress import CampaignPlanned, Observer
-from orchestrator.campaign.requests import Requests
-from orchestrator.campaign.resume import unfinished
-from orchestrator.campaign.steering import About, Publisher, totals
-from orchestrator.campaign.substitutes import slots_on
-from orchestrator.campaign.tasks import TaskAccounts, restarted
-from orchestrator.campaign.work import HostWork
+from orchestrator.campaign.resuming.resume import unfinished
 from orchestrator.delivery import Committer, Server, Spool, deliver_leftovers
 from orchestrator.execution import keep_code
 from orchestrator.planning import Plan, PlannedTask

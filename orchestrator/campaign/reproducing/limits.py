@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from orchestrator.campaign.hosts import MEMORY_SHARE
-from orchestrator.campaign.preparation import ReadyHost
-from orchestrator.campaign.stored import Limits
+from orchestrator.campaign.preparing.hosts import MEMORY_SHARE
+from orchestrator.campaign.preparing.preparation import ReadyHost
+from orchestrator.campaign.reproducing.stored import Limits
 from orchestrator.errors import NoUsableHostError
 from orchestrator.execution import ExecutionSettings, FakeSettings, cores_text
 

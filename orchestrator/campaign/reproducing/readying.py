@@ -5,10 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.campaign.files import ProjectFiles
-from orchestrator.campaign.hosts import choose_isolation
-from orchestrator.campaign.identical import Identity, before_building
-from orchestrator.campaign.obtaining import at_hand, obtain
-from orchestrator.campaign.preparation import (
+from orchestrator.campaign.preparing.hosts import choose_isolation
+from orchestrator.campaign.preparing.preparation import (
     Provided,
     ReadyHost,
     Say,
@@ -17,8 +15,10 @@ from orchestrator.campaign.preparation import (
     ready_host,
     this_machine,
 )
-from orchestrator.campaign.stored import Configuration
-from orchestrator.campaign.targets import Allowed, Target, refuse
+from orchestrator.campaign.reproducing.identical import Identity, before_building
+from orchestrator.campaign.reproducing.obtaining import at_hand, obtain
+from orchestrator.campaign.reproducing.stored import Configuration
+from orchestrator.campaign.reproducing.targets import Allowed, Target, refuse
 from orchestrator.errors import NoUsableHostError
 from orchestrator.feasibility import environment_problem, model_problem
 from orchestrator.images import Catalogue, engine_problem, read_built_images

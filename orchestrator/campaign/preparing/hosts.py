@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.campaign.environments import machine_of
+from orchestrator.campaign.preparing.environments import machine_of
 from orchestrator.connection import unreachable_reason
 from orchestrator.documents import line_of_key
 from orchestrator.errors import ConfigurationError, NoUsableHostError

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from orchestrator.campaign.files import ProjectFiles, WorkFiles
-from orchestrator.campaign.preparation import ReadyHost
-from orchestrator.campaign.seats import part_of, seated
+from orchestrator.campaign.preparing.preparation import ReadyHost
+from orchestrator.campaign.preparing.seats import part_of, seated
 from orchestrator.delivery import Destination, Origin
 from orchestrator.execution import DockerSettings, ExecutionSettings, FakeSettings, PackedCode, pack
 from orchestrator.planning import PlannedTask

@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Iterable
 
-from orchestrator.campaign.preparation import ReadyHost
-from orchestrator.campaign.tasks import restarted
-from orchestrator.campaign.work import HostWork
+from orchestrator.campaign.driving.tasks import restarted
+from orchestrator.campaign.driving.work import HostWork
+from orchestrator.campaign.preparing.preparation import ReadyHost
 from orchestrator.planning import Plan, PlannedTask
 from orchestrator.planning.slots import slot_of, slots_at_once
 

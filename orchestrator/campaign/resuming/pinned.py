@@ -6,11 +6,11 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from orchestrator.campaign.earlier import StoredPlan, disagreeing, is_shared
-from orchestrator.campaign.identical import before_building
-from orchestrator.campaign.repeating import is_reproduction
-from orchestrator.campaign.resume import Continuation, continued
-from orchestrator.campaign.stored import stored_pin
+from orchestrator.campaign.reproducing.identical import before_building
+from orchestrator.campaign.reproducing.repeating import is_reproduction
+from orchestrator.campaign.reproducing.stored import stored_pin
+from orchestrator.campaign.resuming.earlier import StoredPlan, disagreeing, is_shared
+from orchestrator.campaign.resuming.resume import Continuation, continued
 from orchestrator.checking.differences import differences
 from orchestrator.errors import ConfigurationError, NoUsableHostError
 from orchestrator.images import Catalogue, lock_sha256

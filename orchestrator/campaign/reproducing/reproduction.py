@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.campaign.identical import Identity, compare
-from orchestrator.campaign.limits import limit_differences, limited
-from orchestrator.campaign.preparation import ReadyHost
-from orchestrator.campaign.stored import Configuration, Wanted
-from orchestrator.campaign.targets import AS_THEN, Allowed, Target, refuse
+from orchestrator.campaign.preparing.preparation import ReadyHost
+from orchestrator.campaign.reproducing.identical import Identity, compare
+from orchestrator.campaign.reproducing.limits import limit_differences, limited
+from orchestrator.campaign.reproducing.stored import Configuration, Wanted
+from orchestrator.campaign.reproducing.targets import AS_THEN, Allowed, Target, refuse
 from orchestrator.delivery import Counterpart, Reproduces
 from orchestrator.planning import EnvironmentPin, trial_key
 

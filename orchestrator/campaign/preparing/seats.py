@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from orchestrator.campaign.preparation import ReadyHost
+from orchestrator.campaign.preparing.preparation import ReadyHost
 from orchestrator.execution import ExecutionSettings, FakeSettings
 from orchestrator.inventory import Exclusive
 from orchestrator.planning import PlanningHost, Slot, is_of_gpu, slot_of

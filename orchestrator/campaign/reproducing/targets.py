@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.campaign.hosts import CHOSEN
-from orchestrator.campaign.identical import Identity
-from orchestrator.campaign.stored import Configuration, Wanted
+from orchestrator.campaign.preparing.hosts import CHOSEN
+from orchestrator.campaign.reproducing.identical import Identity
+from orchestrator.campaign.reproducing.stored import Configuration, Wanted
 from orchestrator.errors import ConfigurationError, NoUsableHostError
 from orchestrator.inventory import ExecutorChoice, Host, Inventory
 from orchestrator.planning import Isolation

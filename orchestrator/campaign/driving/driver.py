@@ -6,13 +6,13 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from orchestrator.campaign.control import CampaignPhase, ControlFiles, RequestKind
-from orchestrator.campaign.preparation import ReadyHost
-from orchestrator.campaign.requests import Requests
-from orchestrator.campaign.returning import Return
-from orchestrator.campaign.steering import Publisher
-from orchestrator.campaign.substitutes import move, slots_on, trials_of
-from orchestrator.campaign.tasks import TaskAccounts, restarted
-from orchestrator.campaign.work import HostWork, RunningTask, hopeless, silent
+from orchestrator.campaign.driving.requests import Requests
+from orchestrator.campaign.driving.returning import Return
+from orchestrator.campaign.driving.steering import Publisher
+from orchestrator.campaign.driving.substitutes import move, slots_on, trials_of
+from orchestrator.campaign.driving.tasks import TaskAccounts, restarted
+from orchestrator.campaign.driving.work import HostWork, RunningTask, hopeless, silent
+from orchestrator.campaign.preparing.preparation import ReadyHost
 from orchestrator.delivery import Server
 from orchestrator.errors import StoreError
 from orchestrator.execution import TaskOutcome

@@ -1,6 +1,6 @@
 """Whether the rebuilt specifications of stored trials mean today what they meant."""
 
-from orchestrator.campaign.stored import Wanted
+from orchestrator.campaign.reproducing.stored import Wanted
 from orchestrator.errors import ConfigurationError
 from runners.contract import METHOD_VERSION, TrialSpec
 from runners.contract.catalogue import BACKENDS, WORKLOADS, refusal

@@ -6,9 +6,15 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.campaign.environments import expand, known_pins
 from orchestrator.campaign.files import ProjectFiles
-from orchestrator.campaign.hosts import CHOSEN, choose_isolation, trial_cores, trial_memory_bytes, with_machine
+from orchestrator.campaign.preparing.environments import expand, known_pins
+from orchestrator.campaign.preparing.hosts import (
+    CHOSEN,
+    choose_isolation,
+    trial_cores,
+    trial_memory_bytes,
+    with_machine,
+)
 from orchestrator.errors import NoUsableHostError
 from orchestrator.execution import DockerSettings, ExecutionSettings, ProcessSettings, remove_containers
 from orchestrator.feasibility import ANY_SUITABLE, environment_problem

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orchestrator.campaign.preparation import ReadyHost
-from orchestrator.campaign.seats import exclusive_for, seat_of, seated
+from orchestrator.campaign.preparing.preparation import ReadyHost
+from orchestrator.campaign.preparing.seats import exclusive_for, seat_of, seated
 from orchestrator.delivery import Origin, Recording, Reproduces
 from orchestrator.execution import FakeSettings, cores_text
 from orchestrator.store import RowContext

@@ -4,8 +4,8 @@ import platform
 from datetime import UTC, datetime
 from importlib.metadata import distributions
 
-from orchestrator.campaign.earlier import plan_document
 from orchestrator.campaign.order import CampaignOrder
+from orchestrator.campaign.resuming.earlier import plan_document
 from orchestrator.store import Row, Store, Writer, campaign_row, campaign_totals
 
 

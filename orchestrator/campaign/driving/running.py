@@ -4,13 +4,13 @@ import shutil
 from collections.abc import Sequence
 from functools import partial
 
-from orchestrator.campaign.account import close_account, opening_row
 from orchestrator.campaign.control import ControlFiles
+from orchestrator.campaign.driving.account import close_account, opening_row
+from orchestrator.campaign.driving.stages import CampaignRun
+from orchestrator.campaign.driving.steering import THIS_MACHINE
 from orchestrator.campaign.files import ProjectFiles, drop_caches
 from orchestrator.campaign.order import CampaignOrder
 from orchestrator.campaign.progress import Notice, Observer, one_at_a_time
-from orchestrator.campaign.stages import CampaignRun
-from orchestrator.campaign.steering import THIS_MACHINE
 from orchestrator.delivery import Committer
 from orchestrator.errors import StoreError
 from orchestrator.scheduling import Scheduler

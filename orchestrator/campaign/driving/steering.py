@@ -13,8 +13,8 @@ from orchestrator.campaign.control import (
     HostPhase,
     HostProgress,
 )
-from orchestrator.campaign.tasks import TaskAccounts
-from orchestrator.campaign.work import HostWork
+from orchestrator.campaign.driving.tasks import TaskAccounts
+from orchestrator.campaign.driving.work import HostWork
 from orchestrator.planning import Plan
 from runners.contract import Trial
 

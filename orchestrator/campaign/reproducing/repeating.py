@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.campaign.order import CampaignOrder
-from orchestrator.campaign.reproduction import Reproduction, places
-from orchestrator.campaign.resume import Continuation, new_campaign_id, unfinished
-from orchestrator.campaign.stored import Wanted
+from orchestrator.campaign.reproducing.reproduction import Reproduction, places
+from orchestrator.campaign.reproducing.stored import Wanted
+from orchestrator.campaign.resuming.resume import Continuation, new_campaign_id, unfinished
 from orchestrator.planning import Plan, PlannedTask, estimate_s, visit
 from orchestrator.store import Store
 from runners.contract import CONTRACT_VERSION, Guards, Task, digest

@@ -1,0 +1,1 @@
+"""Runs what is planned: tasks to hosts, rows to the store, on without hosts that are lost."""

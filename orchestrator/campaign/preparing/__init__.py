@@ -1,0 +1,1 @@
+"""Makes this machine ready to start trials: isolation, cores, memory, environments."""

@@ -1,0 +1,1 @@
+"""Runs stored trials again in what they ran in, and says what differs."""

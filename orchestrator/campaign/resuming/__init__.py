@@ -1,0 +1,1 @@
+"""Which campaign goes on, and what is left of it."""
