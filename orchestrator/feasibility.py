@@ -13,6 +13,9 @@ from runners.contract.catalogue import weights_bytes
 ANY_SUITABLE = "any-suitable"
 """In a sweep's `environments`: the newest environment of the catalogue that can serve the host and the device."""
 
+MACHINE_LABELS = ("gpu_model", "gpu_count", "driver", "architecture")
+"""Labels that are read off a host and that nobody sets: a label that people typed can be wrong."""
+
 GIB = 2**30
 # what other systems than Linux call the same processors
 _ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
@@ -40,6 +43,20 @@ class Machine:
     """The memory limit of a trial."""
     architecture: str | None = None
     """Of its processors, as its kernel calls it."""
+
+    def labels(self) -> dict[str, str]:
+        """What a sweep's `targets` select by besides the labels of the inventory; `MACHINE_LABELS` are their names.
+
+        Several models of GPU are joined by a comma. What is not there is `none`, what is not known is left out.
+        """
+        models = sorted({gpu.name or "a GPU without a name" for gpu in self.gpus})
+        facts = {
+            "gpu_model": ", ".join(models) or "none",
+            "gpu_count": str(len(self.gpus)),
+            "driver": self.driver_version if self.gpus else self.driver_version or "none",
+            "architecture": self.architecture,
+        }
+        return {name: value for name, value in facts.items() if value is not None}
 
 
 @dataclass(frozen=True)

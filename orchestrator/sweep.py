@@ -166,7 +166,10 @@ class Sweep(StrictModel):
     targets: Annotated[
         dict[str, str] | Literal["each-host", "each-gpu-model", "any"], BeforeValidator(_targets), Field()
     ] = EACH_HOST
-    """The hosts that take part: every one, one of each model of GPU, any one, or those that carry these labels."""
+    """The hosts that take part: every one, one of each model of GPU, any one, or those that carry these labels.
+
+    Labels are those of the inventory and `feasibility.MACHINE_LABELS`; values may be patterns, such as `*A100*`.
+    """
     seed: int = Field(default=0, ge=0)
     timeout_s: Positive = 600
     """Wall time of one trial, preparation included."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from orchestrator.documents import Location, did_you_mean, line_in, read_yaml, validated
 from orchestrator.errors import ConfigurationError
+from orchestrator.feasibility import MACHINE_LABELS
 from orchestrator.inventory.document import OF_VERSION_1, InventoryDocument
 from orchestrator.inventory.merging import members, merge, nested
 from orchestrator.inventory.model import Connection, Host, Inventory, local_engine, problem_of
@@ -124,9 +125,20 @@ def _host(name: str, values: dict[str, Any], places: Mapping[str, Location], pla
     if problem is not None:
         key, text = problem
         raise place.error(text, ("hosts", name) if key is None else places[key])
+    _refuse_facts(places, place)
     if values["connection"] is Connection.LOCAL:
         values = values | {"engine": local_engine(values.get("engine"))}
     return Host(**nested(values))
+
+
+def _refuse_facts(places: Mapping[str, Location], place: _Place) -> None:
+    for name in MACHINE_LABELS:
+        where = places.get(f"labels.{name}")
+        if where is not None:
+            raise place.error(
+                f"{name} is read off the host, and no label to set; remove it (what must be found stands in `expect:`)",
+                where,
+            )
 
 
 def _level(where: Location) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from orchestrator.planning.model import PlanningHost
 from orchestrator.sweep import ANY, EACH_GPU_MODEL, Sweep
@@ -43,15 +44,21 @@ def choose_hosts(sweep: Sweep, hosts: Sequence[PlanningHost], able: Callable[[Pl
 
 def _unwanted(sweep: Sweep, host: PlanningHost) -> str | None:
     if isinstance(sweep.targets, dict):
+        labels = {**host.labels, **(host.machine.labels() if host.machine else {})}
         missing = [
-            f"label {name} is {host.labels.get(name, 'not set')}, not {value}"
+            f"label {name} is {labels.get(name, 'not set')}, not {value}"
             for name, value in sorted(sweep.targets.items())
-            if host.labels.get(name) != value
+            if not _matches(labels.get(name), value)
         ]
         return "; ".join(missing) or None
     if sweep.targets == EACH_GPU_MODEL and not _gpus(host):
         return f"it has no GPU, and targets are {EACH_GPU_MODEL}"
     return None
+
+
+def _matches(label: str | None, wanted: str) -> bool:
+    """Whether a label is the one that is wanted, which may be a pattern; upper and lower case are alike."""
+    return label is not None and fnmatchcase(label.lower(), wanted.lower())
 
 
 def place(sweep: Sweep, host: PlanningHost) -> str:

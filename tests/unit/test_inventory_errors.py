@@ -89,6 +89,7 @@ def test_the_inventory_that_the_others_break_is_good(tmp_path: Path) -> None:
         ("ssh_alias: second", "address: h\n    work_directory: x", "work_directory: expected an absolute path"),
         ("ssh_alias: second", "address: 10.0.0.7", ":13: hosts.h2.address: h1 and h2 are both the same machine"),
         ("ssh_alias: second", "address: h\n    state: off", "hosts.h2.state: input should be 'active' or 'drain'"),
+        ("{x: y}", "{gpu_model: A100}", "groups.one.labels.gpu_model: gpu_model is read off the host, and no label"),
         ("version: 2", "version: 1", ":2: defaults: this key came with version 2; write `version: 2`"),
         ("version: 2", "version: 3", ":1: version: input should be 1 or 2, but it is 3"),
     ],

@@ -202,7 +202,8 @@ def test_a_host_without_the_target_labels_takes_no_part(quickstart: Sweep) -> No
 
 def with_gpu(name: str, *models: str) -> PlanningHost:
     gpus = tuple(GpuFacts(model, "8.0", 40 * 2**30) for model in models)
-    return replace(HOST, name=name, machine=Machine("580.95", gpus, None if gpus else "none", 64 * 2**30))
+    machine = Machine("580.95" if gpus else None, gpus, None if gpus else "none", 64 * 2**30)
+    return replace(HOST, name=name, machine=machine)
 
 
 FLEET = [with_gpu("h1"), with_gpu("h2", "A100"), with_gpu("h3", "A100", "A100"), with_gpu("h4", "H100")]
@@ -221,6 +222,28 @@ def test_targets_choose_hosts(quickstart: Sweep, targets: str, wanted: set[str],
     assert {one.host for one in planned.tasks} == wanted
     assert {line.partition(":")[0] for line in planned.unmatched} == {host.name for host in FLEET} - wanted
     assert reason is None or reason in planned.unmatched
+
+
+@pytest.mark.parametrize(
+    ("targets", "wanted"),
+    [
+        ({"gpu_model": "*a100*"}, {"h2", "h3"}),
+        ({"gpu_model": "A100", "gpu_count": "2"}, {"h3"}),
+        ({"gpu_model": "none"}, {"h1"}),
+        ({"driver": "580.*", "gpu_model": "H*"}, {"h4"}),
+    ],
+)
+def test_targets_select_by_what_was_found_on_a_host(
+    quickstart: Sweep, targets: dict[str, str], wanted: set[str]
+) -> None:
+    planned = plan(quickstart.model_copy(update={"targets": targets}), FLEET, "c")
+    assert {one.host for one in planned.tasks} == wanted
+
+
+def test_a_typed_label_does_not_hide_a_fact(quickstart: Sweep) -> None:
+    lying = replace(with_gpu("h2", "V100"), labels={"gpu_model": "A100"})
+    planned = plan(quickstart.model_copy(update={"targets": {"gpu_model": "A100"}}), [lying], "c")
+    assert planned.unmatched == ("h2: label gpu_model is V100, not A100",)
 
 
 def test_any_host_is_one_that_can_run_most(quickstart: Sweep) -> None:
