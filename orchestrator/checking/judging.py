@@ -49,6 +49,7 @@ def judge(
         Check.LOAD: _load(reading),
         Check.CLOCK: _clock(skew),
         Check.EXPECT: expect_finding(host.expect, reading),
+        Check.AGENT: _NOTHING,
     }
 
 

@@ -24,6 +24,8 @@ class Check(Enum):
     LOAD = "load"
     CLOCK = "clock"
     EXPECT = "expect"
+    AGENT = "agent"
+    """Of the cluster that is up, if one is."""
 
 
 class Level(Enum):

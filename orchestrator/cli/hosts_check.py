@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,9 @@ from typing import Any
 import click
 
 from orchestrator.campaign import ProjectFiles
-from orchestrator.checking import PROBE_TIMEOUT_S, Check, HostReport, Level, check_hosts, requirements
+from orchestrator.checking import PROBE_TIMEOUT_S, Check, Finding, HostReport, Level, check_hosts, requirements
 from orchestrator.cli.options import inventory_option, limit_option
+from orchestrator.cluster import ClusterStatus, NodeStatus, status
 from orchestrator.connection import Connections
 from orchestrator.errors import ExitCode
 from orchestrator.inventory import load_inventory, refuse_nodes, select_hosts
@@ -43,8 +44,27 @@ def check(inventory: Path, limit: str | None, form: str, timeout_s: float) -> Ex
     wanted = requirements(ProjectFiles(Path.cwd()).catalogue)
     with Connections(known.hosts) as connections:
         reports = check_hosts(chosen, connections, wanted, timeout_s)
+    reports = with_agents(reports, status(ProjectFiles(Path.cwd())))
     click.echo(json.dumps(_document(reports), indent=2) if form == "json" else _text(reports))
     return exit_code(reports)
+
+
+def with_agents(reports: Sequence[HostReport], cluster: ClusterStatus | None) -> list[HostReport]:
+    """Adds how the agents are that this project's cluster has on the hosts.
+
+    A wrong one is a warning: `cluster up` mends it, and so does the next sweep.
+    """
+    agents = {} if cluster is None else {one.name: one for one in cluster.agents}
+    return [
+        replace(one, findings={**one.findings, Check.AGENT: _agent(agents[one.host])}) if one.host in agents else one
+        for one in reports
+    ]
+
+
+def _agent(found: NodeStatus) -> Finding:
+    if not found.problems:
+        return Finding(Level.OK, "live")
+    return Finding(Level.WARNING, found.container, "; ".join(found.problems))
 
 
 def exit_code(reports: Sequence[HostReport]) -> ExitCode:

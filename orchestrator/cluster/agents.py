@@ -1,5 +1,6 @@
 """The agents: one container on every host, which is a node of Ray and starts the containers of trials beside itself."""
 
+import hashlib
 import json
 import re
 import secrets
@@ -97,7 +98,8 @@ def running_node(client: DockerClient, plan: Plan, site: Site, digest: str) -> s
     if container is None or container.status != "running" or container.labels.get(LABEL_PLAN) != digest:
         return None
     found = read_report(container, _code(plan, site))
-    whole = found is not None and found["code"] == plan.code.digest
+    token = hashlib.sha256(plan.token.encode("ascii")).hexdigest()
+    whole = found is not None and (found["code"], found["token"]) == (plan.code.digest, token)
     return str(container.labels[LABEL_NODE]) if whole else None
 
 

@@ -106,8 +106,18 @@ def _alone(parent: Path) -> Iterator[None]:
 
 
 def report(directory: Path) -> dict[str, str]:
-    """The digest of the code and the versions that decide whether this node fits the others."""
-    return {"code": tree_digest(directory), "python": platform.python_version(), "ray": metadata.version("ray")}
+    """What decides whether this node fits the others: digests of the code and of the token, and the versions."""
+    return {
+        "code": tree_digest(directory),
+        "python": platform.python_version(),
+        "ray": metadata.version("ray"),
+        "token": token_digest(Path(os.environ.get("RAY_AUTH_TOKEN_PATH", ""))),
+    }
+
+
+def token_digest(file: Path) -> str:
+    """Tells tokens apart and does not tell them: they are random. `none` where there is no file."""
+    return hashlib.sha256(file.read_bytes().strip()).hexdigest() if file.is_file() else "none"
 
 
 def main(arguments: list[str]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from docker import DockerClient
 
 from orchestrator.cluster.agents import read_report
+from orchestrator.cluster.boot import token_digest
 from orchestrator.cluster.engines import LABEL_NODE, find, host_engine
 from orchestrator.cluster.model import AGENT_CONTAINER, Agent, Cluster, ClusterStatus, NodeStatus
 from orchestrator.cluster.state import Project, State, StateFiles, cluster_of
@@ -101,7 +102,7 @@ def _running(
         # Ray hears of its end a moment later
         return _described(agent.name, agent.address, state, False, container, None, problems)
     found = read_report(container, agent.code)
-    problems = list(_misfits(found, agent, head))
+    problems = _misfits(found, agent, head, token_digest(cluster.token_path))
     if container.labels.get(LABEL_NODE) != agent.node:
         problems.append(f"its container is not the one that `up` started; {_MEND}")
     if not is_alive:
@@ -109,10 +110,12 @@ def _running(
     return _described(agent.name, agent.address, state, is_alive, container, found, problems)
 
 
-def _misfits(found: dict[str, str] | None, agent: Agent, head: NodeStatus) -> list[str]:
+def _misfits(found: dict[str, str] | None, agent: Agent, head: NodeStatus, token: str) -> list[str]:
     if found is None:
         return [f"it does not tell its versions; {_MEND}"]
     problems = []
+    if found["token"] != token:
+        problems.append(f"its token is not that of the cluster; {_MEND}")
     if found["code"] != agent.code_digest:
         problems.append(f"the code there is {found['code'][:12]}, not {agent.code_digest[:12]}; {_MEND}")
     for what, theirs, ours in (("Ray", found["ray"], head.ray), ("Python", found["python"], head.python)):

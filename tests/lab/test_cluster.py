@@ -194,6 +194,22 @@ def test_changed_code_on_a_host_is_told_and_mended(site: Site, cluster: Cluster,
 
 
 @pytest.mark.long
+def test_a_wrong_token_and_other_versions_are_told_and_mended(site: Site, cluster: Cluster, lab: Lab) -> None:
+    other = "import importlib.metadata as m; print(m.distribution('ray')._path)"
+    with lab.host("h2").engine() as engine:
+        agent = engine.containers.get(cluster.agent_container)
+        assert agent.exec_run(["sh", "-c", "echo wrong >/run/taxmeter/token"]).exit_code == 0
+        place = agent.exec_run(["python", "-c", other]).output.decode().strip()
+        assert agent.exec_run(["sed", "-i", "s/^Version: .*/Version: 1.2.3/", f"{place}/METADATA"]).exit_code == 0
+    found = {one.name: one.problems for one in site.status().agents}
+    assert "its token is not that of the cluster; `taxmeter cluster up` mends it" in found["h2"]
+    assert any(re.match(r"it has Ray 1\.2\.3, and the head has \d", problem) for problem in found["h2"])
+    assert found["h1"] == found["h3"] == ()
+    site.up()
+    assert site.status().is_healthy
+
+
+@pytest.mark.long
 def test_a_lost_head_is_told_and_made_again_with_new_agents(site: Site, cluster: Cluster, client: DockerClient) -> None:
     client.containers.get(cluster.head_container).kill()
     found = site.status()
