@@ -19,6 +19,7 @@ A ?=
 B ?=
 TRIALS ?=
 OUTPUT ?=
+QUICK ?=
 export PYTHON
 
 BIN := .venv/bin
@@ -71,6 +72,17 @@ reproduce: venv $(WANTED_LAB) ## run trial or campaign ID of the store again and
 .PHONY: results
 results: venv ## what has been measured so far
 	@$(BIN)/taxmeter results ls
+
+.PHONY: report
+report: ## a page about the newest campaign, or campaign ID; OUTPUT=report.html
+	@requirements/sync report
+	@$(BIN)/taxmeter report $(if $(ID),'$(ID)') $(if $(OUTPUT),--output '$(OUTPUT)')
+
+.PHONY: paper
+paper: $(WANTED_LAB) ## measure the paper's sweeps and draw its figures and tables into paper/; QUICK=1 within 20 minutes
+	@requirements/sync report
+	@$(BIN)/taxmeter paper --measure $(if $(filter-out 0,$(QUICK)),--quick) --inventory '$(INVENTORY)' \
+	  $(if $(LIMIT),--limit '$(LIMIT)') --resume $(RESUME_MODE) $(if $(OUTPUT),--output '$(OUTPUT)')
 
 .PHONY: images
 images: venv ## build the images of docker/images.yaml on this machine's engine

@@ -11,6 +11,8 @@ from orchestrator.cli.explain import explain_command
 from orchestrator.cli.gate import gate_command
 from orchestrator.cli.hosts import hosts
 from orchestrator.cli.images import images
+from orchestrator.cli.paper import paper_command
+from orchestrator.cli.report import report_command, serve_command
 from orchestrator.cli.reproduce import reproduce
 from orchestrator.cli.results import results
 from orchestrator.cli.sweep import sweep
@@ -26,6 +28,7 @@ def taxmeter() -> None:
 
 for command in (
     *(sweep, results, compare_command, explain_command, claims_command, gate_command, reproduce),
+    *(report_command, serve_command, paper_command),
     *(task, images, hosts, cluster),
 ):
     taxmeter.add_command(command)

@@ -1,0 +1,100 @@
+"""Runs the sweeps of the paper that a lab can run, one after the other."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+
+from orchestrator.campaign import ProjectFiles, is_remote, look_at_hosts, pins_without_building
+from orchestrator.campaign.remote.joining import is_by_ray
+from orchestrator.connection import Connections
+from orchestrator.errors import ConfigurationError, ExitCode
+from orchestrator.feasibility import ANY_SUITABLE
+from orchestrator.inventory import active_hosts, load_inventory, select_hosts
+from orchestrator.planning import PlanningHost
+
+DEVICES: Final = ("auto", "cuda", "cpu")
+_FINISHED: Final = (ExitCode.OK, ExitCode.TRIALS_FAILED)
+
+
+def measure(
+    inventory: Path, limit: str | None, results: Path, sweeps: Path, *, quick: bool, device: str, resume: str
+) -> int:
+    """Runs the sweeps for the lab's device; one that is in the store is not run again, unless `resume` says so.
+
+    Each is a `taxmeter sweep run` of its own, which ends cleanly on Ctrl-C and goes on when this is run again.
+
+    Args:
+        inventory: the machines.
+        limit: which of them.
+        results: of the store.
+        sweeps: the directory of the paper's sweeps.
+        quick: whether to take the shortened ones.
+        device: of `DEVICES`.
+        resume: as `taxmeter sweep run` has it; `auto` takes finished campaigns as they are, too.
+
+    Returns:
+        The exit code of the sweep that ended it, or 1 if trials failed, else 0.
+
+    Raises:
+        ConfigurationError: a file is wrong, or there is no sweep.
+        NoUsableHostError: no host can be used.
+    """
+    if device == "auto":
+        device = "cuda" if _has_gpu(inventory, limit) else "cpu"
+        click.echo(f"the lab is measured on its {'GPUs' if device == 'cuda' else 'processors, for it has no GPU'}")
+    worst = int(ExitCode.OK)
+    files = chosen_sweeps(sweeps, device, quick=quick)
+    for number, path in enumerate(files, 1):
+        click.echo(f"\n{path} ({number} of {len(files)})")
+        command = ["sweep", "run", str(path), "--inventory", str(inventory), "--results", str(results)]
+        command += ["--resume", "always" if resume == "auto" else resume]
+        code = _run([*command, *(["--limit", limit] if limit else [])])
+        if code not in _FINISHED:
+            click.echo(f"{path} ended with exit code {code}; run the same command again to go on", err=True)
+            return code
+        worst = max(worst, code)
+    return worst
+
+
+def chosen_sweeps(directory: Path, device: str, *, quick: bool) -> list[Path]:
+    """The sweeps for a device.
+
+    Args:
+        directory: the paper's sweeps; those for GPUs are in it, those for processors and the shortened ones below.
+        device: `cuda` or `cpu`.
+        quick: whether to take the shortened ones.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
+    short = {"cuda": "gpu", "cpu": "cpu"}[device]
+    place = directory / "quick" / short if quick else directory / "cpu" if device == "cpu" else directory
+    found = sorted(place.glob("*.yaml"))
+    if not found:
+        raise ConfigurationError("no sweeps there; run this in the root of the project", file=place)
+    return found
+
+
+def _has_gpu(inventory: Path, limit: str | None) -> bool:
+    """Whether a host of the lab has a GPU that trials may use; a Ray cluster is taken to have one."""
+    hosts = active_hosts(select_hosts(load_inventory(inventory), limit), click.echo)
+    files = ProjectFiles(Path.cwd())
+    if is_by_ray(hosts):
+        return True
+    seen: Sequence[PlanningHost]
+    if is_remote(hosts):
+        with Connections(load_inventory(inventory).hosts) as connections:
+            seen = look_at_hosts(hosts, connections, inventory, (ANY_SUITABLE,), files).hosts
+    else:
+        seen = pins_without_building(hosts, inventory, (ANY_SUITABLE,), files)
+    return any(host.machine is not None and host.machine.gpus for host in seen)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    done = subprocess.run([sys.executable, "-m", "orchestrator", *arguments], check=False)
+    # A process that a signal ended has a negative code.
+    return done.returncode if done.returncode >= 0 else ExitCode.INTERRUPTED

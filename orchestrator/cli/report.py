@@ -1,0 +1,123 @@
+"""`taxmeter report` and `taxmeter serve`: a page about what was measured, as a file or on this machine's network."""
+
+import time
+from pathlib import Path
+
+import click
+
+from orchestrator.analysis.conditions import Condition, parse_conditions
+from orchestrator.cli.compare import where_option
+from orchestrator.cli.options import place_option, require_store
+from orchestrator.cli.results.showing import known_campaign
+from orchestrator.cli.serving import page_server
+from orchestrator.report.page.following import Follower, Made, Question, follow
+from orchestrator.store import Results
+from orchestrator.store.query.tabular import appearing, require_place
+
+_MEGABYTE = 1e6
+
+baseline_option = click.option(
+    "--baseline",
+    "baselines",
+    multiple=True,
+    metavar="AXIS=VALUE",
+    help="What ratios are against: backend=NAME (by default eager) and gpu=, cpu=, host= or system=.",
+)
+every_option = click.option(
+    "--every",
+    "every_s",
+    type=click.IntRange(1, 3600),
+    default=10,
+    show_default=True,
+    help="Seconds between two looks at the store.",
+)
+
+
+@click.command("report")
+@click.argument("campaign_id", metavar="[CAMPAIGN]", required=False)
+@where_option
+@baseline_option
+@place_option
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    default=Path("report.html"),
+    show_default=True,
+    help="The file of the page; one that is there is replaced.",
+)
+@click.option("--watch", is_flag=True, help="Write it again whenever rows arrive, until the campaign ends.")
+@every_option
+def report_command(
+    campaign_id: str | None,
+    where: tuple[str, ...],
+    baselines: tuple[str, ...],
+    place: str | Path,
+    output: Path,
+    watch: bool,
+    every_s: int,
+) -> None:
+    """Writes one page in HTML: verdicts, charts, systems, failures and raw samples, readable offline.
+
+    Without CAMPAIGN it is about the newest one, and with --where alone about all that the store has:
+
+    \b
+      taxmeter report
+      taxmeter report quickstart-2026 --where workload=bert-base
+      taxmeter report --where 'gpu~*A100*,*H100*' --baseline gpu=A100
+    """
+    # Before the page is made, which takes a while
+    require_place(output, force=True)
+    question = _question(campaign_id, where, baselines, require_store(place), place)
+    follower = Follower(question, every_s if watch else None)
+
+    def write(made: Made) -> None:
+        with appearing(output, force=True) as temporary:
+            temporary.write_text(made.html, encoding="utf-8")
+        size = len(made.html.encode()) / _MEGABYTE
+        state = " so far; Ctrl-C ends watching" if watch and made.is_running else ""
+        click.echo(f"{output}: {made.trials:,} trials, {size:.1f} MB{state}", err=True)
+
+    if watch:
+        follow(follower, write, lambda: time.sleep(every_s))
+    else:
+        write(follower.page()[0])
+
+
+@click.command("serve")
+@click.argument("campaign_id", metavar="[CAMPAIGN]", required=False)
+@where_option
+@baseline_option
+@place_option
+@click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0 takes a free one.")
+@every_option
+def serve_command(
+    campaign_id: str | None,
+    where: tuple[str, ...],
+    baselines: tuple[str, ...],
+    place: str | Path,
+    port: int,
+    every_s: int,
+) -> None:
+    """Shows the page of `taxmeter report` on this machine, at 127.0.0.1 alone; it follows a running campaign.
+
+    From elsewhere, `ssh -L 8765:127.0.0.1:8765 HOST` brings it to you.
+    """
+    question = _question(campaign_id, where, baselines, require_store(place), place)
+    follower = Follower(question, every_s, endless=True)
+    follower.page()
+    with page_server(follower, port) as server:
+        click.echo(f"http://127.0.0.1:{server.server_port}/ shows the page; Ctrl-C ends it", err=True)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            click.echo("ended", err=True)
+
+
+def _question(
+    campaign_id: str | None, where: tuple[str, ...], baselines: tuple[str, ...], results: Results, place: str | Path
+) -> Question:
+    conditions: tuple[Condition, ...] = parse_conditions(where, "--where") if where else ()
+    if campaign_id is None and where:
+        return Question(results, conditions, baselines)
+    known: str = known_campaign(results, campaign_id, place)["campaign_id"]
+    return Question(results, (*parse_conditions(f"campaign={known}"), *conditions), baselines, known)

@@ -1,0 +1,194 @@
+"""Draws panels of lines: latencies, ratios or use of the device against batch or sequence length."""
+
+import math
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+from orchestrator.analysis.paper import Gathered, State
+from orchestrator.report.figures.canvas import empty
+from orchestrator.report.figures.catalogue import Spec, Y
+from orchestrator.report.figures.values import Line, Mark, Panel, Value, latency_ms, names_of, panel_of, tflops
+from orchestrator.report.palette import BLACK, GREY
+
+_USELESS: Final = 100
+"""An interval whose ends differ by more than this factor only says that there are too few processes."""
+_RUG: Final = 0.035
+_NAMED: Final = 6
+_SUBDIVISIONS: Final = (
+    (2.0, (1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0)),
+    (5.0, (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)),
+    (20.0, (1.0, 2.0, 3.0, 5.0)),
+    (1000.0, (1.0, 2.0, 5.0)),
+    (float("inf"), (1.0,)),
+)
+"""Numbers along a logarithmic axis whose ends are less than a factor apart."""
+FRAMEWORK_BOUND: Final = "filled: framework-bound"
+
+
+Panels = list[list[Panel]]
+"""Row by row."""
+
+
+def line_panels(spec: Spec, gathered: Gathered, missing: str, ratio: Value | None = None) -> Panels:
+    """The panels of a figure whose lines are all of one setting.
+
+    Args:
+        spec: of the figure.
+        gathered: its points.
+        missing: what stands in a panel without any number.
+        ratio: the number of a point in panels of ratios.
+    """
+    names = {
+        series: names_of([one for one in spec.panels if one.series == series], gathered, spec.baseline)
+        for series in {one.series for one in spec.panels}
+    }
+    values = {Y.LATENCY: latency_ms(gathered), Y.FLOPS: tflops, Y.RATIO: ratio or latency_ms(gathered)}
+    return [
+        [panel_of(panel, gathered, names[panel.series], values[panel.y], spec.baseline, missing) for panel in row]
+        for row in spec.rows
+    ]
+
+
+def draw_panel(axes: Axes, panel: Panel, elsewhere: Collection[str] = ()) -> None:
+    """Draws a panel: lines with intervals, what failed and what was not measured along its lower edge.
+
+    Args:
+        axes: to draw on.
+        panel: what to draw.
+        elsewhere: labels of the lines that have points in some panel of the figure; those that have none in this one
+            are named in it, and all others that have none in the legend.
+    """
+    axes.set_title(panel.title, loc="left")
+    if panel.missing is not None:
+        empty(axes, panel.missing)
+        return
+    ticks = sorted({mark.x for line in panel.lines for mark in line.marks})
+    rug = [line for line in panel.lines if line.drawn or any(mark.state is State.FAILED for mark in line.marks)]
+    for line in panel.lines:
+        _draw_line(axes, line)
+    for number, line in enumerate(rug):
+        _draw_gaps(axes, line, number)
+    _name_missing(axes, panel, elsewhere)
+    if panel.published:
+        axes.plot(
+            [x for x, _ in panel.published], [y for _, y in panel.published],
+            linestyle="none", marker="d", markersize=8, markerfacecolor="none", color=BLACK, zorder=4, gid="published",
+        )  # fmt: skip
+    if panel.reference is not None:
+        axes.axhline(panel.reference, color=GREY, linewidth=0.8, linestyle="--", zorder=1)
+    axes.set(xlabel=panel.x_label, ylabel=panel.y_label)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.xaxis.set_minor_locator(NullLocator())
+    plain_logarithms(axes)
+
+
+def plain_logarithms(axes: Axes) -> None:
+    """Numbers without exponents along a logarithmic axis, and enough of them."""
+    low, high = axes.get_ylim()
+    subs = next(subs for most, subs in _SUBDIVISIONS if high / low < most)
+    axes.yaxis.set_major_locator(LogLocator(base=10, subs=subs))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def legend_of(panels: Sequence[Panel], *, published: str | None = None) -> list[Line2D]:
+    """What the colours of several panels mean, and their marks; a line without any number is said to be missing."""
+    lines: dict[str, Line] = {}
+    for panel in panels:
+        for line in panel.lines:
+            if line.label not in lines or not lines[line.label].drawn:
+                lines[line.label] = line
+    handles = [
+        Line2D(
+            [], [], color=line.colour if line.drawn else GREY, marker=line.marker if line.drawn else "",
+            linestyle="--" if line.dashed else "-" if line.drawn else ":", markersize=4, linewidth=1.2,
+            label=line.label if line.drawn else f"{line.label} ({_fate(line)})",
+        )
+        for line in lines.values()
+    ]  # fmt: skip
+    marks = [mark for panel in panels for line in panel.lines for mark in line.marks]
+    if any(mark.is_framework_bound is False for mark in marks if mark.estimate):
+        handles += [
+            _only_marker("o", BLACK, FRAMEWORK_BOUND),
+            _only_marker("o", "white", "hollow: not"),
+        ]
+    if any(mark.state is State.FAILED for mark in marks):
+        handles.append(_only_marker("x", BLACK, "failed"))
+    if any(mark.state is State.ABSENT for mark in marks):
+        handles.append(_only_marker("|", GREY, "not measured"))
+    if published and any(panel.published for panel in panels):
+        handles.append(_only_marker("d", "none", published))
+    return handles
+
+
+def _draw_line(axes: Axes, line: Line) -> None:
+    drawn = line.drawn
+    xs = [mark.x for mark in drawn]
+    ys = [mark.estimate.value for mark in drawn if mark.estimate]
+    faces = ["white" if mark.is_framework_bound is False else line.colour for mark in drawn]
+    # Across what is missing there is no line, only a hint of one.
+    if len(drawn) < len(line.marks) and len(drawn) > 1:
+        axes.plot(xs, ys, color=line.colour, linewidth=0.6, linestyle=":", alpha=0.6, gid="across")
+    whole = [math.nan if mark.estimate is None else mark.estimate.value for mark in line.marks]
+    axes.plot(
+        [mark.x for mark in line.marks], whole,
+        color=line.colour, linewidth=1.1, linestyle="--" if line.dashed else "-", label=line.label,
+    )  # fmt: skip
+    bars = [(mark.x, mark) for mark in drawn if has_interval(mark)]
+    if bars:
+        lows = [mark.estimate.value - mark.estimate.low for _, mark in bars if mark.estimate and mark.estimate.low]
+        highs = [mark.estimate.high - mark.estimate.value for _, mark in bars if mark.estimate and mark.estimate.high]
+        axes.errorbar(
+            [x for x, _ in bars], [mark.estimate.value for _, mark in bars if mark.estimate], yerr=[lows, highs],
+            fmt="none", ecolor=line.colour, elinewidth=0.9, capsize=1.8, capthick=0.9,
+        )  # fmt: skip
+    for x, y, face in zip(xs, ys, faces, strict=True):
+        axes.plot(
+            [x], [y], linestyle="none", marker=line.marker, markersize=4, color=line.colour,
+            markerfacecolor=face, markeredgewidth=0.9, zorder=3, gid="mark",
+        )  # fmt: skip
+
+
+def has_interval(mark: Mark) -> bool:
+    """Whether a mark has an interval that says anything."""
+    one = mark.estimate
+    return one is not None and one.low is not None and one.high is not None and 0 < one.high < one.low * _USELESS
+
+
+def _draw_gaps(axes: Axes, line: Line, number: int) -> None:
+    """Of a line that has points, those that it lacks; lines that lack all are in the legend."""
+    for mark in line.marks:
+        if mark.state is State.MEASURED or (mark.state is not State.FAILED and not line.drawn):
+            continue
+        is_failure = mark.state is State.FAILED
+        axes.plot(
+            [mark.x], [_RUG * (number + 0.6)], transform=axes.get_xaxis_transform(), linestyle="none",
+            marker="x" if is_failure else "|", markersize=3.5, color=line.colour if is_failure else GREY,
+            clip_on=False, zorder=5, gid="failed" if is_failure else "absent",
+        )  # fmt: skip
+
+
+def _name_missing(axes: Axes, panel: Panel, elsewhere: Collection[str]) -> None:
+    """Lines that have no point in this panel, which others would be taken for complete without."""
+    names = [f"{line.label}: {_fate(line)}" for line in panel.lines if not line.drawn and line.label in elsewhere]
+    if names:
+        text = "\n".join(names[:_NAMED] + ([f"and {len(names) - _NAMED} more"] if len(names) > _NAMED else []))
+        axes.text(
+            *(0.03, 0.97, text), transform=axes.transAxes, va="top", fontsize=5.8, color=GREY, gid="missing", zorder=5
+        )
+
+
+def _fate(line: Line) -> str:
+    states = {mark.state for mark in line.marks} - {State.MEASURED}
+    return states.pop().value if len(states) == 1 else "not measured"
+
+
+def _only_marker(shape: str, face: str, label: str) -> Line2D:
+    colour = GREY if shape == "|" else BLACK
+    return Line2D([], [], linestyle="none", marker=shape, color=colour, markerfacecolor=face, markersize=4, label=label)

@@ -1,0 +1,169 @@
+"""The small print of a figure: where its numbers come from, how complete it is, in what it is less than the paper's."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from orchestrator.analysis.axes import DEFAULTS, options_text
+from orchestrator.analysis.paper import Configuration, Gathered, Setting, State, Trials, Wanted
+from orchestrator.report.figures.catalogue import Spec
+from orchestrator.report.palette import backend_label
+from orchestrator.report.wording import count_text
+
+_NAMED = 4
+_REASON = 110
+_KINDS = {"cpu": "one call at a time", "cuda": "back-to-back calls"}
+
+
+def small_print(spec: Spec, sides: Sequence[Gathered], wanted: Wanted, trials: Trials) -> list[str]:
+    """Lines for the lower edge of a figure.
+
+    Args:
+        spec: of the figure.
+        sides: its points, by machine where it has several.
+        wanted: what the paper's sweeps have.
+        trials: of the store, for the sweeps of campaigns and the other settings.
+    """
+    rows = [row for side in sides for row in side.rows]
+    lines = [_source(spec, sides, rows)] if rows else []
+    lines.append(completeness(spec, sides))
+    lines += _failed(sides)
+    if rows:
+        lines += _reductions(rows, sides, wanted)
+        lines.append(_campaigns(rows, trials.sweeps))
+    others = list(dict.fromkeys(one.machine for side in sides for one in side.others))
+    if others:
+        drawn = {side.setting.machine for side in sides if side.setting}
+        named = [
+            one if one not in drawn else f"{one} with another driver, software or number of threads" for one in others
+        ]
+        lines.append(
+            f"Also in the store and not drawn: {_listed(named)}; --where chooses, such as --where gpu=… or system=…."
+        )
+    return lines
+
+
+def completeness(spec: Spec, sides: Sequence[Gathered]) -> str:
+    """How many of a figure's points there are, and which sweep has the others."""
+    counts = {state: sum(side.count(state) for side in sides) for state in State}
+    whole = sum(counts.values())
+    text = f"{counts[State.MEASURED]} of {count_text(whole, 'point', 'points')} of the paper's sweep measured"
+    parts = [
+        f"{counts[state]} {state.value}" for state in (State.FAILED, State.ABSENT, State.IMPOSSIBLE) if counts[state]
+    ]
+    text += f"; {', '.join(parts)}" if parts else ""
+    if not whole:
+        return ""
+    if counts[State.ABSENT] or counts[State.IMPOSSIBLE]:
+        reasons = dict.fromkeys(
+            point.reason for side in sides for point in side.points.values() if point.state is State.IMPOSSIBLE
+        )
+        why = f" ({'; '.join(one for one in reasons if one)})" if reasons else ""
+        where = " on a GPU" if any(side.device == "cpu" for side in sides) else ""
+        text += f"{why}. {how_to_measure(spec)}{where}"
+    return text + "."
+
+
+def how_to_measure(spec: Spec) -> str:
+    """Which sweeps measure what is missing."""
+    return f"What is missing is measured by {sweep_names(spec)}"
+
+
+def sweep_names(spec: Spec) -> str:
+    """The files of the sweeps of a figure."""
+    return " and ".join(f"sweeps/paper/{name}.yaml" for name in spec.sweeps)
+
+
+def processes_of(sides: Sequence[Gathered]) -> tuple[int, int]:
+    """The fewest and the most processes of a point."""
+    points = [(side, point) for side in sides for point in side.points.values() if point.state is State.MEASURED]
+    counts = [len(point.visits(side.latency)) for side, point in points]
+    return min(counts, default=0), max(counts, default=0)
+
+
+def _source(spec: Spec, sides: Sequence[Gathered], rows: Sequence[Mapping[str, Any]]) -> str:
+    settings = [side.setting for side in sides if side.setting]
+    hosts = sorted({str(row["host"]) for row in rows})
+    least, most = processes_of(sides)
+    n = f"n = {least}" if least == most else f"n = {least} to {most}"
+    kinds = {_KINDS[one.device] for one in settings}
+    software = list(dict.fromkeys(_software(one, rows) for one in settings))
+    text = "; ".join(dict.fromkeys(_machine(one) for one in settings)) + ", " + "; ".join(software)
+    bars = "brackets" if spec.is_table else "bars"
+    return (
+        f"{text}. Host{'s' if len(hosts) > 1 else ''} {_listed(hosts)}. Latency of {' or '.join(sorted(kinds))}, the "
+        f"median over {n} processes per point; {bars} are 95 % intervals over processes"
+        + (", and none where n = 1." if least == 1 else ".")
+    )
+
+
+def _machine(one: Setting) -> str:
+    return f"{one.gpu} with {one.cpu}" if one.device != "cpu" else f"CPU: {one.cpu}, no GPU used"
+
+
+def _software(setting: Setting, rows: Sequence[Mapping[str, Any]]) -> str:
+    of_it = [row for row in rows if row["system_id"] == setting.system]
+    versions = {(row["torch_version"], row["onnxruntime_version"], row["driver_version"]) for row in of_it}
+    torch, onnxruntime, driver = sorted(versions, key=str)[0] if versions else (None, None, None)
+    software = [f"torch {torch}" if torch else "", f"ONNX Runtime {onnxruntime}" if onnxruntime else ""]
+    software += [f"driver {driver}" if driver else "", setting.isolation, f"{setting.threads} threads"]
+    return f"environment {setting.environment} ({', '.join(one for one in software if one)})"
+
+
+def _failed(sides: Sequence[Gathered]) -> list[str]:
+    groups: dict[str, dict[str, list[int]]] = {}
+    for side in sides:
+        for point in side.points.values():
+            if point.state is State.FAILED:
+                one = point.configuration
+                name = " ".join(filter(None, (one.workload, _special(one), backend_label(one.backend), one.dtype)))
+                reason = (point.reason or "")[:_REASON]
+                groups.setdefault(reason, {}).setdefault(name, []).append(one.batch)
+    return [
+        f"Failed: {_listed([f'{name} batch {_numbers(batches)}' for name, batches in names.items()])}: {reason}."
+        for reason, names in sorted(groups.items())
+    ]
+
+
+def _special(one: Configuration) -> str:
+    """The options of its workload that are not at defaults."""
+    text = options_text(one.workload, json.dumps(dict(one.options)))
+    return "" if text == DEFAULTS else text
+
+
+def _numbers(values: Sequence[int]) -> str:
+    return ", ".join(str(one) for one in sorted(set(values)))
+
+
+def _reductions(rows: Sequence[Mapping[str, Any]], sides: Sequence[Gathered], wanted: Wanted) -> list[str]:
+    least, most = processes_of(sides)
+    found = []
+    if least < wanted.rounds:
+        several = f"{least}" if least == most else f"{least} to {most}"
+        found.append(f"{several} processes per point instead of {wanted.rounds}")
+    budgets = {_series_ms(row) for row in rows} - {None}
+    if budgets and min(one for one in budgets if one is not None) < wanted.series_ms:
+        shortest = min(one for one in budgets if one is not None)
+        found.append(f"{shortest / 1000:g} s per series of latencies instead of {wanted.series_ms / 1000:g} s")
+    if any(side.device == "cpu" for side in sides) and wanted.in_float32_on_a_cpu:
+        found.append("float32 in place of the paper's float16")
+    return [f"REDUCED against the paper's sweep: {'; '.join(found)}."] if found else []
+
+
+def _series_ms(row: Mapping[str, Any]) -> int | None:
+    protocol = json.loads(row["protocol"] or "{}")
+    if protocol.get("procedure") != "standard":
+        return None
+    return min(int(protocol["sync_budget_ms"]), int(protocol["pipelined_budget_ms"]))
+
+
+def _campaigns(rows: Sequence[Mapping[str, Any]], sweeps: Mapping[str, str]) -> str:
+    campaigns = sorted({str(row["campaign_id"]) for row in rows})
+    named = [f"{one} (sweep {sweeps[one]})" if one in sweeps else one for one in campaigns]
+    return f"Campaigns: {_listed(named)}."
+
+
+def _listed(texts: Sequence[str]) -> str:
+    texts = list(dict.fromkeys(texts))
+    more = f" and {len(texts) - _NAMED} more" if len(texts) > _NAMED else ""
+    return ", ".join(texts[:_NAMED]) + more

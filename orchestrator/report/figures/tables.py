@@ -1,0 +1,178 @@
+"""The paper's three tables beside what was measured, as values, as Markdown and as CSV."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from orchestrator.analysis import Estimate
+from orchestrator.analysis.paper import Configuration, Gathered, Point, Published, State, names_model
+from orchestrator.report.figures.values import MILLI
+from orchestrator.report.palette import backend_label
+
+MISSING: Final = "–"
+_DTYPES: Final = ("float32", "float16")
+_GIB: Final = 2**30
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table in words."""
+
+    header: tuple[str, ...]
+    groups: tuple[tuple[str, int], ...]
+    """Titles above the header with the number of columns that each spans."""
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+
+
+def sizes_table(published: Published, gathered: Gathered, legacy: Gathered) -> Table:
+    """Table 1: the paper's latencies and what was measured, by dtype; the paper's own procedure apart."""
+    sides = [(f"{dtype}", gathered, dtype) for dtype in _DTYPES]
+    sides += [(f"{dtype}, as the paper timed", legacy, dtype) for dtype in _DTYPES]
+    sides = [one for one in sides if _has_any(one[1], {"dtype": one[2]}) or one[1] is gathered]
+    rows = []
+    for row in published.table_1.rows:
+        where = {
+            "hidden_size": row.hidden_size, "batch": row.batch, "sequence_length": row.sequence_length,
+            "intermediate_size": 0 if row.intermediate_size == 4 * row.hidden_size else row.intermediate_size,
+        }  # fmt: skip
+        cells = [str(one) for one in (row.hidden_size, row.intermediate_size, row.batch, row.sequence_length)]
+        cells += [f"{row.latency_s * MILLI:.1f}", f"{row.per_example_s * MILLI:.1f}"]
+        for _, side, dtype in sides:
+            point = _one(side, {**where, "dtype": dtype})
+            cells += [_milliseconds(point, side.latency), _milliseconds(point, side.latency, row.batch)]
+        rows.append(tuple(cells))
+    header = ["self-attention", "fully connected", "batch", "tokens", *(["latency", "per example"] * (len(sides) + 1))]
+    groups = [("size and input", 4), (f"paper, {published.table_1.gpu}, ms", 2)]
+    groups += [(f"{name}, ms", 2) for name, _, _ in sides]
+    return Table(tuple(header), tuple(groups), tuple(rows), _failures(gathered, legacy))
+
+
+def frameworks_table(published: Published, gathered: Gathered, legacy: Gathered) -> Table:
+    """Table 3: latency, active multiprocessors and occupancy by framework."""
+    sides = [dtype for dtype in _DTYPES if _has_any(gathered, {"dtype": dtype}) or dtype == _DTYPES[0]]
+    timed = [dtype for dtype in _DTYPES if _has_any(legacy, {"dtype": dtype})]
+    rows = []
+    for row in published.table_3.rows:
+        cells = [backend_label(row.backend), row.compilation, "yes" if row.serialisation else "none"]
+        cells += [f"{row.latency_s * MILLI:.2f}", _percent(row.sm_active_share), _percent(row.occupancy_share)]
+        for dtype in sides:
+            point = _one(gathered, {"backend": row.backend, "dtype": dtype})
+            cells += [_milliseconds(point, gathered.latency)]
+            cells += [_share(point, "utilisation_sm_active_share"), _share(point, "utilisation_sm_occupancy_share")]
+        cells += [
+            _milliseconds(_one(legacy, {"backend": row.backend, "dtype": dtype}), legacy.latency) for dtype in timed
+        ]
+        rows.append(tuple(cells))
+    header = ["framework", "compilation", "serialisation", *(["latency", "SMs", "warps"] * (len(sides) + 1))]
+    groups = [("BERT-Base, batch 1", 3), ("paper, ms", 3), *((f"{dtype}, ms", 3) for dtype in sides)]
+    if timed:
+        header += list(timed)
+        groups += [("as the paper timed", len(timed))]
+    return Table(tuple(header), tuple(groups), tuple(rows), _failures(gathered, legacy))
+
+
+def hardware_table(published: Published, systems: Sequence[Mapping[str, Any]]) -> Table:
+    """Table 2: the paper's machines, and those in the store, each beside its like."""
+    rows = []
+    left = list(systems)
+    for row in published.table_2.rows:
+        cells = (
+            row.cpu, row.gpu, row.architecture, f"{row.cores:,}", _number(row.tensor_cores), f"{row.clock_ghz:g}",
+            f"{row.memory_gb:g}", f"{row.bandwidth_gb_per_s:g}", f"{row.tflop_per_s:g}",
+        )  # fmt: skip
+        here = [one for one in left if one["gpu_name"] and names_model(row.gpu, one["gpu_name"])]
+        left = [one for one in left if one not in here]
+        described = list(dict.fromkeys(map(_described, here))) or [(MISSING,) * 5]
+        rows.append((*cells, *described[0]))
+        rows += [(*("",) * len(cells), *one) for one in described[1:]]
+    rows += [(*(MISSING,) * 9, *one) for one in dict.fromkeys(map(_described, left))]
+    header = (
+        "CPU", "GPU", "architecture", "cores", "tensor", "GHz", "GB", "GB/s", "TFLOP/s",
+        "CPU", "GPU", "GHz", "GB", "driver",
+    )  # fmt: skip
+    return Table(header, (("paper", 9), ("in this store", 5)), tuple(rows))
+
+
+def markdown(table: Table, title: str, notes: Sequence[str]) -> str:
+    """A page with the table."""
+    titles = [f"{name}: " if name else "" for name, span in table.groups for _ in range(span)]
+    header = [f"{group}{name}" for group, name in zip(titles, table.header, strict=True)]
+    lines = [f"# {title}", "", "| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in table.rows]
+    lines += ["", *(f"- {text}" for text in (*table.notes, *notes))]
+    return "\n".join(lines) + "\n"
+
+
+def comma_separated(table: Table) -> str:
+    """The table for other programs, without the notes."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    titles = [name for name, span in table.groups for _ in range(span)]
+    writer.writerow([f"{group}: {name}" if group else name for group, name in zip(titles, table.header, strict=True)])
+    writer.writerows(table.rows)
+    return stream.getvalue()
+
+
+def _described(system: Mapping[str, Any]) -> tuple[str, ...]:
+    details = system["details"] or {}
+    gpus = details.get("gpus") or []
+    cpu = str(system["cpu_model"] or "unknown").replace("(R)", "").replace(" CPU", "").partition(" @")[0]
+    if not gpus:
+        return cpu, "no GPU", MISSING, MISSING, MISSING
+    clock, memory = gpus[0].get("sm_clock_max_mhz"), gpus[0].get("memory_bytes")
+    return (
+        cpu, str(gpus[0].get("name") or system["gpu_name"]), f"{clock / 1000:g}" if clock else MISSING,
+        f"{memory / _GIB:.0f}" if memory else MISSING, str(details.get("gpu_driver_version") or MISSING),
+    )  # fmt: skip
+
+
+def _one(gathered: Gathered, where: Mapping[str, Any]) -> Point | None:
+    found = gathered.select(where)
+    return found[0] if len(found) == 1 else None
+
+
+def _has_any(gathered: Gathered, where: Mapping[str, Any]) -> bool:
+    return any(point.state is State.MEASURED for point in gathered.select(where))
+
+
+def _milliseconds(point: Point | None, column: str, examples: int = 1) -> str:
+    if point is None or point.state is State.ABSENT:
+        return MISSING
+    estimate = point.estimate(column)
+    if estimate is None:
+        return point.state.value if point.state is State.FAILED else MISSING
+    return _with_interval(estimate, MILLI / examples)
+
+
+def _with_interval(estimate: Estimate, factor: float) -> str:
+    value = estimate.value * factor
+    digits = 1 if value >= 100 else 2
+    text = f"{value:.{digits}f}"
+    if estimate.low is None or estimate.high is None:
+        return text
+    return f"{text} [{estimate.low * factor:.{digits}f}, {estimate.high * factor:.{digits}f}]"
+
+
+def _share(point: Point | None, column: str) -> str:
+    estimate = point.estimate(column) if point is not None else None
+    return MISSING if estimate is None else _percent(estimate.value)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _number(value: int | None) -> str:
+    return MISSING if value is None else f"{value:,}"
+
+
+def _failures(*gathered: Gathered) -> tuple[str, ...]:
+    points = [point for one in gathered for point in one.points.values() if point.state is State.FAILED]
+    return tuple(f"{_named(point.configuration)}: {point.reason}" for point in points)
+
+
+def _named(one: Configuration) -> str:
+    return f"{backend_label(one.backend)}, {one.dtype}, batch {one.batch}"

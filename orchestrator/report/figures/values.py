@@ -1,0 +1,219 @@
+"""What a figure shows, before it is drawn: numbers, labels and colours. Tests and tables read the same values."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.analysis import Estimate
+from orchestrator.analysis.paper import Gathered, Point, State
+from orchestrator.report.figures.catalogue import PanelSpec, Y
+from orchestrator.report.palette import BLACK, backend_colour, backend_label, categorical, marker, sequential
+
+MILLI: Final = 1e3
+_NAMES: Final = {
+    "bert-base": "BERT-Base",
+    "bert-large": "BERT-Large",
+    "distilbert": "DistilBERT",
+    "albert-base": "ALBERT-Base",
+    "squeezebert": "SqueezeBERT",
+    "mobilebert": "MobileBERT",
+    "funnel-small": "Funnel (small)",
+    "fnet-base": "FNet",
+    "resnet18": "ResNet-18",
+    "resnet50": "ResNet-50",
+    "resnet101": "ResNet-101",
+    "resnet152": "ResNet-152",
+    "wide-resnet50": "Wide ResNet-50",
+    "densenet161": "DenseNet-161",
+    "mobilenet-v2": "MobileNetV2",
+    "shufflenet-v2": "ShuffleNetV2",
+    "squeezenet1-0": "SqueezeNet 1.0",
+    "vgg16": "VGG-16",
+    "mnasnet1-0": "MnasNet",
+    "efficientnetv2-m": "EfficientNetV2-M",
+    "efficientnet-lite1": "EfficientNet-Lite1",
+    "gernet-m": "GENet-M",
+    "vit-base-16": "ViT-B/16",
+    "vit-large-16": "ViT-L/16",
+    "vit-base-32": "ViT-B/32",
+    "vit-large-32": "ViT-L/32",
+}
+_X_LABELS: Final = {"batch": "batch", "sequence_length": "sequence length, tokens", "macs": "multiply-adds per call"}
+_ORDINAL: Final = ("layers", "hidden_size")
+_BACKENDS: Final = ("eager", "torchscript", "onnxruntime", "cuda_graphs", "fastpath", "sdpa_nested")
+
+
+Value = Callable[[Point], Estimate | None]
+"""The number of a point in the unit of a panel; null if there is none."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One point of a line."""
+
+    x: float
+    estimate: Estimate | None
+    """In the unit of the panel; null if there is no number."""
+    state: State
+    is_framework_bound: bool | None
+    """Null if that is not known, or no matter here."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """What has one colour."""
+
+    label: str
+    colour: str
+    marker: str
+    marks: tuple[Mark, ...]
+    dashed: bool = False
+
+    @property
+    def drawn(self) -> tuple[Mark, ...]:
+        """The points with a number."""
+        return tuple(one for one in self.marks if one.estimate is not None)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One panel."""
+
+    title: str
+    x_label: str
+    y_label: str
+    lines: tuple[Line, ...]
+    published: tuple[tuple[float, float], ...] = ()
+    """What the paper prints, in the same units."""
+    reference: float | None = None
+    """A level to compare with, such as a ratio of 1."""
+    missing: str | None = None
+    """Why it is empty; null if it is not."""
+
+
+def workload_label(name: str) -> str:
+    """A workload as people name it."""
+    return _NAMES.get(name, name)
+
+
+def scaled(estimate: Estimate | None, factor: float) -> Estimate | None:
+    """The same in another unit."""
+    if estimate is None:
+        return None
+    low, high = (None if end is None else end * factor for end in (estimate.low, estimate.high))
+    return Estimate(estimate.value * factor, low, high, estimate.processes, estimate.samples)
+
+
+def series_of(spec: PanelSpec, points: Sequence[Point], baseline: str | None = None) -> list[tuple[str, list[Point]]]:
+    """Points by the value that a panel's lines differ in, the baseline first, else in the order of the values."""
+    found: dict[str, list[Point]] = {}
+    for point in points:
+        found.setdefault(str(_value(spec.series, point)), []).append(point)
+    return sorted(found.items(), key=lambda item: (item[0] != baseline, _natural(item[0])))
+
+
+def styled(spec: PanelSpec, names: Sequence[str], name: str) -> tuple[str, str, str, bool]:
+    """Label, colour, marker and whether it is dashed, of one of the lines of a figure.
+
+    Args:
+        spec: a panel of it.
+        names: of all its lines.
+        name: of this one.
+    """
+    number = names.index(name)
+    if spec.series == "backend":
+        return backend_label(name), backend_colour(name), marker(number), False
+    if spec.series in _ORDINAL:
+        if not name.isdigit():
+            return workload_label(name), BLACK, "x", True
+        numbers = [one for one in names if one.isdigit()]
+        unit = "layers" if spec.series == "layers" else "wide"
+        return f"{name} {unit}", sequential(numbers.index(name), len(numbers)), marker(number), False
+    label = workload_label(name) if spec.series == "workload" else name
+    return label, categorical(number), marker(number), False
+
+
+def panel_of(
+    spec: PanelSpec,
+    gathered: Gathered,
+    names: Sequence[str],
+    value: Value,
+    baseline: str | None = None,
+    missing: str = "not measured",
+) -> Panel:
+    """A panel of lines.
+
+    Args:
+        spec: what it shows.
+        gathered: the points of the figure.
+        names: of all lines of the figure, so that a line has one colour in all panels.
+        value: the number of a point, in the unit of the panel.
+        baseline: the line that comes first.
+        missing: what stands in the panel if it has no number at all.
+    """
+    lines = []
+    for name, points in series_of(spec, gathered.select(spec.where), baseline):
+        marks = tuple(sorted((_mark(spec, point, value) for point in points), key=lambda one: one.x))
+        label, colour, shape, dashed = styled(spec, names, name)
+        lines.append(Line(label, colour, shape, marks, dashed))
+    is_empty = not any(line.drawn for line in lines)
+    why = why_empty(gathered.select(spec.where), missing)
+    return Panel(
+        spec.title,
+        _X_LABELS[spec.x],
+        spec.y.value,
+        tuple(lines),
+        missing=why if is_empty else None,
+        reference=1.0 if spec.y is Y.RATIO else None,
+    )
+
+
+def names_of(panels: Sequence[PanelSpec], gathered: Gathered, baseline: str | None = None) -> list[str]:
+    """The lines of a figure."""
+    found = [name for spec in panels for name, _ in series_of(spec, gathered.select(spec.where), baseline)]
+    return sorted(set(found), key=lambda name: (name != baseline, _natural(name)))
+
+
+def latency_ms(gathered: Gathered) -> Value:
+    """The latency of a point in milliseconds."""
+    return lambda point: scaled(point.estimate(gathered.latency), MILLI)
+
+
+def tflops(point: Point) -> Estimate | None:
+    """What a point reaches, in 10^12 operations per second."""
+    return scaled(point.estimate("achieved_flops_per_s"), 1e-12)
+
+
+def why_empty(points: Sequence[Point], missing: str) -> str:
+    """What stands in an empty panel: what failed, or cannot be had on this device, is not to be measured.
+
+    Args:
+        points: of the panel.
+        missing: what to say where they were just not measured.
+    """
+    tried = [point for point in points if point.state is not State.MEASURED]
+    if tried and all(point.state in (State.FAILED, State.IMPOSSIBLE) for point in tried):
+        return " / ".join(dict.fromkeys(point.reason or point.state.value for point in tried))
+    return missing
+
+
+def _mark(spec: PanelSpec, point: Point, value: Value) -> Mark:
+    x = point.configuration.get(spec.x)
+    assert isinstance(x, int)
+    bound = point.is_framework_bound if spec.y is Y.LATENCY and point.regime is not None else None
+    return Mark(float(x), value(point), point.state, bound)
+
+
+def _value(series: str, point: Point) -> str | int:
+    found = point.configuration.get(series)
+    # DistilBERT has a fixed depth, so it is no number of an option
+    return found if isinstance(found, str | int) else point.configuration.workload
+
+
+def _natural(name: str) -> tuple[tuple[int, int, str], ...]:
+    """Backends in the paper's order, numbers by size, also within names: ResNet-50 before ResNet-101."""
+    if name in _BACKENDS:
+        return ((0, _BACKENDS.index(name), ""),)
+    parts = re.findall(r"\d+|\D+", name)
+    return tuple((1, int(one), "") if one.isdigit() else (2, 0, one) for one in parts)

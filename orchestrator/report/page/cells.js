@@ -1,0 +1,71 @@
+// The table of all numbers: what the charts show, for those who read, sort or use a keyboard.
+
+const PAGE_LENGTH = 50;
+const listing = { column: 0, up: true, first: 0 };
+
+const COLUMNS = [
+  { name: "system", wide: true, text: (cell) => page.places[at("place", cell)].label, order: (cell) => at("place", cell) },
+  { name: "work", wide: true, text: workText, order: (cell) => at("shape", cell) },
+  { name: "batch", number: true, text: (cell) => String(at("batch", cell)), order: (cell) => at("batch", cell) },
+  { name: "backend", text: (cell) => page.backends[at("backend", cell)].label, order: (cell) => at("backend", cell) },
+  { name: "latency", number: true, text: (cell) => latency(cell), order: (cell) => at(state.mode, cell) },
+  { name: "processes", number: true, text: (cell) => String(at(`${state.mode}_n`, cell)), order: (cell) => at(`${state.mode}_n`, cell) },
+  { name: "against backend", wide: true, text: (cell) => ratioCell(cell, "backend"), order: (cell) => at(`${state.mode}_backend`, cell) },
+  { name: "against system", wide: true, text: (cell) => ratioCell(cell, "system"), order: (cell) => at(`${state.mode}_system`, cell) },
+  { name: "framework", number: true, text: (cell) => percent(at("fraction", cell)), order: (cell) => at("fraction", cell) },
+  { name: "regime", text: (cell) => (at("regime", cell) === null ? "unknown" : page.regimes[at("regime", cell)]), order: (cell) => at("regime", cell) },
+  { name: "trials", wide: true, text: (cell) => [at("statuses", cell).replaceAll("_", " "), ...marks(cell)].join(", "), order: (cell) => at("flagged", cell) },
+];
+
+function workText(cell) {
+  const shape = page.shapes[at("shape", cell)];
+  return [shape.label, shape.axes.dtype].filter((part) => part).join(", ");
+}
+
+const ratioCell = (cell, kind) => {
+  const ratio = ratioOf(cell, kind);
+  return ratio ? `${ratioText(ratio.value, ratio.low, ratio.high)} ${VERDICT_WORDS[ratio.verdict]}` : "–";
+};
+
+const shownColumns = () => COLUMNS.filter(({ name }) =>
+  !(name === "against backend" && page.baselines.backend === null) && !(name === "against system" && page.baselines.system === null));
+
+const showCells = () => {
+  const columns = shownColumns();
+  const { order } = columns[listing.column] ?? columns[0];
+  const cells = chosenCells().map((cell) => [order(cell), cell]);
+  const sign = listing.up ? 1 : -1;
+  cells.sort(([one, a], [other, b]) => (one === null) - (other === null) || sign * (one - other) || a - b);
+  listing.first = Math.min(listing.first, Math.max(0, cells.length - 1));
+  const shown = cells.slice(listing.first, listing.first + PAGE_LENGTH).map(([, cell]) => cell);
+  const head = columns.map(({ name }, number) => {
+    const sort = el("button", { type: "button", class: "sort", onclick: () => sortBy(number) }, name);
+    const here = number === listing.column;
+    if (here) { sort.setAttribute("aria-sort", "true"); sort.dataset.up = String(listing.up); }
+    return el("th", { scope: "col", "aria-sort": here ? (listing.up ? "ascending" : "descending") : null }, sort);
+  });
+  const rows = shown.map((cell) => el("tr", {}, ...columns.map(({ text, number, wide }) => el("td", { class: number ? "number" : wide ? "text" : null }, text(cell))),
+    el("td", {}, at("taken", cell) ? el("button", { type: "button", "aria-label": `Samples of ${cellName(cell)}`, onclick: () => showSamples(cell) }, "Samples") : el("span", { title: at("reason", cell) ?? "" }, at("reason", cell)?.slice(0, 80) ?? ""))));
+  const caption = `${cells.length} configurations, ${MODE_LABELS[state.mode]}`;
+  document.getElementById("cell-table").replaceChildren(
+    el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+      el("table", {}, el("caption", {}, caption), el("thead", {}, el("tr", {}, ...head, el("th", { scope: "col" }, "raw"))), el("tbody", {}, ...rows))),
+    pager(cells.length));
+};
+
+const sortBy = (number) => {
+  listing.up = listing.column === number ? !listing.up : true;
+  listing.column = number;
+  listing.first = 0;
+  showCells();
+  document.querySelectorAll("#cell-table .sort")[number].focus();
+};
+
+const pager = (count) => {
+  const to = (first) => () => { listing.first = first; showCells(); };
+  const last = Math.min(count, listing.first + PAGE_LENGTH);
+  return el("div", { class: "pager" },
+    el("button", { type: "button", disabled: listing.first === 0, onclick: to(Math.max(0, listing.first - PAGE_LENGTH)) }, "Previous"),
+    el("span", {}, count ? `${listing.first + 1} to ${last} of ${count}` : "nothing is left by the filters"),
+    el("button", { type: "button", disabled: last >= count, onclick: to(listing.first + PAGE_LENGTH) }, "Next"));
+};

@@ -1,0 +1,116 @@
+"""Following a store: the page is made anew when the store has changed, and only then."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow.compute as pc
+
+from orchestrator.analysis.conditions import Condition
+from orchestrator.errors import ConfigurationError
+from orchestrator.report.page.making import make_report
+from orchestrator.report.page.rendering import render_page, render_waiting
+from orchestrator.store import Results, Selection
+
+State = tuple[object, ...]
+
+_IDLE_S: Final = 60
+"""Between two loads of a page that is served, where no campaign runs: another may start."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a page is about."""
+
+    results: Results
+    conditions: tuple[Condition, ...]
+    baselines: tuple[str, ...] = ()
+    campaign_id: str | None = None
+    """The one campaign that it is about; it may have no trial yet."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A page as it was made."""
+
+    html: str
+    is_running: bool
+    """A campaign on it has not ended."""
+    trials: int
+
+
+@dataclass
+class Follower:
+    """Makes pages of one question; of a store that did not change, the same one."""
+
+    question: Question
+    refresh_s: int | None
+    """How often the page loads itself anew while a campaign runs, or always with `endless`; null for never."""
+    endless: bool = False
+    """The page loads itself anew though no campaign runs: another may start."""
+    _state: State | None = field(default=None, init=False)
+    _made: Made | None = field(default=None, init=False)
+
+    def page(self) -> tuple[Made, bool]:
+        """The page as of now, and whether it is another than the last one.
+
+        Raises:
+            ConfigurationError: a value is unknown, or no trial meets the conditions.
+            StoreError: a file cannot be read.
+        """
+        state = store_state(self.question.results)
+        if self._made is not None and state == self._state:
+            return self._made, False
+        self._made, self._state = _make(self.question, self.refresh_s, endless=self.endless), state
+        return self._made, True
+
+
+def store_state(results: Results) -> State:
+    """What changes whenever a row is added, a campaign begins or ends, or files are compacted.
+
+    Raises:
+        StoreError: a file cannot be read.
+    """
+    view = results.view()
+    campaigns = Selection(view, "campaigns", None, ("campaign_id", "finished_at")).arrow().to_pylist()
+    files = tuple(sorted(map(str, view.snapshot.files["trials"])))
+    return len(view.unsealed), files, tuple(sorted((row["campaign_id"], str(row["finished_at"])) for row in campaigns))
+
+
+def follow(follower: Follower, write: Callable[[Made], None], wait: Callable[[], None]) -> None:
+    """Writes the page whenever it changes, until no campaign on it runs any more.
+
+    Args:
+        follower: of the question.
+        write: takes each page.
+        wait: between two looks.
+
+    Raises:
+        ConfigurationError: a value is unknown, no trial meets the conditions, or the place cannot be written.
+        StoreError: a file cannot be read.
+    """
+    while True:
+        made, is_new = follower.page()
+        if is_new:
+            write(made)
+        if not made.is_running:
+            return
+        wait()
+
+
+def _make(question: Question, refresh_s: int | None, *, endless: bool) -> Made:
+    if question.campaign_id is not None and not _has_trials(question.results, question.campaign_id):
+        if refresh_s is None:
+            raise ConfigurationError(
+                f"{question.campaign_id}: no trial has ended yet; --watch writes the page as soon as one has"
+            )
+        return Made(render_waiting(question.campaign_id, refresh_s), is_running=True, trials=0)
+    report = make_report(question.results, question.conditions, question.baselines)
+    page = report.page
+    idle_s = max(refresh_s, _IDLE_S) if refresh_s is not None and endless else None
+    lasting = refresh_s if page.is_running else idle_s
+    return Made(render_page(report, lasting), page.is_running, sum(page.statuses.values()))
+
+
+def _has_trials(results: Results, campaign_id: str) -> bool:
+    return len(results.trials(pc.field("campaign_id") == campaign_id, ["trial_id"])) > 0

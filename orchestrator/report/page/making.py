@@ -1,0 +1,188 @@
+"""Makes the page of a selection: reads, pools, compares, and says what it did."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from orchestrator.analysis.axes import AXES, Group
+from orchestrator.analysis.conditions import Condition, Operator, accepted, parse_conditions
+from orchestrator.analysis.explaining.processes import is_ok
+from orchestrator.errors import ConfigurationError
+from orchestrator.report.page.cells import Cells, at_home, cells_of, page_cell, series_of
+from orchestrator.report.page.choosing import Chosen, choose
+from orchestrator.report.page.facts import differences_of, hardware_table, software_table
+from orchestrator.report.page.model import Baselines, CampaignInfo, Mode, NoiseFloor, Page
+from orchestrator.report.page.places import Coordinates, coordinates
+from orchestrator.report.page.ratios import Floors, floors_of, pairs_of, timings_of
+from orchestrator.report.page.samples import SampleBook, sample_book
+from orchestrator.report.page.troubles import failures_of, flagged_of
+from orchestrator.store import Results, Selection
+from runners.contract import Status
+
+Row = dict[str, Any]
+
+DEFAULT_BASELINE: Final = "eager"
+
+
+@dataclass(frozen=True)
+class Report:
+    """A page and its samples."""
+
+    page: Page
+    samples: SampleBook
+
+
+def make_report(
+    results: Results,
+    conditions: Sequence[Condition] = (),
+    baselines: Sequence[str] = (),
+    made_at: datetime | None = None,
+) -> Report:
+    """The page of all trials that meet conditions.
+
+    Args:
+        results: of `open_store`.
+        conditions: of `parse_conditions`.
+        baselines: what ratios are against: a backend (`backend=eager`), and a system (`gpu=V100`, `host=a100-01`);
+            by default eager, and the system with the most measured configurations.
+        made_at: the moment that the page tells; now, if null.
+
+    Raises:
+        ConfigurationError: a value is unknown, no trial meets the conditions, or a baseline means several systems.
+        StoreError: a file cannot be read.
+    """
+    chosen = choose(results, conditions)
+    rows = at_home(chosen.rows)
+    measured = [row for row in rows if row["replicate"] == 0]
+    at = coordinates(measured)
+    cells = cells_of(measured, chosen.moment.started)
+    backend, system = _baselines(baselines, measured, at, cells)
+    pairs = pairs_of(cells, backend, system)
+    campaigns = _campaigns(chosen)
+    floors = floors_of(chosen.moment, [one.campaign_id for one in campaigns], chosen.condition)
+    timings = timings_of(cells, pairs, floors)
+    shown = tuple(page_cell(key, cell, timings[key], at) for key, cell in cells.items())
+    dimensions = chosen.moment.dimensions()
+    mode = _first_mode(measured)
+    names = {str(row["environment_id"]): str(row["environment"]) for row in measured}
+    page = Page(
+        title=_title(campaigns),
+        selection=_selection(chosen),
+        made_at=made_at or datetime.now(UTC),
+        sql=chosen.sql,
+        where=chosen.where,
+        campaigns=campaigns,
+        statuses=Counter(Status(row["status"]) for row in rows),
+        mode=mode,
+        systems=at.systems,
+        places=at.places,
+        shapes=at.shapes,
+        backends=at.backends,
+        axes=at.axes,
+        cells=shown,
+        series=series_of(shown),
+        baselines=Baselines(
+            None if backend is None else at.backend_of[backend],
+            next((number for number, one in enumerate(at.systems) if one.system_id == system), None),
+        ),
+        noise=_noise(floors),
+        differences=differences_of(chosen.moment, chosen.condition, cells, pairs, mode),
+        hardware=hardware_table(at.systems, dimensions),
+        software=software_table(cells, names, dimensions),
+        failures=failures_of(rows),
+        flagged=flagged_of(rows, chosen.moment, chosen.condition),
+        flagged_trials=sum(bool(row["guard_flags"]) for row in rows),
+        watched_trials=sum(row["guard_flags"] is not None for row in rows),
+        is_running=any(one.finished_at is None for one in campaigns),
+    )
+    hosts = sorted({row["host"] or "" for row in measured})
+    names_of_campaigns = [one.campaign_id for one in campaigns]
+    samples = sample_book(chosen.moment, chosen.condition, shown, names_of_campaigns, hosts)
+    return Report(page, samples)
+
+
+def _baselines(
+    texts: Sequence[str], rows: Sequence[Row], at: Coordinates, cells: Cells
+) -> tuple[str | None, str | None]:
+    backend = DEFAULT_BASELINE if DEFAULT_BASELINE in at.backend_of else None
+    system = _most_measured(cells, at)
+    for one in parse_conditions(texts, "--baseline") if texts else ():
+        if one.operator is not Operator.EQUAL or len(one.values) != 1:
+            raise ConfigurationError(f"{one.text}: expected one value, as {one.axis.name}=VALUE", key=one.option)
+        if one.axis.name == "backend":
+            (found,) = accepted(one, {one.axis.read(row) for row in rows})
+            backend = str(found)
+        elif one.axis.group is Group.SYSTEM:
+            system = _system(one, rows)
+        else:
+            systems = ", ".join(name for name, where in AXES.items() if where.group is Group.SYSTEM)
+            raise ConfigurationError(f"{one.text}: expected backend or one of {systems}", key=one.option)
+    return backend, system if len(at.systems) > 1 else None
+
+
+def _system(one: Condition, rows: Sequence[Row]) -> str:
+    values = accepted(one, {one.axis.read(row) for row in rows})
+    there = sorted({str(row["system_id"]) for row in rows if one.axis.read(row) in values and row["system_id"]})
+    if len(there) == 1:
+        return there[0]
+    shown = ", ".join(name[:12] for name in there)
+    raise ConfigurationError(
+        f"{one.text} means {len(there)} systems ({shown}); write system=ID, or host=NAME", key=one.option
+    )
+
+
+def _most_measured(cells: Cells, at: Coordinates) -> str | None:
+    counts: Counter[str] = Counter()
+    for key, cell in cells.items():
+        if cell[Mode.SYNC].measured:
+            counts[str(key[0])] += 1
+    order = [one.system_id for one in at.systems]
+    return min(counts, key=lambda name: (-counts[name], order.index(name)), default=None)
+
+
+def _first_mode(rows: Sequence[Row]) -> Mode:
+    """On a GPU a call returns before its work is done, and the paper timed back-to-back calls there."""
+    return Mode.PIPELINED if any(row["device"] != "cpu" and is_ok(row) for row in rows) else Mode.SYNC
+
+
+def _campaigns(chosen: Chosen) -> tuple[CampaignInfo, ...]:
+    used = {row["campaign_id"] for row in chosen.rows}
+    columns = ("campaign_id", "sweep", "started_at", "finished_at", "planned_trials")
+    known = {
+        row["campaign_id"]: row for row in Selection(chosen.moment.view, "campaigns", None, columns).arrow().to_pylist()
+    }
+    found = [
+        CampaignInfo(
+            name,
+            row.get("sweep") or "unknown",
+            row.get("started_at"),
+            row.get("finished_at"),
+            row.get("planned_trials"),
+        )
+        for name in used
+        for row in [known.get(name, {})]
+    ]
+    return tuple(sorted(found, key=lambda one: (one.started_at is None, one.started_at, one.campaign_id)))
+
+
+def _title(campaigns: Sequence[CampaignInfo]) -> str:
+    if len(campaigns) == 1:
+        return f"Campaign {campaigns[0].campaign_id}"
+    sweeps = sorted({one.sweep for one in campaigns})
+    return f"{len(campaigns)} campaigns of {', '.join(sweeps[:3])}" + (" and others" if len(sweeps) > 3 else "")
+
+
+def _selection(chosen: Chosen) -> str:
+    if not chosen.where:
+        return "all trials of the store"
+    return " ".join(chosen.where)
+
+
+def _noise(floors: Floors) -> tuple[NoiseFloor, ...]:
+    return tuple(
+        NoiseFloor(campaign, host, mode, noise.half_width, noise.pairs)
+        for mode, places in floors.items()
+        for (campaign, host), noise in sorted(places.items())
+    )

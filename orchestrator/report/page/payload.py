@@ -1,0 +1,160 @@
+"""A page as the data of its script: columns of numbers, compressed. `data.js` reads exactly this."""
+
+import base64
+import gzip
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from orchestrator.analysis.comparing import Ratio
+from orchestrator.analysis.statistics import Estimate
+from orchestrator.analysis.verdict import Verdict
+from orchestrator.report.page.model import Choice, Mode, Page, PageCell, Series, Shape
+from orchestrator.report.page.queries import queries
+from orchestrator.report.page.samples import SampleBook
+from orchestrator.store.tax import Regime
+
+_DIGITS: Final = 5
+"""Significant ones of every number on the page."""
+VERDICTS: Final = tuple(Verdict)
+REGIMES: Final = tuple(Regime)
+MODES: Final = tuple(Mode)
+
+Columns = dict[str, list[Any]]
+
+
+def payload(page: Page, samples: SampleBook) -> dict[str, Any]:
+    """The document that the script reads; all that is text on the page already is left out."""
+    return {
+        "title": page.title,
+        "mode": page.mode.value,
+        "modes": [mode.value for mode in MODES],
+        "verdicts": [one.value for one in VERDICTS],
+        "regimes": [one.value for one in REGIMES],
+        "sql": page.sql,
+        "where": list(page.where),
+        "queries": queries(page),
+        "campaigns": [one.campaign_id for one in page.campaigns],
+        "hosts": list(samples.hosts),
+        "systems": [{"label": one.label, "id": one.system_id, "hosts": list(one.hosts)} for one in page.systems],
+        "places": [{**_choice(one.choice), "system": one.system, "device": one.device} for one in page.places],
+        "shapes": [_shape(one, page) for one in page.shapes],
+        "backends": [_choice(one) for one in page.backends],
+        "axes": {
+            name: [{"value": value, **_choice(one)} for value, one in choices.items()]
+            for name, choices in page.axes.items()
+        },
+        "baselines": {"backend": page.baselines.backend, "system": page.baselines.system},
+        "cells": _cells(page.cells, samples),
+        "series": _series(page.series),
+        "samples": {
+            "kept": samples.kept,
+            "total": samples.total,
+            "per_series": samples.per_series,
+            "series": samples.series,
+            "series_total": samples.series_total,
+        },
+    }
+
+
+def packed(document: dict[str, Any]) -> str:
+    """A document as text that may stand in HTML: JSON, gzip, base64."""
+    text = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
+
+
+def _choice(one: Choice) -> dict[str, Any]:
+    return {"label": one.label, "sql": one.sql, "where": one.where}
+
+
+def _shape(one: Shape, page: Page) -> dict[str, Any]:
+    axes = {name: value for name, value in one.values.items() if name in page.axes}
+    return {**_choice(one.choice), "workload": one.values["workload"], "axes": axes}
+
+
+def _cells(cells: Sequence[PageCell], samples: SampleBook) -> Columns:
+    found: Columns = {name: [getattr(one, name) for one in cells] for name in ("place", "shape", "backend", "batch")}
+    for mode in MODES:
+        timings = [one.timings[mode] for one in cells]
+        found |= _estimates(f"{mode.value}", (one.latency for one in timings))
+        found[f"{mode.value}_n"] = [one.latency.processes if one.latency else 0 for one in timings]
+        found[f"{mode.value}_samples"] = [one.latency.samples if one.latency else 0 for one in timings]
+        found |= _ratios(f"{mode.value}_backend", [one.against_backend for one in timings])
+        found |= _ratios(f"{mode.value}_system", [one.against_system for one in timings])
+    for name in ("overhead", "busy", "dispatch", "fraction", "boundedness"):
+        found |= _estimates(name, (getattr(one.parts, name) for one in cells))
+    found["device"] = [one.device for one in cells]
+    found["regime"] = [None if one.parts.regime is None else REGIMES.index(one.parts.regime) for one in cells]
+    found["decided"] = [int(one.parts.is_decided) for one in cells]
+    for name in ("flops", "weight_bytes"):
+        found[name] = [_short(getattr(one, name)) for one in cells]
+    found["statuses"] = [_statuses(one) for one in cells]
+    found["reason"] = [one.reason for one in cells]
+    found["flagged"] = [one.flagged for one in cells]
+    found["unsteady"] = [one.unsteady for one in cells]
+    found["taken"] = [None if one is None else list(one) for one in samples.index]
+    return found
+
+
+def _statuses(cell: PageCell) -> str:
+    counts = sorted(cell.statuses.items(), key=lambda item: item[0].value != "ok")
+    return ", ".join(f"{count} {status.value}" for status, count in counts)
+
+
+def _estimates(name: str, values: Iterable[Estimate | None]) -> Columns:
+    found = list(values)
+    parts: dict[str, Callable[[Estimate], float | None]] = {
+        name: lambda one: one.value,
+        f"{name}_low": lambda one: one.low,
+        f"{name}_high": lambda one: one.high,
+    }
+    return {column: [None if one is None else _short(read(one)) for one in found] for column, read in parts.items()}
+
+
+def _ratios(name: str, ratios: Sequence[Ratio | None]) -> Columns:
+    return {
+        **_estimates(name, (None if one is None else one.estimate for one in ratios)),
+        f"{name}_verdict": [None if one is None else VERDICTS.index(one.verdict) for one in ratios],
+        f"{name}_paired": [None if one is None else int(one.pairing.value == "paired") for one in ratios],
+        f"{name}_n": [None if one is None else one.estimate.processes for one in ratios],
+        f"{name}_effect": [None if one is None else _short(one.minimum_effect) for one in ratios],
+    }
+
+
+def _series(series: Sequence[Series]) -> list[dict[str, Any]]:
+    found = []
+    for one in series:
+        change, free = one.transition, one.free
+        found.append(
+            {
+                "place": one.place,
+                "shape": one.shape,
+                "backend": one.backend,
+                "transition": change
+                and {
+                    "side": change.side.value,
+                    "batch": _short(change.batch),
+                    "low": change.interval and _short(change.interval.low),
+                    "high": change.interval and _short(change.interval.high),
+                    "has_interval": change.interval is not None,
+                    "first": change.batches[0],
+                    "last": change.batches[-1],
+                },
+                "free": free
+                and {
+                    "base": free.base,
+                    "batch": free.batch,
+                    "cost": _short(free.cost.value),
+                    "next": free.next_batch,
+                    "next_cost": free.next_cost and _short(free.next_cost.value),
+                },
+            }
+        )
+    return found
+
+
+def _short(value: float | None) -> float | None:
+    if value is None:
+        return None
+    found = float(f"{value:.{_DIGITS}g}")
+    return int(found) if found.is_integer() and abs(found) < 10**15 else found

@@ -1,0 +1,194 @@
+"""Places, shapes and backends: the coordinates of cells, with names that people can tell apart."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from orchestrator.analysis.axes import AXES, DEFAULTS, Axis, Value, axes, columns_of, values_of
+from orchestrator.report.page.choosing import raw_values, sql_values
+from orchestrator.report.page.model import Choice, PageSystem, Place, Shape
+
+Row = dict[str, Any]
+Key = tuple[Value, ...]
+
+PLACE: Final = axes(("system", "environment", "isolation", "method", "environment_id", "gpu", "cpu", "hw"))
+SHAPE: Final = axes(
+    ("workload", "options", "sequence_length", "image_size", "dtype", "device", "threads", "seed", "protocol")
+)
+_BACKEND: Final = AXES["backend"]
+KEY: Final = (*PLACE, *SHAPE, _BACKEND, AXES["batch"])
+"""Whatever must not be pooled: a cell has one value of each."""
+_IN_A_PLACE: Final = columns_of(axes(("system", "environment", "isolation", "method", "environment_id")))
+_COLUMNS: Final = (*columns_of(KEY), "host", "driver_version", "kernel", "gpu_name", "cpu_model")
+_IN_THE_LABEL: Final = ("workload", "options", "sequence_length", "image_size")
+_ID_SHOWN: Final = 8
+_BOILERPLATE: Final = re.compile(
+    r"\((R|TM)\)|\b(NVIDIA|GeForce|Intel|Tesla|AMD|CPU|Processor)\b|\b\d+-Core\b|@ [\d.]+ ?GHz"
+)
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Positions by key."""
+
+    systems: tuple[PageSystem, ...]
+    places: tuple[Place, ...]
+    shapes: tuple[Shape, ...]
+    backends: tuple[Choice, ...]
+    axes: Mapping[str, Mapping[Value, Choice]]
+    place_of: Mapping[Key, int]
+    shape_of: Mapping[Key, int]
+    backend_of: Mapping[Value, int]
+
+
+def coordinates(rows: Sequence[Row]) -> Coordinates:
+    """The coordinates of the cells of some trials."""
+    # Most trials say the same as many others.
+    rows = list({tuple(row[name] for name in _COLUMNS): row for row in rows}.values())
+    systems = _systems(rows)
+    numbers = {one.system_id: number for number, one in enumerate(systems)}
+    place_keys = sorted({values_of(row, PLACE) for row in rows}, key=lambda key: (numbers[str(key[0])], str(key)))
+    places = _places(place_keys, systems, numbers, rows)
+    shape_keys = sorted({values_of(row, SHAPE) for row in rows}, key=_order)
+    backends = sorted({str(_BACKEND.read(row)) for row in rows}, key=lambda name: (name != "eager", name))
+    varying = [one for one in SHAPE if len({key[SHAPE.index(one)] for key in shape_keys}) > 1]
+    return Coordinates(
+        systems=systems,
+        places=places,
+        shapes=_shapes(shape_keys, varying, rows),
+        backends=tuple(_choice(_BACKEND, name, raw_values(_BACKEND, rows)[name]) for name in backends),
+        axes={one.name: _choices(one, rows) for one in varying if one.name not in _IN_THE_LABEL},
+        place_of={key: number for number, key in enumerate(place_keys)},
+        shape_of={key: number for number, key in enumerate(shape_keys)},
+        backend_of={name: number for number, name in enumerate(backends)},
+    )
+
+
+def short_model(name: str) -> str:
+    """A processor or GPU as people call it: `A100-PCIE-40GB`, `EPYC 7763`."""
+    return " ".join(_BOILERPLATE.sub(" ", name).split()) or name
+
+
+def shape_label(values: Mapping[str, Value]) -> str:
+    """The work with its sizes, without dtype, device and the like."""
+    parts = [str(values["workload"])]
+    if values["options"] != DEFAULTS:
+        parts.append(str(values["options"]).replace(",", ", "))
+    if values["sequence_length"]:
+        parts.append(f"{values['sequence_length']} tokens")
+    if values["image_size"]:
+        parts.append(f"{values['image_size']}x{values['image_size']} pixels")
+    return ", ".join(parts)
+
+
+def _systems(rows: Iterable[Row]) -> tuple[PageSystem, ...]:
+    by_id: dict[str, list[Row]] = {}
+    for row in rows:
+        by_id.setdefault(str(AXES["system"].read(row)), []).append(row)
+    firsts = {name: group[0] for name, group in by_id.items()}
+    plain = {name: _model(row) for name, row in firsts.items()}
+    named = _told_apart(plain, {name: _hosts(group) for name, group in by_id.items()}, firsts)
+    systems = [PageSystem(named[name], name, _hosts(group), _hardware(firsts[name])) for name, group in by_id.items()]
+    return tuple(sorted(systems, key=lambda one: (one.label.lower(), one.system_id)))
+
+
+def _model(row: Row) -> str:
+    if row["system_id"] is None:
+        return f"unknown system of {row['host'] or 'no host'}"
+    gpu = AXES["gpu"].read(row)
+    return short_model(str(row["cpu_model"] or "unknown processor") if gpu == "no GPU" else str(gpu))
+
+
+def _hardware(row: Row) -> str:
+    return ", ".join(str(one) for one in (row["cpu_model"], row["gpu_name"]) if one) or "unknown hardware"
+
+
+def _hosts(rows: Iterable[Row]) -> tuple[str, ...]:
+    return tuple(sorted({row["host"] for row in rows if row["host"]}))
+
+
+def _told_apart(
+    plain: Mapping[str, str], hosts: Mapping[str, tuple[str, ...]], firsts: Mapping[str, Row]
+) -> dict[str, str]:
+    """Names with as little added as tells them apart: the host, the driver, the kernel, or the identity."""
+    additions = (
+        lambda name: ", ".join(hosts[name]),
+        lambda name: f"driver {firsts[name]['driver_version']}",
+        lambda name: f"kernel {firsts[name]['kernel']}",
+        lambda name: name[:_ID_SHOWN],
+    )
+    found = dict(plain)
+    for add in additions:
+        before = dict(found)
+        for name, label in before.items():
+            alike = [other for other in before if before[other] == label]
+            if len({add(other) for other in alike}) > 1:
+                found[name] = f"{label}, {add(name)}"
+    return found
+
+
+def _places(
+    keys: Sequence[Key], systems: Sequence[PageSystem], numbers: Mapping[str, int], rows: Sequence[Row]
+) -> tuple[Place, ...]:
+    devices: dict[Key, set[str]] = {}
+    raw: dict[Key, set[tuple[Any, ...]]] = {}
+    for row in rows:
+        key = values_of(row, PLACE)
+        devices.setdefault(key, set()).add(row["device"])
+        raw.setdefault(key, set()).add(tuple(row[name] for name in _IN_A_PLACE))
+    found = []
+    for key in keys:
+        system, environment, isolation, method, identity = map(str, key[:5])
+        siblings = [other for other in keys if other[0] == key[0] and other != key]
+        label = systems[numbers[system]].label
+        if siblings:
+            label += f", {environment}"
+        if any(other[1] == key[1] and other[2] == key[2] and other[3] == key[3] for other in siblings):
+            label += f" {identity[:_ID_SHOWN]}"
+        if any(other[2] != key[2] for other in keys):
+            label += f", {isolation}"
+        if any(other[3] != key[3] for other in keys):
+            label += f", method {method}"
+        where = f"system={system} environment_id={identity} isolation={isolation} method={method}"
+        choice = Choice(label, sql_values(_IN_A_PLACE, raw[key]), where)
+        found.append(Place(choice, numbers[system], " ".join(sorted(devices[key]))))
+    return tuple(found)
+
+
+def _shapes(keys: Sequence[Key], varying: Sequence[Axis], rows: Sequence[Row]) -> tuple[Shape, ...]:
+    work = axes(("workload", "options", "sequence_length", "image_size"))
+    raw: dict[Key, set[tuple[Any, ...]]] = {}
+    columns = columns_of(work)
+    for row in rows:
+        raw.setdefault(values_of(row, work), set()).add(tuple(row[name] for name in columns))
+    found = []
+    for key in keys:
+        values = {one.name: value for one, value in zip(SHAPE, key, strict=True)}
+        same_work = tuple(values[one.name] for one in work)
+        where = _where([(one, values[one.name]) for one in work if one in varying or one.name == "workload"])
+        found.append(Shape(Choice(shape_label(values), sql_values(columns, raw[same_work]), where), values))
+    return tuple(found)
+
+
+def _choices(where: Axis, rows: Sequence[Row]) -> dict[Value, Choice]:
+    raw = raw_values(where, rows)
+    return {value: _choice(where, value, raw[value]) for value in sorted(raw, key=lambda one: _order((one,)))}
+
+
+def _choice(where: Axis, value: Value, raw: set[tuple[Any, ...]]) -> Choice:
+    return Choice(where.shown(value), sql_values(where.columns, raw), _where([(where, value)]))
+
+
+def _where(values: Iterable[tuple[Axis, Value]]) -> str | None:
+    """Conditions as other commands take them; null where a value has what separates values there."""
+    texts = [(one, one.shown(value)) for one, value in values]
+    if any(one.name == "protocol" or "," in re.sub(r"\([^)]*\)", "", text) for one, text in texts):
+        return None
+    return " ".join(f"{one.name}={text}" for one, text in texts)
+
+
+def _order(key: Key) -> tuple[tuple[bool, int, str], ...]:
+    return tuple(
+        (one is not None, one if isinstance(one, int) else 0, one if isinstance(one, str) else "") for one in key
+    )

@@ -1,0 +1,229 @@
+"""Raw samples of a page: thinned to what a page can carry, packed, compressed, and unpacked when somebody looks.
+
+Of every series that is kept, number, least, median and largest are those of all its samples; the samples that are
+shown are every n-th in their order, so that trends and steps stay where they are, while single outliers may be left
+out. They are rounded to a 65,535th of the range of their series.
+"""
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from orchestrator.analysis.comparing.reading import Moment
+from orchestrator.report.page.model import Mode, PageCell
+from orchestrator.store import Selection
+
+_BUDGET: Final = 1_200_000
+"""Samples on a page: about 3 MB of it."""
+_FEWEST: Final = 4
+"""Samples of a series, however many series there are; below it series are left out instead."""
+_BLOCK: Final = 2**17
+"""Bytes before compression, more or less: what is unpacked for one look."""
+_STEPS: Final = 2**16 - 1
+HEADER: Final = np.dtype(
+    [
+        ("mode", "<u2"),
+        ("campaign", "<u2"),
+        ("host", "<u2"),
+        ("round", "<u2"),
+        ("count", "<u4"),
+        ("kept", "<u4"),
+        ("least", "<f4"),
+        ("median", "<f4"),
+        ("largest", "<f4"),
+    ]
+)
+"""Of one series; seconds. It stands before the samples of its cell, and the script on the page reads the same."""
+
+Id = tuple[str, str, int]
+"""Campaign, trial and attempt."""
+SeriesId = tuple[str, str, int, str]
+"""The same and the mode."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Samples of one process in one mode."""
+
+    row: Mapping[str, Any]
+    mode: Mode
+    count: int
+    summary: tuple[float, float, float]
+    """Least, median, largest."""
+    values: NDArray[np.float64]
+    """Those that are kept."""
+
+
+@dataclass(frozen=True)
+class SampleBook:
+    """All samples of a page."""
+
+    blocks: tuple[bytes, ...]
+    """Compressed (raw deflate)."""
+    index: tuple[tuple[int, int, int] | None, ...]
+    """By cell: block, offset in it, and number of series; null without samples."""
+    hosts: tuple[str, ...]
+    """By the number in the headers."""
+    kept: int
+    total: int
+    per_series: int | None
+    """The most samples that are kept of a series; null if all are."""
+    series: int
+    series_total: int
+
+
+def sample_book(
+    moment: Moment,
+    condition: pc.Expression | None,
+    cells: Sequence[PageCell],
+    campaigns: Sequence[str],
+    hosts: Sequence[str],
+    budget: int = _BUDGET,
+) -> SampleBook:
+    """The samples of the processes of some cells.
+
+    Args:
+        moment: where they are from.
+        condition: that of the selection, so that no more is read.
+        cells: in the order of the page.
+        campaigns: names, in the order of the page.
+        hosts: names, in the order of the page.
+        budget: samples on the page, about.
+
+    Raises:
+        StoreError: a file cannot be read.
+    """
+    wanted = {_id(row): number for number, cell in enumerate(cells) for row in cell.rows}
+    lengths = _lengths(cells)
+    cap, every = _limits(list(lengths.values()), budget)
+    chosen = {key for number, key in enumerate(sorted(lengths)) if number % every == 0}
+    by_cell: dict[int, list[Taken]] = {}
+    kept = 0
+    for row, mode, values in _series(moment, condition, wanted):
+        if (*_id(row), mode.value) in chosen:
+            taken = _taken(row, mode, values, cap)
+            kept += len(taken.values)
+            by_cell.setdefault(wanted[_id(row)], []).append(taken)
+    places = ({name: number for number, name in enumerate(names)} for names in (campaigns, hosts))
+    blocks, index = _packed(by_cell, len(cells), *places)
+    longest = max(lengths.values(), default=0)
+    total = sum(lengths.values())
+    return SampleBook(
+        blocks, index, tuple(hosts), kept, total, cap if longest > cap else None, len(chosen), len(lengths)
+    )
+
+
+def _limits(lengths: Sequence[int], budget: int) -> tuple[int, int]:
+    """The most samples of a series, and of how many series one is kept."""
+    if sum(lengths) <= budget:
+        return max(lengths, default=_FEWEST), 1
+    if _FEWEST * len(lengths) >= budget:
+        return _FEWEST, -(-_FEWEST * len(lengths) // budget)
+    low, high = _FEWEST, max(lengths)
+    ordered = np.array(lengths)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if np.minimum(ordered, middle).sum() <= budget else (low, middle - 1)
+    return low, 1
+
+
+def _taken(row: Mapping[str, Any], mode: Mode, values: NDArray[np.float64], cap: int) -> Taken:
+    count = len(values)
+    kept = values if count <= cap else values[np.arange(cap) * count // cap]
+    # Not np.median, which takes ten times as long for so few values; there are very many series.
+    ordered = np.sort(values)
+    median = (ordered[(count - 1) // 2] + ordered[count // 2]) / 2
+    return Taken(row, mode, count, (float(ordered[0]), float(median), float(ordered[-1])), kept)
+
+
+def _packed(
+    by_cell: Mapping[int, Sequence[Taken]], cells: int, campaigns: Mapping[str, int], hosts: Mapping[str, int]
+) -> tuple[tuple[bytes, ...], tuple[tuple[int, int, int] | None, ...]]:
+    blocks: list[bytes] = []
+    index: list[tuple[int, int, int] | None] = []
+    block = bytearray()
+    for number in range(cells):
+        taken = sorted(by_cell.get(number, ()), key=lambda one: (one.mode.value, *_visit(one.row)))
+        index.append((len(blocks), len(block), len(taken)) if taken else None)
+        block += _headers(taken, campaigns, hosts)
+        for one in taken:
+            block += _rounded(one).tobytes()
+        if len(block) >= _BLOCK or number == cells - 1:
+            blocks.append(_deflated(bytes(block)))
+            block = bytearray()
+    return tuple(blocks), tuple(index)
+
+
+def _headers(taken: Sequence[Taken], campaigns: Mapping[str, int], hosts: Mapping[str, int]) -> bytes:
+    found = np.zeros(len(taken), dtype=HEADER)
+    for place, one in zip(found, taken, strict=True):
+        modes = list(Mode)
+        campaign, host, number = _visit(one.row)
+        place["mode"], place["campaign"] = modes.index(one.mode), campaigns[campaign]
+        place["host"], place["round"] = hosts[host], number
+        place["count"], place["kept"] = one.count, len(one.values)
+        place["least"], place["median"], place["largest"] = one.summary
+    return found.tobytes()
+
+
+def _rounded(one: Taken) -> NDArray[np.uint16]:
+    least, _, largest = one.summary
+    width = largest - least
+    scaled = (one.values - least) / width * _STEPS if width > 0 else np.zeros(len(one.values))
+    return np.rint(scaled).astype("<u2")
+
+
+def _deflated(data: bytes) -> bytes:
+    packer = zlib.compressobj(9, wbits=-zlib.MAX_WBITS)
+    return packer.compress(data) + packer.flush()
+
+
+def _lengths(cells: Sequence[PageCell]) -> dict[SeriesId, int]:
+    """How many samples each series has, as its row says."""
+    return {
+        (*_id(row), mode.value): int(row[str(mode.metric.count)])
+        for cell in cells
+        for row in cell.rows
+        for mode in Mode
+        if row[str(mode.metric.count)]
+    }
+
+
+def _series(
+    moment: Moment, condition: pc.Expression | None, wanted: Mapping[Id, int]
+) -> Iterator[tuple[dict[str, Any], Mode, NDArray[np.float64]]]:
+    """All series of the wanted trials, campaign by campaign so that not all of them are in memory."""
+    names = ("campaign_id", "trial_id", "attempt", "host", "round")
+    for campaign in sorted({one[0] for one in wanted}):
+        here = pc.field("campaign_id") == campaign
+        columns = (*names, *(str(mode.metric.samples) for mode in Mode))
+        here = here if condition is None else here & condition
+        table = Selection(moment.view, "trials", here, columns).arrow()
+        rows = table.select(names).to_pylist()
+        for mode in Mode:
+            column = _one_array(table[str(mode.metric.samples)])
+            ends = column.offsets.to_numpy()
+            numbers = column.values.to_numpy(zero_copy_only=False)
+            for position, row in enumerate(rows):
+                values = numbers[ends[position] : ends[position + 1]]
+                if len(values) and _id(row) in wanted:
+                    yield row, mode, values
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.ListArray:
+    found = column.combine_chunks()
+    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+
+
+def _id(row: Mapping[str, Any]) -> Id:
+    return row["campaign_id"], row["trial_id"], row["attempt"]
+
+
+def _visit(row: Mapping[str, Any]) -> tuple[str, str, int]:
+    return row["campaign_id"], row["host"] or "", row["round"]

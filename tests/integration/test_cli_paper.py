@@ -1,0 +1,161 @@
+"""`taxmeter paper`: what it draws, what it measures first, and what it says of what is wrong."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import paper_measuring
+from orchestrator.cli.paper_measuring import chosen_sweeps, measure
+from orchestrator.errors import ConfigurationError, ExitCode
+from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, plan
+from orchestrator.sweep import load_sweep
+from tests.machines import CPU_ONLY, RTX_8000
+from tests.paper_world import SWEEPS, add_models, paper_design
+from tests.results import taxmeter
+from tests.systems import World, make_systems
+
+PROJECT = Path(__file__).parents[2]
+TWO_CORES = PlanningHost("h1", {}, (0, 1), {"cpu": EnvironmentPin("cpu", Isolation.PROCESS, "for a test", "lock")})
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    add_models()
+    world = World(
+        systems=(RTX_8000, CPU_ONLY), rounds=2, effects=(), updated=(),
+        design=lambda system: [one for one in paper_design(system) if one.workload.name == "bert-base"],
+    )  # fmt: skip
+    return make_systems(tmp_path_factory.mktemp("paper") / "store", world).directory
+
+
+@pytest.fixture(autouse=True)
+def in_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(PROJECT)
+
+
+def test_it_draws_and_says_what_is_there(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "paper"
+    assert taxmeter("paper", "--results", store, "--figures", "3,10,table-3", "--output", output) == ExitCode.OK
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == "Figure 3  drawn    18 of 18 points of the paper's sweep measured."
+    assert told[1].startswith("Figure 10 missing  0 of 48 points of the paper's sweep measured; 48 not measured")
+    assert all(len(line) <= 80 for line in told[:2])
+    page = (output / "index.md").read_text()
+    assert "| Figure 10 | **missing** |" in page
+    assert "![Figure 3: BERT-Base in PyTorch: the time of kernels and the rest](figure-3.svg)" in page
+    assert "| holds | CUDA graphs cut the latency of BERT-base at batch 1 to less than half. |" in page
+    assert "10.54" in (output / "table-3.md").read_text()
+
+
+def test_conditions_choose_what_is_drawn(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("--figures", "3", "--formats", "svg", "--output", tmp_path, "--where", "device=cpu")
+    assert taxmeter("paper", "--results", store, *arguments) == ExitCode.OK
+    assert "4 of 18 points" in capsys.readouterr().out
+    drawing = (tmp_path / "figure-3.svg").read_text()
+    assert "ON A CPU" in drawing
+    assert "AMD EPYC 7763" in drawing
+    assert not (tmp_path / "figure-3.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--figures", "44"), "taxmeter: --figures: the paper has no 44; did you mean 4? known: "),
+        (("--formats", "jpg"), "taxmeter: --formats: jpg is no format; did you mean png? known: pdf, png, svg"),
+        (("--where", "gpu=A100"), "taxmeter: --where: no trial has gpu=A100; there are: Quadro RTX 8000, no GPU"),
+        (("--quick",), "taxmeter: --quick: shortens what is measured; add --measure"),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], expected: str
+) -> None:
+    assert taxmeter("paper", "--results", store, "--output", tmp_path / "no", *arguments) == ExitCode.USAGE
+    error = capsys.readouterr().err
+    assert error.startswith(expected)
+    assert error.count("\n") == 1
+    assert not (tmp_path / "no").exists()
+
+
+def test_without_the_library_that_draws_it_says_how_to_get_it(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("orchestrator.report.figures.")]:
+        if name != "orchestrator.report.figures.catalogue":
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert taxmeter("paper", "--results", store, "--output", tmp_path) == ExitCode.USAGE
+    error = capsys.readouterr().err
+    assert "matplotlib is not installed, which draws; `make paper` installs it" in error
+
+
+def test_a_place_that_cannot_be_written_is_one_line(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    output = tmp_path / "file" / "paper"
+    assert taxmeter("paper", "--results", store, "--figures", "13", "--output", output) == ExitCode.USAGE
+    assert f"{output}: cannot be written: Not a directory; name another with --output" in capsys.readouterr().err
+
+
+def test_the_quick_sweeps_of_a_processor_fit_into_20_minutes_with_drawing() -> None:
+    sweeps = [load_sweep(path) for path in chosen_sweeps(SWEEPS, "cpu", quick=True)]
+    seconds = sum(plan(sweep, [TWO_CORES], "c").estimate_s for sweep in sweeps)
+    assert seconds < 18 * 60
+    assert {sweep.device for sweep in sweeps} == {"cpu"}
+    # an interval needs two
+    assert min(sweep.rounds for sweep in sweeps) >= 2
+
+
+@pytest.mark.parametrize(
+    ("device", "quick", "names"),
+    [
+        ("cuda", False, ["figure_1.yaml", "table_3_legacy.yaml"]),
+        ("cuda", True, ["frameworks.yaml", "models.yaml"]),
+        ("cpu", False, ["images.yaml", "sound_and_text.yaml"]),
+        ("cpu", True, ["pairs.yaml", "padded.yaml"]),
+    ],
+)
+def test_sweeps_are_those_of_the_device(device: str, quick: bool, names: list[str]) -> None:
+    found = chosen_sweeps(SWEEPS, device, quick=quick)
+    assert set(names) <= {path.name for path in found}
+    assert {load_sweep(path).device for path in found} == {device}
+
+
+def test_each_sweep_is_run_and_what_is_finished_is_not_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[list[str]] = []
+
+    def run(arguments: list[str]) -> int:
+        ran.append(arguments)
+        return ExitCode.TRIALS_FAILED if len(ran) == 1 else ExitCode.OK
+
+    monkeypatch.setattr(paper_measuring, "_run", run)
+    code = measure(Path("hostinventory.yaml"), None, Path("r"), SWEEPS, quick=True, device="cpu", resume="auto")
+    assert code == ExitCode.TRIALS_FAILED
+    assert [Path(one[2]).name for one in ran] == [path.name for path in chosen_sweeps(SWEEPS, "cpu", quick=True)]
+    assert all(one[one.index("--resume") + 1] == "always" for one in ran)
+
+
+def test_an_interrupted_sweep_ends_it_and_says_how_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(paper_measuring, "_run", lambda _: ExitCode.INTERRUPTED)
+    code = measure(Path("hostinventory.yaml"), None, Path("r"), SWEEPS, quick=True, device="cpu", resume="auto")
+    assert code == ExitCode.INTERRUPTED
+    assert "run the same command again to go on" in capsys.readouterr().err
+
+
+def test_a_lab_without_a_gpu_is_measured_on_its_processors(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(paper_measuring, "_run", lambda _: ExitCode.OK)
+    monkeypatch.setattr(paper_measuring, "pins_without_building", lambda *_: [TWO_CORES])
+    assert measure(Path("hostinventory.yaml"), None, Path("r"), SWEEPS, quick=True, device="auto", resume="auto") == 0
+    told = capsys.readouterr().out
+    assert "the lab is measured on its processors, for it has no GPU" in told
+    assert "sweeps/paper/quick/cpu/frameworks.yaml (1 of 5)" in told
+
+
+def test_elsewhere_than_in_the_project_there_are_no_sweeps(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="no sweeps there; run this in the root of the project"):
+        chosen_sweeps(tmp_path, "cpu", quick=False)

@@ -1,0 +1,138 @@
+"""What the paper prints, as data: complete, strict, and nowhere a second time with another value."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from orchestrator.analysis.claiming import load_claims
+from orchestrator.analysis.paper import PUBLISHED, Published, load_published, names_model
+from orchestrator.errors import ConfigurationError
+from orchestrator.report.figures.catalogue import FIGURES, chosen
+from orchestrator.sweep import load_sweep
+
+PROJECT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def published() -> Published:
+    return load_published(PROJECT / PUBLISHED)
+
+
+def test_the_tables_are_the_papers(published: Published) -> None:
+    assert [row.latency_s for row in published.table_1.rows] == [0.0136, 0.0134, 0.0134, 0.0134]
+    assert [row.gpu for row in published.table_2.rows] == [
+        "1080 Ti",
+        "V100",
+        "2080 Ti",
+        "RTX 8000",
+        "3090",
+        "A6000",
+        "A100",
+    ]
+    assert [(row.backend, row.latency_s) for row in published.table_3.rows] == [
+        ("eager", 0.01054),
+        ("torchscript", 0.00614),
+        ("cuda_graphs", 0.00282),
+        ("onnxruntime", 0.00256),
+        ("onnxruntime(cuda_graph=True)", 0.00211),
+    ]
+
+
+def test_the_time_per_example_is_that_of_the_latency(published: Published) -> None:
+    for row in published.table_1.rows:
+        assert row.per_example_s == pytest.approx(row.latency_s / row.batch, abs=5e-5)
+
+
+def test_claims_say_the_same_numbers(published: Published) -> None:
+    claims = load_claims([PROJECT / "claims" / "paper"])
+    for one in published.statements:
+        said = claims[one.claim].published
+        assert said is not None, one.claim
+        number = f"{one.value:g}" if one.kind == "times" else f"{100 * one.value:g}"
+        assert re.search(rf"(?<![\d.]){re.escape(number)}(?![\d.])", said), (one.claim, said)
+        assert number in one.text
+        if one.kind == "less":
+            assert f"x{one.factor:.2f}" in said
+
+
+def test_milliseconds_in_claims_are_those_of_the_tables(published: Published) -> None:
+    known = {f"{row.latency_s * 1e3:.1f}" for row in published.table_1.rows}
+    known |= {f"{row.latency_s * 1e3:.2f}" for row in published.table_3.rows}
+    said = [claim.published or "" for claim in load_claims([PROJECT / "claims" / "paper"]).values()]
+    numbers = {one for text in said for one in re.findall(r"([\d.]+) ms", text)}
+    assert numbers
+    assert numbers <= known
+
+
+def test_statements_name_figures_of_the_catalogue(published: Published) -> None:
+    assert {name for one in published.statements for name in one.figures} <= set(FIGURES)
+
+
+def test_the_backends_of_table_3_are_those_of_its_sweep(published: Published) -> None:
+    sweep = load_sweep(PROJECT / "sweeps" / "paper" / "table_3.yaml")
+    names = [axis.name + ("(cuda_graph=True)" if axis.options else "") for axis in sweep.backends]
+    assert sorted(names) == sorted(row.backend for row in published.table_3.rows)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (("latency_s: 0.01054", "latency: 0.01054"), r"published\.yaml:\d+: table_3\.rows\.0\.latency: unknown key; did you mean latency_s"),
+        (("value: 0.3416", "value: 34.16"), "expected a share below 1"),
+        (("id: funnel-macs", "id: fnet-and-onnxruntime"), "statement fnet-and-onnxruntime stands twice"),
+        (("sm_active_share: 0.026", "sm_active_share: 2.6"), "sm_active_share"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_line_with_its_place(tmp_path: Path, change: tuple[str, str], expected: str) -> None:
+    text = (PROJECT / PUBLISHED).read_text()
+    assert change[0] in text
+    path = tmp_path / "published.yaml"
+    path.write_text(text.replace(*change, 1))
+    with pytest.raises(ConfigurationError, match=expected) as caught:
+        load_published(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_each_figure_of_the_paper_is_in_the_catalogue_with_its_sweeps() -> None:
+    assert list(FIGURES) == ["1", *(str(number) for number in range(3, 14)), "table-1", "table-2", "table-3"]
+    for spec in FIGURES.values():
+        for name in spec.sweeps:
+            load_sweep(PROJECT / "sweeps" / "paper" / f"{name}.yaml")
+
+
+@pytest.mark.parametrize("name", ["4", "figure-4", "Figure_4", " 4"])
+def test_a_figure_may_be_named_in_several_ways(name: str) -> None:
+    assert [one.name for one in chosen((name,))] == ["4"]
+
+
+def test_figures_come_in_the_papers_order() -> None:
+    assert [one.name for one in chosen(("table-1", "10", "4"))] == ["4", "10", "table-1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("14", "the paper has no 14; did you mean 4?"),
+        ("tabel-1", "did you mean table-1"),
+        ("2", "figure 2 is a drawing"),
+    ],
+)
+def test_an_unknown_figure_is_one_clear_error(name: str, expected: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(expected)):
+        chosen((name,))
+
+
+@pytest.mark.parametrize(
+    ("word", "model", "is_it"),
+    [
+        ("A100", "NVIDIA A100-PCIE-40GB", True),
+        ("A100", "NVIDIA A1000", False),
+        ("2080 Ti", "NVIDIA GeForce RTX 2080 Ti", True),
+        ("2080 Ti", "NVIDIA GeForce RTX 2080", False),
+        ("3090", "NVIDIA GeForce RTX 3090 Ti", True),
+        ("RTX 8000", "Quadro RTX 8000", True),
+    ],
+)
+def test_a_word_names_a_model(word: str, model: str, is_it: bool) -> None:
+    assert names_model(word, model) is is_it
