@@ -134,9 +134,9 @@ venv-dev:
 test: check ## all checks and tests; what this machine cannot run is skipped with its reason
 	@$(BIN)/pytest $(PYTEST_ARGS)
 
-.PHONY: test-lab
-test-lab: venv-dev ## the tests of the lab, those too that take minutes each
-	@TAXMETER_LONG=1 $(BIN)/pytest tests/lab $(PYTEST_ARGS)
+.PHONY: test-long
+test-long: venv-dev ## the tests that take minutes each: faults of lab hosts, other clusters, killed nodes
+	@TAXMETER_LONG=1 $(BIN)/pytest -m long $(PYTEST_ARGS)
 
 .PHONY: bench-store
 bench-store: venv ## measure the store against this machine's limits; TRIALS=, OUTPUT= a page of Markdown

@@ -39,6 +39,15 @@ MakeTrial = Callable[..., Trial]
 MakeTask = Callable[..., Task]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leaves the long tests to `make test-long`: together they take longer than all others."""
+    if os.environ.get("TAXMETER_LONG") != "1":
+        skip = pytest.mark.skip(reason="a long test; `make test-long` runs it")
+        for item in items:
+            if item.get_closest_marker("long"):
+                item.add_marker(skip)
+
+
 @pytest.fixture(scope="session")
 def project() -> Path:
     """The root of the project."""

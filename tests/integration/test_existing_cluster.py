@@ -22,7 +22,7 @@ from orchestrator.store import Store
 from tests.conftest import PROJECT
 from tests.foreign_ray import ForeignCluster, Node
 
-pytestmark = [pytest.mark.cluster, pytest.mark.environment]
+pytestmark = [pytest.mark.cluster, pytest.mark.environment, pytest.mark.long]
 
 QUICK = """
 protocol:
@@ -188,7 +188,6 @@ def test_hosts_that_cannot_be_used_are_named_in_one_line(workshop: Workshop) -> 
     assert workshop.cluster.lives
 
 
-@pytest.mark.long
 def test_a_killed_driver_leaves_the_cluster_and_the_next_run_goes_on(workshop: Workshop, tmp_path: Path) -> None:
     inventory = workshop.inventory(workshop.cluster.address, a=", executor: process", b=", executor: process")
     log = tmp_path / "log"

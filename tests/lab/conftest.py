@@ -19,15 +19,6 @@ from tests.lab.lab import Lab
 from tests.lab.workshop import Workshop
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leaves the long tests to `make test-lab`: together they take longer than all others."""
-    if os.environ.get("TAXMETER_LONG") != "1":
-        skip = pytest.mark.skip(reason="a long test of the lab; `make test-lab` runs it")
-        for item in items:
-            if item.get_closest_marker("long"):
-                item.add_marker(skip)
-
-
 @pytest.fixture(scope="session")
 def lab_possible(engine: None) -> None:
     """Skips where the engine cannot carry a lab, and fails where one is required."""

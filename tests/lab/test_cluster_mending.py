@@ -14,7 +14,7 @@ from tests.lab.clusters import Site, containers, free_ports
 from tests.lab.host import LabHost
 from tests.lab.lab import Lab
 
-pytestmark = [pytest.mark.engine, pytest.mark.lab, pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.engine, pytest.mark.lab, pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,6 @@ def test_a_host_comes_in_and_comes_back_beside_a_head_that_is_in_use(
     client.containers.get(cluster.head_container).exec_run(["sh", "-c", "kill $(pidof sleep)"])
 
 
-@pytest.mark.long
 def test_a_host_that_does_not_answer_changes_nothing(
     site: Site, cluster: Cluster, lab: Lab, client: DockerClient
 ) -> None:
@@ -78,7 +77,6 @@ def test_a_host_that_does_not_answer_changes_nothing(
     assert containers(cluster, lab.host("h1")) == others
 
 
-@pytest.mark.long
 def test_without_a_head_nothing_is_started(site: Site, cluster: Cluster, lab: Lab, client: DockerClient) -> None:
     client.containers.get(cluster.head_container).kill()
     with pytest.raises(InfrastructureError, match="the head of the cluster is gone"):

@@ -74,6 +74,7 @@ def trial_spans(workshop: Workshop) -> Iterator[tuple[str, datetime, datetime, s
         yield str(row["host"]), start, end, str(workshop.files.root)
 
 
+@pytest.mark.long
 def test_foreign_ray_and_foreign_containers_survive_a_sweep(workshop: Workshop, lab: Lab, client: DockerClient) -> None:
     workshop.taxmeter("cluster", "down")
     with closing(connect()) as ours:
