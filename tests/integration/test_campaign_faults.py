@@ -36,7 +36,7 @@ BOUND_S = 30.0
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestrator.campaign.driving.returning.PING_S", 0.3)
     monkeypatch.setattr("orchestrator.campaign.driving.returning.PAUSE_S", 0.1)
-    monkeypatch.setattr("orchestrator.campaign.driving.driver.LOOK_S", 0.05)
+    monkeypatch.setattr("orchestrator.campaign.driving.driver.LOOK_S", 0.0)
 
 
 def ready(name: str) -> ReadyHost:
