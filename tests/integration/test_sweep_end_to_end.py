@@ -93,7 +93,13 @@ def test_a_sweep_of_real_models(isolation: str, project: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("number", "expected"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -signal.SIGKILL)]
+    ("number", "expected"),
+    [
+        (signal.SIGINT, 130),
+        # the same way out as an interrupt
+        pytest.param(signal.SIGTERM, 130, marks=pytest.mark.long),
+        (signal.SIGKILL, -signal.SIGKILL),
+    ],
 )
 def test_an_ended_sweep_leaves_nothing_and_goes_on(
     isolation: str, number: signal.Signals, expected: int, project: Path, tmp_path: Path
