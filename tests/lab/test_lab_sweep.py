@@ -45,7 +45,8 @@ def test_a_sweep_of_real_models_on_three_hosts(workshop: Workshop, cpu_image: Bu
     for host in workshop.lab.hosts():
         with host.engine() as engine:
             assert engine.containers.list(all=True) == []
-        assert host.run("ls", "/var/lib/taxmeter/campaigns").stdout == ""
+        # a campaign that lost a task, as another test's, keeps its logs
+        assert not [one for one in host.run("ls", "/var/lib/taxmeter/campaigns").stdout.split() if "models" in one]
 
 
 @pytest.mark.long
