@@ -87,7 +87,7 @@ def median_of_values(values: Floats, samples: int) -> Estimate:
     if values.min() > 0:
         _, lower, upper = log_t_interval(values)
     else:
-        lower, upper = _t_interval(values)
+        _, lower, upper = t_interval(values)
     return Estimate(float(np.median(values)), lower, upper, len(values), samples)
 
 
@@ -178,21 +178,17 @@ def unpaired_ratio(numerators: Floats, denominators: Floats, samples: int) -> Es
 
 def log_t_interval(values: Floats) -> tuple[float, float | None, float | None]:
     """Geometric mean and its interval by Student's t on the logarithms; no interval for a single value."""
-    logs = np.log(values)
-    centre = float(logs.mean())
-    if len(logs) < 2:
-        return math.exp(centre), None, None
-    error = float(logs.std(ddof=1)) / math.sqrt(len(logs))
-    half = t_quantile((1 + LEVEL) / 2, len(logs) - 1) * error
-    return math.exp(centre), math.exp(centre - half), math.exp(centre + half)
+    centre, low, high = t_interval(np.log(values))
+    return math.exp(centre), None if low is None else math.exp(low), None if high is None else math.exp(high)
 
 
-def _t_interval(values: Floats) -> tuple[float | None, float | None]:
+def t_interval(values: Floats) -> tuple[float, float | None, float | None]:
+    """Mean and its interval by Student's t, for what may be 0 and below; no interval for a single value."""
+    centre = float(values.mean())
     if len(values) < 2:
-        return None, None
-    centre, error = float(values.mean()), float(values.std(ddof=1)) / math.sqrt(len(values))
-    half = t_quantile((1 + LEVEL) / 2, len(values) - 1) * error
-    return centre - half, centre + half
+        return centre, None, None
+    half = t_quantile((1 + LEVEL) / 2, len(values) - 1) * float(values.std(ddof=1)) / math.sqrt(len(values))
+    return centre, centre - half, centre + half
 
 
 def _order_interval(ordered: Floats) -> tuple[float, float]:

@@ -1,11 +1,9 @@
 """What the commands share that plan and run campaigns."""
 
-import fcntl
 import os
 import shutil
 import signal
 import subprocess
-import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,13 +20,13 @@ from orchestrator.documents import did_you_mean, line_of_key
 from orchestrator.errors import ConfigurationError, ExitCode, NoUsableHostError
 from orchestrator.feasibility import ANY_SUITABLE
 from orchestrator.images import Catalogue
+from orchestrator.locking import held_at_once
 from orchestrator.planning import Plan, PlanningHost, environments_on
 from orchestrator.store import Attempt, Store
 from orchestrator.sweep import Sweep
 from runners.contract import Status
 
 HOST_LOCK = Path("/tmp/taxmeter-host.lock")  # noqa: S108 - one for all users of the machine, whatever TMPDIR says
-LOCK_TRIES, LOCK_PAUSE_S = 10, 0.02
 
 
 def exit_code(attempts: Collection[Attempt]) -> ExitCode:
@@ -143,21 +141,6 @@ def project_lock(files: ProjectFiles) -> Path:
     return files.state / "locks" / "remote-sweep"
 
 
-def is_locked(lock: Path) -> bool:
-    """Whether somebody holds one of the locks."""
-    try:
-        descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False  # nobody made it, or nobody let us see it
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
-
-
 @contextmanager
 def _only_one(lock: Path, problem: str) -> Iterator[None]:
     try:
@@ -167,25 +150,13 @@ def _only_one(lock: Path, problem: str) -> Iterator[None]:
         descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise NoUsableHostError(f"{lock} cannot be opened: {error.strerror}; remove it") from None
-    if not _locked(descriptor):
+    if not held_at_once(descriptor):
         os.close(descriptor)
         raise NoUsableHostError(f"{problem}; wait for it ({lock} is locked)")
     try:
         yield
     finally:
         os.close(descriptor)
-
-
-def _locked(descriptor: int) -> bool:
-    """Takes a lock; false if somebody keeps it. Whoever asks `is_locked` has it for a moment only."""
-    for _ in range(LOCK_TRIES):
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(LOCK_PAUSE_S)
-        else:
-            return True
-    return False
 
 
 @contextmanager

@@ -1,10 +1,10 @@
 """`taxmeter compare`: a table by named axes, or two selections side by side, with ratios that hold."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -52,30 +52,30 @@ where_option = click.option(
     metavar="CONDITION",
     help="Trials to take, such as batch=1, gpu~*A100* or 'batch>=8'; all conditions hold.",
 )
-match_option = click.option(
+_match = click.option(
     "--match",
     type=Names(),
     metavar="AXIS,…",
     help="Axes on which cells correspond; by default all that makes a configuration.",
 )
-metric_option = click.option(
+_metric = click.option(
     "--metric",
     "metric_name",
     metavar="NAME",
     help="By default latency_sync on CPUs and latency_pipelined on GPUs; docs/comparing.md lists all.",
 )
-pool_option = click.option(
+_pool = click.option(
     "--pool",
     type=Names(),
     default=(),
     metavar="NAME,…",
     help=f"What trials of one cell may differ in: {', '.join(one.value for one in Pool)}.",
 )
-latest_option = click.option("--latest", is_flag=True, help="Of each cell only the newest campaign.")
-flagged_option = click.option(
+_latest = click.option("--latest", is_flag=True, help="Of each cell only the newest campaign.")
+_flagged = click.option(
     "--without-flagged", is_flag=True, help="Leave out trials whose guards found that something disturbed them."
 )
-interval_option = click.option(
+_interval = click.option(
     "--interval",
     type=click.Choice([one.value for one in Interval]),
     default=Interval.STUDENT.value,
@@ -84,18 +84,22 @@ interval_option = click.option(
 )
 
 
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def selecting(command: Command) -> Command:
+    """Adds the options that say which trials are compared, and how."""
+    for option in (_interval, _flagged, _latest, _pool, _metric, _match):
+        command = option(command)
+    return where_option(command)
+
+
 @click.command("compare")
 @click.argument("selections", nargs=-1, metavar="[SELECTION SELECTION]")
 @click.option("--rows", type=Names(), default=(), metavar="AXIS,…", help="Axes of the rows, such as gpu,workload.")
 @click.option("--cols", type=Names(), default=(), metavar="AXIS,…", help="Axes of the columns, such as backend.")
 @click.option("--baseline", multiple=True, metavar="AXIS=VALUE", help="What all else is compared with: backend=eager.")
-@where_option
-@match_option
-@metric_option
-@pool_option
-@latest_option
-@flagged_option
-@interval_option
+@selecting
 @click.option(
     "--minimum-effect",
     type=Percent(),

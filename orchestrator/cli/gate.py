@@ -6,17 +6,7 @@ import click
 
 from orchestrator.analysis.comparing import gate
 from orchestrator.analysis.comparing.gating import MAX_SLOWDOWN
-from orchestrator.cli.compare import (
-    Percent,
-    flagged_option,
-    interval_option,
-    latest_option,
-    match_option,
-    metric_option,
-    policy_of,
-    pool_option,
-    where_option,
-)
+from orchestrator.cli.compare import Percent, policy_of, selecting
 from orchestrator.cli.options import open_results, place_option
 from orchestrator.cli.results.tables import wide_console
 from orchestrator.errors import ConfigurationError, ExitCode
@@ -41,13 +31,7 @@ from orchestrator.report.gating import gate_junit, gate_markdown, render_gate
     show_default="5%",
     help="What is allowed. Twice the noise floor takes its place where that is more.",
 )
-@where_option
-@match_option
-@metric_option
-@pool_option
-@latest_option
-@flagged_option
-@interval_option
+@selecting
 @click.option("--require-all", is_flag=True, help="Fail, too, if the candidate lacks what the baseline has.")
 @click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="A file for the cells as JUnit's XML.")
 @click.option(

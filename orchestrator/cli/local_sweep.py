@@ -1,13 +1,10 @@
 """What runs a sweep once it is known which: on this machine here, on others by `remote_sweep` or `ray_sweep`."""
 
-from importlib.metadata import version
 from pathlib import Path
 
 import click
 
 from orchestrator.campaign import (
-    CampaignOrder,
-    drop_caches,
     is_remote,
     pins_without_building,
     prepare_hosts,
@@ -16,20 +13,19 @@ from orchestrator.campaign import (
     run_campaign,
 )
 from orchestrator.campaign.remote.joining import is_by_ray
-from orchestrator.campaign.resuming.resume import Choose, write_widened
+from orchestrator.campaign.resuming.resume import Choose
 from orchestrator.cli.campaigns import (
     ending_cleanly,
     exit_code,
-    git_commit,
     host_to_ourselves,
     print_results,
     refuse_empty,
 )
+from orchestrator.cli.ordering import Wanted, make_order
 from orchestrator.cli.progress import ProgressLine
 from orchestrator.cli.ray_sweep import run_by_ray
-from orchestrator.cli.remote_sweep import Wanted, run_remotely
+from orchestrator.cli.remote_sweep import run_remotely
 from orchestrator.cli.results import wide_console
-from orchestrator.inventory import load_inventory
 from orchestrator.planning import needed_environments, plan
 from orchestrator.store import Store
 
@@ -64,22 +60,8 @@ def _run_here(wanted: Wanted, results_directory: Path, choose: Choose) -> int:
         for name in reap_leftovers(ready, files):
             click.echo(f"removed container {name}, left by a run that was killed")
         store = Store.open(results_directory)
-        continuation = choose([host.planning for host in ready], store, ())
-        inventory_document = inventory.read_text(encoding="utf-8")
-        order = CampaignOrder(
-            continuation,
-            ready,
-            sweep.name,
-            wanted.sweep_file.read_text(encoding="utf-8"),
-            inventory_document,
-            version("taxmeter"),
-            git_commit(),
-            faults=load_inventory(inventory).faults,
-            sweep=sweep,
-        )
-        drop_caches(files, keep=continuation.campaign_id)
-        write_widened(continuation, inventory_document, store)
+        order = make_order(wanted, ready, store, choose, {})
         with ProgressLine(wide_console()) as progress:
             run_campaign(order, ray_scheduler(), store, files, progress.observe)
-    print_results(store, results_directory, continuation.campaign_id)
-    return exit_code(store.attempts(continuation.campaign_id).values())
+    print_results(store, results_directory, order.continuation.campaign_id)
+    return exit_code(store.attempts(order.continuation.campaign_id).values())

@@ -2,20 +2,17 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 
 import click
 
-from orchestrator.campaign import CampaignOrder, ReadyHost, drop_caches, ray_scheduler, run_campaign
+from orchestrator.campaign import ReadyHost, ray_scheduler, run_campaign
 from orchestrator.campaign.remote.by_ray import RayHosts, work_of
 from orchestrator.campaign.remote.joining import Joined, joining
-from orchestrator.campaign.resuming.resume import Choose, write_widened
+from orchestrator.campaign.resuming.resume import Choose
 from orchestrator.cli.campaigns import (
     ending_cleanly,
     exit_code,
-    git_commit,
     host_to_ourselves,
     print_pins,
     print_plan,
@@ -23,8 +20,8 @@ from orchestrator.cli.campaigns import (
     project_to_ourselves,
     refuse_empty,
 )
+from orchestrator.cli.ordering import Wanted, make_order, tell_left_out, tell_not_measured, with_left_out
 from orchestrator.cli.progress import ProgressLine
-from orchestrator.cli.remote_sweep import Wanted
 from orchestrator.cli.results import wide_console
 from orchestrator.errors import NoUsableHostError
 from orchestrator.inventory import load_inventory
@@ -44,7 +41,7 @@ def plan_by_ray(wanted: Wanted) -> None:
     planned = plan(wanted.sweep, seen.hosts, campaign_id="preview")
     refuse_empty(planned)
     print_pins(wanted.sweep, seen.hosts)
-    print_plan(_with_left_out(planned, {**joined.left_out, **seen.left_out}))
+    print_plan(with_left_out(planned, {**joined.left_out, **seen.left_out}))
 
 
 def run_by_ray(wanted: Wanted, results_directory: Path, choose: Choose) -> int:
@@ -62,35 +59,16 @@ def run_by_ray(wanted: Wanted, results_directory: Path, choose: Choose) -> int:
     """
     with project_to_ourselves(wanted.files), ending_cleanly(), _joined(wanted) as joined, _undisturbed(wanted, joined):
         left_out = dict(joined.left_out)
-        _tell_left_out(left_out)
+        tell_left_out(left_out)
         ready, port = _ready_hosts(wanted, joined, left_out)
         store = Store.open(results_directory)
-        continuation = choose([host.planning for host in ready], store, left_out)
-        continuation = replace(
-            continuation,
-            plan=_with_left_out(continuation.plan, left_out),
-            left=_with_left_out(continuation.left, left_out),
-        )
-        order = CampaignOrder(
-            continuation,
-            ready,
-            wanted.sweep.name,
-            wanted.sweep_file.read_text(encoding="utf-8"),
-            wanted.inventory.read_text(encoding="utf-8"),
-            version("taxmeter"),
-            git_commit(),
-            faults=load_inventory(wanted.inventory).faults,
-            sweep=wanted.sweep,
-        )
-        drop_caches(wanted.files, keep=continuation.campaign_id)
-        write_widened(continuation, order.inventory_document, store)
+        order = make_order(wanted, ready, store, choose, left_out)
         scheduler = ray_scheduler(joined.cluster)
         with ProgressLine(wide_console()) as progress:
             run_campaign(order, scheduler, store, wanted.files, progress.observe, address=joined.address, port=port)
-    print_results(store, results_directory, continuation.campaign_id)
-    for name, reason in left_out.items():
-        click.echo(f"not measured: {name}: {reason}")
-    return exit_code(store.attempts(continuation.campaign_id).values())
+    print_results(store, results_directory, order.continuation.campaign_id)
+    tell_not_measured(left_out)
+    return exit_code(store.attempts(order.continuation.campaign_id).values())
 
 
 @contextmanager
@@ -130,7 +108,7 @@ def _ready_hosts(wanted: Wanted, joined: Joined, left_out: dict[str, str]) -> tu
         port = hosts.delivery_port(joined.address, failed)
         candidates = {host.name: host for host in seen.hosts}
         while True:
-            _tell_left_out(failed)
+            tell_left_out(failed)
             left_out |= failed
             candidates = {name: host for name, host in candidates.items() if name not in left_out}
             if not candidates:
@@ -148,12 +126,3 @@ def _skipping(wanted: Wanted, planned: Plan, candidates: Mapping[str, PlanningHo
     """The hosts of which it is noted only what they cannot run."""
     names = sorted({skip.host for skip in planned.skips} - set(needed_environments(planned)))
     return [ReadyHost(candidates[name], {}, None, work_directory=work_of(wanted.hosts[name])) for name in names]
-
-
-def _with_left_out(planned: Plan, left_out: Mapping[str, str]) -> Plan:
-    return replace(planned, unmatched=(*planned.unmatched, *(f"{name}: {why}" for name, why in left_out.items())))
-
-
-def _tell_left_out(left_out: Mapping[str, str]) -> None:
-    for name, reason in left_out.items():
-        click.echo(f"{name} is left out: {reason}")

@@ -3,8 +3,7 @@
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
-from importlib.metadata import version
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
@@ -14,7 +13,6 @@ from orchestrator.campaign import (
     Handover,
     ProjectFiles,
     ReadyHost,
-    drop_caches,
     look_at_hosts,
     prepare_agents,
     ray_scheduler,
@@ -24,11 +22,10 @@ from orchestrator.campaign import (
     write_handover,
 )
 from orchestrator.campaign.remote import Charge, build_images, pinned, taking_care
-from orchestrator.campaign.resuming.resume import Choose, write_widened
+from orchestrator.campaign.resuming.resume import Choose
 from orchestrator.cli.campaigns import (
     ending_cleanly,
     exit_code,
-    git_commit,
     host_to_ourselves,
     print_pins,
     print_plan,
@@ -36,6 +33,7 @@ from orchestrator.cli.campaigns import (
     project_to_ourselves,
     refuse_empty,
 )
+from orchestrator.cli.ordering import Wanted, make_order, tell_left_out, tell_not_measured, with_left_out
 from orchestrator.cli.progress import ProgressLine
 from orchestrator.cli.results import wide_console
 from orchestrator.cluster import Cluster, borrowed, execute_in_head, up
@@ -43,27 +41,15 @@ from orchestrator.connection import Connections
 from orchestrator.errors import ExitCode, InfrastructureError, NoUsableHostError
 from orchestrator.images import BuiltImage
 from orchestrator.inventory import WORK_DIRECTORY, Connection, Host, load_inventory
-from orchestrator.planning import Plan, PlanningHost, needed_environments, plan
+from orchestrator.planning import PlanningHost, needed_environments, plan
 from orchestrator.scheduling import ExistingCluster
 from orchestrator.store import Store
-from orchestrator.sweep import Sweep
 
 _SIGNAL = 128
 """An exit code above it tells of a signal."""
 
 _GOES_ON = "what was measured is in the store; run the same command again to go on"
 _CLEAR_LINE = "\r\x1b[2K"
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What a command is about."""
-
-    sweep: Sweep
-    sweep_file: Path
-    hosts: Mapping[str, Host]
-    inventory: Path
-    files: ProjectFiles
 
 
 @dataclass(frozen=True)
@@ -90,7 +76,7 @@ def plan_remotely(wanted: Wanted) -> None:
     planned = plan(wanted.sweep, seen.hosts, campaign_id="preview")
     refuse_empty(planned)
     print_pins(wanted.sweep, seen.hosts)
-    print_plan(_with_left_out(planned, seen.left_out))
+    print_plan(with_left_out(planned, seen.left_out))
 
 
 def run_remotely(wanted: Wanted, results_directory: Path, choose: Choose) -> int:
@@ -116,35 +102,16 @@ def run_remotely(wanted: Wanted, results_directory: Path, choose: Choose) -> int
         click.echo(f"looking at {', '.join(wanted.hosts)}")
         seen = look_at_hosts(wanted.hosts, connections, wanted.inventory, wanted.sweep.environments, wanted.files)
         left_out = dict(seen.left_out)
-        _tell_left_out(left_out)
+        tell_left_out(left_out)
         with borrowed(wanted.files, click.echo):
             ready = _ready_hosts(wanted, seen.hosts, connections, left_out)
             store = Store.open(results)
-            continuation = choose([host.planning for host in ready.hosts], store, left_out)
-            continuation = replace(
-                continuation,
-                plan=_with_left_out(continuation.plan, left_out),
-                left=_with_left_out(continuation.left, left_out),
-            )
-            order = CampaignOrder(
-                continuation,
-                ready.hosts,
-                wanted.sweep.name,
-                wanted.sweep_file.read_text(encoding="utf-8"),
-                wanted.inventory.read_text(encoding="utf-8"),
-                version("taxmeter"),
-                git_commit(),
-                faults=known.faults,
-                sweep=wanted.sweep,
-            )
-            drop_caches(wanted.files, keep=continuation.campaign_id)
-            write_widened(continuation, order.inventory_document, store)
+            order = make_order(wanted, ready.hosts, store, choose, left_out)
             code = _driven(order, ready, known.hosts, wanted.files, results)
     if code == 0:
-        print_results(store, results_directory, continuation.campaign_id)
-        code = exit_code(store.attempts(continuation.campaign_id).values())
-    for name, reason in left_out.items():
-        click.echo(f"not measured: {name}: {reason}")
+        print_results(store, results_directory, order.continuation.campaign_id)
+        code = exit_code(store.attempts(order.continuation.campaign_id).values())
+    tell_not_measured(left_out)
     return code
 
 
@@ -197,7 +164,7 @@ def _ready_hosts(
             others = candidates.keys() - planned.places.keys()
             spares = {name: pinned(host, built) for name, host in candidates.items() if name in others}
             return _Ready([*prepared.hosts, *skipping], cluster, built, spares)
-        _tell_left_out(failed)
+        tell_left_out(failed)
         left_out |= failed
         candidates = {name: host for name, host in candidates.items() if name not in failed}
     raise NoUsableHostError(f"no host can be used: {'; '.join(f'{name}: {why}' for name, why in left_out.items())}")
@@ -229,15 +196,6 @@ def _undisturbed(wanted: Wanted) -> Iterator[None]:
     is_here = any(host.connection is Connection.LOCAL for host in wanted.hosts.values())
     with project_to_ourselves(wanted.files), host_to_ourselves() if is_here else nullcontext():
         yield
-
-
-def _with_left_out(planned: Plan, left_out: Mapping[str, str]) -> Plan:
-    return replace(planned, unmatched=(*planned.unmatched, *(f"{name}: {why}" for name, why in left_out.items())))
-
-
-def _tell_left_out(left_out: Mapping[str, str]) -> None:
-    for name, reason in left_out.items():
-        click.echo(f"{name} is left out: {reason}")
 
 
 def _tell_meanwhile(text: str) -> None:

@@ -9,8 +9,9 @@ from orchestrator.campaign.remote.joining import is_by_ray
 from orchestrator.cli.campaigns import known_environments, print_pins, print_plan, refuse_empty, telling
 from orchestrator.cli.local_sweep import run_sweep
 from orchestrator.cli.options import inventory_option, limit_option, results_option
+from orchestrator.cli.ordering import Wanted
 from orchestrator.cli.ray_sweep import plan_by_ray
-from orchestrator.cli.remote_sweep import Wanted, drive, plan_remotely
+from orchestrator.cli.remote_sweep import drive, plan_remotely
 from orchestrator.cli.sweep_control import drain_command, status_command, stop_command
 from orchestrator.cli.sweep_resume import resume_command
 from orchestrator.inventory import active_hosts, load_inventory, select_hosts

@@ -14,7 +14,7 @@ from orchestrator.campaign.resuming.pinned import Pinned, go_on, pinned, refuse_
 from orchestrator.cli.campaigns import exit_code, known_environments, telling
 from orchestrator.cli.local_sweep import run_sweep
 from orchestrator.cli.options import limit_option, open_existing, open_results, results_option
-from orchestrator.cli.remote_sweep import Wanted
+from orchestrator.cli.ordering import Wanted
 from orchestrator.cli.results.showing import known_campaign
 from orchestrator.errors import ConfigurationError, ExitCode, NoUsableHostError
 from orchestrator.images import Catalogue

@@ -14,8 +14,8 @@ from orchestrator.images.builder import find_builder
 from orchestrator.images.command import Build, run_build
 from orchestrator.images.engine import attributes_of
 from orchestrator.images.identity import identity
-from orchestrator.images.locking import exclusive
 from orchestrator.images.messages import engine_errors
+from orchestrator.locking import exclusive
 
 PYTHON = "3.11"
 _LABEL_RECIPE = "org.taxmeter.agent-recipe-sha256"

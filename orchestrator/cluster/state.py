@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from orchestrator.cluster.model import Agent, Cluster
 from orchestrator.cluster.settings import Ports
 from orchestrator.errors import InfrastructureError
-from orchestrator.images.locking import exclusive, write_atomically
 from orchestrator.inventory import Connection, Host
+from orchestrator.locking import exclusive, write_atomically
 
 _VERSION = 1
 _SHORT = Path("/tmp")  # noqa: S108 - whatever TMPDIR says: the path of a socket has 107 bytes

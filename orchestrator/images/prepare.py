@@ -12,12 +12,12 @@ from orchestrator.images.catalogue import Catalogue, EnvironmentEntry, recipe_sh
 from orchestrator.images.engine import TRANSFER_TIMEOUT_S, connect
 from orchestrator.images.expectation import recorded_differences
 from orchestrator.images.identity import identity
-from orchestrator.images.locking import exclusive
 from orchestrator.images.messages import engine_errors
 from orchestrator.images.record import RECORD, BuiltImage, image_lock, read_built_images, record_built_image
 from orchestrator.images.recording import LABEL_ENVIRONMENT, LABEL_RECIPE, describe, labels_of, reference_of
 from orchestrator.images.registry import check_registry, pull_image, push_image
 from orchestrator.images.transfer import copy_image, load_image, save_image
+from orchestrator.locking import exclusive
 
 Say = Callable[[str], None]
 

@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 from orchestrator.documents import StrictModel, load_yaml
 from orchestrator.images.catalogue import EnvironmentEntry
 from orchestrator.images.identity import ImageIdentity
-from orchestrator.images.locking import exclusive, write_atomically
+from orchestrator.locking import exclusive, write_atomically
 
 RECORD = "images.lock.yaml"
 _HEADER = "# Written by `taxmeter images`: the image that each environment stands for here. Not for editing.\n"

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from orchestrator.errors import ConfigurationError, InfrastructureError
 from orchestrator.images.catalogue import Catalogue, EnvironmentEntry, RecordedWheel
-from orchestrator.images.locking import write_atomically
 from orchestrator.images.locks import read_lock
 from orchestrator.images.requirements import exact_requirement
 from orchestrator.images.wheels import fetch_unlocked
+from orchestrator.locking import write_atomically
 
 _MAX_REASON = 600
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from orchestrator.errors import ConfigurationError, InfrastructureError
 from orchestrator.images.catalogue import EnvironmentEntry, lock_sha256
 from orchestrator.images.interpreters import find_python, missing_python
-from orchestrator.images.locking import exclusive, write_atomically
 from orchestrator.images.locks import Pin, canonical_name, read_lock
 from orchestrator.images.wheels import ensure_wheels, pip_failure
+from orchestrator.locking import exclusive, write_atomically
 
 MARKER = "taxmeter-complete.json"
 

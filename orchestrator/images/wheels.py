@@ -10,10 +10,10 @@ from pathlib import Path
 
 from orchestrator.errors import ConfigurationError, InfrastructureError
 from orchestrator.images.catalogue import EnvironmentEntry, WheelIndex
-from orchestrator.images.locking import exclusive
 from orchestrator.images.locks import Pin, read_lock
 from orchestrator.images.messages import hash_mismatch
 from orchestrator.images.wheelnames import WheelName
+from orchestrator.locking import exclusive
 
 # An index that cannot be reached must be known as such within seconds.
 _INDEX_TIMEOUT_S = 20

@@ -146,7 +146,7 @@ class _Sending:
 
     def end(self) -> None:
         for inbox in self._inboxes.values():
-            with suppress(Exception):
+            with suppress(self._ray.exceptions.RayError):  # its host is gone, and it with it
                 self._ray.kill(inbox)
 
     def _wait(self, host: str, reference: Any) -> None:

@@ -106,8 +106,3 @@ class Store:
         return {
             row["trial_id"]: Attempt(number=row["attempt"], status=Status(row["status"])) for row in rows.to_pylist()
         }
-
-    def finished(self, campaign_id: str) -> set[str]:
-        """Trials of a campaign that need not run again: those that did not end as an infrastructure error."""
-        last = self.attempts(campaign_id)
-        return {name for name, attempt in last.items() if attempt.status is not Status.INFRASTRUCTURE_ERROR}

@@ -24,10 +24,14 @@ def store(tmp_path: Path) -> Store:
     return Store.open(tmp_path / "results")
 
 
+def endings(store: Store) -> dict[str, tuple[int, str]]:
+    return {name: (one.number, one.status.value) for name, one in store.attempts("c").items()}
+
+
 def test_a_missing_store_is_empty(store: Store) -> None:
     assert store.trials().schema == TRIALS
     assert len(store.trials()) == len(store.campaigns()) == len(store.systems()) == len(store.environments()) == 0
-    assert store.finished("c") == set()
+    assert store.attempts("c") == {}
 
 
 def test_plain_readers_agree_before_during_and_after_a_seal(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,14 +102,14 @@ def test_the_same_attempt_counts_once_and_another_attempt_counts(store: Store) -
     assert store.attempts("other") == {}
 
 
-def test_finished_leaves_out_infrastructure_errors_and_other_campaigns(store: Store) -> None:
+def test_the_last_attempt_of_each_trial_is_known_campaign_by_campaign(store: Store) -> None:
     with store.writer() as writer:
         writer.append([row("a"), row("b", 1, "infrastructure_error"), row("c", 1, "skipped"), row("d", 1, "oom")])
         writer.append([row("b", 2), row("e", campaign_id="other")])
-        assert store.finished("c") == {"a", "b", "c", "d"}
+        assert endings(store) == {"a": (1, "ok"), "b": (2, "ok"), "c": (1, "skipped"), "d": (1, "oom")}
         assert store.trials(["trial_id"], campaign_id="other")["trial_id"].to_pylist() == ["e"]
         writer.append([row("f", 1, "infrastructure_error")])
-    assert store.finished("c") == {"a", "b", "c", "d"}
+    assert endings(store)["f"] == (1, "infrastructure_error")
     assert store.trials(["status"], campaign_id="other").to_pylist() == [{"status": "ok"}]
 
 

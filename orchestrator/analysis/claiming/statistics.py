@@ -25,8 +25,8 @@ from orchestrator.analysis.claiming.configurations import (
 from orchestrator.analysis.claiming.figures import Figure, Scale, figure_of, mean_figure
 from orchestrator.analysis.claiming.quantities import Quantity, default_quantity, quantity
 from orchestrator.analysis.claiming.schema import Flat, Growth, Level, Ordering, Ratio
-from orchestrator.analysis.explaining.processes import Visit, over_processes, ratio_of, t_interval
-from orchestrator.analysis.statistics import LEVEL, Estimate, Floats
+from orchestrator.analysis.explaining.processes import Visit, over_processes, ratio_of
+from orchestrator.analysis.statistics import LEVEL, Estimate, Floats, t_interval
 from orchestrator.analysis.student import t_quantile
 
 _FEW: Final = 2

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.analysis.explaining.processes import Row, Visit, by_visit, is_ok, pace, ratio_of, t_interval
-from orchestrator.analysis.statistics import Estimate
+from orchestrator.analysis.explaining.processes import Row, Visit, by_visit, is_ok, pace, ratio_of
+from orchestrator.analysis.statistics import Estimate, t_interval
 from orchestrator.analysis.summary import backend_name
 from runners.contract import Status
 

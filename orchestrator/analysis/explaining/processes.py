@@ -1,14 +1,12 @@
 """The processes behind an explanation: which are the configuration itself, and which differ in one thing alone."""
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from orchestrator.analysis.statistics import LEVEL, Estimate, Floats, median_of_values, paired_ratio, unpaired_ratio
-from orchestrator.analysis.student import t_quantile
+from orchestrator.analysis.statistics import Estimate, median_of_values, paired_ratio, unpaired_ratio
 from orchestrator.analysis.summary import last_attempts
 from runners.contract import Status
 
@@ -71,15 +69,6 @@ def by_visit(rows: Iterable[Row], column: str) -> dict[Visit, float]:
 def over_processes(values: Sequence[float]) -> Estimate | None:
     """Median over processes with its interval; null without a process."""
     return median_of_values(np.asarray(values, dtype=np.float64), len(values)) if values else None
-
-
-def t_interval(values: Floats) -> tuple[float, float | None, float | None]:
-    """Mean and its interval by Student's t, for what may be 0 and below; no interval for a single value."""
-    centre = float(values.mean())
-    if len(values) < 2:
-        return centre, None, None
-    half = t_quantile((1 + LEVEL) / 2, len(values) - 1) * float(values.std(ddof=1)) / math.sqrt(len(values))
-    return centre, centre - half, centre + half
 
 
 def ratio_of(numerators: Mapping[Visit, float], denominators: Mapping[Visit, float]) -> Estimate | None:

@@ -3,7 +3,6 @@
 Each is written whole and then named, so that nobody sees a half, and only its owner can write or read them.
 """
 
-import fcntl
 import os
 import pickle
 import secrets
@@ -19,14 +18,12 @@ from pydantic import TypeAdapter, ValidationError
 from orchestrator.campaign.control.state import CampaignProgressState, Request
 from orchestrator.campaign.preparing.preparation import ReadyHost
 from orchestrator.errors import NoUsableHostError
+from orchestrator.locking import held_at_once, is_locked
 
 _STATE: Final = TypeAdapter(CampaignProgressState)
 _REQUEST: Final = TypeAdapter(Request)
 
 _REFUSED: Final = ".refused"
-_LOCK_TRIES: Final = 50
-_LOCK_PAUSE_S: Final = 0.02
-"""Whoever asks whether a driver lives holds the lock for a moment."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +45,7 @@ class ControlFiles:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            if not _locked(descriptor):
+            if not held_at_once(descriptor):
                 running = self.state()
                 name = "another campaign" if running is None else f"campaign {running.campaign_id}"
                 raise NoUsableHostError(f"{name} of this project is running; `taxmeter sweep status` shows it")
@@ -72,17 +69,7 @@ class ControlFiles:
 
     def is_alive(self) -> bool:
         """Whether a driver runs: the kernel knows, across containers and however a driver ends."""
-        try:
-            descriptor = os.open(self._lock, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(descriptor)
-        return False
+        return is_locked(self._lock)
 
     def request(self, request: Request) -> None:
         """Asks the driver that runs. Whether one does is for the caller to know; one that comes later is not asked."""
@@ -159,15 +146,3 @@ class ControlFiles:
             with suppress(FileNotFoundError):
                 part.unlink()
             raise
-
-
-def _locked(descriptor: int) -> bool:
-    """Takes the lock; false if another driver has it."""
-    for _ in range(_LOCK_TRIES):
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(_LOCK_PAUSE_S)
-        else:
-            return True
-    return False

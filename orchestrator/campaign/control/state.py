@@ -84,11 +84,6 @@ class CampaignProgressState:
     estimate_s: float | None = None
     """What the plan expected for what was left as this run began, in seconds; null if unknown."""
 
-    @property
-    def running_s(self) -> float:
-        """Seconds from the beginning of this run to its last sign of life."""
-        return max(0, self.beat_at_ns - self.started_at_ns) / 1e9
-
 
 class RequestKind(Enum):
     """What a driver can be asked."""

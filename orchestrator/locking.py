@@ -1,10 +1,15 @@
-"""Keeps two commands from building the same thing at once."""
+"""Locks that the kernel releases however a process ends, and files that are whole or not there."""
 
 import fcntl
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
+
+_TRIES: Final = 50
+_PAUSE_S: Final = 0.02
 
 
 @contextmanager
@@ -26,6 +31,36 @@ def exclusive(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def held_at_once(descriptor: int) -> bool:
+    """Locks an open file; false if somebody keeps it. Whoever asks `is_locked` has it for a moment only."""
+    for _ in range(_TRIES):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_PAUSE_S)
+        else:
+            return True
+    return False
+
+
+def is_locked(path: Path) -> bool:
+    """Whether somebody holds a lock file: the kernel knows, across containers and however a holder ends.
+
+    A file that nobody made, or that nobody lets us see, is not.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, PermissionError):
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def write_atomically(path: Path, text: str) -> None:
