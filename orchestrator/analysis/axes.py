@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from orchestrator.errors import ConfigurationError
 from orchestrator.store.query.querying import near_names
-from runners.contract.catalogue import BACKENDS, WORKLOADS, BackendInfo, WorkloadInfo
+from runners.contract.catalogue import BACKENDS, WORKLOADS, BackendInfo, IntegerRange, WorkloadInfo
 
 Value: TypeAlias = str | int | None
 """Of an axis. Null is a number that the trial does not have, such as the sequence length of an image."""
@@ -66,11 +66,11 @@ def axis(name: str, option: str | None = None) -> Axis:
     Raises:
         ConfigurationError: there is no such axis.
     """
-    try:
-        return AXES[name]
-    except KeyError:
-        hint = near_names(name, AXES) or f"; axes: {', '.join(AXES)}"
-        raise ConfigurationError(f"no axis is called {name}{hint}", key=option) from None
+    found = AXES.get(name) or OPTION_AXES.get(name)
+    if found is None:
+        hint = near_names(name, [*AXES, *OPTION_AXES]) or f"; axes: {', '.join(AXES)}, and {', '.join(OPTION_AXES)}"
+        raise ConfigurationError(f"no axis is called {name}{hint}", key=option)
+    return found
 
 
 def axes(names: Iterable[str], option: str | None = None) -> tuple[Axis, ...]:
@@ -111,6 +111,19 @@ def backend_text(backend: str, options: str) -> str:
     """A backend with the options that are not at today's defaults: `torch_compile(mode=reduce-overhead)`."""
     special = _special(BACKENDS.get(backend), options)
     return f"{backend}({','.join(special)})" if special else backend
+
+
+@lru_cache(maxsize=4096)
+def _number_of(options: str | None, name: str) -> Value:
+    value = json.loads(options or "{}").get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _option(name: str) -> Axis:
+    def read(row: Row) -> Value:
+        return _number_of(row["workload_options"], name)
+
+    return Axis(name, Group.WORK, "option of some workloads", ("workload_options",), read, is_number=True)
 
 
 @lru_cache(maxsize=4096)
@@ -163,6 +176,7 @@ _ALL: Final = (
     _text("host", Group.SYSTEM, "name in the inventory", "host"),
     _text("hw", Group.SYSTEM, "identity of the hardware: equal for equal machines", "hw_id", is_identity=True),
     _text("system", Group.SYSTEM, "identity of hardware, kernel, driver, settings", "system_id", is_identity=True),
+    _text("gpu_uuid", Group.SYSTEM, "the GPU itself", "gpu_uuid", "no GPU", is_identity=True),
     _text("driver", Group.SYSTEM, "version of the GPU's driver", "driver_version", "no driver"),
     _text("workload", Group.WORK, "model or operator", "workload"),
     Axis("options", Group.WORK, "of the workload, those not at defaults", ("workload", "workload_options"), _options),
@@ -186,6 +200,7 @@ _ALL: Final = (
     _text("torch", Group.SOFTWARE, "version", "torch_version", "none"),
     _text("onnxruntime", Group.SOFTWARE, "version", "onnxruntime_version", "none"),
     _text("isolation", Group.METHOD, "`docker` or `process`", "isolation"),
+    _text("exclusive", Group.METHOD, "what a trial had to itself: `host` or `gpu`", "exclusive"),
     _number("method", Group.METHOD, "version of the method: what the numbers mean", "method_version"),
     _text("protocol", Group.METHOD, "how long and how often was measured, as JSON", "protocol"),
     _text("campaign", Group.CAMPAIGN, "one run of a sweep", "campaign_id", is_identity=True),
@@ -196,3 +211,10 @@ _ALL: Final = (
 )
 AXES: Final[Mapping[str, Axis]] = {one.name: one for one in _ALL}
 """By name, in the order in which tables show them."""
+OPTION_AXES: Final[Mapping[str, Axis]] = {
+    name: _option(name)
+    for info in WORKLOADS.values()
+    for name, option in info.options.items()
+    if isinstance(option, IntegerRange) and name not in AXES
+}
+"""Options of workloads that are numbers, such as `layers`; null for a workload that does not have it."""

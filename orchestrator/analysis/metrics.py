@@ -6,7 +6,7 @@ is always written so that above 1 is better, and of a clock frequency nobody can
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from orchestrator.errors import ConfigurationError
 from orchestrator.store import TRIALS
@@ -29,6 +29,8 @@ class Metric:
     """The column that must be true for the number to count."""
     problem: str | None = None
     """The column that says why there is none."""
+    by_device: tuple["Metric", "Metric"] | None = None
+    """That of CPUs and that of GPUs, where trials of both stand in one table; see `resolved`."""
 
     @property
     def unit(self) -> str:
@@ -43,10 +45,21 @@ class Metric:
     @property
     def columns(self) -> tuple[str, ...]:
         """Those of `trials` that it is read from, without the samples."""
+        if self.by_device is not None:
+            return ("device", *(name for one in self.by_device for name in one.columns))
         return tuple(name for name in (self.column, self.count, self.valid, self.problem) if name is not None)
 
+    @property
+    def sample_columns(self) -> tuple[str, ...]:
+        """Those of `trials` with the samples."""
+        return tuple(one.samples for one in self.by_device or (self,) if one.samples is not None)
+
+    def on(self, device: object) -> "Metric":
+        """What it is on a device."""
+        return self if self.by_device is None else self.by_device[device != "cpu"]
+
     def _metadata(self, key: str) -> str:
-        return str(TRIALS.field(self.column).metadata[key.encode()].decode())
+        return str(TRIALS.field(self.on("cpu").column).metadata[key.encode()].decode())
 
 
 def metric(name: str) -> Metric:
@@ -65,19 +78,30 @@ def metric(name: str) -> Metric:
 def default_metric(devices: set[str]) -> Metric:
     """The latency that a comparison on these devices is about: that of lone calls on a CPU, pipelined on a GPU.
 
-    A call on a GPU returns before its work is done; back-to-back calls are what the paper timed there.
-
-    Raises:
-        ConfigurationError: they have no default in common.
+    A call on a GPU returns before its work is done; back-to-back calls are what the paper timed there. Where trials of
+    both are chosen, each has its own (`USUAL_LATENCY`).
     """
     on_cpu = {device == "cpu" for device in devices}
     if len(on_cpu) > 1:
-        raise ConfigurationError(
-            "the trials ran on CPUs and on GPUs, whose latencies are different things; add --where device=cpu, "
-            "or say --metric latency_sync or --metric latency_pipelined",
-            key="--metric",
-        )
+        return USUAL_LATENCY
     return METRICS["latency_sync" if True in on_cpu else "latency_pipelined"]
+
+
+def resolved(rows: list[dict[str, Any]], metric: Metric) -> list[dict[str, Any]]:
+    """Rows in whose columns the metric stands, whichever device a trial ran on.
+
+    Args:
+        rows: with the columns of the metric, and with its samples if they are wanted.
+        metric: one that is the same on all devices leaves the rows as they are.
+    """
+    if metric.by_device is None:
+        return rows
+    found = []
+    for row in rows:
+        one = metric.on(row["device"])
+        pairs = ((metric.column, one.column), (metric.count, one.count), (metric.samples, one.samples))
+        found.append({**row, **{ours: row[theirs] for ours, theirs in pairs if ours and theirs in row}})
+    return found
 
 
 def _sync(name: str, statistic: str, meaning: str) -> Metric:
@@ -137,3 +161,9 @@ _ALL: Final = (
 )
 METRICS: Final[Mapping[str, Metric]] = {one.name: one for one in _ALL}
 """By name; the first two are the headlines."""
+USUAL_LATENCY: Final = Metric(
+    *("latency", "usual_latency_s", "one call at a time on CPUs, back-to-back calls on GPUs, median"),
+    *("usual_samples_s", "usual_samples"),
+    by_device=(METRICS["latency_sync"], METRICS["latency_pipelined"]),
+)
+"""Of a table with trials of both. Its columns are in no store; `resolved` makes them."""

@@ -13,6 +13,8 @@ from orchestrator.analysis.student import t_cdf, t_quantile
 
 MINIMUM_EFFECT = 0.03
 """A factor of 1.03 in either direction. Smaller differences count as none."""
+LARGEST_EQUIVALENCE = 0.1
+"""However noisy a machine is, what may differ by more is not called equivalent."""
 
 
 class Verdict(Enum):
@@ -21,7 +23,7 @@ class Verdict(Enum):
     FASTER = "faster"
     SLOWER = "slower"
     EQUIVALENT = "equivalent"
-    """The whole interval lies within the minimum effect."""
+    """The whole interval lies within the margin."""
     UNDECIDED = "undecided"
     """Neither difference nor equivalence is shown; more rounds would narrow the interval."""
 
@@ -44,7 +46,9 @@ def judge(ratio: Estimate, minimum_effect: float = MINIMUM_EFFECT) -> Verdict:
 
 
 def judge_family(
-    ratios: Sequence[Estimate], minimum_effect: float | Sequence[float] = MINIMUM_EFFECT
+    ratios: Sequence[Estimate],
+    minimum_effect: float | Sequence[float] = MINIMUM_EFFECT,
+    margins: Sequence[float] | None = None,
 ) -> tuple[Verdict, ...]:
     """Judges ratios that are looked at together: in 95 of 100 families without a difference, none is called different.
 
@@ -55,15 +59,19 @@ def judge_family(
     Args:
         ratios: of `paired_ratio` or `unpaired_ratio`.
         minimum_effect: smaller differences are none; 0.03 is 3 %. One for all, or one for each.
+        margins: within which two things are equivalent, one for each; by default the minimum effect.
     """
     effects = [minimum_effect] * len(ratios) if isinstance(minimum_effect, float | int) else list(minimum_effect)
+    margins = effects if margins is None else margins
     probabilities = [_probability(*one) for one in zip(ratios, effects, strict=True)]
     different: set[int] = set()
     for done, index in enumerate(sorted(range(len(ratios)), key=probabilities.__getitem__)):
         if not probabilities[index] < (1 - LEVEL) / (len(ratios) - done):
             break
         different.add(index)
-    return tuple(_verdict(ratio, index in different, effects[index]) for index, ratio in enumerate(ratios))
+    return tuple(
+        _verdict(ratio, index in different, effects[index], margins[index]) for index, ratio in enumerate(ratios)
+    )
 
 
 def _is_outside(ratio: Estimate, minimum_effect: float) -> bool:
@@ -72,12 +80,12 @@ def _is_outside(ratio: Estimate, minimum_effect: float) -> bool:
     return ratio.low > 1 + minimum_effect or ratio.high < 1 / (1 + minimum_effect)
 
 
-def _verdict(ratio: Estimate, different: bool, minimum_effect: float) -> Verdict:
+def _verdict(ratio: Estimate, different: bool, minimum_effect: float, margin: float) -> Verdict:
     if different and _is_outside(ratio, minimum_effect):
         return Verdict.FASTER if ratio.value > 1 else Verdict.SLOWER
     if ratio.low is None or ratio.high is None:
         return Verdict.UNDECIDED
-    within = ratio.low >= 1 / (1 + minimum_effect) and ratio.high <= 1 + minimum_effect
+    within = ratio.low >= 1 / (1 + margin) and ratio.high <= 1 + margin
     return Verdict.EQUIVALENT if within else Verdict.UNDECIDED
 
 

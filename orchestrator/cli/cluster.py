@@ -20,6 +20,7 @@ from orchestrator.errors import ExitCode
 from orchestrator.images import connect
 from orchestrator.images.engine import engine_address
 from orchestrator.inventory import load_inventory, refuse_nodes, select_hosts
+from orchestrator.report.wording import count_text
 
 
 @click.group()
@@ -48,11 +49,13 @@ def up(inventory: Path, limit: str | None, first_port: int | None, address: str 
     found = bring_up(chosen, inventory, files, click.echo, first_port=first_port, address=address)
     keep(files)
     for agent in found.agents.values():
-        gpus = f", {len(agent.gpu_uuids)} GPUs" if agent.gpu_uuids else ""
-        click.echo(f"{agent.name:24} {agent.address:16} {len(agent.cores)} cores{gpus}")
+        gpus = f", {count_text(len(agent.gpu_uuids), 'GPU', 'GPUs')}" if agent.gpu_uuids else ""
+        click.echo(f"{agent.name:24} {agent.address:16} {count_text(len(agent.cores), 'core', 'cores')}{gpus}")
     for name, reason in found.unusable.items():
         click.echo(f"✗ {name}: {reason}", err=True)
-    click.echo(f"the cluster {found.id} is up: {len(found.agents)} hosts, head {found.ray_address}")
+    click.echo(
+        f"the cluster {found.id} is up: {count_text(len(found.agents), 'host', 'hosts')}, head {found.ray_address}"
+    )
     return ExitCode.TRIALS_FAILED if found.unusable else ExitCode.OK
 
 

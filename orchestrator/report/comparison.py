@@ -97,6 +97,8 @@ def _heading(table: ComparisonTable) -> Iterator[str]:
     fixed = [f"{where.name}={value}" for where, value in table.fixed.items() if value not in (None, DEFAULTS)]
     if fixed:
         yield f"All: {' '.join(fixed)}"
+    if table.added:
+        yield f"Kept apart, because trials differ in it: {', '.join(table.added)}."
     yield from _sides(table)
     if table.policy.without_flagged:
         yield "Without the trials that guards flagged as disturbed."

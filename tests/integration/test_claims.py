@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from orchestrator.analysis.axes import axis
 from orchestrator.analysis.claiming import Decision, Finding, claim_columns, configurations, decide, load_claims
-from orchestrator.analysis.claiming.axes import claim_axis
 from orchestrator.analysis.claiming.configurations import Configuration, grouped
 from orchestrator.analysis.comparing.reading import Moment
 from orchestrator.report.claims import claims_markdown, render_claims
@@ -158,7 +158,7 @@ def test_each_statistic_has_all_three_verdicts(
 
 def test_a_series_along_an_option_keeps_the_other_options(small: list[Configuration]) -> None:
     here = [one for one in small if (one.row["workload"], one.row["gpu_name"]) == ("bert", "Quadro RTX 8000")]
-    depths = grouped(here, [claim_axis("layers")])
+    depths = grouped(here, [axis("layers")])
     # Four depths at the usual width, and each other width by itself.
     assert sorted(map(len, depths.values())) == [1, 1, 1, 4]
 

@@ -145,7 +145,6 @@ def test_a_file_that_is_there_is_kept(place: Path, tmp_path: Path, capsys: pytes
         (["gpu=A100"], "expected two selections, found 1"),
         (["backend=eager", "backend=onnxruntime", "--rows", "gpu"], "either two selections, or --rows"),
         (["--rows", "workload", "--match", "batch"], "--match: is for two selections"),
-        (["--rows", "workload"], "differ in batch would be pooled"),
         (["--rows", "workload", "--metric", "speed"], "--metric: no metric is called speed"),
         (["--rows", "workload", "--pool", "driver"], "--pool: driver cannot be pooled; these can: environment"),
         (["--rows", "workload", "--minimum-effect", "a lot"], "--minimum-effect: is 'a lot', expected a share such as 5%"),

@@ -45,7 +45,7 @@ def test_a_cluster_comes_up_is_shown_and_goes(taxmeter: Taxmeter, lab: Lab) -> N
     partly = taxmeter("cluster", "up", *where, "--limit", "h1:h2", "--first-port", port)
     assert partly.returncode == 1, partly.stderr
     assert "✗ h2: " in partly.stderr
-    assert partly.stdout.splitlines()[-1].endswith(f"is up: 1 hosts, head {lab_gateway(lab)}:{port}")
+    assert partly.stdout.splitlines()[-1].endswith(f"is up: 1 host, head {lab_gateway(lab)}:{port}")
     lab.host("h2").unpause()
     assert taxmeter("cluster", "status").returncode == 1
     whole = taxmeter("cluster", "up", *where, "--limit", "h1:h2")

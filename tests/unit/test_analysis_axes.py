@@ -66,5 +66,6 @@ def test_every_metric_has_a_unit_a_direction_and_its_columns() -> None:
 def test_the_usual_metric_is_that_of_the_device() -> None:
     assert default_metric({"cpu"}).name == "latency_sync"
     assert default_metric({"cuda"}).name == "latency_pipelined"
-    with pytest.raises(ConfigurationError, match="--where device=cpu"):
-        default_metric({"cpu", "cuda"})
+    both = default_metric({"cpu", "cuda"})
+    assert [both.on(device).name for device in ("cpu", "cuda")] == ["latency_sync", "latency_pipelined"]
+    assert (both.unit, both.higher_is_better) == ("s", False)

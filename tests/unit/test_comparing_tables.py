@@ -177,8 +177,6 @@ def test_a_ratio_of_what_is_not_above_0_is_none(tmp_path: Path) -> None:
 
 
 MIXTURES = [
-    ({"batch": 8}, "differ in batch would be pooled: 1, 8", "make batch one of the axes", None),
-    ({"dtype": "float16"}, "differ in dtype", "--where dtype=float32", None),
     ({"environment": "cpu-2022", "environment_id": "f" * 32}, "environment would be pooled: cpu, cpu-2022", "--pool environment", Pool.ENVIRONMENT),
     ({"environment_id": "f" * 32}, "differ in environment_id", "--where environment_id=ffffffffffff", Pool.ENVIRONMENT),
     ({"isolation": "process"}, "differ in isolation", "--pool isolation", Pool.ISOLATION),
@@ -193,7 +191,7 @@ MIXTURES = [
 
 @pytest.mark.parametrize(("changes", "message", "remedy", "pool"), MIXTURES)
 def test_what_differs_is_not_pooled_unless_the_user_says_so(
-    tmp_path: Path, changes: dict[str, object], message: str, remedy: str, pool: Pool | None
+    tmp_path: Path, changes: dict[str, object], message: str, remedy: str, pool: Pool
 ) -> None:
     other = rounds(EAGER, campaign=NEW, **changes)
     results = store_of(tmp_path, *rounds(EAGER, isolation=changes.get("isolation") and "docker"), *other)
@@ -201,8 +199,6 @@ def test_what_differs_is_not_pooled_unless_the_user_says_so(
         compare(results, ["workload"])
     assert remedy in str(caught.value)
     assert "\n" not in str(caught.value)
-    if pool is None:
-        return
     [entry] = compare(results, ["workload"], policy=Policy(pool=frozenset({pool}))).entries
     assert len(entry.cell.measured) == 10
     [newest] = compare(results, ["workload"], policy=Policy(latest=True)).entries

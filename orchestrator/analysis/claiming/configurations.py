@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from orchestrator.analysis.axes import AXES, Axis, Group, columns_of
-from orchestrator.analysis.claiming.axes import OPTION_AXES, Allowed, allowed
+from orchestrator.analysis.axes import AXES, OPTION_AXES, Axis, Group, columns_of
+from orchestrator.analysis.claiming.allowing import Allowed, allowed
 from orchestrator.analysis.claiming.quantities import Quantity, quantity_columns
 from orchestrator.analysis.conditions import Condition
 from orchestrator.analysis.explaining.processes import (

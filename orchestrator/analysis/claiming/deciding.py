@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from orchestrator.analysis.claiming.axes import claim_conditions
 from orchestrator.analysis.claiming.configurations import Configuration, chosen
 from orchestrator.analysis.claiming.figures import Finding, judge
 from orchestrator.analysis.claiming.relations import rank_correlations, scalings, transitions
@@ -21,6 +20,7 @@ from orchestrator.analysis.claiming.schema import (
     Transition,
 )
 from orchestrator.analysis.claiming.statistics import Case, Cases, flats, growths, levels, orderings, ratios
+from orchestrator.analysis.conditions import parse_conditions
 from orchestrator.store.tax import Regime
 
 
@@ -56,7 +56,7 @@ def decide(claim: Claim, every: Sequence[Configuration]) -> Decision:
     It holds in all cases, or in any, as it says. It fails if one case is proven to, or all are. Bounds that one case of
     several could pass by chance are widened for their number.
     """
-    about, missing = chosen(every, claim_conditions(claim.conditions), every)
+    about, missing = chosen(every, parse_conditions(claim.conditions), every)
     if claim.regime is not None:
         wanted = Regime(claim.regime)
         before = len(about)

@@ -7,12 +7,13 @@ from typing import Final
 import numpy as np
 
 from orchestrator.analysis.axes import AXES
-from orchestrator.analysis.claiming.axes import claim_axis, claim_conditions
+from orchestrator.analysis.axes import axis as axis_of
 from orchestrator.analysis.claiming.configurations import Configuration, chosen, grouped, labels
 from orchestrator.analysis.claiming.figures import Figure, Scale, figure_of
 from orchestrator.analysis.claiming.quantities import PEAK_THROUGHPUT, TRANSITION_BATCH, quantity
 from orchestrator.analysis.claiming.schema import RankCorrelation, Scaling, Transition
 from orchestrator.analysis.claiming.statistics import Case, Cases, Known, series_of, slope
+from orchestrator.analysis.conditions import parse_conditions
 from orchestrator.analysis.explaining.processes import over_processes
 from orchestrator.analysis.explaining.transition import Side, transition
 from orchestrator.analysis.statistics import Floats
@@ -24,7 +25,7 @@ _MANY: Final = 1000
 
 def rank_correlations(statistic: RankCorrelation, every: Sequence[Configuration]) -> Cases:
     """A case for each set of points."""
-    axes = [claim_axis(name) for name in statistic.over]
+    axes = [axis_of(name) for name in statistic.over]
     groups = list(grouped(every, axes).values())
     x, y = quantity(statistic.x), quantity(statistic.y)
     cases, lost = [], []
@@ -65,7 +66,7 @@ def transitions(statistic: Transition, every: Sequence[Configuration], known: Kn
         groups, lost = series_of([AXES["batch"]], every, 2)
         found = [(label, _transition(group)) for label, group in zip(labels(groups), groups, strict=True)]
         return Cases(tuple(_transition_case(label, figure) for label, figure in found), tuple(lost))
-    conditions = [claim_conditions(texts) for texts in (statistic.of, statistic.against)]
+    conditions = [parse_conditions(texts) for texts in (statistic.of, statistic.against)]
     sides, missing = zip(*(chosen(every, one, known) for one in conditions), strict=True)
     axes = [AXES["batch"], *{one.axis.name: one.axis for both in conditions for one in both}.values()]
     ours, theirs = (grouped(side, axes) for side in sides)
@@ -85,7 +86,7 @@ def transitions(statistic: Transition, every: Sequence[Configuration], known: Kn
 
 def scalings(statistic: Scaling, every: Sequence[Configuration]) -> Cases:
     """A case for each set of points, a point for each series over batches."""
-    axes = [claim_axis(name) for name in statistic.over]
+    axes = [axis_of(name) for name in statistic.over]
     outer = list(grouped(every, [AXES["batch"], *axes]).values())
     cases, lost = [], []
     for label, group in zip(labels(outer), outer, strict=True):

@@ -6,9 +6,10 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from orchestrator.analysis.claiming.axes import claim_axis, claim_conditions
+from orchestrator.analysis.axes import axis
 from orchestrator.analysis.claiming.figures import Threshold
 from orchestrator.analysis.claiming.quantities import SERIES_QUANTITIES, quantity
+from orchestrator.analysis.conditions import parse_conditions
 from orchestrator.documents import StrictModel, did_you_mean, line_of_key, load_yaml
 from orchestrator.errors import ConfigurationError
 
@@ -36,8 +37,8 @@ def _series_quantity(name: str) -> None:
 
 
 Texts = Annotated[tuple[str, ...], BeforeValidator(_one_or_many), Field(min_length=1)]
-Conditions = Annotated[Texts, _known(claim_conditions)]
-AxisName = Annotated[str, _known(claim_axis)]
+Conditions = Annotated[Texts, _known(parse_conditions)]
+AxisName = Annotated[str, _known(axis)]
 AxisNames = Annotated[tuple[AxisName, ...], BeforeValidator(_one_or_many)]
 QuantityName = Annotated[str, _known(quantity)]
 SeriesName = Annotated[str, _known(_series_quantity)]

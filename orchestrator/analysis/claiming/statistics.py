@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from orchestrator.analysis.axes import Axis
-from orchestrator.analysis.claiming.axes import claim_axis, claim_conditions
+from orchestrator.analysis.axes import axis as axis_of
 from orchestrator.analysis.claiming.configurations import (
     Configuration,
     chosen,
@@ -25,6 +25,7 @@ from orchestrator.analysis.claiming.configurations import (
 from orchestrator.analysis.claiming.figures import Figure, Scale, figure_of, mean_figure
 from orchestrator.analysis.claiming.quantities import Quantity, default_quantity, quantity
 from orchestrator.analysis.claiming.schema import Flat, Growth, Level, Ordering, Ratio
+from orchestrator.analysis.conditions import parse_conditions
 from orchestrator.analysis.explaining.processes import Visit, over_processes, ratio_of
 from orchestrator.analysis.statistics import LEVEL, Estimate, Floats, t_interval
 from orchestrator.analysis.student import t_quantile
@@ -60,7 +61,7 @@ Known = Sequence[Configuration]
 def ratios(statistic: Ratio, every: Sequence[Configuration], known: Known) -> Cases:
     """A case for each pair that differs in nothing but what is compared, or for each mean over some axes."""
     pairs, missing = paired(statistic.of, statistic.against, every, known)
-    axes = [claim_axis(name) for name in statistic.mean_over]
+    axes = [axis_of(name) for name in statistic.mean_over]
     if not axes:
         named = labels([[of] for of, _ in pairs])
         return Cases(
@@ -119,7 +120,7 @@ def paired(
     of: Sequence[str], against: Sequence[str], every: Sequence[Configuration], known: Known
 ) -> tuple[list[tuple[Configuration, Configuration]], tuple[str, ...]]:
     """All pairs of configurations that differ in nothing but the axes of two lists of conditions."""
-    conditions = [claim_conditions(texts) for texts in (of, against)]
+    conditions = [parse_conditions(texts) for texts in (of, against)]
     sides, missing = zip(*(chosen(every, one, known) for one in conditions), strict=True)
     axes = list({one.axis.name: one.axis for both in conditions for one in both}.values())
     ours, theirs = (grouped(side, axes) for side in sides)
@@ -159,7 +160,7 @@ def _over_series(
     every: Sequence[Configuration],
     cases_of: Callable[[str, list[Configuration]], list[Case]],
 ) -> Cases:
-    axis = claim_axis(along)
+    axis = axis_of(along)
     groups, lost = series_of([axis], every, at_least)
     cases: list[Case] = []
     for label, group in zip(labels(groups), groups, strict=True):
@@ -168,7 +169,7 @@ def _over_series(
 
 
 def _flat_cases(label: str, series: Sequence[Configuration], statistic: Flat) -> list[Case]:
-    axis = claim_axis(statistic.along)
+    axis = axis_of(statistic.along)
     one = _quantity(statistic.metric, series[0])
     first, *others = series
     cases = []
@@ -181,7 +182,7 @@ def _flat_cases(label: str, series: Sequence[Configuration], statistic: Flat) ->
 
 
 def _growth_case(label: str, series: Sequence[Configuration], statistic: Growth) -> Case:
-    axis = claim_axis(statistic.along)
+    axis = axis_of(statistic.along)
     one = _quantity(statistic.metric, series[0])
     known = {_place(axis, each): values for each in series if (values := each.values(one))}
     if len(known) < statistic.at_least:

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 
 from orchestrator.analysis.axes import Axis, Row, Value, axes, values_of
-from orchestrator.analysis.comparing.cells import Key
+from orchestrator.analysis.comparing.cells import Key, unnamed
 from orchestrator.analysis.comparing.engine import Layout, metric_of, tabulate, wanted_columns
 from orchestrator.analysis.comparing.policies import Policy
 from orchestrator.analysis.comparing.reading import Moment
 from orchestrator.analysis.comparing.sides import named_side, tabulate_sides
 from orchestrator.analysis.comparing.table import ComparisonTable
 from orchestrator.analysis.conditions import Condition, Operator, accepted, parse_conditions
+from orchestrator.analysis.metrics import resolved
 from orchestrator.errors import ConfigurationError
 from orchestrator.store import Results
 
@@ -29,7 +30,8 @@ def compare(
 
     Args:
         results: of `open_store`.
-        rows: names of axes, such as `gpu` and `workload`.
+        rows: names of axes, such as `gpu` and `workload`. Those of work and backend on which trials differ that would
+            be pooled or compared with each other are added.
         cols: names of axes.
         baseline: which value of one or several of these axes is the baseline, as `backend=eager`; without it there
             are medians and no ratios.
@@ -48,17 +50,21 @@ def compare(
     conditions = parse_conditions(where, "--where")
     condition = moment.condition(conditions)
     metric = metric_of(moment, condition, policy)
-    found = moment.rows(wanted_columns(metric, key, policy), condition)
+    found = resolved(moment.rows(wanted_columns(metric, key, policy), condition), metric)
     if not found:
         chosen = " ".join(one.text for one in conditions)
         raise ConfigurationError(
             "there is nothing to compare: " + (f"no trial meets {chosen}" if chosen else "the store has no trial")
         )
     fixed = _baseline(() if baseline is None else parse_conditions(baseline, "--baseline"), key, found)
-    layout = Layout(key, len(cols), fixed, tuple(fixed))
+    added = unnamed(found, [where for where in key if where.name not in fixed], fixed)
+    split = len(key) - len(cols)
+    layout = Layout(
+        (*key[:split], *added, *key[split:]), len(cols), fixed, tuple(fixed), tuple(one.name for one in added)
+    )
 
     def key_of(row: Row) -> Key:
-        return values_of(row, key)
+        return values_of(row, layout.axes)
 
     return tabulate(moment, found, key_of, layout, metric, policy)
 

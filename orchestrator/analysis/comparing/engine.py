@@ -11,11 +11,11 @@ from orchestrator.analysis.changes import Change, change_columns
 from orchestrator.analysis.comparing.cells import Cell, Key, cell_columns, key_text, make_cells
 from orchestrator.analysis.comparing.confounders import Confounders, gathered, row_id
 from orchestrator.analysis.comparing.policies import Interval, Policy
-from orchestrator.analysis.comparing.ratios import Pairing, Ratio, noise_floors, noise_of, ratio_of
+from orchestrator.analysis.comparing.ratios import Pairing, Ratio, judged, noise_floors, noise_of, ratio_of
 from orchestrator.analysis.comparing.reading import Moment
 from orchestrator.analysis.comparing.table import ComparisonTable, Entry
-from orchestrator.analysis.metrics import Metric, default_metric
-from orchestrator.analysis.verdict import Verdict, judge_family
+from orchestrator.analysis.metrics import Metric, default_metric, resolved
+from orchestrator.analysis.verdict import Verdict
 from orchestrator.errors import ConfigurationError
 
 Row = dict[str, Any]
@@ -39,6 +39,8 @@ class Layout:
     """The values on some of `axes` that make a cell a baseline."""
     compared: tuple[str, ...]
     """Names of the axes on which the sides are meant to differ."""
+    added: tuple[str, ...] = ()
+    """Names of the axes that nobody asked for, but on which trials differ."""
 
 
 def tabulate(
@@ -74,6 +76,7 @@ def tabulate(
         columns=layout.columns,
         baseline=layout.baseline,
         compared=layout.compared,
+        added=layout.added,
         fixed=_fixed(list(cells.values()), layout),
         entries=tuple(judged),
         differences=gathered(_differences(moment, judged, layout)),
@@ -82,16 +85,12 @@ def tabulate(
 
 def wanted_columns(metric: Metric, key: Sequence[Axis], policy: Policy) -> list[str]:
     """The columns of `trials` that a table is made from."""
-    samples = [metric.samples] if policy.interval is Interval.BOOTSTRAP and metric.samples else []
+    samples = metric.sample_columns if policy.interval is Interval.BOOTSTRAP else ()
     return [*cell_columns(metric, key), *samples]
 
 
 def metric_of(moment: Moment, condition: pc.Expression | None, policy: Policy) -> Metric:
-    """The metric that was asked for, or the usual one of the devices of the chosen trials.
-
-    Raises:
-        ConfigurationError: nothing was chosen, or the devices have no usual one in common.
-    """
+    """The metric that was asked for, or the usual one of the devices of the chosen trials."""
     if policy.metric is not None:
         return policy.metric
     devices = {str(one) for one in moment.values(AXES["device"], condition)}
@@ -115,15 +114,22 @@ def _entry(
     if baseline is None or not baseline.measured:
         why = f": {baseline.missing(metric)}" if baseline else ""
         return replace(entry, problem=f"no baseline{why}")
-    _refuse_incomparable(cell, baseline, policy, layout)
+    _refuse_incomparable(cell, baseline, metric, policy, layout)
     found = ratio_of(cell, baseline, metric, policy.interval)
     if found is None:
         return replace(entry, problem=f"{metric.name} is not above 0 everywhere, so there is no ratio")
     estimate, pairing = found
-    return replace(entry, ratio=Ratio(estimate, pairing, noise_of((), {}), policy.minimum_effect, Verdict.UNDECIDED))
+    effect = policy.minimum_effect
+    return replace(entry, ratio=Ratio(estimate, pairing, noise_of((), {}), effect, effect, Verdict.UNDECIDED))
 
 
-def _refuse_incomparable(cell: Cell, baseline: Cell, policy: Policy, layout: Layout) -> None:
+def _refuse_incomparable(cell: Cell, baseline: Cell, metric: Metric, policy: Policy, layout: Layout) -> None:
+    if len({metric.on(row["device"]).name for one in (cell, baseline) for row in one.measured}) > 1:
+        raise ConfigurationError(
+            f"{key_text(cell.key, layout.axes)} and its baseline ran on a CPU and on a GPU, whose usual latencies are "
+            "different things; say --metric latency_sync or --metric latency_pipelined",
+            key="--metric",
+        )
     free = policy.pooled_axes | {where.name for where in layout.axes} | set(layout.compared)
     for name in NEVER_COMPARED:
         sides = [{AXES[name].read(row) for row in one.measured} for one in (baseline, cell)]
@@ -143,9 +149,9 @@ def _judged(moment: Moment, entries: Sequence[Entry], metric: Metric, policy: Po
     for entry in entries:
         if entry.ratio is not None and entry.baseline is not None:
             noise = noise_of((entry.cell, entry.baseline), floors)
-            ratios.append(replace(entry.ratio, noise=noise, minimum_effect=noise.effect(policy.minimum_effect)))
-    verdicts = judge_family([one.estimate for one in ratios], [one.minimum_effect for one in ratios])
-    found = iter([replace(one, verdict=verdict) for one, verdict in zip(ratios, verdicts, strict=True)])
+            effect, margin = noise.effect(policy.minimum_effect), noise.margin(policy.minimum_effect)
+            ratios.append(replace(entry.ratio, noise=noise, minimum_effect=effect, margin=margin))
+    found = iter(judged(ratios))
     return [entry if entry.ratio is None else replace(entry, ratio=next(found)) for entry in entries]
 
 
@@ -157,7 +163,7 @@ def _twins(moment: Moment, campaigns: Sequence[str], metric: Metric) -> list[Row
     if not keys:
         return []
     columns = ["trial_key", "host", "round", "replicate", "status", *metric.columns]
-    return moment.rows(columns, here & pc.field("trial_key").isin(keys))
+    return resolved(moment.rows(columns, here & pc.field("trial_key").isin(keys)), metric)
 
 
 def _differences(moment: Moment, entries: Sequence[Entry], layout: Layout) -> dict[int, tuple[Change, ...]]:

@@ -155,4 +155,4 @@ def _outcome(entry: Entry) -> Outcome:
     if ratio.verdict is Verdict.FASTER:
         return Outcome.FASTER
     low = ratio.estimate.low
-    return Outcome.WITHIN_LIMIT if low is not None and low >= 1 / (1 + ratio.minimum_effect) else Outcome.UNDECIDED
+    return Outcome.WITHIN_LIMIT if low is not None and low >= 1 / (1 + ratio.margin) else Outcome.UNDECIDED

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from orchestrator.analysis.statistics import (
     unpaired_ratio,
 )
 from orchestrator.analysis.student import t_quantile
-from orchestrator.analysis.verdict import Verdict
+from orchestrator.analysis.verdict import LARGEST_EQUIVALENCE, Verdict, judge_family
 
 Row = dict[str, Any]
 Visit = tuple[str, str, int]
@@ -53,6 +53,10 @@ class Noise:
         """From where on a difference counts: 0.03 is 3 %."""
         return minimum_effect if self.half_width is None else max(minimum_effect, _NOISE_FACTOR * self.half_width)
 
+    def margin(self, minimum_effect: float) -> float:
+        """Within which two things are equivalent: where noise hides real differences it does not make them none."""
+        return max(minimum_effect, min(self.effect(minimum_effect), LARGEST_EQUIVALENCE))
+
 
 @dataclass(frozen=True)
 class Ratio:
@@ -64,6 +68,8 @@ class Ratio:
     noise: Noise
     minimum_effect: float
     """The smallest difference that counts here; 0.03 is 3 %."""
+    margin: float
+    """Within which the two are equivalent; less than the minimum effect on a noisy machine."""
     verdict: Verdict
     """Judged together with all ratios of its table (Holm)."""
 
@@ -90,6 +96,14 @@ def ratio_of(cell: Cell, baseline: Cell, metric: Metric, interval: Interval) -> 
     above, below = (ours, theirs) if metric.higher_is_better else (theirs, ours)
     ratio = unpaired_ratio(_values(above.values(), metric), _values(below.values(), metric), samples)
     return ratio, Pairing.UNPAIRED
+
+
+def judged(ratios: Sequence[Ratio]) -> list[Ratio]:
+    """Ratios that are looked at together, with their verdicts."""
+    verdicts = judge_family(
+        [one.estimate for one in ratios], [one.minimum_effect for one in ratios], [one.margin for one in ratios]
+    )
+    return [replace(one, verdict=verdict) for one, verdict in zip(ratios, verdicts, strict=True)]
 
 
 def noise_floors(rows: Iterable[Row], metric: Metric) -> Mapping[Place, Noise]:

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from orchestrator.analysis.axes import AXES, Axis, Group, Row, Value, axes, values_of
-from orchestrator.analysis.comparing.cells import Key, is_measured
+from orchestrator.analysis.comparing.cells import Key, is_measured, unnamed
 from orchestrator.analysis.comparing.engine import Layout, metric_of, tabulate, wanted_columns
 from orchestrator.analysis.comparing.policies import Policy
 from orchestrator.analysis.comparing.reading import Moment
 from orchestrator.analysis.comparing.table import SIDE, ComparisonTable
 from orchestrator.analysis.conditions import Condition
-from orchestrator.analysis.metrics import Metric
+from orchestrator.analysis.metrics import Metric, resolved
 from orchestrator.errors import ConfigurationError
 
 _MATCHED: Final = axes(
@@ -83,7 +83,7 @@ def tabulate_sides(
     metric = metric_of(moment, first | second, policy)
     named = None if match is None else axes(match, "--match")
     columns = wanted_columns(metric, named or _MATCHED, policy)
-    found = [moment.rows(columns, one) for one in (first, second)]
+    found = [resolved(moment.rows(columns, one), metric) for one in (first, second)]
     found[0] = _without_overlap(found[0], found[1], without_overlap=without_overlap)
     for side, rows in zip((left, right), found, strict=True):
         if not rows:
@@ -91,8 +91,10 @@ def tabulate_sides(
             raise ConfigurationError(f"there is nothing to compare: no trial meets {conditions}", key=_option(side))
     differing = _differing(left, right)
     matched = named or _matched(differing, found)
+    added = tuple(dict.fromkeys(one for rows in found for one in unnamed(rows, matched, differing)))
+    matched = (*matched, *added)
     rows = [{**row, SIDE: side.name} for side, rows in zip((left, right), found, strict=True) for row in rows]
-    layout = Layout((*matched, SIDE_AXIS), 1, {SIDE: left.name}, differing)
+    layout = Layout((*matched, SIDE_AXIS), 1, {SIDE: left.name}, differing, tuple(one.name for one in added))
     _require_common(found, matched, metric, (left, right))
 
     def key_of(row: Row) -> Key:

@@ -60,6 +60,8 @@ class ComparisonTable:
     """The values of the axes that make a cell a baseline; empty without one."""
     compared: tuple[str, ...]
     """Names of the axes on which the sides of a ratio are meant to differ."""
+    added: tuple[str, ...]
+    """Names of those of `axes` that nobody asked for: trials differ in them, and are not pooled."""
     fixed: Mapping[Axis, Value]
     """Axes on which all trials are equal."""
     entries: tuple[Entry, ...]
@@ -94,13 +96,17 @@ class ComparisonTable:
         return key_text(entry.key, self.axes)
 
     def arrow(self) -> pa.Table:
-        """A row per cell, in the columns of `COLUMNS`; units of values stand in the column `unit`."""
+        """A row per cell, in the columns of `COLUMNS`, then axes of the table that are options of workloads.
+
+        Units of values stand in the column `unit`.
+        """
         differs: dict[int, list[str]] = {}
         for one in self.differences:
             for position in one.entries:
                 differs.setdefault(position, []).append(f"{one.change.field}: {one.change.then} → {one.change.now}")
         rows = [self._row(entry, differs.get(number, [])) for number, entry in enumerate(self.entries)]
-        return pa.Table.from_pylist(rows, schema=COLUMNS)
+        options = [_axis_field(where) for where in self.axes if where.name not in COLUMNS.names]
+        return pa.Table.from_pylist(rows, schema=pa.schema([*COLUMNS, *options]))
 
     def pandas(self) -> Any:
         """As a pandas DataFrame.
@@ -120,7 +126,7 @@ class ComparisonTable:
         return {
             **{where.name: cell.value(where) for where in AXES.values()},
             **named,
-            "metric": self.metric.name,
+            "metric": self.metric.on(cell.value(AXES["device"])).name,
             "unit": self.metric.unit,
             "better": "higher" if self.metric.higher_is_better else "lower",
             "value": estimate and estimate.value,
@@ -156,6 +162,7 @@ def _ratio_columns(ratio: Ratio | None) -> dict[str, Any]:
         "degrees": estimate.degrees,
         "verdict": VERDICT_NAMES[ratio.verdict],
         "minimum_effect": ratio.minimum_effect,
+        "margin": ratio.margin,
         "noise": ratio.noise.half_width,
     }
 
@@ -185,7 +192,7 @@ COLUMNS: Final = pa.schema(
         pa.field("pairs", pa.int64(), metadata={"unit": "rounds"}),
         pa.field("degrees", pa.float64(), metadata={"unit": "1"}),
         pa.field("verdict", pa.string()),
-        *(pa.field(name, pa.float64(), metadata={"unit": "1"}) for name in ("minimum_effect", "noise")),
+        *(pa.field(name, pa.float64(), metadata={"unit": "1"}) for name in ("minimum_effect", "margin", "noise")),
         *(pa.field(name, pa.string()) for name in ("status", "reason")),
         *(pa.field(name, pa.int64(), metadata={"unit": "processes"}) for name in ("unsteady", "flagged")),
         *(pa.field(name, pa.string()) for name in ("campaigns", "hosts", "differs")),

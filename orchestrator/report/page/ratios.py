@@ -5,7 +5,7 @@ panel: who looks at a panel looks at all of it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow.compute as pc
@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from orchestrator.analysis.axes import Value
 from orchestrator.analysis.comparing.cells import Cell
 from orchestrator.analysis.comparing.policies import Interval
-from orchestrator.analysis.comparing.ratios import Noise, Place, Ratio, noise_floors, noise_of, ratio_of
+from orchestrator.analysis.comparing.ratios import Noise, Place, Ratio, judged, noise_floors, noise_of, ratio_of
 from orchestrator.analysis.comparing.reading import Moment
-from orchestrator.analysis.verdict import MINIMUM_EFFECT, Verdict, judge_family
+from orchestrator.analysis.verdict import MINIMUM_EFFECT, Verdict
 from orchestrator.report.page.cells import Cells
 from orchestrator.report.page.model import Mode, Timing
 from orchestrator.report.page.places import KEY, PLACE
@@ -103,10 +103,7 @@ def _judged(
             families.setdefault(panel(key, base), {})[key] = ratio
     found: dict[Key, Ratio] = {}
     for family in families.values():
-        ratios = list(family.values())
-        verdicts = judge_family([one.estimate for one in ratios], [one.minimum_effect for one in ratios])
-        for key, ratio, verdict in zip(family, ratios, verdicts, strict=True):
-            found[key] = replace(ratio, verdict=verdict)
+        found |= zip(family, judged(list(family.values())), strict=True)
     return found
 
 
@@ -117,7 +114,7 @@ def _ratio(cell: Cell, base: Cell, mode: Mode, floors: Mapping[Place, Noise]) ->
     if found is None:
         return None
     noise = noise_of((cell, base), floors)
-    return Ratio(*found, noise, noise.effect(MINIMUM_EFFECT), Verdict.UNDECIDED)
+    return Ratio(*found, noise, noise.effect(MINIMUM_EFFECT), noise.margin(MINIMUM_EFFECT), Verdict.UNDECIDED)
 
 
 def _panel(key: Key, base: Key) -> Key:  # noqa: ARG001 -- panels of both kinds are told by the same two keys
