@@ -184,6 +184,7 @@ MIXTURES = [
     ({"protocol": '{"a":1}'}, "differ in protocol", "--pool protocol", Pool.PROTOCOL),
     ({"seed": 7}, "differ in seed", "--pool seed", Pool.SEED),
     ({"system_id": "other"}, "differ in system", "--pool system", Pool.SYSTEM),
+    ({"system_id": "other", "driver_version": "550"}, "differ in driver would be pooled: 550, no driver", "--where driver=", Pool.SYSTEM),
     ({"hw_id": "other", "system_id": "other"}, "differ in hw", "--pool hw", Pool.HARDWARE),
     ({"gpu_name": "T4", "hw_id": "o"}, "differ in gpu would be pooled: T4, no GPU", "--pool hw", Pool.HARDWARE),
 ]  # fmt: skip

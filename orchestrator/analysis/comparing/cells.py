@@ -21,7 +21,7 @@ Key = tuple[Value, ...]
 
 _GUARDS: Final = (
     *(one for one in AXES.values() if one.group in (Group.WORK, Group.BACKEND)),
-    *axes(("environment", "environment_id", "isolation", "method", "protocol", "gpu", "cpu", "hw", "system")),
+    *axes(("environment", "environment_id", "isolation", "method", "protocol", "gpu", "cpu", "hw", "driver", "system")),
 )
 """A cell has one value of each, unless it is pooled or a coarser one differs anyway."""
 _NEVER_POOLED: Final = tuple(

@@ -29,8 +29,8 @@ POOLED_AXES: Final[Mapping[Pool, tuple[str, ...]]] = {
     Pool.ISOLATION: ("isolation",),
     Pool.PROTOCOL: ("protocol",),
     Pool.SEED: ("seed",),
-    Pool.SYSTEM: ("system",),
-    Pool.HARDWARE: ("hw", "system", "gpu", "cpu"),
+    Pool.SYSTEM: ("system", "driver"),
+    Pool.HARDWARE: ("hw", "system", "driver", "gpu", "cpu"),
 }
 """The axes on which trials of a cell may then differ."""
 
