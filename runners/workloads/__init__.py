@@ -40,6 +40,8 @@ WORKLOADS = {
     "op-lstm": "runners.workloads.micro_ops:Lstm",
     "op-layernorm": "runners.workloads.micro_ops:LayerNorm",
     "op-mha": "runners.workloads.micro_ops:Mha",
+    "op-gemm": "runners.workloads.roofs:Gemm",
+    "op-triad": "runners.workloads.roofs:Triad",
     "synthetic-null": "runners.workloads.synthetic:Null",
     "synthetic-crash": "runners.workloads.synthetic:Crash",
     "synthetic-exit": "runners.workloads.synthetic:Exit",

@@ -1,4 +1,4 @@
-"""The torch modules of the micro-operators. Each takes one tensor and returns a tuple of tensors."""
+"""The torch modules of the operators. Each takes tensors, all but the triad a single one, and returns a tuple."""
 
 from dataclasses import dataclass
 from typing import Any, List, Optional, Tuple
@@ -9,6 +9,7 @@ SDPA = "sdpa"
 EAGER = "eager"
 
 _MOST_FOR_SCALE = 4096
+_TRIAD_FACTOR = 3.0
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,36 @@ def layer_norm(hidden_size: int) -> Any:
     import torch
 
     return with_one_output(torch.nn.LayerNorm(hidden_size))
+
+
+def product(width: int) -> Any:
+    """A square matrix that inputs are multiplied by, without bias."""
+    import torch
+
+    return with_one_output(torch.nn.Linear(width, width, bias=False))
+
+
+def triad(batch: int, elements: int) -> Any:
+    """a = b + 3c into an array of its own, as STREAM has it.
+
+    An array that is allocated for each call costs a processor more than the triad: the kernel maps its pages one by
+    one. Exported to ONNX it is the sum alone, as a graph has no say in where its runtime puts an output.
+    """
+    import torch
+
+    is_exporting = getattr(getattr(torch, "compiler", None), "is_exporting", lambda: False)
+
+    class Triad(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("sum", torch.zeros(batch, elements))
+
+        def forward(self, left: Any, right: Any) -> Tuple[Any, ...]:
+            if is_exporting() or (torch.jit.is_tracing() and torch.onnx.is_in_onnx_export()):
+                return (torch.add(left, right, alpha=_TRIAD_FACTOR),)
+            return (torch.add(left, right, alpha=_TRIAD_FACTOR, out=self.sum),)
+
+    return Triad()
 
 
 def self_attention(hidden_size: int, heads: int, attention: str) -> Any:

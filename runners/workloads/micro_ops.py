@@ -8,7 +8,7 @@ from abc import abstractmethod
 from typing import Any, Dict, Optional, Tuple
 
 from runners.contract import WorkloadSpec
-from runners.contract.catalogue import micro_ops as catalogue
+from runners.contract.catalogue import WORKLOADS
 from runners.contract.record import FactValue
 from runners.workloads import micro_modules
 from runners.workloads.base import Inputs, Unsupported
@@ -48,7 +48,8 @@ class MicroOp(TensorWorkload):
         return int(self.options[option])
 
     def construct(self, attention: Optional[str]) -> Any:
-        problem = catalogue.problem(self.spec.workload)
+        check = WORKLOADS[self.spec.workload.name].problem
+        problem = None if check is None else check(self.spec.workload)
         if problem is not None:
             raise Unsupported(problem)
         if attention not in (None, micro_modules.SDPA) and not self.has_attention:

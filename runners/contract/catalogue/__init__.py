@@ -6,7 +6,7 @@ in the lazy tables of `runners.backends` and `runners.workloads`.
 
 from typing import Dict, List, Mapping, Optional
 
-from runners.contract.catalogue import language, micro_ops, speech, synthetic, vision
+from runners.contract.catalogue import language, micro_ops, roofs, speech, synthetic, vision
 from runners.contract.catalogue.backends import BACKENDS
 from runners.contract.catalogue.entries import DEVICES, BackendInfo, Choice, IntegerRange, OptionInfo, WorkloadInfo
 from runners.contract.spec import PROCEDURES, BackendSpec, OptionValue, TrialSpec, WorkloadSpec
@@ -20,6 +20,7 @@ __all__ = [
     "IntegerRange",
     "OptionInfo",
     "WorkloadInfo",
+    "moved_bytes",
     "refusal",
     "resolve_options",
     "resolve_workload_options",
@@ -33,6 +34,7 @@ WORKLOADS: Dict[str, WorkloadInfo] = {
     **vision.WORKLOADS,
     **speech.WORKLOADS,
     **micro_ops.WORKLOADS,
+    **roofs.WORKLOADS,
     **synthetic.WORKLOADS,
 }
 
@@ -85,6 +87,15 @@ def weights_bytes(spec: TrialSpec) -> Optional[int]:
     if parameters is None or options.get("size") == "shrunk":
         return None
     return (parameters if isinstance(parameters, int) else parameters(options)) * _BYTES[spec.dtype]
+
+
+def moved_bytes(workload: WorkloadSpec, dtype: str) -> Optional[int]:
+    """What one call of the triad reads and writes, as STREAM counts it; None for all other workloads, of which it is
+    not known."""
+    if workload.name != roofs.TRIAD:
+        return None
+    elements = int(resolve_workload_options(workload)["elements"])
+    return roofs.TRIAD_ARRAYS * workload.batch * elements * _BYTES[dtype]
 
 
 def _resolved(declared: Mapping[str, OptionInfo], given: Mapping[str, OptionValue]) -> Dict[str, OptionValue]:

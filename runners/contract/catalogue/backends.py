@@ -97,7 +97,9 @@ BACKENDS = {
         dtypes=TORCH_DTYPES,
         devices=DEVICES,
     ),
-    "dynamic_int8": BackendInfo(options={}, frameworks=("torch",), families=MODELS, dtypes=("float32",)),
+    "dynamic_int8": BackendInfo(
+        options={}, frameworks=("torch",), families=MODELS, dtypes=("float32",), is_narrower=True
+    ),
     "tensorrt": BackendInfo(
         options={},
         frameworks=("torch", "torch_tensorrt", "tensorrt"),

@@ -68,6 +68,8 @@ class BackendInfo:
     """Families of workloads that it can execute."""
     dtypes: Tuple[str, ...]
     devices: Tuple[str, ...] = (CPU,)
+    is_narrower: bool = False
+    """By design it computes in fewer bits than the dtype of the trial has."""
 
 
 @dataclass(frozen=True)
