@@ -27,6 +27,8 @@ class System:
     """Peak by dtype, in 10^12 operations per second: of the GPU, or of the processor's eight cores."""
     kernel_us: float = 6.0
     """The shortest time that a kernel takes on the GPU, in microseconds."""
+    gb_per_s: float = 600.0
+    """Peak of the memory of the device, in 10^9 bytes per second."""
 
     @property
     def is_gpu(self) -> bool:
@@ -136,7 +138,7 @@ V100 = System(
         192, "X11DPG-QT", "American Megatrends 3.8a",
         _gpu("Tesla V100-PCIE-32GB", "7.0", 32, "88.00.7E.00.03", 250, (1380, 877), True),
     ),
-    dispatch_us=34, tflops={"float16": 112, "float32": 14}, kernel_us=5.5,
+    dispatch_us=34, tflops={"float16": 112, "float32": 14}, kernel_us=5.5, gb_per_s=900,
 )  # fmt: skip
 RTX_2080_TI = System(
     "2080ti-01",
@@ -172,7 +174,7 @@ A100 = System(
         512, "X12QCH+", "American Megatrends 1.4",
         _gpu("NVIDIA A100-PCIE-40GB", "8.0", 40, "92.00.25.00.08", 250, (1410, 1215), True),
     ),
-    dispatch_us=38, tflops={"float16": 312, "float32": 19.5}, kernel_us=4.5,
+    dispatch_us=38, tflops={"float16": 312, "float32": 19.5}, kernel_us=4.5, gb_per_s=1555,
 )  # fmt: skip
 CPU_ONLY = System(
     "epyc-01",
@@ -180,6 +182,6 @@ CPU_ONLY = System(
         _cpu("AMD EPYC 7763 64-Core Processor", (25, 1, 1), "0xa0011d5", 64, 3500, 256, avx512=False),
         256, "H12DSU-iN", "American Megatrends 2.6", None,
     ),
-    dispatch_us=4.6, tflops={"float16": 0.3, "float32": 1.1},
+    dispatch_us=4.6, tflops={"float16": 0.3, "float32": 1.1}, gb_per_s=160,
 )  # fmt: skip
 SYSTEMS = (V100, RTX_2080_TI, RTX_8000, RTX_3090, A100, CPU_ONLY)

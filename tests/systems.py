@@ -39,10 +39,11 @@ from runners.contract import (
 from runners.system import hot_columns, hw_id, system_id
 from tests.machines import A100, SYSTEMS, System, with_driver
 from tests.records import USUAL, Noise, Visit, ended, measured
-from tests.world import Effect, design, failure
+from tests.world import Effect, design, failure, roofs
 
 STARTED = datetime(2026, 11, 20, 18, tzinfo=UTC)
 FIRST, SECOND = "paper-20261120T180000Z-aaaaaa", "paper-20261122T180000Z-bbbbbb"
+ROOFS = "roofs-20261123T180000Z-cccccc"
 NEW_DRIVER = "550.54.15"
 DRIVER_EFFECT = Effect(1.10, "dispatch", {"driver": NEW_DRIVER})
 """What the driver of the second campaign does on the A100: a tenth more of the host's work."""
@@ -66,6 +67,8 @@ class World:
     """Workload, backend and batch that run twice in each round."""
     updated: tuple[System, ...] = (with_driver(A100, NEW_DRIVER, "12.4"),)
     """The systems of the second campaign; it has the BERT-base of the first one's design. None: no second campaign."""
+    roofs: tuple[System, ...] = ()
+    """The systems whose roofs are measured, in a campaign of their own."""
     trials: int = 0
     """At least so many rows: the first campaign again and again, under other names and with other noise."""
 
@@ -104,6 +107,10 @@ def make_systems(directory: Path, world: World | None = None) -> Made:
             campaigns.append(SECOND)
             narrowed = replace(world, design=_bert_base_of(world.design))
             rows += len(_campaign(writer, narrowed, SECOND, STARTED + timedelta(days=2), world.updated, random))
+        if world.roofs:
+            campaigns.append(ROOFS)
+            products = replace(world, design=roofs)
+            rows += len(_campaign(writer, products, ROOFS, STARTED + timedelta(days=3), world.roofs, random))
         number = 0
         while rows < world.trials:
             number += 1
@@ -148,7 +155,7 @@ def _campaign(
     planned = sum(row["status"] != Status.SKIPPED.value for row in rows)
     writer.put_campaign(
         campaign_row(
-            campaign_id, started_at, "paper", sweep_document=document, inventory_document="version: 1\nhosts: {}\n",
+            campaign_id, started_at, campaign_id.split("-")[0], sweep_document=document, inventory_document="version: 1\nhosts: {}\n",
             plan_digest=digest({"plan": campaign_id}), planned_trials=planned, taxmeter_version="0.1.0",
             git_commit="0123456789abcdef0123456789abcdef01234567",
         )

@@ -7,10 +7,17 @@ c is the arithmetic of an example at the GPU's speed. On a CPU the two add up. E
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from runners.contract import BackendSpec, Protocol, Status, TrialSpec, WorkloadSpec, digest
-from runners.contract.catalogue import WORKLOADS, refusal, resolve_options, resolve_workload_options, weights_bytes
+from runners.contract.catalogue import (
+    WORKLOADS,
+    moved_bytes,
+    refusal,
+    resolve_options,
+    resolve_workload_options,
+    weights_bytes,
+)
 from tests.machines import GIB, System
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -38,6 +45,8 @@ MODELS = {
     "mobilebert": Model(480, 10.6, 0.75),
     "resnet50": Model(175, 8.18, 0.7),
 }
+REACHED = 0.8
+"""What the best code reaches of the peaks of arithmetic and memory; models reach half of the former."""
 SPEEDS = {"eager": 1.0, "torchscript": 1.7, "onnxruntime": 4.1, "cuda_graphs": 60.0}
 """How many times less the host has to do than in eager, by backend."""
 FUSION = {"eager": 1.0, "torchscript": 0.98, "onnxruntime": 0.93, "cuda_graphs": 1.0}
@@ -96,6 +105,15 @@ def design(system: System) -> tuple[TrialSpec, ...]:
     return tuple({digest(one): one for one in points}.values())
 
 
+def roofs(system: System) -> tuple[TrialSpec, ...]:
+    """What its roofs are measured with."""
+    dtypes = ("float16", "float32") if system.is_gpu else ("float32",)
+    products = (
+        spec("op-gemm", 1, "eager", dtype, system.device, width=width) for width in (512, 8192) for dtype in dtypes
+    )
+    return (*products, *(spec("op-triad", 1, "eager", dtype, system.device) for dtype in dtypes))
+
+
 def _points(system: System) -> Iterator[TrialSpec]:
     device, half = system.device, "float16" if system.is_gpu else "float32"
     for name, backend, dtype, batch in itertools.product(
@@ -116,6 +134,10 @@ def _points(system: System) -> Iterator[TrialSpec]:
 
 def model_of(workload: WorkloadSpec) -> Model:
     """What decides the latency of a workload with these options."""
+    if workload.name == "op-triad":
+        return Model(1, 0.0)
+    if workload.name == "op-gemm":
+        return Model(1, 2 * int(workload.options["width"]) ** 3 / 1e9, REACHED / 0.5)
     if workload.name != "bert":
         return MODELS[workload.name]
     layers, width = (int(workload.options[name]) for name in ("layers", "hidden_size"))
@@ -136,6 +158,9 @@ def times(system: System, one: TrialSpec, effects: Sequence[Effect] = ()) -> Tim
     dispatch_s = model.operations * system.dispatch_us * 1e-6 / SPEEDS[backend]
     # Half of the printed peak is what large matrices reach.
     per_example_s = flops(one.workload) / (system.tflops[one.dtype] * 0.5e12 * model.use) * FUSION[backend]
+    moved = moved_bytes(replace(one.workload, batch=1), one.dtype)
+    if moved is not None:
+        per_example_s = moved / (system.gb_per_s * 1e9 * REACHED)
     least_s = model.operations * system.kernel_us * 1e-6 * FUSION[backend] if system.is_gpu else 0.0
     busy_s = least_s + per_example_s * one.workload.batch
     dispatch_s *= _factor("dispatch", system, one, effects)

@@ -11,7 +11,6 @@ from orchestrator.cli.options import place_option, require_store
 from orchestrator.cli.results.showing import known_campaign
 from orchestrator.cli.serving import page_server
 from orchestrator.report.page.following import Follower, Made, Question, follow
-from orchestrator.store import Results
 from orchestrator.store.query.tabular import appearing, require_place
 
 _MEGABYTE = 1e6
@@ -22,6 +21,11 @@ baseline_option = click.option(
     multiple=True,
     metavar="AXIS=VALUE",
     help="What ratios are against: backend=NAME (by default eager) and gpu=, cpu=, host= or system=.",
+)
+flagged_option = click.option(
+    "--without-flagged",
+    is_flag=True,
+    help="Leave out of all numbers trials whose guards found that something disturbed them; they are still told.",
 )
 every_option = click.option(
     "--every",
@@ -37,6 +41,7 @@ every_option = click.option(
 @click.argument("campaign_id", metavar="[CAMPAIGN]", required=False)
 @where_option
 @baseline_option
+@flagged_option
 @place_option
 @click.option(
     "--output",
@@ -51,6 +56,7 @@ def report_command(
     campaign_id: str | None,
     where: tuple[str, ...],
     baselines: tuple[str, ...],
+    without_flagged: bool,
     place: str | Path,
     output: Path,
     watch: bool,
@@ -67,7 +73,7 @@ def report_command(
     """
     # Before the page is made, which takes a while
     require_place(output, force=True)
-    question = _question(campaign_id, where, baselines, require_store(place), place)
+    question = _question(campaign_id, where, baselines, place, without_flagged=without_flagged)
     follower = Follower(question, every_s if watch else None)
 
     def write(made: Made) -> None:
@@ -87,6 +93,7 @@ def report_command(
 @click.argument("campaign_id", metavar="[CAMPAIGN]", required=False)
 @where_option
 @baseline_option
+@flagged_option
 @place_option
 @click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0 takes a free one.")
 @every_option
@@ -94,6 +101,7 @@ def serve_command(
     campaign_id: str | None,
     where: tuple[str, ...],
     baselines: tuple[str, ...],
+    without_flagged: bool,
     place: str | Path,
     port: int,
     every_s: int,
@@ -102,8 +110,8 @@ def serve_command(
 
     From elsewhere, `ssh -L 8765:127.0.0.1:8765 HOST` brings it to you.
     """
-    question = _question(campaign_id, where, baselines, require_store(place), place)
-    follower = Follower(question, every_s, endless=True)
+    question = _question(campaign_id, where, baselines, place, without_flagged=without_flagged)
+    follower = Follower(question, every_s, is_served=True)
     follower.page()
     with page_server(follower, port) as server:
         click.echo(f"http://127.0.0.1:{server.server_port}/ shows the page; Ctrl-C ends it", err=True)
@@ -114,10 +122,17 @@ def serve_command(
 
 
 def _question(
-    campaign_id: str | None, where: tuple[str, ...], baselines: tuple[str, ...], results: Results, place: str | Path
+    campaign_id: str | None,
+    where: tuple[str, ...],
+    baselines: tuple[str, ...],
+    place: str | Path,
+    *,
+    without_flagged: bool,
 ) -> Question:
+    results = require_store(place)
     conditions: tuple[Condition, ...] = parse_conditions(where, "--where") if where else ()
     if campaign_id is None and where:
-        return Question(results, conditions, baselines)
+        return Question(results, conditions, baselines, without_flagged=without_flagged)
     known: str = known_campaign(results, campaign_id, place)["campaign_id"]
-    return Question(results, (*parse_conditions(f"campaign={known}"), *conditions), baselines, known)
+    chosen = (*parse_conditions(f"campaign={known}"), *conditions)
+    return Question(results, chosen, baselines, known, without_flagged)

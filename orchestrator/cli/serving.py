@@ -13,6 +13,9 @@ from orchestrator.report.page.html import element
 LOCAL: Final = "127.0.0.1"
 _NAMES: Final = {LOCAL, "localhost"}
 """By which a browser may ask: any other name is a page elsewhere that had its own name lead here (DNS rebinding)."""
+_VERSION: Final = "/version"
+"""What the page at / asks for, to load itself anew only if another one would be made."""
+_PATHS: Final = ("/", _VERSION)
 _FAST: Final = 1
 
 
@@ -34,19 +37,22 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        """The page, or why there is none."""
+        """The page or what it is called now, or why there is none."""
         if (self.headers.get("Host") or "").rpartition(":")[0] not in _NAMES:
             self._answer(HTTPStatus.FORBIDDEN, "this page answers to 127.0.0.1 and localhost only")
-        elif self.path.partition("?")[0] != "/":
+        elif self.path.partition("?")[0] not in _PATHS:
             self._answer(HTTPStatus.NOT_FOUND, "there is one page only, at /")
         else:
             try:
-                with self.server.making:
-                    made, _ = self.server.follower.page()
+                found = self._found(self.path.partition("?")[0])
             except TaxmeterError as error:
                 self._answer(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
             else:
-                self._send(HTTPStatus.OK, made.html)
+                self._send(HTTPStatus.OK, found)
+
+    def _found(self, path: str) -> str:
+        with self.server.making:
+            return self.server.follower.version() if path == _VERSION else self.server.follower.page()[0].html
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 -- the names are those of the library
         """Nothing: whoever reads the page sees that it works."""

@@ -1,8 +1,10 @@
 """The paper's figures from a made-up lab: the marks, labels and gaps that they must have, read off matplotlib's artists."""
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from matplotlib.axes import Axes
@@ -122,6 +124,33 @@ def test_a_mark_is_the_median_over_processes_with_its_interval(trials: Trials) -
     assert len(found) == 8
     for x, one in expected.items():
         assert found[x] == pytest.approx((1e3 * one.low, 1e3 * one.high))  # type: ignore[operator]
+
+
+def test_a_mark_whose_regime_nobody_knows_looks_like_neither(trials: Trials) -> None:
+    def without_regime(row: Mapping[str, Any]) -> dict[str, Any]:
+        return {**row, "regime": None} if row["batch"] == 4 else {**row}
+
+    settings = {
+        setting: {key: tuple(map(without_regime, rows)) for key, rows in cells.items()}
+        for setting, cells in trials.settings.items()
+    }
+    sheet = drawn(replace(trials, settings=settings), "4")
+    (gathered,) = sheet.sides
+    axes = titled(sheet.figure, "ResNet-50, float16")
+    where = {"workload": "resnet50", "dtype": "float16", "backend": "eager"}
+    regimes = {float(one.configuration.batch): one.regime for one in gathered.select(where)}
+    assert {"framework-bound", "compute-bound", None} <= set(regimes.values())
+    eager = backend_colour("eager")
+    faces = {
+        float(one.get_xdata()[0]): one.get_markerfacecolor()
+        for one in with_gid(axes, "mark")
+        if one.get_color() == eager
+    }  # type: ignore[attr-defined]
+    expected = {"framework-bound": eager, None: "#c4c4c4"}
+    assert faces == {batch: expected.get(regime, "white") for batch, regime in regimes.items()}
+    assert {"filled: framework-bound", "hollow: not framework-bound", "grey: not known which"} <= set(
+        texts(sheet.figure).splitlines()
+    )
 
 
 def test_the_papers_own_latencies_stand_beside_the_measured_ones(trials: Trials) -> None:
@@ -299,6 +328,28 @@ def test_each_figure_is_written_in_three_formats_and_listed(trials: Trials, tmp_
         rows = list(csv.DictReader(stream))
     assert [row["paper, RTX 8000, ms: latency"] for row in rows] == ["13.6", "13.4", "13.4", "13.4"]
     assert [one.sheet.spec.name for one in told] == ["13", "table-1"]
+
+
+def test_files_are_small_enough_to_be_sent(trials: Trials, tmp_path: Path) -> None:
+    published = load_published(PROJECT / PUBLISHED)
+    write_paper(tmp_path, [FIGURES["8"], FIGURES["9"]], trials, published, SWEEPS, [], FORMATS, lambda _: None)
+    sizes = {path.name: path.stat().st_size for path in tmp_path.iterdir()}
+    assert len(sizes) == 7
+    assert {name: size for name, size in sizes.items() if size > 1e6} == {}
+
+
+@pytest.mark.parametrize("name", ["7", "8"])
+def test_marks_and_names_along_the_edges_cover_no_point(trials: Trials, name: str) -> None:
+    figure = drawn(trials, name).figure
+    figure.draw_without_rendering()
+    seen = set()
+    for axes in figure.axes:
+        shown = [axes.transData.transform(one)[1] for one in points(axes, "mark")]
+        gaps = [axes.transAxes.transform(one)[1] for gid in ("failed", "absent") for one in points(axes, gid)]
+        names = [Text.get_window_extent(one).y0 for one in with_gid(axes, "missing")]  # type: ignore[arg-type]
+        assert not shown or max(gaps, default=0) < min(shown) <= max(shown) < min(names, default=max(shown) + 1)
+        seen |= {kind for kind, found in (("gaps", gaps), ("names", names)) if shown and found}
+    assert seen == ({"gaps", "names"} if name == "7" else {"gaps"})
 
 
 @pytest.mark.parametrize("name", list(FIGURES))

@@ -114,7 +114,7 @@ def test_a_page_is_not_written_into_the_store(store: Store, capfd: pytest.Captur
 
 @pytest.fixture
 def server(store: Store) -> Iterator[PageServer]:
-    with page_server(Follower(question(store), refresh_s=2, endless=True), port=0) as found:
+    with page_server(Follower(question(store), refresh_s=2, is_served=True), port=0) as found:
         thread = threading.Thread(target=found.serve_forever)
         thread.start()
         yield found
@@ -134,6 +134,15 @@ def test_the_server_has_the_page_as_of_now(server: PageServer, store: Store) -> 
     assert "<b>2</b>" in get(server)
     add(store, "three", "four", "five")
     assert "<b>5</b>" in get(server)
+
+
+def test_the_server_tells_whether_there_is_anything_new(server: PageServer, store: Store) -> None:
+    first = get(server, "/version")
+    page = get(server)
+    assert f'data-version="{first}"' in page
+    assert get(server, "/version") == first
+    add(store, "three")
+    assert get(server, "/version") != first
 
 
 def test_the_server_is_for_this_machine_and_has_one_page(server: PageServer) -> None:
@@ -165,7 +174,6 @@ def test_an_open_page_shows_new_rows_by_itself(server: PageServer, store: Store)
         assert shown.page.locator(".tile b").first.inner_text() == "2"
         add(store, "three")
         shown.page.wait_for_selector(".tile b:text-is('3')")
-        assert {url.partition("?")[0].partition("#")[0] for url in shown.requests} == {
-            f"http://127.0.0.1:{server.server_port}/"
-        }
+        address = f"http://127.0.0.1:{server.server_port}/"
+        assert {url.partition("?")[0].partition("#")[0] for url in shown.requests} == {address, f"{address}version"}
         assert shown.said == []

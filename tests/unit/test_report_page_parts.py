@@ -69,7 +69,7 @@ def test_a_thinned_series_keeps_its_order_and_tells_of_all() -> None:
 
 
 def visited(host: str, number: int) -> Mapping[str, object]:
-    return {"campaign_id": "c", "host": host, "round": number}
+    return {"campaign_id": "c", "host": host, "round": number, "guard_flags": ["load"] if number == 7 else None}
 
 
 def test_what_is_packed_comes_out_again() -> None:
@@ -91,6 +91,7 @@ def test_what_is_packed_comes_out_again() -> None:
         block, offset, count = place
         data = zlib.decompress(blocks[block], wbits=-zlib.MAX_WBITS)
         heads = np.frombuffer(data, HEADER, count, offset)
+        assert heads["flagged"].tolist() == [int(cell == 2)] * count
         values = np.frombuffer(data, "<u2", heads["kept"].sum(), offset + heads.nbytes)
         for head, found, original in zip(heads, np.split(values, np.cumsum(heads["kept"])[:-1]), expected, strict=True):
             seconds = head["least"] + found / 65535 * (head["largest"] - head["least"])
@@ -101,7 +102,7 @@ def test_what_is_packed_comes_out_again() -> None:
 def test_the_header_has_the_layout_that_the_script_reads() -> None:
     offsets = {name: HEADER.fields[name][1] for name in HEADER.names}  # type: ignore[index, union-attr]
     assert (HEADER.itemsize, offsets) == (
-        28,
+        30,
         {
             "mode": 0,
             "campaign": 2,
@@ -112,6 +113,7 @@ def test_the_header_has_the_layout_that_the_script_reads() -> None:
             "least": 16,
             "median": 20,
             "largest": 24,
+            "flagged": 28,
         },
     )
 

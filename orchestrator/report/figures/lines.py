@@ -1,7 +1,7 @@
 """Draws panels of lines: latencies, ratios or use of the device against batch or sequence length."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from matplotlib.axes import Axes
@@ -11,13 +11,15 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLoca
 from orchestrator.analysis.paper import Gathered, State
 from orchestrator.report.figures.canvas import empty
 from orchestrator.report.figures.catalogue import Spec, Y
-from orchestrator.report.figures.values import Line, Mark, Panel, Value, latency_ms, names_of, panel_of, tflops
+from orchestrator.report.figures.values import Bound, Line, Mark, Panel, Value, latency_ms, names_of, panel_of, tflops
 from orchestrator.report.palette import BLACK, GREY
 
 _USELESS: Final = 100
 """An interval whose ends differ by more than this factor only says that there are too few processes."""
 _RUG: Final = 0.035
 _NAMED: Final = 6
+_NAME_LINE: Final = 0.055
+"""Of the height of a panel, for a line of small print."""
 _SUBDIVISIONS: Final = (
     (2.0, (1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0)),
     (5.0, (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)),
@@ -26,7 +28,8 @@ _SUBDIVISIONS: Final = (
     (float("inf"), (1.0,)),
 )
 """Numbers along a logarithmic axis whose ends are less than a factor apart."""
-FRAMEWORK_BOUND: Final = "filled: framework-bound"
+_FACES: Final[Mapping[Bound | None, str]] = {Bound.OTHER: "white", Bound.UNKNOWN: "#c4c4c4"}
+"""Inside of marks; others have the colour of their line."""
 
 
 Panels = list[list[Panel]]
@@ -72,7 +75,7 @@ def draw_panel(axes: Axes, panel: Panel, elsewhere: Collection[str] = ()) -> Non
         _draw_line(axes, line)
     for number, line in enumerate(rug):
         _draw_gaps(axes, line, number)
-    _name_missing(axes, panel, elsewhere)
+    named = _name_missing(axes, panel, elsewhere)
     if panel.published:
         axes.plot(
             [x for x, _ in panel.published], [y for _, y in panel.published],
@@ -83,6 +86,8 @@ def draw_panel(axes: Axes, panel: Panel, elsewhere: Collection[str] = ()) -> Non
     axes.set(xlabel=panel.x_label, ylabel=panel.y_label)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
+    has_gaps = any(mark.state is not State.MEASURED for line in rug for mark in line.marks)
+    _make_room(axes, below=_RUG * (len(rug) + 0.5) if has_gaps else 0.0, above=_NAME_LINE * named)
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
     plain_logarithms(axes)
@@ -113,11 +118,8 @@ def legend_of(panels: Sequence[Panel], *, published: str | None = None) -> list[
         for line in lines.values()
     ]  # fmt: skip
     marks = [mark for panel in panels for line in panel.lines for mark in line.marks]
-    if any(mark.is_framework_bound is False for mark in marks if mark.estimate):
-        handles += [
-            _only_marker("o", BLACK, FRAMEWORK_BOUND),
-            _only_marker("o", "white", "hollow: not"),
-        ]
+    bounds = {mark.bound for mark in marks if mark.estimate}
+    handles += [_only_marker("o", _FACES.get(one, BLACK), one.value) for one in Bound if one in bounds]
     if any(mark.state is State.FAILED for mark in marks):
         handles.append(_only_marker("x", BLACK, "failed"))
     if any(mark.state is State.ABSENT for mark in marks):
@@ -131,7 +133,7 @@ def _draw_line(axes: Axes, line: Line) -> None:
     drawn = line.drawn
     xs = [mark.x for mark in drawn]
     ys = [mark.estimate.value for mark in drawn if mark.estimate]
-    faces = ["white" if mark.is_framework_bound is False else line.colour for mark in drawn]
+    faces = [_FACES.get(mark.bound, line.colour) for mark in drawn]
     # Across what is missing there is no line, only a hint of one.
     if len(drawn) < len(line.marks) and len(drawn) > 1:
         axes.plot(xs, ys, color=line.colour, linewidth=0.6, linestyle=":", alpha=0.6, gid="across")
@@ -174,19 +176,30 @@ def _draw_gaps(axes: Axes, line: Line, number: int) -> None:
         )  # fmt: skip
 
 
-def _name_missing(axes: Axes, panel: Panel, elsewhere: Collection[str]) -> None:
-    """Lines that have no point in this panel, which others would be taken for complete without."""
+def _make_room(axes: Axes, below: float, above: float) -> None:
+    """Lengthens a logarithmic axis, so that marks and names along its ends cover no point; both are shares of it."""
+    low, high = map(math.log, axes.get_ylim())
+    span = (high - low) / (1 - below - above)
+    axes.set_ylim(math.exp(low - below * span), math.exp(high + above * span))
+
+
+def _name_missing(axes: Axes, panel: Panel, elsewhere: Collection[str]) -> int:
+    """Lines that have no point in this panel, which others would be taken for complete without; how many rows."""
     names = [f"{line.label}: {_fate(line)}" for line in panel.lines if not line.drawn and line.label in elsewhere]
-    if names:
-        text = "\n".join(names[:_NAMED] + ([f"and {len(names) - _NAMED} more"] if len(names) > _NAMED else []))
+    shown = names[:_NAMED] + ([f"and {len(names) - _NAMED} more"] if len(names) > _NAMED else [])
+    if shown:
+        text = "\n".join(shown)
         axes.text(
             *(0.03, 0.97, text), transform=axes.transAxes, va="top", fontsize=5.8, color=GREY, gid="missing", zorder=5
         )
+    return len(shown)
 
 
 def _fate(line: Line) -> str:
     states = {mark.state for mark in line.marks} - {State.MEASURED}
-    return states.pop().value if len(states) == 1 else "not measured"
+    if len(states) == 1:
+        return states.pop().value
+    return "failed or not measured" if State.FAILED in states else "not measured"
 
 
 def _only_marker(shape: str, face: str, label: str) -> Line2D:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 from orchestrator.analysis import Estimate
@@ -48,6 +49,14 @@ Value = Callable[[Point], Estimate | None]
 """The number of a point in the unit of a panel; null if there is none."""
 
 
+class Bound(Enum):
+    """What decides a latency; the value is how legends say it."""
+
+    FRAMEWORK = "filled: framework-bound"
+    OTHER = "hollow: not framework-bound"
+    UNKNOWN = "grey: not known which"
+
+
 @dataclass(frozen=True)
 class Mark:
     """One point of a line."""
@@ -56,8 +65,8 @@ class Mark:
     estimate: Estimate | None
     """In the unit of the panel; null if there is no number."""
     state: State
-    is_framework_bound: bool | None
-    """Null if that is not known, or no matter here."""
+    bound: Bound | None
+    """Null where it is no matter."""
 
 
 @dataclass(frozen=True)
@@ -201,8 +210,13 @@ def why_empty(points: Sequence[Point], missing: str) -> str:
 def _mark(spec: PanelSpec, point: Point, value: Value) -> Mark:
     x = point.configuration.get(spec.x)
     assert isinstance(x, int)
-    bound = point.is_framework_bound if spec.y is Y.LATENCY and point.regime is not None else None
-    return Mark(float(x), value(point), point.state, bound)
+    return Mark(float(x), value(point), point.state, _bound(point) if spec.y is Y.LATENCY else None)
+
+
+def _bound(point: Point) -> Bound:
+    if point.regime is None:
+        return Bound.UNKNOWN
+    return Bound.FRAMEWORK if point.is_framework_bound else Bound.OTHER
 
 
 def _value(series: str, point: Point) -> str | int:

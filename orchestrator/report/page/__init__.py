@@ -2,5 +2,6 @@
 
 from orchestrator.report.page.making import Report, make_report
 from orchestrator.report.page.rendering import render_page
+from orchestrator.report.page.roofs import Ceiling, Roof, measured_roofs
 
-__all__ = ["Report", "make_report", "render_page"]
+__all__ = ["Ceiling", "Report", "Roof", "make_report", "measured_roofs", "render_page"]

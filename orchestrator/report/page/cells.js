@@ -14,7 +14,7 @@ const COLUMNS = [
   { name: "against system", wide: true, text: (cell) => ratioCell(cell, "system"), order: (cell) => at(`${state.mode}_system`, cell) },
   { name: "framework", number: true, text: (cell) => percent(at("fraction", cell)), order: (cell) => at("fraction", cell) },
   { name: "regime", text: (cell) => (at("regime", cell) === null ? "unknown" : page.regimes[at("regime", cell)]), order: (cell) => at("regime", cell) },
-  { name: "trials", wide: true, text: (cell) => [at("statuses", cell).replaceAll("_", " "), ...marks(cell)].join(", "), order: (cell) => at("flagged", cell) },
+  { name: "trials", wide: true, text: (cell) => [at("statuses", cell).replaceAll("_", " "), ...marks(cell), at("reason", cell)?.slice(0, 100)].filter((part) => part).join(", "), title: (cell) => at("reason", cell), order: (cell) => at("flagged", cell) },
 ];
 
 function workText(cell) {
@@ -28,7 +28,8 @@ const ratioCell = (cell, kind) => {
 };
 
 const shownColumns = () => COLUMNS.filter(({ name }) =>
-  !(name === "against backend" && page.baselines.backend === null) && !(name === "against system" && page.baselines.system === null));
+  !(name === "against backend" && page.baselines.backend === null) && !(name === "against system" && page.baselines.system === null) &&
+  !(name === "system" && page.places.length === 1) && !(name === "work" && page.shapes.length === 1));
 
 const showCells = () => {
   const columns = shownColumns();
@@ -41,12 +42,12 @@ const showCells = () => {
   const head = columns.map(({ name }, number) => {
     const sort = el("button", { type: "button", class: "sort", onclick: () => sortBy(number) }, name);
     const here = number === listing.column;
-    if (here) { sort.setAttribute("aria-sort", "true"); sort.dataset.up = String(listing.up); }
-    return el("th", { scope: "col", "aria-sort": here ? (listing.up ? "ascending" : "descending") : null }, sort);
+    if (here) sort.dataset.up = String(listing.up);
+    return el("th", { scope: "col", "data-name": name, "aria-sort": here ? (listing.up ? "ascending" : "descending") : null }, sort);
   });
-  const rows = shown.map((cell) => el("tr", {}, ...columns.map(({ text, number, wide }) => el("td", { class: number ? "number" : wide ? "text" : null }, text(cell))),
-    el("td", {}, at("taken", cell) ? el("button", { type: "button", "aria-label": `Samples of ${cellName(cell)}`, onclick: () => showSamples(cell) }, "Samples") : el("span", { title: at("reason", cell) ?? "" }, at("reason", cell)?.slice(0, 80) ?? ""))));
-  const caption = `${cells.length} configurations, ${MODE_LABELS[state.mode]}`;
+  const rows = shown.map((cell) => el("tr", {}, ...columns.map(({ text, title, number, wide }) => el("td", { class: number ? "number" : title ? "text long" : wide ? "text" : null, title: title?.(cell) }, text(cell))),
+    el("td", {}, at("taken", cell) ? el("button", { type: "button", "aria-label": `Samples of ${cellName(cell)}`, onclick: () => showSamples(cell) }, "Samples") : null)));
+  const caption = `${counted(cells.length, "configuration", "configurations")}, ${MODE_LABELS[state.mode]}`;
   document.getElementById("cell-table").replaceChildren(
     el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
       el("table", {}, el("caption", {}, caption), el("thead", {}, el("tr", {}, ...head, el("th", { scope: "col" }, "raw"))), el("tbody", {}, ...rows))),

@@ -37,6 +37,8 @@ class Chosen:
 
 AND: Final = "\n  AND "
 """Between conditions: one on each line."""
+UNFLAGGED: Final = "coalesce(len(guard_flags), 0) = 0"
+"""Trials that no guard flagged, those among them that none watched."""
 
 
 def choose(results: Results, conditions: Sequence[Condition]) -> Chosen:

@@ -39,7 +39,7 @@ const at = (column, cell) => page.cells[column][cell];
 const cellCount = () => page.cells.batch.length;
 
 // The same layout as HEADER in samples.py
-const HEADER_BYTES = 28;
+const HEADER_BYTES = 30;
 const STEPS = 65535;
 const blocks = new Map();
 
@@ -57,13 +57,14 @@ const samplesOf = async (cell) => {
     const [mode, campaign, host, round] = [0, 2, 4, 6].map((at_) => view.getUint16(head + at_, true));
     const [total, kept] = [8, 12].map((at_) => view.getUint32(head + at_, true));
     const [least, median, largest] = [16, 20, 24].map((at_) => view.getFloat32(head + at_, true));
+    const isFlagged = view.getUint16(head + 28, true) > 0;
     const seconds = [];
     for (let j = 0; j < kept; j++, values += 2) {
       seconds.push(least + (view.getUint16(values, true) / STEPS) * (largest - least));
     }
     series.push({
       mode: page.modes[mode], campaign: page.campaigns[campaign], host: page.hosts[host], round,
-      total, least, median, largest, seconds,
+      total, least, median, largest, isFlagged, seconds,
     });
   }
   return series;
@@ -87,6 +88,8 @@ const ratioText = (value, low = null, high = null) => {
 
 const percent = (share) => (share === null || share === undefined ? "–" : `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`);
 
+const counted = (number, one, several) => `${number.toLocaleString("en")} ${number === 1 ? one : several}`;
+
 const escaped = (text) => String(text).replace(/[&<>"]/g, (one) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[one]);
 
 const SIGNS = { faster: "", slower: "", equivalent: " ≈", undecided: " ?" };
@@ -107,13 +110,15 @@ const ratioOf = (cell, kind) => {
 };
 
 const ratioWords = (ratio) => {
-  const how = ratio.paired ? `paired by round, ${ratio.n} rounds` : `unpaired, ${ratio.n} processes`;
-  return `${ratioText(ratio.value, ratio.low, ratio.high)}: ${VERDICT_WORDS[ratio.verdict]} (${how}; counts from ${(100 * ratio.effect).toFixed(1)} %)`;
+  const how = ratio.paired ? `paired by round, ${counted(ratio.n, "round", "rounds")}` : `unpaired, ${counted(ratio.n, "process", "processes")}`;
+  return `${ratioText(ratio.value, ratio.low, ratio.high)}: ${VERDICT_WORDS[ratio.verdict]}<br>${how}; counts from ${(100 * ratio.effect).toFixed(1)} %`;
 };
+
+const FLAG = "⚑";
 
 const marks = (cell) => {
   const found = [];
-  if (at("flagged", cell)) found.push(`⚑ ${at("flagged", cell)} flagged`);
+  if (at("flagged", cell)) found.push(`${FLAG} ${at("flagged", cell)} flagged`);
   if (at("unsteady", cell)) found.push(`${at("unsteady", cell)} not steady`);
   return found;
 };

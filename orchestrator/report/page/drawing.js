@@ -6,8 +6,10 @@ const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "s
 
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const colour = (number) => css(`--s${number % 8}`);
-const symbol = (number, open = false) => SYMBOLS[number % 8] + (open ? "-open" : "");
-const dash = (number) => DASHES[number % 8];
+// The ninth has the colour of the first, but not its shape
+const shapeOf = (number) => (number + Math.floor(number / 8)) % 8;
+const symbol = (number, open = false) => SYMBOLS[shapeOf(number)] + (open ? "-open" : "");
+const dash = (number) => DASHES[shapeOf(number)];
 
 const layoutOf = (more) => {
   const axis = { gridcolor: css("--grid"), linecolor: css("--line"), zerolinecolor: css("--line"), automargin: true, ticks: "outside", tickcolor: css("--line") };
@@ -18,13 +20,21 @@ const layoutOf = (more) => {
     font: { family: "system-ui, -apple-system, Segoe UI, Roboto, DejaVu Sans, sans-serif", size: 12, color: css("--ink") },
     hoverlabel: { bgcolor: css("--surface"), bordercolor: css("--line"), font: { color: css("--ink"), size: 12 }, align: "left" },
     modebar: { bgcolor: "rgba(0,0,0,0)", color: css("--muted"), activecolor: css("--ink") },
-    margin: { l: 8, r: 14, t: 10, b: 8 }, xaxis: titled(xaxis), yaxis: titled(yaxis), ...rest,
+    margin: { l: 8, r: 14, t: 10, b: 8 }, dragmode: isTouched ? false : "zoom", xaxis: titled(xaxis), yaxis: titled(yaxis), ...rest,
   };
 };
 
-const CONFIG = { displaylogo: false, responsive: true, showSendToCloud: false, showEditInChartStudio: false, plotlyServerURL: "", modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"], displayModeBar: "hover", toImageButtonOptions: { format: "svg", scale: 1 } };
+// The buttons stand beside the caption (page.css), where they cover nothing; dragging zooms, a double click shows all again.
+const configOf = (name) => ({
+  displaylogo: false, responsive: true, showSendToCloud: false, showEditInChartStudio: false, plotlyServerURL: "", displayModeBar: "hover",
+  modeBarButtonsToRemove: ["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "lasso2d", "select2d", "autoScale2d"],
+  toImageButtonOptions: { format: "svg", scale: 1, filename: `taxmeter-${name.toLowerCase().replace(/[^a-z0-9.]+/g, "-").slice(0, 80)}` },
+});
+// A finger that moves over a chart scrolls the page
+const isTouched = matchMedia("(pointer: coarse)").matches;
 
-// Ticks of a logarithmic axis that do not run into each other: decades, or 1, 2, 5 where there are few of them
+// Ticks of a logarithmic axis that do not run into each other: decades, or 1, 2, 5 where there are few of them; along
+// less than a decade even steps
 const logTicks = (range, text) => {
   const [low, high] = range;
   const steps = high - low > 3 ? [1] : high - low > 1.6 ? [1, 3] : [1, 2, 5];
@@ -35,10 +45,18 @@ const logTicks = (range, text) => {
       if (Math.log10(value) >= low && Math.log10(value) <= high) values.push(value);
     }
   }
+  if (values.length < 3) values.splice(0, values.length, ...evenSteps(10 ** low, 10 ** high));
   return { tickvals: values, ticktext: values.map(text) };
 };
 
-const short = (value) => (value >= 100 ? value.toFixed(0) : String(Number(value.toPrecision(2))));
+const evenSteps = (low, high) => {
+  const size = 10 ** Math.floor(Math.log10((high - low) / 3));
+  const step = [1, 2, 5, 10].map((one) => one * size).find((one) => (high - low) / one <= 6);
+  const first = Math.ceil(low / step);
+  return [...Array(Math.floor(high / step) - first + 1).keys()].map((number) => (first + number) * step);
+};
+
+const short = (value) => (value >= 100 ? value.toFixed(0) : String(Number(value.toPrecision(3))));
 const seconds = (value) => (value >= 1 ? `${short(value)} s` : value >= 1e-3 ? `${short(value * 1e3)} ms` : `${short(value * 1e6)} µs`);
 const metric = (value) => {
   const [scale, unit] = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]].find(([size]) => value >= size) ?? [1, ""];
@@ -78,7 +96,7 @@ const draw = (plot) => {
   if (!drawer || !window.Plotly) return;
   drawers.delete(plot);
   const { traces, layout } = drawer();
-  Plotly.react(plot, traces, layoutOf(layout), CONFIG);
+  Plotly.react(plot, traces, layoutOf(layout), configOf(plot.dataset.name));
   plot.on("plotly_click", (event) => {
     const cell = event.points[0]?.customdata;
     if (typeof cell === "number") showSamples(cell);
@@ -109,7 +127,7 @@ const showPanels = (name, panels, nothing) => {
   box.replaceChildren();
   if (!panels.length) box.append(el("p", { class: "empty" }, nothing));
   for (const panel of panels.slice(0, limit)) {
-    const plot = el("div", { class: "plot", role: "img", "aria-label": `${panel.label}. The table of all numbers has its values.` });
+    const plot = el("div", { class: "plot", role: "img", "data-name": panel.label, "aria-label": `${panel.label}. The table of all numbers has its values.` });
     if (panel.height) plot.style.height = `${panel.height}px`;
     const caption = el("figcaption", {}, panel.title, panel.detail ? el("small", {}, ` ${panel.detail}`) : null);
     box.append(el("figure", { class: "panel" }, caption, plot));
@@ -133,7 +151,6 @@ const panelsOf = (cells) => {
   })).sort((one, other) => at("place", one.cells[0]) - at("place", other.cells[0]) || at("shape", one.cells[0]) - at("shape", other.cells[0]));
 };
 
-
 const shapesByPlace = (cells) => {
   const groups = groupBy(cells, (cell) => at("place", cell));
   return new Map([...groups].map(([place, some]) => [place, new Set(some.map((cell) => at("shape", cell)))]));
@@ -150,5 +167,11 @@ const shapeDetail = (cell, shapes) => {
   return parts.join(", ");
 };
 
-const hoverText = (cell, ...lines) => [`<b>${escaped(page.backends[at("backend", cell)].label)}, batch ${at("batch", cell)}</b>`, ...lines, ...marks(cell)].join("<br>");
+// A label has no more room than its panel
+const wrapped = (text) => {
+  const most = Math.max(24, Math.min(40, innerWidth / 16));
+  return text.split(" ").reduce(([done, line], word) => (line && line.length + word.length >= most ? [[...done, line], word] : [done, line ? `${line} ${word}` : word]), [[], ""]).flat().join("<br>");
+};
+
+const hoverText = (cell, ...lines) => [`<b>${escaped(page.backends[at("backend", cell)].label)}, batch ${at("batch", cell)}</b>`, ...lines.flatMap((line) => line.split("<br>")).map(wrapped), ...marks(cell)].join("<br>");
 const HOVER = { hovertemplate: "%{text}<extra></extra>" };

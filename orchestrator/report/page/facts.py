@@ -19,7 +19,8 @@ from orchestrator.report.page.ratios import Pair, Pairs
 Row = dict[str, Any]
 Key = tuple[Value, ...]
 
-_MIB: Final = 2**20
+_KIB, _MIB, _GIB = 2**10, 2**20, 2**30
+_MHZ: Final = 10**6
 _LONGEST: Final = 160
 """Of a value in a table of facts; the whole of it stands in the store."""
 _ENVIRONMENT_ID: Final = [one.name for one in KEY].index("environment_id")
@@ -129,9 +130,17 @@ def _list(values: frozenset[str]) -> frozenset[str] | None:
 
 
 def _shown(name: str, value: str) -> str:
-    if name.endswith("_bytes") and value.isdigit() and int(value) >= _MIB:
-        return f"{int(value) / _MIB:,.0f} MiB" if int(value) < 1024 * _MIB else f"{int(value) / _MIB / 1024:,.1f} GiB"
+    if name.endswith("_bytes") and value.isdigit() and int(value) >= _KIB:
+        return _size(int(value))
+    if name.endswith("_hz") and value.isdigit() and int(value) >= _MHZ:
+        return f"{int(value) / _MHZ:,g} MHz"
     return f"{value[:16]}…" if re.fullmatch(r"(sha256:)?[0-9a-f]{64}", value) else value
+
+
+def _size(number: int) -> str:
+    if number >= _GIB:
+        return f"{number / _GIB:,.1f} GiB"
+    return f"{number / _MIB:,.0f} MiB" if number >= _MIB else f"{number / _KIB:,.0f} KiB"
 
 
 def _cut(text: str) -> str:

@@ -1,5 +1,6 @@
 """Following a store: the page is made anew when the store has changed, and only then."""
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -15,7 +16,9 @@ from orchestrator.store import Results, Selection
 State = tuple[object, ...]
 
 _IDLE_S: Final = 60
-"""Between two loads of a page that is served, where no campaign runs: another may start."""
+"""Between two looks of a page that is served, where no campaign runs: another may start."""
+_VERSION: Final = 16
+"""Hexadecimal digits."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,8 @@ class Question:
     baselines: tuple[str, ...] = ()
     campaign_id: str | None = None
     """The one campaign that it is about; it may have no trial yet."""
+    without_flagged: bool = False
+    """Whether trials that guards flagged are left out of all numbers."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +51,8 @@ class Follower:
     question: Question
     refresh_s: int | None
     """How often the page loads itself anew while a campaign runs, or always with `endless`; null for never."""
-    endless: bool = False
-    """The page loads itself anew though no campaign runs: another may start."""
+    is_served: bool = False
+    """The page asks its server whether there is anything new, though no campaign runs: another may start."""
     _state: State | None = field(default=None, init=False)
     _made: Made | None = field(default=None, init=False)
 
@@ -61,8 +66,31 @@ class Follower:
         state = store_state(self.question.results)
         if self._made is not None and state == self._state:
             return self._made, False
-        self._made, self._state = _make(self.question, self.refresh_s, endless=self.endless), state
+        self._made, self._state = self._make(_version(state)), state
         return self._made, True
+
+    def version(self) -> str:
+        """What a page that is made now is called: another name means that the store has changed.
+
+        Raises:
+            StoreError: a file cannot be read.
+        """
+        return _version(store_state(self.question.results))
+
+    def _make(self, version: str) -> Made:
+        question, refresh_s = self.question, self.refresh_s
+        if question.campaign_id is not None and not _has_trials(question.results, question.campaign_id):
+            if refresh_s is None:
+                raise ConfigurationError(
+                    f"{question.campaign_id}: no trial has ended yet; --watch writes the page as soon as one has"
+                )
+            return Made(render_waiting(question.campaign_id, refresh_s), is_running=True, trials=0)
+        report = make_report(question.results, question.conditions, question.baselines, question.without_flagged)
+        page = report.page
+        idle_s = max(refresh_s, _IDLE_S) if refresh_s is not None and self.is_served else None
+        lasting = refresh_s if page.is_running else idle_s
+        html = render_page(report, lasting, version if self.is_served else None)
+        return Made(html, page.is_running, sum(page.statuses.values()))
 
 
 def store_state(results: Results) -> State:
@@ -98,18 +126,8 @@ def follow(follower: Follower, write: Callable[[Made], None], wait: Callable[[],
         wait()
 
 
-def _make(question: Question, refresh_s: int | None, *, endless: bool) -> Made:
-    if question.campaign_id is not None and not _has_trials(question.results, question.campaign_id):
-        if refresh_s is None:
-            raise ConfigurationError(
-                f"{question.campaign_id}: no trial has ended yet; --watch writes the page as soon as one has"
-            )
-        return Made(render_waiting(question.campaign_id, refresh_s), is_running=True, trials=0)
-    report = make_report(question.results, question.conditions, question.baselines)
-    page = report.page
-    idle_s = max(refresh_s, _IDLE_S) if refresh_s is not None and endless else None
-    lasting = refresh_s if page.is_running else idle_s
-    return Made(render_page(report, lasting), page.is_running, sum(page.statuses.values()))
+def _version(state: State) -> str:
+    return hashlib.sha256(repr(state).encode()).hexdigest()[:_VERSION]
 
 
 def _has_trials(results: Results, campaign_id: str) -> bool:

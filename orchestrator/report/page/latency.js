@@ -3,13 +3,14 @@
 const latencyPanels = () => {
   const cells = chosenCells().filter((cell) => at(state.mode, cell) !== null);
   const range = logRange(cells.flatMap((cell) => [at(state.mode, cell), at(`${state.mode}_low`, cell), at(`${state.mode}_high`, cell)]));
+  const batches = sorted(cells.map((cell) => at("batch", cell)));
   showLegend("latency", page.backends, sorted(cells.map((cell) => at("backend", cell))), true);
   return panelsOf(cells).map(({ cells: some, title, detail }) => ({
     title, detail,
     label: `Latency against batch on ${title} ${detail}`,
     drawer: () => ({
       traces: [...groupBy(some, (cell) => at("backend", cell))].sort((one, other) => one[0] - other[0]).map(latencyTrace),
-      layout: { xaxis: batchAxis(sorted(some.map((cell) => at("batch", cell)))), yaxis: logAxis("latency of a call", range, seconds) },
+      layout: { xaxis: batchAxis(batches), yaxis: logAxis("latency of a call", range, seconds) },
     }),
   }));
 };
@@ -19,9 +20,10 @@ const latencyTrace = ([backend, cells]) => {
   const values = ordered.map((cell) => at(state.mode, cell));
   const bound = (name) => ordered.map((cell, number) => Math.abs((at(`${state.mode}_${name}`, cell) ?? values[number]) - values[number]));
   return {
-    type: "scatter", mode: "lines+markers", name: page.backends[backend].label,
+    type: "scatter", mode: "lines+markers+text", name: page.backends[backend].label,
+    texttemplate: ordered.map((cell) => (at("flagged", cell) ? FLAG : "")), textposition: "top right", textfont: { color: css("--ink"), size: 14 },
     x: ordered.map((cell) => at("batch", cell)), y: values, customdata: ordered,
-    text: ordered.map((cell) => hoverText(cell, latency(cell), `${at(`${state.mode}_n`, cell)} processes, ${at(`${state.mode}_samples`, cell)} samples`)),
+    text: ordered.map((cell) => hoverText(cell, latency(cell), `${counted(at(`${state.mode}_n`, cell), "process", "processes")}, ${counted(at(`${state.mode}_samples`, cell), "sample", "samples")}`)),
     ...HOVER,
     error_y: { type: "data", symmetric: false, array: bound("high"), arrayminus: bound("low"), thickness: 1.2, width: 3, color: colour(backend) },
     line: { color: colour(backend), dash: dash(backend), width: 2 },

@@ -32,7 +32,7 @@ const key = (number, line) => {
     return svg;
   }
   if (line) path("M0 6h26", { "stroke-dasharray": dashes[dash(number)] });
-  path(shapes[SYMBOLS[number % 8]], { fill: `var(--s${number % 8})` });
+  path(shapes[symbol(number)], { fill: `var(--s${number % 8})` });
   return svg;
 };
 
@@ -77,8 +77,10 @@ const showFilters = () => {
   if (page.places.length > 1) controls.push(chips("systems", page.places, state.places, "places", false));
   const reset = el("button", { type: "button", onclick: () => { setDefaults(); change({}); } }, "Reset");
   const said = [state.work === ALL ? "all workloads" : state.work, ...Object.values(state.axes).filter((one) => one !== ALL && one.length < 20), MODE_LABELS[state.mode]].join(", ");
+  const left = `${said}: ${chosenCells().length} of ${counted(cellCount(), "configuration", "configurations")}`;
+  document.getElementById("filtered").textContent = `Filters: ${left}`;
   const box = el("details", { open: filtersOpen, ontoggle: (event) => { filtersOpen = event.target.open; } },
-    el("summary", {}, "Filters ", el("span", {}, `${said}: ${chosenCells().length} of ${cellCount()} configurations`)),
+    el("summary", {}, "Filters ", el("span", {}, left)),
     el("div", { class: "filter-grid" }, ...controls, reset));
   const focused = document.activeElement?.tagName === "SELECT" ? [...form.querySelectorAll("select")].indexOf(document.activeElement) : -1;
   form.replaceChildren(box);
@@ -103,26 +105,42 @@ const showQueries = () => {
     if (details.hidden) continue;
     const whole = ["failures", "flagged", "systems"].includes(name);
     const box = details.querySelector("div") ?? details.appendChild(el("div"));
-    showQuery(box, whole ? filledQuery(name, page.sql) : filledQuery(name));
+    showQuery(box, whole ? filledQuery(name, page.sql_of_all) : filledQuery(name));
   }
 };
 
-const NOTHING = {
-  latency: "No latency of this mode is left by the filters.",
+const hasMode = (mode) => page.cells[`${mode}_n`].some((count) => count > 0);
+
+// Why a chart has no mark
+const nothing = () => ({
+  latency: hasMode(state.mode)
+    ? "No configuration that the filters leave was measured in this mode."
+    : page.modes.some(hasMode)
+      ? `No trial has the latency of ${MODE_LABELS[state.mode]}; the filter "latency of" has the other one.`
+      : "Nothing was measured: no trial ended ok.",
   tax: "Nothing tells framework and arithmetic apart here: the floor (CPU) or the profile (GPU) was not measured, or is not valid.",
-  speedups: "Nothing to compare: the baseline backend, or any other, is not among what the filters leave.",
+  speedups: page.baselines.backend === null
+    ? "Nothing to compare with: no trial has the backend eager; taxmeter report --baseline backend=NAME takes another one."
+    : page.backends.length === 1
+      ? `Nothing to compare: ${page.backends[0].label} is the only backend.`
+      : "Nothing to compare: the filters leave no backend that was measured beside the baseline.",
   roofline: "Operations or weights were not counted here.",
-  hardware: "No configuration that the filters leave was measured both on the baseline system and on another.",
-};
+  hardware: page.systems.length === 1
+    ? "Nothing to compare: all trials ran on one system."
+    : "No configuration that the filters leave was measured both on the baseline system and on another.",
+});
 
 const showCharts = () => {
   toggle("tax-scale", [[true, "share"], [false, "time"]], state.share, (share) => change({ share }));
-  showPanels("latency", latencyPanels(), NOTHING.latency);
-  showPanels("tax", taxPanels(), NOTHING.tax);
+  const why = nothing();
+  showPanels("latency", latencyPanels(), why.latency);
+  showPanels("tax", taxPanels(), why.tax);
   showTransitions();
-  showPanels("speedups", speedupPanels(), NOTHING.speedups);
-  showPanels("roofline", rooflinePanels(), NOTHING.roofline);
-  showPanels("hardware", hardwarePanels(), NOTHING.hardware);
+  const speedups = speedupPanels();
+  showPanels("speedups", speedups, why.speedups);
+  document.querySelector("#speedups .scale").hidden = !speedups.length;
+  showPanels("roofline", rooflinePanels(), why.roofline);
+  showPanels("hardware", hardwarePanels(), why.hardware);
   if (dialog.open) drawSamples();
 };
 
@@ -133,37 +151,34 @@ const problem = (error) => {
   document.documentElement.dataset.ready = "failed";
 };
 
-const keepUpToDate = () => {
-  const seconds = Number(document.documentElement.dataset.refresh);
-  if (!seconds) return;
-  // sessionStorage is refused by some browsers for files
-  const kept = (act) => { try { return act(); } catch { return null; } };
-  const before = kept(() => sessionStorage.getItem("scroll"));
-  if (before) scrollTo({ top: Number(before), behavior: "instant" });
-  setInterval(() => {
-    if (dialog.open || document.hidden) return;
-    kept(() => sessionStorage.setItem("scroll", String(scrollY)));
-    location.reload();
-  }, 1000 * seconds);
-};
-
 const start = async () => {
+  const anchor = location.hash; // of a link to a section; the filters take its place
   await loadPage();
   setDefaults();
   recall();
+  const before = remembered();
+  recallView(before);
   onChange(showFilters);
   onChange(showCharts);
   onChange(showCells);
   onChange(showQueries);
   change({});
-  keepUpToDate();
+  recallPosition(before, anchor);
+  followStore();
   await new Promise((resolve) => { setTimeout(resolve); });
   await loadPlotly();
   document.querySelectorAll(".panels .plot").forEach((plot) => { if (visible(plot)) draw(plot); });
+  recallSamples(before);
   document.documentElement.dataset.ready = "yes";
 };
 
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (window.Plotly) showCharts(); });
-addEventListener("beforeprint", () => { document.documentElement.dataset.theme = "light"; showCharts(); drawEverything(); });
-addEventListener("afterprint", () => { delete document.documentElement.dataset.theme; showCharts(); });
+const onPaper = (is) => {
+  const { dataset } = document.documentElement;
+  if (is) { dataset.theme = "light"; dataset.printing = ""; } else { delete dataset.theme; delete dataset.printing; }
+  showCharts();
+};
+addEventListener("beforeprint", () => { onPaper(true); drawEverything(); });
+addEventListener("afterprint", () => onPaper(false));
+addEventListener("hashchange", () => { if (location.hash.startsWith("#?")) { setDefaults(); recall(); change({}); } });
 start().catch(problem);

@@ -11,11 +11,12 @@ from orchestrator.analysis.conditions import Condition, Operator, accepted, pars
 from orchestrator.analysis.explaining.processes import is_ok
 from orchestrator.errors import ConfigurationError
 from orchestrator.report.page.cells import Cells, at_home, cells_of, page_cell, series_of
-from orchestrator.report.page.choosing import Chosen, choose
+from orchestrator.report.page.choosing import AND, UNFLAGGED, Chosen, choose
 from orchestrator.report.page.facts import differences_of, hardware_table, software_table
 from orchestrator.report.page.model import Baselines, CampaignInfo, Mode, NoiseFloor, Page
 from orchestrator.report.page.places import Coordinates, coordinates
 from orchestrator.report.page.ratios import Floors, floors_of, pairs_of, timings_of
+from orchestrator.report.page.roofs import roofs_of
 from orchestrator.report.page.samples import SampleBook, sample_book
 from orchestrator.report.page.troubles import failures_of, flagged_of
 from orchestrator.store import Results, Selection
@@ -38,6 +39,7 @@ def make_report(
     results: Results,
     conditions: Sequence[Condition] = (),
     baselines: Sequence[str] = (),
+    without_flagged: bool = False,
     made_at: datetime | None = None,
 ) -> Report:
     """The page of all trials that meet conditions.
@@ -47,6 +49,7 @@ def make_report(
         conditions: of `parse_conditions`.
         baselines: what ratios are against: a backend (`backend=eager`), and a system (`gpu=V100`, `host=a100-01`);
             by default eager, and the system with the most measured configurations.
+        without_flagged: leaves trials that guards flagged out of all numbers; they are counted and told all the same.
         made_at: the moment that the page tells; now, if null.
 
     Raises:
@@ -55,7 +58,9 @@ def make_report(
     """
     chosen = choose(results, conditions)
     rows = at_home(chosen.rows)
-    measured = [row for row in rows if row["replicate"] == 0]
+    measured = [row for row in rows if row["replicate"] == 0 and not (without_flagged and row["guard_flags"])]
+    if not measured:
+        raise ConfigurationError(f"leaves nothing: guards flagged all {len(rows)} trials", key="--without-flagged")
     at = coordinates(measured)
     cells = cells_of(measured, chosen.moment.started)
     backend, system = _baselines(baselines, measured, at, cells)
@@ -70,8 +75,10 @@ def make_report(
     page = Page(
         title=_title(campaigns),
         selection=_selection(chosen),
+        without_flagged=without_flagged,
         made_at=made_at or datetime.now(UTC),
-        sql=chosen.sql,
+        sql=AND.join([chosen.sql, UNFLAGGED]) if without_flagged else chosen.sql,
+        sql_of_all=chosen.sql,
         where=chosen.where,
         campaigns=campaigns,
         statuses=Counter(Status(row["status"]) for row in rows),
@@ -83,6 +90,7 @@ def make_report(
         axes=at.axes,
         cells=shown,
         series=series_of(shown),
+        roofs=roofs_of(chosen.moment, {one.system_id for one in at.systems}, without_flagged=without_flagged),
         baselines=Baselines(
             None if backend is None else at.backend_of[backend],
             next((number for number, one in enumerate(at.systems) if one.system_id == system), None),

@@ -11,6 +11,7 @@ from orchestrator.analysis.comparing import Ratio
 from orchestrator.analysis.explaining import FreeBatch, Transition
 from orchestrator.analysis.metrics import METRICS, Metric
 from orchestrator.analysis.statistics import Estimate
+from orchestrator.report.page.roofs import Roof
 from orchestrator.store.tax import Regime
 from runners.contract import Status
 
@@ -231,8 +232,12 @@ class Page:
     selection: str
     """What was chosen, in words."""
     made_at: datetime
+    without_flagged: bool
+    """Whether trials that guards flagged are left out of all numbers."""
     sql: str
-    """The condition of the selection, for SQL."""
+    """The condition of the trials that numbers are from, for SQL."""
+    sql_of_all: str
+    """The condition of the selection, with those that are left out of the numbers."""
     where: tuple[str, ...]
     """The conditions of the selection, as other commands take them."""
     campaigns: tuple[CampaignInfo, ...]
@@ -247,6 +252,8 @@ class Page:
     """Values of the axes of shapes that have several, by name."""
     cells: tuple[PageCell, ...]
     series: tuple[Series, ...]
+    roofs: tuple[Roof, ...]
+    """Of its systems, from the whole store."""
     baselines: Baselines
     noise: tuple[NoiseFloor, ...]
     differences: tuple[Difference, ...]

@@ -4,6 +4,7 @@ import base64
 import gzip
 import json
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 from orchestrator.analysis.comparing import Ratio
@@ -11,6 +12,7 @@ from orchestrator.analysis.statistics import Estimate
 from orchestrator.analysis.verdict import Verdict
 from orchestrator.report.page.model import Choice, Mode, Page, PageCell, Series, Shape
 from orchestrator.report.page.queries import queries
+from orchestrator.report.page.roofs import Ceiling
 from orchestrator.report.page.samples import SampleBook
 from orchestrator.store.tax import Regime
 
@@ -32,6 +34,7 @@ def payload(page: Page, samples: SampleBook) -> dict[str, Any]:
         "verdicts": [one.value for one in VERDICTS],
         "regimes": [one.value for one in REGIMES],
         "sql": page.sql,
+        "sql_of_all": page.sql_of_all,
         "where": list(page.where),
         "queries": queries(page),
         "campaigns": [one.campaign_id for one in page.campaigns],
@@ -47,6 +50,7 @@ def payload(page: Page, samples: SampleBook) -> dict[str, Any]:
         "baselines": {"backend": page.baselines.backend, "system": page.baselines.system},
         "cells": _cells(page.cells, samples),
         "series": _series(page.series),
+        "roofs": _roofs(page),
         "samples": {
             "kept": samples.kept,
             "total": samples.total,
@@ -70,6 +74,24 @@ def _choice(one: Choice) -> dict[str, Any]:
 def _shape(one: Shape, page: Page) -> dict[str, Any]:
     axes = {name: value for name, value in one.values.items() if name in page.axes}
     return {**_choice(one.choice), "workload": one.values["workload"], "axes": axes}
+
+
+def _roofs(page: Page) -> list[dict[str, Any]]:
+    """By system and dtype, with the positions of the shapes that are below them."""
+    numbers = {one.system_id: number for number, one in enumerate(page.systems)}
+    found: list[dict[str, Any]] = []
+    for one in page.roofs:
+        below = [number for number, shape in enumerate(page.shapes) if one.is_over(shape.values)]
+        for dtype in sorted({str(page.shapes[number].values["dtype"]) for number in below}):
+            shapes = [number for number in below if page.shapes[number].values["dtype"] == dtype]
+            where = {"system": numbers[one.system_id], "shapes": shapes, "dtype": dtype, "threads": one.threads}
+            parts = {"arithmetic": one.arithmetic.get(dtype), "bandwidth": one.bandwidth}
+            found.append(where | {name: _ceiling(part) for name, part in parts.items()})
+    return found
+
+
+def _ceiling(one: Ceiling | None) -> dict[str, Any] | None:
+    return None if one is None else {**asdict(one), "rate": _short(one.rate)}
 
 
 def _cells(cells: Sequence[PageCell], samples: SampleBook) -> Columns:

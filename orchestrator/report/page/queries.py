@@ -10,7 +10,10 @@ that both conditions are in every query.
 
 from typing import Final
 
+from orchestrator.report.page.choosing import UNFLAGGED
 from orchestrator.report.page.model import Page
+from orchestrator.report.page.roofs import NARROWER, PACES
+from runners.contract.catalogue.roofs import GEMM, TRIAD, TRIAD_ARRAYS
 
 _OK: Final = "status = 'ok' AND replicate = 0"
 _CELL: Final = """system_id, environment, workload, workload_options, sequence_length, image_size,
@@ -33,12 +36,7 @@ def queries(page: Page) -> dict[str, str]:
             "       median(latency_sync_median_s) AS sync_s, median(latency_pipelined_median_s) AS pipelined_s,\n"
             "       median(framework_fraction) AS fraction, median(boundedness) AS boundedness"
         ),
-        "roofline": _medians(
-            "any_value(flops) / any_value(weight_bytes) AS flop_per_weight_byte,\n"
-            "       any_value(flops) / median(busy_s) AS kernel_rate,\n"
-            "       any_value(flops) / median(latency_pipelined_median_s) AS pipelined_rate,\n"
-            "       any_value(flops) / median(latency_sync_median_s) AS sync_rate"
-        ),
+        "roofline": _roofline(without_flagged=page.without_flagged),
         "cells": _medians("median({metric}) AS latency_s, median(framework_fraction) AS fraction"),
         "failures": """SELECT status, reason, host, environment, count(*) AS attempts
 FROM trials
@@ -70,6 +68,48 @@ FROM trials
 WHERE {_OK}
   AND {{where}}
 GROUP BY ALL ORDER BY ALL"""
+
+
+def _roofline(*, without_flagged: bool) -> str:
+    """Rates, and beside them the roofs of their systems, which are looked for in all campaigns (`roofs_of`)."""
+    threads = "CASE device WHEN 'cpu' THEN threads ELSE 0 END AS roof_threads"
+    seconds = ", ".join(f"median({name})" for name in PACES)
+    narrower = ", ".join(f"'{name}'" for name in NARROWER)
+    only = f"\n    AND {UNFLAGGED}" if without_flagged else ""
+    return f"""WITH rates AS (
+  SELECT campaign_id, trial_key, system_id, device, dtype, {threads},
+         coalesce({seconds}) AS call_s,
+         any_value(flops) FILTER (workload = '{GEMM}') / call_s AS flop_per_s,
+         any_value({TRIAD_ARRAYS} * batch * CAST(workload_options ->> 'elements' AS BIGINT)
+           * CASE dtype WHEN 'float32' THEN 4 ELSE 2 END) FILTER (workload = '{TRIAD}') / call_s AS bytes_per_s
+  FROM trials
+  WHERE {_OK} AND workload IN ('{GEMM}', '{TRIAD}')
+    AND backend NOT IN ({narrower}){only}
+  GROUP BY ALL
+), arithmetic AS (
+  SELECT system_id, device, roof_threads, dtype,
+         max(flop_per_s) AS roof_flop_per_s, arg_max(campaign_id, flop_per_s) AS roof_flop_campaign
+  FROM rates GROUP BY ALL
+), memory AS (
+  SELECT system_id, device, roof_threads,
+         max(bytes_per_s) AS roof_bytes_per_s, arg_max(campaign_id, bytes_per_s) AS roof_bytes_campaign
+  FROM rates GROUP BY ALL
+), cells AS (
+  SELECT {_CELL}, device, {threads},
+         count(*) AS processes, any_value(flops) / nullif(any_value(weight_bytes), 0) AS flop_per_weight_byte,
+         any_value(flops) / median(busy_s) AS kernel_rate,
+         any_value(flops) / median(latency_pipelined_median_s) AS pipelined_rate,
+         any_value(flops) / median(latency_sync_median_s) AS sync_rate
+  FROM trials
+  WHERE {_OK}
+  AND {{where}}
+  GROUP BY ALL
+)
+SELECT *, CASE WHEN flop_per_weight_byte > 0
+         THEN least(roof_flop_per_s, roof_bytes_per_s * flop_per_weight_byte) END AS roof_here
+FROM cells LEFT JOIN arithmetic USING (system_id, device, roof_threads, dtype)
+  LEFT JOIN memory USING (system_id, device, roof_threads)
+ORDER BY ALL"""
 
 
 def _of_backends(baseline: str) -> str:

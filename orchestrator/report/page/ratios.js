@@ -29,7 +29,7 @@ const heatMap = (rows, names) => {
   const each = (read) => found.map((row) => row.map((cell) => (cell === undefined ? null : read(cell))));
   const short = (cell) => {
     const ratio = ratioOf(cell, "backend");
-    return ratio ? ratioText(ratio.value) + SIGNS[ratio.verdict] : "";
+    return ratio ? ratioText(ratio.value) + SIGNS[ratio.verdict] + (at("flagged", cell) ? ` ${FLAG}` : "") : "";
   };
   const value = (cell) => {
     const ratio = ratioOf(cell, "backend");
@@ -43,7 +43,11 @@ const heatMap = (rows, names) => {
       colorscale: [[0, css("--heat-slow")], [0.5, css("--heat-mid")], [1, css("--heat-fast")]],
       showscale: false,
     }, failedTrace(found, backends, names)],
-    layout: { xaxis: { type: "category", side: "top", showgrid: false, ticks: "" }, yaxis: { type: "category", autorange: "reversed", showgrid: false, ticks: "", ticksuffix: " " } },
+    layout: {
+      dragmode: false,
+      xaxis: { type: "category", side: "top", tickfont: { size: 10.5 }, showgrid: false, ticks: "", fixedrange: true },
+      yaxis: { type: "category", autorange: "reversed", showgrid: false, ticks: "", ticksuffix: " ", fixedrange: true },
+    },
   };
 };
 
@@ -83,9 +87,21 @@ const hardwarePanels = () => {
   });
 };
 
+// From dense to wide
+const RATIO_TICKS = [
+  [0.85, 0.9, 0.95, 1, 1.05, 1.1, 1.15],
+  [0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.5, 1.75, 2],
+  [0.33, 0.5, 0.67, 0.8, 1, 1.25, 1.5, 2, 3],
+  [0.2, 0.33, 0.5, 0.7, 1, 1.5, 2, 3, 5],
+  [0.063, 0.125, 0.25, 0.5, 1, 2, 4, 8, 16],
+  [0.001, 0.01, 0.1, 1, 10, 100, 1000],
+];
+
+// The densest of which there is room for all, and that reaches both ends
 const ratioTicks = ([low, high]) => {
-  const values = high - low > 1.2 ? [0.01, 0.1, 0.25, 1, 4, 10, 100] : high - low > 0.5 ? [0.125, 0.25, 0.5, 1, 2, 4, 8] : [0.5, 0.67, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3];
-  return { tickvals: values, ticktext: values.map((one) => (one === 1 ? "1" : `×${one}`)) };
+  const fits = (values) => values.filter((one) => Math.log10(one) >= low && Math.log10(one) <= high).length <= 6 && values[0] <= 1.3 * 10 ** low && values.at(-1) >= 10 ** high / 1.3;
+  const values = RATIO_TICKS.find(fits) ?? RATIO_TICKS.at(-1);
+  return { tickvals: values, ticktext: values.map(String), tickangle: 0 };
 };
 
 const forest = (cells, batches, places, range) => {

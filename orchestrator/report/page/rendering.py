@@ -21,45 +21,53 @@ from orchestrator.report.page.payload import packed, payload
 
 _SCRIPTS: Final = (
     *("data.js", "state.js", "drawing.js", "latency.js", "tax.js", "ratios.js", "roofline.js"),
-    *("cells.js", "samples.js", "main.js"),
+    *("cells.js", "samples.js", "memory.js", "following.js"),
 )
 """In the order in which they stand on the page."""
+_SERVED: Final = "serving.js"
+"""On served pages alone: no other may ask anybody for anything."""
+_MAIN: Final = "main.js"
 
 
-def render_page(report: Report, refresh_s: int | None = None) -> str:
+def render_page(report: Report, refresh_s: int | None = None, version: str | None = None) -> str:
     """The whole page, as HTML.
 
     Args:
         report: what it shows.
-        refresh_s: the page loads itself anew that often; null if it is not to change any more.
+        refresh_s: how often the page loads itself anew, or asks its server whether to; null if it is not to change
+            any more.
+        version: of a page that is served: what its server calls it. Null for a file.
 
     Raises:
         ConfigurationError: the charting library is not installed.
     """
     page = report.page
+    scripts = (*_SCRIPTS, *([_SERVED] if version is not None else []), _MAIN)
     template = Template(_file("page.html"))
     return template.substitute(
         title=text(page.title),
         selection=text(page.selection),
         made_at=text(f"{page.made_at:%Y-%m-%d %H:%M:%S} UTC"),
         refresh=str(refresh_s or 0),
-        live=_live(page, refresh_s).html,
+        version=text(version),
+        connect="connect-src 'self'; " if version is not None else "",
+        live=_live(page, refresh_s, is_served=version is not None).html,
         tiles=summary.tiles(page).html,
         verdicts=summary.verdicts(page).html,
         regimes=summary.regimes(page).html,
         noise=summary.noise(page).html,
         campaigns=tables.campaigns(page).html,
-        baseline_backend=_name(page, "backend"),
-        baseline_system=_name(page, "system"),
+        speedups_title=text("Speed-up" + _against(page, "backend")),
+        hardware_title=text("Hardware" + _against(page, "system")),
         backend_differences=tables.differences(page, "backends").html,
         system_differences=tables.differences(page, "systems").html,
-        systems=tables.facts(page.hardware, "Systems", "hardware").html,
+        systems=joined([tables.systems(page), tables.facts(page.hardware, "Systems", "hardware")]).html,
         software=tables.facts(page.software, "Environments", "software").html,
         failures=tables.failures(page).html,
         flagged=tables.flagged(page).html,
         samples_note=text(_samples_note(report)),
         style=_file("page.css"),
-        script="\n".join(map(_file, _SCRIPTS)),
+        script="\n".join(map(_file, scripts)),
         data=packed(payload(page, report.samples)),
         blocks=_blocks(report).html,
         plotly=_plotly(),
@@ -73,22 +81,25 @@ def render_waiting(campaign_id: str, refresh_s: int) -> str:
     )
 
 
-def _live(page: Page, refresh_s: int | None) -> Markup:
+def _live(page: Page, refresh_s: int | None, *, is_served: bool) -> Markup:
     if refresh_s is None:
         return Markup("")
     state = "The campaign is running" if page.is_running else "This page is kept up to date"
-    return element("p", f"{state}: the page loads itself anew every {refresh_s} s.", class_="live", role="status")
+    how = f"looks every {refresh_s} s for new rows" if is_served else f"loads itself anew every {refresh_s} s"
+    return element("p", f"{state}: the page {how}.", class_="live", role="status")
 
 
-def _name(page: Page, kind: str) -> str:
+def _against(page: Page, kind: str) -> str:
     number = getattr(page.baselines, kind)
     if number is None:
-        return "no baseline"
-    return text(page.backends[number].label if kind == "backend" else page.systems[number].label)
+        return ""
+    return f" against {page.backends[number].label if kind == 'backend' else page.systems[number].label}"
 
 
 def _samples_note(report: Report) -> str:
     book = report.samples
+    if not book.total:
+        return "There are no samples."
     if book.kept == book.total:
         return f"All {book.total:,} samples are in this page."
     series = f" of {book.series:,} of {book.series_total:,} series" if book.series < book.series_total else ""

@@ -37,9 +37,11 @@ HEADER: Final = np.dtype(
         ("least", "<f4"),
         ("median", "<f4"),
         ("largest", "<f4"),
+        ("flagged", "<u2"),
     ]
 )
-"""Of one series; seconds. It stands before the samples of its cell, and the script on the page reads the same."""
+"""Of one series; seconds; `flagged` is how many guards flag its process. It stands before the samples of its cell, and
+the script on the page reads the same."""
 
 Id = tuple[str, str, int]
 """Campaign, trial and attempt."""
@@ -168,6 +170,7 @@ def _headers(taken: Sequence[Taken], campaigns: Mapping[str, int], hosts: Mappin
         place["mode"], place["campaign"] = modes.index(one.mode), campaigns[campaign]
         place["host"], place["round"] = hosts[host], number
         place["count"], place["kept"] = one.count, len(one.values)
+        place["flagged"] = len(one.row["guard_flags"] or ())
         place["least"], place["median"], place["largest"] = one.summary
     return found.tobytes()
 
@@ -199,7 +202,7 @@ def _series(
     moment: Moment, condition: pc.Expression | None, wanted: Mapping[Id, int]
 ) -> Iterator[tuple[dict[str, Any], Mode, NDArray[np.float64]]]:
     """All series of the wanted trials, campaign by campaign so that not all of them are in memory."""
-    names = ("campaign_id", "trial_id", "attempt", "host", "round")
+    names = ("campaign_id", "trial_id", "attempt", "host", "round", "guard_flags")
     for campaign in sorted({one[0] for one in wanted}):
         here = pc.field("campaign_id") == campaign
         columns = (*names, *(str(mode.metric.samples) for mode in Mode))

@@ -24,7 +24,7 @@ const mostFrequent = (values) => {
 
 // One work and one dtype at first: what fits on a screen, and what can be compared.
 const setDefaults = () => {
-  state.mode = page.mode;
+  Object.assign(state, { mode: page.mode, batch: ALL, share: true });
   page.backends.forEach((_, number) => state.backends.add(number));
   page.places.forEach((_, number) => state.places.add(number));
   const measured = [...Array(cellCount()).keys()].filter((cell) => at(`${page.mode}_n`, cell) > 0);

@@ -52,7 +52,7 @@ def verdicts(page: Page) -> Markup:
     """What the ratios say, in sentences and a table."""
     sentences = [*_backend_sentences(page), *_system_sentences(page)]
     if not sentences:
-        return element("p", "Nothing was compared: a single backend on a single system was measured, or no baseline.")
+        return element("p", _why_nothing(page))
     mode = f"Latency of {MODE_NAMES[page.mode]}; a ratio above 1 is faster."
     return joined(
         [
@@ -73,6 +73,8 @@ def regimes(page: Page) -> Markup:
         counts = Counter(cell.parts.regime for cell in here)
         shares = [(name, counts[regime], f"r{position}") for position, (regime, name) in enumerate(_REGIMES.items())]
         rows.append([place.choice.label, *(counts[one] or "–" for one in (*_REGIMES, None)), _bar(shares)])
+    if not rows:
+        return element("p", "Nothing was measured: no trial ended ok.")
     head = ["system", *_REGIMES.values(), "unknown", "share"]
     return table("What the latency follows: number of configurations", head, rows)
 
@@ -103,6 +105,17 @@ def noise(page: Page) -> Markup:
         ),
     ]
     return joined(parts)
+
+
+def _why_nothing(page: Page) -> str:
+    measured = [cell for cell in page.cells if cell.rows]
+    if not measured:
+        return "Nothing was measured: no trial ended ok."
+    if len({cell.backend for cell in measured}) == 1 and len(page.systems) == 1:
+        return "Nothing was compared: a single backend on a single system was measured."
+    if page.baselines.backend is None:
+        return "Nothing was compared: no trial has the backend eager; --baseline backend=NAME takes another baseline."
+    return "Nothing was compared: nothing was measured beside a baseline."
 
 
 def _range(half_widths: Sequence[float]) -> str:

@@ -25,6 +25,12 @@ def campaigns(page: Page) -> Markup:
     return table("Campaigns", ["campaign", "sweep", "started (UTC)", "ended (UTC)", "planned trials"], rows)
 
 
+def systems(page: Page) -> Markup:
+    """What people call the systems, and what they are."""
+    rows: list[Sequence[Content]] = [[one.label, one.hardware, ", ".join(one.hosts)] for one in page.systems]
+    return table("Systems", ["system", "hardware", "hosts"], rows)
+
+
 def facts(found: FactTable, caption: str, kind: str) -> Markup:
     """Facts side by side. What differs comes first and is marked; the rest can be unfolded."""
     if not found.columns:
@@ -41,7 +47,7 @@ def facts(found: FactTable, caption: str, kind: str) -> Markup:
         head = ["", found.columns[0] if len(found.columns) == 1 else "all of them"]
         plain = table(f"{caption}: what all have in common", head, [[one.name, one.values[0]] for one in same])
         number = count_text(len(same), "field", "fields")
-        title = number if len(found.columns) == 1 else f"{number} in which they do not differ"
+        title = f"{found.columns[0]}: {number}" if len(found.columns) == 1 else f"{number} in which they do not differ"
         parts.append(element("details", element("summary", title), plain))
     return joined(parts)
 
@@ -62,13 +68,20 @@ def flagged(page: Page) -> Markup:
     if not page.watched_trials:
         return element("p", "No trial had guards, so that nothing is known about disturbances.")
     if not page.flagged:
-        return element("p", f"No guard flagged any of {page.watched_trials:,} trials.")
-    note = "Flagged trials count in every number of this page. Points with flagged processes have a ⚑ in their label."
+        trials = count_text(page.watched_trials, "trial", "trials")
+        return element("p", f"Guards watched {trials} and flagged none.")
+    note = (
+        "Flagged trials are left out of every number and chart of this page."
+        if page.without_flagged
+        else "Flagged trials count in every number of this page; what has some of them is marked ⚑. A page without "
+        "them is made with "
+    )
+    option = None if page.without_flagged else element("code", "--without-flagged", class_="whole")
     rows: list[Sequence[Content]] = [
         [one.guard, one.host, f"{one.count:,} of {one.watched:,}", one.seen, _list(one.what)] for one in page.flagged
     ]
     head = ["guard", "host", "trials", "seen, for example", "what"]
-    return joined([element("p", note, class_="note"), table("Flagged by guards", head, rows, class_="wide")])
+    return joined([element("p", note, option, class_="note"), table("Flagged by guards", head, rows, class_="wide")])
 
 
 def differences(page: Page, kind: str) -> Markup:
@@ -79,6 +92,9 @@ def differences(page: Page, kind: str) -> Markup:
         kind: `backends` or `systems`.
     """
     here = [one for one in page.differences if one.ratios == kind]
+    against = "against_backend" if kind == "backends" else "against_system"
+    if not any(getattr(cell.timings[page.mode], against) for cell in page.cells):
+        return joined([])
     if not here:
         what = (
             "besides hardware and settings, which stand in the table of systems"

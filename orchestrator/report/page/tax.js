@@ -9,19 +9,22 @@ const partsOf = (cell) => {
   return { total, framework, rest: total - framework };
 };
 
+const shareOf = (cell) => Math.min(Math.max(at("fraction", cell) ?? partsOf(cell).framework / partsOf(cell).total, 0), 1);
+
 const taxPanels = () => {
   const cells = chosenCells().filter((cell) => partsOf(cell));
+  const batches = sorted(cells.map((cell) => at("batch", cell)));
   showLegend("tax", page.backends, sorted(cells.map((cell) => at("backend", cell))), SWATCH);
   return panelsOf(cells).map(({ cells: some, title, detail }) => ({
     title, detail, label: `Share of framework and kernels on ${title} ${detail}`,
     drawer: () => {
-      const batches = sorted(some.map((cell) => at("batch", cell)));
       const groups = [...groupBy(some, (cell) => at("backend", cell))].sort((one, other) => one[0] - other[0]);
       return {
         traces: groups.flatMap(([backend, ours]) => taxTraces(backend, ours, batches)),
         layout: {
-          barmode: "group", bargap: 0.18, bargroupgap: 0.08,
-          xaxis: { title: "batch", type: "category", categoryorder: "array", categoryarray: batches.map(String) },
+          // A lone bar does not fill the chart
+          barmode: "group", bargap: Math.max(0.18, 1 - 0.12 * groups.length * batches.length), bargroupgap: 0.08,
+          xaxis: { title: "batch", type: "category", categoryorder: "array", categoryarray: batches.map(String), range: [-0.5, batches.length - 0.5] },
           yaxis: state.share ? { title: "share of the call", tickformat: ".0%", range: [0, 1] } : { title: "time of a call", tickformat: "~s", ticksuffix: "s", hoverformat: "~s", rangemode: "tozero" },
         },
       };
@@ -32,7 +35,9 @@ const taxPanels = () => {
 const taxTraces = (backend, cells, batches) => {
   const byBatch = new Map(cells.map((cell) => [at("batch", cell), cell]));
   const there = batches.filter((batch) => byBatch.has(batch)).map((batch) => byBatch.get(batch));
-  const scaled = (cell, part) => (state.share ? part / partsOf(cell).total : part);
+  // A share is the median over processes of theirs, as in the table: not that of the medians, when they scatter
+  const frameworkOf = (cell) => (state.share ? shareOf(cell) : partsOf(cell).framework);
+  const wholeOf = (cell) => (state.share ? 1 : partsOf(cell).total);
   const shared = {
     type: "bar", x: there.map((cell) => String(at("batch", cell))), customdata: there, offsetgroup: String(backend),
     text: there.map(taxText), textposition: "none", ...HOVER,
@@ -40,12 +45,12 @@ const taxTraces = (backend, cells, batches) => {
   const line = { color: colour(backend), width: 1 };
   return [
     {
-      ...shared, name: `${page.backends[backend].label}: framework`, y: there.map((cell) => scaled(cell, partsOf(cell).framework)), base: there.map(() => 0),
+      ...shared, name: `${page.backends[backend].label}: framework`, y: there.map(frameworkOf), base: there.map(() => 0),
       marker: { color: colour(backend), line, pattern: { shape: "/", fillmode: "overlay", size: 5, solidity: 0.25, fgcolor: css("--surface") } },
     },
     {
-      ...shared, name: `${page.backends[backend].label}: rest`, y: there.map((cell) => scaled(cell, partsOf(cell).rest)),
-      base: there.map((cell) => scaled(cell, partsOf(cell).framework)), marker: { color: colour(backend), opacity: 0.28, line },
+      ...shared, name: `${page.backends[backend].label}: rest`, y: there.map((cell) => wholeOf(cell) - frameworkOf(cell)),
+      base: there.map(frameworkOf), marker: { color: colour(backend), opacity: 0.28, line },
     },
   ];
 };

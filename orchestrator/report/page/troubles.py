@@ -13,6 +13,7 @@ from runners.contract import Status
 
 Row = dict[str, Any]
 
+_TELLING: Final = ("permille", "MiB", "processes")
 _NAMED: Final = 12
 """Configurations that are named; more are counted."""
 
@@ -74,9 +75,16 @@ def _is_of(one: Mapping[str, Any], guard: str) -> bool:
 
 
 def _found(one: Mapping[str, Any]) -> str:
-    if one["detail"]:
-        return str(one["detail"])
-    return f"{one['observed']:g} {one['unit']}, at most {one['limit']:g} passes" if one["observed"] is not None else ""
+    """What a guard saw. Units that only count, such as `settings`, have all that was counted in the detail."""
+    detail = str(one["detail"] or "")
+    if one["observed"] is None or (detail and one["unit"] not in _TELLING):
+        return detail
+    limit = f", at most {_quantity(one['limit'], one['unit'])} passes" if one["limit"] else ""
+    return ": ".join(part for part in (detail, _quantity(one["observed"], one["unit"]) + limit) if part)
+
+
+def _quantity(value: float, unit: str) -> str:
+    return f"{value / 10:.3g} %" if unit == "permille" else f"{value:,.0f} {unit}"
 
 
 def _names(rows: Sequence[Row]) -> tuple[str, ...]:
