@@ -42,6 +42,8 @@ MOST_SLOTS = 64
 """Of a host with `exclusive: gpu`, before its GPUs are counted: the driver never asks for more than one for each."""
 BOOT = f"{DIRECTORY}/boot.py"
 _ARCHIVE = f"{DIRECTORY}/code.tar"
+_LAST_LINES = 40
+_MOST_CHARACTERS = 600
 # What Ray takes as a label; of a key also with a prefix.
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 _LABEL_KEY = re.compile(r"([a-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
@@ -191,7 +193,16 @@ def agent_log(client: DockerClient, cluster: str) -> str | None:
         return "it is gone"
     if container.status == "running":
         return None
-    return " ".join(container.logs(tail=12).decode("utf-8", "replace").split())[-600:]
+    return last_words(container.logs(tail=_LAST_LINES).decode("utf-8", "replace"))
+
+
+def last_words(log: str) -> str:
+    """What a process said at its end, in one line; of a traceback the exception alone."""
+    lines = [line for line in log.splitlines() if line.strip()]
+    frames = [number for number, line in enumerate(lines) if line[0].isspace()]
+    if any(line.lstrip().startswith('File "') for line in lines) and frames:
+        lines = lines[frames[-1] + 1 :] or lines
+    return " ".join(" ".join(lines).split())[-_MOST_CHARACTERS:] or "it said nothing"
 
 
 def digest_of(socket: str, plan: Plan, site: Site, image_id: str) -> str:

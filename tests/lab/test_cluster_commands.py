@@ -57,8 +57,9 @@ def test_a_cluster_comes_up_is_shown_and_goes(taxmeter: Taxmeter, lab: Lab) -> N
     assert table.stdout.endswith("2 of 2 hosts live\n")
     document = json.loads(taxmeter("cluster", "status", "--format", "json").stdout)
     assert {node["ray"] for node in (document["head"], *document["agents"])} == {document["head"]["ray"]}
-    checked = json.loads(taxmeter("hosts", "check", *where, "--format", "json").stdout)
-    agents = {one["host"]: one["checks"]["agent"]["shown"] for one in checked["hosts"]}
+    checked = taxmeter("hosts", "check", *where, "--format", "json")
+    assert checked.stdout, checked.stderr
+    agents = {one["host"]: one["checks"]["agent"]["shown"] for one in json.loads(checked.stdout)["hosts"]}
     assert agents == {"h1": "live", "h2": "live", "h3": "-"}
     gone = taxmeter("cluster", "down")
     assert (gone.returncode, gone.stdout.splitlines()[-1]) == (0, "no cluster is up")

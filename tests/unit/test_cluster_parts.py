@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cluster.agents import refuse_labels
+from orchestrator.cluster.agents import last_words, refuse_labels
 from orchestrator.cluster.boot import install, report, tree_digest
 from orchestrator.cluster.code import install_here, pack_code
 from orchestrator.cluster.model import Agent
@@ -161,6 +161,20 @@ def test_what_another_version_remembers_is_refused(tmp_path: Path) -> None:
     (files.directory / "state.json").write_text(json.dumps({"version": 99}))
     with pytest.raises(InfrastructureError, match="of another version of taxmeter"):
         files.load()
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        ("one\n  two\n", "one two"),
+        ("", "it said nothing"),
+        ('before\n  File "a.py", line 3, in start\n    node = Node(\nException: it timed out\n', "Exception: it timed out"),
+        ('Traceback:\n  File "a.py", line 3, in start\n    node = Node(\n', 'Traceback: File "a.py", line 3, in start node = Node('),
+        ("x" * 700, "x" * 600),
+    ],
+)  # fmt: skip
+def test_of_an_agent_that_ended_one_line_is_told(log: str, words: str) -> None:
+    assert last_words(log) == words
 
 
 def test_jumps_that_go_in_circles_end() -> None:
