@@ -21,9 +21,9 @@ Taxmeter = Callable[..., "subprocess.CompletedProcess[str]"]
 @pytest.fixture
 def taxmeter(lab: Lab, tmp_path: Path) -> Iterator[Taxmeter]:
     """Runs a command in a project of its own; its cluster is taken down at the end."""
-    for name in ("docker/agent/Dockerfile", "requirements/base.lock"):
-        (tmp_path / name).parent.mkdir(parents=True)
-        shutil.copy(PROJECT / name, tmp_path / name)
+    shutil.copytree(PROJECT / "docker", tmp_path / "docker", ignore=shutil.ignore_patterns("*.whl"))
+    (tmp_path / "requirements").mkdir()
+    shutil.copy(PROJECT / "requirements/base.lock", tmp_path / "requirements")
 
     def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-m", "orchestrator", *arguments]
