@@ -31,6 +31,7 @@ from runners.contract import (
     CONTRACT_VERSION,
     BackendSpec,
     Protocol,
+    Status,
     Task,
     Trial,
     TrialRecord,
@@ -94,19 +95,20 @@ def _median_s(cores: tuple[int, ...], name: str) -> float:
         stage(task, directory)
         settings = ProcessSettings(Path(sys.executable), cores, 2**30, Path(place) / "cache")
         records = [one for one in create_executor(settings).run(task, directory) if isinstance(one, TrialRecord)]
+    for one in records:
+        if one.status is not Status.OK:
+            raise SystemExit(f"the null trial ended as {one.status.value}: {one.reason}")
     [sync] = [one for record in records for one in record.series if one.mode == "sync"]
     return float(np.median(sync.durations_ns)) / 1e9
 
 
 @contextmanager
 def _frozen(agents: list[Any]) -> Iterator[None]:
-    for one in agents:
-        one.pause()
-    try:
-        yield
-    finally:
+    with ExitStack() as stack:
         for one in agents:
-            one.unpause()
+            one.pause()
+            stack.callback(one.unpause)
+        yield
 
 
 def _tell(found: dict[str, list[float]]) -> None:

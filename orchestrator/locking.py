@@ -1,5 +1,6 @@
 """Locks that the kernel releases however a process ends, and files that are whole or not there."""
 
+import errno
 import fcntl
 import os
 import time
@@ -7,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+
+from orchestrator.errors import NoUsableHostError
 
 _TRIES: Final = 50
 _PAUSE_S: Final = 0.02
@@ -48,12 +51,17 @@ def held_at_once(descriptor: int) -> bool:
 def is_locked(path: Path) -> bool:
     """Whether somebody holds a lock file: the kernel knows, across containers and however a holder ends.
 
-    A file that nobody made, or that nobody lets us see, is not.
+    Raises:
+        NoUsableHostError: the file is somebody else's, who lets nobody see it.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except (FileNotFoundError, PermissionError):
+    except FileNotFoundError:
         return False
+    except PermissionError:
+        raise NoUsableHostError(
+            f"{path} cannot be read: {os.strerror(errno.EACCES)}; ask as the user whose campaign it is"
+        ) from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -5,7 +5,7 @@ what differs in ten others; here every axis knows which kind of thing it says, s
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
@@ -130,6 +130,17 @@ def _option(name: str) -> Axis:
 def options_text(workload: str, options: str | None) -> str:
     """The options of a workload that are not at today's defaults, as `mask=ptb`."""
     return ",".join(_special(WORKLOADS.get(workload), options or "{}")) or DEFAULTS
+
+
+def other_options(names: Collection[str]) -> Axis:
+    """The options of a workload without some: what is left alike where those are compared, such as `layers`."""
+
+    def read(row: Row) -> Value:
+        given = json.loads(row["workload_options"] or "{}")
+        rest = {name: value for name, value in sorted(given.items()) if name not in names}
+        return options_text(row["workload"], json.dumps(rest))
+
+    return Axis("other_options", Group.WORK, "but for those that are compared", ("workload", "workload_options"), read)
 
 
 def _text(

@@ -28,6 +28,7 @@ FACTS_OF_A_RUN = ("limit_", "env_", _OF_THE_DRIVER)
 _NOT_IN_OLDER = frozenset({"trial_cores", "memory_limit_bytes", "image_config_sha256", "exclusive"})
 """Older rows do not have them, nor the files of the driver: there unknown is no difference."""
 _JSON = frozenset({"versions", "facts"})
+WORK = "work"
 _CLOSE = 0.05
 """Conditions whose medians are closer than that, relative to the larger, are not worth a line."""
 
@@ -41,7 +42,7 @@ class Change:
     """One field that is not the same."""
 
     group: str
-    """`system`, `environment`, `code`, `protocol` or `conditions`."""
+    """`work`, `system`, `environment`, `code`, `protocol` or `conditions`."""
     field: str
     then: str
     now: str

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from orchestrator.analysis.axes import AXES, Axis, Value, axis
+from orchestrator.analysis.axes import AXES, OPTION_AXES, Axis, Value, axis
 from orchestrator.errors import ConfigurationError
 from orchestrator.store.query.querying import near_names
 
@@ -137,7 +137,11 @@ def _parsed(text: str, option: str | None) -> Condition:
     found = _WRITTEN.fullmatch(text)
     if found is None:
         name = text.strip()
-        hint = f"{name}=VALUE" if name in AXES else "axis=value, axis=a,b, axis!=value, axis~pattern or axis>=number"
+        hint = (
+            f"{name}=VALUE"
+            if name in AXES or name in OPTION_AXES
+            else "axis=value, axis=a,b, axis!=value, axis~pattern or axis>=number"
+        )
         raise ConfigurationError(f"{name!r} is no condition; write {hint}", key=option)
     values = tuple(one.strip() for one in _split_values(found["values"]))
     where = axis(found["axis"], option)

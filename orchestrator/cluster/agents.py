@@ -197,12 +197,18 @@ def agent_log(client: DockerClient, cluster: str) -> str | None:
 
 
 def last_words(log: str) -> str:
-    """What a process said at its end, in one line; of a traceback the exception alone."""
+    """What a process said at its end, in one line; of tracebacks the exceptions alone."""
     lines = [line for line in log.splitlines() if line.strip()]
-    frames = [number for number, line in enumerate(lines) if line[0].isspace()]
-    if any(line.lstrip().startswith('File "') for line in lines) and frames:
-        lines = lines[frames[-1] + 1 :] or lines
-    return " ".join(" ".join(lines).split())[-_MOST_CHARACTERS:] or "it said nothing"
+    kept: list[str] = []
+    # The end of a log may begin within a frame
+    in_frames = any(line.lstrip().startswith('File "') for line in lines) and lines[0][0].isspace()
+    for line in lines:
+        if line.startswith("Traceback (most recent call last)") or line.lstrip().startswith('File "'):
+            in_frames = True
+        elif not (in_frames and line[0].isspace()):
+            in_frames = False
+            kept.append(line)
+    return " ".join(" ".join(kept or lines).split())[-_MOST_CHARACTERS:] or "it said nothing"
 
 
 def digest_of(socket: str, plan: Plan, site: Site, image_id: str) -> str:

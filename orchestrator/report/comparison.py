@@ -11,7 +11,7 @@ from rich.text import Text
 
 from orchestrator.analysis import Verdict
 from orchestrator.analysis.axes import DEFAULTS, Axis, Value
-from orchestrator.analysis.comparing import ComparisonTable, Difference, Entry, Interval, Pairing
+from orchestrator.analysis.comparing import ComparisonTable, Difference, Entry, Interval, Pairing, Ratio
 from orchestrator.analysis.comparing.cells import Key
 from orchestrator.analysis.comparing.table import SIDE, VERDICT_NAMES
 from orchestrator.report.wording import count_text, ratio_text, value_text
@@ -30,6 +30,7 @@ _TELLING: Final = (
 _COLOURS: Final = {Verdict.FASTER: "green", Verdict.SLOWER: "red", Verdict.EQUIVALENT: "", Verdict.UNDECIDED: "yellow"}
 _OF_TIME: Final = ("latency", "throughput", "floor", "dispatch", "graph", "busy", "kernel_sum", "overhead", "cpu_time")
 _GROUPS: Final[Mapping[str, str]] = {
+    "work": "What is computed",
     "system": "System",
     "environment": "Environment",
     "code": "Code that measured",
@@ -235,10 +236,16 @@ def _effects(table: ComparisonTable) -> str:
     ratios = [entry.ratio for entry in table.entries if entry.ratio is not None]
     effects = sorted({f"{100 * one.minimum_effect:.1f}" for one in ratios}, key=float)
     shown = f"{effects[0]} %" if len(effects) == 1 else f"{effects[0]} to {effects[-1]} %"
+    least = min(one.margin for one in ratios if one.margin < one.minimum_effect) if _is_noisy(ratios) else None
+    shown = shown if least is None else f"{shown} (and equivalent is within {100 * least:.1f} %)"
     if any(one.noise.half_width is None for one in ratios):
         return f"{shown}; where no A/A pair ran the noise floor is unknown"
     raised = any(one.minimum_effect > table.policy.minimum_effect for one in ratios)
     return f"{shown}, {'twice' if raised else 'which is above'} the noise floor (A/A)"
+
+
+def _is_noisy(ratios: Sequence[Ratio]) -> bool:
+    return any(one.margin < one.minimum_effect for one in ratios)
 
 
 def _not_measured(table: ComparisonTable) -> Iterator[RenderableType]:

@@ -6,6 +6,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from orchestrator.analysis.conditions import parse_conditions
 from orchestrator.cli import taxmeter as commands
 from orchestrator.cli.serving import PageServer, page_server
 from orchestrator.errors import ConfigurationError
+from orchestrator.report.page import make_report
 from orchestrator.report.page.following import Follower, Made, Question, follow
 from orchestrator.store import Store, open_store
 from tests.browser import browser, opened
@@ -32,9 +34,9 @@ def question(store: Store, campaign: str = CAMPAIGNS[0]) -> Question:
     return Question(open_store(store.layout.root), conditions, campaign_id=campaign)
 
 
-def add(store: Store, *names: str, campaign: str = CAMPAIGNS[0]) -> None:
+def add(store: Store, *names: str, campaign: str = CAMPAIGNS[0], **more: object) -> None:
     with store.writer() as writer:
-        writer.append([trial(name, campaign, round=9) for name in names])
+        writer.append([trial(name, campaign, **{"round": 9, **more}) for name in names])
 
 
 def end(store: Store) -> None:
@@ -71,6 +73,20 @@ def test_a_campaign_without_a_trial_has_a_page_that_waits(tmp_path: Path) -> Non
     assert '<meta http-equiv="refresh" content="5">' in made.html
     with pytest.raises(ConfigurationError, match="--watch"):
         Follower(question(store), refresh_s=None).page()
+
+
+def test_what_a_page_cannot_show_alone_is_waited_with(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "results")
+    with store.writer() as writer:
+        put_dimensions(writer)
+    add(store, "a second half", replicate=1)
+    assert Follower(question(store), refresh_s=5).page()[0].trials == 0
+    with pytest.raises(ConfigurationError, match="second halves"):
+        make_report(open_store(tmp_path / "results"))
+    add(store, "disturbed", guard_flags=["load"])
+    left_out = replace(question(store), without_flagged=True)
+    assert Follower(left_out, refresh_s=5).page()[0].trials == 0
+    assert Follower(question(store), refresh_s=5).page()[0].trials == 2
 
 
 def test_the_command_writes_the_page_of_the_newest_campaign(store: Store, tmp_path: Path) -> None:

@@ -59,8 +59,9 @@ def test_every_metric_has_a_unit_a_direction_and_its_columns() -> None:
     assert metric("throughput").higher_is_better
     assert not metric("latency_sync").higher_is_better
     assert (metric("memory_peak").unit, metric("latency_sync").unit) == ("bytes", "s")
-    with pytest.raises(ConfigurationError, match="no metric is called latency; did you mean latency_"):
-        metric("latency")
+    assert metric("latency").on("cuda") is metric("latency_pipelined")
+    with pytest.raises(ConfigurationError, match="no metric is called latenc; did you mean latency_"):
+        metric("latenc")
 
 
 def test_the_usual_metric_is_that_of_the_device() -> None:

@@ -153,6 +153,15 @@ def test_a_driver_that_is_killed_is_known_to_be_dead(control: ControlFiles) -> N
         assert control.is_alive()
 
 
+def test_somebody_elses_campaign_is_not_said_to_be_over(control: ControlFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: object, flags: int, mode: int = 0) -> int:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("orchestrator.locking.os.open", refuse)
+    with pytest.raises(NoUsableHostError, match="cannot be read: Permission denied; ask as the user"):
+        control.is_alive()
+
+
 def test_asking_whether_a_driver_lives_keeps_none_from_starting(control: ControlFiles) -> None:
     with control.driving():
         pass

@@ -168,8 +168,9 @@ def test_what_another_version_remembers_is_refused(tmp_path: Path) -> None:
     [
         ("one\n  two\n", "one two"),
         ("", "it said nothing"),
-        ('before\n  File "a.py", line 3, in start\n    node = Node(\nException: it timed out\n', "Exception: it timed out"),
-        ('Traceback:\n  File "a.py", line 3, in start\n    node = Node(\n', 'Traceback: File "a.py", line 3, in start node = Node('),
+        ('before\n  File "a.py", line 3, in start\n    node = Node(\nException: it timed out\n', "before Exception: it timed out"),
+        ('  File "a.py", line 3, in start\n    node = Node(\n', 'File "a.py", line 3, in start node = Node('),
+        ('    x()\nTraceback (most recent call last):\n  File "a.py", line 3\nE: no GCS\nSome died:\n  raylet\n\nKilled.\n', "E: no GCS Some died: raylet Killed."),
         ("x" * 700, "x" * 600),
     ],
 )  # fmt: skip

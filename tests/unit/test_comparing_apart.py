@@ -1,5 +1,6 @@
 """What tables keep apart unasked: work and backend, CPUs and GPUs, and noise that hides a difference from none at all."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from orchestrator.analysis.comparing import (
 from orchestrator.analysis.metrics import METRICS
 from orchestrator.errors import ConfigurationError
 from orchestrator.store import Row
-from tests.comparing import NEW, OLD, rounds, store_of
+from tests.comparing import NEW, OLD, rounds, store_of, system_of
 
 EAGER = [0.100, 0.110, 0.090, 0.105, 0.095]
 FAST = [0.050, 0.056, 0.044, 0.053, 0.047]
@@ -138,3 +139,88 @@ def test_noise_does_not_let_a_slow_down_pass_as_none(tmp_path: Path) -> None:
     found = gate(results, "backend=eager", "backend=x")
     assert found.passed
     assert [one.outcome for one in found.cells] == [Outcome.UNDECIDED]
+
+
+def deep(layers: int, latencies_s: list[float], **more: object) -> list[Row]:
+    options = json.dumps({"layers": layers, "hidden_size": 768, **dict(more.pop("options", {}))})  # type: ignore[call-overload]
+    found = rounds(latencies_s, workload="bert", workload_options=options, **more)
+    return [{**one, "trial_id": f"{one['trial_id']}-{layers}-{options}"} for one in found]
+
+
+def test_an_option_can_be_what_is_compared(tmp_path: Path) -> None:
+    twice = [2 * value for value in EAGER]
+    wide = {"hidden_size": 1536}
+    results = store_of(
+        tmp_path,
+        *(row for more in ({}, wide) for row in deep(12, EAGER, options=more)),
+        *(row for more in ({}, wide) for row in deep(24, twice, options=more)),
+    )
+    table = compare(results, ["workload", "layers"], [], "layers=24")
+    assert table.added == ("other_options",)
+    assert [one.ratio.estimate.value for one in table.ratios if one.ratio] == pytest.approx([2, 2])
+    assert {(row["layers"], row["other_options"]) for row in table.arrow().to_pylist()} == {
+        (12, "defaults"), (24, "defaults"), (12, "hidden_size=1536"), (24, "hidden_size=1536"),
+    }  # fmt: skip
+    sides = compare_selections(results, "layers=24", "layers=12")
+    assert [one.ratio.estimate.value for one in sides.ratios if one.ratio] == pytest.approx([2, 2])
+    with pytest.raises(ConfigurationError, match="write layers=VALUE"):
+        compare(results, ["workload"], where="layers")
+
+
+def test_threads_follow_the_processor_and_are_told(tmp_path: Path) -> None:
+    small = rounds(EAGER, host="a", cpu_model="Small", threads=2, system_id="s", hw_id="s")
+    large = rounds(FAST, host="b", cpu_model="Large", threads=16, system_id="l", hw_id="l")
+    results = store_of(tmp_path, *small, *large, systems=[system_of("s"), system_of("l")])
+    for table in (
+        compare(results, ["workload"], ["cpu"], "cpu=Small"),
+        compare_selections(results, "cpu=Small", "cpu=Large"),
+        compare_selections(results, "cpu=Small", "cpu=Large", match=["workload"]),
+    ):
+        assert table.added == ()
+        assert len(table.ratios) == 1
+        told = {one.change.field: (one.change.then, one.change.now) for one in table.differences}
+        assert told["threads"] == ("2", "16")
+    lone = rounds(EAGER, host="a", cpu_model="Small", threads=1, system_id="s", hw_id="s")
+    lone = [{**one, "trial_id": f"{one['trial_id']}-lone"} for one in lone]
+    both = store_of(tmp_path / "both", *small, *large, *lone, systems=[system_of("s"), system_of("l")])
+    table = compare(both, ["workload"], ["cpu"], "cpu=Small")
+    assert (table.added, table.ratios) == (("threads",), ())
+
+
+def test_a_gpu_is_compared_with_a_processor_on_the_same_work(tmp_path: Path) -> None:
+    results = store_of(tmp_path, *rounds(EAGER, dtype="float16"), *on_gpu([value / 100 for value in EAGER]))
+    table = compare(results, ["workload"], ["gpu"], "gpu=A100", policy=Policy(METRICS["latency_sync"]))
+    assert [one.ratio.estimate.value for one in table.ratios if one.ratio] == pytest.approx([0.1])
+    assert ("device", "cuda", "cpu") in {
+        (one.change.field, one.change.then, one.change.now) for one in table.differences
+    }
+
+
+def test_sizes_follow_the_workload_unless_one_has_several(tmp_path: Path) -> None:
+    speech = rounds(EAGER, workload="wavlm", sequence_length=16000)
+    text = rounds(FAST, workload="bert", sequence_length=128)
+    results = store_of(tmp_path, *speech, *text)
+    assert len(compare(results, ["workload"], [], "workload=wavlm").ratios) == 1
+    several = rounds(FAST, workload="bert", sequence_length=16000)
+    several = [{**one, "trial_id": f"{one['trial_id']}-long"} for one in several]
+    table = compare(store_of(tmp_path / "b", *speech, *text, *several), ["workload"], [], "workload=wavlm")
+    assert table.added == ("sequence_length",)
+    assert [table.text(one) for one in table.ratios] == ["workload=bert sequence_length=16000"]
+
+
+def test_sides_with_other_work_have_nothing_in_common(tmp_path: Path) -> None:
+    results = store_of(tmp_path, *rounds(EAGER, campaign=OLD), *rounds(FAST, campaign=NEW, batch=8))
+    with pytest.raises(ConfigurationError, match="nothing to compare: batch is 1 against 8"):
+        compare_selections(results, "campaign=previous", "campaign=newest", match=["workload"])
+
+
+def test_a_disturbed_twin_is_no_noise_floor_for_those_who_leave_it_out(tmp_path: Path) -> None:
+    shaken = [4 * EAGER[0], *EAGER[1:]]
+    twins = rounds(shaken, replicate=1)
+    twins = [{**one, "guard_flags": ["load"] if one["round"] == 1 else []} for one in twins]
+    results = store_of(tmp_path, *rounds(EAGER), *twins, *rounds(FAST, backend="x"))
+    for policy, is_noisy in ((Policy(), True), (Policy(without_flagged=True), False)):
+        [entry] = compare(results, ["backend"], baseline="backend=eager", policy=policy).ratios
+        assert entry.ratio is not None
+        assert entry.ratio.noise.half_width is not None
+        assert (entry.ratio.noise.half_width > 0.1) is is_noisy

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from orchestrator.analysis.axes import Axis, Row, Value, axes, values_of
-from orchestrator.analysis.comparing.cells import Key, unnamed
+from orchestrator.analysis.comparing.apart import unnamed
+from orchestrator.analysis.comparing.cells import Key
 from orchestrator.analysis.comparing.engine import Layout, metric_of, tabulate, wanted_columns
 from orchestrator.analysis.comparing.policies import Policy
 from orchestrator.analysis.comparing.reading import Moment
@@ -57,7 +58,7 @@ def compare(
             "there is nothing to compare: " + (f"no trial meets {chosen}" if chosen else "the store has no trial")
         )
     fixed = _baseline(() if baseline is None else parse_conditions(baseline, "--baseline"), key, found)
-    added = unnamed(found, [where for where in key if where.name not in fixed], fixed)
+    added = unnamed(found, key, fixed)
     split = len(key) - len(cols)
     layout = Layout(
         (*key[:split], *added, *key[split:]), len(cols), fixed, tuple(fixed), tuple(one.name for one in added)

@@ -1,14 +1,14 @@
 """Cells: the trials that are one thing measured several times, and the refusal to pool what is not one thing."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 import numpy as np
 
-from orchestrator.analysis.axes import AXES, DEFAULTS, Axis, Group, Value, axes, columns_of, values_of
+from orchestrator.analysis.axes import AXES, DEFAULTS, Axis, Group, Value, axes, columns_of
 from orchestrator.analysis.comparing.policies import POOLED_AXES, Policy
 from orchestrator.analysis.metrics import Metric
 from orchestrator.analysis.statistics import Estimate, median_of_values
@@ -24,9 +24,6 @@ _GUARDS: Final = (
     *axes(("environment", "environment_id", "isolation", "method", "protocol", "gpu", "cpu", "hw", "driver", "system")),
 )
 """A cell has one value of each, unless it is pooled or a coarser one differs anyway."""
-_NEVER_POOLED: Final = tuple(
-    one for one in AXES.values() if one.group in (Group.WORK, Group.BACKEND) and one.name != "seed"
-)
 _POOLABLE_AS: Final = {name: pool.value for pool, names in reversed(list(POOLED_AXES.items())) for name in names}
 _CELLS_SHOWN: Final = 1
 _VALUES_SHOWN: Final = 6
@@ -126,36 +123,6 @@ def make_cells(
     cells = {name: _cell(name, groups[name], metric) for name in sorted(groups, key=sorting)}
     _refuse_mixtures(list(cells.values()), key, policy)
     return cells
-
-
-def unnamed(rows: Iterable[Row], key: Sequence[Axis], free: Collection[str] = ()) -> tuple[Axis, ...]:
-    """The axes of work and backend that a table needs beside those of its keys, so that each cell is one thing.
-
-    What is computed, and how, is never pooled. Software, systems and methods are not added: which of them a comparison
-    is about is for the user to say.
-
-    Args:
-        rows: trials, with `cell_columns`.
-        key: the axes whose values correspond.
-        free: names of other axes on which trials may differ.
-    """
-    groups: dict[Key, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(values_of(row, key), []).append(row)
-    named = {where.name for where in key} | set(free)
-    found = []
-    for where in _NEVER_POOLED:
-        if where.name in named:
-            continue
-        finer: dict[Key, list[Row]] = {}
-        for name, group in groups.items():
-            for row in group:
-                finer.setdefault((*name, where.read(row)), []).append(row)
-        # What the axes before it tell apart already needs no other: each model has its own sequence length.
-        if len(finer) > len(groups):
-            found.append(where)
-            groups = finer
-    return tuple(found)
 
 
 def key_text(key: Key, of: Sequence[Axis]) -> str:

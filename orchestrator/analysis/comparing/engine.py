@@ -1,14 +1,15 @@
 """From chosen trials to a table: cells, ratios judged together, and what else differs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow.compute as pc
 
 from orchestrator.analysis.axes import AXES, Axis, Group, Value, axes
-from orchestrator.analysis.changes import Change, change_columns
-from orchestrator.analysis.comparing.cells import Cell, Key, cell_columns, key_text, make_cells
+from orchestrator.analysis.changes import WORK, Change, change_columns
+from orchestrator.analysis.comparing.apart import of_work
+from orchestrator.analysis.comparing.cells import FLAGS, Cell, Key, cell_columns, key_text, make_cells
 from orchestrator.analysis.comparing.confounders import Confounders, gathered, row_id
 from orchestrator.analysis.comparing.policies import Interval, Policy
 from orchestrator.analysis.comparing.ratios import Pairing, Ratio, judged, noise_floors, noise_of, ratio_of
@@ -144,7 +145,7 @@ def _refuse_incomparable(cell: Cell, baseline: Cell, metric: Metric, policy: Pol
 def _judged(moment: Moment, entries: Sequence[Entry], metric: Metric, policy: Policy) -> list[Entry]:
     """All ratios of a table are looked at together, so chance must not find a difference among many."""
     places = {row["campaign_id"] for entry in entries if entry.ratio for row in _both(entry)}
-    floors = noise_floors(_twins(moment, sorted(places), metric), metric) if places else {}
+    floors = noise_floors(_twins(moment, sorted(places), metric, policy), metric) if places else {}
     ratios = []
     for entry in entries:
         if entry.ratio is not None and entry.baseline is not None:
@@ -155,15 +156,16 @@ def _judged(moment: Moment, entries: Sequence[Entry], metric: Metric, policy: Po
     return [entry if entry.ratio is None else replace(entry, ratio=next(found)) for entry in entries]
 
 
-def _twins(moment: Moment, campaigns: Sequence[str], metric: Metric) -> list[Row]:
+def _twins(moment: Moment, campaigns: Sequence[str], metric: Metric, policy: Policy) -> list[Row]:
     """The trials of the A/A pairs of campaigns."""
     here = pc.field("campaign_id").isin(campaigns)
     second = moment.rows(["trial_key"], here & (pc.field("replicate") > 0))
     keys = sorted({row["trial_key"] for row in second})
     if not keys:
         return []
-    columns = ["trial_key", "host", "round", "replicate", "status", *metric.columns]
-    return resolved(moment.rows(columns, here & pc.field("trial_key").isin(keys)), metric)
+    columns = ["trial_key", "host", "round", "replicate", "status", FLAGS, *metric.columns]
+    rows = moment.rows(columns, here & pc.field("trial_key").isin(keys))
+    return resolved([row for row in rows if not (policy.without_flagged and row[FLAGS])], metric)
 
 
 def _differences(moment: Moment, entries: Sequence[Entry], layout: Layout) -> dict[int, tuple[Change, ...]]:
@@ -181,8 +183,19 @@ def _differences(moment: Moment, entries: Sequence[Entry], layout: Layout) -> di
         assert entry.ratio is not None
         # Within shared rounds load and clocks are as random as the order; elsewhere they may explain a difference.
         apart = entry.ratio.pairing is Pairing.UNPAIRED
-        found[number] = finder.between(entry.baseline.measured, entry.cell.measured, layout.compared, conditions=apart)
+        found[number] = (
+            *_of_work(entry.baseline, entry.cell, layout),
+            *finder.between(entry.baseline.measured, entry.cell.measured, layout.compared, conditions=apart),
+        )
     return found
+
+
+def _of_work(baseline: Cell, cell: Cell, layout: Layout) -> Iterator[Change]:
+    """What follows from what is compared, such as the threads of a processor that has more."""
+    for where in of_work(layout.compared):
+        then, now = ({where.shown(where.read(row)) for row in side.measured} for side in (baseline, cell))
+        if then != now:
+            yield Change(WORK, where.name, *(", ".join(sorted(side)) for side in (then, now)))
 
 
 def _both(entry: Entry) -> tuple[Row, ...]:

@@ -31,11 +31,11 @@ class Outcome(Enum):
     MISSING = "missing"
     """The baseline was measured, the candidate was not."""
     UNDECIDED = "undecided"
-    """Neither a slow-down beyond the limit nor its absence is shown."""
+    """Neither a slow-down beyond the limit nor the absence of one is shown."""
     FASTER = "faster"
     """Beyond doubt, by more than the limit."""
     WITHIN_LIMIT = "within the limit"
-    """No slow-down beyond the limit, beyond doubt."""
+    """No slow-down beyond the limit, beyond doubt; of a limit that noise has raised beyond 10 %, none beyond 10 %."""
     NEW = "new"
     """Only the candidate was measured."""
 

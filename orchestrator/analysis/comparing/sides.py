@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from orchestrator.analysis.axes import AXES, Axis, Group, Row, Value, axes, values_of
-from orchestrator.analysis.comparing.cells import Key, is_measured, unnamed
+from orchestrator.analysis.axes import Axis, Group, Row, Value, axes, axis, values_of
+from orchestrator.analysis.comparing.apart import followers, of_work, unnamed
+from orchestrator.analysis.comparing.cells import Key, is_measured
 from orchestrator.analysis.comparing.engine import Layout, metric_of, tabulate, wanted_columns
 from orchestrator.analysis.comparing.policies import Policy
 from orchestrator.analysis.comparing.reading import Moment
@@ -14,13 +15,8 @@ from orchestrator.analysis.conditions import Condition
 from orchestrator.analysis.metrics import Metric, resolved
 from orchestrator.errors import ConfigurationError
 
-_MATCHED: Final = axes(
-    (
-        *("workload", "options", "batch", "sequence_length", "image_size", "dtype", "device", "threads", "seed"),
-        *("backend", "environment", "gpu", "cpu"),
-    )
-)
-"""Unless the user says otherwise: all that makes a configuration, on equal hardware in the environment of one name."""
+_MATCHED: Final = axes(("seed", "environment", "gpu", "cpu"))
+"""Unless the user says otherwise, beside work and backend: equal hardware, and the environment of one name."""
 _SHOWN: Final = 4
 
 
@@ -28,7 +24,7 @@ def _side_of(row: Row) -> Value:
     return str(row[SIDE])
 
 
-SIDE_AXIS: Final = Axis(SIDE, Group.CAMPAIGN, "which of the two selections", (), _side_of)
+SIDE_AXIS: Final = Axis(SIDE, Group.CAMPAIGN, "which of the two selections", (SIDE,), _side_of)
 
 
 @dataclass(frozen=True)
@@ -82,7 +78,7 @@ def tabulate_sides(
     assert second is not None
     metric = metric_of(moment, first | second, policy)
     named = None if match is None else axes(match, "--match")
-    columns = wanted_columns(metric, named or _MATCHED, policy)
+    columns = wanted_columns(metric, named or (), policy)
     found = [resolved(moment.rows(columns, one), metric) for one in (first, second)]
     found[0] = _without_overlap(found[0], found[1], without_overlap=without_overlap)
     for side, rows in zip((left, right), found, strict=True):
@@ -90,10 +86,10 @@ def tabulate_sides(
             conditions = " ".join(one.text for one in (*where, *side.conditions))
             raise ConfigurationError(f"there is nothing to compare: no trial meets {conditions}", key=_option(side))
     differing = _differing(left, right)
-    matched = named or _matched(differing, found)
-    added = tuple(dict.fromkeys(one for rows in found for one in unnamed(rows, matched, differing)))
-    matched = (*matched, *added)
     rows = [{**row, SIDE: side.name} for side, rows in zip((left, right), found, strict=True) for row in rows]
+    matched = named or _matched(differing, found)
+    added = unnamed(rows, (*matched, SIDE_AXIS), (*differing, SIDE))
+    matched = (*matched, *added)
     layout = Layout((*matched, SIDE_AXIS), 1, {SIDE: left.name}, differing, tuple(one.name for one in added))
     _require_common(found, matched, metric, (left, right))
 
@@ -111,8 +107,9 @@ def _differing(left: Side, right: Side) -> tuple[str, ...]:
 
 def _matched(differing: Sequence[str], found: Sequence[Sequence[dict[str, Any]]]) -> tuple[Axis, ...]:
     # Who compares two GPUs expects other processors, too, and finds them below the table.
-    groups = {AXES[name].group for name in differing} & {Group.SYSTEM, Group.SOFTWARE}
-    kept = [one for one in _MATCHED if one.name not in differing and one.group not in groups]
+    groups = {axis(name).group for name in differing} & {Group.SYSTEM, Group.SOFTWARE}
+    work = [one for one in of_work(differing) if one.name not in followers(differing)]
+    kept = [*work, *(one for one in _MATCHED if one.name not in differing and one.group not in groups)]
     varying = [one for one in kept if len({one.read(row) for rows in found for row in rows}) > 1]
     return tuple(varying)
 

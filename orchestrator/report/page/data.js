@@ -111,7 +111,7 @@ const ratioOf = (cell, kind) => {
 
 const ratioWords = (ratio) => {
   const how = ratio.paired ? `paired by round, ${counted(ratio.n, "round", "rounds")}` : `unpaired, ${counted(ratio.n, "process", "processes")}`;
-  return `${ratioText(ratio.value, ratio.low, ratio.high)}: ${VERDICT_WORDS[ratio.verdict]}<br>${how}; counts from ${(100 * ratio.effect).toFixed(1)} %`;
+  return `${ratioText(ratio.value, ratio.low, ratio.high)}: ${VERDICT_WORDS[ratio.verdict]}<br>${how}; counts from ${(100 * ratio.effect).toFixed(1)} %${ratio.effect > page.equivalence ? `, equivalent within ${percent(page.equivalence)}` : ""}`;
 };
 
 const FLAG = "⚑";

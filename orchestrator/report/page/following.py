@@ -50,7 +50,7 @@ class Follower:
 
     question: Question
     refresh_s: int | None
-    """How often the page loads itself anew while a campaign runs, or always with `endless`; null for never."""
+    """How often the page loads itself anew while a campaign runs, or always with `is_served`; null for never."""
     is_served: bool = False
     """The page asks its server whether there is anything new, though no campaign runs: another may start."""
     _state: State | None = field(default=None, init=False)
@@ -79,7 +79,7 @@ class Follower:
 
     def _make(self, version: str) -> Made:
         question, refresh_s = self.question, self.refresh_s
-        if question.campaign_id is not None and not _has_trials(question.results, question.campaign_id):
+        if question.campaign_id is not None and not _has_trials(question):
             if refresh_s is None:
                 raise ConfigurationError(
                     f"{question.campaign_id}: no trial has ended yet; --watch writes the page as soon as one has"
@@ -130,5 +130,8 @@ def _version(state: State) -> str:
     return hashlib.sha256(repr(state).encode()).hexdigest()[:_VERSION]
 
 
-def _has_trials(results: Results, campaign_id: str) -> bool:
-    return len(results.trials(pc.field("campaign_id") == campaign_id, ["trial_id"])) > 0
+def _has_trials(question: Question) -> bool:
+    """Whether a page can show one; second halves of A/A pairs alone have nothing that they stand beside."""
+    first = (pc.field("campaign_id") == question.campaign_id) & (pc.field("replicate") == 0)
+    flags = question.results.trials(first, ["guard_flags"]).arrow()["guard_flags"].to_pylist()
+    return any(not (question.without_flagged and one) for one in flags)

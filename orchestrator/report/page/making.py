@@ -59,14 +59,18 @@ def make_report(
     chosen = choose(results, conditions)
     rows = at_home(chosen.rows)
     measured = [row for row in rows if row["replicate"] == 0 and not (without_flagged and row["guard_flags"])]
-    if not measured:
+    if not measured and without_flagged:
         raise ConfigurationError(f"leaves nothing: guards flagged all {len(rows)} trials", key="--without-flagged")
+    if not measured:
+        raise ConfigurationError("there is nothing to report: only second halves of A/A pairs have ended yet")
     at = coordinates(measured)
     cells = cells_of(measured, chosen.moment.started)
     backend, system = _baselines(baselines, measured, at, cells)
     pairs = pairs_of(cells, backend, system)
     campaigns = _campaigns(chosen)
-    floors = floors_of(chosen.moment, [one.campaign_id for one in campaigns], chosen.condition)
+    floors = floors_of(
+        chosen.moment, [one.campaign_id for one in campaigns], chosen.condition, without_flagged=without_flagged
+    )
     timings = timings_of(cells, pairs, floors)
     shown = tuple(page_cell(key, cell, timings[key], at) for key, cell in cells.items())
     dimensions = chosen.moment.dimensions()

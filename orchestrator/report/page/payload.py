@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from orchestrator.analysis.comparing import Ratio
 from orchestrator.analysis.statistics import Estimate
-from orchestrator.analysis.verdict import Verdict
+from orchestrator.analysis.verdict import LARGEST_EQUIVALENCE, Verdict
 from orchestrator.report.page.model import Choice, Mode, Page, PageCell, Series, Shape
 from orchestrator.report.page.queries import queries
 from orchestrator.report.page.roofs import Ceiling
@@ -33,6 +33,7 @@ def payload(page: Page, samples: SampleBook) -> dict[str, Any]:
         "modes": [mode.value for mode in MODES],
         "verdicts": [one.value for one in VERDICTS],
         "regimes": [one.value for one in REGIMES],
+        "equivalence": LARGEST_EQUIVALENCE,
         "sql": page.sql,
         "sql_of_all": page.sql_of_all,
         "where": list(page.where),

@@ -13,7 +13,7 @@ from typing import Final
 from orchestrator.report.page.choosing import UNFLAGGED
 from orchestrator.report.page.model import Page
 from orchestrator.report.page.roofs import NARROWER, PACES
-from runners.contract.catalogue.roofs import GEMM, TRIAD, TRIAD_ARRAYS
+from runners.contract.catalogue.roofs import GEMM, TRIAD, TRIAD_ARRAYS, TRIAD_LEAST_BYTES
 
 _OK: Final = "status = 'ok' AND replicate = 0"
 _CELL: Final = """system_id, environment, workload, workload_options, sequence_length, image_size,
@@ -79,9 +79,11 @@ def _roofline(*, without_flagged: bool) -> str:
     return f"""WITH rates AS (
   SELECT campaign_id, trial_key, system_id, device, dtype, {threads},
          coalesce({seconds}) AS call_s,
-         any_value(flops) FILTER (workload = '{GEMM}') / call_s AS flop_per_s,
+         any_value(2 * batch * CAST(workload_options ->> 'width' AS BIGINT) ** 3)
+           FILTER (workload = '{GEMM}') / call_s AS flop_per_s,
          any_value({TRIAD_ARRAYS} * batch * CAST(workload_options ->> 'elements' AS BIGINT)
-           * CASE dtype WHEN 'float32' THEN 4 ELSE 2 END) FILTER (workload = '{TRIAD}') / call_s AS bytes_per_s
+           * CASE dtype WHEN 'float32' THEN 4 ELSE 2 END) FILTER (workload = '{TRIAD}') AS moved_bytes,
+         CASE WHEN moved_bytes >= {TRIAD_LEAST_BYTES} THEN moved_bytes / call_s END AS bytes_per_s
   FROM trials
   WHERE {_OK} AND workload IN ('{GEMM}', '{TRIAD}')
     AND backend NOT IN ({narrower}){only}

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow.compute as pc
 
 from orchestrator.analysis.axes import Value
-from orchestrator.analysis.comparing.cells import Cell
+from orchestrator.analysis.comparing.cells import FLAGS, Cell
 from orchestrator.analysis.comparing.policies import Interval
 from orchestrator.analysis.comparing.ratios import Noise, Place, Ratio, judged, noise_floors, noise_of, ratio_of
 from orchestrator.analysis.comparing.reading import Moment
@@ -75,7 +75,9 @@ def timings_of(cells: Cells, pairs: Pairs, floors: Floors) -> dict[Key, dict[Mod
     }
 
 
-def floors_of(moment: Moment, campaigns: Sequence[str], condition: pc.Expression | None) -> Floors:
+def floors_of(
+    moment: Moment, campaigns: Sequence[str], condition: pc.Expression | None, *, without_flagged: bool = False
+) -> Floors:
     """The noise floor of both latencies, by campaign and host, from the A/A pairs of the selection.
 
     Raises:
@@ -87,10 +89,11 @@ def floors_of(moment: Moment, campaigns: Sequence[str], condition: pc.Expression
     keys = sorted({row["trial_key"] for row in second})
     if not keys:
         return {mode: {} for mode in Mode}
-    columns = ["trial_key", "host", "round", "replicate", "status"]
+    columns = ["trial_key", "host", "round", "replicate", "status", FLAGS]
     metrics = [name for mode in Mode for name in mode.metric.columns]
     rows = moment.rows([*columns, *metrics], here & pc.field("trial_key").isin(keys))
-    return {mode: noise_floors(rows, mode.metric) for mode in Mode}
+    kept = [row for row in rows if not (without_flagged and row[FLAGS])]
+    return {mode: noise_floors(kept, mode.metric) for mode in Mode}
 
 
 def _judged(

@@ -17,7 +17,7 @@ from orchestrator.analysis.comparing.reading import Moment
 from orchestrator.store import Results
 from runners.contract import Status, WorkloadSpec
 from runners.contract.catalogue import BACKENDS, moved_bytes
-from runners.contract.catalogue.roofs import GEMM, TRIAD
+from runners.contract.catalogue.roofs import GEMM, TRIAD, TRIAD_LEAST_BYTES
 
 Row = Mapping[str, Any]
 
@@ -28,7 +28,7 @@ NARROWER: Final = tuple(name for name, info in BACKENDS.items() if info.is_narro
 """Backends whose operations are not those of the dtype: they are in no roof."""
 _COLUMNS: Final = (
     *("campaign_id", "trial_key", "system_id", "device", "dtype", "threads", "workload", "workload_options", "batch"),
-    *("backend", "backend_options", "environment", "flops", "guard_flags"),
+    *("backend", "backend_options", "environment", "guard_flags"),
     *PACES,
 )
 
@@ -96,6 +96,8 @@ def roofs_of(
     Raises:
         StoreError: a file cannot be read.
     """
+    if systems is not None and not systems:
+        return ()
     wanted = pc.field("workload").isin([GEMM, TRIAD]) & (pc.field("status") == Status.OK.value)
     wanted &= (pc.field("replicate") == 0) & pc.field("system_id").is_valid() & ~pc.field("backend").isin(NARROWER)
     if systems is not None:
@@ -125,11 +127,11 @@ def _grouped(rows: Iterable[Row], names: Sequence[str]) -> list[list[Row]]:
 
 
 def _ceiling(rows: Sequence[Row]) -> Ceiling | None:
-    """The rate of one configuration; null where its operations or its time are unknown."""
+    """The rate of one configuration; null where its time is unknown, or its arrays may stay in a cache."""
     first = rows[0]
-    amount = first["flops"] if first["workload"] == GEMM else _bytes(first)
+    amount = _operations(first) if first["workload"] == GEMM else _bytes(first)
     seconds = _seconds(rows)
-    if not amount or not seconds:
+    if not seconds or (first["workload"] == TRIAD and amount < TRIAD_LEAST_BYTES):
         return None
     options = options_text(first["workload"], first["workload_options"])
     return Ceiling(
@@ -152,6 +154,14 @@ def _seconds(rows: Sequence[Row]) -> float | None:
     return None
 
 
-def _bytes(row: Row) -> int | None:
-    options = json.loads(row["workload_options"] or "{}")
-    return moved_bytes(WorkloadSpec(row["workload"], row["batch"], options=options), row["dtype"])
+def _operations(row: Row) -> int:
+    """Of a product of square matrices; versions of torch before 2.1 count none."""
+    width = int(json.loads(row["workload_options"])["width"])
+    return 2 * int(row["batch"]) * width**3
+
+
+def _bytes(row: Row) -> int:
+    options = json.loads(row["workload_options"])
+    moved = moved_bytes(WorkloadSpec(row["workload"], row["batch"], options=options), row["dtype"])
+    assert moved is not None
+    return moved

@@ -14,8 +14,9 @@ const look = async () => {
     const version = document.hidden ? null : await ask();
     live.textContent = live.dataset.text;
     if (version && version !== document.documentElement.dataset.version) return loadAnew();
-  } catch {
-    live.textContent = "taxmeter serve does not answer: this is the last page that it made.";
+  } catch (error) {
+    const why = error instanceof TypeError ? "taxmeter serve does not answer" : error.message.trim();
+    live.textContent = `${why}: this is the last page that it made.`;
   }
   setTimeout(look, every());
 };

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from orchestrator.analysis.comparing import Ratio
-from orchestrator.analysis.verdict import Verdict
+from orchestrator.analysis.verdict import LARGEST_EQUIVALENCE, Verdict
 from orchestrator.report.page.html import Content, Markup, element, joined, table
 from orchestrator.report.page.model import Mode, Page, PageCell
 from orchestrator.report.wording import count_text
@@ -168,10 +168,12 @@ def _sentence(name: str, base: str, ratios: Sequence[Ratio]) -> Markup:
 
 
 def _effects(ratios: Sequence[Ratio]) -> str:
-    """What a ratio must exceed: on a machine that nobody keeps quiet it is much, and equivalent then says little."""
+    """What a ratio must exceed: on a machine that nobody keeps quiet it is much."""
     effects = [one.minimum_effect for one in ratios]
     low, high = (f"{100 * one:.0f}\u00a0%" for one in (min(effects), max(effects)))
-    return low if low == high else f"{low} to {high}, by host and campaign"
+    said = low if low == high else f"{low} to {high}, by host and campaign"
+    is_noisy = any(one.margin < one.minimum_effect for one in ratios)
+    return f"{said}; equivalent is within {100 * LARGEST_EQUIVALENCE:.0f}\u00a0% at most" if is_noisy else said
 
 
 def _verdict_table(page: Page) -> Markup:

@@ -15,6 +15,9 @@ TRIAD = "op-triad"
 TRIAD_ARRAYS = 3
 """Two are read and one is written. What a processor reads of the latter before it writes it is not counted, as in
 STREAM: the rate of a processor that does so is three quarters of what its memory moves."""
+TRIAD_LEAST_BYTES = 128 << 20
+"""Per call, below which a triad is no roof of the memory: arrays that stay in a cache show the cache. Calls read eight
+pairs in turn, so that with this they go through 680 MiB."""
 
 
 def _gemm_parameters(options: Mapping[str, OptionValue]) -> int:
