@@ -92,14 +92,22 @@ def test_a_sweep_of_real_models(isolation: str, project: Path, tmp_path: Path) -
     assert "tiny-bert, 16 tokens" in done.stdout
 
 
+LONG, ENGINE = pytest.mark.long, pytest.mark.engine
+
+
 @pytest.mark.parametrize(
-    ("number", "expected"),
+    ("isolation", "number", "expected"),
     [
-        (signal.SIGINT, 130),
+        ("process", signal.SIGINT, 130),
+        pytest.param("docker", signal.SIGKILL, -signal.SIGKILL, marks=ENGINE),
+        # each takes half a minute, and differs from those above in one thing
+        pytest.param("docker", signal.SIGINT, 130, marks=[ENGINE, LONG]),
+        pytest.param("process", signal.SIGKILL, -signal.SIGKILL, marks=LONG),
         # the same way out as an interrupt
-        pytest.param(signal.SIGTERM, 130, marks=pytest.mark.long),
-        (signal.SIGKILL, -signal.SIGKILL),
+        pytest.param("process", signal.SIGTERM, 130, marks=LONG),
+        pytest.param("docker", signal.SIGTERM, 130, marks=[ENGINE, LONG]),
     ],
+    indirect=["isolation"],
 )
 def test_an_ended_sweep_leaves_nothing_and_goes_on(
     isolation: str, number: signal.Signals, expected: int, project: Path, tmp_path: Path
