@@ -31,6 +31,7 @@ MAX_CONNECTIONS: Final = 512
 MAX_WAITING_BYTES: Final = 128 * 2**20
 """Of parcels that wait for the disk, all hosts together; nothing is read from a host while there is more."""
 
+_LAST_STEPS: Final = 4
 LISTENS_EVERY_S: Final = 0.5
 """So often the server notes that it listens: a driver that was stopped itself has not heard, but was not spoken to."""
 
@@ -121,8 +122,11 @@ class _Core:
         with self._lock:
             self._loop = None
         server.close()
-        for connection in list(self.connections):
-            connection.abort()
+        # Who was accepted just now becomes a connection some steps of the loop later; an end takes a step, too.
+        for _ in range(_LAST_STEPS):
+            await asyncio.sleep(0)
+            for connection in list(self.connections):
+                connection.abort()
 
     def end(self) -> None:
         with self._lock:

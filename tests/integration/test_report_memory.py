@@ -186,5 +186,5 @@ def test_a_watched_file_keeps_the_reader_too(running: Browser, store: Store, tmp
         assert page.evaluate("scrollY") == pytest.approx(before, abs=2)
         assert before > 500
         # A browser that is closed while a page loads itself anew may never answer
-        path.write_text("<title>over</title>", encoding="utf-8")
-        page.wait_for_function("document.title === 'over'")
+        path.write_text("<p id=over>over</p>", encoding="utf-8")
+        page.locator("#over").wait_for()
