@@ -31,7 +31,8 @@ MAX_CONNECTIONS: Final = 512
 MAX_WAITING_BYTES: Final = 128 * 2**20
 """Of parcels that wait for the disk, all hosts together; nothing is read from a host while there is more."""
 
-_LAST_STEPS: Final = 4
+_STEPS_TO_MEET: Final = 2
+"""Of the loop, from accepting a connection to `connection_made`."""
 LISTENS_EVERY_S: Final = 0.5
 """So often the server notes that it listens: a driver that was stopped itself has not heard, but was not spoken to."""
 
@@ -121,12 +122,14 @@ class _Core:
                 await asyncio.wait_for(self._ended.wait(), LISTENS_EVERY_S)
         with self._lock:
             self._loop = None
-        server.close()
-        # Who was accepted just now becomes a connection some steps of the loop later; an end takes a step, too.
-        for _ in range(_LAST_STEPS):
+        # A closed server leaves open whom it has accepted but not met yet, so that it stops accepting first.
+        for one in server.sockets:
+            loop.remove_reader(one.fileno())
+        for _ in range(_STEPS_TO_MEET):
             await asyncio.sleep(0)
-            for connection in list(self.connections):
-                connection.abort()
+        server.close()
+        for connection in list(self.connections):
+            connection.abort()
 
     def end(self) -> None:
         with self._lock:
