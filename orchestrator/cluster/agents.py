@@ -15,6 +15,7 @@ from docker.types import Mount
 
 from orchestrator.cluster import boot
 from orchestrator.cluster.code import CodeArchive
+from orchestrator.cluster.commands import run_in
 from orchestrator.cluster.engines import (
     LABEL,
     LABEL_NODE,
@@ -113,10 +114,10 @@ def read_report(container: Any, code: str, program: str = BOOT) -> dict[str, str
         code: where our packages lie in it.
         program: where `boot.py` lies in it.
     """
-    done = container.exec_run(["python", program, "report", code], demux=True)
+    done = run_in(container, ["python", program, "report", code])
     if done.exit_code != 0:
         return None
-    found: dict[str, str] = json.loads(done.output[0])
+    found: dict[str, str] = json.loads(done.output)
     return found
 
 
@@ -132,8 +133,8 @@ def forget_old_code(client: DockerClient, plan: Plan, site: Site) -> str | None:
     container = find(client, f"{AGENT_CONTAINER}{plan.cluster}", plan.cluster)
     if container is None:
         return None
-    done = container.exec_run(["python", BOOT, "prune", f"{site.work_directory}/code", *sorted(used)])
-    return None if done.exit_code == 0 else done.output.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    done = run_in(container, ["python", BOOT, "prune", f"{site.work_directory}/code", *sorted(used)])
+    return None if done.exit_code == 0 else done.last_words
 
 
 def _used_code(container: Any) -> str:

@@ -2,6 +2,7 @@
 
 import json
 
+from orchestrator.cluster.commands import run_in
 from orchestrator.cluster.engines import HostEngine, find
 from orchestrator.cluster.model import Cluster
 from orchestrator.errors import InfrastructureError
@@ -28,12 +29,10 @@ def fingerprint_on(engine: HostEngine, cluster: Cluster) -> Fingerprint:
         container = find(engine.client, cluster.agent_container, cluster.id)
         if container is None:
             raise InfrastructureError(f"there is no container {cluster.agent_container} any more")
-        done = container.exec_run(["python", "-c", _PROGRAM], demux=True)
-    out, errors = (part or b"" for part in done.output)
-    line = next((one for one in out.splitlines() if one.startswith(_MARK)), None)
+        done = run_in(container, ["python", "-c", _PROGRAM])
+    line = next((one for one in done.output.splitlines() if one.startswith(_MARK)), None)
     if done.exit_code != 0 or line is None:
-        last = (errors.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"])[-1]
-        raise InfrastructureError(f"its agent does not tell its fingerprint: {last}")
+        raise InfrastructureError(f"its agent does not tell its fingerprint: {done.last_words or 'it said nothing'}")
     try:
         return decode(Fingerprint, json.loads(line.removeprefix(_MARK)), "fingerprint")
     except ContractError as error:

@@ -14,8 +14,8 @@ from typing import IO, Any
 
 from docker import DockerClient
 from docker.errors import NotFound
-from docker.utils.socket import frames_iter
 
+from orchestrator.cluster.commands import frames
 from orchestrator.cluster.model import Cluster
 from orchestrator.errors import InfrastructureError
 from orchestrator.images import connect
@@ -66,7 +66,8 @@ class Execution:
 
     def frames(self) -> Iterator[tuple[int, bytes]]:
         """What it writes, until it ends."""
-        yield from frames_iter(self._stream, tty=False)
+        # through the buffer that had the header of the answer: the bare socket lacks what came with that
+        yield from frames(self._stream._response.raw._fp.fp)
 
     def exit_code(self) -> int:
         """Of the command that has ended.

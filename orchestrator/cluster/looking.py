@@ -10,6 +10,7 @@ from docker import DockerClient
 
 from orchestrator.cluster.agents import read_report
 from orchestrator.cluster.boot import token_digest
+from orchestrator.cluster.commands import run_in
 from orchestrator.cluster.engines import LABEL_NODE, find, host_engine
 from orchestrator.cluster.model import AGENT_CONTAINER, Agent, Cluster, ClusterStatus, NodeStatus
 from orchestrator.cluster.state import Project, State, StateFiles, cluster_of
@@ -59,7 +60,7 @@ def _head(client: DockerClient, cluster: Cluster) -> NodeStatus:
     found = None
     problems = [] if state == "running" else [f"its container is {state}; {_MEND}"]
     if container is not None and state == "running":
-        code = str(container.exec_run(["sh", "-c", 'printf %s "$PYTHONPATH"']).output.decode())
+        code = run_in(container, ["sh", "-c", 'printf %s "$PYTHONPATH"']).output.decode()
         found = read_report(container, code, f"{code}/orchestrator/cluster/boot.py")
         if found is None:
             problems.append(f"it does not tell its versions; {_MEND}")

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from orchestrator.cluster.commands import run_in
 from tests.lab.host import LabHost
 
 _GPUS = "/run/lab/gpus"
@@ -39,5 +40,5 @@ def simulated_gpus(host: LabHost, count: int, divided: int | None = None) -> Ite
 
 
 def _run(host: LabHost, command: str) -> None:
-    done = host.container.exec_run(["sh", "-c", command])
-    assert done.exit_code == 0, done.output
+    done = run_in(host.container, ["sh", "-c", command])
+    assert done.exit_code == 0, done.errors

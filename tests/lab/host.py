@@ -14,6 +14,7 @@ from docker.errors import APIError
 from docker.models.containers import Container
 from docker.models.networks import Network
 
+from orchestrator.cluster.commands import run_in
 from orchestrator.errors import InfrastructureError
 from orchestrator.images import connect
 from tests.lab.hardware import Hardware
@@ -168,11 +169,11 @@ class LabHost:
 
     def _sh(self, script: str) -> str:
         """Runs a script as root on the host, not over ssh."""
-        code, output = self.container.exec_run(["sh", "-c", script])
-        text: str = output.decode(errors="replace")
-        if code != 0:
-            raise InfrastructureError(f"{self.name}: {script.partition(';')[0]} …: exit code {code}: {text.strip()}")
-        return text
+        done = run_in(self.container, ["sh", "-c", script])
+        if done.exit_code != 0:
+            called = f"{self.name}: {script.partition(';')[0]} …"
+            raise InfrastructureError(f"{called}: exit code {done.exit_code}: {done.last_words}")
+        return done.output.decode(errors="replace")
 
 
 def state_of(container: Container, network: Network) -> str:

@@ -12,6 +12,7 @@ from docker import DockerClient
 
 from orchestrator.cluster import Cluster, load, starting, up
 from orchestrator.cluster.code import pack_code
+from orchestrator.cluster.commands import run_in
 from orchestrator.cluster.image import AgentImage, ensure_agent_image
 from orchestrator.errors import InfrastructureError, NoUsableHostError
 from orchestrator.images import connect
@@ -138,10 +139,10 @@ def test_the_token_is_in_one_file_of_its_owner(cluster: Cluster, lab: Lab, clien
         with host.engine() as engine:
             [agent] = ours(engine, cluster)
             assert token not in json.dumps(agent.attrs)
-            said = agent.exec_run(["stat", "-c", "%a %U", "/run/taxmeter/token", "/run/taxmeter"]).output.decode()
+            said = run_in(agent, ["stat", "-c", "%a %U", "/run/taxmeter/token", "/run/taxmeter"]).output.decode()
             assert said.splitlines() == ["600 root", "700 root"]
         script = "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n'; true"
-        seen = host.container.exec_run(["sh", "-c", script]).output
+        seen = run_in(host.container, ["sh", "-c", script]).output
         assert b"ray" in seen
         assert token.encode() not in seen
 
@@ -199,7 +200,7 @@ def test_a_wrong_token_and_other_versions_are_told_and_mended(site: Site, cluste
     with lab.host("h2").engine() as engine:
         agent = engine.containers.get(cluster.agent_container)
         assert agent.exec_run(["sh", "-c", "echo wrong >/run/taxmeter/token"]).exit_code == 0
-        place = agent.exec_run(["python", "-c", other]).output.decode().strip()
+        place = run_in(agent, ["python", "-c", other]).output.decode().strip()
         assert agent.exec_run(["sed", "-i", "s/^Version: .*/Version: 1.2.3/", f"{place}/METADATA"]).exit_code == 0
     found = {one.name: one.problems for one in site.status().agents}
     assert "its token is not that of the cluster; `taxmeter cluster up` mends it" in found["h2"]
@@ -266,9 +267,9 @@ def test_a_firewall_is_named_before_anything_hangs(
     other = Site(lab, tmp_path / "state", free_ports())
     ports = {"head": other.first_port, "worker": other.first_port + 299}
     host = lab.host("h2")
-    done = host.container.exec_run(["sh", "-c", f"iptables -A {rule.format(**ports)} -j REJECT"])
+    done = run_in(host.container, ["sh", "-c", f"iptables -A {rule.format(**ports)} -j REJECT"])
     if done.exit_code != 0:
-        pytest.skip(f"no firewall in a lab host: {done.output.decode().strip()}")
+        pytest.skip(f"no firewall in a lab host: {done.last_words}")
     try:
         with pytest.raises(NoUsableHostError, match=reason.format(**ports)):
             other.up("h2")
@@ -306,7 +307,7 @@ def test_down_removes_ours_and_nothing_else(lab: Lab, image: AgentImage, tmp_pat
         program = (
             "import ray; ray.init('127.0.0.1:7777'); print(ray.get(ray.remote(num_cpus=0)(lambda: 'alive').remote()))"
         )
-        assert b"alive" in node.exec_run(["timeout", "60", "python", "-c", program]).output
+        assert b"alive" in run_in(node, ["timeout", "60", "python", "-c", program]).output
         assert ours(engine, found) == []
     assert ours(client, found) == []
     assert load(other) is None

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from docker import DockerClient
 
+from orchestrator.cluster.commands import run_in
 from orchestrator.connection import Connections
 from orchestrator.errors import InfrastructureError
 from orchestrator.images import Catalogue, connect, ensure_base
@@ -40,7 +41,7 @@ def test_the_inventory_pins_the_keys_of_the_hosts(lab: Lab) -> None:
     inventory = load_inventory(lab.inventory())
     for host in lab.hosts():
         entry = inventory.hosts[host.name]
-        key = host.container.exec_run(["ssh-keygen", "-y", "-f", "/etc/lab/ssh_host_ed25519_key"]).output.decode()
+        key = run_in(host.container, ["ssh-keygen", "-y", "-f", "/etc/lab/ssh_host_ed25519_key"]).output.decode()
         assert entry.host_key == " ".join(key.split()[:2])
         assert (entry.address, entry.user) == (host.address, "bench")
         assert entry.labels["gpu_generation"] == host.hardware.gpu_generation

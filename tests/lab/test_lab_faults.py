@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.campaign.control import HostPhase
+from orchestrator.cluster.commands import run_in
 from orchestrator.errors import ExitCode
 from orchestrator.execution.docker import LABEL
 from tests.lab.host import LabHost
@@ -105,7 +106,7 @@ def kill_worker(workshop: Workshop, host: LabHost) -> None:
     """The process of Ray that runs the task on the host."""
     with host.engine() as engine:
         agent = engine.containers.get(workshop.cluster().agent_container)
-        assert b"killed" in agent.exec_run(["sh", "-c", KILL_WORKER]).output
+        assert b"killed" in run_in(agent, ["sh", "-c", KILL_WORKER]).output
 
 
 def kill_agent(workshop: Workshop, host: LabHost) -> None:

@@ -12,6 +12,7 @@ import pytest
 from docker import DockerClient
 
 from orchestrator.cluster import down
+from orchestrator.cluster.commands import run_in
 from orchestrator.cluster.image import ensure_agent_image
 from orchestrator.errors import ExitCode
 from orchestrator.images import connect
@@ -103,5 +104,5 @@ def test_foreign_ray_and_foreign_containers_survive_a_sweep(workshop: Workshop, 
         program = (
             "import ray; ray.init('127.0.0.1:7777'); print(ray.get(ray.remote(num_cpus=0)(lambda: 'alive').remote()))"
         )
-        assert b"alive" in on_host[0].exec_run(["timeout", "60", "python", "-c", program]).output
+        assert b"alive" in run_in(on_host[0], ["timeout", "60", "python", "-c", program]).output
         assert {one.id for one in engine.containers.list(all=True)} == {one.id for one in on_host}
