@@ -6,6 +6,7 @@ from orchestrator.connection.failures import HostConnectionError, Reason
 from orchestrator.connection.forward import EngineForward
 from orchestrator.connection.reverse import reverse_problem
 from orchestrator.connection.ssh import Completed, Connections
+from orchestrator.connection.together import for_each
 from orchestrator.inventory import Connection, Host
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "EngineForward",
     "HostConnectionError",
     "Reason",
+    "for_each",
     "reverse_problem",
     "unreachable_reason",
 ]

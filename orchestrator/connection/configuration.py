@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.inventory import Connection, Host
+from orchestrator.inventory import Connection, Host, local_path
 
 BY_ADDRESS = "by-address.conf"
 BY_ALIAS = "by-alias.conf"
@@ -83,7 +83,7 @@ def _by_address(name: str, host: Host, hosts: Mapping[str, Host], directory: Pat
     if host.user is not None:
         settings["User"] = host.user
     if host.identity_file is not None:
-        settings |= {"IdentityFile": _quoted(Path(host.identity_file).expanduser()), "IdentitiesOnly": "yes"}
+        settings |= {"IdentityFile": _quoted(local_path(host.identity_file)), "IdentitiesOnly": "yes"}
     if host.jump is not None:
         settings |= _jump(host.jump, hosts, directory)
     return settings | (_pinned(name, directory) if host.host_key is not None else {})

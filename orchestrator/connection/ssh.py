@@ -18,7 +18,7 @@ from orchestrator.connection import process
 from orchestrator.connection.configuration import files, route
 from orchestrator.connection.failures import HostConnectionError, Reason, explain
 from orchestrator.connection.forward import EngineForward
-from orchestrator.inventory import Connection, Host
+from orchestrator.inventory import Connection, Host, local_path
 
 SSH_FAILED = 255
 """The exit code by which ssh says that it, and not the command, failed."""
@@ -69,8 +69,13 @@ class Connections:
             Path(directory).rmdir()
             directory = tempfile.mkdtemp(prefix="taxmeter-ssh-", dir="/tmp")
         self._directory = Path(directory)
-        for name, text in files(self._hosts, self._directory, self._user).items():
-            (self._directory / name).write_text(text, encoding="utf-8")
+        try:
+            for name, text in files(self._hosts, self._directory, self._user).items():
+                (self._directory / name).write_text(text, encoding="utf-8")
+        except BaseException:
+            # what is not entered is not left either
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -146,6 +151,10 @@ class Connections:
         """
         assert self._directory is not None, "used outside its block"
         remote = socket or self.engine_socket(name, timeout_s)
+        if "${" in remote or "%" in remote:
+            # the host may have said it, and ssh would tell the host a variable of ours
+            problem = f"ssh cannot forward {remote}; name the engine's socket as `engine: unix:///path`"
+            raise HostConnectionError(name, Reason.FORWARDING, problem)
         with tempfile.TemporaryDirectory(dir=self._directory, prefix="f") as directory:
             forward = EngineForward(
                 lambda options, errors: self._start(
@@ -193,7 +202,7 @@ class Connections:
         assert self._directory is not None, "used outside its block"
         host = self._hosts[name]
         assert host.connection is Connection.SSH, name
-        if host.identity_file is not None and not Path(host.identity_file).expanduser().is_file():
+        if host.identity_file is not None and not local_path(host.identity_file).is_file():
             problem = f"there is no key {host.identity_file} on this machine; correct `identity_file:`"
             raise HostConnectionError(name, Reason.SETTINGS, problem)
         way = route(name, host, self._directory)

@@ -18,7 +18,7 @@ from orchestrator.inventory.model import (
 )
 from orchestrator.inventory.publishing import json_schema
 from orchestrator.inventory.selection import active_hosts, groups_of, refuse_nodes, select_hosts
-from orchestrator.inventory.values import fingerprint_of, in_range
+from orchestrator.inventory.values import fingerprint_of, in_range, local_path
 
 __all__ = [
     "WORK_DIRECTORY",
@@ -39,6 +39,7 @@ __all__ = [
     "json_schema",
     "load_inventory",
     "load_with_origins",
+    "local_path",
     "refuse_nodes",
     "select_hosts",
 ]

@@ -1,6 +1,6 @@
 """Reads `hostinventory.yaml`: checked as a whole, merged, and with the line of every setting."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,9 +9,10 @@ from orchestrator.documents import Location, did_you_mean, line_in, read_yaml, v
 from orchestrator.errors import ConfigurationError
 from orchestrator.feasibility import MACHINE_LABELS
 from orchestrator.inventory.document import OF_VERSION_1, InventoryDocument
-from orchestrator.inventory.merging import members, merge, nested
+from orchestrator.inventory.merging import Places, members, merge, nested
 from orchestrator.inventory.model import Connection, Host, Inventory, local_engine, problem_of
 from orchestrator.inventory.secrets import secret_in
+from orchestrator.inventory.values import local_path
 
 ALL = "all"
 """In a limit: every host. No group may take this name."""
@@ -58,13 +59,15 @@ def load_with_origins(path: Path) -> LoadedInventory:
         _refuse_later_keys(document, place)
     groups = {name: _members(name, document, place) for name in document.groups}
     hosts: dict[str, Host] = {}
+    stands: dict[str, Places] = {}
     origins: dict[str, dict[str, Origin]] = {}
     for name in document.hosts:
         values, places = merge(name, document, groups)
         hosts[name] = _host(name, values, places, place)
+        stands[name] = places
         origins[name] = {key: Origin(_level(where), line_in(tree, where)) for key, where in places.items()}
     _refuse_one_machine_twice(hosts, place)
-    _refuse_endless_jumps(hosts, place)
+    _refuse_endless_jumps(hosts, stands, place)
     _refuse_mixed_clusters(hosts, origins, document.ray_address, place)
     whole = Inventory(
         version=document.version,
@@ -126,6 +129,7 @@ def _host(name: str, values: dict[str, Any], places: Mapping[str, Location], pla
         key, text = problem
         raise place.error(text, ("hosts", name) if key is None else places[key])
     _refuse_facts(places, place)
+    _refuse_unknown_home(values, places, place)
     if values["connection"] is Connection.LOCAL:
         values = values | {"engine": local_engine(values.get("engine"))}
     return Host(**nested(values))
@@ -139,6 +143,14 @@ def _refuse_facts(places: Mapping[str, Location], place: _Place) -> None:
                 f"{name} is read off the host, and no label to set; remove it (what must be found stands in `expect:`)",
                 where,
             )
+
+
+def _refuse_unknown_home(values: Mapping[str, Any], places: Mapping[str, Location], place: _Place) -> None:
+    home = str(local_path(values.get("identity_file", ""))).partition("/")[0]
+    if home.startswith("~"):
+        raise place.error(
+            f"{home} is no home directory of this machine; write the whole path of the key", places["identity_file"]
+        )
 
 
 def _level(where: Location) -> str:
@@ -162,17 +174,26 @@ def _refuse_one_machine_twice(hosts: Mapping[str, Host], place: _Place) -> None:
             )
 
 
-def _refuse_endless_jumps(hosts: Mapping[str, Host], place: _Place) -> None:
-    for name, host in hosts.items():
+def _refuse_endless_jumps(hosts: Mapping[str, Host], stands: Mapping[str, Places], place: _Place) -> None:
+    for name in hosts:
         way = [name]
-        while host.jump is not None and host.jump in hosts:
-            jump = host.jump
+        while (jump := hosts[way[-1]].jump) is not None and jump in hosts:
             if jump in way:
-                raise place.error(f"these jumps lead in a circle: {' → '.join([*way, jump])}", ("hosts", name, "jump"))
+                raise _circle(way[way.index(jump) :], stands, place)
             if hosts[jump].connection is Connection.LOCAL:
-                raise place.error(f"{jump} is this machine, so there is nothing to jump over", ("hosts", name, "jump"))
+                raise place.error(f"{jump} is this machine, so there is nothing to jump over", stands[way[-1]]["jump"])
             way.append(jump)
-            host = hosts[jump]
+
+
+def _circle(circle: Sequence[str], stands: Mapping[str, Places], place: _Place) -> ConfigurationError:
+    where = [stands[name]["jump"] for name in circle]
+    # A jump that a host inherits is more likely the mistake than one that was written for it.
+    inherited = [one for one in where if one[0] != "hosts"]
+    return place.error(
+        f"these jumps lead in a circle: {' → '.join([*circle, circle[0]])}; write `jump: null` at the host that is "
+        "reached without one",
+        (inherited or where)[0],
+    )
 
 
 def _refuse_mixed_clusters(

@@ -23,7 +23,7 @@ def merge(name: str, document: InventoryDocument, groups: Mapping[str, Sequence[
     """The settings of a host that are not null, and where they come from.
 
     What a host inherits about SSH is left out where it does not apply: for the local machine all of it, for an alias
-    the way to it.
+    the way to it, for a jump host the jump over itself.
 
     Args:
         name: of the host.
@@ -35,6 +35,8 @@ def merge(name: str, document: InventoryDocument, groups: Mapping[str, Sequence[
     for location, settings in _levels(name, document, groups):
         for key in sorted(settings.model_fields_set - {"hosts"}):
             given = getattr(settings, key)
+            if key == "jump" and given == name and location[0] != "hosts":
+                continue  # a bastion that all the others jump over
             if key in _BY_KEY and given is not None:
                 for inner, value in _items(given).items():
                     _note(values, places, f"{key}.{inner}", value, (*location, key, inner))

@@ -20,14 +20,20 @@ def select_hosts(inventory: Inventory, limit: str | None) -> dict[str, Host]:
             only those that are also there. None keeps every host.
 
     Raises:
-        ConfigurationError: a pattern matches no host, or none is left.
+        ConfigurationError: a pattern is empty or matches no host, or none is left.
     """
     if limit is None:
         return dict(inventory.hosts)
     chosen: set[str] = set()
     dropped: set[str] = set()
     kept = set(inventory.hosts)
-    terms = [part for part in re.split(r"[:,]", limit) if part]
+    terms = re.split(r"[:,]", limit)
+    if not all(term.strip("!& ") for term in terms):
+        # A script's variable that is not set must not mean the whole lab.
+        raise ConfigurationError(
+            f"--limit {limit!r}: expected names, groups or patterns joined by ':', such as 'ampere:!a100-07', but "
+            f"{'one of them' if limit.strip() else 'it'} is empty; every host is 'all'"
+        )
     for term in terms:
         named = _named(term.lstrip("!&"), inventory, limit)
         if term.startswith("!"):

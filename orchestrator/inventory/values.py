@@ -3,16 +3,25 @@
 import base64
 import binascii
 import hashlib
+import ipaddress
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
 _NAME = r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?"
-_ADDRESS = r"[A-Za-z0-9_:\[][A-Za-z0-9_.:%\]-]*"
-_USER = r"""[^\s"'%@:-][^\s"'%@:]*"""
-_JUMP = rf"({_USER}@)?([A-Za-z0-9_][A-Za-z0-9_.-]*|\[[0-9A-Fa-f:]+\])(:\d{{1,5}})?"
+# An inventory may be somebody else's, out of a store. What ssh is told of it must mean nothing to a shell, in whose
+# command ssh writes a jump unquoted, and nothing to ssh, which expands `%` and `${}` and takes what begins with `-` for
+# an option.
+_ADDRESS = r"[A-Za-z0-9_:][A-Za-z0-9_.:-]*(%[A-Za-z0-9_.-]+)?"
+_USER = r"[A-Za-z0-9_][A-Za-z0-9_.+-]*"
+# The configuration of ssh takes a domain before a user's name literally; a jump's way through a shell does not.
+_LOGIN = rf"([A-Za-z0-9_][A-Za-z0-9_.-]*\\)?{_USER}"
+_ALIAS = r"[A-Za-z0-9_][A-Za-z0-9_.+/-]*"
+_JUMP = rf"({_USER}@)?([A-Za-z0-9_][A-Za-z0-9_.-]*|\[[0-9A-Fa-f:]+\])(:[0-9]{{1,5}})?"
+_ENGINE = r"docker|podman|unix:///[^\s:$%\\]+|(?!unix:///)[a-z]+://\S+"
 _GPU = r"\d+(-\d+)?|GPU-[0-9a-fA-F*?\[\]-]+"
 _RAY_ADDRESS = r"auto|[A-Za-z0-9_][A-Za-z0-9_.-]*:\d{1,5}"
 _CLAUSE = re.compile(r"(>=|<=|==|!=|>|<)\s*(\d+(?:\.\d+)*)")
@@ -55,11 +64,29 @@ def _host_key(text: str) -> str:
     return f"{kind} {encoded}"
 
 
+def _address(text: str) -> str:
+    if text.startswith("["):
+        bare = text[1:].partition("]")[0]
+        raise ValueError(
+            f"expected an address without brackets, not {text!r}; write {bare} (`port` is a key of its own)"
+        )
+    alone = "a name or an IP address alone (`user` and `port` are keys of their own)"
+    if ":" in text:
+        try:
+            ipaddress.IPv6Address(text)
+        except ValueError:
+            raise ValueError(f"expected {alone}, not {text!r}") from None
+    return _matching(_ADDRESS, alone)(text)
+
+
 def _jump(text: str) -> str:
     match = re.fullmatch(_JUMP, text)
     port = match[match.re.groups] if match is not None else None
     if match is None or (port is not None and not 1 <= int(port[1:]) <= 65535):
-        raise ValueError(f"expected [user@]host[:port] or the name of another host, not {text!r}")
+        raise ValueError(
+            "expected [user@]host[:port] or the name of another host, of A-Z, a-z, 0-9, '_' and, but not first, '.', "
+            f"'-' (in the user also '+'), not {text!r}"
+        )
     return text
 
 
@@ -99,27 +126,42 @@ def _schema(pattern: str) -> object:
 
 HostName = Annotated[str, AfterValidator(_name("host")), _schema(_NAME)]
 GroupName = Annotated[str, AfterValidator(_name("group")), _schema(_NAME)]
-Address = Annotated[
-    str,
-    _text(_ADDRESS, "a name or an IP address alone (`user` and `port` are keys of their own)"),
-    _schema(_ADDRESS),
-]
+Address = Annotated[str, AfterValidator(_address), _schema(_ADDRESS)]
 RayAddress = Annotated[
     str, _text(_RAY_ADDRESS, "HOST:PORT of a Ray head (without ray://), or auto"), _schema(f"({_RAY_ADDRESS})")
 ]
-UserName = Annotated[str, _text(_USER, "a user's name"), _schema(_USER)]
-Alias = Annotated[str, _text(r"""[^\s"'*?!-][^\s"'*?!]*""", "a Host of your SSH configuration, without patterns")]
+UserName = Annotated[
+    str,
+    _text(_LOGIN, r"a user's name of A-Z, a-z, 0-9, '_' and, but not first, '.', '+', '-' (or DOMAIN\name)"),
+    _schema(_LOGIN),
+]
+Alias = Annotated[
+    str,
+    _text(_ALIAS, "a Host of your SSH configuration, of A-Z, a-z, 0-9, '_' and, but not first, '.', '+', '/', '-'"),
+    _schema(_ALIAS),
+]
 Jump = Annotated[str, AfterValidator(_jump), _schema(_JUMP)]
 Port = Annotated[int, Field(ge=1, le=65535)]
-LocalPath = Annotated[str, _text(r"""[^"'\n]+""", "a path without quotes")]
+LocalPath = Annotated[
+    str, _text(r"""[^"'\\\x00-\x1f\x7f]+""", "a path without quotes, backslashes and control characters")
+]
 RemotePath = Annotated[str, _text(r"""/[^"'\n:]*[^"'\n:/]""", "an absolute path without quotes and colons")]
 Engine = Annotated[
-    str, _text(r"docker|podman|unix:///\S+|[a-z]+://\S+", "docker, podman or the engine's socket as unix:///path")
+    str, _text(_ENGINE, "docker, podman or the engine's socket as unix:///path without ':', '$', '%' and backslashes")
 ]
 HostKey = Annotated[str, AfterValidator(_host_key)]
 VersionRange = Annotated[str, AfterValidator(_version_range)]
 Pattern = Annotated[str, Field(min_length=1)]
 GpuPattern = Annotated[str, BeforeValidator(_number_as_text, json_schema_input_type=str | int), AfterValidator(_gpu)]
+
+
+def local_path(text: str) -> Path:
+    """A path of this machine. Where no user here has the name behind its `~`, that stays."""
+    path = Path(text)
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        return path
 
 
 def in_range(version: str, text: str) -> bool:

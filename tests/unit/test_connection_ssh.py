@@ -1,5 +1,6 @@
 """Hosts over a real sshd: commands, the engine's socket, and every way in which a host is not reached."""
 
+import errno
 import socket
 import stat
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.connection import Connections, HostConnectionError, Reason, reverse_problem
-from orchestrator.connection.configuration import BY_ALIAS, files
+from orchestrator.connection.configuration import BY_ADDRESS, BY_ALIAS, files
 from orchestrator.inventory import Connection, Host
 from tests.sshd import Sshd, make_key, public, running_sshd
 
@@ -71,6 +72,26 @@ def test_nothing_stays_on_this_machine(sshd: Sshd, user_directory: Path) -> None
     assert list(user_directory.iterdir()) == []
 
 
+def test_nothing_stays_of_connections_that_were_never_made(sshd: Sshd, user_directory: Path, monkeypatch) -> None:
+    made: list[Path] = []
+
+    def full(_hosts: object, directory: Path, _user: object) -> dict[str, str]:
+        made.append(directory)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("orchestrator.connection.ssh.files", full)
+    with pytest.raises(OSError, match="No space"), reaching(sshd, user_directory):
+        pytest.fail("it was entered")
+    assert [directory.exists() for directory in made] == [False]
+
+
+def test_a_user_of_a_domain_is_told_to_ssh_as_it_is(sshd: Sshd, user_directory: Path) -> None:
+    with reaching(sshd, user_directory, user=r"LAB\jdoe") as connections:
+        configuration = f"{connections._directory}/{BY_ADDRESS}"
+        read = subprocess.run(["ssh", "-G", "-F", configuration, "h1"], capture_output=True, text=True, check=True)
+    assert "user LAB\\jdoe\n" in read.stdout
+
+
 def test_a_wrong_host_key(sshd: Sshd, user_directory: Path, tmp_path: Path) -> None:
     other = public(make_key(tmp_path / "other"))
     error = failure(sshd, user_directory, host_key=other)
@@ -114,6 +135,12 @@ def test_a_key_file_that_is_not_there(sshd: Sshd, user_directory: Path) -> None:
     error = failure(sshd, user_directory, identity_file="/nonexistent/key")
     assert error.reason is Reason.SETTINGS
     assert "there is no key /nonexistent/key on this machine" in error.problem
+
+
+def test_a_key_in_the_home_of_nobody(sshd: Sshd, user_directory: Path) -> None:
+    error = failure(sshd, user_directory, identity_file="~nosuchuser/key")
+    assert error.reason is Reason.SETTINGS
+    assert "there is no key ~nosuchuser/key on this machine" in error.problem
 
 
 def test_nobody_listens(sshd: Sshd, user_directory: Path) -> None:
@@ -291,6 +318,17 @@ def test_a_socket_that_is_not_there_is_refused(sshd: Sshd, user_directory: Path)
     ):
         assert word_from(forward.socket) == b""
         assert forward.is_refused()
+
+
+@pytest.mark.parametrize("path", ["/run/${HOME}/s", "/run/%u/s"])
+def test_a_host_is_told_no_variable_of_this_machine(sshd: Sshd, user_directory: Path, path: str) -> None:
+    with (
+        reaching(sshd, user_directory) as connections,
+        pytest.raises(HostConnectionError) as caught,
+        connections.forward_engine("h1", LIMIT_S, path),
+    ):
+        pytest.fail("it was forwarded")
+    assert caught.value.reason is Reason.FORWARDING
 
 
 def test_a_forward_to_nobody_says_why(sshd: Sshd, user_directory: Path) -> None:

@@ -1,5 +1,6 @@
 """What is wrong in an inventory is one line with file, line, key and the fix, and no secret is ever repeated."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ hosts:
     connection: ssh
     ssh_alias: second
 """
+LOCAL = "connection: local"
 
 
 def error_of(path: Path, text: str) -> str:
@@ -80,7 +82,32 @@ def test_the_inventory_that_the_others_break_is_good(tmp_path: Path) -> None:
             ":14: hosts.h2.jump: expected [user@]host[:port] or the name",
         ),
         ("ssh_alias: second", "address: h\n    jump: h:99999", "hosts.h2.jump: expected [user@]host[:port]"),
-        ("ssh_alias: second", "address: h\n    jump: h2", ":14: hosts.h2.jump: these jumps lead in a circle: h2 → h2"),
+        (
+            "ssh_alias: second",
+            "address: h\n    jump: h2",
+            ":14: hosts.h2.jump: these jumps lead in a circle: h2 → h2; write `jump: null` at the host that is reached",
+        ),
+        (
+            "ssh_alias: second",
+            "address: '[::1]'",
+            ":13: hosts.h2.address: expected an address without brackets, not '[::1]'; write ::1",
+        ),
+        ("ssh_alias: second", "address: '[::1]:22'", "; write ::1 (`port` is a key of its own)"),
+        (
+            "ssh_alias: second",
+            "address: h2:22",
+            ":13: hosts.h2.address: expected a name or an IP address alone (`user` and `port` are keys of their own)",
+        ),
+        (
+            "ssh_alias: second",
+            "address: h\n    identity_file: ~nosuchuser/key",
+            ":14: hosts.h2.identity_file: ~nosuchuser is no home directory of this machine; write the whole path",
+        ),
+        (
+            "user: bench",
+            "identity_file: ~nosuchuser/key",
+            ":2: defaults.identity_file: ~nosuchuser is no home directory of this machine",
+        ),
         (
             "ssh_alias: second",
             "address: h\n    engine: tcp://h:1",
@@ -102,6 +129,79 @@ def test_a_mistake_is_one_line_with_its_place(tmp_path: Path, old: str, new: str
 def test_version_1_knows_no_keys_of_version_2(tmp_path: Path) -> None:
     message = error_of(tmp_path / "h.yaml", "version: 1\nhosts:\n  a: {connection: ssh, address: h,\n    user: me}\n")
     assert message == ":4: hosts.a.user: this key came with version 2; write `version: 2`"
+
+
+INERT = "of A-Z, a-z, 0-9, '_' and, but not first, '.'"
+OF_A_SHELL = [
+    "$(touch${IFS}/tmp/x)",
+    "`id`",
+    "a;id",
+    "a|id",
+    "a&id",
+    "a<b",
+    "a>b",
+    "{a,b}",
+    "(id)",
+    "a*",
+    "~root",
+    "a!b",
+]
+OF_SSH = ["a%h", "%r", "${HOME}", "a$", "-oProxyCommand=id", "#a", "a\nProxyCommand id", "a b", 'a"b', "a'b", "a\\"]
+
+
+@pytest.mark.parametrize("user", [*OF_A_SHELL, *OF_SSH, "a\\\\b", "a\\b\\c"])
+def test_a_user_means_nothing_to_a_shell_or_to_ssh(tmp_path: Path, user: str) -> None:
+    text = GOOD.replace("user: bench", f"user: {json.dumps(user)}")
+    assert f":2: defaults.user: expected a user's name {INERT}" in error_of(tmp_path / "h.yaml", text)
+
+
+@pytest.mark.parametrize("user", [*OF_A_SHELL, *OF_SSH, "a,b", "LAB\\jdoe"])
+@pytest.mark.parametrize("form", ["{}@127.0.0.1:1", "{}"])
+def test_a_jump_means_nothing_to_a_shell_or_to_ssh(tmp_path: Path, user: str, form: str) -> None:
+    text = GOOD.replace("ssh_alias: second", f"address: h\n    jump: {json.dumps(form.format(user))}")
+    message = error_of(tmp_path / "h.yaml", text)
+    assert f":14: hosts.h2.jump: expected [user@]host[:port] or the name of another host, {INERT}" in message
+
+
+@pytest.mark.parametrize("alias", [*OF_A_SHELL, *OF_SSH, "me@second", "ssh://second", "a,b"])
+def test_an_alias_means_nothing_to_a_shell_or_to_ssh(tmp_path: Path, alias: str) -> None:
+    text = GOOD.replace("ssh_alias: second", f"ssh_alias: {json.dumps(alias)}")
+    message = error_of(tmp_path / "h.yaml", text)
+    assert f":13: hosts.h2.ssh_alias: expected a Host of your SSH configuration, {INERT}" in message
+
+
+@pytest.mark.parametrize(
+    "address", [*OF_A_SHELL, *(one for one in OF_SSH if one != "a%h"), "a%", "a%%h", "fe80::1%a%h"]
+)
+def test_an_address_means_nothing_to_a_shell_or_to_ssh(tmp_path: Path, address: str) -> None:
+    text = GOOD.replace("ssh_alias: second", f"address: {json.dumps(address)}")
+    assert ":13: hosts.h2.address: expected a name or an IP address alone" in error_of(tmp_path / "h.yaml", text)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("identity_file", path) for path in ("/k\\", '/k"', "/k\nProxyCommand id", "/k\0", "/k\r")),
+        *(("engine", f"unix:///run/{part}") for part in ("${HOME}/s", "%u/s", "a:22", "a\\s")),
+    ],
+)
+def test_a_path_that_ssh_is_told_means_nothing_else_to_it(tmp_path: Path, key: str, value: str) -> None:
+    text = GOOD.replace("ssh_alias: second", f"address: h\n    {key}: {json.dumps(value)}")
+    assert f":14: hosts.h2.{key}: expected " in error_of(tmp_path / "h.yaml", text)
+
+
+def test_an_inherited_jump_that_leads_in_a_circle_is_named_where_it_stands(tmp_path: Path) -> None:
+    text = "version: 2\ndefaults: {jump: gate}\nhosts:\n" + "".join(
+        f"  {name}: {{connection: ssh, address: {name}.lab{jump}}}\n"
+        for name, jump in (("far", ""), ("gate", ", jump: edge"), ("edge", ""))
+    )
+    message = error_of(tmp_path / "h.yaml", text)
+    assert message == (
+        ":2: defaults.jump: these jumps lead in a circle: gate → edge → gate; write `jump: null` at the host that is "
+        "reached without one"
+    )
+    message = error_of(tmp_path / "h.yaml", text.replace("connection: ssh, address: gate.lab, jump: edge", LOCAL))
+    assert message == ":2: defaults.jump: gate is this machine, so there is nothing to jump over"
 
 
 def test_jumps_over_other_hosts_may_not_lead_in_a_circle(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Defaults, groups, host: which setting counts, and where it says so."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,47 @@ def test_this_machine_inherits_nothing_about_ssh(path: Path) -> None:
     assert host.connection is Connection.LOCAL
     assert host.user is None
     assert host.engine is None
+
+
+JUMPS = """\
+version: 2
+defaults: {jump: edge}
+groups:
+  lab: {hosts: [gate, "a100-*"], jump: gate}
+hosts:
+  edge: {connection: ssh, address: edge.lab}
+  gate: {connection: ssh, address: gate.lab}
+  a100-01: {connection: ssh, address: 10.0.0.7}
+  a100-02: {connection: ssh, address: 10.0.0.8, jump: null}
+"""
+
+
+def test_a_host_inherits_no_jump_over_itself(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.yaml"
+    path.write_text(JUMPS)
+    loaded = load_with_origins(path)
+    jumps = {name: host.jump for name, host in loaded.inventory.hosts.items()}
+    assert jumps == {"edge": None, "gate": "edge", "a100-01": "gate", "a100-02": None}
+    assert "jump" not in loaded.origins["edge"]
+    assert loaded.origins["gate"]["jump"].level == "defaults"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("user", user) for user in ("bench", "j.doe_2", "c++-ci", "7", "_apt", r"LAB\jdoe")),
+        *(("jump", jump) for jump in ("gate", "j.doe@gate.lab:2222", "c++@10.0.0.1", "[::1]:22", "me@[fe80::1]")),
+        *(("address", address) for address in ("h", "H_1.lab", "10.0.0.7", "::1", "fe80::1%eth0.4")),
+        *(("identity_file", path) for path in ("~/.ssh/id", "/a b/100%/$key", "keys/lab")),
+        *(("engine", engine) for engine in ("docker", "podman", "unix:///run/user/1000/podman/podman.sock")),
+        *(("ssh_alias", alias) for alias in ("a100", "Lab_2", "gate/a100", "gate+a100", "a100.lab")),
+    ],
+)
+def test_what_ssh_is_told_may_be_all_that_is_usual(tmp_path: Path, key: str, value: str) -> None:
+    path = tmp_path / "hosts.yaml"
+    settings = {"connection": "ssh", **({} if key == "ssh_alias" else {"address": "h"}), key: value}
+    path.write_text(json.dumps({"version": 2, "hosts": {"h1": settings}}))
+    assert getattr(load_inventory(path).hosts["h1"], key) == value
 
 
 def test_groups_hold_the_hosts_that_their_patterns_name(path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import ConfigurationError, NoUsableHostError
+from orchestrator.errors import ConfigurationError, ExitCode, NoUsableHostError
 from orchestrator.inventory import (
     Connection,
     Host,
@@ -54,6 +54,19 @@ def test_an_unknown_name_is_an_error_that_names_the_known_ones() -> None:
         select_hosts(INVENTORY, "hopper")
     with pytest.raises(ConfigurationError, match="leaves no host"):
         select_hosts(INVENTORY, "ampere:!ampere")
+
+
+@pytest.mark.parametrize(
+    "limit", ["", " ", ":", ",", "big::ampere", ":big", "big:", "big,", "!", "&", "big:!", "big: "]
+)
+def test_a_limit_in_which_something_is_empty_is_refused(limit: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        select_hosts(INVENTORY, limit)
+    assert caught.value.exit_code == ExitCode.USAGE
+    assert str(caught.value) == (
+        f"--limit {limit!r}: expected names, groups or patterns joined by ':', such as 'ampere:!a100-07', but "
+        f"{'one of them' if limit.strip() else 'it'} is empty; every host is 'all'"
+    )
 
 
 def test_the_groups_of_a_host() -> None:
