@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from orchestrator.checking.deadline import Deadline
+from orchestrator.images.engine import UNLABELLED
 from orchestrator.images.messages import ENGINE_EXCEPTIONS
 
 LABEL = "org.taxmeter.check"
@@ -68,7 +69,7 @@ def look(client: Any, wanted: Look, deadline: Deadline) -> Seen:
         mem_limit=_MEMORY_BYTES,
         pids_limit=256,
         cap_drop=["ALL"],
-        security_opt=["no-new-privileges"],
+        security_opt=["no-new-privileges", UNLABELLED],
         labels={LABEL: "1"},
         init=True,
         device_requests=[EVERY_GPU] if wanted.gpus else None,

@@ -11,6 +11,7 @@ from orchestrator.checking.deadline import Deadline
 from orchestrator.errors import InfrastructureError
 from orchestrator.feasibility import Demands
 from orchestrator.images import BuiltImage, ImageIdentity, connect
+from orchestrator.images.engine import host_network_problem
 from orchestrator.images.messages import ENGINE_EXCEPTIONS, engine_message
 from orchestrator.images.stored import StoredImage, look_for_image
 
@@ -55,6 +56,8 @@ class EngineReading:
     """The wanted images that it has, by environment, under whatever name."""
     gpus: GpusInside | None = None
     """Null if nobody looked."""
+    network_problem: str | None = None
+    """Why its containers cannot have the host's network, as agents must."""
 
     @property
     def is_too_old(self) -> bool:
@@ -91,6 +94,7 @@ def read_engine(
             root=str(root) if root else None,
             images=images,
             gpus=_gpus(client, images, wanted, deadline) if with_gpus else None,
+            network_problem=host_network_problem(information),
         )
 
 

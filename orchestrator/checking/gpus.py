@@ -56,12 +56,13 @@ def _seen(there: int, engine: EngineReading | None) -> Finding:
         return Finding(Level.OK, shown)
     if not inside.count:
         said = f" ({inside.problem})" if inside.problem else ""
-        return Finding(
-            Level.FAILURE,
-            shown,
-            f"containers see none of the {there} GPUs{said}: install NVIDIA's container toolkit there, then `sudo "
-            "nvidia-ctk runtime configure --runtime=docker` and restart the engine",
+        mend = (
+            "Podman gives GPUs to nobody who asks as one asks Docker; install Docker there for trials of GPUs"
+            if engine is not None and engine.is_podman
+            else "install NVIDIA's container toolkit there, then `sudo nvidia-ctk runtime configure --runtime=docker` "
+            "and restart the engine"
         )
+        return Finding(Level.FAILURE, shown, f"containers see none of the {there} GPUs{said}: {mend}")
     return Finding(
         Level.FAILURE,
         shown,

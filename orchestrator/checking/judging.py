@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from orchestrator.checking.clock import Skew
 from orchestrator.checking.engine import EngineReading, WantedImage
 from orchestrator.checking.expecting import expect_finding
+from orchestrator.checking.filesystem import filesystem_problem
 from orchestrator.checking.gpus import gpu_finding, used_gpus
 from orchestrator.checking.reading import GpuReading, HostReading
 from orchestrator.checking.report import Check, Finding, Level, Requirements
 from orchestrator.feasibility import GIB, GpuFacts, Machine, environment_problem, newest_suitable
-from orchestrator.inventory import Host
+from orchestrator.inventory import Connection, Host
 from orchestrator.planning import NONE_USED
 
 BUSY_PER_CORE = 0.25
@@ -43,7 +44,7 @@ def judge(
         Check.IMAGES: _NOTHING if engine is None else _images(fitting, missing, wanted),
         Check.GPU: gpu_finding(host, reading, engine),
         Check.DRIVER: _driver(reading, machine, wanted),
-        Check.DISK: _disk(reading, engine, missing, work),
+        Check.DISK: _disk(host, reading, engine, missing, work),
         Check.GOVERNOR: _governor(reading.governors),
         Check.GPU_USERS: _gpu_users(reading),
         Check.LOAD: _load(reading),
@@ -121,10 +122,16 @@ def _driver(reading: HostReading, machine: Machine, wanted: Requirements) -> Fin
     return Finding(Level.WARNING, shown, f"no image that is built serves its GPUs ({reasons}): {mend}")
 
 
-def _disk(reading: HostReading, engine: EngineReading | None, missing: Mapping[str, WantedImage], work: str) -> Finding:
+def _disk(
+    host: Host, reading: HostReading, engine: EngineReading | None, missing: Mapping[str, WantedImage], work: str
+) -> Finding:
     root = engine.root if engine is not None else None
     for_engine, for_work = reading.free_bytes.get(root or ""), reading.free_bytes.get(work)
     known = [free for free in (for_engine, for_work) if free is not None]
+    # the files of this machine's own trials are the project's, wherever that is
+    shared = filesystem_problem(work, reading.filesystems.get(work)) if host.connection is Connection.SSH else None
+    if shared is not None:
+        return Finding(Level.FAILURE, reading.filesystems[work] or "", shared)
     if not known:
         return Finding(Level.NONE, "?")
     shown = f"{min(known) / GIB:.0f} GiB"

@@ -2,7 +2,6 @@
 
 import subprocess
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,12 +12,10 @@ from orchestrator.checking.judging import judge
 from orchestrator.checking.reading import EngineSocket, HostReading, parse
 from orchestrator.checking.report import Check, Finding, HostReport, Level, Requirements
 from orchestrator.checking.script import SCRIPT, arguments
-from orchestrator.connection import Connections, HostConnectionError
+from orchestrator.connection import Connections, HostConnectionError, for_each
 from orchestrator.errors import InfrastructureError
 from orchestrator.inventory import WORK_DIRECTORY, Connection, ExecutorChoice, Host, HostState
 
-MAX_AT_ONCE = 16
-"""Hosts that are looked at together; each takes a thread and a few processes of ssh."""
 PROBE_TIMEOUT_S = 60.0
 
 _ENGINE_ROOTS = ("/var/lib/docker", "/var/lib/containers/storage")
@@ -36,15 +33,7 @@ def check_hosts(
         wanted: what they are compared with.
         timeout_s: for each host.
     """
-    with ThreadPoolExecutor(max_workers=min(MAX_AT_ONCE, len(hosts)), thread_name_prefix="check") as pool:
-        running = [pool.submit(check_host, name, host, connections, wanted, timeout_s) for name, host in hosts.items()]
-        try:
-            return [one.result() for one in running]
-        except BaseException:
-            # an interrupt does not reach ssh, and leaving the pool waits for its threads
-            pool.shutdown(wait=False, cancel_futures=True)
-            connections.abort()
-            raise
+    return for_each(hosts, lambda name: check_host(name, hosts[name], connections, wanted, timeout_s), connections)
 
 
 def check_host(
@@ -128,7 +117,7 @@ def _engine(
                 return None, Finding(Level.FAILURE, "no", problem)
     except HostConnectionError as error:
         return None, Finding(Level.FAILURE, "no", error.problem)
-    return found, version_finding(found)
+    return found, version_finding(found, host)
 
 
 def _local_engine(
@@ -142,7 +131,7 @@ def _local_engine(
         if host.executor is ExecutorChoice.DOCKER:
             return None, Finding(Level.FAILURE, "no", f"{error}; or write `executor: auto`")
         return None, Finding(Level.WARNING, "no", f"{error}; until then trials run in virtual environments")
-    return found, version_finding(found)
+    return found, version_finding(found, host)
 
 
 def socket_problem(host: Host, reading: HostReading, socket: EngineSocket | None) -> str | None:
@@ -172,11 +161,12 @@ def refusal(socket: EngineSocket) -> str:
     )
 
 
-def version_finding(engine: EngineReading) -> Finding:
-    """Whether an engine that answers is new enough."""
+def version_finding(engine: EngineReading, host: Host) -> Finding:
+    """Whether an engine that answers is new enough, and can carry an agent where the host needs one."""
     shown = f"{'podman ' if engine.is_podman else ''}{engine.version.partition('+')[0]}"
     if not engine.is_too_old:
-        return Finding(Level.OK, shown)
+        problem = engine.network_problem if host.connection is Connection.SSH else None
+        return Finding(Level.OK, shown) if problem is None else Finding(Level.FAILURE, shown, problem)
     oldest = ".".join(map(str, OLDEST_PODMAN if engine.is_podman else OLDEST_ENGINE))
     return Finding(Level.FAILURE, shown, f"the engine's version {engine.version} is too old: install {oldest} or newer")
 

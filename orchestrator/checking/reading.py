@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from orchestrator.errors import InfrastructureError
 from runners.system import GpuPlace, NumaNode, Topology, bus_id
@@ -79,6 +79,8 @@ class HostReading:
     cores: tuple[str, ...] = ()
     """The hardware threads of each physical core, as the kernel lists them."""
     nodes: tuple[NumaNode, ...] = ()
+    filesystems: Mapping[str, str | None] = field(default_factory=dict)
+    """The kind of file system by directory."""
 
     @property
     def socket(self) -> EngineSocket | None:
@@ -130,6 +132,7 @@ def parse(text: str) -> HostReading:
         free_bytes=dict(_disk(line) for line in sections["disks"]),
         cores=tuple(sections.get("cores", [])),
         nodes=tuple(_node(line) for line in sections.get("nodes", []) if re.match(r"\d+ \d", line)),
+        filesystems=dict(_filesystem(line) for line in sections.get("filesystems", [])),
     )
 
 
@@ -204,6 +207,12 @@ def _disk(line: str) -> tuple[str, int | None]:
     free, _, directory = line.partition(" ")
     # df said nothing: the line begins with the blank, which was stripped
     return (line, None) if line.startswith("/") else (directory, int(free) * 1024 if free.isdecimal() else None)
+
+
+def _filesystem(line: str) -> tuple[str, str | None]:
+    kind, _, directory = line.partition(" ")
+    # stat said nothing: as above
+    return (line, None) if line.startswith("/") else (directory, kind)
 
 
 def _integer(text: str | None) -> int | None:

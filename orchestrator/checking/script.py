@@ -5,7 +5,11 @@ It changes nothing. `orchestrator.checking.reading` understands what it prints.
 
 from collections.abc import Sequence
 
-SCRIPT = r"""
+from orchestrator.checking.filesystem import FILESYSTEM
+
+SCRIPT = (
+    FILESYSTEM
+    + r"""
 LC_ALL=C; export LC_ALL
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin; export PATH
 engine=$1; shift
@@ -94,8 +98,11 @@ printf '%s' "$directories" | while read -r directory; do
   while [ ! -d "$there" ]; do there=${there%/*}; [ -n "$there" ] || there=/; done
   echo "$(df -Pk "$there" 2>/dev/null </dev/null | sed -n 2p | tr -s ' ' | cut -d ' ' -f 4) $directory"
 done
+section filesystems
+printf '%s' "$directories" | while read -r directory; do echo "$(filesystem_of "$directory") $directory"; done
 section end
 """
+)
 
 
 def arguments(engine: str | None, directories: Sequence[str]) -> list[str]:
@@ -103,6 +110,6 @@ def arguments(engine: str | None, directories: Sequence[str]) -> list[str]:
 
     Args:
         engine: `docker`, `podman` or a socket as `unix:///path`; null is docker.
-        directories: whose disks' free space is wanted.
+        directories: whose disks' free space and file systems are wanted.
     """
     return ["sh", "-s", "--", engine or "docker", *directories]

@@ -35,6 +35,7 @@ from orchestrator.cluster.settings import DIRECTORY, TOKEN, Ports, agent_command
 from orchestrator.cluster.survey import Survey
 from orchestrator.cluster.watching import NODE_LABEL
 from orchestrator.errors import InfrastructureError
+from orchestrator.images.engine import UNLABELLED
 from orchestrator.inventory import Exclusive, Host
 from orchestrator.scheduling.nodes import HOST_LABEL, SLOT
 
@@ -236,6 +237,7 @@ def _configuration(socket: str, plan: Plan, site: Site, image_id: str) -> dict[s
         "init": True,
         "shm_size": SHARED_MEMORY,
         "mounts": mounts,
+        "security_opt": [UNLABELLED],
         # as a volume, so that the engine makes the directory if it is not there
         "volumes": {site.work_directory: {"bind": site.work_directory, "mode": "rw"}},
         "environment": environment(TOKEN, _code(plan, site), plan.tls),

@@ -14,6 +14,7 @@ import json
 import os
 import platform
 import re
+import secrets
 import shutil
 import sys
 import tarfile
@@ -51,8 +52,17 @@ def install(archive: Path, directory: Path, digest: str) -> None:
         if directory.is_dir() and tree_digest(directory) == digest:
             os.utime(directory)  # in use from now on, so that it does not count as old
             return
-    whole = directory.with_name(f".{directory.name}.{os.getpid()}")
-    shutil.rmtree(whole, ignore_errors=True)
+        # Process numbers tell nothing apart: each agent is the first process of its container.
+        whole = directory.with_name(f".{directory.name}.{secrets.token_hex(4)}")
+        _unpack(archive, whole, digest)
+        broken = directory.with_name(f".{directory.name}.broken-{secrets.token_hex(4)}")
+        if directory.exists():
+            directory.rename(broken)
+        whole.rename(directory)
+    shutil.rmtree(broken, ignore_errors=True)
+
+
+def _unpack(archive: Path, whole: Path, digest: str) -> None:
     with tarfile.open(archive) as packed:
         for member in packed.getmembers():
             # file by file: early versions of Python 3.11 cannot be told to take nothing but files
@@ -66,11 +76,6 @@ def install(archive: Path, directory: Path, digest: str) -> None:
         sys.exit(f"taxmeter: the code that was sent is not {digest[:12]}")
     # here and now, with the Python that will run it; else every worker compiles it again
     compileall.compile_dir(whole, quiet=2)
-    broken = directory.with_name(f".{directory.name}.broken-{os.getpid()}")
-    if directory.exists():
-        directory.rename(broken)
-    whole.rename(directory)
-    shutil.rmtree(broken, ignore_errors=True)
 
 
 def prune(parent: Path, used: Collection[str]) -> list[str]:
@@ -88,7 +93,7 @@ def prune(parent: Path, used: Collection[str]) -> list[str]:
         old += [path for path in entries if _UNFINISHED.fullmatch(path.name) and path.stat().st_mtime < before]
         for path in old:
             # whoever looks for this name from now on does not find half of it
-            gone = path.with_name(f".{path.name.strip('.')[:12]}.gone-{os.getpid()}")
+            gone = path.with_name(f".{path.name.strip('.')[:12]}.gone-{secrets.token_hex(4)}")
             path.rename(gone)
             shutil.rmtree(gone)
         return [path.name for path in old]

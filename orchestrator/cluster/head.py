@@ -16,7 +16,7 @@ from orchestrator.cluster.model import HEAD_CONTAINER
 from orchestrator.cluster.settings import Ports, environment, head_command, tls_files
 from orchestrator.cluster.state import StateFiles
 from orchestrator.errors import InfrastructureError
-from orchestrator.images.engine import engine_address
+from orchestrator.images.engine import UNLABELLED, engine_address, host_network_problem
 
 ROLE = "head"
 SHARED_MEMORY = "512m"
@@ -69,6 +69,9 @@ def ensure_head(client: DockerClient, plan: HeadPlan, files: StateFiles, say: Ca
     if container is not None:
         _refuse_use(client, container)
         remove(container)
+    problem = host_network_problem(client.info())
+    if problem is not None:
+        raise InfrastructureError(f"the head of a cluster cannot run on this machine: {problem}")
     _refuse_taken_ports(plan.ports)
     say(f"starting the head on {plan.address}:{plan.ports.head}")
     configuration["labels"] = {LABEL: plan.cluster, LABEL_ROLE: ROLE, LABEL_PLAN: digest}
@@ -110,6 +113,7 @@ def _configuration(plan: HeadPlan, files: StateFiles) -> dict[str, Any]:
         "command": head_command(plan.address, plan.ports),
         "network_mode": "host",
         "init": True,
+        "security_opt": [UNLABELLED],
         "shm_size": SHARED_MEMORY,
         # What a campaign writes is the user's, not root's; the engine's socket is its group's.
         "user": f"{os.geteuid()}:{os.getegid()}",

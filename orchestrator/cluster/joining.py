@@ -25,7 +25,7 @@ from orchestrator.cluster.watching import Watch
 from orchestrator.connection import Connections
 from orchestrator.errors import InfrastructureError
 from orchestrator.images import connect, differences
-from orchestrator.images.engine import TRANSFER_TIMEOUT_S, attributes_of
+from orchestrator.images.engine import TRANSFER_TIMEOUT_S, attributes_of, host_network_problem
 from orchestrator.images.identity import identity
 from orchestrator.images.messages import engine_errors
 from orchestrator.images.transfer import copy_identical
@@ -103,12 +103,9 @@ def _ensure_image(engine: HostEngine, image: AgentImage, say: Say) -> str:
 
 def _refuse_unfit(client: DockerClient) -> None:
     client.api.timeout = ANSWER_S
-    options = " ".join(client.info().get("SecurityOptions") or ())
-    if "rootless" in options:
-        raise InfrastructureError(
-            "its engine is rootless, so its containers do not have the host's network, which an agent needs: name the "
-            "socket of an engine that runs as root as `engine: unix:///path`"
-        )
+    problem = host_network_problem(client.info())
+    if problem is not None:
+        raise InfrastructureError(problem)
 
 
 def _refuse_cores(site: Site, cores: tuple[int, ...]) -> None:

@@ -1,7 +1,6 @@
 """How a cluster is: the containers as their engines tell, the nodes as Ray tells, the code and versions as they are."""
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -15,12 +14,11 @@ from orchestrator.cluster.engines import LABEL_NODE, find, host_engine
 from orchestrator.cluster.model import AGENT_CONTAINER, Agent, Cluster, ClusterStatus, NodeStatus
 from orchestrator.cluster.state import Project, State, StateFiles, cluster_of
 from orchestrator.cluster.watching import Node, watching
-from orchestrator.connection import Connections, HostConnectionError
+from orchestrator.connection import Connections, HostConnectionError, for_each
 from orchestrator.errors import InfrastructureError
 from orchestrator.images import connect
 from orchestrator.images.messages import engine_errors
 
-MAX_AT_ONCE = 16
 _MEND = "`taxmeter cluster up` mends it"
 
 
@@ -46,11 +44,8 @@ def status(project: Project) -> ClusterStatus | None:
     if problem is not None:
         head = replace(head, is_alive=False, problems=(*head.problems, problem))
     names = sorted({*cluster.agents, *cluster.unusable})
-    with (
-        Connections(state.hosts) as connections,
-        ThreadPoolExecutor(max_workers=MAX_AT_ONCE, thread_name_prefix="cluster") as pool,
-    ):
-        agents = list(pool.map(lambda name: _agent(name, state, cluster, nodes, head, connections), names))
+    with Connections(state.hosts) as connections:
+        agents = for_each(names, lambda name: _agent(name, state, cluster, nodes, head, connections), connections)
     return ClusterStatus(cluster.id, head, tuple(agents))
 
 

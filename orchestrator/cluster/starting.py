@@ -1,13 +1,11 @@
 """Brings a cluster up. What runs and is right stays as it is."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from docker import DockerClient
 
@@ -24,19 +22,23 @@ from orchestrator.cluster.state import Project, State, StateFiles, cluster_of, i
 from orchestrator.cluster.stopping import take_down
 from orchestrator.cluster.survey import Survey, choose_address, is_own_address, listened_here, survey
 from orchestrator.cluster.watching import watching
-from orchestrator.connection import Connections, HostConnectionError
+from orchestrator.connection import Connections, HostConnectionError, for_each
 from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError
 from orchestrator.images import connect
 from orchestrator.images.engine import engine_address
 from orchestrator.images.messages import engine_errors
 from orchestrator.inventory import WORK_DIRECTORY, ExecutorChoice, Host, HostState, load_inventory
 
-MAX_AT_ONCE = 16
-"""Hosts that are brought in together; each takes a few threads and processes of ssh."""
-
 Say = Callable[[str], None]
-Value = TypeVar("Value")
-Result = TypeVar("Result")
+
+
+class NoHostJoinedError(NoUsableHostError):
+    """None of the hosts that were named can be part of the cluster."""
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        super().__init__(f"no host can be part of the cluster: {_listed(reasons)}")
+        self.reasons = reasons
+        """By host."""
 
 
 def up(
@@ -63,7 +65,7 @@ def up(
     Raises:
         ConfigurationError: the inventory or the ports are at fault.
         InfrastructureError: this machine or its engine is at fault.
-        NoUsableHostError: no host can be part; nothing is left running.
+        NoHostJoinedError: no host can be part; of a cluster that was not up before, nothing is left running.
     """
     files = StateFiles(project)
     known = {**load_inventory(inventory).hosts, **hosts}
@@ -71,7 +73,7 @@ def up(
     with files.locked(say), Connections(known) as connections, closing(connect()) as client:
         surveys, unusable = _survey_all(hosts, connections)
         if not surveys:
-            raise NoUsableHostError(f"no host can be part of the cluster: {_listed(unusable)}")
+            raise NoHostJoinedError(unusable)
         image = ensure_agent_image(files.root, client, engine_address(), say)
         state = _settled(files, first_port, address, surveys, say)
         for name in surveys:
@@ -81,15 +83,15 @@ def up(
             state = _brought(client, state, files, image, surveys, hosts, connections, say)
         except InfrastructureError:
             if not state.agents:
-                take_down(files, state, connections, say)
+                _dismantle(files, state, connections, say)
             raise
         state = replace(state, unusable={**unusable, **state.unusable})
         files.save(state)
         if not state.agents:
-            take_down(files, state, connections, say)
+            _dismantle(files, state, connections, say)
         cluster = cluster_of(state, files)
     if cluster is None or not hosts.keys() & state.agents.keys():
-        raise NoUsableHostError(f"no host can be part of the cluster: {_listed(state.unusable)}")
+        raise NoHostJoinedError(state.unusable)
     return cluster
 
 
@@ -119,6 +121,14 @@ def _brought(
     agents, failed = _bring_all(sites, plan, state, files, connections, say)
     others = {name: agent for name, agent in state.agents.items() if name not in hosts}
     return replace(state, agents={**others, **agents}, unusable=failed)
+
+
+def _dismantle(files: StateFiles, state: State, connections: Connections, say: Say) -> None:
+    """Takes down what serves no host. Whose it is stays noted: a sweep tries other hosts, with a cluster anew."""
+    is_of_a_sweep = files.of_a_sweep.exists()
+    take_down(files, state, connections, say)
+    if is_of_a_sweep:
+        files.of_a_sweep.touch()
 
 
 def _settled(
@@ -170,7 +180,7 @@ def _survey_all(hosts: Mapping[str, Host], connections: Connections) -> tuple[di
         except InfrastructureError as error:
             return _reason(error)
 
-    found = dict(zip(hosts, _all(ask, list(hosts)), strict=True))
+    found = dict(zip(hosts, for_each(hosts, ask, connections), strict=True))
     surveys = {name: one for name, one in found.items() if isinstance(one, Survey)}
     return surveys, {name: one for name, one in found.items() if isinstance(one, str)}
 
@@ -189,14 +199,9 @@ def _bring_all(
             return _reason(error)
 
     with Listener(listened_ports(plan.ports)), watching(cluster) as watch:
-        found = {site.name: result for site, result in zip(sites, _all(one, sites), strict=True)}
+        found = {site.name: result for site, result in zip(sites, for_each(sites, one, connections), strict=True)}
     agents = {name: result for name, result in found.items() if isinstance(result, Agent)}
     return agents, {name: result for name, result in found.items() if isinstance(result, str)}
-
-
-def _all(call: Callable[[Value], Result], values: Sequence[Value]) -> list[Result]:
-    with ThreadPoolExecutor(max_workers=MAX_AT_ONCE, thread_name_prefix="cluster") as pool:
-        return list(pool.map(call, values))
 
 
 def refuse_unfit(host: Host) -> None:

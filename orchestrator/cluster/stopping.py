@@ -2,18 +2,15 @@
 
 import shutil
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 
 from orchestrator.cluster.engines import host_engine, our_containers, remove
 from orchestrator.cluster.state import Project, State, StateFiles
-from orchestrator.connection import Connections, HostConnectionError
+from orchestrator.connection import Connections, HostConnectionError, for_each
 from orchestrator.errors import InfrastructureError
 from orchestrator.images import connect
 from orchestrator.images.messages import engine_errors
-
-MAX_AT_ONCE = 16
 
 Say = Callable[[str], None]
 
@@ -58,8 +55,7 @@ def take_down(files: StateFiles, state: State, connections: Connections, say: Sa
         say(f"{name}: the agent is gone")
         return None
 
-    with ThreadPoolExecutor(max_workers=MAX_AT_ONCE, thread_name_prefix="cluster") as pool:
-        results = dict(zip(state.touched, pool.map(clear, state.touched), strict=True))
+    results = dict(zip(state.touched, for_each(state.touched, clear, connections), strict=True))
     with engine_errors("the engine of this machine failed"), closing(connect()) as client:
         for container in our_containers(client, state.id):
             remove(container)

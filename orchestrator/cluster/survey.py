@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.checking.filesystem import FILESYSTEM, filesystem_problem
 from orchestrator.connection import Connections
 from orchestrator.errors import InfrastructureError
-from orchestrator.inventory import Connection, Host
+from orchestrator.inventory import WORK_DIRECTORY, Connection, Host
 
 _ANSWER_S = 30.0
 _MARK = "taxmeter-survey:"
@@ -19,10 +20,11 @@ _LISTENS = "0A"
 # Lines of a login script may come first. SSH_CONNECTION: our address and port as seen there, then the host's own. Last
 # the ports on which somebody listens, as the kernel writes them.
 _SCRIPT = f"""
+{FILESYSTEM}
 printf '{_MARK}%s|' "$SSH_CONNECTION"
 ls /dev/nvidia[0-9]* 2>/dev/null | wc -l | tr -d '\\n'
 printf '|'; if [ -f /etc/os-release ]; then printf yes; else printf no; fi
-printf '|'
+printf '|%s|' "$(filesystem_of "$1")"
 sed -n 's/^ *[0-9]*: [0-9A-F]*:\\([0-9A-F]*\\) [0-9A-F:]* {_LISTENS} .*/\\1/p' {" ".join(_SOCKETS)} 2>/dev/null |
   tr '\\n' ' '
 echo
@@ -41,6 +43,8 @@ class Survey:
     has_os_release: bool
     listened: frozenset[int] = frozenset()
     """TCP ports on which somebody listens there."""
+    filesystem: str | None = None
+    """The kind that its work directory is on; null if it does not tell."""
 
 
 def survey(name: str, host: Host, connections: Connections) -> Survey:
@@ -48,12 +52,17 @@ def survey(name: str, host: Host, connections: Connections) -> Survey:
 
     Raises:
         HostConnectionError: it was not reached.
-        InfrastructureError: its answer cannot be understood, or its address cannot be used.
+        InfrastructureError: its answer cannot be understood, or its address or its work directory cannot be used.
     """
     if host.connection is Connection.LOCAL:
         done = subprocess.run(["sh", "-s"], input=_SCRIPT, capture_output=True, text=True, env={}, check=False)
         return parse(done.stdout)
-    return parse(connections.run(name, ["sh", "-s"], _ANSWER_S, stdin=_SCRIPT).stdout)
+    directory = host.work_directory or WORK_DIRECTORY
+    found = parse(connections.run(name, ["sh", "-s", "--", directory], _ANSWER_S, stdin=_SCRIPT).stdout)
+    problem = filesystem_problem(directory, found.filesystem)
+    if problem is not None:
+        raise InfrastructureError(problem)
+    return found
 
 
 def parse(text: str) -> Survey:
@@ -65,10 +74,10 @@ def parse(text: str) -> Survey:
     line = next((one for one in text.splitlines() if _MARK in one), None)
     if line is None:
         raise InfrastructureError("its shell gives no answer that can be understood")
-    connection, gpus, release, ports = line.partition(_MARK)[2].split("|")
+    connection, gpus, release, kind, ports = line.partition(_MARK)[2].split("|")
     ours, own = _addresses(connection.split())
     listened = frozenset(int(port, 16) for port in ports.split())
-    return Survey(ours, own, gpus.strip() not in ("", "0"), release.strip() == "yes", listened)
+    return Survey(ours, own, gpus.strip() not in ("", "0"), release.strip() == "yes", listened, kind or None)
 
 
 def listened_here() -> frozenset[int]:

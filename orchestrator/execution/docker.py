@@ -121,7 +121,7 @@ def remove_containers(engine: str | None, campaign_id: str | None = None, but_of
     """
     label = LABEL if campaign_id is None else f"{LABEL}={campaign_id}"
     with engine_errors(_REFUSED), closing(connect(engine)) as client:
-        found = client.containers.list(all=True, filters={"label": label})
+        found = client.containers.list(all=True, filters={"label": label}, ignore_removed=True)
         left = [container for container in found if container.labels.get(TASK_LABEL) not in but_of]
         for container in left:
             _remove(container)
@@ -206,9 +206,10 @@ def _configuration(settings: DockerSettings, task: Task, directory: Path, user: 
             "TAXMETER_TIME_LIMIT_S": str(limit_s),
             "PYTHONDONTWRITEBYTECODE": "1",
         },
+        # z: where SELinux is on, containers may use them; it means nothing elsewhere
         "volumes": {
-            str(directory.resolve()): {"bind": TASK, "mode": "rw"},
-            str(settings.cache.resolve()): {"bind": CACHE, "mode": "rw"},
+            str(directory.resolve()): {"bind": TASK, "mode": "rw,z"},
+            str(settings.cache.resolve()): {"bind": CACHE, "mode": "rw,z"},
         },
         "network_mode": "none",
         "read_only": True,

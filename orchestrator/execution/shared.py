@@ -7,7 +7,7 @@ from pathlib import Path
 from docker.errors import APIError, ContainerError
 from docker.types import Mount
 
-from orchestrator.images.engine import connect
+from orchestrator.images.engine import UNLABELLED, connect
 from orchestrator.images.messages import engine_errors, engine_message
 
 _AT = "/taxmeter-shared"
@@ -40,7 +40,7 @@ def shared_directory_problem(engine: str | None, image_id: str, directory: Path)
                 mounts=[Mount(target=_AT, source=str(mark), type="bind", read_only=True)],
                 network_mode="none",
                 cap_drop=["ALL"],
-                security_opt=["no-new-privileges"],
+                security_opt=["no-new-privileges", UNLABELLED],
                 remove=True,
             )
         except ContainerError:

@@ -44,7 +44,13 @@ def unpack(packed: PackedCode, directory: Path) -> Path:
         whole = directory / f".{place.name}-{uuid.uuid4().hex[:8]}"
         with zipfile.ZipFile(io.BytesIO(packed.archive)) as archive:
             archive.extractall(whole)
-        whole.rename(place)  # only whole code has this name
+        try:
+            whole.rename(place)  # only whole code has this name
+        except OSError:
+            # a task of another slot was faster
+            shutil.rmtree(whole)
+            if not place.is_dir():
+                raise
     return place
 
 

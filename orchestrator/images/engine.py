@@ -3,6 +3,7 @@
 import os
 import re
 import socket
+from collections.abc import Mapping
 from typing import Any
 
 from docker import DockerClient
@@ -12,6 +13,10 @@ from requests.exceptions import RequestException
 from orchestrator.errors import InfrastructureError
 
 DEFAULT_ENGINE = "unix:///var/run/docker.sock"
+
+UNLABELLED = "label=disable"
+"""A security option of containers that must see files of the host which are not theirs, where SELinux would forbid it;
+it means nothing elsewhere."""
 
 TRANSFER_TIMEOUT_S = 900.0
 """An engine packs or unpacks an image of gigabytes before it says the next word."""
@@ -52,6 +57,22 @@ def attributes_of(client: DockerClient, name: str) -> dict[str, Any] | None:
     except ImageNotFound:
         return None
     return attributes
+
+
+def host_network_problem(information: Mapping[str, Any]) -> str | None:
+    """Why containers of an engine cannot have the network of their host, in one line; null if they can.
+
+    Args:
+        information: what the engine says about itself (`info`).
+    """
+    options = " ".join(information.get("SecurityOptions") or ())
+    for mark, what in (("rootless", "is rootless"), ("userns", "maps users (userns-remap)")):
+        if mark in options:
+            return (
+                f"its engine {what}, so its containers do not have the host's network, which a cluster needs: use an "
+                "engine that runs as root and maps no users, such as `engine: unix:///var/run/docker.sock`"
+            )
+    return None
 
 
 def engine_address(base_url: str | None = None) -> str:

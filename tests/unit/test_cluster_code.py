@@ -1,12 +1,13 @@
 """Code on hosts: what is in use stays, what is old goes, and whoever begins to use it is not robbed of it."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from orchestrator.cluster import borrowed, borrowing, keep, load
-from orchestrator.cluster.boot import prune
+from orchestrator.cluster.boot import install, prune
 from orchestrator.cluster.code import install_here, pack_code, packed_again
 from orchestrator.cluster.settings import Ports
 from orchestrator.cluster.state import StateFiles
@@ -51,6 +52,17 @@ def test_code_that_is_used_again_counts_as_new(tmp_path: Path) -> None:
     code_of_ages(tmp_path, "0" * 12, "1" * 12)
     assert install_here(code, tmp_path) == place
     assert prune(tmp_path, []) == ["0" * 12]
+    assert packed_again(place) == code
+
+
+def test_agents_that_start_at_once_install_one_whole_code(tmp_path: Path) -> None:
+    code = pack_code()
+    archive, place = tmp_path / "code.tar", tmp_path / "code" / code.digest[:12]
+    archive.write_bytes(code.tar)
+    with ThreadPoolExecutor(4) as pool:
+        for one in [pool.submit(install, archive, place, code.digest) for _ in range(4)]:
+            one.result()
+    assert names(place.parent) == {place.name}
     assert packed_again(place) == code
 
 

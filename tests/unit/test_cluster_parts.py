@@ -3,7 +3,9 @@
 import io
 import json
 import socket
+import subprocess
 import tarfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from orchestrator.cluster.model import Agent
 from orchestrator.cluster.settings import Ports, agent_command, chosen_ports, chosen_tls, environment, head_command
 from orchestrator.cluster.state import StateFiles, cluster_of, way_to
 from orchestrator.cluster.survey import Survey, choose_address, listened_here, parse, survey
-from orchestrator.connection import Connections
+from orchestrator.connection import Completed, Connections
 from orchestrator.errors import ConfigurationError, InfrastructureError
 from orchestrator.inventory import Connection, Host
 
@@ -184,14 +186,30 @@ def test_jumps_that_go_in_circles_end() -> None:
 
 
 def test_a_host_tells_both_addresses_of_its_connection() -> None:
-    assert parse("Welcome!\ntaxmeter-survey:10.0.0.1 5000 10.0.0.7 22|2|yes|0016 1F90 0016 \n") == Survey(
-        "10.0.0.1", "10.0.0.7", has_gpus=True, has_os_release=True, listened=frozenset({22, 8080})
+    assert parse("Welcome!\ntaxmeter-survey:10.0.0.1 5000 10.0.0.7 22|2|yes|ext2/ext3|0016 1F90 0016 \n") == Survey(
+        "10.0.0.1", "10.0.0.7", True, True, frozenset({22, 8080}), "ext2/ext3"
     )
-    assert parse("taxmeter-survey:|0|no|\n") == Survey(None, None, has_gpus=False, has_os_release=False)
+    assert parse("taxmeter-survey:|0|no||\n") == Survey(None, None, has_gpus=False, has_os_release=False)
     with pytest.raises(InfrastructureError, match="no answer that can be understood"):
         parse("command not found")
     with pytest.raises(InfrastructureError, match=r"IPv6 \(fe80::1%eth0\)"):
-        parse("taxmeter-survey:fe80::1%eth0 5000 fe80::2%eth0 22|0|no|\n")
+        parse("taxmeter-survey:fe80::1%eth0 5000 fe80::2%eth0 22|0|no||\n")
+
+
+class SharedDisk(Connections):
+    """To a host with a file system of the network; what is to run there runs here."""
+
+    def run(self, name: str, argv: Sequence[str], timeout_s: float, stdin: str = "") -> Completed:
+        said = subprocess.run(argv, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=True).stdout
+        here = said.rpartition("|")[0].rpartition("|")[2]
+        assert here not in ("", "nfs")
+        return Completed(0, said.replace(f"|{here}|", "|nfs|"), "")
+
+
+def test_a_work_directory_that_hosts_share_is_refused(tmp_path: Path) -> None:
+    host = Host(connection=Connection.SSH, address="h", work_directory=str(tmp_path / "not" / "yet"))
+    with pytest.raises(InfrastructureError, match=r"not/yet is on a network file system \(nfs\).*`work_directory:`"):
+        survey("h", host, SharedDisk({"h": host}))
 
 
 def test_the_head_has_the_address_that_most_hosts_see_and_keeps_it() -> None:

@@ -1,6 +1,9 @@
 """The code that a campaign's tasks run: copied once, whatever happens to the original."""
 
+import zipfile
 from pathlib import Path
+
+import pytest
 
 from orchestrator.execution import INSTALLED, copy_code, keep_code, pack, stage, staging, unpack
 from orchestrator.execution.staging import PACKAGE
@@ -40,3 +43,32 @@ def test_code_that_was_sent_is_the_code_that_was_packed(tmp_path: Path) -> None:
     assert (place / PACKAGE / "kept").exists()
     (source / PACKAGE / "__init__.py").write_text("another = True\n")
     assert unpack(pack(source), place.parent) != place
+
+
+def test_two_tasks_that_unpack_at_once_have_the_same_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed, host = pack(INSTALLED), tmp_path / "code"
+    extract = zipfile.ZipFile.extractall
+    faster: list[Path] = []
+
+    def overtaken(archive: zipfile.ZipFile, path: Path) -> None:
+        extract(archive, path)
+        monkeypatch.setattr(zipfile.ZipFile, "extractall", extract)
+        if not faster:
+            faster.append(unpack(packed, host))
+
+    monkeypatch.setattr(zipfile.ZipFile, "extractall", overtaken)
+    assert [unpack(packed, host)] == faster
+    assert pack(faster[0]) == packed
+    assert [path.name for path in host.iterdir()] == [faster[0].name]
+
+
+def test_code_that_cannot_be_put_there_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = pack(INSTALLED)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "rename", full)
+    with pytest.raises(OSError, match="No space left"):
+        unpack(packed, tmp_path / "code")
+    assert list((tmp_path / "code").iterdir()) == []

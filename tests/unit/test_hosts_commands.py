@@ -1,6 +1,12 @@
 """`taxmeter hosts`, as a person sees it, where no host needs to be reached."""
 
+import os
+import signal
+import socket
+import subprocess
+import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -85,3 +91,23 @@ def test_a_machine_that_is_not_as_expected(
     assert "✗ here: expect: expected 99 GPUs, found " in printed
     assert "! here: engine: no Docker engine answers at unix:///nonexistent/docker.sock" in printed
     assert "0 of 1 hosts can be used" in printed
+
+
+def test_a_command_that_is_told_to_end_leaves_nothing(tmp_path: Path) -> None:
+    inventory = tmp_path / "lab.yaml"
+    # short, because the paths of sockets have a limit
+    with socket.create_server(("127.0.0.1", 0)) as silent, TemporaryDirectory(prefix="t", dir="/tmp") as own:
+        silent.settimeout(60)
+        port = silent.getsockname()[1]
+        inventory.write_text(f"version: 2\nhosts:\n  h1: {{connection: ssh, address: 127.0.0.1, port: {port}}}\n")
+        command = [sys.executable, "-m", "orchestrator", "hosts", "key", "h1", "--inventory", str(inventory)]
+        environment = {**os.environ, "TMPDIR": own}
+        with subprocess.Popen(command, env=environment, start_new_session=True, stderr=subprocess.PIPE) as running:
+            connection, _ = silent.accept()
+            with connection:
+                assert len(list(Path(own).iterdir())) == 1
+                running.send_signal(signal.SIGTERM)
+                assert running.wait(30) == ExitCode.INTERRUPTED
+        assert list(Path(own).iterdir()) == []
+        with pytest.raises(ProcessLookupError):
+            os.killpg(running.pid, 0)

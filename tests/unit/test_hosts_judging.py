@@ -1,5 +1,6 @@
 """From what was read to findings: what is a failure, what a warning, and what the line says."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -14,6 +15,7 @@ from orchestrator.cli.hosts_check import exit_code
 from orchestrator.errors import ExitCode
 from orchestrator.feasibility import GIB, Demands
 from orchestrator.images import BuiltImage, ImageIdentity
+from orchestrator.images.engine import host_network_problem
 from orchestrator.inventory import Connection, Exclusive, Expectation, Host
 
 A100 = GpuReading("GPU-1", "NVIDIA A100-SXM4-80GB", 80 * GIB, "8.0")
@@ -246,9 +248,45 @@ def test_engines_that_cannot_be_used_are_told_apart() -> None:
     ],
 )
 def test_an_engine_that_is_too_old(version: str, is_podman: bool, level: Level) -> None:
-    finding = version_finding(engine(version=version, is_podman=is_podman))
+    finding = version_finding(engine(version=version, is_podman=is_podman), HOST)
     assert finding.level is level
     assert (finding.problem is None) is (level is Level.OK)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["name=seccomp,profile=default", "name=rootless"], "its engine is rootless"),
+        (["name=userns"], r"its engine maps users \(userns-remap\)"),
+    ],
+)
+def test_an_engine_without_the_hosts_network_carries_no_agent(options: list[str], expected: str) -> None:
+    problem = host_network_problem({"SecurityOptions": options})
+    found = engine(network_problem=problem)
+    remote = version_finding(found, HOST.model_copy(update={"connection": Connection.SSH}))
+    assert remote.level is Level.FAILURE
+    assert re.match(expected, remote.problem or "")
+    assert version_finding(found, HOST.model_copy(update={"connection": Connection.LOCAL})).level is Level.OK
+    assert host_network_problem({"SecurityOptions": ["name=apparmor"]}) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "connection", "level"),
+    [
+        ("nfs", Connection.SSH, Level.FAILURE),
+        ("lustre", Connection.SSH, Level.FAILURE),
+        ("ext2/ext3", Connection.SSH, Level.OK),
+        ("tmpfs", Connection.SSH, Level.OK),
+        (None, Connection.SSH, Level.OK),
+        ("nfs", Connection.LOCAL, Level.OK),
+    ],
+)
+def test_a_work_directory_is_of_one_host(kind: str | None, connection: Connection, level: Level) -> None:
+    found = findings(
+        replace(READING, filesystems={"/work": kind}), host=HOST.model_copy(update={"connection": connection})
+    )
+    assert found[Check.DISK].level is level
+    assert (found[Check.DISK].problem or "/work is on a network file system").startswith("/work is on a network")
 
 
 def report(name: str, usable: bool, active: bool = True) -> HostReport:

@@ -193,6 +193,9 @@ missing /run/user/1001/docker.sock
 @disks
 1024 /var/lib/docker
 /var/lib/taxmeter
+@filesystems
+nfs /home/bench/taxmeter
+/var/lib/taxmeter
 @end
 """
 
@@ -209,6 +212,7 @@ def test_an_answer_from_elsewhere() -> None:
     assert seen.socket is not None
     assert seen.socket.state == "denied"
     assert seen.free_bytes == {"/var/lib/docker": 1 << 20, "/var/lib/taxmeter": None}
+    assert seen.filesystems == {"/home/bench/taxmeter": "nfs", "/var/lib/taxmeter": None}
 
 
 def test_a_gpu_that_fell_off_the_bus() -> None:

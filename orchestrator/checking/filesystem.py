@@ -1,0 +1,33 @@
+"""On which file systems a host must not keep our files."""
+
+import re
+
+# As `stat -f` of several systems calls them.
+_NETWORK = re.compile(r"nfs|smb|cifs|ceph|lustre|gpfs|beegfs|fhgfs|gluster|sshfs|afs|panfs|ocfs|gfs2|orangefs|pvfs")
+
+FILESYSTEM = r"""
+filesystem_of() {
+  there=$1
+  while [ -n "$there" ] && [ ! -d "$there" ]; do there=${there%/*}; done
+  stat -f -c %T "${there:-/}" 2>/dev/null </dev/null
+}
+"""
+"""A function in shell: the kind of file system that a directory is on, or would be; nothing where `stat` is missing."""
+
+
+def filesystem_problem(directory: str, kind: str | None) -> str | None:
+    """Why a directory cannot be a host's own, in one line; null if it can.
+
+    What is kept there is of this host: the lock by which clusters take turns, files compiled for its processors and
+    GPUs, and the code that an agent unpacks.
+
+    Args:
+        directory: the host's work directory.
+        kind: of its file system; null if it is not known.
+    """
+    if kind is None or not _NETWORK.search(kind.lower()):
+        return None
+    return (
+        f"{directory} is on a network file system ({kind}), so hosts would mix up their files and wait for each other: "
+        "name a directory of a disk of its own as `work_directory:`"
+    )
