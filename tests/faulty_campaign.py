@@ -46,7 +46,7 @@ class Watched(RayScheduler):
 
 
 class Scenario:
-    """What is done to a campaign, once: when the second trial of `h1` begins."""
+    """What is done to a campaign, once: when the second trial of `h1` begins, or when `h1` is not there from the start."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -61,9 +61,12 @@ class Scenario:
             self.workers.setdefault(event.host, event.worker.pid)
         if isinstance(event, LineReceived) and isinstance(event.line, Begin) and event.host == "h1":
             self.begun += 1
-            if self.begun == 2:
-                self.struck_s = time.monotonic()
-                getattr(self, NAME)()
+            if self.begun == 2 and NAME not in BEFORE:
+                self.strike()
+
+    def strike(self) -> None:
+        self.struck_s = time.monotonic()
+        getattr(self, NAME)()
 
     def kill_worker(self) -> None:
         os.kill(self.workers["h1"], signal.SIGKILL)
@@ -87,6 +90,12 @@ class Scenario:
         assert self.nodes is not None
         self.nodes.kill("h1")
 
+    def absent_node(self) -> None:
+        """It was killed before the campaign began, and is started anew when the campaign has noticed."""
+        assert self.nodes is not None
+        self.nodes.start("h1")
+        threading.Thread(target=self.nodes.wait, args=("h1",)).start()
+
     def renew_node(self) -> None:
         """As a caretaker does who brings an agent back."""
         assert self.nodes is not None
@@ -98,6 +107,8 @@ class Scenario:
 TARGETS = {"kill_node": "any"}
 HOSTS = {"kill_node": ["h1"]}
 NAME = sys.argv[1] if len(sys.argv) > 1 else ""
+BEFORE = ("absent_node",)
+"""The node of `h1` dies before the campaign begins."""
 HERE = ("kill_worker", "freeze_worker")
 """On this machine alone, with the cluster that a campaign starts by itself."""
 
@@ -134,6 +145,8 @@ def campaign(scenario: Scenario, cluster: RayCluster | None) -> None:
     def observe(progress: CampaignProgress) -> None:
         if isinstance(progress, Notice):
             told.append(f"{time.monotonic() - begun:.1f} {progress.text}")
+            if NAME in BEFORE and "h1 is lost" in progress.text:
+                scenario.strike()
 
     begun = time.monotonic()
     run_campaign(order, Watched(cluster, scenario.take), store, ProjectFiles(directory), observe)
@@ -163,6 +176,8 @@ def main() -> None:
         return
     with RayNodes(["h1", "h2"], directory) as nodes:
         scenario.nodes = nodes
+        if NAME in BEFORE:
+            nodes.kill("h1")
         campaign(scenario, ExistingCluster(nodes.address, nodes.token))
 
 

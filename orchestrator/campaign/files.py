@@ -98,7 +98,12 @@ def drop_caches(files: ProjectFiles, keep: str | None) -> None:
 
     The caller holds the machine for itself, so that no campaign uses them.
     """
-    if files.campaigns.is_dir():
-        for directory in files.campaigns.iterdir():
-            if directory.name != keep and (directory / CACHE).is_dir():
-                shutil.rmtree(directory / CACHE)
+    for campaign_id in other_campaigns(files, keep):
+        if (files.campaign(campaign_id) / CACHE).is_dir():
+            shutil.rmtree(files.campaign(campaign_id) / CACHE)
+
+
+def other_campaigns(files: ProjectFiles, keep: str | None) -> list[str]:
+    """Ids of the campaigns of this project that have left something, on this machine or on hosts; of all but one."""
+    left = files.campaigns.iterdir() if files.campaigns.is_dir() else ()
+    return sorted(directory.name for directory in left if directory.name != keep)

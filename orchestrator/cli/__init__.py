@@ -1,6 +1,8 @@
 """The command line: one file per group of commands. Only this package prints and exits."""
 
+import signal
 import sys
+from types import FrameType
 
 import click
 
@@ -35,8 +37,16 @@ for command in (
 
 
 def main() -> None:
-    """Runs the command line and exits: 0 ok, 1 some trials failed, 2 usage, 3 no usable host."""
+    """Runs the command line and exits: 0 ok, 1 some trials failed, 2 usage, 3 no usable host.
+
+    SIGTERM ends a command as Ctrl-C does, so that it leaves nothing behind either.
+    """
+    signal.signal(signal.SIGTERM, _interrupt)
     sys.exit(run(sys.argv[1:]))
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 def run(arguments: list[str]) -> int:

@@ -2,13 +2,11 @@
 
 import os
 import shutil
-import signal
 import subprocess
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 
 import click
 
@@ -161,19 +159,12 @@ def _only_one(lock: Path, problem: str) -> Iterator[None]:
 
 @contextmanager
 def ending_cleanly() -> Iterator[None]:
-    """Makes SIGTERM end a sweep as Ctrl-C does, and says what became of it."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
+    """Says what became of a sweep that is interrupted."""
     try:
         yield
     except KeyboardInterrupt:
         click.echo("\ninterrupted; what was measured is in the store. Run the same command again to go on.", err=True)
         raise click.exceptions.Abort from None
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def print_results(store: Store, results_directory: Path, campaign_id: str) -> None:

@@ -52,7 +52,7 @@ def measure(
         click.echo(f"\n{path} ({number} of {len(files)})")
         command = ["sweep", "run", str(path), "--inventory", str(inventory), "--results", str(results)]
         command += ["--resume", "always" if resume == "auto" else resume]
-        code = _run([*command, *(["--limit", limit] if limit else [])])
+        code = _run([*command, *(["--limit", limit] if limit is not None else [])])
         if code not in _FINISHED:
             click.echo(f"{path} ended with exit code {code}; run the same command again to go on", err=True)
             return code

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import click
@@ -21,7 +21,7 @@ from orchestrator.campaign import (
     run_campaign,
     write_handover,
 )
-from orchestrator.campaign.remote import Charge, build_images, pinned, taking_care
+from orchestrator.campaign.remote import Charge, Prepared, build_images, pinned, taking_care
 from orchestrator.campaign.resuming.resume import Choose
 from orchestrator.cli.campaigns import (
     ending_cleanly,
@@ -37,6 +37,7 @@ from orchestrator.cli.ordering import Wanted, make_order, tell_left_out, tell_no
 from orchestrator.cli.progress import ProgressLine
 from orchestrator.cli.results import wide_console
 from orchestrator.cluster import Cluster, borrowed, execute_in_head, up
+from orchestrator.cluster.starting import NoHostJoinedError
 from orchestrator.connection import Connections
 from orchestrator.errors import ExitCode, InfrastructureError, NoUsableHostError
 from orchestrator.images import BuiltImage
@@ -154,12 +155,9 @@ def _ready_hosts(
         if not needed:
             return _Ready(skipping, None)
         built = build_images(frozenset().union(*needed.values()), wanted.files, click.echo)
-        cluster = up({name: wanted.hosts[name] for name in needed}, wanted.inventory, wanted.files, click.echo)
-        failed = {name: cluster.unusable[name] for name in needed if name not in cluster.agents}
         images = {host: {name: built[name] for name in names} for host, names in needed.items()}
-        chosen = [candidates[name] for name in needed if name not in failed]
-        prepared = prepare_agents(chosen, wanted.hosts, cluster, connections, images, wanted.files, click.echo)
-        failed |= prepared.left_out
+        cluster, prepared = _prepared(wanted, [candidates[name] for name in needed], connections, images)
+        failed = prepared.left_out
         if not failed:
             others = candidates.keys() - planned.places.keys()
             spares = {name: pinned(host, built) for name, host in candidates.items() if name in others}
@@ -168,6 +166,23 @@ def _ready_hosts(
         left_out |= failed
         candidates = {name: host for name, host in candidates.items() if name not in failed}
     raise NoUsableHostError(f"no host can be used: {'; '.join(f'{name}: {why}' for name, why in left_out.items())}")
+
+
+def _prepared(
+    wanted: Wanted,
+    chosen: Sequence[PlanningHost],
+    connections: Connections,
+    images: Mapping[str, Mapping[str, BuiltImage]],
+) -> tuple[Cluster | None, Prepared]:
+    """The cluster, which is null if no host can be part of it, and the hosts with what their trials need."""
+    try:
+        cluster = up({one.name: wanted.hosts[one.name] for one in chosen}, wanted.inventory, wanted.files, click.echo)
+    except NoHostJoinedError as error:
+        return None, Prepared((), error.reasons)
+    failed = {one.name: cluster.unusable[one.name] for one in chosen if one.name not in cluster.agents}
+    joined = [one for one in chosen if one.name not in failed]
+    prepared = prepare_agents(joined, wanted.hosts, cluster, connections, images, wanted.files, click.echo)
+    return cluster, replace(prepared, left_out={**failed, **prepared.left_out})
 
 
 def _driven(order: CampaignOrder, ready: _Ready, hosts: Mapping[str, Host], files: ProjectFiles, results: Path) -> int:

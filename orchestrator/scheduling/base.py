@@ -132,11 +132,14 @@ class Asking(Protocol[Replied]):
 class Scheduler(Protocol):
     """Runs tasks on hosts, one at a time in each slot of a host."""
 
-    def start(self, hosts: Sequence[SchedulingHost]) -> None:
+    def start(self, hosts: Sequence[SchedulingHost]) -> Mapping[str, str]:
         """Makes the hosts ready.
 
+        Returns:
+            Those that are not part of the cluster now, and why; what is asked of them waits until they are.
+
         Raises:
-            NoUsableHostError: a host is not part of the cluster; says which and why, before any task starts.
+            NoUsableHostError: no host is part of the cluster; says why, before any task starts.
             InfrastructureError: the cluster cannot be started.
         """
         ...

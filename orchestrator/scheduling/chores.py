@@ -1,6 +1,7 @@
 """What is done on a host besides its tasks: functions for `Scheduler.ask`."""
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,15 +66,16 @@ def deliver_waiting(waiting: Waiting) -> list[str]:
         return client.take_problems()
 
 
-def remove_directory(directory: Path) -> None:
-    """Removes a directory of ours on a host, if it is there.
+def remove_directories(directories: Sequence[Path]) -> None:
+    """Removes directories of ours on a host, those that are there.
 
     Raises:
-        InfrastructureError: it cannot be removed.
+        InfrastructureError: one cannot be removed.
     """
-    if not directory.exists():
-        return
-    try:
-        shutil.rmtree(directory)
-    except OSError as error:
-        raise InfrastructureError(f"{directory} cannot be removed: {error.strerror or error}") from error
+    for directory in directories:
+        if not directory.exists():
+            continue
+        try:
+            shutil.rmtree(directory)
+        except OSError as error:
+            raise InfrastructureError(f"{directory} cannot be removed: {error.strerror or error}") from error

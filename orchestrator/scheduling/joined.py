@@ -9,7 +9,7 @@ from typing import Any
 
 from orchestrator.scheduling.base import SchedulingHost
 from orchestrator.scheduling.existing import authentication
-from orchestrator.scheduling.nodes import HOST_LABEL, initialise, refuse_unmatched
+from orchestrator.scheduling.nodes import HOST_LABEL, Connected, connected, initialise
 
 _OF_OUR_WORKERS = {
     # Ray would run them at nice 15, and what they start with them.
@@ -27,7 +27,7 @@ class JoinedCluster:
     code: Path
     """The directory with our packages, which Ray brings to the nodes."""
 
-    def connect(self, hosts: Sequence[SchedulingHost]) -> Any:
+    def connect(self, hosts: Sequence[SchedulingHost]) -> Connected:
         """See `RayCluster.connect`. The labels of the inventory need not be labels of Ray there."""
         os.environ.update(authentication())
         import ray  # only now: Ray reads its settings when it is imported
@@ -37,8 +37,7 @@ class JoinedCluster:
             "runtime_env": {"working_dir": str(self.code), "env_vars": _OF_OUR_WORKERS},
         }
         initialise(ray, options, f"the Ray cluster at {self.address} cannot be joined")
-        refuse_unmatched([replace(host, labels={}) for host in hosts], ray.nodes())
-        return ray
+        return connected(ray, [replace(host, labels={}) for host in hosts])
 
     def disconnect(self) -> None:
         """See `RayCluster.disconnect`."""

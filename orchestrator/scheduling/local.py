@@ -31,8 +31,9 @@ class LocalScheduler:
         self._queue: deque[TaskRequest] = deque()
         self._given_up: set[str] = set()
 
-    def start(self, hosts: Sequence[SchedulingHost]) -> None:
+    def start(self, hosts: Sequence[SchedulingHost]) -> Mapping[str, str]:  # noqa: ARG002 - the interface
         """See `Scheduler.start`. There is nothing to start."""
+        return {}
 
     def ask(
         self,

@@ -29,14 +29,27 @@ JOIN_DEADLINE_S = 30.0
 """A node that was told to be there may take so long to be seen by everyone."""
 
 
+NO_NODE = "no node of the Ray cluster serves it"
+
+
+@dataclass(frozen=True)
+class Connected:
+    """A connection to a cluster, which this process has at most one of."""
+
+    ray: Any
+    """The module."""
+    absent: Mapping[str, str]
+    """Hosts without a node, and why; Ray keeps what they are to do until they have one."""
+
+
 class RayCluster(Protocol):
     """Where tasks run."""
 
-    def connect(self, hosts: Sequence[SchedulingHost]) -> Any:
-        """Returns the module `ray`, connected to nodes for all the hosts.
+    def connect(self, hosts: Sequence[SchedulingHost]) -> Connected:
+        """Connects to the nodes of hosts.
 
         Raises:
-            NoUsableHostError: a host has no node; says which.
+            NoUsableHostError: no host has a node; says what the nodes are.
             InfrastructureError: there is no such cluster, or it cannot be started.
         """
         ...
@@ -53,7 +66,7 @@ class ThisMachine:
         self._directory: Path | None = None
         self._ray: Any = None
 
-    def connect(self, hosts: Sequence[SchedulingHost]) -> Any:
+    def connect(self, hosts: Sequence[SchedulingHost]) -> Connected:
         """See `RayCluster.connect`."""
         [host] = hosts
         remove_abandoned(TEMPORARY)
@@ -76,8 +89,7 @@ class ThisMachine:
             "_temp_dir": str(self._directory),
         }
         initialise(ray, options, "the Ray cluster cannot be started")
-        refuse_unmatched(hosts, ray.nodes())
-        return ray
+        return connected(ray, hosts)
 
     def disconnect(self) -> None:
         """See `RayCluster.disconnect`."""
@@ -98,22 +110,16 @@ class ExistingCluster:
     token: Path
     """The file with its secret."""
 
-    def connect(self, hosts: Sequence[SchedulingHost]) -> Any:
+    def connect(self, hosts: Sequence[SchedulingHost]) -> Connected:
         """See `RayCluster.connect`."""
         os.environ.update({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.token)})
         import ray  # only now: Ray reads its settings when it is imported
 
         initialise(ray, {"address": self.address}, f"the Ray cluster at {self.address} cannot be used")
         deadline = time.monotonic() + JOIN_DEADLINE_S
-        while True:
-            try:
-                refuse_unmatched(hosts, ray.nodes())
-            except NoUsableHostError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.5)
-            else:
-                return ray
+        while unserved(hosts, ray.nodes()) and time.monotonic() < deadline:
+            time.sleep(0.5)
+        return connected(ray, hosts)
 
     def disconnect(self) -> None:
         """See `RayCluster.disconnect`."""
@@ -153,34 +159,50 @@ def _say_nothing(*_: object, **__: object) -> None:
     pass
 
 
-def refuse_unmatched(hosts: Sequence[SchedulingHost], nodes: Sequence[Mapping[str, Any]]) -> None:
-    """Checks that each host has a living node with its labels and a slot. Ray itself would wait forever, silently.
+def connected(ray: Any, hosts: Sequence[SchedulingHost]) -> Connected:
+    """What the nodes of a cluster are for hosts. Ray itself would wait for a node forever, silently.
 
     Args:
+        ray: the module, connected.
         hosts: the hosts that tasks will name.
-        nodes: what `ray.nodes()` says.
 
     Raises:
-        NoUsableHostError: names each host without a node, and what the nodes are.
+        NoUsableHostError: no host has a node; names them, and what the nodes are.
     """
-    living = [node for node in nodes if node["Alive"]]
-    missing = [host.name for host in hosts if not any(_serves(node, host) for node in living)]
-    if missing:
+    nodes = ray.nodes()
+    missing = unserved(hosts, nodes)
+    if missing and len(missing) == len(hosts):
         known = "; ".join(
             f"{node['NodeManagerHostname']}: labels {node['Labels']}, slots {node['Resources'].get(SLOT, 0):.0f}"
-            for node in living
+            for node in nodes
+            if node["Alive"]
         )
         raise NoUsableHostError(
             f"no node of the Ray cluster serves {', '.join(missing)} (needs label {HOST_LABEL}, and "
             f"a {SLOT} for each task at once); living nodes: {known or 'none'}"
         )
+    return Connected(ray, dict.fromkeys(missing, NO_NODE))
+
+
+def unserved(hosts: Sequence[SchedulingHost], nodes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The hosts without a living node that has their labels and a slot for each task at once.
+
+    Args:
+        hosts: the hosts that tasks will name.
+        nodes: what `ray.nodes()` says.
+    """
+    living = [node for node in nodes if node["Alive"]]
+    return [host.name for host in hosts if not any(_serves(node, host) for node in living)]
 
 
 def remove_abandoned(parent: Path) -> None:
     """Removes the Ray directories of our runs whose process is gone, as a killed one leaves them."""
     for directory in parent.glob(f"{DIRECTORY_PREFIX}*"):
         process = directory.name.removeprefix(DIRECTORY_PREFIX).partition("-")[0]
-        ours = directory.stat().st_uid == os.geteuid()
+        try:
+            ours = directory.stat().st_uid == os.geteuid()
+        except FileNotFoundError:
+            continue  # another run has just removed it
         if ours and process.isdigit() and not Path("/proc", process).exists():
             shutil.rmtree(directory, ignore_errors=True)
 

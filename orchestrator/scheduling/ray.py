@@ -68,13 +68,15 @@ class RayScheduler:
         self._running: dict[Any, _Running] = {}
         self._ray: Any = None
 
-    def start(self, hosts: Sequence[SchedulingHost]) -> None:
+    def start(self, hosts: Sequence[SchedulingHost]) -> Mapping[str, str]:
         """See `Scheduler.start`."""
         try:
-            self._ray = self._cluster.connect(hosts)
+            connected = self._cluster.connect(hosts)
         except BaseException:
             self.stop()
             raise
+        self._ray = connected.ray
+        return connected.absent
 
     def ask(
         self, question: Callable[[Asked], Answered], of: Mapping[str, Asked], timeout_s: float

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -21,15 +21,16 @@ from orchestrator.campaign import (
     choose_campaign,
     run_campaign,
 )
+from orchestrator.campaign.driving.tasks import TaskAccounts
 from orchestrator.delivery import environment_id
 from orchestrator.errors import StoreError
-from orchestrator.execution import FakeSettings, TaskOutcome
+from orchestrator.execution import Aftermath, FakeSettings, TaskOutcome, aftermath
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
 from orchestrator.scheduling import Event, HostObserved, LineReceived, LocalScheduler, TaskEnded, TaskRequest
 from orchestrator.scheduling.base import run_on_host
 from orchestrator.store import Store, Writer
 from orchestrator.sweep import Sweep
-from runners.contract import Begin
+from runners.contract import Begin, Status, Task, Trial
 
 PIN = EnvironmentPin("cpu", Isolation.PROCESS, "for a test", "0" * 64)
 HOST = ReadyHost(PlanningHost("h1", {}, (0, 1), {"cpu": PIN}), {"cpu": FakeSettings()}, None)
@@ -177,6 +178,30 @@ def test_a_lost_trial_is_tried_again_and_each_attempt_is_a_row(lab: Lab) -> None
     [lost] = [row for row in rows if row["status"] == "infrastructure_error"]
     assert (lost["attempt"], lost["reason"]) == (1, "the host went away")
     assert [row["attempt"] for row in rows if row["trial_id"] == lost["trial_id"] and row["status"] == "ok"] == [2]
+
+
+def test_a_row_that_arrives_while_its_task_is_given_up_is_neither_told_as_lost_nor_measured_again(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen_when_stored, decided = TaskAccounts.is_stored, []
+
+    def seen_late(accounts: TaskAccounts, trial: Trial) -> bool:
+        """Until something was decided about the first task, no row of it has come."""
+        return bool(decided) and seen_when_stored(accounts, trial)
+
+    def deciding(task: Task, begun: Mapping[str, Begin], recorded: frozenset[str], outcome: TaskOutcome) -> Aftermath:
+        decided.append(aftermath(task, begun, recorded, outcome))
+        return decided[-1]
+
+    monkeypatch.setattr(TaskAccounts, "is_stored", seen_late)
+    monkeypatch.setattr("orchestrator.campaign.driving.tasks.aftermath", deciding)
+    # environment, begin, record: the first trial of the first task was stored when the host went away
+    lab.run(sweep("synthetic-null"), Unstable(losses=1, lines=3))
+    assert decided[0].victim is not None
+    assert lab.statuses() == ["ok"] * 4 + ["skipped"] * 2
+    assert set(lab.store.trials(["attempt"])["attempt"].to_pylist()) == {1}
+    told = [p for p in lab.told if isinstance(p, TrialRecorded)]
+    assert [(p.record.status, p.final) for p in told] == [(Status.OK, True)] * 4
 
 
 def test_a_host_that_never_starts_a_task_is_given_up_and_a_resume_tries_again(lab: Lab) -> None:

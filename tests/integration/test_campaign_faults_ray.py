@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.scheduling.nodes import NO_NODE
 from tests.faulty_campaign import BATCHES, ROUNDS
 
 pytestmark = pytest.mark.cluster
@@ -68,6 +69,13 @@ def test_a_node_that_was_frozen_is_used_again_and_nothing_is_stored_twice(tmp_pa
 def test_a_node_that_is_started_anew_is_used_again(tmp_path: Path) -> None:
     told = outcome("renew_node", tmp_path)
     assert told["rows"] == VICTIM + ok("h1", TRIALS - 1) + ok("h1", 1, 2) + ok("h2", TRIALS)
+
+
+@pytest.mark.long
+def test_a_node_that_died_before_the_campaign_began_is_used_when_it_is_there_again(tmp_path: Path) -> None:
+    told = outcome("absent_node", tmp_path)
+    assert told["rows"] == ok("h1", TRIALS) + ok("h2", TRIALS)
+    assert any(f"h1 is lost: {NO_NODE}; its trials wait until it is back" in text for text in told["told"])
 
 
 @pytest.mark.long

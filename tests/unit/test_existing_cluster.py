@@ -173,6 +173,17 @@ def test_a_work_directory_that_cannot_be_made_is_told_before_anything_is_done(tm
         look_here(question(Host(connection=Connection.RAY), tmp_path / "file" / "work"))
 
 
+def test_a_work_directory_below_a_closed_one_leaves_its_node_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(_: Path) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "exists", closed)
+    with pytest.raises(InfrastructureError, match="may not write into .*/work: give them the directory, or name"):
+        look_here(question(Host(connection=Connection.RAY), tmp_path / "work"))
+
+
 def test_an_environment_without_its_python_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestrator.images.virtualenv.find_python", lambda _: None)
     wanted = EnvironmentWanted("cpu", str(tmp_path), recipes(ProjectFiles(PROJECT)))

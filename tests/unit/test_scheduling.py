@@ -1,15 +1,28 @@
 """What the Ray scheduler decides without Ray."""
 
 import os
+import sys
+from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from orchestrator.errors import ExitCode, NoUsableHostError
-from orchestrator.scheduling import SchedulingHost
-from orchestrator.scheduling.nodes import DIRECTORY_PREFIX, HOST_LABEL, SLOT, refuse_unmatched, remove_abandoned
+from orchestrator.scheduling import ExistingCluster, SchedulingHost
+from orchestrator.scheduling.nodes import (
+    DIRECTORY_PREFIX,
+    HOST_LABEL,
+    NO_NODE,
+    SLOT,
+    connected,
+    remove_abandoned,
+    unserved,
+)
+from orchestrator.scheduling.ray import RayScheduler
 
 HOST = SchedulingHost("h1", {"gpu": "H100"})
+OTHER = SchedulingHost("h2", {"gpu": "H100"})
 
 
 def node(**changes: object) -> dict[str, object]:
@@ -23,7 +36,7 @@ def node(**changes: object) -> dict[str, object]:
 
 
 def test_a_node_with_all_labels_and_a_slot_serves() -> None:
-    refuse_unmatched([HOST], [node(Alive=False), node()])
+    assert unserved([HOST], [node(Alive=False), node()]) == []
 
 
 @pytest.mark.parametrize(
@@ -37,9 +50,50 @@ def test_a_node_with_all_labels_and_a_slot_serves() -> None:
 )
 def test_a_selector_that_no_node_matches_is_refused_with_the_reason(change: dict[str, object]) -> None:
     with pytest.raises(NoUsableHostError, match="no node of the Ray cluster serves h1") as caught:
-        refuse_unmatched([HOST], [node(**change)])
+        connected(ray_with([node(**change)]), [HOST])
     assert caught.value.exit_code == ExitCode.NO_USABLE_HOST
     assert "living nodes: " in str(caught.value)
+
+
+@pytest.fixture
+def scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RayScheduler:
+    """A scheduler of a cluster that is up, which this process need not be part of."""
+    monkeypatch.setattr("orchestrator.scheduling.nodes.initialise", lambda *_: None)
+    monkeypatch.setattr("orchestrator.scheduling.nodes.JOIN_DEADLINE_S", 0.2)
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.setenv(name, "")  # so that it is as before afterwards
+    return RayScheduler(ExistingCluster("127.0.0.1:1", tmp_path / "token"))
+
+
+def test_a_host_that_died_before_the_start_is_named_and_the_others_are_used(
+    scheduler: RayScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead = node(Alive=False, Labels={HOST_LABEL: "h2", "gpu": "H100"})
+    monkeypatch.setitem(sys.modules, "ray", ray_with([node(), dead]))
+    assert scheduler.start([HOST, OTHER]) == {"h2": NO_NODE}
+
+
+def test_a_node_that_others_see_a_moment_later_is_waited_for(
+    scheduler: RayScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.scheduling.nodes.JOIN_DEADLINE_S", 20.0)
+    late = node(Labels={HOST_LABEL: "h2", "gpu": "H100"})
+    monkeypatch.setitem(sys.modules, "ray", ray_with([node()], [node(), late]))
+    assert scheduler.start([HOST, OTHER]) == {}
+
+
+def test_a_cluster_that_serves_none_of_the_hosts_is_refused(
+    scheduler: RayScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", ray_with([node(Alive=False)]))
+    with pytest.raises(NoUsableHostError, match="no node of the Ray cluster serves h1, h2 .*living nodes: none"):
+        scheduler.start([HOST, OTHER])
+
+
+def ray_with(*looks: list[dict[str, object]]) -> SimpleNamespace:
+    """The module, with the nodes that are seen one look after the other; the last remains."""
+    left = list(looks)
+    return SimpleNamespace(nodes=lambda: left.pop(0) if len(left) > 1 else left[0], shutdown=lambda: None)
 
 
 def test_directories_of_dead_runs_are_removed_and_only_those(tmp_path: Path) -> None:
@@ -50,3 +104,15 @@ def test_directories_of_dead_runs_are_removed_and_only_those(tmp_path: Path) -> 
         directory.mkdir()
     remove_abandoned(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([alive.name, foreign.name])
+
+
+def test_a_directory_that_another_run_has_just_removed_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone, dead = tmp_path / f"{DIRECTORY_PREFIX}999999998-x", tmp_path / f"{DIRECTORY_PREFIX}999999999-x"
+    dead.mkdir()
+
+    def listed(self: Path, pattern: str) -> Iterable[Path]:
+        return [gone, dead]
+
+    monkeypatch.setattr(Path, "glob", listed)
+    remove_abandoned(tmp_path)
+    assert not dead.exists()

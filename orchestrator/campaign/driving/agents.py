@@ -1,13 +1,13 @@
 """What a campaign does on hosts that agents serve, besides its tasks."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from orchestrator.delivery import Destination
 from orchestrator.errors import InfrastructureError
 from orchestrator.scheduling import Scheduler
-from orchestrator.scheduling.chores import Waiting, deliver_waiting, remove_directory
+from orchestrator.scheduling.chores import Waiting, deliver_waiting, remove_directories
 
 DELIVERY_S = 120.0
 """A host that is up delivers what waits there in seconds; one that is not must not hold up the others."""
@@ -28,9 +28,11 @@ def deliver_what_waits(
             tell(f"{host}: {problem}")
 
 
-def remove_what_is_left(scheduler: Scheduler, directories: Mapping[str, Path], tell: Callable[[str], None]) -> None:
-    """Removes a directory on each host; `tell` is told which could not be removed."""
-    _asked(scheduler, remove_directory, directories, REMOVAL_S, tell)
+def remove_what_is_left(
+    scheduler: Scheduler, directories: Mapping[str, Sequence[Path]], tell: Callable[[str], None]
+) -> set[str]:
+    """Removes directories on hosts, and returns the hosts that have none of them; `tell` is told about the others."""
+    return set(_asked(scheduler, remove_directories, directories, REMOVAL_S, tell))
 
 
 def _asked(

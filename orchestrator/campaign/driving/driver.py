@@ -1,7 +1,7 @@
 """Drives a campaign: starts what can start, hears what happens, and goes on without the hosts that are lost."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -51,6 +51,8 @@ class Driver:
     """Stores what tasks of this machine could not deliver."""
     failure: Callable[[], StoreError | None]
     """Why nothing can be stored any more."""
+    absent: Mapping[str, str]
+    """Hosts that were made ready and are not there now, and why: lost from the start, until they answer."""
     clock: Callable[[], float] = time.monotonic
     _returns: dict[str, Return] = field(default_factory=dict, init=False)
     _able: dict[str, frozenset[str]] = field(default_factory=dict, init=False)
@@ -64,6 +66,8 @@ class Driver:
             KeyboardInterrupt: also if somebody asked from elsewhere for the campaign's end.
             StoreError: nothing can be stored any more.
         """
+        for name, why in self.absent.items():
+            self._lose(self.works[name], why)
         while True:
             self._look()
             self._submit()
@@ -127,7 +131,11 @@ class Driver:
         if left:
             planned = task.planned
             host.waiting.appendleft(replace(planned, task=restarted(planned.task, left)))
-        if problem is not None and host.lose(problem, self.clock(), stuck):
+        if problem is not None:
+            self._lose(host, problem, stuck)
+
+    def _lose(self, host: HostWork, problem: str, stuck: WorkerProcess | None = None) -> None:
+        if host.lose(problem, self.clock(), stuck):
             waits = "its trials wait until it is back" if host.waiting else "nothing is left for it"
             self.accounts.notice(f"{host.name} is lost: {problem}; {waits}")
             self._looked_s = float("-inf")

@@ -101,8 +101,9 @@ def _run_campaign(
         told(Notice(problem))
     drop_caches(files, keep=None)
     directory = files.campaign(campaign_id)
-    if directory.exists() and not run.lost_a_task:
-        shutil.rmtree(directory)  # else the directories of lost tasks stay, with their logs
+    if directory.exists() and run.is_cleared:
+        # else the directories of lost tasks stay, with their logs, and it tells the next campaign what hosts may have
+        shutil.rmtree(directory)
 
 
 def _tell_of_damage(reports: Sequence[SealReport], observe: Observer, whose: str) -> None:

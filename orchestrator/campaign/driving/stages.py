@@ -2,7 +2,7 @@
 
 import secrets
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from orchestrator.campaign.control import CampaignPhase, ControlFiles
@@ -14,7 +14,7 @@ from orchestrator.campaign.driving.steering import About, Publisher, totals
 from orchestrator.campaign.driving.substitutes import slots_on
 from orchestrator.campaign.driving.tasks import TaskAccounts, restarted
 from orchestrator.campaign.driving.work import HostWork
-from orchestrator.campaign.files import CACHE, ProjectFiles
+from orchestrator.campaign.files import CACHE, ProjectFiles, other_campaigns
 from orchestrator.campaign.order import CampaignOrder
 from orchestrator.campaign.preparing.preparation import ReadyHost
 from orchestrator.campaign.progress import CampaignPlanned, Observer
@@ -65,11 +65,12 @@ class CampaignRun:
         self._place = place
         self._store_id = store_id(store.layout) or ""
         self._spool = Spool(files.spool(self._store_id).resolve())
+        self._is_cleared = all(host.work_directory is None for host in order.hosts)
 
     @property
-    def lost_a_task(self) -> bool:
-        """Whether a task ended before its trials were done."""
-        return self._accounts.lost_a_task
+    def is_cleared(self) -> bool:
+        """Whether no host has anything of the campaign any more, and no task of it was lost whose logs should stay."""
+        return self._is_cleared and not self._accounts.lost_a_task
 
     def all(self, address: str, port: int) -> None:
         """Runs everything that is left, and first stores what an earlier run measured and could not deliver."""
@@ -88,16 +89,18 @@ class CampaignRun:
             requests = Requests(self._campaign_id, self._hosts, self._files, self._store_id, driver)
             try:
                 busy = {planned.host for planned in left.tasks}
-                self._scheduler.start(
+                absent = self._scheduler.start(
                     [_scheduling_host(host, left) for name, host in self._hosts.items() if name in busy]
                 )
+                there = [host for host in served if host in busy and host not in absent]
+                self._drop_caches(there, requests)
                 if must_ask:
-                    destinations = {host: requests.destination(host) for host in served if host in busy}
+                    destinations = {host: requests.destination(host) for host in there}
                     deliver_what_waits(self._scheduler, destinations, self._accounts.notice)
                     left = unfinished(self._continuation.plan, self._store.attempts(self._campaign_id))
                     self._begin(left)
                 works = self._works(left)
-                self._drive(left, works, server, requests)
+                self._drive(left, works, server, requests, absent)
                 self._clear(works, requests)
             finally:
                 self._scheduler.stop()
@@ -117,7 +120,14 @@ class CampaignRun:
                 works[name] = HostWork(name, slots_on(host, left), deque(tasks), total=total.get(name, 0))
         return works
 
-    def _drive(self, left: Plan, works: dict[str, HostWork], server: Server, requests: Requests) -> None:
+    def _drive(
+        self,
+        left: Plan,
+        works: dict[str, HostWork],
+        server: Server,
+        requests: Requests,
+        absent: Mapping[str, str],
+    ) -> None:
         control = ControlFiles(self._files.control)
         about = About(
             self._campaign_id,
@@ -141,6 +151,7 @@ class CampaignRun:
             self._order.sweep,
             self._deliver_leftovers,
             lambda: self._committer.failure,
+            absent,
         )
         try:
             driver.run()
@@ -149,12 +160,24 @@ class CampaignRun:
 
     def _clear(self, works: Mapping[str, HostWork], requests: Requests) -> None:
         """Removes on the hosts that are there what `run_campaign` removes here."""
-        served = [name for name in works if self._hosts[name].work_directory is not None]
-        campaigns = {
-            name: requests.work(name).campaign(self._campaign_id) for name in served if works[name].loss is None
-        }
-        kept = {host: path / CACHE for host, path in campaigns.items()} if self.lost_a_task else campaigns
-        remove_what_is_left(self._scheduler, kept, self._accounts.notice)
+        served = {name for name in works if self._hosts[name].work_directory is not None}
+        there = {name for name in served if works[name].loss is None}
+        is_kept = self._accounts.lost_a_task or there != served
+        campaigns = {name: requests.work(name).campaign(self._campaign_id) for name in sorted(there)}
+        gone = {name: [path / CACHE if is_kept else path] for name, path in campaigns.items()}
+        cleared = remove_what_is_left(self._scheduler, gone, self._accounts.notice)
+        self._is_cleared = not is_kept and cleared == served
+
+    def _drop_caches(self, hosts: Sequence[str], requests: Requests) -> None:
+        """Does on hosts what `drop_caches` does here: a campaign that was ended and never resumed left gigabytes there.
+
+        A host may serve other projects too. Those of this project have a directory here, and a row in this store.
+        """
+        others = other_campaigns(self._files, keep=self._campaign_id)
+        known = set(self._store.campaigns()["campaign_id"].to_pylist()) if others and hosts else set()
+        ours = [one for one in others if one in known]
+        caches = {host: [requests.work(host).campaign(one) / CACHE for one in ours] for host in hosts if ours}
+        remove_what_is_left(self._scheduler, caches, self._accounts.notice)
 
     def _left(self) -> Plan:
         if self._deliver_leftovers() and not self._continuation.is_new:

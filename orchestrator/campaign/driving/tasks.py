@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from orchestrator.campaign.driving.origins import Origins
 from orchestrator.campaign.progress import Notice, Observer, TrialBegun, TrialRecorded
-from orchestrator.delivery import Committer, Origin, Recording, RowKey
+from orchestrator.delivery import Committer, Origin, Outcome, Recording, RowKey
 from orchestrator.execution import TaskOutcome, aftermath
 from orchestrator.planning import PlannedTask, Skip, with_trials
 from orchestrator.scheduling import HostNotice, HostObserved, LineReceived
@@ -89,6 +89,7 @@ class TaskAccounts:
         left = list(what_is_left.left)
         if what_is_left.victim is not None:
             left += self._victim(state, what_is_left.victim, problem)
+            self._confirm(state)
         self.lost_a_task |= bool(left) or what_is_left.victim is not None
         if not left:
             return ()
@@ -159,10 +160,14 @@ class TaskAccounts:
             self.failed[host] = self.failed.get(host, 0) + 1
         self._observe(TrialRecorded(host, trial, record, final))
 
-    def _write(self, host: str, recording: Recording, trial: Trial, record: TrialRecord, *, final: bool) -> None:
-        self._committer.commit(recording.rows([(trial, record)]))
+    def _write(self, host: str, recording: Recording, trial: Trial, record: TrialRecord, *, final: bool) -> bool:
+        """Stores a row of the driver's own and tells of it; false if the task's own row came just before, and stays."""
+        answer = self._committer.commit(recording.rows([(trial, record)]))
+        if answer.outcome is Outcome.DUPLICATE:
+            return False
         recording.delivered()
         self._tell(host, trial, record, final=final)
+        return True
 
     def _victim(self, state: _TaskState, victim: TrialRecord, problem: str | None) -> list[Trial]:
         """Records the trial that was running; returns it once more if the infrastructure was at fault."""
@@ -172,8 +177,8 @@ class TaskAccounts:
             return []
         again = trial.attempt < MAX_ATTEMPTS
         failed = replace(victim, status=Status.INFRASTRUCTURE_ERROR, reason=problem)
-        self._write(state.host, state.recording, trial, failed, final=not again)
-        return [replace(trial, attempt=trial.attempt + 1)] if again else []
+        was_lost = self._write(state.host, state.recording, trial, failed, final=not again)
+        return [replace(trial, attempt=trial.attempt + 1)] if again and was_lost else []
 
     def _give_up(self, host: str, recording: Recording, left: Sequence[Trial], problem: str, log_tail: str) -> None:
         for trial in left:

@@ -65,7 +65,7 @@ class RayHosts:
         self._say = say
         self._recipes = recipes(files)
         self._facts: dict[str, NodeFacts] = {}
-        scheduler.start([SchedulingHost(name, {}) for name in hosts])
+        self._absent = scheduler.start([SchedulingHost(name, {}) for name in hosts])
 
     def look(self, environments: Sequence[str]) -> Seen:
         """What the hosts are. Nothing is changed there.
@@ -77,7 +77,7 @@ class RayHosts:
             ConfigurationError: a host keeps all its cores.
             NoUsableHostError: no host can be used; says why for each.
         """
-        left_out: dict[str, str] = {}
+        left_out = dict(self._absent)
         self._refuse_other_versions(left_out)
         left_out |= unheard([name for name in self._hosts if name not in left_out], _ANSWER_S)
         entries = expand(environments, Catalogue.load(self._files.catalogue))
@@ -171,7 +171,7 @@ class RayHosts:
 
     def _refuse_other_versions(self, left_out: dict[str, str]) -> None:
         ours = _versions_here(_dependencies())("")
-        asked = dict.fromkeys(self._hosts, "")
+        asked = dict.fromkeys([name for name in self._hosts if name not in left_out], "")
         for name, theirs in self._ask(_versions_here(_dependencies()), asked, _ANSWER_S, left_out).items():
             wrong = [
                 f"{one} is {theirs.get(one) or 'missing'} there, and {version} here"

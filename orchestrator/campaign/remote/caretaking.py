@@ -104,7 +104,8 @@ class _Caretaker:
             busy[0].join(0.2)
 
     def _threads(self) -> list[threading.Thread]:
-        return [one for one in (self.thread, *(lost.worker for lost in self.lost.values())) if one is not None]
+        known = list(self.lost.values())  # at once: the watching thread goes on meanwhile
+        return [one for one in (self.thread, *(lost.worker for lost in known)) if one is not None]
 
     def _watch(self) -> None:
         control = ControlFiles(self.charge.files.control)
@@ -198,6 +199,8 @@ class _Caretaker:
 
         cluster = mend(spare, charge.hosts, self.connections, charge.files, say)
         prepared = prepare_agents([host], charge.hosts, cluster, self.connections, {spare: images}, charge.files, say)
+        if spare in prepared.left_out:
+            raise InfrastructureError(prepared.left_out[spare])
         for ready in prepared.hosts:
             ControlFiles(charge.files.control).offer(ready)
 

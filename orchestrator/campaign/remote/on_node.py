@@ -242,9 +242,16 @@ def _make(directory: Path) -> None:
 
 
 def _refuse_directory(directory: Path) -> None:
-    there = next(one for one in (directory, *directory.parents) if one.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+    if not _may_write(directory):
         raise InfrastructureError(
             f"Ray's processes may not write into {directory}: give them the directory, or name another one as "
             "`work_directory:`"
         )
+
+
+def _may_write(directory: Path) -> bool:
+    try:
+        there = next(one for one in (directory, *directory.parents) if one.exists())
+    except PermissionError:
+        return False  # it is below a directory that is closed for us
+    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)

@@ -1,7 +1,6 @@
 """Makes the hosts of a cluster ready, all at once: leftovers removed, images sent and proven, fingerprints read."""
 
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,12 +9,11 @@ from orchestrator.campaign.files import ProjectFiles
 from orchestrator.campaign.preparing.environments import machine_of
 from orchestrator.campaign.preparing.hosts import MEMORY_SHARE
 from orchestrator.campaign.preparing.preparation import ReadyHost
-from orchestrator.campaign.remote.looking import listed
 from orchestrator.cluster import Agent, Cluster
 from orchestrator.cluster.asking import fingerprint_on
 from orchestrator.cluster.engines import HostEngine, host_engine
-from orchestrator.connection import Connections, HostConnectionError
-from orchestrator.errors import InfrastructureError, NoUsableHostError
+from orchestrator.connection import Connections, HostConnectionError, for_each
+from orchestrator.errors import InfrastructureError
 from orchestrator.execution import DockerSettings, ExecutionSettings, remove_containers
 from orchestrator.images import BuiltImage, Catalogue, ImageIdentity, connect, ensure_image
 from orchestrator.images.engine import TRANSFER_TIMEOUT_S
@@ -24,9 +22,6 @@ from orchestrator.images.transfer import copy_image
 from orchestrator.inventory import Host
 from orchestrator.planning import EnvironmentPin, PlanningHost, TooFewCoresError, make_slots, used_of
 from runners.system import Fingerprint
-
-MAX_AT_ONCE = 16
-"""Hosts that are made ready together; each takes a thread, a few processes of ssh and its share of the network."""
 
 Say = Callable[[str], None]
 
@@ -88,25 +83,12 @@ def prepare_agents(
         images: by host and environment, what trials will run in; this machine's engine has all of them.
         files: whose unfinished campaigns tell which containers are left over.
         say: told about long steps, with the host's name first.
-
-    Raises:
-        NoUsableHostError: no host could be made ready.
     """
     orders = [_Order(one, hosts[one.name], cluster.agents[one.name], images.get(one.name, {})) for one in planned]
     unfinished = [directory.name for directory in files.campaigns.iterdir()] if files.campaigns.is_dir() else []
-    with ThreadPoolExecutor(max_workers=MAX_AT_ONCE, thread_name_prefix="prepare") as pool:
-        running = [pool.submit(_ready, order, cluster, connections, unfinished, say) for order in orders]
-        try:
-            results = [one.result() for one in running]
-        except BaseException:
-            # an interrupt does not reach ssh, and leaving the pool waits for its threads
-            pool.shutdown(wait=False, cancel_futures=True)
-            connections.abort()
-            raise
+    results = for_each(orders, lambda order: _ready(order, cluster, connections, unfinished, say), connections)
     ready = tuple(one for one in results if isinstance(one, ReadyHost))
     problems = {order.planning.name: one for order, one in zip(orders, results, strict=True) if isinstance(one, str)}
-    if not ready:
-        raise NoUsableHostError(f"no host could be made ready: {listed(problems)}")
     return Prepared(ready, problems)
 
 

@@ -1,0 +1,163 @@
+"""What campaigns leave in the directories of hosts, which here are directories of this machine, and who removes it."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.campaign import CampaignOrder, Notice, ProjectFiles, ReadyHost, choose_campaign, run_campaign
+from orchestrator.campaign.files import WorkFiles
+from orchestrator.campaign.progress import CampaignProgress, TrialRecorded
+from orchestrator.campaign.resuming.resume import ResumePolicy
+from orchestrator.errors import InfrastructureError
+from orchestrator.execution import FakeSettings
+from orchestrator.inventory import Faults
+from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
+from orchestrator.scheduling import LocalScheduler, SchedulingHost
+from orchestrator.scheduling.chores import remove_directories
+from orchestrator.store import Store
+from orchestrator.sweep import Sweep
+from tests.scripted_campaign import Unanswered
+
+PIN = EnvironmentPin("cpu", Isolation.PROCESS, "for a test", "0" * 64)
+HOSTS = ("h1", "h2")
+SWEEP = Sweep.model_validate(
+    {
+        "version": 1,
+        "name": "s",
+        "environments": "cpu",
+        "workloads": ({"name": "synthetic-null", "batch": 1},),
+        "backends": ("python",),
+        "rounds": 2,
+    }
+)
+
+
+class Unwilling(LocalScheduler):
+    """Hosts of which some remove nothing."""
+
+    def __init__(self, *unwilling: str) -> None:
+        super().__init__()
+        self._unwilling = unwilling
+
+    def ask(self, question: Any, of: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+        if question is not remove_directories:
+            return super().ask(question, of, timeout_s)
+        problem = InfrastructureError("it gave no answer within 60 s")
+        willing = {host: asked for host, asked in of.items() if host not in self._unwilling}
+        return super().ask(question, willing, timeout_s) | dict.fromkeys(of.keys() - willing.keys(), problem)
+
+
+class Away(LocalScheduler):
+    """A scheduler of whose hosts one is not there."""
+
+    def start(self, hosts: Sequence[SchedulingHost]) -> Mapping[str, str]:
+        super().start(hosts)
+        return {"h2": "no node serves it"}
+
+    def begin(self, question: Any, host: str, asked: Any) -> Any:
+        return super().begin(question, host, asked) if host != "h2" else Unanswered()
+
+
+class Lab:
+    """A project whose hosts keep their files in directories beside it; each campaign puts something into its caches."""
+
+    def __init__(self, directory: Path, hosts: Path, results: str = "results") -> None:
+        self.files = ProjectFiles(directory)
+        self.store = Store.open(directory / results)
+        self._hosts = hosts
+        self.told: list[str] = []
+
+    def on(self, host: str) -> WorkFiles:
+        return WorkFiles(self._hosts / host)
+
+    def campaign(self, scheduler: LocalScheduler | None = None, *, is_stopped: bool = False) -> str:
+        hosts = [
+            ReadyHost(
+                PlanningHost(name, {}, (0, 1), {"cpu": PIN}),
+                {"cpu": FakeSettings()},
+                None,
+                work_directory=str(self.on(name).root),
+            )
+            for name in HOSTS
+        ]
+        chosen = choose_campaign(SWEEP, [host.planning for host in hosts], self.store, ResumePolicy.NEVER)
+        faults = Faults.model_construct(silence_s=1, return_s=1, queue_s=3)
+        order = CampaignOrder(chosen, hosts, "s", "sweep", "inventory", "0", None, faults=faults, sweep=SWEEP)
+
+        def observe(progress: CampaignProgress) -> None:
+            if isinstance(progress, Notice):
+                self.told.append(progress.text)
+            if isinstance(progress, TrialRecorded) and is_stopped:
+                raise KeyboardInterrupt
+
+        for host in HOSTS:
+            cache = self.on(host).cache(chosen.campaign_id, "cpu", "process")
+            cache.mkdir(parents=True)
+            (cache / "reference").touch()
+        with pytest.raises(KeyboardInterrupt) if is_stopped else nullcontext():
+            run_campaign(order, scheduler or LocalScheduler(), self.store, self.files, observe)
+        return chosen.campaign_id
+
+    def caches(self, host: str) -> list[str]:
+        """The campaigns of which a host has a cache."""
+        return sorted(path.parent.name for path in self.on(host).campaigns.glob("*/cache"))
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    return Lab(tmp_path / "project", tmp_path)
+
+
+def test_a_complete_campaign_leaves_nothing_on_its_hosts(lab: Lab) -> None:
+    campaign = lab.campaign()
+    assert [lab.on(host).campaign(campaign).exists() for host in HOSTS] == [False, False]
+    assert not lab.files.campaign(campaign).exists()
+
+
+def test_the_next_campaign_drops_the_caches_of_one_that_was_stopped_and_nothing_else(lab: Lab) -> None:
+    stopped = lab.campaign(is_stopped=True)
+    assert [lab.caches(host) for host in HOSTS] == [[stopped], [stopped]]
+    log = lab.on("h1").campaign(stopped) / "task" / "log"
+    unsent = lab.on("h1").spool("store") / "row"
+    for path in (log, unsent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    lab.campaign()
+    assert [lab.caches(host) for host in HOSTS] == [[], []]
+    assert log.exists()
+    assert unsent.exists()
+    assert lab.told == []
+
+
+def test_what_another_project_or_another_store_keeps_on_a_host_is_left_alone(lab: Lab, tmp_path: Path) -> None:
+    foreign = Lab(tmp_path / "another", tmp_path).campaign(is_stopped=True)
+    elsewhere = Lab(lab.files.root, tmp_path, "elsewhere").campaign(is_stopped=True)
+    ours = lab.campaign(is_stopped=True)
+    assert lab.caches("h1") == sorted([foreign, elsewhere, ours])
+    lab.campaign()
+    assert lab.caches("h1") == sorted([foreign, elsewhere])
+
+
+def test_a_host_that_drops_nothing_is_named_and_holds_nothing_up(lab: Lab) -> None:
+    stopped = lab.campaign(is_stopped=True)
+    lab.campaign(Unwilling("h2"))
+    assert [lab.caches(host)[:1] for host in HOSTS] == [[], [stopped]]
+    assert lab.told == ["h2: it gave no answer within 60 s"] * 2, "at the start, and at the end"
+
+
+def test_a_host_that_was_not_cleared_is_cleared_by_a_later_campaign(lab: Lab) -> None:
+    left = lab.campaign(Unwilling("h2"))
+    assert [lab.caches(host) for host in HOSTS] == [[], [left]]
+    assert lab.files.campaign(left).exists(), "who else would know of it?"
+    lab.campaign()
+    assert lab.caches("h2") == []
+
+
+def test_a_host_that_was_away_at_the_end_is_cleared_by_a_later_campaign(lab: Lab) -> None:
+    left = lab.campaign(Away())
+    assert [lab.caches(host) for host in HOSTS] == [[], [left]]
+    lab.campaign()
+    assert [lab.caches(host) for host in HOSTS] == [[], []]

@@ -1,0 +1,163 @@
+"""What tests of a driver run campaigns with: a scripted scheduler, whose hosts freeze or are away, and a real store."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.campaign import CampaignOrder, Notice, ProjectFiles, ReadyHost, choose_campaign
+from orchestrator.campaign.control import ControlFiles
+from orchestrator.campaign.driving.running import run_campaign
+from orchestrator.campaign.progress import CampaignProgress
+from orchestrator.campaign.resuming.resume import ResumePolicy
+from orchestrator.execution import FakeSettings
+from orchestrator.inventory import Faults
+from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
+from orchestrator.scheduling import (
+    Event,
+    HostObserved,
+    LineReceived,
+    LocalScheduler,
+    SchedulingHost,
+    TaskRequest,
+    Tick,
+)
+from orchestrator.scheduling.base import run_on_host
+from orchestrator.store import Store
+from orchestrator.sweep import Sweep
+from runners.contract import Begin
+from runners.system import collect
+
+PIN = EnvironmentPin("cpu", Isolation.PROCESS, "for a test", "0" * 64)
+FAULTS = Faults.model_construct(silence_s=1, return_s=2, queue_s=3)
+BOUND_S = 30.0
+"""Generous: nothing here waits for longer than a few seconds."""
+
+
+def ready(name: str) -> ReadyHost:
+    return ReadyHost(PlanningHost(name, {}, (0, 1), {"cpu": PIN}), {"cpu": FakeSettings()}, None)
+
+
+def sweep(targets: str = "each-host", rounds: int = 2) -> Sweep:
+    return Sweep.model_validate(
+        {
+            "version": 1,
+            "name": "s",
+            "environments": "cpu",
+            "workloads": ({"name": "synthetic-null", "batch": (1, 2)},),
+            "backends": ("python",),
+            "rounds": rounds,
+            "targets": targets,
+        }
+    )
+
+
+@dataclass
+class Unanswered:
+    """A question to a host that is not there."""
+
+    def reply(self) -> None:
+        return None
+
+    def drop(self) -> None:
+        pass
+
+
+class Frozen(LocalScheduler):
+    """Hosts in this process, of which some freeze: their tasks say how they began, and then nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frozen: set[str] = set()
+        self.absent: dict[str, str] = {}
+        """Hosts without a node as the campaign starts, and why."""
+        self.absent_until: Callable[[], bool] = lambda: True
+        """When a frozen host answers again."""
+        self.on_tick: Callable[[], object] = lambda: None
+        self.submitted: list[TaskRequest] = []
+        self.cancelled: list[str] = []
+        self.asked: list[str] = []
+        """Hosts that were asked something, and waited for."""
+        self._hanging: deque[TaskRequest] = deque()
+
+    def start(self, hosts: Sequence[SchedulingHost]) -> Mapping[str, str]:
+        self.frozen |= self.absent.keys()
+        return {**super().start(hosts), **self.absent}
+
+    def ask(self, question: Any, of: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+        self.asked += of
+        return super().ask(question, of, timeout_s)
+
+    def begin(self, question: Any, host: str, asked: Any) -> Any:
+        if host in self.frozen and not self.absent_until():
+            return Unanswered()
+        self.frozen.discard(host)
+        return super().begin(question, host, asked)
+
+    def submit(self, request: TaskRequest) -> None:
+        self.submitted.append(request)
+        super().submit(request)
+
+    def cancel(self, task_id: str) -> None:
+        self.cancelled.append(task_id)
+        self._hanging = deque(one for one in self._hanging if one.task.task_id != task_id)
+
+    def events(self) -> Iterator[Event]:
+        while self._queue or self._hanging:
+            if not self._queue:
+                time.sleep(0.02)
+                self.on_tick()
+                yield Tick()
+                continue
+            request = self._queue.popleft()
+            if request.host in self.frozen:
+                yield from self._beginning(request)
+                self._hanging.append(request)
+            else:
+                yield from run_on_host(request)
+
+    def _beginning(self, request: TaskRequest) -> Iterator[Event]:
+        task_id, first = request.task.task_id, request.task.trials[0]
+        yield HostObserved(request.host, task_id, collect())
+        begin = Begin(trial_id=first.trial_id, attempt=first.attempt, started_at_ns=time.time_ns())
+        yield LineReceived(request.host, task_id, begin)
+
+
+class Lab:
+    """A project directory with its store, in which campaigns run."""
+
+    def __init__(self, directory: Path) -> None:
+        self.files = ProjectFiles(directory)
+        self.control = ControlFiles(self.files.control)
+        self.store = Store.open(directory / "results")
+        self.told: list[CampaignProgress] = []
+
+    def run(
+        self,
+        wanted: Sweep,
+        scheduler: LocalScheduler,
+        hosts: list[ReadyHost],
+        observe: Callable[[CampaignProgress], None] = lambda progress: None,
+        faults: Faults = FAULTS,
+    ) -> str:
+        continuation = choose_campaign(wanted, [host.planning for host in hosts], self.store, ResumePolicy.AUTO)
+        order = CampaignOrder(
+            continuation, hosts, wanted.name, "sweep", "inventory", "0", None, faults=faults, sweep=wanted
+        )
+        self.told.clear()
+
+        def both(progress: CampaignProgress) -> None:
+            self.told.append(progress)
+            observe(progress)
+
+        run_campaign(order, scheduler, self.store, self.files, both)
+        return continuation.campaign_id
+
+    def rows(self) -> list[tuple[str, str, int]]:
+        rows = self.store.trials(["host", "status", "attempt"]).to_pylist()
+        return sorted((row["host"], row["status"], row["attempt"]) for row in rows if row["status"] != "skipped")
+
+    def notices(self) -> str:
+        return "\n".join(one.text for one in self.told if isinstance(one, Notice))
