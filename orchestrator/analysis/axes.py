@@ -175,6 +175,16 @@ def _options(row: Row) -> Value:
     return options_text(row["workload"], row["workload_options"])
 
 
+def _of_gpu(name: str, meaning: str, column: str, missing: str, *, is_identity: bool = False) -> Axis:
+    def read(row: Row) -> Value:
+        value = row[column]
+        if value is not None:
+            return str(value)
+        return missing if row["gpu_name"] is None else "unknown"
+
+    return Axis(name, Group.SYSTEM, meaning, (column, "gpu_name"), read, is_identity=is_identity)
+
+
 def _gpu(row: Row) -> Value:
     # Of a machine with several models the first; the others stand in the fingerprint.
     name: str | None = row["gpu_name"]
@@ -187,8 +197,8 @@ _ALL: Final = (
     _text("host", Group.SYSTEM, "name in the inventory", "host"),
     _text("hw", Group.SYSTEM, "identity of the hardware: equal for equal machines", "hw_id", is_identity=True),
     _text("system", Group.SYSTEM, "identity of hardware, kernel, driver, settings", "system_id", is_identity=True),
-    _text("gpu_uuid", Group.SYSTEM, "the GPU itself", "gpu_uuid", "no GPU", is_identity=True),
-    _text("driver", Group.SYSTEM, "version of the GPU's driver", "driver_version", "no driver"),
+    _of_gpu("gpu_uuid", "the GPU itself", "gpu_uuid", "no GPU", is_identity=True),
+    _of_gpu("driver", "version of the GPU's driver", "driver_version", "no driver"),
     _text("workload", Group.WORK, "model or operator", "workload"),
     Axis("options", Group.WORK, "of the workload, those not at defaults", ("workload", "workload_options"), _options),
     _number("batch", Group.WORK, "examples per call", "batch", "examples"),

@@ -18,13 +18,13 @@ LARGEST_EQUIVALENCE = 0.1
 
 
 class Verdict(Enum):
-    """What a ratio says; above 1 is faster."""
+    """What a ratio says; above 1 is faster. Of a metric that is no time, faster stands for better."""
 
     FASTER = "faster"
     SLOWER = "slower"
     EQUIVALENT = "equivalent"
     """The whole interval lies within the margin."""
-    UNDECIDED = "undecided"
+    INCONCLUSIVE = "inconclusive"
     """Neither difference nor equivalence is shown; more rounds would narrow the interval."""
 
     @property
@@ -84,9 +84,9 @@ def _verdict(ratio: Estimate, different: bool, minimum_effect: float, margin: fl
     if different and _is_outside(ratio, minimum_effect):
         return Verdict.FASTER if ratio.value > 1 else Verdict.SLOWER
     if ratio.low is None or ratio.high is None:
-        return Verdict.UNDECIDED
+        return Verdict.INCONCLUSIVE
     within = ratio.low >= 1 / (1 + margin) and ratio.high <= 1 + margin
-    return Verdict.EQUIVALENT if within else Verdict.UNDECIDED
+    return Verdict.EQUIVALENT if within else Verdict.INCONCLUSIVE
 
 
 def _probability(ratio: Estimate, minimum_effect: float) -> float:

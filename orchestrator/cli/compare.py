@@ -12,7 +12,7 @@ from orchestrator.analysis.comparing import ComparisonTable, Interval, Policy, c
 from orchestrator.analysis.comparing.policies import Pool, pools
 from orchestrator.analysis.metrics import metric
 from orchestrator.analysis.verdict import MINIMUM_EFFECT
-from orchestrator.cli.options import open_results, place_option
+from orchestrator.cli.options import place_option, require_store
 from orchestrator.cli.results.tables import print_rows, wide_console
 from orchestrator.cli.results.taking import chosen_form
 from orchestrator.errors import ConfigurationError
@@ -21,7 +21,7 @@ from orchestrator.store.query.tabular import FORMATS, appearing, write_rows
 
 
 class Percent(click.ParamType[float]):
-    """A share, as `5%` or `0.05`."""
+    """A share, as `5%` or `0.05`; whoever writes 5 means 5 %, not 500 %."""
 
     name = "percent"
 
@@ -30,10 +30,13 @@ class Percent(click.ParamType[float]):
         if isinstance(value, float):
             return value
         found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(%?)\s*", str(value))
+        option = param.opts[0] if param is not None else None
         if found is None:
-            option = param.opts[0] if param is not None else None
             raise ConfigurationError(f"is {value!r}, expected a share such as 5% or 0.05", key=option)
-        return float(found[1]) / 100 if found[2] else float(found[1])
+        share = float(found[1]) / 100 if found[2] else float(found[1])
+        if share >= 1 and not found[2]:
+            raise ConfigurationError(f"is {value}, which is {100 * share:g} %; write {value}%", key=option)
+        return share
 
 
 class Names(click.ParamType[tuple[str, ...]]):
@@ -151,11 +154,11 @@ def compare_command(
     policy = replace(usual, minimum_effect=minimum_effect)
     if selections:
         left, right = _two(selections, rows or cols or baseline)
-        table = compare_selections(open_results(place), left, right, match, where, policy)
+        table = compare_selections(require_store(place), left, right, match, where, policy)
     else:
         if match is not None:
             raise ConfigurationError("is for two selections; by axes, --rows and --cols say it", key="--match")
-        table = compare(open_results(place), rows, cols, baseline, where, policy)
+        table = compare(require_store(place), rows, cols, baseline, where, policy)
     _give(table, form, output, force=force)
 
 

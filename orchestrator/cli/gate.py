@@ -7,7 +7,7 @@ import click
 from orchestrator.analysis.comparing import gate
 from orchestrator.analysis.comparing.gating import MAX_SLOWDOWN
 from orchestrator.cli.compare import Percent, policy_of, selecting
-from orchestrator.cli.options import open_results, place_option
+from orchestrator.cli.options import place_option, require_store
 from orchestrator.cli.results.tables import wide_console
 from orchestrator.errors import ConfigurationError, ExitCode
 from orchestrator.report.gating import gate_junit, gate_markdown, render_gate
@@ -62,7 +62,7 @@ def gate_command(
     wrong.
     """
     policy = policy_of(metric_name, pool, latest=latest, without_flagged=without_flagged, interval=interval)
-    found = gate(open_results(place), baseline, candidate, max_slowdown, match, where, policy, require_all=require_all)
+    found = gate(require_store(place), baseline, candidate, max_slowdown, match, where, policy, require_all=require_all)
     console = wide_console()
     console.print(render_gate(found))
     if junit is not None:

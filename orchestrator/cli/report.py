@@ -1,5 +1,7 @@
 """`taxmeter report` and `taxmeter serve`: a page about what was measured, as a file or on this machine's network."""
 
+import errno
+import os
 import time
 from pathlib import Path
 
@@ -10,10 +12,12 @@ from orchestrator.cli.compare import where_option
 from orchestrator.cli.options import place_option, require_store
 from orchestrator.cli.results.showing import known_campaign
 from orchestrator.cli.serving import page_server
+from orchestrator.errors import ConfigurationError
 from orchestrator.report.page.following import Follower, Made, Question, follow
 from orchestrator.store.query.tabular import appearing, require_place
 
 _MEGABYTE = 1e6
+_EVERY_S = 10
 
 baseline_option = click.option(
     "--baseline",
@@ -31,8 +35,8 @@ every_option = click.option(
     "--every",
     "every_s",
     type=click.IntRange(1, 3600),
-    default=10,
-    show_default=True,
+    default=None,
+    show_default=str(_EVERY_S),
     help="Seconds between two looks at the store.",
 )
 
@@ -60,7 +64,7 @@ def report_command(
     place: str | Path,
     output: Path,
     watch: bool,
-    every_s: int,
+    every_s: int | None,
 ) -> None:
     """Writes one page in HTML: verdicts, charts, systems, failures and raw samples, readable offline.
 
@@ -71,10 +75,15 @@ def report_command(
       taxmeter report quickstart-2026 --where workload=bert-base
       taxmeter report --where 'gpu~*A100*,*H100*' --baseline gpu=A100
     """
+    if every_s is not None and not watch:
+        raise ConfigurationError("is for --watch, which writes the page again", key="--every")
     # Before the page is made, which takes a while
     require_place(output, force=True)
+    if not output.parent.is_dir():
+        raise ConfigurationError(f"cannot be written: {os.strerror(errno.ENOENT)}; name another file", file=output)
     question = _question(campaign_id, where, baselines, place, without_flagged=without_flagged)
-    follower = Follower(question, every_s if watch else None)
+    refresh_s = every_s or _EVERY_S
+    follower = Follower(question, refresh_s if watch else None)
 
     def write(made: Made) -> None:
         with appearing(output, force=True) as temporary:
@@ -84,7 +93,7 @@ def report_command(
         click.echo(f"{output}: {made.trials:,} trials, {size:.1f} MB{state}", err=True)
 
     if watch:
-        follow(follower, write, lambda: time.sleep(every_s))
+        follow(follower, write, lambda: time.sleep(refresh_s))
     else:
         write(follower.page()[0])
 
@@ -104,14 +113,14 @@ def serve_command(
     without_flagged: bool,
     place: str | Path,
     port: int,
-    every_s: int,
+    every_s: int | None,
 ) -> None:
     """Shows the page of `taxmeter report` on this machine, at 127.0.0.1 alone; it follows a running campaign.
 
     From elsewhere, `ssh -L 8765:127.0.0.1:8765 HOST` brings it to you.
     """
     question = _question(campaign_id, where, baselines, place, without_flagged=without_flagged)
-    follower = Follower(question, every_s, is_served=True)
+    follower = Follower(question, every_s or _EVERY_S, is_served=True)
     follower.page()
     with page_server(follower, port) as server:
         click.echo(f"http://127.0.0.1:{server.server_port}/ shows the page; Ctrl-C ends it", err=True)

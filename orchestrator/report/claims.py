@@ -10,11 +10,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.analysis.claiming import Claim, Decision, Figure, Finding, JudgedCase, Scale
-from orchestrator.report.wording import count_text
+from orchestrator.analysis import Estimate
+from orchestrator.analysis.claiming import Claim, Decision, Figure, Finding, JudgedCase, Kind, Scale, unit_of
+from orchestrator.report.wording import count_text, value_text
 
 _COLOURS: Final = {Finding.HOLDS: "green", Finding.FAILS: "red", Finding.NOT_ENOUGH_DATA: "yellow"}
-_SHORT: Final = {Finding.HOLDS: "holds", Finding.FAILS: "fails", Finding.NOT_ENOUGH_DATA: "no data"}
 _CASES_SHOWN: Final = 8
 
 
@@ -30,8 +30,12 @@ def render_claims(decisions: Sequence[Decision], *, detailed: bool) -> Renderabl
     for name, whole in (("cases", True), ("claim", True), ("number and bound", False)):
         table.add_column(Text(name, style="bold"), no_wrap=whole, overflow="fold")
     for one in decisions:
-        shown = Text(f"{_SHORT[one.finding]} {_count(one)}", style=_COLOURS[one.finding])
-        table.add_row(shown, one.claim.id, f"{_number(one)} {one.claim.statistic.threshold.sign}")
+        # What is not decided is told below, with its count; beside the words the numbers would have no place.
+        count = "" if one.finding is Finding.NOT_ENOUGH_DATA else f" {_count(one)}"
+        shown = Text(f"{one.finding.value}{count}", style=_COLOURS[one.finding])
+        table.add_row(
+            shown, one.claim.id, f"{_number(one)} {_with_unit(one.claim, one.claim.statistic.threshold.sign)}"
+        )
     parts: list[RenderableType] = [table, Text(), Text(counts_text(decisions), style="bold")]
     for one in decisions:
         if detailed or one.finding is not Finding.HOLDS:
@@ -58,7 +62,8 @@ def claims_markdown(decisions: Sequence[Decision]) -> str:
         "|---|---|---|---|---|",
     ]
     for one in decisions:
-        cells = (one.finding.value, one.claim.text, _number(one), one.claim.statistic.threshold.text, _count(one))
+        bound = _with_unit(one.claim, one.claim.statistic.threshold.text)
+        cells = (one.finding.value, one.claim.text, _number(one), bound, _count(one))
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     for one in decisions:
         lines += ["", f"## {one.claim.id}: {one.finding.value}", "", one.claim.text, ""]
@@ -79,12 +84,15 @@ def claims_document(decisions: Sequence[Decision]) -> list[dict[str, Any]]:
             "text": one.claim.text,
             "source": one.claim.source,
             "published": one.claim.published,
+            "kind": one.claim.statistic.kind.value,
             "must_be": one.claim.statistic.threshold.text,
             "holds_for": one.claim.holds_for,
             "cases": [
                 {
                     "label": judged.case.label,
                     "finding": judged.finding.value,
+                    "metric": judged.case.metric,
+                    "unit": unit_of(judged.case.metric) if one.claim.statistic.kind is Kind.LEVEL else "1",
                     "figure": _figure_document(judged.case.figure),
                     "note": judged.case.note,
                 }
@@ -99,12 +107,12 @@ def claims_document(decisions: Sequence[Decision]) -> list[dict[str, Any]]:
 
 
 def _details(one: Decision) -> Iterator[RenderableType]:
-    yield Text.assemble((f"{_SHORT[one.finding]}: ", _COLOURS[one.finding]), (one.claim.id, "bold"))
+    yield Text.assemble((f"{one.finding.value}: ", _COLOURS[one.finding]), (one.claim.id, "bold"))
     yield _indented(one.claim.text)
     for text in _facts(one):
         yield _indented(text)
     for judged in one.cases[:_CASES_SHOWN]:
-        yield _indented(f"{_SHORT[judged.finding]}: {_case_text(one.claim, judged)}", 4)
+        yield _indented(f"{judged.finding.value}: {_case_text(one.claim, judged)}", 4)
     if len(one.cases) > _CASES_SHOWN:
         yield _indented(f"and {len(one.cases) - _CASES_SHOWN} more, which --format json has", 4)
 
@@ -112,7 +120,7 @@ def _details(one: Decision) -> Iterator[RenderableType]:
 def _facts(one: Decision) -> Iterator[str]:
     each = "in all cases" if one.claim.holds_for == "all" else "in one case at least"
     holding = f"; is in {one.count(Finding.HOLDS)} of {len(one.cases)}" if one.cases else ""
-    yield f"Must be {one.claim.statistic.threshold.text} {each}{holding}"
+    yield f"{_subject(one)} {_with_unit(one.claim, one.claim.statistic.threshold.text)} {each}{holding}"
     yield f"Source: {one.claim.source}" + (f" ({one.claim.published})" if one.claim.published else "")
     if one.left_out:
         case = one.left_out[0]
@@ -136,7 +144,11 @@ def _case_text(claim: Claim, judged: JudgedCase) -> str:
 
 def figure_text(figure: Figure, claim: Claim) -> str:
     """A number with its interval; the number alone is missing where only its bounds are known."""
-    sign = "x" if _is_ratio(claim) else ""
+    unit = _unit(claim)
+    if unit != "1" and figure.value is not None:
+        text = value_text(Estimate(figure.value, figure.low, figure.high, figure.processes, 0), unit)
+        return text if figure.low is not None else f"{text} without an interval"
+    sign = "x" if claim.statistic.kind is Kind.RATIO else ""
     value = "" if figure.value is None else f"{sign}{_digits(figure.value, figure)}"
     if figure.low is None or figure.high is None:
         return f"{value} without an interval"
@@ -150,10 +162,23 @@ def _digits(value: float, figure: Figure) -> str:
     return f"{value:.2f}" if figure.scale is Scale.LINEAR else f"{value:.3g}"
 
 
-def _is_ratio(claim: Claim) -> bool:
-    if claim.transition is not None:
-        return claim.transition.of is not None
-    return claim.ratio is not None or claim.flat is not None or claim.ordering is not None
+def _unit(claim: Claim) -> str:
+    return "1" if claim.level is None else unit_of(claim.level.metric)
+
+
+def _with_unit(claim: Claim, bound: str) -> str:
+    # As it was written, so that it is known again, and not in the unit that fits the number.
+    unit = _unit(claim)
+    return bound if unit == "1" else f"{bound} {unit}"
+
+
+def _subject(one: Decision) -> str:
+    """What must be within a bound."""
+    metrics = " or ".join(dict.fromkeys(case.metric for case in (*(each.case for each in one.cases), *one.left_out)))
+    kind = one.claim.statistic.kind
+    if not metrics:
+        return "Must be"
+    return f"{metrics} must be" if kind is Kind.LEVEL else f"{kind.value.capitalize()} of {metrics} must be"
 
 
 def _number(one: Decision) -> str:

@@ -1,6 +1,6 @@
 """A comparison for the terminal: cells with their ratios, what was not measured, and what else differs."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from rich import box
@@ -11,9 +11,10 @@ from rich.text import Text
 
 from orchestrator.analysis import Verdict
 from orchestrator.analysis.axes import DEFAULTS, Axis, Value
-from orchestrator.analysis.comparing import ComparisonTable, Difference, Entry, Interval, Pairing, Ratio
+from orchestrator.analysis.comparing import Cell, ComparisonTable, Difference, Entry, Ratio
 from orchestrator.analysis.comparing.cells import Key
-from orchestrator.analysis.comparing.table import SIDE, VERDICT_NAMES
+from orchestrator.analysis.comparing.table import SIDE
+from orchestrator.report.asked import flagged_line, pairing_mark, pairing_text, policy_lines
 from orchestrator.report.wording import count_text, ratio_text, value_text
 
 _CELL, _NARROW_CELL = 33, 22
@@ -27,7 +28,12 @@ _TELLING: Final = (
     *("isolation", "environment", "image_config_sha256", "torch_version", "onnxruntime_version", "exclusive"),
 )
 """How the names of those fields begin that explain a difference most often; they come first, and are not cut off."""
-_COLOURS: Final = {Verdict.FASTER: "green", Verdict.SLOWER: "red", Verdict.EQUIVALENT: "", Verdict.UNDECIDED: "yellow"}
+_COLOURS: Final = {
+    Verdict.FASTER: "green",
+    Verdict.SLOWER: "red",
+    Verdict.EQUIVALENT: "",
+    Verdict.INCONCLUSIVE: "yellow",
+}
 _OF_TIME: Final = ("latency", "throughput", "floor", "dispatch", "graph", "busy", "kernel_sum", "overhead", "cpu_time")
 _GROUPS: Final[Mapping[str, str]] = {
     "work": "What is computed",
@@ -83,8 +89,8 @@ def _rank(one: Difference) -> int:
 def verdict_name(verdict: Verdict, metric: str) -> str:
     """A verdict in a word: what is no time is better or worse."""
     if not metric.startswith(_OF_TIME):
-        return {Verdict.FASTER: "better", Verdict.SLOWER: "worse"}.get(verdict, VERDICT_NAMES[verdict])
-    return VERDICT_NAMES[verdict]
+        return {Verdict.FASTER: "better", Verdict.SLOWER: "worse"}.get(verdict, verdict.value)
+    return verdict.value
 
 
 def _heading(table: ComparisonTable) -> Iterator[str]:
@@ -94,18 +100,15 @@ def _heading(table: ComparisonTable) -> Iterator[str]:
         baseline = " ".join(f"{name}={value}" for name, value in table.baseline.items())
         if set(table.baseline) == {SIDE}:
             baseline = str(table.baseline[SIDE])
-        yield f"x: how many times better than {baseline}, above 1 is better [95 % interval{_how(table)}]."
+        how = pairing_text(table)
+        yield f"x: how many times better than {baseline}, above 1 is better [95 % interval{how and f', {how}'}]."
     fixed = [f"{where.name}={value}" for where, value in table.fixed.items() if value not in (None, DEFAULTS)]
     if fixed:
         yield f"All: {' '.join(fixed)}"
     if table.added:
         yield f"Kept apart, because trials differ in it: {', '.join(table.added)}."
     yield from _sides(table)
-    if table.policy.without_flagged:
-        yield "Without the trials that guards flagged as disturbed."
-    if table.policy.pool:
-        pooled = ", ".join(sorted(one.value for one in table.policy.pool))
-        yield f"POOLED on request over different {pooled}: a cell may hold what is not one thing."
+    yield from policy_lines(table)
 
 
 def _sides(table: ComparisonTable) -> Iterator[str]:
@@ -117,19 +120,6 @@ def _sides(table: ComparisonTable) -> Iterator[str]:
         campaigns = sorted({name for cell in cells for name in cell.campaigns})
         hosts = sorted({name for cell in cells for name in cell.hosts})
         yield f"{side}: campaign {_some(campaigns)}, host {_some(hosts)}"
-
-
-def _how(table: ComparisonTable) -> str:
-    ratios = [entry.ratio for entry in table.entries if entry.ratio is not None]
-    kinds = {one.pairing for one in ratios}
-    if not kinds:
-        return ""
-    boot = ", by the bootstrap" if table.policy.interval is Interval.BOOTSTRAP and Pairing.PAIRED in kinds else ""
-    if kinds == {Pairing.PAIRED}:
-        return f", paired by round{boot}"
-    if kinds == {Pairing.UNPAIRED}:
-        return ", unpaired: no shared rounds"
-    return f", paired by round{boot} unless it says unpaired"
 
 
 def _tables(table: ComparisonTable, width: int) -> Iterator[RenderableType]:
@@ -201,35 +191,36 @@ def _ratio(entry: Entry, table: ComparisonTable, *, is_narrow: bool) -> Text:
     ratio = entry.ratio
     assert ratio is not None
     name = verdict_name(ratio.verdict, table.metric.name)
-    kinds = {one.ratio.pairing for one in table.ratios if one.ratio is not None}
-    mark = " unpaired" if len(kinds) > 1 and ratio.pairing is Pairing.UNPAIRED else ""
+    mark = pairing_mark(ratio, table)
     between = "\n" if is_narrow else " "
     return Text(f"{ratio_text(ratio.estimate)}{between}{name}{mark}", style=_COLOURS[ratio.verdict])
 
 
 def _verdicts(table: ComparisonTable) -> Iterator[Text]:
     ratios = [entry.ratio for entry in table.entries if entry.ratio is not None]
-    measured = [entry.cell for entry in table.entries if entry.cell.measured]
-    processes = sum(len(cell.measured) for cell in measured)
-    samples = sum(cell.estimate.samples for cell in measured if cell.estimate)
-    size = f"{count_text(processes, 'process', 'processes')}, {count_text(samples, 'sample', 'samples')}"
-    flagged = sum(cell.flagged for cell in measured)
-    if flagged:
-        yield Text(
-            f"Guards flagged {flagged} of {processes} processes as disturbed; --without-flagged leaves them out.",
-            style="yellow",
-        )
+    flagged = flagged_line(table)
+    if flagged is not None:
+        yield Text(flagged, style="yellow")
     if not ratios:
-        yield Text(f"{count_text(len(table.entries), 'cell', 'cells')} of {size}.")
+        cells = [entry.cell for entry in table.entries]
+        yield Text(f"{count_text(len(cells), 'cell', 'cells')} of {_size(cells)}.")
         return
+    compared = {cell.key: cell for entry in table.ratios for cell in (entry.cell, entry.baseline) if cell is not None}
     verdicts = [one.verdict for one in ratios]
     counts = ", ".join(
         f"{verdicts.count(one)} {verdict_name(one, table.metric.name)}" for one in Verdict if one in verdicts
     )
     judged = ", judged together (Holm)" if len(ratios) > 1 else ""
     yield Text.assemble(
-        ("Verdicts: ", "bold"), f"{counts}{judged}, over {size}. A difference counts from {_effects(table)}."
+        ("Verdicts: ", "bold"),
+        f"{counts}{judged}, over {_size(compared.values())}. A difference counts from {_effects(table)}.",
     )
+
+
+def _size(cells: Collection[Cell]) -> str:
+    processes = sum(len(cell.measured) for cell in cells)
+    samples = sum(cell.estimate.samples for cell in cells if cell.estimate)
+    return f"{count_text(processes, 'process', 'processes')}, {count_text(samples, 'sample', 'samples')}"
 
 
 def _effects(table: ComparisonTable) -> str:

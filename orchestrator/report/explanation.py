@@ -39,8 +39,10 @@ _LACKS = {
     Lack.BATCHES: "the free batch and the transition need other batches",
     Lack.LARGER_BATCHES: "the end of what is free lies beyond the largest batch that was measured",
     Lack.BACKENDS: "no other backend was measured on this work and system",
-    Lack.VARIANTS: "no wider or deeper model was measured on this system",
+    Lack.VARIANTS: "no wider or deeper model was measured with this backend on this system",
 }
+
+_FREE = {True: "yes", False: "no", None: "not decided"}
 
 
 def render_explanation(found: Explanation, commands: Mapping[Lack, str]) -> RenderableType:
@@ -137,12 +139,13 @@ def _batches(found: Explanation) -> Iterator[RenderableType]:
     if free is None:
         return
     more = f"{FREE - 1:.0%}"
-    if free.next_batch is None:
+    costs = f"{free.batch} costs {ratio_text(free.cost)} of batch {free.base}"
+    head = costs if free.batch > free.base else "none" if free.is_decided else "none shown"
+    if free.next_cost is None:
         tail = "the largest that was measured"
     else:
-        assert free.next_cost is not None
-        tail = f"batch {free.next_batch} costs {ratio_text(free.next_cost)}"
-    head = f"{free.batch} costs {ratio_text(free.cost)} of batch {free.base}" if free.batch > free.base else "none"
+        doubt = "" if free.is_decided else ", which does not decide"
+        tail = f"batch {free.next_batch} costs {ratio_text(free.next_cost)}{doubt}"
     yield Text.assemble(("Free batch ", "bold"), f"(at most {more} above batch {free.base}): {head}; {tail}")
 
 
@@ -151,12 +154,11 @@ def _variants(found: Explanation) -> Iterator[RenderableType]:
         chosen = [one for one in found.variants if one.direction is direction]
         if not chosen:
             continue
-        table = _table(direction.value, "latency, of this", "arithmetic, of this", "")
+        table = _table(direction.value, "latency, of this", "arithmetic, of this", "free")
         for one in chosen:
             work = "-" if one.work is None else f"x{one.work:.3g}"
-            table.add_row(
-                str(one.size), ratio_text(one.cost), work, "free" if one.is_free and (one.work or 0) > 1 else ""
-            )
+            free = _FREE[one.is_free] if (one.work or 0) > 1 else ""
+            table.add_row(str(one.size), ratio_text(one.cost), work, free)
         yield Text(
             f"\n{name} or {'narrower' if direction is Direction.WIDTH else 'shallower'}, at this batch:", style="bold"
         )
@@ -171,16 +173,21 @@ def _alternatives(found: Explanation) -> Iterator[RenderableType]:
         table.add_row(one.backend, *_outcome(one))
     yield Text("\nOther backends on the same work:", style="bold")
     yield table
-    if any(one.speedup and not one.is_paired for one in found.alternatives):
-        yield Text("* no round in common: the interval is unpaired")
+    if any(_is_unpaired(one) for one in found.alternatives):
+        yield Text("* too few rounds in common: the interval is unpaired")
 
 
 def _outcome(one: Alternative) -> tuple[str, str]:
     if one.speedup is None:
         reason = f": {one.reason}" if one.reason else ""
         return (f"{one.status.value}{reason}" if one.status is not Status.OK else "no latency"), ""
-    star = "" if one.is_paired else " *"
+    star = " *" if _is_unpaired(one) else ""
     return ratio_text(one.speedup) + star, "unknown" if one.removed is None else _percent(one.removed)
+
+
+def _is_unpaired(one: Alternative) -> bool:
+    """Whether its interval is; that of a single process is none."""
+    return one.speedup is not None and one.speedup.low is not None and not one.is_paired
 
 
 def _missing(found: Explanation, commands: Mapping[Lack, str]) -> Iterator[RenderableType]:

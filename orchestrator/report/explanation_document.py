@@ -47,6 +47,7 @@ def explanation_document(found: Explanation, commands: Mapping[Lack, str]) -> di
             "cost": estimate_document(free.cost),
             "next_batch": free.next_batch,
             "next_cost": None if free.next_cost is None else estimate_document(free.next_cost),
+            "is_decided": free.is_decided,
         },
         "variants": [
             {

@@ -1,5 +1,6 @@
 """A gate's decision: for the terminal, as Markdown and as JUnit's XML."""
 
+import re
 from collections.abc import Iterator
 from typing import Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
@@ -9,6 +10,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from orchestrator.analysis.comparing import Gate, GatedCell, Outcome
+from orchestrator.report.asked import flagged_line, pairing_mark, pairing_text, policy_lines
 from orchestrator.report.comparison import render_differences
 from orchestrator.report.wording import count_text, ratio_text, value_text
 
@@ -17,18 +19,20 @@ _IN_MARKDOWN: Final = 100
 _STYLES: Final = {
     Outcome.SLOWER: "red",
     Outcome.MISSING: "yellow",
-    Outcome.UNDECIDED: "yellow",
+    Outcome.INCONCLUSIVE: "yellow",
     Outcome.FASTER: "green",
 }
 _TITLES: Final = {
     Outcome.SLOWER: "Slower beyond doubt",
     Outcome.MISSING: "Missing in the candidate",
-    Outcome.UNDECIDED: "Inconclusive: more rounds would tell",
+    Outcome.INCONCLUSIVE: "Inconclusive: more rounds would tell",
     Outcome.FASTER: "Faster beyond doubt",
     Outcome.WITHIN_LIMIT: "Not slower than allowed",
     Outcome.NEW: "New in the candidate",
 }
-_TOLD: Final = (Outcome.SLOWER, Outcome.MISSING, Outcome.UNDECIDED, Outcome.FASTER)
+_NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that XML 1.0 has no form for, such as the escapes of a terminal in the reason of a failure."""
+_TOLD: Final = (Outcome.SLOWER, Outcome.MISSING, Outcome.INCONCLUSIVE, Outcome.FASTER)
 
 
 def render_gate(found: Gate) -> RenderableType:
@@ -90,26 +94,45 @@ def gate_junit(found: Gate) -> str:
             SubElement(case, "skipped", message=text)
         else:
             SubElement(case, "system-out").text = text
+    SubElement(suite, "system-out").text = "\n".join(_heading(found))
     indent(suite)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(suite, encoding="unicode") + "\n"
+    document = _NOT_XML.sub("\ufffd", tostring(suite, encoding="unicode"))
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{document}\n'
 
 
 def _heading(found: Gate) -> Iterator[str]:
     table = found.table
     yield f"{table.metric.name}: {table.metric.meaning}; {found.candidate} against {found.baseline}."
-    ratios = [entry.ratio for entry in table.entries if entry.ratio is not None]
-    effects = sorted({one.minimum_effect for one in ratios} or {found.max_slowdown})
-    allowed = f"{100 * found.max_slowdown:g} %"
-    if effects[-1] > found.max_slowdown:
-        allowed += f", raised to up to {100 * effects[-1]:.1f} %, twice the noise floor (A/A)"
+    how = pairing_text(table)
+    if how:
+        yield f"Ratios are {how}."
+    allowed, raised = _percent(found.max_slowdown), _raised(found)
+    if raised is not None:
+        allowed += f", raised to up to {100 * raised:.1f} %, twice the noise floor (A/A)"
     yield f"Allowed slow-down: {allowed}. All cells are judged together (Holm)."
-    if any(one.noise.half_width is None for one in ratios):
+    yield from policy_lines(table)
+    flagged = flagged_line(table)
+    if flagged is not None:
+        yield flagged
+    if any(entry.ratio.noise.half_width is None for entry in table.entries if entry.ratio is not None):
         yield "Where no A/A pair ran the noise floor is unknown: add `duplicate` to the sweep."
+
+
+def _raised(found: Gate) -> float | None:
+    """The largest limit, where noise has raised it; else null."""
+    effects = [entry.ratio.minimum_effect for entry in found.table.entries if entry.ratio is not None]
+    return max((one for one in effects if one > found.max_slowdown), default=None)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:g} %"
 
 
 def _decision(found: Gate) -> str:
     if found.passed:
-        return "passed: no slow-down is proven."
+        limit = _percent(found.max_slowdown)
+        limit = limit if _raised(found) is None else f"the limit, which noise has raised above {limit},"
+        return f"passed: no slow-down beyond {limit} is proven."
     slower, missing = (sum(one.outcome is outcome for one in found.failures) for outcome in list(Outcome)[:2])
     parts = [f"{count_text(slower, 'cell is', 'cells are')} slower beyond doubt"] if slower else []
     parts += [f"{count_text(missing, 'cell is', 'cells are')} missing"] if missing else []
@@ -117,7 +140,7 @@ def _decision(found: Gate) -> str:
 
 
 def _counts(found: Gate) -> str:
-    counts = [f"{found.count(one)} {_word(one)}" for one in Outcome if found.count(one)]
+    counts = [f"{found.count(one)} {one.value}" for one in Outcome if found.count(one)]
     return f"{count_text(len(found.cells), 'cell', 'cells')}: {', '.join(counts)}."
 
 
@@ -133,13 +156,11 @@ def _columns(one: GatedCell, found: Gate) -> tuple[str, str, str, str, str]:
     baseline = entry.cell if entry.is_baseline else entry.baseline
     candidate = None if entry.is_baseline else entry.cell
     values = [value_text(cell.estimate, unit) if cell and cell.estimate else "" for cell in (baseline, candidate)]
-    ratio = ratio_text(entry.ratio.estimate, decimals=3) if entry.ratio is not None else ""
-    word = _word(one.outcome) + (f": {one.reason}" if one.reason else "")
+    ratio = ""
+    if entry.ratio is not None:
+        ratio = ratio_text(entry.ratio.estimate, decimals=3) + pairing_mark(entry.ratio, found.table)
+    word = one.outcome.value + (f": {one.reason}" if one.reason else "")
     return one.name, values[0], values[1], ratio, word
-
-
-def _word(outcome: Outcome) -> str:
-    return "inconclusive" if outcome is Outcome.UNDECIDED else outcome.value
 
 
 def _escaped(text: str) -> str:

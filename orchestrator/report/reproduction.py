@@ -17,7 +17,7 @@ _VERDICTS = {
     Verdict.EQUIVALENT: (f"reproduced within {_EFFECT}", "green"),
     Verdict.FASTER: (f"faster now, by more than {_EFFECT}", "yellow"),
     Verdict.SLOWER: (f"slower now, by more than {_EFFECT}", "red"),
-    Verdict.UNDECIDED: (
+    Verdict.INCONCLUSIVE: (
         f"inconclusive: neither a difference nor equality within {_EFFECT} is shown; --rounds takes more",
         "yellow",
     ),
@@ -104,7 +104,7 @@ def _counts(comparisons: Sequence[Comparison]) -> str:
         Verdict.EQUIVALENT: f"reproduced within {_EFFECT}",
         Verdict.FASTER: "faster now",
         Verdict.SLOWER: "slower now",
-        Verdict.UNDECIDED: "inconclusive",
+        Verdict.INCONCLUSIVE: "inconclusive",
         None: "without a comparison",
     }
     counts = [f"{verdicts.count(verdict)} {name}" for verdict, name in names.items() if verdict in verdicts]

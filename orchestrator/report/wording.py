@@ -27,7 +27,8 @@ def duration_text(estimate: Estimate) -> str:
 
 def _digits(value: float) -> str:
     """Three significant digits, without an exponent."""
-    return f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+    size = abs(value)
+    return f"{value:.0f}" if size >= 99.95 else f"{value:.1f}" if size >= 9.995 else f"{value:.2f}"
 
 
 def ratio_text(estimate: Estimate, decimals: int = 2) -> str:
@@ -38,7 +39,7 @@ def ratio_text(estimate: Estimate, decimals: int = 2) -> str:
 def _interval(estimate: Estimate, shown: Callable[[float], str]) -> str:
     if estimate.low is None or estimate.high is None:
         return ""
-    if estimate.high > estimate.low * _USELESS:
+    if estimate.high > estimate.low * _USELESS > 0:
         return " [too wide: more rounds]"
     return f" [{shown(estimate.low)}, {shown(estimate.high)}]"
 

@@ -1,6 +1,8 @@
 """Claims on made-up systems: each kind of statistic holds, fails and is not decided, as the world was made."""
 
 import json
+import math
+import re
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -12,7 +14,7 @@ from orchestrator.analysis.axes import axis
 from orchestrator.analysis.claiming import Decision, Finding, claim_columns, configurations, decide, load_claims
 from orchestrator.analysis.claiming.configurations import Configuration, grouped
 from orchestrator.analysis.comparing.reading import Moment
-from orchestrator.report.claims import claims_markdown, render_claims
+from orchestrator.report.claims import claims_document, claims_markdown, render_claims
 from orchestrator.store import open_store
 from tests.machines import A100, CPU_ONLY, RTX_2080_TI, RTX_3090, RTX_8000, V100, System
 from tests.results import taxmeter
@@ -92,6 +94,14 @@ def read(made: Made) -> list[Configuration]:
     return configurations(Moment.of(open_store(made.directory)).rows(claim_columns(), None))
 
 
+def on_gpu(every: list[Configuration], name: str) -> list[Configuration]:
+    return [one for one in every if one.row["gpu_name"] == name]
+
+
+def scaled(one: Configuration, column: str, factor: float) -> Configuration:
+    return Configuration(tuple({**row, column: row[column] and row[column] * factor} for row in one.rows))
+
+
 def decided(text: str, every: list[Configuration], directory: Path) -> Decision:
     path = directory / "claims.yaml"
     head = "version: 1\nclaims:\n  - {id: it, text: It is so., source: a test, measured_by: sweeps/quickstart.yaml, "
@@ -100,6 +110,7 @@ def decided(text: str, every: list[Configuration], directory: Path) -> Decision:
 
 
 BERT = "device=cuda workload=bert-base dtype=float16 sequence_length=128"
+ONE = ["bert-base", "eager", 1]
 DEPTHS = "where: workload=bert hidden_size=768 device=cuda"
 MODELS = "where: batch=1 backend=eager device=cuda dtype=float16"
 RANKS = "rank_correlation: {{x: {x}, y: latency_pipelined, over: {over}, at_least: 4, {bound}}}"
@@ -169,6 +180,69 @@ def test_one_case_is_enough_where_it_says_so(small: list[Configuration], tmp_pat
     assert decided(text, small, tmp_path).finding is (HOLDS if any_or_all == "any" else FAILS)
 
 
+@pytest.mark.parametrize("mean", ["", "mean_over: [workload], "])
+def test_what_meets_several_makes_a_case_with_each(small: list[Configuration], tmp_path: Path, mean: str) -> None:
+    ratio = f'ratio: {{of: backend=cuda_graphs, against: "backend=eager,onnxruntime", {mean}above: 2}}'
+    here = on_gpu(small, "Tesla V100-PCIE-32GB")
+    found = {
+        one.case.label: one.case.figure for one in decided(f"where: {BERT} batch=1, {ratio}", here, tmp_path).cases
+    }
+    assert set(found) == {"against backend=eager", "against backend=onnxruntime"}
+    for label, figure in found.items():
+        alone = f"where: {BERT} batch=1, ratio: {{of: backend=cuda_graphs, {label.replace(' ', ': ')}, above: 2}}"
+        (expected,) = decided(alone, here, tmp_path).cases
+        assert figure is not None
+        assert expected.case.figure is not None
+        assert figure.low == pytest.approx(expected.case.figure.low)
+        assert figure.processes == expected.case.figure.processes == 5
+
+
+def test_a_mean_holds_each_pair_once(small: list[Configuration], tmp_path: Path) -> None:
+    where = "where: workload=bert-base dtype=float16 sequence_length=128 gpu=V100 batch<=2"
+    ratio = 'ratio: {of: backend=cuda_graphs, against: "backend=eager,onnxruntime", mean_over: [batch], above: 2}'
+    found = decided(f"{where}, {ratio}", small, tmp_path)
+    assert [one.case.note for one in found.cases] == ["mean of 2", "mean of 2"]
+    for one in found.cases:
+        pair = "ratio: {of: backend=cuda_graphs, " + one.case.label.replace(" ", ": ") + ", above: 2}"
+        singles = [each.case.figure for each in decided(f"{where}, {pair}", small, tmp_path).cases]
+        values = [figure.value for figure in singles if figure is not None and figure.value is not None]
+        assert one.case.figure is not None
+        assert one.case.figure.value == pytest.approx(math.prod(values) ** 0.5)
+
+
+def test_one_measurement_is_one_case(small: list[Configuration], tmp_path: Path) -> None:
+    """The floor is measured once for all shapes, and stands in the trials of each."""
+    text = "where: device=cpu workload=bert-base batch=1, "
+    floors = text + "ratio: {of: backend=onnxruntime, against: backend=eager, metric: floor, above: 1}"
+    levels = text + "level: {metric: floor, below: 1}"
+    means = floors.replace("above", "mean_over: sequence_length, above")
+    here = [one for one in small if one.device == "cpu"]
+    longer = [Configuration(tuple({**row, "sequence_length": 512} for row in one.rows)) for one in here]
+    (alone,), (once,) = (decided(floors, every, tmp_path).cases for every in (here, [*here, *longer]))
+    assert once.case.figure == alone.case.figure
+    assert once.case.note == "measured once for sequence_length=128 and sequence_length=512"
+    assert len(decided(levels, here, tmp_path).cases) == len(decided(levels, [*here, *longer], tmp_path).cases)
+    # What is measured for one of them alone has a name of its own.
+    eager = next(one for one in here if [one.row[name] for name in ("workload", "backend", "batch")] == ONE)
+    failed = Configuration(tuple({**row, "sequence_length": 64, "status": "failed"} for row in eager.rows))
+    names = [one.case.label for one in decided(levels, [*here, *longer, failed], tmp_path).cases]
+    assert len(set(names)) == len(names)
+    (mean,) = decided(means, [*here, *longer], tmp_path).cases
+    assert (mean.case.figure, mean.case.note) == (decided(means, here, tmp_path).cases[0].case.figure, "mean of 1")
+    # Their latencies are measured for each.
+    latencies = floors.replace("metric: floor, ", "")
+    shifted = [scaled(one, "latency_sync_median_s", 4) for one in longer]
+    assert len(decided(latencies, [*here, *shifted], tmp_path).cases) == 2
+
+
+def test_what_is_not_framework_bound_does_not_refute_that_wider_is_free(tmp_path: Path, project: Path) -> None:
+    slow = Effect(30.0, "busy", {"workload": "bert", "host": "v100-01"})
+    every = read(make_systems(tmp_path / "results", world(slow, rounds=4, systems=(V100,))))
+    found = decide(load_claims([project / "claims"])["wider-is-free"], every)
+    assert found.finding is UNDECIDED
+    assert "no configuration is proven to be framework-bound" in found.missing
+
+
 def test_one_round_decides_nothing(single: list[Configuration], project: Path) -> None:
     decisions = [decide(claim, single) for claim in load_claims([project / "claims"]).values()]
     # But for those whose scatter is that around a line through several processes, or that of models.
@@ -213,8 +287,44 @@ def test_the_table_fits_the_terminal(whole: Made, project: Path, width: int) -> 
     assert max(map(len, text.splitlines())) <= width
     assert "36 claims: 29 hold, 1 fail, 6 have not enough data" in text
     assert "Measured by: make cluster-sweep SWEEP=sweeps/paper/figure_10.yaml" in text
+    assert "no data" not in text
     page = claims_markdown(decisions)
     assert page.count("\n## ") == len(decisions)
+
+
+def test_numbers_have_units(small: list[Configuration], tmp_path: Path) -> None:
+    text = f"where: {BERT} batch=1 backend=eager gpu=V100, level: {{metric: latency_pipelined, below: 0.02}}"
+    level = decided(text, small, tmp_path)
+    page = claims_markdown([level])
+    assert re.search(r"\| 9\.\d+ ms \[9\.\d+, [\d.]+\] \| below 0\.02 s \|", page)
+    assert "latency_pipelined must be below 0.02 s in all cases" in page
+    (document,) = claims_document([level])
+    assert document["kind"] == "level"
+    assert [(one["metric"], one["unit"]) for one in document["cases"]] == [("latency_pipelined", "s")]
+    kinds = {
+        f"where: {BERT} batch=1, ratio: {{of: backend=torchscript, against: backend=eager, above: 1}}": (
+            *("ratio", "latency_pipelined", "1"),
+        ),
+        "where: workload=bert device=cpu, growth: {along: layers, metric: floor, above: 0}": ("exponent", "floor", "1"),
+        f"where: {BERT} backend=eager, transition: {{above: 1}}": ("level", "transition_batch", "examples"),
+        f"{DEPTHS}, {RANKS.format(x='macs', over='options', bound='above: 0')}": (
+            *("rank correlation", "latency_pipelined", "1"),
+        ),
+    }
+    for text, (kind, metric, unit) in kinds.items():
+        (document,) = claims_document([decided(text, small, tmp_path)])
+        assert document["kind"] == kind
+        assert {(one["metric"], one["unit"]) for one in document["cases"]} == {(metric, unit)}
+
+
+def test_without_claims_it_says_where_to_find_them(
+    whole: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert taxmeter("claims", "--results", whole.directory) == 2
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1
+    assert "--claims PATH, or run it in the project's directory" in error
 
 
 def test_the_command_and_its_exit_codes(whole: Made, capsys: pytest.CaptureFixture[str], in_project: Path) -> None:

@@ -149,6 +149,7 @@ def test_a_file_that_is_there_is_kept(place: Path, tmp_path: Path, capsys: pytes
         (["--rows", "workload", "--pool", "driver"], "--pool: driver cannot be pooled; these can: environment"),
         (["--rows", "workload", "--minimum-effect", "a lot"], "--minimum-effect: is 'a lot', expected a share such as 5%"),
         (["--rows", "workload", "--minimum-effect", "0"], "--minimum-effect: is 0, expected more than 0"),
+        (["--rows", "workload", "--minimum-effect", "3"], "--minimum-effect: is 3, which is 300 %; write 3%"),
         (["--rows", "workload", "--where", "gpu=A100"], "--where: no trial has gpu=A100; there are: no GPU"),
         (["--rows", "workload", "--format", "parquet"], "Parquet cannot be printed"),
     ],
@@ -166,6 +167,44 @@ def test_a_store_without_trials_has_nothing_to_compare(tmp_path: Path, capsys: p
     store_of(tmp_path / "results")
     assert taxmeter("compare", "--rows", "gpu", "--results", tmp_path / "results") == ExitCode.USAGE
     assert "there is nothing to compare: the store has no trial" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("question", [("compare", "--rows", "gpu"), ("gate", "--baseline", "campaign=previous")])
+def test_an_empty_directory_is_no_store(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], question: tuple[str, ...]
+) -> None:
+    assert taxmeter(*question, "--results", tmp_path) == ExitCode.USAGE
+    assert "is no result store" in capsys.readouterr().err
+
+
+def test_a_bootstrap_that_could_not_be_is_not_claimed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Five rounds are too few for it."""
+    place = tmp_path / "results"
+    more = [measured(0.1, 6, batch=8), measured(0.05, 6, batch=8, backend="onnxruntime")]
+    both = [
+        row
+        for batch in (1, 8)
+        for row in (*rounds(TIMES, batch=batch), *rounds(TIMES[::-1], batch=batch, backend="onnxruntime"))
+    ]
+    store_of(place, *both, *more)
+    for where, method in (
+        ("batch=1", "by Student's t (the bootstrap needs 6 rounds, and samples)"),
+        ("batch=8", "by the bootstrap]"),
+        ("batch>=1", "by the bootstrap in 1 of 2 ratios, else by Student's t (the bootstrap needs 6 rounds"),
+    ):
+        assert taxmeter("compare", *AXES, "--interval", "bootstrap", "--where", where, "--results", place) == 0
+        assert f"paired by round, {method}" in " ".join(capsys.readouterr().out.split())
+    assert taxmeter("compare", *AXES, "--interval", "bootstrap", "--format", "json", "--results", place) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(row["batch"], row["interval"]) for row in found if row["ratio"]] == [(1, "student"), (8, "bootstrap")]
+
+
+def test_verdicts_are_over_the_processes_behind_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = tmp_path / "results"
+    alone = rounds(TIMES, batch=64, backend="openvino")
+    store_of(place, *rounds(TIMES), *rounds(scaled(0.4), backend="onnxruntime"), *alone)
+    assert taxmeter("compare", *AXES, "--results", place) == ExitCode.OK
+    assert "Verdicts: 1 faster, over 10 processes, 30 samples." in capsys.readouterr().out
 
 
 def test_the_gate_fails_and_says_why_in_three_forms(
@@ -193,7 +232,7 @@ def test_the_gate_fails_and_says_why_in_three_forms(
 def test_the_gate_passes_what_is_not_proven(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gate = ["gate", "--baseline", "campaign=previous", "--results", place]
     assert taxmeter(*gate, "--max-slowdown", "30%") == ExitCode.OK
-    assert "passed: no slow-down is proven." in capsys.readouterr().out
+    assert "passed: no slow-down beyond 30 % is proven." in capsys.readouterr().out
     assert taxmeter(*gate, "--where", "backend=onnxruntime") == ExitCode.OK
 
 
@@ -219,6 +258,7 @@ def test_the_gate_tells_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFi
         (["--baseline", "campaign=newest"], "there is nothing to compare"),
         (["--baseline", "campaign=previous", "--junit", "/nowhere/at/all.xml"], "cannot be written"),
         (["--baseline", "campaign=previous", "--max-slowdown", "-5%"], "--max-slowdown: is '-5%'"),
+        (["--baseline", "campaign=previous", "--max-slowdown", "5"], "--max-slowdown: is 5, which is 500 %; write 5%"),
         ([], "Missing option '--baseline'"),
     ],
 )

@@ -40,7 +40,7 @@ def require_truth(table: ComparisonTable, truths: dict[tuple[object, ...], float
         beyond = abs(math.log(truth)) / math.log(1 + entry.ratio.minimum_effect)
         right = Verdict.FASTER if truth > 1 else Verdict.SLOWER
         if beyond > 2:
-            assert entry.ratio.verdict in (right, Verdict.UNDECIDED), table.text(entry)
+            assert entry.ratio.verdict in (right, Verdict.INCONCLUSIVE), table.text(entry)
             found.append(entry.ratio.verdict is right)
         elif beyond < 1:
             assert not entry.ratio.verdict.is_different, table.text(entry)

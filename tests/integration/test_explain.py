@@ -1,6 +1,7 @@
 """`taxmeter explain` on made-up systems: what it says is what was put in."""
 
 import json
+import re
 from io import StringIO
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from orchestrator.store import open_store
 from orchestrator.store.tax import Regime
 from runners.contract import Status
 from tests.machines import A100, CPU_ONLY, RTX_2080_TI, V100, System
+from tests.records import Noise
 from tests.results import taxmeter
 from tests.systems import Made, World, make_systems
 from tests.world import BACKENDS, BATCHES, spec, times, transition_batch
@@ -99,6 +101,27 @@ def test_wider_is_free_and_deeper_is_not(made: Made) -> None:
     assert wide.work == pytest.approx(4, rel=0.05)
     assert not deep.is_free
     assert deep.cost.value == pytest.approx(2, rel=0.03)
+
+
+def test_what_noise_hides_is_not_called_free(tmp_path: Path) -> None:
+    noisy = World(systems=(V100,), design=design, rounds=3, updated=(), noise=Noise(of_process=0.3))
+    found = explained(make_systems(tmp_path / "results", noisy), host="v100-01", workload="bert-base")
+    assert found.free is not None
+    assert (found.free.batch, found.free.next_batch, found.free.is_decided) == (1, 2, False)
+    wide = next(one for one in found.variants if (one.direction, one.size) == (Direction.WIDTH, 1536))
+    assert wide.is_free is None
+    out = StringIO()
+    Console(file=out, width=120).print(render_explanation(found, {}))
+    assert re.search(r"none shown; batch 2 costs x[\d.]+ \[[\d., ]+\], which does not decide", out.getvalue())
+    assert "not decided" in out.getvalue()
+
+
+def test_a_lack_of_variants_is_one_of_this_backend(made: Made) -> None:
+    found = explained(made, host="a100-01", workload="bert-base", backend="cuda_graphs")
+    assert Lack.VARIANTS in found.lacks
+    out = StringIO()
+    Console(file=out, width=80).print(render_explanation(found, {}))
+    assert "no wider or deeper model was measured with this backend on this system" in out.getvalue()
 
 
 def test_a_processor_is_explained_by_its_own_formulae(made: Made) -> None:

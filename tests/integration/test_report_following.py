@@ -109,6 +109,7 @@ def test_the_command_writes_the_page_of_the_newest_campaign(store: Store, tmp_pa
         (["--where", "bacth=1"], "did you mean batch"),
         ([CAMPAIGNS[0], "--baseline", "backend=nope"], "no trial has backend=nope"),
         ([CAMPAIGNS[0], "--baseline", "dtype=float32"], "expected backend or one of"),
+        ([CAMPAIGNS[0], "--every", "5"], "--every: is for --watch"),
     ],
 )
 def test_wrong_requests_are_one_line(
@@ -120,6 +121,18 @@ def test_wrong_requests_are_one_line(
     assert problem in said
     assert said.count("\n") == 1
     assert not target.exists()
+
+
+def test_a_directory_that_is_not_there_is_not_made(
+    store: Store, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "typo" / "page.html"
+    assert taxmeter("report", CAMPAIGNS[0], "--results", store.layout.root, "--output", target) == 2
+    assert (
+        capfd.readouterr().err
+        == f"taxmeter: {target}: cannot be written: No such file or directory; name another file\n"
+    )
+    assert not target.parent.exists()
 
 
 def test_a_page_is_not_written_into_the_store(store: Store, capfd: pytest.CaptureFixture[str]) -> None:

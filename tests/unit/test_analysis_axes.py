@@ -21,9 +21,12 @@ def test_every_axis_is_read_from_columns_that_there_are() -> None:
 def test_values_are_those_that_people_name() -> None:
     chosen = axes(("gpu", "driver", "sequence_length", "torch", "backend", "options"))
     assert values_of(ROW, chosen) == (
-        "NVIDIA A100-SXM4-40GB", "no driver", None, "none", "torch_compile(mode=reduce-overhead)", "mask=ptb",
+        "NVIDIA A100-SXM4-40GB", "unknown", None, "none", "torch_compile(mode=reduce-overhead)", "mask=ptb",
     )  # fmt: skip
     assert axis("gpu").read({"gpu_name": None}) == "no GPU"
+    assert axis("gpu_uuid").read({"gpu_name": None, "gpu_uuid": None}) == "no GPU"
+    assert axis("gpu_uuid").read({"gpu_name": "A100", "gpu_uuid": None}) == "unknown"
+    assert axis("driver").read({"gpu_name": None, "driver_version": None}) == "no driver"
     assert axis("sequence_length").shown(None) == "none"
 
 

@@ -61,8 +61,8 @@ def test_a_real_difference_below_the_minimum_effect_is_none() -> None:
     ("ratio", "expected"),
     [
         (interval(1.0, 0.98, 1.02), Verdict.EQUIVALENT),
-        (interval(1.0, 0.9, 1.1), Verdict.UNDECIDED),
-        (interval(1.5, None, None), Verdict.UNDECIDED),
+        (interval(1.0, 0.9, 1.1), Verdict.INCONCLUSIVE),
+        (interval(1.5, None, None), Verdict.INCONCLUSIVE),
         (interval(1.5, 1.5, 1.5), Verdict.FASTER),
         (interval(0.5, 0.5, 0.5), Verdict.SLOWER),
         (interval(1.0, 1.0, 1.0), Verdict.EQUIVALENT),
@@ -83,7 +83,7 @@ def test_in_a_family_the_clear_difference_stays_and_the_doubtful_one_goes() -> N
     clear, doubtful, same = interval(2.0, 1.9, 2.1), interval(1.1, 1.031, 1.174), interval(1.0, 0.99, 1.01)
     assert judge(doubtful) is Verdict.FASTER
     verdicts = judge_family([same, doubtful, clear, doubtful])
-    assert verdicts == (Verdict.EQUIVALENT, Verdict.UNDECIDED, Verdict.FASTER, Verdict.UNDECIDED)
+    assert verdicts == (Verdict.EQUIVALENT, Verdict.INCONCLUSIVE, Verdict.FASTER, Verdict.INCONCLUSIVE)
 
 
 def test_a_family_without_members_has_no_verdicts() -> None:

@@ -121,7 +121,7 @@ def test_noise_makes_nothing_equivalent(tmp_path: Path) -> None:
     [entry] = compare(results, ["backend"], baseline="backend=eager").ratios
     assert entry.ratio is not None
     assert entry.ratio.minimum_effect > 0.3
-    assert (entry.ratio.margin, entry.ratio.verdict) == (0.1, Verdict.UNDECIDED)
+    assert (entry.ratio.margin, entry.ratio.verdict) == (0.1, Verdict.INCONCLUSIVE)
     same = store_of(tmp_path / "b", *rounds(EAGER), *rounds(shaken, replicate=1), *rounds(EAGER, backend="x"))
     [entry] = compare(same, ["backend"], baseline="backend=eager").ratios
     assert entry.ratio is not None
@@ -138,7 +138,7 @@ def test_noise_does_not_let_a_slow_down_pass_as_none(tmp_path: Path) -> None:
     results = store_of(tmp_path, *rounds(EAGER), *rounds(shaken, replicate=1), *rounds(slower, backend="x"))
     found = gate(results, "backend=eager", "backend=x")
     assert found.passed
-    assert [one.outcome for one in found.cells] == [Outcome.UNDECIDED]
+    assert [one.outcome for one in found.cells] == [Outcome.INCONCLUSIVE]
 
 
 def deep(layers: int, latencies_s: list[float], **more: object) -> list[Row]:

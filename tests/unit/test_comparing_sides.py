@@ -1,6 +1,7 @@
 """Two selections side by side, what else differs between them, and the gate."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ from orchestrator.analysis import Change, Verdict
 from orchestrator.analysis.comparing import Outcome, Pairing, Policy, Pool, compare, compare_selections, gate
 from orchestrator.analysis.comparing.confounders import is_left_out
 from orchestrator.errors import ConfigurationError
+from orchestrator.store import Store, campaign_row, open_store
 from tests.comparing import NEW, OLD, rounds, store_of, system_of
+from tests.results import put_dimensions
 
 TIMES = [0.100, 0.101, 0.099, 0.1005, 0.0995]
 GPU = {"name": "A100", "ecc": True, "power_limit_mw": 250_000}
@@ -130,7 +133,7 @@ def test_only_what_an_axis_says_itself_is_left_out(field: str, group: str, compa
         (1.2, Outcome.SLOWER, False),
         (1.0, Outcome.WITHIN_LIMIT, True),
         (0.8, Outcome.FASTER, True),
-        (1.05, Outcome.UNDECIDED, True),
+        (1.05, Outcome.INCONCLUSIVE, True),
     ],
 )
 def test_the_gate_fails_on_a_proven_slow_down_alone(
@@ -195,3 +198,20 @@ def test_of_pooled_trials_of_one_round_their_mean_counts(tmp_path: Path) -> None
     assert (entry.ratio.pairing, entry.ratio.estimate.processes) == (Pairing.PAIRED, 5)
     assert entry.ratio.estimate.value == pytest.approx(2.0)
     assert entry.ratio.verdict is Verdict.FASTER
+
+
+def test_campaigns_of_different_sweeps_are_told_apart(tmp_path: Path) -> None:
+    """The one before the newest is often of another sweep."""
+    name = "roofs-20261220T000000Z-cccccc"
+    with Store.open(tmp_path).writer() as writer:
+        put_dimensions(writer)
+        writer.put_campaign(
+            campaign_row(
+                name, datetime(2026, 12, 20, tzinfo=UTC), "roofs", sweep_document="version: 1",
+                inventory_document="version: 1\nhosts: {}\n", plan_digest="p", planned_trials=5, taxmeter_version="1",
+                git_commit=None,
+            )
+        )  # fmt: skip
+        writer.append([*rounds(TIMES, campaign=NEW), *rounds(TIMES, campaign=name, workload="op-gemm")])
+    with pytest.raises(ConfigurationError, match="different sweeps, night and roofs: add --where sweep=roofs"):
+        gate(open_store(tmp_path), "campaign=previous")

@@ -122,7 +122,7 @@ def test_ratios_of_a_table_are_judged_together(tmp_path: Path) -> None:
     assert alone.ratio is not None
     assert alone.ratio.verdict is Verdict.FASTER
     assert len(together) == 16
-    assert {one.ratio.verdict for one in together if one.ratio} == {Verdict.UNDECIDED}
+    assert {one.ratio.verdict for one in together if one.ratio} == {Verdict.INCONCLUSIVE}
 
 
 def test_failed_cells_keep_their_reason(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_failed_cells_keep_their_reason(tmp_path: Path) -> None:
     assert {status.value for status in again.cell.statuses} == {"ok"}
     assert again.ratio is not None
     assert again.ratio.estimate.low is None
-    assert again.ratio.verdict is Verdict.UNDECIDED
+    assert again.ratio.verdict is Verdict.INCONCLUSIVE
     shown = table.arrow().to_pylist()
     assert [(row["status"], row["reason"]) for row in shown if row["backend"] == "x"] == [("oom:2", "no memory")]
 

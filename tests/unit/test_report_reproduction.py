@@ -58,11 +58,11 @@ def test_each_verdict_has_its_words() -> None:
         Verdict.EQUIVALENT: "reproduced within 3%",
         Verdict.FASTER: "faster now, by more than 3%",
         Verdict.SLOWER: "slower now, by more than 3%",
-        Verdict.UNDECIDED: "inconclusive: neither a difference nor equality",
+        Verdict.INCONCLUSIVE: "inconclusive: neither a difference nor equality",
     }
     for verdict, expected in words.items():
         assert expected in text(comparison(mode(verdict, ratio(0.9, 1.1)))), verdict
-    assert "one process only" in text(comparison(mode(Verdict.UNDECIDED, ratio(None, None))))
+    assert "one process only" in text(comparison(mode(Verdict.INCONCLUSIVE, ratio(None, None))))
     assert "no latency then" in text(comparison(mode(None, None, then=None)))
 
 

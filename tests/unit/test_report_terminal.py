@@ -19,7 +19,7 @@ from orchestrator.analysis import (
     Summary,
 )
 from orchestrator.report import render
-from orchestrator.report.wording import duration_text
+from orchestrator.report.wording import duration_text, value_text
 from runners.contract import Status
 
 SETTING = Setting("lab1", "cpu", "process", "e1", "", "s1", 1, "r1")
@@ -82,6 +82,12 @@ def test_nothing_is_cut_or_broken_within_a_cell(width: int) -> None:
     assert shown.count("x1.50 [1.35, 1.65]") == 4
     assert "\x1b" not in shown
     assert "…" not in shown
+
+
+def test_an_interval_that_reaches_below_0_is_shown() -> None:
+    assert value_text(Estimate(-3.196e-5, -4.62e-5, -8.3e-6, 5, 5), "s") == "-32.0 us [-46.2, -8.30]"
+    assert value_text(Estimate(1e-6, -1e-6, 3e-6, 5, 5), "s") == "1.00 us [-1.00, 3.00]"
+    assert value_text(Estimate(1e-3, 1e-5, 1e-2, 2, 2), "s") == "1.00 ms [too wide: more rounds]"
 
 
 def test_isolation_is_said() -> None:

@@ -1,6 +1,6 @@
 """Configurations: the trials of one specification on one system, and which of them differ in one thing alone."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -12,7 +12,6 @@ from orchestrator.analysis.explaining.processes import (
     WHAT,
     WHERE,
     Row,
-    Visit,
     by_visit,
     countable,
     is_ok,
@@ -20,6 +19,7 @@ from orchestrator.analysis.explaining.processes import (
     over_processes,
 )
 from orchestrator.analysis.explaining.tax import regime_of
+from orchestrator.analysis.pairing import Visit
 from orchestrator.store.tax import Regime
 from runners.contract import Status
 
@@ -110,17 +110,26 @@ def chosen(
     return left, missing
 
 
-def grouped(every: Iterable[Configuration], without: Iterable[Axis]) -> dict[Identity, list[Configuration]]:
-    """Configurations by all that they are, but for some axes and what necessarily differs with them."""
+def identity_without(without: Iterable[Axis]) -> Callable[[Configuration], Identity]:
+    """What gives all that a configuration is, but for some axes and what necessarily differs with them."""
     axes = list(without)
     options = {one.name for one in axes if one.name in OPTION_AXES}
     freed = {name for one in axes for name in _freed_by(one)}
     kept = [name for name in _COLUMNS if name not in freed]
+
+    def identity(one: Configuration) -> Identity:
+        others = {name: value for name, value in options_of(one.row).items() if name not in options} if options else {}
+        return (*(one.row[name] for name in kept), *sorted(others.items()))
+
+    return identity
+
+
+def grouped(every: Iterable[Configuration], without: Iterable[Axis]) -> dict[Identity, list[Configuration]]:
+    """Configurations by all that they are, but for some axes and what necessarily differs with them."""
+    identity = identity_without(without)
     groups: dict[Identity, list[Configuration]] = {}
     for one in every:
-        others = {name: value for name, value in options_of(one.row).items() if name not in options} if options else {}
-        key = (*(one.row[name] for name in kept), *sorted(others.items()))
-        groups.setdefault(key, []).append(one)
+        groups.setdefault(identity(one), []).append(one)
     return groups
 
 
@@ -133,17 +142,31 @@ def _freed_by(one: Axis) -> tuple[str, ...]:
     return (*one.columns, *_OF_GROUPS.get(one.group, ()), *with_options)
 
 
-def labels(every: Sequence[Sequence[Configuration]]) -> list[str]:
-    """What tells groups of configurations apart, in words: as few axes as do it, on which each group has one value."""
+def labels(every: Sequence[Sequence[Configuration]], beside: Sequence[str] = ()) -> list[str]:
+    """What tells groups of configurations apart, in words: as few axes as do it.
+
+    Axes on which each group has one value come first; others only tell of the groups that have one.
+
+    Args:
+        every: the groups.
+        beside: what tells them apart already, one for each.
+    """
     texts = [""] * len(every)
-    for name in _TELLING:
-        values = [_value(group, AXES[name]) for group in every]
-        if None in values:
-            continue
-        refined = [f"{text} {name}={value}".strip() for text, value in zip(texts, values, strict=True)]
-        if len(set(refined)) > len(set(texts)):
+    told = beside or texts
+    named = [(name, [_value(group, AXES[name]) for group in every]) for name in _TELLING]
+    for name, values in sorted(named, key=lambda one: None in one[1]):
+        parts = ["" if value is None else f" {name}={value}" for value in values]
+        refined = [f"{text}{part}".strip() for text, part in zip(texts, parts, strict=True)]
+        if len({*zip(told, refined, strict=True)}) > len({*zip(told, texts, strict=True)}):
             texts = refined
     return texts
+
+
+def pair_labels(of: Sequence[Sequence[Configuration]], against: Sequence[Sequence[Configuration]]) -> list[str]:
+    """What tells pairs of groups apart: the first of each, and what it is against where the first is not enough."""
+    ours = labels(of)
+    theirs = labels(against, ours)
+    return [f"{one} against {other}".strip() if other else one for one, other in zip(ours, theirs, strict=True)]
 
 
 def _value(group: Sequence[Configuration], one: Axis) -> str | None:

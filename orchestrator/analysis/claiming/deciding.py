@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
+from orchestrator.analysis.claiming.cases import Case, Cases
 from orchestrator.analysis.claiming.configurations import Configuration, chosen
 from orchestrator.analysis.claiming.figures import Finding, judge
 from orchestrator.analysis.claiming.relations import rank_correlations, scalings, transitions
@@ -19,7 +20,7 @@ from orchestrator.analysis.claiming.schema import (
     Scaling,
     Transition,
 )
-from orchestrator.analysis.claiming.statistics import Case, Cases, flats, growths, levels, orderings, ratios
+from orchestrator.analysis.claiming.statistics import flats, growths, levels, orderings, ratios
 from orchestrator.analysis.conditions import parse_conditions
 from orchestrator.store.tax import Regime
 
@@ -147,7 +148,11 @@ def _lacking(finding: Finding, judged: Sequence[JudgedCase], missing: Sequence[s
         for one in judged
         if one.finding is Finding.NOT_ENOUGH_DATA and one.case.figure is not None and one.case.figure.low is not None
     ]
-    for cases, reason in ((without, "no number"), (single, "one process, so no interval"), (wide, "interval too wide")):
+    for cases, reason in (
+        (without, "no number"),
+        (single, "a single process, so no interval"),
+        (wide, "interval too wide"),
+    ):
         if cases:
             first = f" ({cases[0].note})" if cases[0].note and cases is without else ""
             lost.append(f"{reason}: {cases[0].label or 'the only case'}{first}{_more(len(cases) - 1)}")

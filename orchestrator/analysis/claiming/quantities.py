@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from typing import Final
 
+from orchestrator.analysis.axes import AXES
 from orchestrator.analysis.metrics import METRICS
 from orchestrator.errors import ConfigurationError
+from orchestrator.store import TRIALS
 from orchestrator.store.query.querying import near_names
 
 TRANSITION_BATCH: Final = "transition_batch"
@@ -19,12 +21,17 @@ class Quantity:
 
     name: str
     column: str
+    unit: str
+    """Such as `s`; `1` of a plain ratio."""
     higher_is_better: bool
     valid: str | None = None
     """The column that must be true for the number to count."""
 
 
-_WORK: Final = {name: Quantity(name, name, higher_is_better=False) for name in ("macs", "flops", "parameters")}
+_WORK: Final = {
+    name: Quantity(name, name, TRIALS.field(name).metadata[b"unit"].decode(), higher_is_better=False)
+    for name in ("macs", "flops", "parameters")
+}
 
 
 def quantity(name: str) -> Quantity:
@@ -40,12 +47,21 @@ def quantity(name: str) -> Quantity:
         hint = near_names(name, known) or f"; metrics: {', '.join(known)}"
         raise ConfigurationError(f"no metric is called {name}{hint}")
     one = METRICS[name]
-    return Quantity(one.name, one.column, one.higher_is_better, one.valid)
+    return Quantity(one.name, one.column, one.unit, one.higher_is_better, one.valid)
 
 
 def default_quantity(device: str) -> Quantity:
     """The latency that the regime of a device is about."""
     return quantity("latency_sync" if device == "cpu" else "latency_pipelined")
+
+
+def unit_of(name: str) -> str:
+    """The unit of a quantity, or of a transition batch.
+
+    Raises:
+        ConfigurationError: there is no such quantity.
+    """
+    return str(AXES["batch"].unit) if name == TRANSITION_BATCH else quantity(name).unit
 
 
 def quantity_columns() -> list[str]:

@@ -8,11 +8,12 @@ import numpy as np
 
 from orchestrator.analysis.axes import AXES
 from orchestrator.analysis.axes import axis as axis_of
-from orchestrator.analysis.claiming.configurations import Configuration, chosen, grouped, labels
+from orchestrator.analysis.claiming.cases import Case, Cases, Known
+from orchestrator.analysis.claiming.configurations import Configuration, chosen, grouped, labels, pair_labels
 from orchestrator.analysis.claiming.figures import Figure, Scale, figure_of
 from orchestrator.analysis.claiming.quantities import PEAK_THROUGHPUT, TRANSITION_BATCH, quantity
 from orchestrator.analysis.claiming.schema import RankCorrelation, Scaling, Transition
-from orchestrator.analysis.claiming.statistics import Case, Cases, Known, series_of, slope
+from orchestrator.analysis.claiming.statistics import series_of, slope
 from orchestrator.analysis.conditions import parse_conditions
 from orchestrator.analysis.explaining.processes import over_processes
 from orchestrator.analysis.explaining.transition import Side, transition
@@ -39,7 +40,7 @@ def rank_correlations(statistic: RankCorrelation, every: Sequence[Configuration]
             lost.append(f"{label or 'all'}: {len(points)} points; {statistic.at_least} are needed")
             continue
         note = f"{len(points)} points"
-        cases.append(Case(label, correlation([p[0] for p in points], [p[1] for p in points]), note))
+        cases.append(Case(label, correlation([p[0] for p in points], [p[1] for p in points]), y.name, note))
     return Cases(tuple(cases), () if cases else tuple(lost[:3]))
 
 
@@ -70,14 +71,14 @@ def transitions(statistic: Transition, every: Sequence[Configuration], known: Kn
     sides, missing = zip(*(chosen(every, one, known) for one in conditions), strict=True)
     axes = [AXES["batch"], *{one.axis.name: one.axis for both in conditions for one in both}.values()]
     ours, theirs = (grouped(side, axes) for side in sides)
-    shared = [key for key in ours if key in theirs]
+    pairs = [
+        (one, other) for key in ours if key in theirs for one in _by_rest(ours[key]) for other in _by_rest(theirs[key])
+    ]
     cases = []
-    for label, key in zip(labels([ours[key] for key in shared]), shared, strict=True):
-        for one in _by_rest(ours[key]):
-            for other in _by_rest(theirs[key]):
-                above, below = _transition(one), _transition(other)
-                figure = quotient(above, below) if above and below else None
-                cases.append(_transition_case(label, figure, "of one over that of the other"))
+    for label, (one, other) in zip(pair_labels(*([pair[at] for pair in pairs] for at in (0, 1))), pairs, strict=True):
+        above, below = _transition(one), _transition(other)
+        figure = quotient(above, below) if above and below else None
+        cases.append(_transition_case(label, figure, "of one over that of the other"))
     lost_of = [text for texts in missing for text in texts]
     if not cases and not lost_of:
         lost_of.append("no two series over batches are alike in all else")
@@ -99,7 +100,7 @@ def scalings(statistic: Scaling, every: Sequence[Configuration]) -> Cases:
             lost.append(f"{label or 'all'}: {len(points)} series with both numbers; {statistic.at_least} are needed")
             continue
         estimate = slope(*(np.log([point[at] for point in points]) for at in (0, 1)))
-        cases.append(Case(label, figure_of(estimate, Scale.LINEAR), f"{len(points)} series"))
+        cases.append(Case(label, figure_of(estimate, Scale.LINEAR), statistic.of, f"{len(points)} series"))
     return Cases(tuple(cases), () if cases else tuple(lost[:3]))
 
 
@@ -158,10 +159,10 @@ def _distance(high: float, low: float) -> float:
 
 def _transition_case(label: str, figure: Figure | None, note: str = "") -> Case:
     if figure is None:
-        return Case(label, None, "the boundedness of two batches at least is needed")
-    if figure.value is None:
-        return Case(label, figure, "beyond the batches that were measured")
-    return Case(label, figure, note)
+        note = "the boundedness of two batches at least is needed"
+    elif figure.value is None:
+        note = "beyond the batches that were measured"
+    return Case(label, figure, TRANSITION_BATCH, note)
 
 
 def _ranks(values: Sequence[float]) -> Floats:

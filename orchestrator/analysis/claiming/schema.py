@@ -1,8 +1,9 @@
 """`claims/*.yaml`: findings as queries with thresholds. docs/claims.md says how to write one."""
 
 from collections.abc import Callable, Iterable
+from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -45,6 +46,15 @@ SeriesName = Annotated[str, _known(_series_quantity)]
 AtLeast = Annotated[int, Field(ge=2)]
 
 
+class Kind(Enum):
+    """What the number of a statistic is."""
+
+    RATIO = "ratio"
+    LEVEL = "level"
+    EXPONENT = "exponent"
+    RANK_CORRELATION = "rank correlation"
+
+
 class Bounded(StrictModel):
     """A statistic with what it must be."""
 
@@ -72,6 +82,7 @@ class Bounded(StrictModel):
 class Ratio(Bounded):
     """How many times better `of` is than `against`, everything else equal: above 1 is better."""
 
+    kind: ClassVar[Kind] = Kind.RATIO
     of: Conditions
     against: Conditions
     metric: QuantityName | None = None
@@ -83,6 +94,7 @@ class Ratio(Bounded):
 class Flat(StrictModel):
     """A number that stays the same along an axis: each value against the first, in either direction."""
 
+    kind: ClassVar[Kind] = Kind.RATIO
     along: AxisName
     metric: QuantityName | None = None
     within: Annotated[float, Field(gt=1)]
@@ -98,6 +110,7 @@ class Flat(StrictModel):
 class Growth(Bounded):
     """The exponent with which a number grows along an axis: 1 is in proportion, 0 not at all."""
 
+    kind: ClassVar[Kind] = Kind.EXPONENT
     along: AxisName
     metric: QuantityName | None = None
     at_least: AtLeast = 3
@@ -106,6 +119,7 @@ class Growth(Bounded):
 class RankCorrelation(Bounded):
     """Spearman's rank correlation of two numbers."""
 
+    kind: ClassVar[Kind] = Kind.RANK_CORRELATION
     x: QuantityName
     y: QuantityName
     over: AxisNames
@@ -116,6 +130,7 @@ class RankCorrelation(Bounded):
 class Scaling(Bounded):
     """The exponent with which one number of a series over batches grows with another, from case to case."""
 
+    kind: ClassVar[Kind] = Kind.EXPONENT
     of: SeriesName
     by: SeriesName
     over: AxisNames
@@ -134,10 +149,16 @@ class Transition(Bounded):
             raise ValueError("of and against go together; give both, or neither")
         return self
 
+    @property
+    def kind(self) -> Kind:
+        """Whether it is of one series or of two."""
+        return Kind.LEVEL if self.of is None else Kind.RATIO
+
 
 class Ordering(StrictModel):
     """Values of an axis in the order of a number, the least first: each against the next."""
 
+    kind: ClassVar[Kind] = Kind.RATIO
     along: AxisName
     order: Annotated[tuple[str, ...], Field(min_length=2)]
     metric: QuantityName | None = None
@@ -153,6 +174,7 @@ class Ordering(StrictModel):
 class Level(Bounded):
     """A number as it is."""
 
+    kind: ClassVar[Kind] = Kind.LEVEL
     metric: QuantityName
 
 
@@ -242,8 +264,11 @@ def _files(paths: Iterable[Path]) -> list[Path]:
     for path in paths:
         if path.is_dir():
             files += sorted(path.glob("**/*.yaml"))
-        else:
+        elif path.exists():
             files.append(path)
+        else:
+            fix = "give another with --claims PATH, or run it in the project's directory"
+            raise ConfigurationError(f"{path}: no such file or directory; {fix}")
     if not files:
         raise ConfigurationError(f"no claims in {', '.join(map(str, paths))}; give a file or directory with --claims")
     return files

@@ -1,104 +1,63 @@
 """The statistics of claims: from configurations to cases, each a number with its interval.
 
-A case is what a claim is decided for: a pair, a series or a point of its own. Nothing is pooled over cases unless the
-claim says so (`mean_over`).
+A case is a pair, a series or a point of its own. Nothing is pooled over cases unless the claim says so (`mean_over`).
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, pairwise
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from orchestrator.analysis.axes import Axis
 from orchestrator.analysis.axes import axis as axis_of
+from orchestrator.analysis.claiming.cases import Case, Cases, Known, Points, case_of, distinct, measured, once
 from orchestrator.analysis.claiming.configurations import (
     Configuration,
     chosen,
-    failures,
     grouped,
-    is_impossible,
+    identity_without,
     labels,
+    pair_labels,
 )
-from orchestrator.analysis.claiming.figures import Figure, Scale, figure_of, mean_figure
-from orchestrator.analysis.claiming.quantities import Quantity, default_quantity, quantity
+from orchestrator.analysis.claiming.figures import Scale, mean_figure
 from orchestrator.analysis.claiming.schema import Flat, Growth, Level, Ordering, Ratio
 from orchestrator.analysis.conditions import parse_conditions
-from orchestrator.analysis.explaining.processes import Visit, over_processes, ratio_of
+from orchestrator.analysis.explaining.processes import over_processes, ratio_of
+from orchestrator.analysis.pairing import Visit, shared_visits
 from orchestrator.analysis.statistics import LEVEL, Estimate, Floats, t_interval
 from orchestrator.analysis.student import t_quantile
 
-_FEW: Final = 2
-
-
-@dataclass(frozen=True)
-class Case:
-    """What a claim is decided for."""
-
-    label: str
-    figure: Figure | None
-    """Null if there is no number."""
-    note: str = ""
-    """What the number is of, or why there is none."""
-    is_impossible: bool = False
-    """Whether it cannot run, so that the claim cannot be about it."""
-
-
-@dataclass(frozen=True)
-class Cases:
-    """All cases, and what is missing for more."""
-
-    cases: tuple[Case, ...]
-    missing: tuple[str, ...]
-
-
-Known = Sequence[Configuration]
-"""All configurations of the store, where words such as `A100` get their meaning from."""
+Pair: TypeAlias = tuple[Configuration, Configuration]
 
 
 def ratios(statistic: Ratio, every: Sequence[Configuration], known: Known) -> Cases:
     """A case for each pair that differs in nothing but what is compared, or for each mean over some axes."""
     pairs, missing = paired(statistic.of, statistic.against, every, known)
-    axes = [axis_of(name) for name in statistic.mean_over]
-    if not axes:
-        named = labels([[of] for of, _ in pairs])
-        return Cases(
-            tuple(_ratio_case(label, pair, statistic) for label, pair in zip(named, pairs, strict=True)), missing
-        )
-    sides = {id(of): against for of, against in pairs}
-    groups = list(grouped((of for of, _ in pairs), axes).values())
-    cases = []
-    for label, group in zip(labels(groups), groups, strict=True):
-        singles = [_ratio_case("", (of, sides[id(of)]), statistic) for of in group]
-        figures = [case.figure for case in singles if case.figure is not None]
-        lost = [case.note for case in singles if case.figure is None]
-        note = f"mean of {len(figures)}" + (f", {len(lost)} without: {lost[0]}" if lost else "")
-        cases.append(Case(label, mean_figure(figures) if figures else None, note))
-    return Cases(tuple(cases), missing)
+    if statistic.mean_over:
+        return Cases(tuple(_mean_cases(pairs, statistic)), missing)
+    return Cases(tuple(_pair_cases(pairs, statistic.metric, lambda pair: _better(pair, statistic.metric))), missing)
 
 
 def levels(statistic: Level, every: Sequence[Configuration]) -> Cases:
     """A case for each configuration."""
-    one = quantity(statistic.metric)
+    sets = distinct([(one,) for one in every], lambda points: points, statistic.metric)
     cases = []
-    for label, configuration in zip(labels([[each] for each in every]), every, strict=True):
-        estimate = over_processes(list(configuration.values(one).values()))
-        cases.append(_without(label, [configuration]) if estimate is None else Case(label, figure_of(estimate)))
+    for label, same in zip(labels([list(chain(*some)) for some in sets]), sets, strict=True):
+        estimate = over_processes(list(same[0][0].values(measured(statistic.metric, same[0][0])).values()))
+        cases.append(case_of(label, estimate, same[0], statistic.metric, once(labels(same))))
     return Cases(tuple(cases), ())
 
 
 def flats(statistic: Flat, every: Sequence[Configuration]) -> Cases:
     """A case for each series and value after the first."""
-    return _over_series(statistic.along, statistic.at_least, every, lambda label, s: _flat_cases(label, s, statistic))
+    return _over_series(statistic, every, lambda label, note, series: _flat_cases(label, note, series, statistic))
 
 
 def growths(statistic: Growth, every: Sequence[Configuration]) -> Cases:
     """A case for each series."""
-    return _over_series(
-        statistic.along, statistic.at_least, every, lambda label, s: [_growth_case(label, s, statistic)]
-    )
+    return _over_series(statistic, every, lambda label, note, series: [_growth_case(label, note, series, statistic)])
 
 
 def orderings(statistic: Ordering, every: Sequence[Configuration], known: Known) -> Cases:
@@ -108,17 +67,13 @@ def orderings(statistic: Ordering, every: Sequence[Configuration], known: Known)
     for less, more in pairwise(statistic.order):
         pairs, lost = paired((f"{statistic.along}={more}",), (f"{statistic.along}={less}",), every, known)
         missing += lost
-        for label, (of, against) in zip(labels([[one] for one, _ in pairs]), pairs, strict=True):
-            one = _quantity(statistic.metric, of)
-            estimate = ratio_of(of.values(one), against.values(one))
-            name = f"{label} {more} over {less}".strip()
-            cases.append(_without(name, [of, against]) if estimate is None else Case(name, figure_of(estimate)))
+        cases += _pair_cases(pairs, statistic.metric, lambda pair: _over(pair, statistic.metric), f"{more} over {less}")
     return Cases(tuple(cases), tuple(dict.fromkeys(missing)))
 
 
 def paired(
     of: Sequence[str], against: Sequence[str], every: Sequence[Configuration], known: Known
-) -> tuple[list[tuple[Configuration, Configuration]], tuple[str, ...]]:
+) -> tuple[list[Pair], tuple[str, ...]]:
     """All pairs of configurations that differ in nothing but the axes of two lists of conditions."""
     conditions = [parse_conditions(texts) for texts in (of, against)]
     sides, missing = zip(*(chosen(every, one, known) for one in conditions), strict=True)
@@ -146,64 +101,101 @@ def series_of(
     return long, lost
 
 
-def _ratio_case(label: str, pair: tuple[Configuration, Configuration], statistic: Ratio) -> Case:
-    of, against = pair
-    one = _quantity(statistic.metric, of)
-    ours, theirs = of.values(one), against.values(one)
-    estimate = ratio_of(ours, theirs) if one.higher_is_better else ratio_of(theirs, ours)
-    return _without(label, pair) if estimate is None else Case(label, figure_of(estimate))
+def _pair_cases(
+    pairs: Sequence[Pair], metric: str | None, estimate_of: Callable[[Pair], Estimate | None], name: str = ""
+) -> list[Case]:
+    sets = distinct(pairs, lambda pair: pair, metric)
+    return [
+        case_of(
+            f"{label} {name}".strip(), estimate_of(same[0]), same[0], metric, once(_labels([[one] for one in same]))
+        )
+        for label, same in zip(_labels(sets), sets, strict=True)
+    ]
 
 
-def _over_series(
-    along: str,
-    at_least: int,
-    every: Sequence[Configuration],
-    cases_of: Callable[[str, list[Configuration]], list[Case]],
-) -> Cases:
-    axis = axis_of(along)
-    groups, lost = series_of([axis], every, at_least)
-    cases: list[Case] = []
-    for label, group in zip(labels(groups), groups, strict=True):
-        cases += cases_of(label, sorted(group, key=lambda one: _place(axis, one)))
-    return Cases(tuple(cases), tuple(lost))
-
-
-def _flat_cases(label: str, series: Sequence[Configuration], statistic: Flat) -> list[Case]:
-    axis = axis_of(statistic.along)
-    one = _quantity(statistic.metric, series[0])
-    first, *others = series
+def _mean_cases(pairs: Sequence[Pair], statistic: Ratio) -> list[Case]:
+    identity, metric = identity_without([axis_of(name) for name in statistic.mean_over]), statistic.metric
+    groups: dict[Any, list[Pair]] = {}
+    for of, against in pairs:
+        # What differs in what it is against is another case, too.
+        groups.setdefault((identity(of), identity(against)), []).append((of, against))
+    sets = distinct(groups.values(), lambda group: list(chain(*group)), metric)
     cases = []
-    for other in others:
-        estimate = ratio_of(other.values(one), first.values(one))
-        name = f"{axis.name} {axis.shown(axis.read(other.row))} over {axis.shown(axis.read(first.row))}"
-        whole = f"{label} {name}".strip()
-        cases.append(_without(whole, [first, other]) if estimate is None else Case(whole, figure_of(estimate)))
+    for label, same in zip(_labels([list(chain(*some)) for some in sets]), sets, strict=True):
+        singles = _pair_cases(same[0], metric, lambda pair: _better(pair, metric))
+        figures = [case.figure for case in singles if case.figure is not None]
+        lost = [case.note for case in singles if case.figure is None]
+        note = f"mean of {len(figures)}" + (f", {len(lost)} without: {lost[0]}" if lost else "")
+        notes = [one for one in (note, once(_labels(same))) if one]
+        cases.append(Case(label, mean_figure(figures) if figures else None, singles[0].metric, "; ".join(notes)))
     return cases
 
 
-def _growth_case(label: str, series: Sequence[Configuration], statistic: Growth) -> Case:
+def _labels(sets: Sequence[Sequence[Pair]]) -> list[str]:
+    """What tells sets of pairs apart."""
+    return pair_labels(*([[pair[side] for pair in some] for some in sets] for side in (0, 1)))
+
+
+def _better(pair: Pair, metric: str | None) -> Estimate | None:
+    """How many times better the first is."""
+    one = measured(metric, pair[0])
+    ours, theirs = (each.values(one) for each in pair)
+    return ratio_of(ours, theirs) if one.higher_is_better else ratio_of(theirs, ours)
+
+
+def _over(pair: Pair, metric: str | None) -> Estimate | None:
+    """The first over the second."""
+    one = measured(metric, pair[0])
+    return ratio_of(*(each.values(one) for each in pair))
+
+
+def _over_series(
+    statistic: Flat | Growth, every: Sequence[Configuration], cases_of: Callable[[str, str, Points], list[Case]]
+) -> Cases:
     axis = axis_of(statistic.along)
-    one = _quantity(statistic.metric, series[0])
+    groups, lost = series_of([axis], every, statistic.at_least)
+    series = [sorted(group, key=lambda one: _place(axis, one)) for group in groups]
+    sets = distinct(series, lambda points: points, statistic.metric)
+    cases: list[Case] = []
+    for label, same in zip(labels([list(chain(*some)) for some in sets]), sets, strict=True):
+        cases += cases_of(label, once(labels(same)), same[0])
+    return Cases(tuple(cases), tuple(lost))
+
+
+def _flat_cases(label: str, note: str, series: Points, statistic: Flat) -> list[Case]:
+    axis = axis_of(statistic.along)
+    first, *others = series
+    cases = []
+    for other in others:
+        name = f"{axis.name} {axis.shown(axis.read(other.row))} over {axis.shown(axis.read(first.row))}"
+        pair = (other, first)
+        cases.append(case_of(f"{label} {name}".strip(), _over(pair, statistic.metric), pair, statistic.metric, note))
+    return cases
+
+
+def _growth_case(label: str, note: str, series: Points, statistic: Growth) -> Case:
+    axis = axis_of(statistic.along)
+    one = measured(statistic.metric, series[0])
     known = {_place(axis, each): values for each in series if (values := each.values(one))}
     if len(known) < statistic.at_least:
-        return _without(label, series)
-    estimate = exponent(known)
+        return case_of(label, None, series, statistic.metric)
     span = f"{axis.name} {min(known):g} to {max(known):g}"
-    return Case(label, figure_of(estimate, Scale.LINEAR), span)
+    notes = "; ".join(text for text in (span, note) if text)
+    return case_of(label, exponent(known), series, statistic.metric, notes, Scale.LINEAR)
 
 
 def exponent(values: Mapping[float, Mapping[Visit, float]]) -> Estimate:
     """The exponent of a power law, by least squares on logarithms: Student's t over the slopes of the rounds.
 
-    Without two rounds in which all values were measured the scatter around the line stands for that of rounds.
+    Without enough rounds in which all values were measured the scatter around the line stands for that of rounds.
 
     Args:
         values: by place, above 0, and visit.
     """
     places = sorted(values)
-    shared = sorted(set.intersection(*(set(values[place]) for place in places)))
+    shared = shared_visits(*(values[place] for place in places))
     x = np.log(places)
-    if len(shared) >= _FEW:
+    if shared:
         y = np.log([[values[place][visit] for place in places] for visit in shared])
         slopes = ((y - y.mean(axis=1, keepdims=True)) * (x - x.mean())).sum(axis=1) / ((x - x.mean()) ** 2).sum()
         return Estimate(*t_interval(slopes), len(shared), len(shared) * len(places))
@@ -223,21 +215,7 @@ def slope(x: Floats, y: Floats) -> Estimate:
     return Estimate(value, value - half, value + half, len(x), len(x), degrees)
 
 
-def _quantity(name: str | None, one: Configuration) -> Quantity:
-    return default_quantity(one.device) if name is None else quantity(name)
-
-
 def _place(axis: Axis, one: Configuration) -> float:
     value = axis.read(one.row)
     assert isinstance(value, int)
     return float(value)
-
-
-def _why(every: Iterable[Configuration]) -> str:
-    """Why there is no number."""
-    reasons = failures(every)
-    return reasons[0] if reasons else "it was not measured"
-
-
-def _without(label: str, every: Sequence[Configuration]) -> Case:
-    return Case(label, None, _why(every), is_impossible(every))

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from orchestrator.analysis.axes import AXES, Axis, Group, Value, axes
 from orchestrator.analysis.changes import WORK, Change, change_columns
 from orchestrator.analysis.comparing.apart import of_work
-from orchestrator.analysis.comparing.cells import FLAGS, Cell, Key, cell_columns, key_text, make_cells
+from orchestrator.analysis.comparing.cells import Cell, Key, cell_columns, key_text, make_cells
 from orchestrator.analysis.comparing.confounders import Confounders, gathered, row_id
 from orchestrator.analysis.comparing.policies import Interval, Policy
 from orchestrator.analysis.comparing.ratios import Pairing, Ratio, judged, noise_floors, noise_of, ratio_of
@@ -119,9 +119,8 @@ def _entry(
     found = ratio_of(cell, baseline, metric, policy.interval)
     if found is None:
         return replace(entry, problem=f"{metric.name} is not above 0 everywhere, so there is no ratio")
-    estimate, pairing = found
     effect = policy.minimum_effect
-    return replace(entry, ratio=Ratio(estimate, pairing, noise_of((), {}), effect, effect, Verdict.UNDECIDED))
+    return replace(entry, ratio=Ratio(*found, noise_of((), {}), effect, effect, Verdict.INCONCLUSIVE))
 
 
 def _refuse_incomparable(cell: Cell, baseline: Cell, metric: Metric, policy: Policy, layout: Layout) -> None:
@@ -144,8 +143,9 @@ def _refuse_incomparable(cell: Cell, baseline: Cell, metric: Metric, policy: Pol
 
 def _judged(moment: Moment, entries: Sequence[Entry], metric: Metric, policy: Policy) -> list[Entry]:
     """All ratios of a table are looked at together, so chance must not find a difference among many."""
-    places = {row["campaign_id"] for entry in entries if entry.ratio for row in _both(entry)}
-    floors = noise_floors(_twins(moment, sorted(places), metric, policy), metric) if places else {}
+    campaigns = {row["campaign_id"] for entry in entries if entry.ratio for row in _both(entry)}
+    twins = moment.twins(campaigns, [metric], without_flagged=policy.without_flagged)
+    floors = noise_floors(resolved(twins, metric), metric)
     ratios = []
     for entry in entries:
         if entry.ratio is not None and entry.baseline is not None:
@@ -154,18 +154,6 @@ def _judged(moment: Moment, entries: Sequence[Entry], metric: Metric, policy: Po
             ratios.append(replace(entry.ratio, noise=noise, minimum_effect=effect, margin=margin))
     found = iter(judged(ratios))
     return [entry if entry.ratio is None else replace(entry, ratio=next(found)) for entry in entries]
-
-
-def _twins(moment: Moment, campaigns: Sequence[str], metric: Metric, policy: Policy) -> list[Row]:
-    """The trials of the A/A pairs of campaigns."""
-    here = pc.field("campaign_id").isin(campaigns)
-    second = moment.rows(["trial_key"], here & (pc.field("replicate") > 0))
-    keys = sorted({row["trial_key"] for row in second})
-    if not keys:
-        return []
-    columns = ["trial_key", "host", "round", "replicate", "status", FLAGS, *metric.columns]
-    rows = moment.rows(columns, here & pc.field("trial_key").isin(keys))
-    return resolved([row for row in rows if not (policy.without_flagged and row[FLAGS])], metric)
 
 
 def _differences(moment: Moment, entries: Sequence[Entry], layout: Layout) -> dict[int, tuple[Change, ...]]:

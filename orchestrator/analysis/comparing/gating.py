@@ -30,7 +30,7 @@ class Outcome(Enum):
     """Beyond doubt, by more than the limit."""
     MISSING = "missing"
     """The baseline was measured, the candidate was not."""
-    UNDECIDED = "undecided"
+    INCONCLUSIVE = "inconclusive"
     """Neither a slow-down beyond the limit nor the absence of one is shown."""
     FASTER = "faster"
     """Beyond doubt, by more than the limit."""
@@ -149,10 +149,10 @@ def _outcome(entry: Entry) -> Outcome:
     ratio = entry.ratio
     if ratio is None:
         # A ratio that is not defined says nothing about slower; a baseline that was not measured makes it new.
-        return Outcome.UNDECIDED if entry.baseline is not None and entry.baseline.measured else Outcome.NEW
+        return Outcome.INCONCLUSIVE if entry.baseline is not None and entry.baseline.measured else Outcome.NEW
     if ratio.verdict is Verdict.SLOWER:
         return Outcome.SLOWER
     if ratio.verdict is Verdict.FASTER:
         return Outcome.FASTER
     low = ratio.estimate.low
-    return Outcome.WITHIN_LIMIT if low is not None and low >= 1 / (1 + ratio.margin) else Outcome.UNDECIDED
+    return Outcome.WITHIN_LIMIT if low is not None and low >= 1 / (1 + ratio.margin) else Outcome.INCONCLUSIVE

@@ -11,8 +11,10 @@ import numpy as np
 from orchestrator.analysis.comparing.cells import Cell, is_measured, samples_of
 from orchestrator.analysis.comparing.policies import Interval
 from orchestrator.analysis.metrics import Metric
+from orchestrator.analysis.pairing import Visit, shared_visits
 from orchestrator.analysis.statistics import (
     LEVEL,
+    MANY_PROCESSES,
     Estimate,
     Floats,
     bootstrap_paired_ratio,
@@ -23,8 +25,6 @@ from orchestrator.analysis.student import t_quantile
 from orchestrator.analysis.verdict import LARGEST_EQUIVALENCE, Verdict, judge_family
 
 Row = dict[str, Any]
-Visit = tuple[str, str, int]
-"""Campaign, host and round: what two processes share that ran beside each other."""
 Place = tuple[str, str]
 """Campaign and host."""
 
@@ -65,6 +65,8 @@ class Ratio:
     estimate: Estimate
     """Above 1 is better, whatever the metric."""
     pairing: Pairing
+    interval: Interval
+    """How it was found: few rounds, or a metric without samples, leave no bootstrap. Unpaired it is Student's."""
     noise: Noise
     minimum_effect: float
     """The smallest difference that counts here; 0.03 is 3 %."""
@@ -74,28 +76,31 @@ class Ratio:
     """Judged together with all ratios of its table (Holm)."""
 
 
-def ratio_of(cell: Cell, baseline: Cell, metric: Metric, interval: Interval) -> tuple[Estimate, Pairing] | None:
-    """How much better a cell is than another, above 1; null where a value is not above 0.
+def ratio_of(
+    cell: Cell, baseline: Cell, metric: Metric, interval: Interval
+) -> tuple[Estimate, Pairing, Interval] | None:
+    """How much better a cell is than another, above 1, and how that was found; null where a value is not above 0.
 
     Args:
         cell: with measured trials.
         baseline: with measured trials.
         metric: decides which direction is better.
-        interval: of a paired ratio.
+        interval: of a paired ratio, where it has enough rounds and samples.
     """
     ours, theirs = _by_visit(cell.measured), _by_visit(baseline.measured)
     if any(row[metric.column] <= 0 for row in (*cell.measured, *baseline.measured)):
         return None
-    shared = sorted(ours.keys() & theirs.keys())
+    shared = shared_visits(ours, theirs)
     samples = sum(samples_of(row, metric) for row in (*cell.measured, *baseline.measured))
-    # Few shared rounds of many would throw most processes away.
-    if len(shared) >= 2 and 2 * len(shared) >= min(len(ours), len(theirs)):
+    if shared:
         up, down = (ours, theirs) if metric.higher_is_better else (theirs, ours)
         pairs = [(up[visit], down[visit]) for visit in shared]
-        return _paired(pairs, metric, interval), Pairing.PAIRED
+        if interval is Interval.BOOTSTRAP and (drawn := _bootstrap(pairs, metric)) is not None:
+            return drawn, Pairing.PAIRED, Interval.BOOTSTRAP
+        return _paired(pairs, metric), Pairing.PAIRED, Interval.STUDENT
     above, below = (ours, theirs) if metric.higher_is_better else (theirs, ours)
     ratio = unpaired_ratio(_values(above.values(), metric), _values(below.values(), metric), samples)
-    return ratio, Pairing.UNPAIRED
+    return ratio, Pairing.UNPAIRED, Interval.STUDENT
 
 
 def judged(ratios: Sequence[Ratio]) -> list[Ratio]:
@@ -154,12 +159,16 @@ def _by_visit(rows: Sequence[Row]) -> dict[Visit, list[Row]]:
     return found
 
 
-def _paired(pairs: Sequence[tuple[list[Row], list[Row]]], metric: Metric, interval: Interval) -> Estimate:
+def _bootstrap(pairs: Sequence[tuple[list[Row], list[Row]]], metric: Metric) -> Estimate | None:
+    """Null with too few rounds, or without samples."""
+    if metric.samples is None or len(pairs) < MANY_PROCESSES:
+        return None
+    up, down = ([_samples(pair[side], metric.samples) for pair in pairs] for side in (0, 1))
+    return bootstrap_paired_ratio(up, down) if all(len(one) for one in (*up, *down)) else None
+
+
+def _paired(pairs: Sequence[tuple[list[Row], list[Row]]], metric: Metric) -> Estimate:
     samples = sum(samples_of(row, metric) for pair in pairs for rows in pair for row in rows)
-    if interval is Interval.BOOTSTRAP and metric.samples is not None:
-        up, down = ([_samples(pair[side], metric.samples) for pair in pairs] for side in (0, 1))
-        if all(len(one) for one in (*up, *down)):
-            return bootstrap_paired_ratio(up, down)
     above, below = (_values((pair[side] for pair in pairs), metric) for side in (0, 1))
     return paired_ratio(above, below, samples)
 

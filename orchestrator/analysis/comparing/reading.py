@@ -11,7 +11,9 @@ import pyarrow.compute as pc
 
 from orchestrator.analysis.axes import AXES, Axis, Value, with_sweeps
 from orchestrator.analysis.changes import Dimensions
+from orchestrator.analysis.comparing.cells import FLAGS
 from orchestrator.analysis.conditions import NEWEST, Condition, accepted
+from orchestrator.analysis.metrics import Metric
 from orchestrator.analysis.summary import last_attempts
 from orchestrator.errors import ConfigurationError
 from orchestrator.store import Results, Selection
@@ -77,6 +79,28 @@ class Moment:
             StoreError: a file cannot be read.
         """
         return last_attempts(self._joined(self._table(list(dict.fromkeys([*_IDENTITY, *columns])), condition)))
+
+    def twins(self, campaigns: Collection[str], metrics: Iterable[Metric], *, without_flagged: bool) -> list[Row]:
+        """The trials of the A/A pairs of campaigns, both halves: what is chosen of a campaign has its noise, too.
+
+        Args:
+            campaigns: by name.
+            metrics: whose columns are read.
+            without_flagged: leaves out those that guards flagged.
+
+        Raises:
+            StoreError: a file cannot be read.
+        """
+        if not campaigns:
+            return []
+        here = pc.field("campaign_id").isin(sorted(campaigns))
+        keys = sorted({row["trial_key"] for row in self.rows(["trial_key"], here & (pc.field("replicate") > 0))})
+        if not keys:
+            return []
+        columns = ["trial_key", "host", "round", "replicate", "status", FLAGS]
+        columns += [name for one in metrics for name in one.columns]
+        rows = self.rows(columns, here & pc.field("trial_key").isin(keys))
+        return [row for row in rows if not (without_flagged and row[FLAGS])]
 
     def values(self, axis: Axis, condition: pc.Expression | None = None) -> dict[Value, list[tuple[Any, ...]]]:
         """The values that trials have on an axis, each with what stands in its columns."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from orchestrator.analysis.axes import Axis, Group, Row, Value, axes, axis, values_of
+from orchestrator.analysis.axes import SWEEP, Axis, Group, Row, Value, axes, axis, values_of
 from orchestrator.analysis.comparing.apart import followers, of_work, unnamed
 from orchestrator.analysis.comparing.cells import Key, is_measured
 from orchestrator.analysis.comparing.engine import Layout, metric_of, tabulate, wanted_columns
@@ -146,10 +146,16 @@ def _require_common(
             shown = [", ".join(sorted(map(where.shown, one))[:_SHOWN]) for one in values]
             apart.append(f"{where.name} is {shown[0]} against {shown[1]}")
     why = "; ".join(apart) or "no cell was measured on both sides"
-    names = ", ".join(one.name for one in matched)
-    raise ConfigurationError(
-        f"there is nothing to compare: {why}; --match chooses on which axes cells correspond (here {names})"
-    )
+    raise ConfigurationError(f"there is nothing to compare: {why}; {_remedy(measured, matched, sides)}")
+
+
+def _remedy(measured: Sequence[Sequence[dict[str, Any]]], matched: Sequence[Axis], sides: tuple[Side, Side]) -> str:
+    sweeps = [{str(axis(SWEEP).read(row)) for row in rows} for rows in measured]
+    is_recent = any(one.is_recent for side in sides for one in side.conditions)
+    if is_recent and not sweeps[0] & sweeps[1]:
+        theirs, ours = (",".join(sorted(one)) for one in sweeps)
+        return f"the campaigns are of different sweeps, {theirs} and {ours}: add --where sweep={ours}"
+    return f"--match chooses on which axes cells correspond (here {', '.join(one.name for one in matched)})"
 
 
 def _option(side: Side) -> str | None:

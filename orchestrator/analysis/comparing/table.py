@@ -12,19 +12,10 @@ from orchestrator.analysis.comparing.confounders import Difference
 from orchestrator.analysis.comparing.policies import Policy
 from orchestrator.analysis.comparing.ratios import Ratio
 from orchestrator.analysis.metrics import Metric
-from orchestrator.analysis.verdict import Verdict
 from orchestrator.errors import ConfigurationError
 
 SIDE: Final = "side"
 """The axis of a comparison of two selections; its values are the selections as they were written."""
-
-VERDICT_NAMES: Final[Mapping[Verdict, str]] = {
-    Verdict.FASTER: "faster",
-    Verdict.SLOWER: "slower",
-    Verdict.EQUIVALENT: "equivalent",
-    Verdict.UNDECIDED: "inconclusive",
-}
-"""As comparisons write them. Of a metric that is no time, faster stands for better."""
 
 
 @dataclass(frozen=True)
@@ -158,9 +149,10 @@ def _ratio_columns(ratio: Ratio | None) -> dict[str, Any]:
         "ratio_low": estimate.low,
         "ratio_high": estimate.high,
         "pairing": ratio.pairing.value,
+        "interval": ratio.interval.value,
         "pairs": estimate.processes if estimate.degrees is None else None,
         "degrees": estimate.degrees,
-        "verdict": VERDICT_NAMES[ratio.verdict],
+        "verdict": ratio.verdict.value,
         "minimum_effect": ratio.minimum_effect,
         "margin": ratio.margin,
         "noise": ratio.noise.half_width,
@@ -188,7 +180,7 @@ COLUMNS: Final = pa.schema(
             pa.field(name, pa.float64(), metadata={"unit": "1", "better": "higher"})
             for name in ("ratio", "ratio_low", "ratio_high")
         ),
-        pa.field("pairing", pa.string()),
+        *(pa.field(name, pa.string()) for name in ("pairing", "interval")),
         pa.field("pairs", pa.int64(), metadata={"unit": "rounds"}),
         pa.field("degrees", pa.float64(), metadata={"unit": "1"}),
         pa.field("verdict", pa.string()),

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.analysis.explaining.processes import Row, Visit, by_visit, is_ok, pace, ratio_of
+from orchestrator.analysis.explaining.processes import Row, by_visit, is_ok, pace, ratio_of
+from orchestrator.analysis.pairing import Visit, shared_visits
 from orchestrator.analysis.statistics import Estimate, t_interval
 from orchestrator.analysis.summary import backend_name
 from runners.contract import Status
@@ -44,18 +45,23 @@ def alternatives(rows: Sequence[Row], ours: Sequence[Row], device: str) -> tuple
 
 
 def removed_share(ours: Mapping[Visit, float], theirs: Mapping[Visit, float]) -> Estimate | None:
-    """How much of an overhead is gone, as a share; null unless rounds are shared in which we have any.
+    """How much of an overhead is gone, as a share; null unless we have any.
 
-    Student's t on the rounds' shares themselves, not on logarithms: what is left may be nothing or less.
+    Student's t on the rounds' shares themselves, not on logarithms: what is left may be nothing or less. Without enough
+    shared rounds it is that of the medians, without an interval.
 
     Args:
         ours: exposed overhead in seconds.
         theirs: the same of the other backend.
     """
-    shared = [visit for visit in sorted(set(ours) & set(theirs)) if ours[visit] > 0]
-    if not shared:
+    positive = {visit: value for visit, value in ours.items() if value > 0}
+    if not positive or not theirs:
         return None
-    shares = np.array([1 - theirs[visit] / ours[visit] for visit in shared])
+    shared = shared_visits(positive, theirs)
+    if not shared:
+        share = 1 - float(np.median(list(theirs.values())) / np.median(list(positive.values())))
+        return Estimate(share, None, None, len(positive) + len(theirs), len(positive) + len(theirs))
+    shares = np.array([1 - theirs[visit] / positive[visit] for visit in shared])
     return Estimate(*t_interval(shares), len(shares), 2 * len(shares))
 
 
@@ -72,7 +78,7 @@ def _alternative(name: str, theirs: Sequence[Row], ours: Sequence[Row], device: 
         backend=name,
         speedup=ratio_of(*sides),
         removed=removed_share(*overheads),
-        is_paired=bool(set(sides[0]) & set(sides[1])),
+        is_paired=bool(shared_visits(*sides)),
         status=Status.OK if worst is None else Status(worst["status"]),
         reason=None if worst is None else worst["reason"],
     )

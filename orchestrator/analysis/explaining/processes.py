@@ -6,13 +6,12 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from orchestrator.analysis.pairing import Visit, shared_visits
 from orchestrator.analysis.statistics import Estimate, median_of_values, paired_ratio, unpaired_ratio
 from orchestrator.analysis.summary import last_attempts
 from runners.contract import Status
 
 Row: TypeAlias = Mapping[str, Any]
-Visit: TypeAlias = tuple[str, str, int]
-"""Campaign, host and round: trials that share it are pairs."""
 
 WHERE: Final = ("system_id", "environment_id", "isolation", "method_version", "protocol")
 """Siblings share all of it: a system with another driver is another system."""
@@ -72,10 +71,10 @@ def over_processes(values: Sequence[float]) -> Estimate | None:
 
 
 def ratio_of(numerators: Mapping[Visit, float], denominators: Mapping[Visit, float]) -> Estimate | None:
-    """A ratio, paired by round where rounds are shared; null if a side is empty."""
+    """A ratio, paired by round where enough rounds are shared, else unpaired; null if a side is empty."""
     if not numerators or not denominators:
         return None
-    shared = sorted(set(numerators) & set(denominators))
+    shared = shared_visits(numerators, denominators)
     if shared:
         up, down = (np.array([side[visit] for visit in shared]) for side in (numerators, denominators))
         return paired_ratio(up, down, 2 * len(shared))

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from orchestrator.analysis.explaining.processes import Visit, by_visit
+from orchestrator.analysis.explaining.processes import by_visit
+from orchestrator.analysis.pairing import Visit
 from orchestrator.analysis.paper.settings import Cells, Setting
 from orchestrator.analysis.paper.wanted import Configuration, Wanted, impossible
 from orchestrator.analysis.statistics import Estimate, median_of_values

@@ -24,7 +24,7 @@ function workText(cell) {
 
 const ratioCell = (cell, kind) => {
   const ratio = ratioOf(cell, kind);
-  return ratio ? `${ratioText(ratio.value, ratio.low, ratio.high)} ${VERDICT_WORDS[ratio.verdict]}` : "–";
+  return ratio ? `${ratioText(ratio.value, ratio.low, ratio.high)} ${ratio.verdict}` : "–";
 };
 
 const shownColumns = () => COLUMNS.filter(({ name }) =>

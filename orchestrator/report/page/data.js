@@ -92,8 +92,7 @@ const counted = (number, one, several) => `${number.toLocaleString("en")} ${numb
 
 const escaped = (text) => String(text).replace(/[&<>"]/g, (one) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[one]);
 
-const SIGNS = { faster: "", slower: "", equivalent: " ≈", undecided: " ?" };
-const VERDICT_WORDS = { faster: "faster", slower: "slower", equivalent: "equivalent", undecided: "inconclusive" };
+const SIGNS = { faster: "", slower: "", equivalent: " ≈", inconclusive: " ?" };
 
 const latency = (cell) => duration(at(state.mode, cell), at(`${state.mode}_low`, cell), at(`${state.mode}_high`, cell));
 
@@ -111,7 +110,7 @@ const ratioOf = (cell, kind) => {
 
 const ratioWords = (ratio) => {
   const how = ratio.paired ? `paired by round, ${counted(ratio.n, "round", "rounds")}` : `unpaired, ${counted(ratio.n, "process", "processes")}`;
-  return `${ratioText(ratio.value, ratio.low, ratio.high)}: ${VERDICT_WORDS[ratio.verdict]}<br>${how}; counts from ${(100 * ratio.effect).toFixed(1)} %${ratio.effect > page.equivalence ? `, equivalent within ${percent(page.equivalence)}` : ""}`;
+  return `${ratioText(ratio.value, ratio.low, ratio.high)}: ${ratio.verdict}<br>${how}; counts from ${(100 * ratio.effect).toFixed(1)} %${ratio.effect > page.equivalence ? `, equivalent within ${percent(page.equivalence)}` : ""}`;
 };
 
 const FLAG = "⚑";

@@ -68,9 +68,8 @@ def make_report(
     backend, system = _baselines(baselines, measured, at, cells)
     pairs = pairs_of(cells, backend, system)
     campaigns = _campaigns(chosen)
-    floors = floors_of(
-        chosen.moment, [one.campaign_id for one in campaigns], chosen.condition, without_flagged=without_flagged
-    )
+    visited = {(row["campaign_id"], row["host"] or "") for row in measured}
+    floors = floors_of(chosen.moment, visited, without_flagged=without_flagged)
     timings = timings_of(cells, pairs, floors)
     shown = tuple(page_cell(key, cell, timings[key], at) for key, cell in cells.items())
     dimensions = chosen.moment.dimensions()
@@ -78,6 +77,7 @@ def make_report(
     names = {str(row["environment_id"]): str(row["environment"]) for row in measured}
     page = Page(
         title=_title(campaigns),
+        store=results.place,
         selection=_selection(chosen),
         without_flagged=without_flagged,
         made_at=made_at or datetime.now(UTC),

@@ -229,6 +229,8 @@ class Page:
     """Everything that the page shows, but for the samples."""
 
     title: str
+    store: str
+    """Its place, as it was given."""
     selection: str
     """What was chosen, in words."""
     made_at: datetime

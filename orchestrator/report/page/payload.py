@@ -29,6 +29,7 @@ def payload(page: Page, samples: SampleBook) -> dict[str, Any]:
     """The document that the script reads; all that is text on the page already is left out."""
     return {
         "title": page.title,
+        "store": page.store,
         "mode": page.mode.value,
         "modes": [mode.value for mode in MODES],
         "verdicts": [one.value for one in VERDICTS],
@@ -170,6 +171,7 @@ def _series(series: Sequence[Series]) -> list[dict[str, Any]]:
                     "cost": _short(free.cost.value),
                     "next": free.next_batch,
                     "next_cost": free.next_cost and _short(free.next_cost.value),
+                    "is_decided": free.is_decided,
                 },
             }
         )

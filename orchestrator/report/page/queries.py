@@ -8,20 +8,40 @@ that both conditions are in every query.
 
 # ruff: noqa: S608 -- these are texts for people, and what is put into them was quoted
 
+import textwrap
+from collections.abc import Iterable
 from typing import Final
 
+from orchestrator.analysis.axes import AXES, columns_of
 from orchestrator.report.page.choosing import UNFLAGGED
 from orchestrator.report.page.model import Page
+from orchestrator.report.page.places import KEY
+from orchestrator.report.page.ratios import OF_A_PLACE
 from orchestrator.report.page.roofs import NARROWER, PACES
 from runners.contract.catalogue.roofs import GEMM, TRIAD, TRIAD_ARRAYS, TRIAD_LEAST_BYTES
 
 _OK: Final = "status = 'ok' AND replicate = 0"
-_CELL: Final = """system_id, environment, workload, workload_options, sequence_length, image_size,
-       dtype, threads, backend, backend_options, batch"""
-# Nulls equal nothing, so that sizes which a workload does not have are 0 where rows are joined.
-_WORK: Final = """workload, workload_options, coalesce(sequence_length, 0) AS tokens,
-         coalesce(image_size, 0) AS pixels, dtype, device, threads, seed, protocol, batch"""
-_SAME_WORK: Final = """workload, workload_options, tokens, pixels, dtype, device, threads, seed, protocol, batch"""
+_PLACE: Final = columns_of(one for one in KEY if one.name in OF_A_PLACE)
+_ACROSS: Final = columns_of(one for one in KEY if one.name not in OF_A_PLACE)
+"""What a cell has in common with that on the baseline system."""
+_BACKEND: Final = AXES["backend"].columns
+_BESIDE: Final = [name for name in columns_of(KEY) if name not in _BACKEND]
+"""What a cell has in common with that of the baseline backend."""
+_VISIT: Final = ("campaign_id", "host", "round")
+_LINE: Final = 100
+
+
+def _listed(names: Iterable[str]) -> str:
+    return textwrap.fill(", ".join(names), _LINE, subsequent_indent=9 * " ")
+
+
+def _packed(names: Iterable[str]) -> str:
+    """Columns as one value: as such nulls are equal, so that rows can be joined on it."""
+    return f"struct_pack({_listed(names)})"
+
+
+_CELL: Final = _listed(columns_of(KEY))
+"""Whatever must not be pooled."""
 
 
 def queries(page: Page) -> dict[str, str]:
@@ -97,7 +117,7 @@ def _roofline(*, without_flagged: bool) -> str:
          max(bytes_per_s) AS roof_bytes_per_s, arg_max(campaign_id, bytes_per_s) AS roof_bytes_campaign
   FROM rates GROUP BY ALL
 ), cells AS (
-  SELECT {_CELL}, device, {threads},
+  SELECT {_CELL}, {threads},
          count(*) AS processes, any_value(flops) / nullif(any_value(weight_bytes), 0) AS flop_per_weight_byte,
          any_value(flops) / median(busy_s) AS kernel_rate,
          any_value(flops) / median(latency_pipelined_median_s) AS pipelined_rate,
@@ -115,48 +135,58 @@ ORDER BY ALL"""
 
 
 def _of_backends(baseline: str) -> str:
-    """The geometric mean over the rounds that both sides ran."""
-    round_of = "campaign_id, host, round, system_id, environment_id"
+    """As `ratio_of` has it: over the rounds that both sides ran, or over all processes of both if these are few."""
     return f"""WITH ours AS (
-  SELECT {round_of}, backend, backend_options,
-         {_WORK},
-         {{metric}} AS ours_s
-  FROM trials WHERE {_OK}
+  SELECT {_packed(_BESIDE)} AS cell,
+         {_packed(_VISIT)} AS visit, {", ".join(_BACKEND)}, ln({{metric}}) AS our_log
+  FROM trials WHERE {_OK} AND {{metric}} IS NOT NULL
   AND {{where}}
+  AND NOT ({baseline})
 ), theirs AS (
-  SELECT {round_of},
-         {_WORK},
-         {{metric}} AS theirs_s
-  FROM trials WHERE {_OK}
+  SELECT {_packed(_BESIDE)} AS cell,
+         {_packed(_VISIT)} AS visit, ln({{metric}}) AS their_log
+  FROM trials WHERE {_OK} AND {{metric}} IS NOT NULL
   AND {{beside}}
   AND {baseline}
+), cells AS (
+  SELECT cell, {", ".join(_BACKEND)}, count(*) AS processes, avg(our_log) AS our_mean,
+         count(their_log) AS shared_rounds, avg(their_log - our_log) AS within_rounds
+  FROM ours LEFT JOIN theirs USING (cell, visit) GROUP BY ALL
+), baselines AS (
+  SELECT cell, count(*) AS baseline_processes, avg(their_log) AS baseline_mean
+  FROM theirs GROUP BY ALL
 )
-SELECT system_id, workload, workload_options, tokens, pixels, dtype, threads, backend, backend_options,
-       batch, count(*) AS rounds, exp(avg(ln(theirs_s / ours_s))) AS speedup
-FROM ours JOIN theirs USING ({round_of},
-  {_SAME_WORK})
-GROUP BY ALL ORDER BY ALL"""
+SELECT unnest(cell), {", ".join(_BACKEND)}, processes, baseline_processes, shared_rounds,
+       shared_rounds >= 2 AND 2 * shared_rounds >= least(processes, baseline_processes) AS is_paired,
+       exp(CASE WHEN is_paired THEN within_rounds ELSE baseline_mean - our_mean END) AS speedup
+FROM cells JOIN baselines USING (cell)
+ORDER BY ALL"""
 
 
 def _of_systems(system_id: str) -> str:
-    """The ratio of the geometric means over the processes of both sides."""
+    """The ratio of the geometric means of both sides, in the environments that the page has correspond."""
     return f"""WITH ours AS (
-  SELECT system_id, backend, backend_options,
-         {_WORK},
-         exp(avg(ln({{metric}}))) AS ours_s, count(*) AS processes
-  FROM trials WHERE {_OK}
+  SELECT {_packed(_PLACE)} AS place,
+         {_packed(_ACROSS)} AS work,
+         count(*) AS processes, avg(ln({{metric}})) AS our_mean
+  FROM trials WHERE {_OK} AND {{metric}} IS NOT NULL
   AND {{where}}
-  AND system_id <> '{system_id}' GROUP BY ALL
+  AND system_id IS DISTINCT FROM '{system_id}' GROUP BY ALL
 ), theirs AS (
-  SELECT backend, backend_options,
-         {_WORK},
-         exp(avg(ln({{metric}}))) AS theirs_s, count(*) AS baseline_processes
-  FROM trials WHERE {_OK}
+  SELECT environment AS baseline_environment, environment_id AS baseline_environment_id,
+         {_packed(_ACROSS)} AS work,
+         count(*) AS baseline_processes, avg(ln({{metric}})) AS baseline_mean
+  FROM trials WHERE {_OK} AND {{metric}} IS NOT NULL
   AND {{elsewhere}}
   AND system_id = '{system_id}' GROUP BY ALL
+), pairs AS (
+  SELECT *, CASE WHEN baseline_environment_id = place.environment_id THEN 0
+                 WHEN baseline_environment = place.environment THEN 1 ELSE 2 END AS distance
+  FROM ours JOIN theirs USING (work)
 )
-SELECT system_id, workload, workload_options, tokens, pixels, dtype, backend, backend_options, batch,
-       processes, baseline_processes, theirs_s / ours_s AS speedup
-FROM ours JOIN theirs USING (backend, backend_options,
-  {_SAME_WORK})
+SELECT unnest(place), unnest(work), baseline_environment, baseline_environment_id,
+       processes, baseline_processes, exp(baseline_mean - our_mean) AS speedup
+FROM pairs
+QUALIFY distance = min(distance) OVER (PARTITION BY place, work)
+  AND count(*) OVER (PARTITION BY place, work, distance) = 1
 ORDER BY ALL"""

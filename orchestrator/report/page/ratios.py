@@ -4,14 +4,12 @@ Verdicts are reached for the ratios of one panel together (Holm), as `taxmeter c
 panel: who looks at a panel looks at all of it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import pyarrow.compute as pc
-
 from orchestrator.analysis.axes import Value
-from orchestrator.analysis.comparing.cells import FLAGS, Cell
+from orchestrator.analysis.comparing.cells import Cell
 from orchestrator.analysis.comparing.policies import Interval
 from orchestrator.analysis.comparing.ratios import Noise, Place, Ratio, judged, noise_floors, noise_of, ratio_of
 from orchestrator.analysis.comparing.reading import Moment
@@ -29,8 +27,9 @@ _BACKEND: Final = _NAMES.index("backend")
 _SYSTEM: Final = _NAMES.index("system")
 _ENVIRONMENT: Final = _NAMES.index("environment")
 _ENVIRONMENT_ID: Final = _NAMES.index("environment_id")
-_OF_A_PLACE: Final = {one.name for one in PLACE} - {"isolation", "method"}
-_MATCHED: Final = tuple(number for number, name in enumerate(_NAMES) if name not in _OF_A_PLACE)
+OF_A_PLACE: Final = {one.name for one in PLACE} - {"isolation", "method"}
+"""Names of the axes on which a cell and that on another system may differ."""
+_MATCHED: Final = tuple(number for number, name in enumerate(_NAMES) if name not in OF_A_PLACE)
 """What two cells on different systems share, so that their ratio means the hardware."""
 
 
@@ -75,25 +74,21 @@ def timings_of(cells: Cells, pairs: Pairs, floors: Floors) -> dict[Key, dict[Mod
     }
 
 
-def floors_of(
-    moment: Moment, campaigns: Sequence[str], condition: pc.Expression | None, *, without_flagged: bool = False
-) -> Floors:
-    """The noise floor of both latencies, by campaign and host, from the A/A pairs of the selection.
+def floors_of(moment: Moment, visited: Collection[tuple[str, str]], *, without_flagged: bool = False) -> Floors:
+    """The noise floor of both latencies, by campaign and host, from all A/A pairs there.
+
+    Args:
+        moment: of the store.
+        visited: the campaigns and hosts of the selection.
+        without_flagged: leaves out trials that guards flagged.
 
     Raises:
         StoreError: a file cannot be read.
     """
-    here = pc.field("campaign_id").isin(list(campaigns))
-    here = here if condition is None else here & condition
-    second = moment.rows(["trial_key"], here & (pc.field("replicate") > 0))
-    keys = sorted({row["trial_key"] for row in second})
-    if not keys:
-        return {mode: {} for mode in Mode}
-    columns = ["trial_key", "host", "round", "replicate", "status", FLAGS]
-    metrics = [name for mode in Mode for name in mode.metric.columns]
-    rows = moment.rows([*columns, *metrics], here & pc.field("trial_key").isin(keys))
-    kept = [row for row in rows if not (without_flagged and row[FLAGS])]
-    return {mode: noise_floors(kept, mode.metric) for mode in Mode}
+    campaigns = {campaign for campaign, _ in visited}
+    twins = moment.twins(campaigns, [mode.metric for mode in Mode], without_flagged=without_flagged)
+    here = [row for row in twins if (row["campaign_id"], row["host"] or "") in visited]
+    return {mode: noise_floors(here, mode.metric) for mode in Mode}
 
 
 def _judged(
@@ -117,7 +112,7 @@ def _ratio(cell: Cell, base: Cell, mode: Mode, floors: Mapping[Place, Noise]) ->
     if found is None:
         return None
     noise = noise_of((cell, base), floors)
-    return Ratio(*found, noise, noise.effect(MINIMUM_EFFECT), noise.margin(MINIMUM_EFFECT), Verdict.UNDECIDED)
+    return Ratio(*found, noise, noise.effect(MINIMUM_EFFECT), noise.margin(MINIMUM_EFFECT), Verdict.INCONCLUSIVE)
 
 
 def _panel(key: Key, base: Key) -> Key:  # noqa: ARG001 -- panels of both kinds are told by the same two keys

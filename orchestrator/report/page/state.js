@@ -92,7 +92,8 @@ const filledQuery = (name, where = null) => {
 };
 
 // As a shell takes it between double quotes
-const command = (sql) => `taxmeter results sql "${sql.replace(/[\\"$`]/g, "\\$&")}"`;
+const quoted = (text) => `"${text.replace(/[\\"$`]/g, "\\$&")}"`;
+const command = (sql) => `taxmeter results sql --results ${quoted(page.store)} ${quoted(sql)}`;
 
 // The address keeps the choice: a page that loads itself anew shows the same, and a link can be sent.
 

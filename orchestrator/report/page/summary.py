@@ -14,12 +14,8 @@ from orchestrator.store.tax import Regime
 from runners.contract import Status
 
 MODE_NAMES: Final = {Mode.SYNC: "one call at a time", Mode.PIPELINED: "back-to-back calls"}
-_VERDICTS: Final = {
-    Verdict.FASTER: "faster",
-    Verdict.EQUIVALENT: "equivalent",
-    Verdict.UNDECIDED: "inconclusive",
-    Verdict.SLOWER: "slower",
-}
+_VERDICTS: Final = (Verdict.FASTER, Verdict.EQUIVALENT, Verdict.INCONCLUSIVE, Verdict.SLOWER)
+"""In the order of the bars."""
 _REGIMES: Final = {
     Regime.FRAMEWORK_BOUND: "framework-bound",
     Regime.MIXED: "mixed",
@@ -158,7 +154,7 @@ def _system_sentences(page: Page) -> Iterable[Markup]:
 
 def _sentence(name: str, base: str, ratios: Sequence[Ratio]) -> Markup:
     counts = Counter(one.verdict for one in ratios)
-    parts = [f"{word} in {counts[verdict]}" for verdict, word in _VERDICTS.items() if counts[verdict]]
+    parts = [f"{verdict.value} in {counts[verdict]}" for verdict in _VERDICTS if counts[verdict]]
     centre = math.exp(sum(math.log(one.estimate.value) for one in ratios) / len(ratios))
     low, high = min(one.estimate.value for one in ratios), max(one.estimate.value for one in ratios)
     of = count_text(len(ratios), "comparison", "comparisons")
@@ -184,7 +180,7 @@ def _verdict_table(page: Page) -> Markup:
             ratios = _ratios(page, here, against="backend")
             if ratios:
                 counts = Counter(one.verdict for one in ratios)
-                shares = [(word, counts[verdict], verdict.value) for verdict, word in _VERDICTS.items()]
+                shares = [(one.value, counts[one], one.value) for one in _VERDICTS]
                 rows.append(
                     [place.choice.label, backend.label, *(counts[one] or "–" for one in _VERDICTS), _bar(shares)]
                 )
@@ -192,7 +188,7 @@ def _verdict_table(page: Page) -> Markup:
         return Markup("")
     assert page.baselines.backend is not None
     base = page.backends[page.baselines.backend].label
-    head = ["system", "backend", *_VERDICTS.values(), "share"]
+    head = ["system", "backend", *(one.value for one in _VERDICTS), "share"]
     return element(
         "details",
         element("summary", f"By system: comparisons with {base}"),

@@ -79,7 +79,8 @@ const transitionText = (one) => {
 
 const freeText = (one) => {
   if (!one) return "unknown";
-  const next = one.next === null ? ", the largest measured" : `; ${one.next} costs ×${one.next_cost.toFixed(2)}`;
+  const doubt = one.is_decided ? "" : ", not decided";
+  const next = one.next === null ? ", the largest measured" : `; ${one.next} costs ×${one.next_cost.toFixed(2)}${doubt}`;
   return `${one.batch} (×${one.cost.toFixed(2)} of batch ${one.base}${next})`;
 };
 

@@ -1,0 +1,92 @@
+"""Parts of explanations: how processes pair, what an overhead loses, and what counts as free."""
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from orchestrator.analysis.explaining.backends import removed_share
+from orchestrator.analysis.explaining.free import free_batch, is_free
+from orchestrator.analysis.explaining.processes import ratio_of
+from orchestrator.analysis.pairing import Visit, shared_visits
+from orchestrator.analysis.statistics import Estimate
+
+
+def visits(rounds: Iterable[int], campaign: str = "c") -> list[Visit]:
+    return [(campaign, "h", number) for number in rounds]
+
+
+def values(rounds: Iterable[int], centre: float = 1.0, campaign: str = "c") -> dict[Visit, float]:
+    return {visit: centre * (1 + 0.01 * (visit[2] % 3)) for visit in visits(rounds, campaign)}
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "shared"),
+    [
+        (range(5), range(5), 5),
+        (range(5), range(3, 8), 0),  # 2 of 5 on either side
+        (range(4), range(2, 6), 2),
+        (range(2), range(10), 2),
+        (range(1), range(1), 0),
+        (range(5), range(4, 9), 0),
+        (range(3), range(5, 8), 0),
+    ],
+)
+def test_rounds_pair_if_two_at_least_and_half_of_a_side_are_shared(ours: range, theirs: range, shared: int) -> None:
+    assert len(shared_visits(values(ours), values(theirs))) == shared
+
+
+def test_a_single_shared_round_does_not_discard_the_others() -> None:
+    up, down = values(range(5), 2.0), values(range(4, 9))
+    found = ratio_of(up, down)
+    assert found is not None
+    assert (found.processes, found.low is None) == (10, False)
+    sides = [np.log(list(side.values())) for side in (up, down)]
+    expected = stats.ttest_ind(*sides, equal_var=False).confidence_interval(0.95)
+    assert (math.log(found.low or 0), math.log(found.high or 0)) == pytest.approx((expected.low, expected.high))
+
+
+def test_without_shared_rounds_the_removed_share_has_no_interval() -> None:
+    found = removed_share(values(range(5), 4.0), values(range(5), 1.0, "other"))
+    assert found is not None
+    assert found.value == pytest.approx(0.75)
+    assert found.low is None
+    assert removed_share({("c", "h", 1): -1.0}, values(range(3))) is None
+
+
+@pytest.mark.parametrize(
+    ("interval", "free"),
+    [((0.9, 1.1), True), ((0.9, 1.11), None), ((1.11, 1.3), False), ((0.5, 4.0), None), ((None, None), None)],
+)
+def test_what_is_free_has_its_whole_interval_below_the_limit(
+    interval: tuple[float | None, float | None], free: bool | None
+) -> None:
+    assert is_free(Estimate(1.1, *interval, 3, 6)) is free
+
+
+def steady(cost: float) -> dict[Visit, float]:
+    return {visit: cost * value for visit, value in values(range(5)).items()}
+
+
+def noisy(cost: float) -> dict[Visit, float]:
+    return {visit: cost * factor for visit, factor in zip(visits(range(5)), (0.6, 1.0, 1.7, 1.0, 0.8), strict=True)}
+
+
+@pytest.mark.parametrize(
+    ("costs", "batch", "following", "is_decided"),
+    [
+        ({1: steady(1), 2: steady(1.05), 4: steady(1.5)}, 2, 4, True),
+        ({1: steady(1), 2: steady(1.05), 4: steady(1.06)}, 4, None, True),
+        ({1: steady(1), 2: noisy(1.0), 4: steady(1.5)}, 1, 2, False),
+        ({1: steady(1), 2: noisy(1.0), 4: steady(1.05)}, 4, None, True),  # 4 examples cost no less than 2
+        ({1: steady(1), 2: steady(1.5), 4: steady(1.05)}, 1, 2, True),
+    ],
+)
+def test_the_free_batch_is_the_largest_that_is_shown_to_be(
+    costs: dict[int, dict[Visit, float]], batch: int, following: int | None, is_decided: bool
+) -> None:
+    found = free_batch(costs)
+    assert found is not None
+    assert (found.batch, found.next_batch, found.is_decided) == (batch, following, is_decided)
