@@ -84,7 +84,7 @@ class Lab:
             for name in HOSTS
         ]
         chosen = choose_campaign(SWEEP, [host.planning for host in hosts], self.store, ResumePolicy.NEVER)
-        faults = Faults.model_construct(silence_s=1, return_s=1, queue_s=3)
+        faults = Faults.model_construct(silence_s=20, return_s=1, queue_s=60)
         order = CampaignOrder(chosen, hosts, "s", "sweep", "inventory", "0", None, faults=faults, sweep=SWEEP)
 
         def observe(progress: CampaignProgress) -> None:
@@ -144,7 +144,8 @@ def test_what_another_project_or_another_store_keeps_on_a_host_is_left_alone(lab
 def test_a_host_that_drops_nothing_is_named_and_holds_nothing_up(lab: Lab) -> None:
     stopped = lab.campaign(is_stopped=True)
     lab.campaign(Unwilling("h2"))
-    assert [lab.caches(host)[:1] for host in HOSTS] == [[], [stopped]]
+    assert lab.caches("h1") == []
+    assert stopped in lab.caches("h2")
     assert lab.told == ["h2: it gave no answer within 60 s"] * 2, "at the start, and at the end"
 
 

@@ -12,6 +12,7 @@ import pytest
 from docker.errors import NotFound
 
 from orchestrator.cluster import load
+from orchestrator.cluster.commands import run_in
 from orchestrator.errors import ExitCode
 from orchestrator.execution.docker import LABEL
 from orchestrator.images import BuiltImage, connect
@@ -64,6 +65,26 @@ def test_a_host_that_is_down_from_the_start_is_left_out_and_named(with_cluster: 
     [campaign] = Store.open(workshop.results).campaigns().to_pylist()
     assert "h3: " in campaign["plan"]
     assert load(workshop.files) is not None
+
+
+@pytest.mark.long
+def test_another_host_takes_the_place_of_one_that_cannot_join(workshop: Workshop) -> None:
+    workshop.taxmeter("cluster", "down")
+    walled = workshop.lab.host("h1")
+    with ExitStack() as mend:
+        mend.callback(run_in, walled.container, ["iptables", "-F"])
+        blocked = run_in(walled.container, ["iptables", "-A", "OUTPUT", "-p", "tcp", "--syn", "-j", "REJECT"])
+        if blocked.exit_code != 0:
+            pytest.skip(f"no firewall in a lab host: {blocked.last_words}")
+        done = workshop.run(MODELS + "targets: any\n")
+    assert done.returncode == ExitCode.OK, done.stdout + done.stderr
+    [host] = {row["host"] for row in workshop.rows()}
+    assert host in ("h2", "h3")
+    assert Counter(row["status"] for row in workshop.rows()) == {"ok": 2, "skipped": 1}
+    assert "h1: it does not reach this machine at " in done.stdout + done.stderr
+    # the cluster was the sweep's, also the one that was made anew for it
+    assert load(workshop.files) is None
+    assert workshop.left_containers() == []
 
 
 @pytest.mark.long
