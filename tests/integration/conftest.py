@@ -38,7 +38,13 @@ def object_service(swift: ObjectService, monkeypatch: pytest.MonkeyPatch) -> Obj
     return swift
 
 
-@pytest.fixture(params=["process", pytest.param("docker", marks=pytest.mark.engine)])
+@pytest.fixture(
+    params=[
+        # where containers are required the same in them is enough, but for one test that names both
+        pytest.param("process", marks=pytest.mark.long if os.environ.get("TAXMETER_REQUIRE_ENGINE") == "1" else ()),
+        pytest.param("docker", marks=pytest.mark.engine),
+    ]
+)
 def isolation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The isolation that `executor: auto` takes, with its environment built."""
     kind = str(request.param)

@@ -83,7 +83,11 @@ def test_rounds_take_turns_on_gpus_that_work_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "exclusive", "gpu"), [("cpu", "gpu", None), ("cuda", "host", "GPU-a")], ids=["processors", "host"]
+    ("device", "exclusive", "gpu"),
+    [
+        pytest.param("cpu", "gpu", None, id="processors"),
+        pytest.param("cuda", "host", "GPU-a", id="host", marks=pytest.mark.long),
+    ],
 )
 def test_else_a_host_runs_one_task_at_a_time(tmp_path: Path, device: str, exclusive: str, gpu: str | None) -> None:
     rounds = run(tmp_path, device, exclusive)

@@ -134,6 +134,7 @@ def test_an_image_that_was_built_again_is_refused_until_it_is_accepted(
     assert len(accepted.layers) == count
 
 
+@pytest.mark.long
 def test_a_saved_image_is_compared_with_one_of_another_lock(
     client: DockerClient, entry: EnvironmentEntry, forget: None
 ):

@@ -1,6 +1,5 @@
 """A sweep, and its trials once more, through the command line: a real model, Ray, both isolations."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -31,18 +30,6 @@ def taxmeter(project: Path, *arguments: object) -> "subprocess.CompletedProcess[
     return subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=240, check=False)
 
 
-# Each takes a minute. Where containers are required, they are enough.
-IN_CONTAINERS_TOO = os.environ.get("TAXMETER_REQUIRE_ENGINE") == "1"
-
-
-@pytest.mark.parametrize(
-    "isolation",
-    [
-        pytest.param("docker", marks=pytest.mark.engine),
-        pytest.param("process", marks=pytest.mark.long if IN_CONTAINERS_TOO else ()),
-    ],
-    indirect=True,
-)
 def test_a_trial_and_its_campaign_run_again(
     isolation: str, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
