@@ -19,7 +19,7 @@ from orchestrator.campaign.progress import CampaignProgress
 from orchestrator.execution import FakeSettings
 from orchestrator.inventory import Faults
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
-from orchestrator.scheduling import Event, ExistingCluster, HostObserved, LineReceived
+from orchestrator.scheduling import Event, ExistingCluster, HostObserved, LineReceived, SchedulingHost
 from orchestrator.scheduling.nodes import RayCluster
 from orchestrator.scheduling.ray import RayScheduler
 from orchestrator.store import Store
@@ -176,9 +176,23 @@ def main() -> None:
         return
     with RayNodes(["h1", "h2"], directory) as nodes:
         scenario.nodes = nodes
+        cluster = ExistingCluster(nodes.address, nodes.token)
         if NAME in BEFORE:
             nodes.kill("h1")
-        campaign(scenario, ExistingCluster(nodes.address, nodes.token))
+            until_noticed(cluster)
+        campaign(scenario, cluster)
+
+
+def until_noticed(cluster: ExistingCluster) -> None:
+    """Ray counts a node that was killed among the living for some seconds."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        absent = cluster.connect([SchedulingHost(name, {}) for name in ("h1", "h2")]).absent
+        cluster.disconnect()
+        if absent:
+            return
+        time.sleep(0.5)
+    raise AssertionError("Ray did not notice")
 
 
 if __name__ == "__main__":
