@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from orchestrator.campaign import CampaignOrder, Notice, ProjectFiles, ReadyHost, choose_campaign
 from orchestrator.campaign.control import ControlFiles
+from orchestrator.campaign.driving import driver, returning
 from orchestrator.campaign.driving.running import run_campaign
 from orchestrator.campaign.progress import CampaignProgress
 from orchestrator.campaign.resuming.resume import ResumePolicy
@@ -40,7 +43,7 @@ def ready(name: str) -> ReadyHost:
     return ReadyHost(PlanningHost(name, {}, (0, 1), {"cpu": PIN}), {"cpu": FakeSettings()}, None)
 
 
-def sweep(targets: str = "each-host", rounds: int = 2) -> Sweep:
+def sweep(targets: object = "each-host", rounds: int = 2) -> Sweep:
     return Sweep.model_validate(
         {
             "version": 1,
@@ -126,7 +129,7 @@ class Frozen(LocalScheduler):
 
 
 class Lab:
-    """A project directory with its store, in which campaigns run."""
+    """A project directory with its store, in which campaigns run that look for lost hosts often."""
 
     def __init__(self, directory: Path) -> None:
         self.files = ProjectFiles(directory)
@@ -152,7 +155,11 @@ class Lab:
             self.told.append(progress)
             observe(progress)
 
-        run_campaign(order, scheduler, self.store, self.files, both)
+        with pytest.MonkeyPatch.context() as hasty:
+            hasty.setattr(returning, "PING_S", 0.3)
+            hasty.setattr(returning, "PAUSE_S", 0.1)
+            hasty.setattr(driver, "LOOK_S", 0.0)
+            run_campaign(order, scheduler, self.store, self.files, both)
         return continuation.campaign_id
 
     def rows(self) -> list[tuple[str, str, int]]:

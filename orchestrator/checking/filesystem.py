@@ -6,13 +6,15 @@ import re
 _NETWORK = re.compile(r"nfs|smb|cifs|ceph|lustre|gpfs|beegfs|fhgfs|gluster|sshfs|afs|panfs|ocfs|gfs2|orangefs|pvfs")
 
 FILESYSTEM = r"""
-filesystem_of() {
+existing() {
   there=$1
   while [ -n "$there" ] && [ ! -d "$there" ]; do there=${there%/*}; done
-  stat -f -c %T "${there:-/}" 2>/dev/null </dev/null
+  echo "${there:-/}"
 }
+filesystem_of() { stat -f -c %T "$(existing "$1")" 2>/dev/null </dev/null; }
 """
-"""A function in shell: the kind of file system that a directory is on, or would be; nothing where `stat` is missing."""
+"""Functions in shell: the directory, or the nearest above it that is there; and the kind of file system that it is on,
+which is nothing where `stat` is missing."""
 
 
 def filesystem_problem(directory: str, kind: str | None) -> str | None:

@@ -94,9 +94,8 @@ done
 
 section disks
 printf '%s' "$directories" | while read -r directory; do
-  there=$directory
-  while [ ! -d "$there" ]; do there=${there%/*}; [ -n "$there" ] || there=/; done
-  echo "$(df -Pk "$there" 2>/dev/null </dev/null | sed -n 2p | tr -s ' ' | cut -d ' ' -f 4) $directory"
+  free=$(df -Pk "$(existing "$directory")" 2>/dev/null </dev/null | sed -n 2p | tr -s ' ' | cut -d ' ' -f 4)
+  echo "$free $directory"
 done
 section filesystems
 printf '%s' "$directories" | while read -r directory; do echo "$(filesystem_of "$directory") $directory"; done

@@ -15,13 +15,6 @@ PATIENT = Faults.model_construct(silence_s=20, return_s=60, queue_s=60)
 """Nobody who comes back is given up, however busy this machine is."""
 
 
-@pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.campaign.driving.returning.PING_S", 0.3)
-    monkeypatch.setattr("orchestrator.campaign.driving.returning.PAUSE_S", 0.1)
-    monkeypatch.setattr("orchestrator.campaign.driving.driver.LOOK_S", 0.0)
-
-
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
     return Lab(tmp_path)

@@ -18,13 +18,6 @@ from orchestrator.scheduling.base import run_on_host
 from tests.scripted_campaign import BOUND_S, Frozen, Lab, ready, sweep
 
 
-@pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.campaign.driving.returning.PING_S", 0.3)
-    monkeypatch.setattr("orchestrator.campaign.driving.returning.PAUSE_S", 0.1)
-    monkeypatch.setattr("orchestrator.campaign.driving.driver.LOOK_S", 0.0)
-
-
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
     return Lab(tmp_path)

@@ -22,28 +22,13 @@ from orchestrator.errors import InfrastructureError
 from orchestrator.execution import FakeSettings
 from orchestrator.feasibility import GpuFacts, Machine
 from orchestrator.inventory import Faults
-from orchestrator.planning import EnvironmentPin, Isolation, PlannedTask, PlanningHost, plan
+from orchestrator.planning import PlannedTask, PlanningHost, plan
 from orchestrator.scheduling import WorkerProcess
 from orchestrator.scheduling.chores import Returned, Waiting, is_there, take_up
 from orchestrator.scheduling.workers import end_worker, this_worker
-from orchestrator.sweep import Sweep
+from tests.scripted_campaign import PIN, sweep
 
 FAULTS = Faults(silence_s=10, return_s=300, queue_s=120)
-PIN = EnvironmentPin("cpu", Isolation.PROCESS, "for a test", "0" * 64)
-
-
-def sweep(targets: object) -> Sweep:
-    return Sweep.model_validate(
-        {
-            "version": 1,
-            "name": "s",
-            "environments": "cpu",
-            "workloads": ({"name": "synthetic-null", "batch": (1, 2)},),
-            "backends": ("python",),
-            "rounds": 3,
-            "targets": targets,
-        }
-    )
 
 
 MACHINE = Machine("580.1", (GpuFacts("NVIDIA H100", "9.0", 80 * 2**30),), None, 2**33)
@@ -54,7 +39,7 @@ def ready(name: str) -> ReadyHost:
 
 
 def tasks(host: str, targets: object = "each-host") -> list[PlannedTask]:
-    return list(plan(sweep(targets), [ready(host).planning], "c").tasks)
+    return list(plan(sweep(targets, rounds=3), [ready(host).planning], "c").tasks)
 
 
 def work(host: str = "h1", **more: Any) -> HostWork:
@@ -204,7 +189,7 @@ def test_a_drained_host_that_is_lost_is_not_waited_for() -> None:
 @pytest.mark.parametrize("targets", ["any", "each-gpu-model"])
 def test_what_waits_moves_to_a_host_that_stands_for_the_lost_one(targets: str) -> None:
     gone, spare = HostWork("h1", waiting=deque(tasks("h1", targets)), total=6), HostWork("h2")
-    able = trials_of(plan(sweep(targets), [ready("h2").planning], "c"))
+    able = trials_of(plan(sweep(targets, rounds=3), [ready("h2").planning], "c"))
     before = [trial for one in gone.waiting for trial in one.task.trials]
     assert move([gone], spare, ready("h2"), able) == {"h1": 6}
     assert [trial for one in spare.waiting for trial in one.task.trials] == before
@@ -216,7 +201,7 @@ def test_what_waits_moves_to_a_host_that_stands_for_the_lost_one(targets: str) -
 
 def test_what_belongs_to_a_host_alone_never_moves() -> None:
     gone, spare = work("h1"), HostWork("h2")
-    able = trials_of(plan(sweep("each-host"), [ready("h2").planning], "c"))
+    able = trials_of(plan(sweep(rounds=3), [ready("h2").planning], "c"))
     assert move([gone], spare, ready("h2"), able) == {}
     assert len(gone.waiting) == 3
     assert not spare.waiting
