@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from orchestrator.checking.deadline import Deadline
-from orchestrator.images.engine import UNLABELLED
+from orchestrator.images.engine import UNLABELLED, remove_container
 from orchestrator.images.messages import ENGINE_EXCEPTIONS
 
 LABEL = "org.taxmeter.check"
@@ -89,7 +89,7 @@ def look(client: Any, wanted: Look, deadline: Deadline) -> Seen:
     finally:
         client.api.timeout = deadline.left_s() + 10
         with suppress(*ENGINE_EXCEPTIONS):
-            container.remove(force=True, v=True)
+            remove_container(container)
     return Seen(exit_code, out, errors)
 
 
@@ -99,7 +99,7 @@ def _reap(client: Any) -> None:
         created = datetime.fromisoformat(str(container.attrs["Created"])[:19] + "+00:00").timestamp()
         if time.time() - created > _FORGOTTEN_S:
             with suppress(*ENGINE_EXCEPTIONS):
-                container.remove(force=True, v=True)
+                remove_container(container)
 
 
 def _archive(files: Mapping[str, bytes]) -> bytes:

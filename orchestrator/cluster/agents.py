@@ -35,7 +35,7 @@ from orchestrator.cluster.settings import DIRECTORY, TOKEN, Ports, agent_command
 from orchestrator.cluster.survey import Survey
 from orchestrator.cluster.watching import NODE_LABEL
 from orchestrator.errors import InfrastructureError
-from orchestrator.images.engine import UNLABELLED
+from orchestrator.images.engine import UNLABELLED, remove_container
 from orchestrator.inventory import Exclusive, Host
 from orchestrator.scheduling.nodes import HOST_LABEL, SLOT
 
@@ -175,7 +175,7 @@ def start_agent(engine: HostEngine, plan: Plan, site: Site, probe: Probe, image_
         put_files(container, own | tls_files(plan.tls))
         container.start()
     except BaseException:
-        container.remove(force=True, v=True)
+        remove_container(container)
         raise
     return agent
 

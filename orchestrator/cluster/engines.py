@@ -14,7 +14,7 @@ from docker.errors import NotFound
 
 from orchestrator.connection import Connections
 from orchestrator.images import connect
-from orchestrator.images.engine import engine_address
+from orchestrator.images.engine import engine_address, remove_container
 from orchestrator.inventory import Connection, Host
 from orchestrator.inventory.model import local_engine
 
@@ -78,9 +78,9 @@ def remove(container: Any) -> None:
             container.unpause()
         if container.status in ("running", "paused"):
             container.stop(timeout=STOP_S)
-        container.remove(force=True, v=True)
     except NotFound:
         return
+    remove_container(container)
 
 
 def find(client: DockerClient, name: str, cluster: str) -> Any | None:

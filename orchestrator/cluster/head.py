@@ -16,7 +16,7 @@ from orchestrator.cluster.model import HEAD_CONTAINER
 from orchestrator.cluster.settings import Ports, environment, head_command, tls_files
 from orchestrator.cluster.state import StateFiles
 from orchestrator.errors import InfrastructureError
-from orchestrator.images.engine import UNLABELLED, engine_address, host_network_problem
+from orchestrator.images.engine import UNLABELLED, engine_address, host_network_problem, remove_container
 
 ROLE = "head"
 SHARED_MEMORY = "512m"
@@ -82,7 +82,7 @@ def ensure_head(client: DockerClient, plan: HeadPlan, files: StateFiles, say: Ca
         container.start()
         _wait(container, plan.address, plan.ports.head)
     except BaseException:
-        container.remove(force=True, v=True)
+        remove_container(container)
         raise
     return Head(str(container.id), is_new=True)
 

@@ -15,6 +15,7 @@ from docker.types import DeviceRequest
 from orchestrator.cluster.engines import LABEL, LABEL_ROLE
 from orchestrator.cluster.settings import Ports
 from orchestrator.errors import InfrastructureError
+from orchestrator.images.engine import remove_container
 from orchestrator.images.messages import ENGINE_EXCEPTIONS, engine_message
 
 _CONNECT_S = 5
@@ -114,7 +115,7 @@ def probe(
         unreached = [] if local else [port for port in inward if not _answers(theirs, port)]
     finally:
         with suppress(*ENGINE_EXCEPTIONS):
-            container.remove(force=True, v=True)
+            remove_container(container)
     _judge(said, unreached, ours, theirs)
     return Probe(tuple(said["cores"]), tuple(said["gpus"]), with_gpus)
 
@@ -153,7 +154,7 @@ def _started(client: DockerClient, image: str, cluster: str, command: Sequence[s
     try:
         container.start()
     except APIError as error:
-        container.remove(force=True, v=True)
+        remove_container(container)
         if requests is None or "device driver" not in engine_message(error):
             raise
         return _started(client, image, cluster, command, False)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from docker import DockerClient
-from docker.errors import APIError, NotFound
 from docker.types import DeviceRequest, Ulimit
 
 from orchestrator.errors import InfrastructureError
@@ -23,7 +22,7 @@ from orchestrator.execution.base import (
     log_tail,
     time_limit_s,
 )
-from orchestrator.images.engine import attributes_of, connect, engine_address
+from orchestrator.images.engine import attributes_of, connect, engine_address, remove_container
 from orchestrator.images.identity import differences, identity
 from orchestrator.images.messages import ENGINE_EXCEPTIONS, engine_errors
 from orchestrator.planning import is_of_gpu
@@ -124,7 +123,7 @@ def remove_containers(engine: str | None, campaign_id: str | None = None, but_of
         found = client.containers.list(all=True, filters={"label": label}, ignore_removed=True)
         left = [container for container in found if container.labels.get(TASK_LABEL) not in but_of]
         for container in left:
-            _remove(container)
+            remove_container(container)
         return [str(container.name) for container in left]
 
 
@@ -170,17 +169,7 @@ def _container(client: DockerClient, configuration: dict[str, Any]) -> Iterator[
             lifeline._sock.close()
             lifeline.close()
     finally:
-        _remove(container)
-
-
-def _remove(container: Any) -> None:
-    try:
-        container.remove(force=True, v=True)
-    except NotFound:
-        return  # the engine was faster, as it was asked to be
-    except APIError as error:
-        if "already in progress" not in str(error):
-            raise
+        remove_container(container)
 
 
 def _configuration(settings: DockerSettings, task: Task, directory: Path, user: str, limit_s: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from docker import DockerClient
-from docker.errors import DockerException, ImageNotFound
+from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from requests.exceptions import RequestException
 
 from orchestrator.errors import InfrastructureError
@@ -57,6 +57,23 @@ def attributes_of(client: DockerClient, name: str) -> dict[str, Any] | None:
     except ImageNotFound:
         return None
     return attributes
+
+
+def remove_container(container: Any) -> None:
+    """Removes a container, running or not, with its volumes.
+
+    One that is gone, or that the engine removes already because it was asked to when the container ends, is no error.
+
+    Raises:
+        docker.errors.DockerException, requests.RequestException: the engine failed.
+    """
+    try:
+        container.remove(force=True, v=True)
+    except NotFound:
+        return
+    except APIError as error:
+        if "already in progress" not in str(error):
+            raise
 
 
 def host_network_problem(information: Mapping[str, Any]) -> str | None:

@@ -17,6 +17,7 @@ from docker.types import LogConfig
 
 import runners.system
 from orchestrator.errors import InfrastructureError
+from orchestrator.images.engine import remove_container
 from orchestrator.images.messages import ENGINE_EXCEPTIONS, engine_errors
 
 LABEL = "org.taxmeter.observation"
@@ -80,7 +81,7 @@ def observe(client: DockerClient, image_id: str) -> Observation:
             errors = container.logs(stdout=False, stderr=True).decode("utf-8", "replace")
         finally:
             with suppress(*ENGINE_EXCEPTIONS):
-                container.remove(force=True, v=True)
+                remove_container(container)
     if exit_code != 0:
         last = (errors.strip().splitlines() or [f"exit code {exit_code} without a message"])[-1]
         if exit_code in _TIMED_OUT:
@@ -91,7 +92,7 @@ def observe(client: DockerClient, image_id: str) -> Observation:
 
 def reap(client: DockerClient) -> None:
     """Removes the containers of commands that were killed while they looked; one that may still be used is left."""
-    found = client.containers.list(all=True, filters={"label": f"{LABEL}=1"})
+    found = client.containers.list(all=True, filters={"label": f"{LABEL}=1"}, ignore_removed=True)
     if not found:
         return
     # The engine's clock, which is another machine's, made both times.
@@ -100,7 +101,7 @@ def reap(client: DockerClient) -> None:
         created = _seconds(container.attrs.get("Created"))
         if created is not None and now - created > _LIMIT_S + 2 * _ALLOWANCE_S:
             with suppress(*ENGINE_EXCEPTIONS):
-                container.remove(force=True, v=True)
+                remove_container(container)
 
 
 def parse(output: str) -> Observation:

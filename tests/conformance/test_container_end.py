@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 from docker import DockerClient
-from docker.errors import NotFound
 
 from orchestrator.execution import DockerSettings, stage
 from orchestrator.execution.docker import LABEL
 from orchestrator.images import BuiltImage, connect
+from orchestrator.images.engine import remove_container
 from runners.contract import Task, Trial
 
 pytestmark = [pytest.mark.engine]
@@ -51,15 +51,20 @@ class Driven:
         self.driver = driver
         self.log = directory / "supervisor.log"
 
+    def containers(self) -> list[Any]:
+        """Its container, or none when it has ended."""
+        selected = {"label": f"{LABEL}={self._task.campaign_id}"}
+        return list(self._client.containers.list(all=True, filters=selected, ignore_removed=True))
+
     def container(self) -> Any:
-        [found] = self._client.containers.list(all=True, filters={"label": f"{LABEL}={self._task.campaign_id}"})
+        [found] = self.containers()
         return found
 
     def ended_after_s(self, limit_s: float) -> float | None:
         """How long its container was still there; null if that was longer than the limit."""
         begun = time.monotonic()
         while time.monotonic() < begun + limit_s:
-            if not self._client.containers.list(filters={"label": f"{LABEL}={self._task.campaign_id}"}):
+            if not self.containers():
                 return time.monotonic() - begun
             time.sleep(0.1)
         return None
@@ -92,10 +97,8 @@ def drive(
             one.driver.kill()
             with one.driver:
                 pass  # closes its pipe and waits for it
-            try:
-                one.container().remove(force=True)
-            except (ValueError, NotFound):
-                continue  # it has ended, as it should
+            for container in one.containers():
+                remove_container(container)
 
 
 def test_a_container_ends_with_its_driver(drive: Callable[[int], Driven]) -> None:

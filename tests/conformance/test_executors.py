@@ -197,7 +197,7 @@ def test_a_container_is_hardened(cpu_image, make_trial, make_task, tmp_path) -> 
     running = create_executor(settings).run(task, tmp_path / "task")
     next(running)
     with closing(connect()) as client:
-        [container] = client.containers.list(filters={"label": f"{LABEL}={task.campaign_id}"})
+        [container] = client.containers.list(filters={"label": f"{LABEL}={task.campaign_id}"}, ignore_removed=True)
         host = container.attrs["HostConfig"]
         user = container.attrs["Config"]["User"]
     running.close()
@@ -220,7 +220,10 @@ def live_traces(settings: ExecutionSettings, directory: Path, task: Task) -> lis
     if isinstance(settings, DockerSettings):
         with closing(connect()) as client:
             label = {"label": f"{LABEL}={task.campaign_id}"}
-            return [str(container.name) for container in client.containers.list(all=True, filters=label)]
+            return [
+                str(container.name)
+                for container in client.containers.list(all=True, filters=label, ignore_removed=True)
+            ]
     # A killed process stays in the table until its parent has read its status.
     deadline = time.monotonic() + 2
     while (found := list(_processes_naming(directory))) and time.monotonic() < deadline:

@@ -229,5 +229,7 @@ def left_containers() -> list[str]:
     if engine_problem() is not None:
         return []
     with closing(connect()) as client:
-        campaigns = [one.labels[LABEL] for one in client.containers.list(all=True, filters={"label": LABEL})]
+        campaigns = [
+            one.labels[LABEL] for one in client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True)
+        ]
     return [one for one in campaigns if one.startswith("models-")]

@@ -87,7 +87,7 @@ def checked(inventory: str, capsys: pytest.CaptureFixture[str], *options: str) -
 
 def containers() -> list[str]:
     with closing(connect()) as client:
-        return [one.id for one in client.containers.list(all=True, filters={"label": LABEL})]
+        return [one.id for one in client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True)]
 
 
 def test_a_host_over_ssh_is_found_good(sshd, write, capsys, cpu_image) -> None:

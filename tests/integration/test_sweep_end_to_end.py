@@ -186,5 +186,5 @@ def running(campaign: str) -> list[str]:
     if os.environ.get("DOCKER_HOST", "").startswith("unix:///nonexistent"):
         return found
     with closing(connect()) as client:
-        containers = client.containers.list(all=True, filters={"label": f"{LABEL}={campaign}"})
+        containers = client.containers.list(all=True, filters={"label": f"{LABEL}={campaign}"}, ignore_removed=True)
         return found + [str(container.name) for container in containers]

@@ -82,7 +82,7 @@ def containers(cluster: Cluster, *hosts: LabHost) -> dict[str, tuple[str, str]]:
 def ours(client: DockerClient, cluster: Cluster) -> list[Any]:
     """The containers of a cluster on an engine."""
     selected = {"label": f"{LABEL}={cluster.id}"}
-    return list(client.containers.list(all=True, filters=selected))
+    return list(client.containers.list(all=True, filters=selected, ignore_removed=True))
 
 
 @contextmanager

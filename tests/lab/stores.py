@@ -78,12 +78,12 @@ def _send(host: LabHost, wanted: dict[str, str | None]) -> bool:
             engine.images.load(local.api.get_image(image))
             if _image_id(engine, image) != expected:
                 raise InfrastructureError(f"{host.name} took {image}, but has another image under that name")
-        return not engine.containers.list(all=True)
+        return not engine.containers.list(all=True, ignore_removed=True)
 
 
 def _is_empty(host: LabHost) -> bool:
     with host.engine() as engine:
-        return not engine.images.list(all=True) and not engine.containers.list(all=True)
+        return not engine.images.list(all=True) and not engine.containers.list(all=True, ignore_removed=True)
 
 
 def _clone(

@@ -299,7 +299,9 @@ def test_down_removes_ours_and_nothing_else(lab: Lab, image: AgentImage, tmp_pat
         started = [one.attrs["State"]["StartedAt"] for one in (node, idle)]
         found = other.up()
         assert other.down() == {}
-        assert [one.name for one in engine.containers.list(all=True) if one.id in (node.id, idle.id)]
+        assert [
+            one.name for one in engine.containers.list(all=True, ignore_removed=True) if one.id in (node.id, idle.id)
+        ]
         for one in (node, idle):
             one.reload()
             assert one.status == "running"

@@ -208,7 +208,7 @@ def test_a_container_that_is_killed_costs_the_trial_that_ran(with_cluster: Works
     workshop = with_cluster
     with running(workshop, tmp_path / "log") as sweep:
         with workshop.lab.host("h2").engine() as engine:
-            [container] = engine.containers.list(filters={"label": LABEL})
+            [container] = engine.containers.list(filters={"label": LABEL}, ignore_removed=True)
             container.kill()
         assert sweep.end() == ExitCode.TRIALS_FAILED, sweep.said()
     statuses = Counter((row["host"], row["status"]) for row in workshop.rows())

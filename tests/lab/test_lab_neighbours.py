@@ -105,4 +105,4 @@ def test_foreign_ray_and_foreign_containers_survive_a_sweep(workshop: Workshop, 
             "import ray; ray.init('127.0.0.1:7777'); print(ray.get(ray.remote(num_cpus=0)(lambda: 'alive').remote()))"
         )
         assert b"alive" in run_in(on_host[0], ["timeout", "60", "python", "-c", program]).output
-        assert {one.id for one in engine.containers.list(all=True)} == {one.id for one in on_host}
+        assert {one.id for one in engine.containers.list(all=True, ignore_removed=True)} == {one.id for one in on_host}

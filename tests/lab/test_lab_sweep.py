@@ -5,17 +5,17 @@ import re
 import signal
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
-from docker.errors import NotFound
 
 from orchestrator.cluster import load
 from orchestrator.cluster.commands import run_in
 from orchestrator.errors import ExitCode
 from orchestrator.execution.docker import LABEL
 from orchestrator.images import BuiltImage, connect
+from orchestrator.images.engine import remove_container
 from orchestrator.store import Store
 from tests.lab.host import LabHost
 from tests.lab.workshop import HOSTS, MODELS, SLEEPS, Workshop
@@ -45,7 +45,7 @@ def test_a_sweep_of_real_models_on_three_hosts(workshop: Workshop, cpu_image: Bu
     assert load(workshop.files) is None
     for host in workshop.lab.hosts():
         with host.engine() as engine:
-            assert engine.containers.list(all=True) == []
+            assert engine.containers.list(all=True, ignore_removed=True) == []
         # a campaign that lost a task, as another test's, keeps its logs
         assert not [one for one in host.run("ls", "/var/lib/taxmeter/campaigns").stdout.split() if "models" in one]
 
@@ -149,8 +149,7 @@ def left_over(host: LabHost, image: BuiltImage, *campaigns: str) -> Iterator[lis
             yield [str(one.name) for one in containers]
         finally:
             for one in containers:
-                with suppress(NotFound):
-                    one.remove(force=True)
+                remove_container(one)
 
 
 def driver_in_head(workshop: Workshop) -> int:

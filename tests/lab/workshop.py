@@ -161,7 +161,10 @@ class Workshop:
             host.container.reload()
             if host.container.status == "running":
                 with host.engine() as engine:
-                    found += [str(one.name) for one in engine.containers.list(all=True, filters={"label": LABEL})]
+                    found += [
+                        str(one.name)
+                        for one in engine.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True)
+                    ]
         return found
 
     def left_containers(self, within_s: float = 30) -> list[str]:

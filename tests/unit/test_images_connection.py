@@ -1,12 +1,14 @@
-"""What is said when no engine can be used."""
+"""What is said when no engine can be used, and what an engine may answer to a removal."""
 
 import socket
 from pathlib import Path
 
 import pytest
+from docker.errors import APIError, NotFound
 
 from orchestrator.errors import InfrastructureError
 from orchestrator.images import connect, engine_problem
+from orchestrator.images.engine import remove_container
 
 
 def test_a_socket_that_is_not_there(monkeypatch: pytest.MonkeyPatch):
@@ -40,3 +42,29 @@ def test_nobody_listens():
         reserved.bind(("127.0.0.1", 0))
         with pytest.raises(InfrastructureError, match="connection refused"):
             connect(f"tcp://127.0.0.1:{reserved.getsockname()[1]}", timeout_s=2)
+
+
+class Removed:
+    """A container whose engine answers a removal with an error."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def remove(self, *, force: bool, v: bool) -> None:
+        assert force
+        assert v
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [NotFound("404 Client Error"), APIError("409 Client Error", explanation="removal of x is already in progress")],
+    ids=["gone", "going"],
+)
+def test_a_container_that_goes_by_itself_is_removed(error: APIError) -> None:
+    remove_container(Removed(error))
+
+
+def test_a_container_that_stays_is_not_taken_as_removed() -> None:
+    with pytest.raises(APIError, match="device or resource busy"):
+        remove_container(Removed(APIError("500 Server Error", explanation="device or resource busy")))
