@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from pydantic import ValidationError
+
 from orchestrator.cluster.model import Agent, Cluster
 from orchestrator.cluster.settings import Ports
 from orchestrator.errors import InfrastructureError
@@ -91,18 +93,24 @@ class StateFiles:
         """What is remembered; null if nothing is.
 
         Raises:
-            InfrastructureError: another version wrote it.
+            InfrastructureError: another version wrote it, or it is damaged.
         """
         if not self._state.exists():
             return None
-        document = json.loads(self._state.read_text(encoding="utf-8"))
-        if document.pop("version") != _VERSION:
+        try:
+            document = json.loads(self._state.read_text(encoding="utf-8"))
+            version = document.pop("version")
+            if version == _VERSION:
+                return _state(document)
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise InfrastructureError(
-                f"{self._state} is of another version of taxmeter: take the cluster down with that version"
-            )
-        agents = {name: Agent(**_agent(values)) for name, values in document.pop("agents").items()}
-        hosts = {name: Host.model_validate_json(json.dumps(values)) for name, values in document.pop("hosts").items()}
-        return State(**{**document, "touched": tuple(document["touched"])}, agents=agents, hosts=hosts)
+                f"{self._state} is damaged, or of another version of taxmeter: {_why(error)}; take the cluster "
+                "down with the version that brought it up, or remove the containers with the label "
+                f"org.taxmeter.cluster on its hosts and then {self.directory}"
+            ) from error
+        raise InfrastructureError(
+            f"{self._state} is of another version of taxmeter: take the cluster down with that version"
+        )
 
     def save(self, state: State) -> None:
         """Remembers a state; a crash leaves the one before or this one."""
@@ -167,6 +175,19 @@ def way_to(name: str, hosts: Mapping[str, Host]) -> dict[str, Host]:
 def is_here(host: Host) -> bool:
     """Whether a host is this machine."""
     return host.connection is Connection.LOCAL
+
+
+def _state(document: dict[str, Any]) -> State:
+    agents = {name: Agent(**_agent(values)) for name, values in document.pop("agents").items()}
+    hosts = {name: Host.model_validate_json(json.dumps(values)) for name, values in document.pop("hosts").items()}
+    return State(**{**document, "touched": tuple(document["touched"])}, agents=agents, hosts=hosts)
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False)[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    return f"{type(error).__name__}: {error}"
 
 
 def _agent(values: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from orchestrator.cluster.boot import install, report, tree_digest
 from orchestrator.cluster.code import install_here, pack_code
 from orchestrator.cluster.model import Agent
 from orchestrator.cluster.settings import Ports, agent_command, chosen_ports, chosen_tls, environment, head_command
-from orchestrator.cluster.state import StateFiles, cluster_of, way_to
+from orchestrator.cluster.state import State, StateFiles, cluster_of, way_to
 from orchestrator.cluster.survey import Survey, choose_address, listened_here, parse, survey
 from orchestrator.connection import Completed, Connections
 from orchestrator.errors import ConfigurationError, InfrastructureError
@@ -162,6 +162,27 @@ def test_what_another_version_remembers_is_refused(tmp_path: Path) -> None:
     files.directory.mkdir(parents=True)
     (files.directory / "state.json").write_text(json.dumps({"version": 99}))
     with pytest.raises(InfrastructureError, match="of another version of taxmeter"):
+        files.load()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("10.0.0.7", "$(touch x)", "address: "),
+        ('"sockets"', '"socket"', "TypeError: .*'sockets?'"),
+        ('"touched"', '"touch"', "KeyError: 'touched'"),
+        ("}", "", "JSONDecodeError: "),
+    ],
+    ids=["refused", "unknown", "missing", "cut"],
+)
+def test_what_was_remembered_and_cannot_be_read_is_named(tmp_path: Path, old: str, new: str, why: str) -> None:
+    files = StateFiles(Project(tmp_path))
+    files.directory.mkdir(parents=True)
+    host = Host(connection=Connection.SSH, address="10.0.0.7")
+    files.save(State("c", 21000, "/nowhere", hosts={"h1": host}))
+    path = files.directory / "state.json"
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(InfrastructureError, match=f"state.json is damaged, or of another version of taxmeter: {why}"):
         files.load()
 
 
