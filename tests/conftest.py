@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from orchestrator.images import BuiltImage, Catalogue, connect, engine_problem, ensure_image, ensure_virtualenv
 from runners.contract import (
@@ -21,6 +22,13 @@ from runners.contract import (
 # A job in the background is started with interrupts ignored, and what it starts inherits that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# What is tried is the same each time, so that a failure is of the change before it; and a machine that stalls in the
+# middle of an example is no failure.
+settings.register_profile(
+    "taxmeter", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("taxmeter")
 
 PROJECT = Path(__file__).resolve().parent.parent
 QUICK = Protocol(

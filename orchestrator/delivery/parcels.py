@@ -33,6 +33,7 @@ _EMPTY: Final = tuple(pa.RecordBatch.from_pylist([], schema) for schema in _MESS
 _ALIGNMENT = 8
 _UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError, MemoryError)
 _KEY: Final = ("campaign_id", "trial_id", "attempt")
+_TIMES: Final = tuple(field.name for field in TRIALS if pa.types.is_timestamp(field.type))
 
 
 class ParcelError(StoreError):
@@ -119,7 +120,8 @@ def decode_parcel(data: bytes) -> Parcel:
     """Reads a parcel and proves that each of its rows can be stored.
 
     Raises:
-        ParcelError: it is damaged, of another schema, or a value that every row has is missing.
+        ParcelError: it is damaged, of another schema, a value that every row has is missing, or a time is none that
+            Python has (years 1 to 9999): whoever reads the store as Python values would fail at it.
     """
     batches = list(_EMPTY)
     position, last = 0, -1
@@ -137,6 +139,11 @@ def decode_parcel(data: bytes) -> Parcel:
     parcel = Parcel(*batches)
     if lacking := missing(parcel.packed):
         raise ParcelError(f"a row does not fit the store: {', '.join(lacking)} is null")
+    for name in _TIMES:
+        try:
+            values_of(parcel.packed, name)
+        except OverflowError:
+            raise ParcelError(f"a row does not fit the store: {name} is not between the years 1 and 9999") from None
     return parcel
 
 

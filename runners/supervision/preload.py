@@ -13,7 +13,8 @@ from runners.supervision.interrupts import Interrupts
 from runners.supervision.process import run_child
 from runners.workloads import workload_class
 
-_CANARY_S = 5.0
+_CANARY_S = 60.0
+"""Far beyond what a busy machine takes for it: it has to tell a child that hangs."""
 
 
 def modules_of(trials: Iterable[Trial]) -> List[str]:

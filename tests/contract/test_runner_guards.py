@@ -40,10 +40,9 @@ LONG = replace(QUICK, sync_budget_ms=3000, precision_permille=0)
 
 
 @contextmanager
-def neighbour(seconds: float | None = None) -> Iterator[None]:
-    """Somebody who keeps the trial's core busy until the block ends, or for some seconds."""
-    limit = [] if seconds is None else ["timeout", str(seconds)]
-    command = [*limit, "taskset", "--cpu-list", str(CORE), sys.executable, "-c", BUSY]
+def neighbour() -> Iterator[None]:
+    """Somebody who keeps the trial's core busy until the block ends."""
+    command = ["taskset", "--cpu-list", str(CORE), sys.executable, "-c", BUSY]
     with subprocess.Popen(command, start_new_session=True) as process:
         try:
             yield
@@ -117,15 +116,20 @@ def test_an_error_runs_no_trial_beside_a_neighbour_and_the_next_start_tries_it_a
 
 def test_a_trial_waits_until_the_neighbour_is_gone_and_its_time_begins_then(tmp_path: Path) -> None:
     write(tmp_path, GuardPolicy.WAIT, trial("synthetic-null", timeout_s=6), permille=950)
-    with neighbour(seconds=8):
-        log = run(tmp_path)
+    with start(tmp_path) as process:
+        assert process.stdout is not None
+        with neighbour():
+            told = process.stdout.readline()
+            time.sleep(7)  # longer than the trial may take
+        rest, _ = process.communicate(timeout=500)
+    assert process.returncode == 0, rest.decode()
     [record] = records(tmp_path)
     before = results(record)[GuardMoment.BEFORE]
     assert before.outcome is GuardOutcome.WAITED
     assert before.waited_s > 0
     assert record.exit_code is not None
     assert record.status is not Status.TIMEOUT
-    assert "waiting up to 300 s: guard load: others keep the trial's cores busy" in log
+    assert b"waiting up to 300 s: guard load: others keep the trial's cores busy" in told
 
 
 def test_a_wait_that_is_in_vain_is_an_infrastructure_error_that_says_so(tmp_path: Path) -> None:
@@ -140,7 +144,9 @@ def test_a_wait_that_is_in_vain_is_an_infrastructure_error_that_says_so(tmp_path
 
 
 def test_a_neighbour_that_comes_meanwhile_takes_the_trial_its_ok_but_not_its_samples(tmp_path: Path) -> None:
-    write(tmp_path, GuardPolicy.WAIT, trial("synthetic-sleep", protocol=LONG), permille=700)
+    write(
+        tmp_path, GuardPolicy.WAIT, trial("synthetic-sleep", protocol=replace(LONG, sync_budget_ms=8000)), permille=700
+    )
     with start(tmp_path) as process:
         wait_for("Begin", tmp_path)
         with neighbour():

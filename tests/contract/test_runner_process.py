@@ -103,7 +103,7 @@ say(code=ended.code, left=kernel.descendants(os.getpid()))
 
 def test_a_stopped_child_is_killed_at_its_deadline() -> None:
     said = interpret("""
-ended = supervise(lambda: os.kill(os.getpid(), signal.SIGSTOP), seconds=0.2)
+ended = supervise(lambda: os.kill(os.getpid(), signal.SIGSTOP), seconds=2)
 say(code=ended.code, stop=ended.stop.value)
 """)
     assert said == {"code": -9, "stop": "deadline"}

@@ -101,12 +101,18 @@ def wait_for_begin(directory: Path) -> None:
 
 
 def lines_so_far(directory: Path) -> list[Line]:
-    return lines(directory) if (directory / "records.jsonl").exists() else []
+    """The whole lines; the runner may be in the middle of the next."""
+    path = directory / "records.jsonl"
+    whole = path.read_bytes().rpartition(b"\n")[0] if path.exists() else b""
+    return [decode_line(line) for line in whole.splitlines()]
 
 
 def gone(pid: int) -> bool:
-    stat = Path(f"/proc/{pid}/stat")
-    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return stat.rpartition(")")[2].split()[0] == "Z"
 
 
 def test_a_task_from_its_first_line_to_its_last(tmp_path: Path) -> None:
@@ -170,18 +176,19 @@ def test_a_fault_costs_its_own_trial_only(tmp_path: Path, name: str, status: Sta
 
 
 def test_a_hanging_trial_times_out_although_it_ignores_the_request_to_end(tmp_path: Path) -> None:
-    write_task(tmp_path, trial("synthetic-hang", timeout_s=1), trial("synthetic-null"))
+    write_task(tmp_path, trial("synthetic-hang", timeout_s=5), trial("synthetic-null"))
     assert run(tmp_path)[0] == 0
     assert [r.status for r in records(tmp_path)] == [Status.TIMEOUT, Status.OK]
     assert records(tmp_path)[0].exit_code == -signal.SIGKILL
 
 
 def test_a_timeout_shows_where_the_trial_was(tmp_path: Path) -> None:
-    write_task(tmp_path, trial("synthetic-sleep", timeout_s=1, protocol=ENDLESS))
+    write_task(tmp_path, trial("synthetic-sleep", timeout_s=5, protocol=ENDLESS))
     run(tmp_path)
     (record,) = records(tmp_path)
     assert record.status is Status.TIMEOUT
-    assert "synthetic.py" in record.log_tail
+    # between two of its calls of 50 ms each it is in the loop around them
+    assert any(file in record.log_tail for file in ("synthetic.py", "timing.py"))
 
 
 def test_a_failed_allocation_is_out_of_memory(tmp_path: Path) -> None:

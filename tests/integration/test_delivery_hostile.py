@@ -58,7 +58,7 @@ def test_only_parcels_are_taken_from_a_host(driver: Driver) -> None:
     assert "where only parcels and beats are expected" in driver.told[0]
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=300), st.booleans())
 def test_any_bytes_make_no_row_and_stop_nobody(driver: Driver, data: bytes, greeted: bool) -> None:
     if greeted:

@@ -1,6 +1,8 @@
 """What crosses the wire: who is let in, and that no byte sequence does more than end its own connection."""
 
 import contextlib
+import struct
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
@@ -212,6 +214,18 @@ def test_a_string_that_is_no_text_is_refused_also_if_its_neighbour_would_complet
     text = encode_rows(Rows(trials=[row("a", reason="MARK1MARK2")]))
     with pytest.raises(ParcelError, match="rows cannot be read.*UTF8"):
         decode_parcel(altered(text, b"MARK1MARK2", b"MARK1MARK\xc3"))
+
+
+@pytest.mark.parametrize("name", ["started_at", "finished_at"])
+def test_a_time_that_python_does_not_have_is_refused(name: str) -> None:
+    moment = 0x0123456789ABCDEF // 100_000  # microseconds; its bytes are nowhere else
+    parcel = encode_rows(
+        Rows(trials=[row("a", **{name: datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=moment)})])
+    )
+    assert decode_parcel(parcel).keys() == [RowKey("c", "a", 1)]
+    later = altered(parcel, struct.pack("<q", moment), struct.pack("<q", moment | 1 << 62))
+    with pytest.raises(ParcelError, match=f"{name} is not between the years 1 and 9999"):
+        decode_parcel(later)
 
 
 def test_a_row_of_which_a_whole_group_of_columns_is_null_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

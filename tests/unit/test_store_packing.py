@@ -38,7 +38,7 @@ def random_rows(data: st.DataObject) -> pa.RecordBatch:
     return batch_of(rows, TRIALS)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.data())
 def test_rows_come_out_as_they_went_in(data: st.DataObject) -> None:
     rows = random_rows(data)
