@@ -78,7 +78,7 @@ class Scenario:
         """For long enough to be lost; Ray itself does not notice."""
         assert self.nodes is not None
         self.nodes.signal("h1", signal.SIGSTOP)
-        threading.Timer(8, self.nodes.signal, ("h1", signal.SIGCONT)).start()
+        threading.Timer(14, self.nodes.signal, ("h1", signal.SIGCONT)).start()
 
     def kill_node(self) -> None:
         """Another one is offered, as somebody outside would."""
@@ -116,7 +116,7 @@ HERE = ("kill_worker", "freeze_worker")
 def ready(name: str, directory: Path) -> ReadyHost:
     place = None if NAME in HERE else str(directory / name)
     return ReadyHost(
-        PlanningHost(name, {}, (0, 1), {"cpu": PIN}), {"cpu": FakeSettings(0.5)}, None, work_directory=place
+        PlanningHost(name, {}, (0, 1), {"cpu": PIN}), {"cpu": FakeSettings(1.0)}, None, work_directory=place
     )
 
 
@@ -139,7 +139,7 @@ def campaign(scenario: Scenario, cluster: RayCluster | None) -> None:
     store = Store.open(directory / "results")
     hosts = [ready(name, directory) for name in HOSTS.get(NAME, ["h1"] if NAME in HERE else ["h1", "h2"])]
     continuation = choose_campaign(sweep(), [host.planning for host in hosts], store, ResumePolicy.AUTO)
-    faults = Faults(silence_s=3, return_s=4 if NAME == "kill_node_for_good" else 120, queue_s=60)
+    faults = Faults(silence_s=6, return_s=4 if NAME == "kill_node_for_good" else 120, queue_s=60)
     order = CampaignOrder(continuation, hosts, "s", "sweep", "inventory", "0", None, faults=faults, sweep=sweep())
 
     def observe(progress: CampaignProgress) -> None:

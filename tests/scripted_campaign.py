@@ -15,6 +15,7 @@ from orchestrator.campaign.driving import driver, returning
 from orchestrator.campaign.driving.running import run_campaign
 from orchestrator.campaign.progress import CampaignProgress
 from orchestrator.campaign.resuming.resume import ResumePolicy
+from orchestrator.delivery import beats, server
 from orchestrator.execution import FakeSettings
 from orchestrator.inventory import Faults
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
@@ -34,7 +35,9 @@ from runners.contract import Begin
 from runners.system import collect
 
 PIN = EnvironmentPin("cpu", Isolation.PROCESS, "for a test", "0" * 64)
-FAULTS = Faults.model_construct(silence_s=1, return_s=2, queue_s=3)
+FAULTS = Faults.model_construct(silence_s=1, return_s=2, queue_s=10)
+PATIENT = Faults.model_construct(silence_s=1, return_s=60, queue_s=60)
+"""Nobody who comes back is given up, however busy this machine is."""
 BOUND_S = 30.0
 """Generous: nothing here waits for longer than a few seconds."""
 
@@ -159,6 +162,10 @@ class Lab:
             hasty.setattr(returning, "PING_S", 0.3)
             hasty.setattr(returning, "PAUSE_S", 0.1)
             hasty.setattr(driver, "LOOK_S", 0.0)
+            # far below the second after which FAULTS take a host for lost, so that one that is well never is
+            hasty.setattr(beats, "BEAT_S", 0.1)
+            hasty.setattr(beats, "BREAK_S", 0.5)
+            hasty.setattr(server, "LISTENS_EVERY_S", 0.05)
             run_campaign(order, scheduler, self.store, self.files, both)
         return continuation.campaign_id
 

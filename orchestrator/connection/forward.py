@@ -78,7 +78,7 @@ class EngineForward:
     def is_refused(self) -> bool:
         """Whether the host did not connect us to the socket: it is not there, not ours, or forwarding is forbidden."""
         # ssh writes it down a moment after the client of the socket has lost its connection
-        deadline = time.monotonic() + 1
+        deadline = time.monotonic() + 5
         while "open failed" not in self.said():
             if time.monotonic() > deadline:
                 return False

@@ -67,8 +67,7 @@ class DockerExecutor:
             configuration = _configuration(settings, task, directory, user, limit_s)
             try:
                 with _container(client, configuration) as exit_of:
-                    begun = time.monotonic()
-                    deadline = begun + limit_s + _OURS_S
+                    deadline = exit_of.begun_s + limit_s + _OURS_S
                     while not exit_of.ended.wait(POLL_INTERVAL_S):
                         yield from tail.new_lines()
                         if time.monotonic() > deadline:
@@ -80,7 +79,7 @@ class DockerExecutor:
                 raise
             yield from tail.new_lines()
             exit_code = None if ended_because else exit_of.code()
-            if exit_code and time.monotonic() - begun >= limit_s:
+            if exit_code and time.monotonic() - exit_of.begun_s >= limit_s:
                 ended_because = f"the container reached its time limit of {limit_s} s"
             oom_at_ns = _last_oom_ns(client, exit_of.container_id, started_at)
         return TaskOutcome(exit_code, oom_at_ns, ended_because, log_tail(directory))
@@ -132,6 +131,8 @@ class _Exit:
 
     def __init__(self, container: Any) -> None:
         self.container_id: str = container.id
+        self.begun_s = time.monotonic()
+        """Before the container is started: a busy engine says only much later that it did."""
         self.ended = threading.Event()
         self._answer: Mapping[str, Any] | None = None
         self._error: Exception | None = None

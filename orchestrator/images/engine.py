@@ -4,6 +4,7 @@ import os
 import re
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from docker import DockerClient
@@ -17,6 +18,8 @@ DEFAULT_ENGINE = "unix:///var/run/docker.sock"
 UNLABELLED = "label=disable"
 """A security option of containers that must see files of the host which are not theirs, where SELinux would forbid it;
 it means nothing elsewhere."""
+
+_REMOVAL_S = 60
 
 TRANSFER_TIMEOUT_S = 900.0
 """An engine packs or unpacks an image of gigabytes before it says the next word."""
@@ -42,9 +45,9 @@ def connect(base_url: str | None = None, timeout_s: float = 60.0) -> DockerClien
 
 
 def engine_problem(base_url: str | None = None) -> str | None:
-    """Why no engine can be used, in one line, or None when one answers. Takes two seconds at most."""
+    """Why no engine can be used, in one line, or None when one answers. Takes ten seconds at most."""
     try:
-        connect(base_url, timeout_s=2).close()
+        connect(base_url, timeout_s=10).close()
     except InfrastructureError as error:
         return str(error)
     return None
@@ -60,7 +63,7 @@ def attributes_of(client: DockerClient, name: str) -> dict[str, Any] | None:
 
 
 def remove_container(container: Any) -> None:
-    """Removes a container, running or not, with its volumes.
+    """Removes a container, running or not, with its volumes, and returns when it is gone.
 
     One that is gone, or that the engine removes already because it was asked to when the container ends, is no error.
 
@@ -74,6 +77,8 @@ def remove_container(container: Any) -> None:
     except APIError as error:
         if "already in progress" not in str(error):
             raise
+        with suppress(NotFound):
+            container.wait(condition="removed", timeout=_REMOVAL_S)
 
 
 def host_network_problem(information: Mapping[str, Any]) -> str | None:

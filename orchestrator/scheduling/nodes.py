@@ -25,6 +25,8 @@ TEMPORARY = Path("/tmp")  # noqa: S108 - whatever TMPDIR says: the paths of sock
 
 OBJECT_STORE_BYTES = 100_000_000
 
+_WRITERS_S = 5.0
+
 JOIN_DEADLINE_S = 30.0
 """A node that was told to be there may take so long to be seen by everyone."""
 
@@ -97,7 +99,7 @@ class ThisMachine:
             self._ray.shutdown()
             self._ray = None
         if self._directory is not None:
-            shutil.rmtree(self._directory, ignore_errors=True)
+            _remove(self._directory)
             self._directory = None
 
 
@@ -205,6 +207,16 @@ def remove_abandoned(parent: Path) -> None:
             continue  # another run has just removed it
         if ours and process.isdigit() and not Path("/proc", process).exists():
             shutil.rmtree(directory, ignore_errors=True)
+
+
+def _remove(directory: Path) -> None:
+    # Ray's processes end on their own time, and write until then
+    deadline = time.monotonic() + _WRITERS_S
+    while directory.exists():
+        shutil.rmtree(directory, ignore_errors=True)
+        if time.monotonic() > deadline:
+            return  # the next start removes it
+        time.sleep(0.05)
 
 
 def _serves(node: Mapping[str, Any], host: SchedulingHost) -> bool:

@@ -7,12 +7,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.campaign.progress import CampaignProgress, TrialRecorded
-from orchestrator.inventory import Faults
-from tests.scripted_campaign import BOUND_S, Frozen, Lab, ready, sweep
+from tests.scripted_campaign import BOUND_S, PATIENT, Frozen, Lab, ready, sweep
 
 NO_NODE = "no node serves it"
-PATIENT = Faults.model_construct(silence_s=20, return_s=60, queue_s=60)
-"""Nobody who comes back is given up, however busy this machine is."""
 
 
 @pytest.fixture

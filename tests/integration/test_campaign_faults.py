@@ -15,7 +15,7 @@ from orchestrator.delivery import Spool
 from orchestrator.inventory import Faults
 from orchestrator.scheduling import Event, LineReceived, TaskEnded, TaskRequest, Tick
 from orchestrator.scheduling.base import run_on_host
-from tests.scripted_campaign import BOUND_S, Frozen, Lab, ready, sweep
+from tests.scripted_campaign import BOUND_S, PATIENT, Frozen, Lab, ready, sweep
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def test_a_silent_host_is_lost_and_used_again_when_it_is_back(lab: Lab) -> None:
     scheduler, begun = Frozen(), time.monotonic()
     scheduler.frozen = {"h1"}
     scheduler.absent_until = lambda: time.monotonic() > begun + 2
-    lab.run(sweep(), scheduler, [ready("h1"), ready("h2")])
+    lab.run(sweep(), scheduler, [ready("h1"), ready("h2")], faults=PATIENT)
     assert time.monotonic() - begun < BOUND_S
     assert lab.rows() == [
         ("h1", "infrastructure_error", 1),
@@ -52,7 +52,7 @@ def test_the_others_go_on_while_a_host_is_lost(lab: Lab) -> None:
             done.append(progress.host)
 
     scheduler.absent_until = lambda: done.count("h2") == 4
-    lab.run(sweep(), scheduler, [ready("h1"), ready("h2")], note)
+    lab.run(sweep(), scheduler, [ready("h1"), ready("h2")], note, faults=PATIENT)
     assert done == ["h2"] * 4 + ["h1"] * 4
 
 
@@ -197,7 +197,8 @@ def test_a_task_that_never_begins_is_lost(lab: Lab) -> None:
 
     scheduler = Stuck()
     scheduler.frozen = {"h1"}
-    lab.run(sweep(), scheduler, [ready("h1")])
+    hasty = Faults.model_construct(silence_s=1, return_s=60, queue_s=3)
+    lab.run(sweep(), scheduler, [ready("h1")], faults=hasty)
     assert "h1 is lost: the task did not begin within 3 s" in lab.notices()
     assert lab.rows() == [("h1", "ok", 1)] * 4, "nothing had begun, so nothing was lost with it"
 
@@ -232,7 +233,7 @@ def test_others_see_which_trial_runs(lab: Lab) -> None:
     scheduler.frozen = {"h1"}
     scheduler.on_tick = look
     lab.run(
-        sweep(rounds=1), scheduler, [ready("h1")], faults=Faults.model_construct(silence_s=3, return_s=2, queue_s=9)
+        sweep(rounds=1), scheduler, [ready("h1")], faults=Faults.model_construct(silence_s=5, return_s=60, queue_s=60)
     )
     [trial] = seen - {None}
     assert str(trial) in {f"synthetic-null python batch {batch} round 1" for batch in (1, 2)}

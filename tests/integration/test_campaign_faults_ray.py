@@ -53,7 +53,7 @@ def test_a_killed_worker_costs_one_attempt(tmp_path: Path) -> None:
 def test_a_frozen_worker_is_lost_killed_and_replaced(tmp_path: Path) -> None:
     told = outcome("freeze_worker", tmp_path)
     assert told["rows"] == VICTIM + ok("h1", TRIALS - 1) + ok("h1", 1, 2)
-    assert any("h1 is lost: no sign of life for 3 s" in text for text in told["told"])
+    assert any("h1 is lost: no sign of life for 6 s" in text for text in told["told"])
     assert any("a process that did not answer any more was killed" in text for text in told["told"])
     assert not told["worker_is_left"]
 
@@ -62,7 +62,7 @@ def test_a_frozen_worker_is_lost_killed_and_replaced(tmp_path: Path) -> None:
 def test_a_node_that_was_frozen_is_used_again_and_nothing_is_stored_twice(tmp_path: Path) -> None:
     told = outcome("freeze_node", tmp_path)
     assert told["rows"] == VICTIM + ok("h1", TRIALS - 1) + ok("h1", 1, 2) + ok("h2", TRIALS)
-    assert any("h1 is lost: no sign of life for 3 s" in text for text in told["told"])
+    assert any("h1 is lost: no sign of life for 6 s" in text for text in told["told"])
 
 
 @pytest.mark.long

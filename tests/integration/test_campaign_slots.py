@@ -37,7 +37,7 @@ DRIVER = textwrap.dedent(
     })
     store = Store.open(directory / "results")
     continuation = choose_campaign(sweep, [host], store, ResumePolicy.NEVER)
-    ready = ReadyHost(host, {"cpu": FakeSettings(0.5)}, None)
+    ready = ReadyHost(host, {"cpu": FakeSettings(float(sys.argv[4]))}, None)
     order = CampaignOrder(continuation, [ready], "s", "sweep", "inventory", "0", None)
     told = []
     run_campaign(order, ray_scheduler(), store, ProjectFiles(directory), lambda one: told.append(one))
@@ -53,7 +53,9 @@ Row = dict[str, Any]
 
 def run(directory: Path, device: str, exclusive: str) -> dict[int, list[Row]]:
     """The rows of a campaign of three rounds, by round."""
-    command = [sys.executable, "-c", DRIVER, str(directory), device, exclusive]
+    # Ray starts one worker after the other: those of two GPUs at once have to meet
+    pace_s = 1.5 if (device, exclusive) == ("cuda", "gpu") else 0.2
+    command = [sys.executable, "-c", DRIVER, str(directory), device, exclusive, str(pace_s)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stderr
     notices, rows = json.loads(done.stdout.splitlines()[-1])

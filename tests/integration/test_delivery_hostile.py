@@ -86,11 +86,12 @@ def test_strangers_do_not_fill_the_terminal(driver: Driver) -> None:
 
 
 def test_whoever_does_not_greet_is_let_go(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "GREETING_S", 0.1)
-    connection = socket.create_connection(("127.0.0.1", driver.server.port), timeout=20)
-    with connection, contextlib.suppress(ConnectionResetError):
-        while connection.recv(100):
-            pass
+    with monkeypatch.context() as hasty:
+        hasty.setattr(server, "GREETING_S", 0.1)
+        connection = socket.create_connection(("127.0.0.1", driver.server.port), timeout=20)
+        with connection, contextlib.suppress(ConnectionResetError):
+            while connection.recv(100):
+                pass
     with Client(driver.destination(), "h1") as one:
         one.offer(parcel("a"))
     assert names(driver.store) == ["a"]

@@ -108,7 +108,7 @@ def test_kill_dash_nine_loses_nothing_repeats_nothing_and_disturbs_nobody(
     seen = {name: json.loads(reader.communicate(timeout=60)[0]) for name, reader in readers.items()}
     assert {name: one["problems"] for name, one in seen.items()} == {name: [] for name in READERS}
     # Each was reading all the time, and saw the store grow.
-    assert min(one["reads"] for one in seen.values()) > 20
+    assert min(one["reads"] for one in seen.values()) > 5
     assert min(one["rows"] for one in seen.values()) > 100
     assert min(struck[phase] for phase in "wsc") >= 5, struck
     assert work.joinpath("nursery.err").read_text() == ""

@@ -221,7 +221,9 @@ def test_a_push_that_is_killed_has_changed_nothing_and_goes_on(store: Store, url
     up = len(keys(url)) - 3
     assert 1 <= up <= 6
     report = push(store.layout, url)
-    assert (report.uploaded, report.present, report.replaced) == (6 - up, 2 + up, ())
+    # what was on its way when it was killed may have arrived since
+    assert (report.uploaded + report.present, report.replaced) == (8, ())
+    assert report.present >= 2 + up
     assert len(names(url)) == 9
 
 

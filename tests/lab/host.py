@@ -26,7 +26,9 @@ _POLL_S = 0.1
 _STORAGE_DRIVER = "overlay2"
 _RESTART_SSHD = (
     "pid=$(cat /run/sshd.pid); kill $pid; while kill -0 $pid 2>/dev/null; do sleep 0.05; done; "
-    "exec /usr/sbin/sshd -f /etc/lab/sshd_config -E /var/log/sshd.log"
+    # it goes to the background before it listens, and writes its process number when it does
+    "rm -f /run/sshd.pid; /usr/sbin/sshd -f /etc/lab/sshd_config -E /var/log/sshd.log && "
+    "until [ -s /run/sshd.pid ]; do sleep 0.05; done"
 )
 
 

@@ -96,7 +96,7 @@ def test_the_command_ends_when_nobody_waits_for_it_any_more(cluster: Cluster) ->
         assert process.stdout is not None
         assert process.stdout.readline().startswith(b"ready")
         process.kill()
-    while not told.exists():
+    while not (told.exists() and told.read_text()):
         time.sleep(0.05)
     assert told.read_text() == str(int(signal.SIGTERM))
 

@@ -37,6 +37,10 @@ disable_fallocate = true
 fallocate_reserve = 0
 log_address = {directory}/no-syslog
 log_level = ERROR
+# A listing lacks whatever was not entered in time, until an updater comes by; none runs here
+conn_timeout = 20
+node_timeout = 60
+container_update_timeout = 60
 """
 _STORAGE = """
 [pipeline:main]

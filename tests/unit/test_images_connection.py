@@ -49,11 +49,17 @@ class Removed:
 
     def __init__(self, error: Exception) -> None:
         self._error = error
+        self.is_gone = isinstance(error, NotFound)
 
     def remove(self, *, force: bool, v: bool) -> None:
         assert force
         assert v
         raise self._error
+
+    def wait(self, *, condition: str, timeout: int) -> None:
+        assert (condition, timeout) == ("removed", 60)
+        self.is_gone = True
+        raise NotFound("404 Client Error")
 
 
 @pytest.mark.parametrize(
@@ -62,7 +68,9 @@ class Removed:
     ids=["gone", "going"],
 )
 def test_a_container_that_goes_by_itself_is_removed(error: APIError) -> None:
-    remove_container(Removed(error))
+    container = Removed(error)
+    remove_container(container)
+    assert container.is_gone
 
 
 def test_a_container_that_stays_is_not_taken_as_removed() -> None:
