@@ -26,13 +26,14 @@ class PackedCode:
 
 
 def pack(code: Path) -> PackedCode:
-    """Packs the runner's package that lies in a directory."""
+    """Packs the runner's package that lies in a directory; what is equal is packed alike, whenever that is."""
     buffer = io.BytesIO()
     digest = hashlib.sha256()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(buffer, "w") as archive:
         for name, content in sorted(_sources(code).items()):
             digest.update(f"{name} {len(content)}\n".encode() + content)
-            archive.writestr(f"{PACKAGE}/{name}", content)
+            # told by name alone, it would carry the time of the packing
+            archive.writestr(zipfile.ZipInfo(f"{PACKAGE}/{name}"), content, zipfile.ZIP_DEFLATED)
     return PackedCode(digest.hexdigest(), buffer.getvalue())
 
 

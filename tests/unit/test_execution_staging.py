@@ -1,5 +1,6 @@
 """The code that a campaign's tasks run: copied once, whatever happens to the original."""
 
+import time
 import zipfile
 from pathlib import Path
 
@@ -43,6 +44,12 @@ def test_code_that_was_sent_is_the_code_that_was_packed(tmp_path: Path) -> None:
     assert (place / PACKAGE / "kept").exists()
     (source / PACKAGE / "__init__.py").write_text("another = True\n")
     assert unpack(pack(source), place.parent) != place
+
+
+def test_code_is_packed_alike_at_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed, later = pack(INSTALLED), time.time() + 86_400
+    monkeypatch.setattr(time, "time", lambda: later)
+    assert pack(INSTALLED) == packed
 
 
 def test_two_tasks_that_unpack_at_once_have_the_same_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
