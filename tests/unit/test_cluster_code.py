@@ -2,16 +2,23 @@
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from orchestrator.cluster import borrowed, borrowing, keep, load
+from orchestrator.cluster import borrowed, borrowing, keep, load, state
 from orchestrator.cluster.boot import install, prune
 from orchestrator.cluster.code import install_here, pack_code, packed_again
 from orchestrator.cluster.settings import Ports
 from orchestrator.cluster.state import StateFiles
 from tests.unit.test_cluster_parts import Project
+
+
+@pytest.fixture(autouse=True)
+def sockets_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is brought up here is never taken down, so that nobody removes the directory for its sockets."""
+    monkeypatch.setattr(state, "_SHORT", tmp_path)
 
 
 def code_of_ages(parent: Path, *names: str) -> None:
@@ -76,8 +83,7 @@ def test_a_cluster_of_a_sweep_goes_with_it_and_another_stays(tmp_path: Path, mon
         return {}
 
     def up() -> None:
-        state = files.create(Ports(20000))
-        files.save(type(state)(**{**vars(state), "head_address": "10.0.0.1"}))
+        files.save(replace(files.create(Ports(20000)), head_address="10.0.0.1"))
 
     monkeypatch.setattr(borrowing, "down", down)
     with borrowed(project, print):
