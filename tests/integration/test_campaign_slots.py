@@ -54,7 +54,7 @@ Row = dict[str, Any]
 def run(directory: Path, device: str, exclusive: str) -> dict[int, list[Row]]:
     """The rows of a campaign of three rounds, by round."""
     # Ray starts one worker after the other: those of two GPUs at once have to meet
-    pace_s = 1.5 if (device, exclusive) == ("cuda", "gpu") else 0.2
+    pace_s = 1.0 if (device, exclusive) == ("cuda", "gpu") else 0.2
     command = [sys.executable, "-c", DRIVER, str(directory), device, exclusive, str(pace_s)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stderr
