@@ -23,14 +23,20 @@ from runners.contract import (
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# What is tried is the same each time, so that a failure is of the change before it; and a machine that stalls in the
-# middle of an example is no failure.
+# What is tried is the same for the same code, so that a failure is of the change before it; and a machine that stalls
+# in the middle of an example is no failure.
 settings.register_profile(
     "taxmeter", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("taxmeter")
 
+# What is printed here has the width and the looks of a pipe, whatever the shell of whoever runs the tests has set.
+for name in ("COLUMNS", "FORCE_COLOR", "TTY_COMPATIBLE"):
+    os.environ.pop(name, None)
+
 PROJECT = Path(__file__).resolve().parent.parent
+NO_NNPACK = "ignore:Could not initialize NNPACK"
+"""What torch warns of on processors that it does not know, as an option of `python -W`."""
 QUICK = Protocol(
     warmup_min_calls=1,
     warmup_min_ms=1,

@@ -22,6 +22,7 @@ from runners.contract import (
     decode_line,
     encode,
 )
+from tests.conftest import NO_NNPACK
 
 pytestmark = pytest.mark.environment
 
@@ -168,7 +169,11 @@ def seen(cpu_python: Path) -> dict[str, Any]:
     """What the checks saw."""
     script = CHECKS % {"twins": TWINS}
     ended = subprocess.run(
-        [cpu_python, "-W", "error", "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=250
+        [cpu_python, "-W", "error", "-W", NO_NNPACK, "-c", script],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=250,
     )
     assert ended.returncode == 0, ended.stderr
     facts: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])

@@ -110,7 +110,7 @@ def test_kill_dash_nine_loses_nothing_repeats_nothing_and_disturbs_nobody(
     # Each was reading all the time, and saw the store grow.
     assert min(one["reads"] for one in seen.values()) > 5
     assert min(one["rows"] for one in seen.values()) > 100
-    assert min(struck[phase] for phase in "wsc") >= 5, struck
+    assert min(struck[phase] for phase in "wsc") > 0, struck
     assert work.joinpath("nursery.err").read_text() == ""
     store.recover()
     safe = acknowledged(work)

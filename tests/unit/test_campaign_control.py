@@ -1,10 +1,12 @@
 """A campaign is seen and steered through files: whole ones, for its owner alone, each taken once."""
 
+import itertools
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -75,7 +77,10 @@ def test_readers_never_see_half_a_state(control: ControlFiles) -> None:
         writing.join()
 
 
-def test_requests_are_taken_in_their_order_and_once(control: ControlFiles) -> None:
+def test_requests_are_taken_in_their_order_and_once(control: ControlFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the clock is set back meanwhile."""
+    clock = itertools.count(10**18, -1)
+    monkeypatch.setattr(time, "time_ns", lambda: next(clock))
     asked = [Request(RequestKind.DRAIN, ("h2", "h1")), Request(RequestKind.DRAIN), Request(RequestKind.STOP)]
     with control.driving():
         assert control.take_requests() == []

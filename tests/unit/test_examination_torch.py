@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import NO_NNPACK
+
 LAYERS, LENGTH, HIDDEN, INNER, BATCH = 3, 24, 32, 80, 2
 SCRIPT = """
 import json
@@ -50,7 +52,7 @@ print(json.dumps(found))
 def found(cpu_python: Path, project: Path) -> dict[str, Any]:
     """What the passes say about small models."""
     sizes = {"layers": LAYERS, "length": LENGTH, "hidden": HIDDEN, "inner": INNER, "batch": BATCH}
-    command = [cpu_python, "-W", "error", "-c", SCRIPT % sizes]
+    command = [cpu_python, "-W", "error", "-W", NO_NNPACK, "-c", SCRIPT % sizes]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout.splitlines()[-1]))

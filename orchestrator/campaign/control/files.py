@@ -133,7 +133,9 @@ class ControlFiles:
 
     def _drop(self, directory: Path, suffix: str, data: bytes) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._put(directory / f"{time.time_ns():020}-{secrets.token_hex(4)}{suffix}", data)
+        # in the order in which they were dropped, also if the clock is set back meanwhile
+        last = max((int(path.name.partition("-")[0]) for path in self._waiting(directory, suffix)), default=0)
+        self._put(directory / f"{max(last + 1, time.time_ns()):020}-{secrets.token_hex(4)}{suffix}", data)
 
     def _put(self, path: Path, data: bytes) -> None:
         part = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
