@@ -22,11 +22,11 @@ import numpy as np
 from orchestrator.analysis import judge
 from orchestrator.analysis.statistics import Estimate, median_of_values, paired_ratio
 from orchestrator.campaign import ProjectFiles
-from orchestrator.cluster import load
-from orchestrator.cluster.engines import host_engine
-from orchestrator.connection import Connections
+from orchestrator.config.inventory import load_inventory
 from orchestrator.execution import ProcessSettings, cores_in, create_executor, stage
-from orchestrator.inventory import load_inventory
+from orchestrator.hosts.cluster import load
+from orchestrator.hosts.cluster.engines import host_engine
+from orchestrator.hosts.connection import Connections
 from runners.contract import (
     CONTRACT_VERSION,
     BackendSpec,

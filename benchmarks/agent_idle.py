@@ -12,10 +12,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from orchestrator.campaign import ProjectFiles
-from orchestrator.cluster import load
-from orchestrator.cluster.engines import host_engine
-from orchestrator.connection import Connections
-from orchestrator.inventory import load_inventory
+from orchestrator.config.inventory import load_inventory
+from orchestrator.hosts.cluster import load
+from orchestrator.hosts.cluster.engines import host_engine
+from orchestrator.hosts.connection import Connections
 
 TARGET_PERCENT = 1.0
 

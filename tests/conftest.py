@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from orchestrator.images import BuiltImage, Catalogue, connect, engine_problem, ensure_image, ensure_virtualenv
+from orchestrator.environments import BuiltImage, Catalogue, connect, engine_problem, ensure_image, ensure_virtualenv
 from runners.contract import (
     CONTRACT_VERSION,
     BackendSpec,

@@ -16,14 +16,14 @@ from orchestrator.campaign import CampaignOrder, Notice, ProjectFiles, ReadyHost
 from orchestrator.campaign.control import ControlFiles
 from orchestrator.campaign.driving.running import run_campaign
 from orchestrator.campaign.progress import CampaignProgress
+from orchestrator.config.inventory import Faults
+from orchestrator.config.sweep import Sweep
 from orchestrator.execution import FakeSettings
-from orchestrator.inventory import Faults
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
 from orchestrator.scheduling import Event, ExistingCluster, HostObserved, LineReceived, SchedulingHost
 from orchestrator.scheduling.nodes import RayCluster
 from orchestrator.scheduling.ray import RayScheduler
 from orchestrator.store import Store
-from orchestrator.sweep import Sweep
 from runners.contract import Begin
 from tests.ray_nodes import RayNodes
 

@@ -15,9 +15,10 @@ from orchestrator.campaign.driving import driver, returning
 from orchestrator.campaign.driving.running import run_campaign
 from orchestrator.campaign.progress import CampaignProgress
 from orchestrator.campaign.resuming.resume import ResumePolicy
+from orchestrator.config.inventory import Faults
+from orchestrator.config.sweep import Sweep
 from orchestrator.delivery import beats, server
 from orchestrator.execution import FakeSettings
-from orchestrator.inventory import Faults
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
 from orchestrator.scheduling import (
     Event,
@@ -30,7 +31,6 @@ from orchestrator.scheduling import (
 )
 from orchestrator.scheduling.base import run_on_host
 from orchestrator.store import Store
-from orchestrator.sweep import Sweep
 from runners.contract import Begin
 from runners.system import collect
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from orchestrator.campaign.preparing.preparation import ReadyHost
 from orchestrator.campaign.resuming.resume import Continuation
+from orchestrator.config.inventory import Faults
+from orchestrator.config.sweep import Sweep
 from orchestrator.delivery import Reproduces
-from orchestrator.inventory import Faults
-from orchestrator.sweep import Sweep
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,14 @@ from orchestrator.campaign import Continuation, ProjectFiles
 from orchestrator.campaign.resuming.resume import Choose
 from orchestrator.cli.progress import duration_text
 from orchestrator.cli.results import print_summary
-from orchestrator.documents import did_you_mean, line_of_key
+from orchestrator.config.documents import did_you_mean, line_of_key
+from orchestrator.config.sweep import Sweep
+from orchestrator.environments import Catalogue
 from orchestrator.errors import ConfigurationError, ExitCode, NoUsableHostError
-from orchestrator.feasibility import ANY_SUITABLE
-from orchestrator.images import Catalogue
-from orchestrator.locking import held_at_once
+from orchestrator.files import held_at_once
 from orchestrator.planning import Plan, PlanningHost, environments_on
+from orchestrator.planning.feasibility import ANY_SUITABLE
 from orchestrator.store import Attempt, Store
-from orchestrator.sweep import Sweep
 from runners.contract import Status
 
 HOST_LOCK = Path("/tmp/taxmeter-host.lock")  # noqa: S108 - one for all users of the machine, whatever TMPDIR says

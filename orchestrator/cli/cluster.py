@@ -11,15 +11,15 @@ import click
 
 from orchestrator.campaign import ProjectFiles
 from orchestrator.cli.options import inventory_option, limit_option
-from orchestrator.cluster import ClusterStatus, NodeStatus, keep
-from orchestrator.cluster import down as take_down
-from orchestrator.cluster import status as look
-from orchestrator.cluster import up as bring_up
-from orchestrator.cluster.image import ensure_agent_image
+from orchestrator.config.inventory import load_inventory, refuse_nodes, select_hosts
+from orchestrator.environments import connect
+from orchestrator.environments.engine import engine_address
 from orchestrator.errors import ExitCode
-from orchestrator.images import connect
-from orchestrator.images.engine import engine_address
-from orchestrator.inventory import load_inventory, refuse_nodes, select_hosts
+from orchestrator.hosts.cluster import ClusterStatus, NodeStatus, keep
+from orchestrator.hosts.cluster import down as take_down
+from orchestrator.hosts.cluster import status as look
+from orchestrator.hosts.cluster import up as bring_up
+from orchestrator.hosts.cluster.image import ensure_agent_image
 from orchestrator.report.wording import count_text
 
 

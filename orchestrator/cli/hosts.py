@@ -8,13 +8,10 @@ from typing import Any
 import click
 
 from orchestrator.campaign import ProjectFiles
-from orchestrator.checking import FACTS_TIMEOUT_S, Facts, differences, host_facts, local_facts, requirements
 from orchestrator.cli.hosts_check import check
 from orchestrator.cli.options import inventory_option, limit_option
-from orchestrator.connection import Connections
-from orchestrator.documents import did_you_mean
-from orchestrator.errors import ConfigurationError, ExitCode, InfrastructureError
-from orchestrator.inventory import (
+from orchestrator.config.documents import did_you_mean
+from orchestrator.config.inventory import (
     Connection,
     Expectation,
     Host,
@@ -27,6 +24,9 @@ from orchestrator.inventory import (
     refuse_nodes,
     select_hosts,
 )
+from orchestrator.errors import ConfigurationError, ExitCode, InfrastructureError
+from orchestrator.hosts.checking import FACTS_TIMEOUT_S, Facts, differences, host_facts, local_facts, requirements
+from orchestrator.hosts.connection import Connections
 
 _KEY_TIMEOUT_S = 30.0
 _PROGRAM_KEYS = ("ssh-ed25519", "ed25519"), ("ecdsa", "ecdsa"), ("ssh-rsa", "rsa")

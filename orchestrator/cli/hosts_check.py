@@ -10,12 +10,12 @@ from typing import Any
 import click
 
 from orchestrator.campaign import ProjectFiles
-from orchestrator.checking import PROBE_TIMEOUT_S, Check, Finding, HostReport, Level, check_hosts, requirements
 from orchestrator.cli.options import inventory_option, limit_option
-from orchestrator.cluster import ClusterStatus, NodeStatus, status
-from orchestrator.connection import Connections
+from orchestrator.config.inventory import load_inventory, refuse_nodes, select_hosts
 from orchestrator.errors import ExitCode
-from orchestrator.inventory import load_inventory, refuse_nodes, select_hosts
+from orchestrator.hosts.checking import PROBE_TIMEOUT_S, Check, Finding, HostReport, Level, check_hosts, requirements
+from orchestrator.hosts.cluster import ClusterStatus, NodeStatus, status
+from orchestrator.hosts.connection import Connections
 
 _MARKS = {Level.FAILURE: "✗", Level.WARNING: "!"}
 

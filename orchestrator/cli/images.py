@@ -6,17 +6,17 @@ from typing import Any
 import click
 
 from orchestrator.campaign import ProjectFiles
+from orchestrator.environments import Catalogue, prepare, read_built_images, recipe_sha256
+from orchestrator.environments.build import BuildPolicy
+from orchestrator.environments.describing import description
+from orchestrator.environments.prepare import copy as copy_between_engines
+from orchestrator.environments.prepare import load as load_file
+from orchestrator.environments.prepare import pull as pull_from_registry
+from orchestrator.environments.prepare import push as push_to_registry
+from orchestrator.environments.prepare import save as save_file
+from orchestrator.environments.resolving import resolve_locks
+from orchestrator.environments.verify import compare_images, verify_images
 from orchestrator.errors import ExitCode, InfrastructureError
-from orchestrator.images import Catalogue, prepare, read_built_images, recipe_sha256
-from orchestrator.images.build import BuildPolicy
-from orchestrator.images.describing import description
-from orchestrator.images.prepare import copy as copy_between_engines
-from orchestrator.images.prepare import load as load_file
-from orchestrator.images.prepare import pull as pull_from_registry
-from orchestrator.images.prepare import push as push_to_registry
-from orchestrator.images.prepare import save as save_file
-from orchestrator.images.resolving import resolve_locks
-from orchestrator.images.verify import compare_images, verify_images
 
 _engine_option = click.option(
     "--engine", default=None, metavar="ADDRESS", help="Such as ssh://lab1; by default DOCKER_HOST or the local one."

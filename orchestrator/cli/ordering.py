@@ -11,10 +11,10 @@ import click
 from orchestrator.campaign import CampaignOrder, ProjectFiles, ReadyHost, drop_caches
 from orchestrator.campaign.resuming.resume import Choose, write_widened
 from orchestrator.cli.campaigns import git_commit
-from orchestrator.inventory import Host, load_inventory
+from orchestrator.config.inventory import Host, load_inventory
+from orchestrator.config.sweep import Sweep
 from orchestrator.planning import Plan
 from orchestrator.store import Store
-from orchestrator.sweep import Sweep
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ import click
 
 from orchestrator.campaign import ProjectFiles, is_remote, look_at_hosts, pins_without_building
 from orchestrator.campaign.remote.joining import is_by_ray
-from orchestrator.connection import Connections
+from orchestrator.config.inventory import active_hosts, load_inventory, select_hosts
 from orchestrator.errors import ConfigurationError, ExitCode
-from orchestrator.feasibility import ANY_SUITABLE
-from orchestrator.inventory import active_hosts, load_inventory, select_hosts
+from orchestrator.hosts.connection import Connections
 from orchestrator.planning import PlanningHost
+from orchestrator.planning.feasibility import ANY_SUITABLE
 
 DEVICES: Final = ("auto", "cuda", "cpu")
 _FINISHED: Final = (ExitCode.OK, ExitCode.TRIALS_FAILED)

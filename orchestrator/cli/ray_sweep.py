@@ -23,8 +23,8 @@ from orchestrator.cli.campaigns import (
 from orchestrator.cli.ordering import Wanted, make_order, tell_left_out, tell_not_measured, with_left_out
 from orchestrator.cli.progress import ProgressLine
 from orchestrator.cli.results import wide_console
+from orchestrator.config.inventory import load_inventory
 from orchestrator.errors import NoUsableHostError
-from orchestrator.inventory import load_inventory
 from orchestrator.planning import Plan, PlanningHost, needed_environments, plan
 from orchestrator.store import Store
 

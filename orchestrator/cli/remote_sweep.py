@@ -36,12 +36,12 @@ from orchestrator.cli.campaigns import (
 from orchestrator.cli.ordering import Wanted, make_order, tell_left_out, tell_not_measured, with_left_out
 from orchestrator.cli.progress import ProgressLine
 from orchestrator.cli.results import wide_console
-from orchestrator.cluster import Cluster, borrowed, execute_in_head, up
-from orchestrator.cluster.starting import NoHostJoinedError
-from orchestrator.connection import Connections
+from orchestrator.config.inventory import WORK_DIRECTORY, Connection, Host, load_inventory
+from orchestrator.environments import BuiltImage
 from orchestrator.errors import ExitCode, InfrastructureError, NoUsableHostError
-from orchestrator.images import BuiltImage
-from orchestrator.inventory import WORK_DIRECTORY, Connection, Host, load_inventory
+from orchestrator.hosts.cluster import Cluster, borrowed, execute_in_head, up
+from orchestrator.hosts.cluster.starting import NoHostJoinedError
+from orchestrator.hosts.connection import Connections
 from orchestrator.planning import PlanningHost, needed_environments, plan
 from orchestrator.scheduling import ExistingCluster
 from orchestrator.store import Store

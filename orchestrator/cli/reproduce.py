@@ -30,8 +30,8 @@ from orchestrator.cli.campaigns import ending_cleanly, exit_code, git_commit, ho
 from orchestrator.cli.options import inventory_option, results_option
 from orchestrator.cli.progress import ProgressLine
 from orchestrator.cli.results import open_existing, wide_console
+from orchestrator.config.inventory import load_inventory, refuse_nodes
 from orchestrator.errors import ExitCode
-from orchestrator.inventory import load_inventory, refuse_nodes
 from orchestrator.report import render_reproduction
 from orchestrator.store import Store
 

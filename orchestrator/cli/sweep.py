@@ -14,9 +14,9 @@ from orchestrator.cli.ray_sweep import plan_by_ray
 from orchestrator.cli.remote_sweep import drive, plan_remotely
 from orchestrator.cli.sweep_control import drain_command, status_command, stop_command
 from orchestrator.cli.sweep_resume import resume_command
-from orchestrator.inventory import active_hosts, load_inventory, select_hosts
+from orchestrator.config.inventory import active_hosts, load_inventory, select_hosts
+from orchestrator.config.sweep import load_sweep
 from orchestrator.planning import plan
-from orchestrator.sweep import load_sweep
 
 sweep_argument = click.argument(
     "sweep_file", metavar="[SWEEP]", type=click.Path(path_type=Path), default=Path("sweeps/quickstart.yaml")

@@ -23,9 +23,9 @@ from orchestrator.campaign.control import (
 from orchestrator.cli.campaigns import HOST_LOCK, project_lock
 from orchestrator.cli.options import StorePlace, open_results
 from orchestrator.cli.sweep_status import PREPARING, Seen, render
-from orchestrator.documents import did_you_mean
+from orchestrator.config.documents import did_you_mean
 from orchestrator.errors import ConfigurationError, ExitCode
-from orchestrator.locking import is_locked
+from orchestrator.files import is_locked
 from orchestrator.store.query.listing import campaign_list
 
 _NARROW = 80

@@ -16,11 +16,11 @@ from orchestrator.cli.local_sweep import run_sweep
 from orchestrator.cli.options import limit_option, open_existing, open_results, results_option
 from orchestrator.cli.ordering import Wanted
 from orchestrator.cli.results.showing import known_campaign
+from orchestrator.config.inventory import Host, active_hosts, load_inventory, select_hosts
+from orchestrator.config.sweep import load_sweep
+from orchestrator.environments import Catalogue
 from orchestrator.errors import ConfigurationError, ExitCode, NoUsableHostError
-from orchestrator.images import Catalogue
-from orchestrator.inventory import Host, active_hosts, load_inventory, select_hosts
 from orchestrator.store.query.listing import campaign_list
-from orchestrator.sweep import load_sweep
 
 
 @click.command("resume")

@@ -6,16 +6,16 @@ from pathlib import Path
 import click
 
 from orchestrator.campaign import ProjectFiles
+from orchestrator.campaign.exchange import Cores, Origin, cores_of, exported_host, write_export
 from orchestrator.campaign.resuming.resume import new_campaign_id
 from orchestrator.cli.campaigns import git_commit, known_environments, print_plan, refuse_empty
 from orchestrator.cli.sweep import sweep_argument
-from orchestrator.documents import did_you_mean, line_of_key
+from orchestrator.config.documents import did_you_mean, line_of_key
+from orchestrator.config.sweep import Sweep, load_sweep
+from orchestrator.environments import Catalogue
 from orchestrator.errors import ConfigurationError
-from orchestrator.exchange import Cores, Origin, cores_of, exported_host, write_export
-from orchestrator.feasibility import ANY_SUITABLE
-from orchestrator.images import Catalogue
 from orchestrator.planning import plan
-from orchestrator.sweep import Sweep, load_sweep
+from orchestrator.planning.feasibility import ANY_SUITABLE
 
 
 @click.group()

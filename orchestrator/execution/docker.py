@@ -12,6 +12,9 @@ from typing import Any
 from docker import DockerClient
 from docker.types import DeviceRequest, Ulimit
 
+from orchestrator.environments.engine import attributes_of, connect, engine_address, remove_container
+from orchestrator.environments.identity import differences, identity
+from orchestrator.environments.messages import ENGINE_EXCEPTIONS, engine_errors
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution.base import (
     POLL_INTERVAL_S,
@@ -22,9 +25,6 @@ from orchestrator.execution.base import (
     log_tail,
     time_limit_s,
 )
-from orchestrator.images.engine import attributes_of, connect, engine_address, remove_container
-from orchestrator.images.identity import differences, identity
-from orchestrator.images.messages import ENGINE_EXCEPTIONS, engine_errors
 from orchestrator.planning import is_of_gpu
 from runners.contract import Line, Task
 

@@ -3,14 +3,14 @@
 import random
 from collections.abc import Sequence
 
-from orchestrator.feasibility import ANY_SUITABLE, environment_problem, model_problem, newest_suitable
+from orchestrator.config.sweep import Sweep
 from orchestrator.planning.estimate import estimate_s
+from orchestrator.planning.feasibility import ANY_SUITABLE, environment_problem, model_problem, newest_suitable
 from orchestrator.planning.hosts import choose_hosts, place
 from orchestrator.planning.identity import trial_key, visit, work_digest
 from orchestrator.planning.model import EnvironmentPin, Plan, PlannedTask, PlanningHost, Skip
 from orchestrator.planning.points import specifications, unique
 from orchestrator.planning.slots import slot_of
-from orchestrator.sweep import Sweep
 from runners.contract import CONTRACT_VERSION, Task, Trial, TrialSpec
 from runners.contract.catalogue import refusal
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from orchestrator.config.sweep import ANY, EACH_GPU_MODEL, Sweep
 from orchestrator.planning.model import PlanningHost
-from orchestrator.sweep import ANY, EACH_GPU_MODEL, Sweep
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from orchestrator.feasibility import Demands, Machine
-from orchestrator.inventory import Exclusive
+from orchestrator.config.inventory import Exclusive
+from orchestrator.planning.feasibility import Demands, Machine
 from orchestrator.planning.slots import Slot
 from runners.contract import Task, Trial, digest
 from runners.system import Topology

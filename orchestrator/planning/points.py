@@ -3,8 +3,8 @@
 import itertools
 from collections.abc import Iterable, Iterator
 
+from orchestrator.config.sweep import BackendAxis, Sweep, WorkloadAxis
 from orchestrator.planning.model import PlanningHost
-from orchestrator.sweep import BackendAxis, Sweep, WorkloadAxis
 from runners.contract import BackendSpec, TrialSpec, WorkloadSpec, digest
 from runners.contract.catalogue import WORKLOADS
 

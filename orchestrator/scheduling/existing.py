@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.documents import line_of_key
+from orchestrator.config.documents import line_of_key
 from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError
-from orchestrator.scheduling.nodes import HOST_LABEL, SLOT
+from orchestrator.hosts.labels import HOST_LABEL, SLOT
 
 AUTO = "auto"
 KEY = "ray_address"

@@ -10,7 +10,7 @@ import logging
 import sys
 from typing import Any
 
-from orchestrator.scheduling.nodes import SLOT
+from orchestrator.hosts.labels import SLOT
 
 
 def main(address: str) -> None:

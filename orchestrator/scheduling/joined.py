@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from orchestrator.hosts.labels import HOST_LABEL
 from orchestrator.scheduling.base import SchedulingHost
 from orchestrator.scheduling.existing import authentication
-from orchestrator.scheduling.nodes import HOST_LABEL, Connected, connected, initialise
+from orchestrator.scheduling.nodes import Connected, connected, initialise
 
 _OF_OUR_WORKERS = {
     # Ray would run them at nice 15, and what they start with them.

@@ -12,11 +12,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from orchestrator.errors import InfrastructureError, NoUsableHostError
+from orchestrator.hosts.labels import HOST_LABEL, SLOT
 from orchestrator.scheduling.base import SchedulingHost
-
-HOST_LABEL = "taxmeter-host"
-SLOT = "bench_slot"
-"""Usually one per host: a second benchmark on a host would disturb the first, whatever cores it uses."""
 
 DIRECTORY_PREFIX = "taxmeter-ray-"
 """Of the directory for Ray's own files; the process number follows."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic
 
 from orchestrator.errors import InfrastructureError
+from orchestrator.hosts.labels import HOST_LABEL, SLOT
 from orchestrator.scheduling.base import (
     Answered,
     Asked,
@@ -18,7 +19,7 @@ from orchestrator.scheduling.base import (
     Tick,
     run_on_host,
 )
-from orchestrator.scheduling.nodes import HOST_LABEL, SLOT, RayCluster, ThisMachine
+from orchestrator.scheduling.nodes import RayCluster, ThisMachine
 
 TICK_S = 1.0
 

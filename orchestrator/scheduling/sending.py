@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from orchestrator.errors import InfrastructureError
-from orchestrator.scheduling.nodes import HOST_LABEL
+from orchestrator.hosts.labels import HOST_LABEL
 
 PIECE_BYTES: Final = 8 * 2**20
 PIECES_AHEAD: Final = 3

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from docker import DockerClient
 
+from orchestrator.environments import BuiltImage, connect
+from orchestrator.environments.engine import remove_container
 from orchestrator.execution import DockerSettings, stage
 from orchestrator.execution.docker import LABEL
-from orchestrator.images import BuiltImage, connect
-from orchestrator.images.engine import remove_container
 from runners.contract import Task, Trial
 
 pytestmark = [pytest.mark.engine]

@@ -11,8 +11,8 @@ from sys import executable
 
 import pytest
 
+from orchestrator.environments import BuiltImage
 from orchestrator.execution import DockerSettings, ProcessSettings, create_executor, stage
-from orchestrator.images import BuiltImage
 from runners.contract import NO_GUARDS, GuardOutcome, LoadGuard, Protocol, Status, ThrottlingGuard, TrialRecord
 
 CORE = max(os.sched_getaffinity(0))

@@ -10,6 +10,7 @@ from sys import executable
 
 import pytest
 
+from orchestrator.environments import BuiltImage, connect
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import (
     DockerSettings,
@@ -23,7 +24,6 @@ from orchestrator.execution import (
 )
 from orchestrator.execution.docker import LABEL
 from orchestrator.execution.process import MARK
-from orchestrator.images import BuiltImage, connect
 from runners.contract import Begin, End, Environment, Line, Status, Task, TrialRecord
 
 GIB = 1 << 30

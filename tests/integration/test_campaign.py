@@ -22,6 +22,7 @@ from orchestrator.campaign import (
     run_campaign,
 )
 from orchestrator.campaign.driving.tasks import TaskAccounts
+from orchestrator.config.sweep import Sweep
 from orchestrator.delivery import environment_id
 from orchestrator.errors import StoreError
 from orchestrator.execution import Aftermath, FakeSettings, TaskOutcome, aftermath
@@ -29,7 +30,6 @@ from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
 from orchestrator.scheduling import Event, HostObserved, LineReceived, LocalScheduler, TaskEnded, TaskRequest
 from orchestrator.scheduling.base import run_on_host
 from orchestrator.store import Store, Writer
-from orchestrator.sweep import Sweep
 from runners.contract import Begin, Status, Task, Trial
 
 PIN = EnvironmentPin("cpu", Isolation.PROCESS, "for a test", "0" * 64)

@@ -20,11 +20,11 @@ from orchestrator.campaign import (
     run_campaign,
 )
 from orchestrator.campaign.progress import Observer
+from orchestrator.config.sweep import Sweep
 from orchestrator.execution import FakeSettings
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
 from orchestrator.scheduling import LocalScheduler
 from orchestrator.store import Store
-from orchestrator.sweep import Sweep
 
 SWEEP = Sweep.model_validate(
     {

@@ -11,8 +11,8 @@ import pytest
 from orchestrator.campaign import Notice, TrialBegun
 from orchestrator.campaign.control import CampaignPhase, HostPhase, Request, RequestKind
 from orchestrator.campaign.progress import CampaignProgress, TrialRecorded
+from orchestrator.config.inventory import Faults
 from orchestrator.delivery import Spool
-from orchestrator.inventory import Faults
 from orchestrator.scheduling import Event, LineReceived, TaskEnded, TaskRequest, Tick
 from orchestrator.scheduling.base import run_on_host
 from tests.scripted_campaign import BOUND_S, PATIENT, Frozen, Lab, ready, sweep

@@ -18,11 +18,11 @@ from orchestrator.campaign import (
     choose_campaign,
     run_campaign,
 )
+from orchestrator.config.sweep import load_sweep
 from orchestrator.execution import ProcessSettings
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
 from orchestrator.scheduling import LocalScheduler
 from orchestrator.store import Store, open_store
-from orchestrator.sweep import load_sweep
 
 CORE = max(os.sched_getaffinity(0))
 PIN = EnvironmentPin("cpu", Isolation.PROCESS, "for a test", "0" * 64)

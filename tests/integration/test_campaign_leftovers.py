@@ -11,14 +11,14 @@ from orchestrator.campaign import CampaignOrder, Notice, ProjectFiles, ReadyHost
 from orchestrator.campaign.files import WorkFiles
 from orchestrator.campaign.progress import CampaignProgress, TrialRecorded
 from orchestrator.campaign.resuming.resume import ResumePolicy
+from orchestrator.config.inventory import Faults
+from orchestrator.config.sweep import Sweep
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import FakeSettings
-from orchestrator.inventory import Faults
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
 from orchestrator.scheduling import LocalScheduler, SchedulingHost
 from orchestrator.scheduling.chores import remove_directories
 from orchestrator.store import Store
-from orchestrator.sweep import Sweep
 from tests.scripted_campaign import Unanswered
 
 PIN = EnvironmentPin("cpu", Isolation.PROCESS, "for a test", "0" * 64)

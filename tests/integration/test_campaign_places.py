@@ -12,11 +12,11 @@ from orchestrator.campaign import CampaignOrder, Continuation, ReadyHost, Resume
 from orchestrator.campaign.driving.account import opening_row
 from orchestrator.campaign.resuming.pinned import go_on, pinned, refuse_other_locks
 from orchestrator.campaign.resuming.resume import write_widened
+from orchestrator.config.sweep import Sweep
+from orchestrator.environments import Catalogue, lock_sha256
 from orchestrator.errors import ConfigurationError, NoUsableHostError
-from orchestrator.images import Catalogue, lock_sha256
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
 from orchestrator.store import RowContext, Store, trial_row
-from orchestrator.sweep import Sweep
 from runners.contract import Status, TrialRecord
 
 PROJECT = Path(__file__).parents[2]

@@ -7,9 +7,9 @@ import pytest
 
 from orchestrator.cli import paper_measuring
 from orchestrator.cli.paper_measuring import chosen_sweeps, measure
+from orchestrator.config.sweep import load_sweep
 from orchestrator.errors import ConfigurationError, ExitCode
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, plan
-from orchestrator.sweep import load_sweep
 from tests.machines import CPU_ONLY, RTX_8000
 from tests.paper_world import SWEEPS, add_models, paper_design
 from tests.results import taxmeter

@@ -15,12 +15,12 @@ from orchestrator.campaign import (
     choose_campaign,
     run_campaign,
 )
+from orchestrator.config.sweep import Sweep
 from orchestrator.delivery import Spool
 from orchestrator.execution import FakeSettings
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
 from orchestrator.scheduling import LocalScheduler
 from orchestrator.store import Store
-from orchestrator.sweep import Sweep
 
 SWEEP = Sweep.model_validate(
     {

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.environments import BuiltImage
 from orchestrator.execution import DockerSettings, create_executor, stage
-from orchestrator.images import BuiltImage
 from runners.contract import Environment, Status, TrialRecord
 
 pytestmark = pytest.mark.engine

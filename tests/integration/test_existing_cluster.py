@@ -14,10 +14,10 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 
+from orchestrator.environments import connect, engine_problem
 from orchestrator.errors import ExitCode
 from orchestrator.execution.docker import LABEL
-from orchestrator.images import connect, engine_problem
-from orchestrator.scheduling.nodes import HOST_LABEL
+from orchestrator.hosts.labels import HOST_LABEL
 from orchestrator.store import Store
 from tests.conftest import PROJECT
 from tests.foreign_ray import ForeignCluster, Node

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from docker import DockerClient
 
+from orchestrator.environments import BuiltImage, connect
 from orchestrator.errors import ExitCode
 from orchestrator.execution.shared import shared_directory_problem
-from orchestrator.images import BuiltImage, connect
-from orchestrator.scheduling.nodes import HOST_LABEL
+from orchestrator.hosts.labels import HOST_LABEL
 from tests.foreign_ray import ForeignCluster, Node
 from tests.integration.test_existing_cluster import MODELS, Workshop
 from tests.integration.test_images_engines import LABEL, wait_for

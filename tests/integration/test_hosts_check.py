@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from orchestrator.checking import local_facts
-from orchestrator.checking.container import LABEL
 from orchestrator.cli import run
+from orchestrator.config.inventory import fingerprint_of
+from orchestrator.environments import BuiltImage, connect, read_built_images
 from orchestrator.errors import ExitCode
-from orchestrator.images import BuiltImage, connect, read_built_images
-from orchestrator.inventory import fingerprint_of
+from orchestrator.hosts.checking import local_facts
+from orchestrator.hosts.checking.container import LABEL
 from tests.sshd import Sshd, make_key, public, running_sshd
 
 pytestmark = pytest.mark.engine

@@ -12,10 +12,7 @@ import pytest
 from docker import DockerClient
 from docker.errors import ImageNotFound
 
-from orchestrator.errors import ConfigurationError, InfrastructureError
-from orchestrator.execution import DockerSettings
-from orchestrator.execution.docker import insist_on_image
-from orchestrator.images import (
+from orchestrator.environments import (
     Catalogue,
     EnvironmentEntry,
     connect,
@@ -24,10 +21,13 @@ from orchestrator.images import (
     read_built_images,
     recipe_sha256,
 )
-from orchestrator.images.build import BuildPolicy
-from orchestrator.images.identity import differences, identity
-from orchestrator.images.prepare import save as prepare_save
-from orchestrator.images.verify import compare_images, verify_images
+from orchestrator.environments.build import BuildPolicy
+from orchestrator.environments.identity import differences, identity
+from orchestrator.environments.prepare import save as prepare_save
+from orchestrator.environments.verify import compare_images, verify_images
+from orchestrator.errors import ConfigurationError, InfrastructureError
+from orchestrator.execution import DockerSettings
+from orchestrator.execution.docker import insist_on_image
 
 pytestmark = pytest.mark.engine
 DOCKER = Path(__file__).parents[2] / "docker"

@@ -20,14 +20,14 @@ from docker.errors import DockerException, ImageNotFound
 from docker.models.containers import Container
 from requests.exceptions import RequestException
 
+from orchestrator.environments import BuiltImage, connect, stored
+from orchestrator.environments.archive import read_archive
+from orchestrator.environments.engine import attributes_of
+from orchestrator.environments.identity import differences, identity
+from orchestrator.environments.registry import pull_image, push_image
+from orchestrator.environments.stored import Looked, StoredImage, look_for_image, pull_stored_image
+from orchestrator.environments.transfer import copy_image, load_image, save_image
 from orchestrator.errors import InfrastructureError
-from orchestrator.images import BuiltImage, connect, stored
-from orchestrator.images.archive import read_archive
-from orchestrator.images.engine import attributes_of
-from orchestrator.images.identity import differences, identity
-from orchestrator.images.registry import pull_image, push_image
-from orchestrator.images.stored import Looked, StoredImage, look_for_image, pull_stored_image
-from orchestrator.images.transfer import copy_image, load_image, save_image
 from tests.lab.image import ensure_lab_image
 
 pytestmark = pytest.mark.engine

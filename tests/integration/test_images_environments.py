@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from docker import DockerClient
 
-from orchestrator.images import BuiltImage, Catalogue, connect, prepare, recipe_sha256
-from orchestrator.images.locks import read_lock
-from orchestrator.images.virtualenv import compare
+from orchestrator.environments import BuiltImage, Catalogue, connect, prepare, recipe_sha256
+from orchestrator.environments.locks import read_lock
+from orchestrator.environments.virtualenv import compare
 
 pytestmark = pytest.mark.engine
 CATALOGUE = Path(__file__).parents[2] / "docker/images.yaml"

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.environments import Catalogue, EnvironmentEntry, ensure_virtualenv, lock_sha256, virtualenv_problem
+from orchestrator.environments.locks import Pin
+from orchestrator.environments.virtualenv import MARKER, compare
 from orchestrator.errors import ConfigurationError, InfrastructureError
-from orchestrator.images import Catalogue, EnvironmentEntry, ensure_virtualenv, lock_sha256, virtualenv_problem
-from orchestrator.images.locks import Pin
-from orchestrator.images.virtualenv import MARKER, compare
 
 HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
 

@@ -18,11 +18,11 @@ from orchestrator.analysis.paper import (
     wanted_of,
 )
 from orchestrator.analysis.paper.settings import Setting
+from orchestrator.config.sweep import load_sweep
 from orchestrator.report.figures.canvas import drawing
 from orchestrator.report.figures.catalogue import FIGURES
 from orchestrator.report.figures.composing import Material, compose
 from orchestrator.store import open_store
-from orchestrator.sweep import load_sweep
 from runners.contract.catalogue import WORKLOADS
 from tests.machines import A100, CPU_ONLY, RTX_8000
 from tests.paper_world import SWEEPS, add_models, paper_design

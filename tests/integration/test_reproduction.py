@@ -27,13 +27,13 @@ from orchestrator.campaign import (
 )
 from orchestrator.campaign.reproducing.reproduction import Reproduction
 from orchestrator.cli.reproduce import print_reproduction
+from orchestrator.config.inventory import Connection, Host, Inventory
+from orchestrator.config.sweep import Sweep
 from orchestrator.errors import ConfigurationError
 from orchestrator.execution import ExecutionSettings, FakeSettings
-from orchestrator.inventory import Connection, Host, Inventory
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, trial_key
 from orchestrator.scheduling import LocalScheduler
 from orchestrator.store import TRIALS, Store
-from orchestrator.sweep import Sweep
 
 LAYERS = ("sha256:" + "a" * 64, "sha256:" + "b" * 64)
 PIN = EnvironmentPin(

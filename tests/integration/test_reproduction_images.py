@@ -15,13 +15,13 @@ from orchestrator.campaign import Allowed, ProjectFiles, decide, make_ready, pre
 from orchestrator.campaign.reproducing import readying
 from orchestrator.campaign.reproducing.stored import Configuration, Limits, Wanted
 from orchestrator.campaign.reproducing.targets import AS_THEN, Target
+from orchestrator.config.inventory import Connection, Host, Inventory
+from orchestrator.environments import ImageIdentity, connect
+from orchestrator.environments.engine import attributes_of
+from orchestrator.environments.identity import identity
+from orchestrator.environments.recording import LABEL_ENVIRONMENT
 from orchestrator.errors import ConfigurationError
 from orchestrator.execution import DockerSettings
-from orchestrator.images import ImageIdentity, connect
-from orchestrator.images.engine import attributes_of
-from orchestrator.images.identity import identity
-from orchestrator.images.recording import LABEL_ENVIRONMENT
-from orchestrator.inventory import Connection, Host, Inventory
 from orchestrator.planning import EnvironmentPin, Isolation, trial_key
 from runners.contract import METHOD_VERSION, BackendSpec, Protocol, TrialSpec, WorkloadSpec
 

@@ -23,10 +23,10 @@ from orchestrator.campaign.control import (
 from orchestrator.campaign.driving.account import opening_row
 from orchestrator.cli import run, sweep_control
 from orchestrator.cli.sweep_status import Seen, render
+from orchestrator.config.sweep import load_sweep
 from orchestrator.errors import ExitCode
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
 from orchestrator.store import RowContext, Store, trial_row
-from orchestrator.sweep import load_sweep
 from runners.contract import Status, TrialRecord
 
 PIN = EnvironmentPin("cpu", Isolation.PROCESS, "for a test", "lock")

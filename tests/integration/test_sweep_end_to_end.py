@@ -16,9 +16,9 @@ import pytest
 
 from orchestrator.campaign import ProjectFiles
 from orchestrator.delivery import Spool
+from orchestrator.environments import connect
 from orchestrator.errors import ExitCode
 from orchestrator.execution.docker import LABEL
-from orchestrator.images import connect
 from orchestrator.store import Store
 from orchestrator.store.storage.snapshot import store_id
 

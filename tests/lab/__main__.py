@@ -5,8 +5,8 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+from orchestrator.environments import Catalogue, connect, ensure_image
 from orchestrator.errors import TaxmeterError
-from orchestrator.images import Catalogue, connect, ensure_image
 from tests.lab.hardware import MAX_HOSTS
 from tests.lab.image import PROJECT
 from tests.lab.lab import Lab

@@ -10,9 +10,9 @@ from typing import Any
 
 from docker import DockerClient
 
-from orchestrator.cluster import Cluster, ClusterStatus, down, execute_in_head, status, up
-from orchestrator.cluster.engines import LABEL
-from orchestrator.inventory import Host, load_inventory
+from orchestrator.config.inventory import Host, load_inventory
+from orchestrator.hosts.cluster import Cluster, ClusterStatus, down, execute_in_head, status, up
+from orchestrator.hosts.cluster.engines import LABEL
 from tests.lab.host import LabHost
 from tests.lab.image import PROJECT
 from tests.lab.lab import Lab

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from docker import DockerClient
 
-from orchestrator.cluster import down
-from orchestrator.cluster.image import ensure_agent_image
+from orchestrator.environments import BuiltImage, connect
+from orchestrator.environments.engine import engine_address
 from orchestrator.errors import ExitCode
-from orchestrator.images import BuiltImage, connect
-from orchestrator.images.engine import engine_address
+from orchestrator.hosts.cluster import down
+from orchestrator.hosts.cluster.image import ensure_agent_image
 from tests.lab.engine import unsuitable
 from tests.lab.image import PROJECT
 from tests.lab.lab import Lab

@@ -14,9 +14,9 @@ from docker.errors import APIError
 from docker.models.containers import Container
 from docker.models.networks import Network
 
-from orchestrator.cluster.commands import run_in
+from orchestrator.environments import connect
 from orchestrator.errors import InfrastructureError
-from orchestrator.images import connect
+from orchestrator.hosts.cluster.commands import run_in
 from tests.lab.hardware import Hardware
 from tests.lab.keys import CONFIGURATION, give_host_key
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from docker import DockerClient
 
+from orchestrator.environments import Catalogue, ensure_base
+from orchestrator.environments.builder import find_builder
+from orchestrator.environments.engine import attributes_of, engine_address
 from orchestrator.errors import InfrastructureError
-from orchestrator.images import Catalogue, ensure_base
-from orchestrator.images.builder import find_builder
-from orchestrator.images.engine import attributes_of, engine_address
 
 DIRECTORY = Path(__file__).resolve().parent
 PROJECT = DIRECTORY.parent.parent

@@ -20,9 +20,9 @@ from pathlib import Path
 from docker import DockerClient
 from docker.models.networks import Network
 
+from orchestrator.environments import connect
+from orchestrator.environments.messages import engine_errors
 from orchestrator.errors import InfrastructureError
-from orchestrator.images import connect
-from orchestrator.images.messages import engine_errors
 from tests.lab.creation import address_of, start_hosts
 from tests.lab.engine import unsuitable
 from tests.lab.hardware import Hardware, simulated_hardware

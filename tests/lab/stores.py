@@ -7,9 +7,9 @@ from pathlib import Path
 from docker import DockerClient
 from docker.errors import ImageNotFound
 
+from orchestrator.environments import connect
+from orchestrator.environments.engine import TRANSFER_TIMEOUT_S
 from orchestrator.errors import InfrastructureError
-from orchestrator.images import connect
-from orchestrator.images.engine import TRANSFER_TIMEOUT_S
 from tests.lab.host import LabHost
 
 # overlay2 never writes into the content of a layer, so stores may share its files; everything else is copied.

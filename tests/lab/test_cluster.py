@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from docker import DockerClient
 
-from orchestrator.cluster import Cluster, load, starting, up
-from orchestrator.cluster.code import pack_code
-from orchestrator.cluster.commands import run_in
-from orchestrator.cluster.image import AgentImage, ensure_agent_image
+from orchestrator.config.inventory import Connection, Host, load_inventory
+from orchestrator.environments import connect
+from orchestrator.environments.engine import engine_address
 from orchestrator.errors import InfrastructureError, NoUsableHostError
-from orchestrator.images import connect
-from orchestrator.images.engine import engine_address
-from orchestrator.inventory import Connection, Host, load_inventory
+from orchestrator.hosts.cluster import Cluster, load, starting, up
+from orchestrator.hosts.cluster.code import pack_code
+from orchestrator.hosts.cluster.commands import run_in
+from orchestrator.hosts.cluster.image import AgentImage, ensure_agent_image
 from tests.lab.clusters import Site, ask, containers, foreign, free_ports, ours
 from tests.lab.image import PROJECT
 from tests.lab.lab import Lab

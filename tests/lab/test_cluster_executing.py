@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cluster import Cluster, execute_in_head
 from orchestrator.errors import InfrastructureError
+from orchestrator.hosts.cluster import Cluster, execute_in_head
 from tests.lab.clusters import Site, free_ports
 from tests.lab.image import PROJECT
 from tests.lab.lab import Lab
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.lab, pytest.mark.cluster]
 OUTSIDE = """
 import sys
 from pathlib import Path
-from orchestrator.cluster import Cluster, execute_in_head
+from orchestrator.hosts.cluster import Cluster, execute_in_head
 cluster = Cluster(sys.argv[1], "127.0.0.1", 1, 2, {}, Path("/nowhere"), Path("/nowhere"), {})
 sys.exit(execute_in_head(cluster, sys.argv[2:]))
 """

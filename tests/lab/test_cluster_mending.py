@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pytest
 from docker import DockerClient
 
-from orchestrator.cluster import Cluster, mend, starting
-from orchestrator.cluster.code import CodeArchive, pack_code
-from orchestrator.connection import Connections, HostConnectionError
+from orchestrator.config.inventory import load_inventory
 from orchestrator.errors import InfrastructureError
-from orchestrator.inventory import load_inventory
+from orchestrator.hosts.cluster import Cluster, mend, starting
+from orchestrator.hosts.cluster.code import CodeArchive, pack_code
+from orchestrator.hosts.connection import Connections, HostConnectionError
 from tests.lab.clusters import Site, containers, free_ports
 from tests.lab.host import LabHost
 from tests.lab.lab import Lab

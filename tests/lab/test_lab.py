@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from docker import DockerClient
 
-from orchestrator.cluster.commands import run_in
-from orchestrator.connection import Connections
+from orchestrator.config.inventory import load_inventory
+from orchestrator.environments import Catalogue, connect, ensure_base
 from orchestrator.errors import InfrastructureError
-from orchestrator.images import Catalogue, connect, ensure_base
-from orchestrator.inventory import load_inventory
+from orchestrator.hosts.cluster.commands import run_in
+from orchestrator.hosts.connection import Connections
 from tests.lab.host import LabHost
 from tests.lab.image import PROJECT
 from tests.lab.keys import IDENTITY, make_key

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from orchestrator.cli import run
+from orchestrator.environments import BuiltImage
 from orchestrator.errors import ExitCode
-from orchestrator.images import BuiltImage
 from tests.lab.lab import Lab
 
 pytestmark = [pytest.mark.engine, pytest.mark.lab]

@@ -9,11 +9,11 @@ import pytest
 from orchestrator.campaign import ProjectFiles
 from orchestrator.campaign.remote import look_at_hosts
 from orchestrator.cli import run
-from orchestrator.connection import Connections
+from orchestrator.config.inventory import load_inventory, select_hosts
+from orchestrator.environments import BuiltImage
 from orchestrator.errors import ExitCode
 from orchestrator.execution.docker import device_requests
-from orchestrator.images import BuiltImage
-from orchestrator.inventory import load_inventory, select_hosts
+from orchestrator.hosts.connection import Connections
 from runners.contract import Task, Trial
 from tests.lab.gpus import simulated_gpus, uuid_of
 from tests.lab.lab import Lab

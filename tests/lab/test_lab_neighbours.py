@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from docker import DockerClient
 
-from orchestrator.cluster import down
-from orchestrator.cluster.commands import run_in
-from orchestrator.cluster.image import ensure_agent_image
+from orchestrator.environments import connect
+from orchestrator.environments.engine import engine_address
 from orchestrator.errors import ExitCode
-from orchestrator.images import connect
-from orchestrator.images.engine import engine_address
+from orchestrator.hosts.cluster import down
+from orchestrator.hosts.cluster.commands import run_in
+from orchestrator.hosts.cluster.image import ensure_agent_image
 from tests.lab.clusters import foreign
 from tests.lab.image import PROJECT
 from tests.lab.lab import Lab

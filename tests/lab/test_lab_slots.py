@@ -7,9 +7,9 @@ import pytest
 
 from orchestrator.campaign import ProjectFiles
 from orchestrator.campaign.remote import look_at_hosts, prepare_agents
-from orchestrator.cluster import Cluster, up
-from orchestrator.connection import Connections
-from orchestrator.inventory import Exclusive, Host, load_inventory
+from orchestrator.config.inventory import Exclusive, Host, load_inventory
+from orchestrator.hosts.cluster import Cluster, up
+from orchestrator.hosts.connection import Connections
 from tests.lab.clusters import Site, ask, free_ports
 from tests.lab.gpus import simulated_gpus, uuid_of
 from tests.lab.lab import Lab

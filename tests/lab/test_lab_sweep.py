@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cluster import load
-from orchestrator.cluster.commands import run_in
+from orchestrator.environments import BuiltImage, connect
+from orchestrator.environments.engine import remove_container
 from orchestrator.errors import ExitCode
 from orchestrator.execution.docker import LABEL
-from orchestrator.images import BuiltImage, connect
-from orchestrator.images.engine import remove_container
+from orchestrator.hosts.cluster import load
+from orchestrator.hosts.cluster.commands import run_in
 from orchestrator.store import Store
 from tests.lab.host import LabHost
 from tests.lab.workshop import HOSTS, MODELS, SLEEPS, Workshop

@@ -14,9 +14,9 @@ import pyarrow.dataset as ds
 
 from orchestrator.campaign import ProjectFiles
 from orchestrator.campaign.control import CampaignProgressState, ControlFiles, HostProgress
-from orchestrator.cluster import Cluster, load
+from orchestrator.environments import connect
 from orchestrator.execution.docker import LABEL
-from orchestrator.images import connect
+from orchestrator.hosts.cluster import Cluster, load
 from orchestrator.store import Store
 from tests.lab.clusters import free_ports
 from tests.lab.image import PROJECT

@@ -162,7 +162,7 @@ def test_somebody_elses_campaign_is_not_said_to_be_over(control: ControlFiles, m
     def refuse(path: object, flags: int, mode: int = 0) -> int:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr("orchestrator.locking.os.open", refuse)
+    monkeypatch.setattr("orchestrator.files.os.open", refuse)
     with pytest.raises(NoUsableHostError, match="cannot be read: Permission denied; ask as the user"):
         control.is_alive()
 

@@ -16,13 +16,13 @@ from orchestrator.campaign.driving.returning import PAUSE_S, PING_S, TAKE_UP_S, 
 from orchestrator.campaign.driving.substitutes import move, trials_of
 from orchestrator.campaign.driving.work import FAREWELL_S, HostWork, RunningTask, hopeless, silent
 from orchestrator.campaign.preparing.preparation import ReadyHost
+from orchestrator.config.inventory import Faults
 from orchestrator.delivery import Destination, Heard, LastBeat
 from orchestrator.delivery.beats import BREAK_S, Listening
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import FakeSettings
-from orchestrator.feasibility import GpuFacts, Machine
-from orchestrator.inventory import Faults
 from orchestrator.planning import PlannedTask, PlanningHost, plan
+from orchestrator.planning.feasibility import GpuFacts, Machine
 from orchestrator.scheduling import WorkerProcess
 from orchestrator.scheduling.chores import Returned, Waiting, is_there, take_up
 from orchestrator.scheduling.workers import end_worker, this_worker

@@ -12,9 +12,9 @@ from orchestrator.campaign.preparing import preparation
 from orchestrator.campaign.preparing.preparation import ReadyHost
 from orchestrator.campaign.preparing.seats import part_of, seated
 from orchestrator.campaign.reproducing.limits import limited
+from orchestrator.config.inventory import Exclusive, load_inventory
 from orchestrator.errors import ConfigurationError
 from orchestrator.execution import DockerSettings
-from orchestrator.inventory import Exclusive, load_inventory
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, make_slots
 from runners.contract import Task, Trial
 from runners.system import Fingerprint, GpuPlace, NumaNode, Topology, collect

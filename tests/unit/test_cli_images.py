@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import run
+from orchestrator.environments import BuiltImage
+from orchestrator.environments.verify import Verified
 from orchestrator.errors import ExitCode
-from orchestrator.images import BuiltImage
-from orchestrator.images.verify import Verified
 
 IMAGE = BuiltImage(
     reference="taxmeter/cpu:1",

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cluster import borrowed, borrowing, keep, load, state
-from orchestrator.cluster.boot import install, prune
-from orchestrator.cluster.code import install_here, pack_code, packed_again
-from orchestrator.cluster.settings import Ports
-from orchestrator.cluster.state import StateFiles
+from orchestrator.hosts.cluster import borrowed, borrowing, keep, load, state
+from orchestrator.hosts.cluster.boot import install, prune
+from orchestrator.hosts.cluster.code import install_here, pack_code, packed_again
+from orchestrator.hosts.cluster.settings import Ports
+from orchestrator.hosts.cluster.state import StateFiles
 from tests.unit.test_cluster_parts import Project
 
 

@@ -15,8 +15,8 @@ import pytest
 from docker import DockerClient
 from docker.errors import APIError
 
-from orchestrator.cluster.commands import Ended, frames, run_in
-from orchestrator.cluster.executing import Execution
+from orchestrator.hosts.cluster.commands import Ended, frames, run_in
+from orchestrator.hosts.cluster.executing import Execution
 
 
 def frame(stream: int, data: bytes) -> bytes:

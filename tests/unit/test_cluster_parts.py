@@ -11,16 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cluster.agents import last_words, refuse_labels
-from orchestrator.cluster.boot import install, report, tree_digest
-from orchestrator.cluster.code import install_here, pack_code
-from orchestrator.cluster.model import Agent
-from orchestrator.cluster.settings import Ports, agent_command, chosen_ports, chosen_tls, environment, head_command
-from orchestrator.cluster.state import State, StateFiles, cluster_of, way_to
-from orchestrator.cluster.survey import Survey, choose_address, listened_here, parse, survey
-from orchestrator.connection import Completed, Connections
+from orchestrator.config.inventory import Connection, Host
 from orchestrator.errors import ConfigurationError, InfrastructureError
-from orchestrator.inventory import Connection, Host
+from orchestrator.hosts.cluster.agents import last_words, refuse_labels
+from orchestrator.hosts.cluster.boot import install, report, tree_digest
+from orchestrator.hosts.cluster.code import install_here, pack_code
+from orchestrator.hosts.cluster.model import Agent
+from orchestrator.hosts.cluster.settings import (
+    Ports,
+    agent_command,
+    chosen_ports,
+    chosen_tls,
+    environment,
+    head_command,
+)
+from orchestrator.hosts.cluster.state import State, StateFiles, cluster_of, way_to
+from orchestrator.hosts.cluster.survey import Survey, choose_address, listened_here, parse, survey
+from orchestrator.hosts.connection import Completed, Connections
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.connection import Connections, HostConnectionError, Reason, reverse_problem
-from orchestrator.connection.configuration import BY_ADDRESS, BY_ALIAS, files
-from orchestrator.inventory import Connection, Host
+from orchestrator.config.inventory import Connection, Host
+from orchestrator.hosts.connection import Connections, HostConnectionError, Reason, reverse_problem
+from orchestrator.hosts.connection.configuration import BY_ADDRESS, BY_ALIAS, files
 from tests.sshd import Sshd, make_key, public, running_sshd
 
 LIMIT_S = 60.0
@@ -79,7 +79,7 @@ def test_nothing_stays_of_connections_that_were_never_made(sshd: Sshd, user_dire
         made.append(directory)
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("orchestrator.connection.ssh.files", full)
+    monkeypatch.setattr("orchestrator.hosts.connection.ssh.files", full)
     with pytest.raises(OSError, match="No space"), reaching(sshd, user_directory):
         pytest.fail("it was entered")
     assert [directory.exists() for directory in made] == [False]

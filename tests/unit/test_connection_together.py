@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from orchestrator.connection import Connections, for_each
-from orchestrator.connection.together import MAX_AT_ONCE
+from orchestrator.hosts.connection import Connections, for_each
+from orchestrator.hosts.connection.together import MAX_AT_ONCE
 
 
 class Waiting(Connections):

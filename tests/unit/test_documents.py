@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.config.inventory import load_inventory
+from orchestrator.config.sweep import load_sweep
 from orchestrator.errors import ConfigurationError, ExitCode
-from orchestrator.inventory import load_inventory
-from orchestrator.sweep import load_sweep
 
 SWEEP = (Path(__file__).parents[2] / "sweeps" / "quickstart.yaml").read_text()
 INVENTORY = (Path(__file__).parents[2] / "hostinventory.yaml").read_text()

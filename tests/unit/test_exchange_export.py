@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.campaign.exchange.environments import as_found, as_locked, differences
+from orchestrator.campaign.exchange.machine import parse_cores
+from orchestrator.campaign.exchange.manifest import LockedEnvironment, read_manifest
+from orchestrator.campaign.exchange.script import BUSY, ScriptTask, run_script
 from orchestrator.cli import run
+from orchestrator.environments import Catalogue
 from orchestrator.errors import ConfigurationError, ExitCode
-from orchestrator.exchange.environments import as_found, as_locked, differences
-from orchestrator.exchange.machine import parse_cores
-from orchestrator.exchange.manifest import LockedEnvironment, read_manifest
-from orchestrator.exchange.script import BUSY, ScriptTask, run_script
-from orchestrator.images import Catalogue
 from runners.contract import Task, decode
 from runners.supervision.start import EXIT_BUSY
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from orchestrator.campaign import ResumePolicy, choose_campaign
+from orchestrator.campaign.exchange import cores_of, exported_host
+from orchestrator.campaign.exchange.manifest import Manifest, read_manifest
 from orchestrator.cli import run
+from orchestrator.config.sweep import load_sweep
+from orchestrator.environments import Catalogue
 from orchestrator.errors import ExitCode
-from orchestrator.exchange import cores_of, exported_host
-from orchestrator.exchange.manifest import Manifest, read_manifest
-from orchestrator.images import Catalogue
 from orchestrator.store import Store
-from orchestrator.sweep import load_sweep
 from runners.contract import (
     Begin,
     End,

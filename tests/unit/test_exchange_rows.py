@@ -1,9 +1,9 @@
 """Where a trial of an export that never ran belongs."""
 
+from orchestrator.campaign.exchange.environments import as_found, as_locked
+from orchestrator.campaign.exchange.manifest import LockedEnvironment
+from orchestrator.campaign.exchange.rows import declared_row, on_system
 from orchestrator.delivery import environment_id
-from orchestrator.exchange.environments import as_found, as_locked
-from orchestrator.exchange.manifest import LockedEnvironment
-from orchestrator.exchange.rows import declared_row, on_system
 from orchestrator.store import environment_row, system_row
 
 LOCKED = LockedEnvironment(python="3.11", lock_sha256="a" * 64, versions={"torch": "2.13.0"})

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import pytest
 from docker.errors import ImageNotFound
 
+from orchestrator.environments.identity import identity
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import DockerSettings, ProcessSettings
 from orchestrator.execution.docker import device_requests, insist_on_image
 from orchestrator.execution.process import environment
-from orchestrator.images.identity import identity
 from runners.contract import Task, Trial
 
 

@@ -19,12 +19,12 @@ from orchestrator.campaign.remote.on_node import (
     make_environment,
     reach,
 )
+from orchestrator.config.inventory import Connection, ExecutorChoice, Host, load_inventory, refuse_nodes
 from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError
-from orchestrator.inventory import Connection, ExecutorChoice, Host, load_inventory, refuse_nodes
+from orchestrator.hosts.labels import HOST_LABEL, SLOT
 from orchestrator.planning import Isolation
 from orchestrator.scheduling import LocalScheduler, existing
 from orchestrator.scheduling.existing import RayNode, Seen, look, node_of
-from orchestrator.scheduling.nodes import HOST_LABEL, SLOT
 from orchestrator.scheduling.sending import Inbox, rechunked
 from tests.conftest import PROJECT
 
@@ -185,7 +185,7 @@ def test_a_work_directory_below_a_closed_one_leaves_its_node_out(
 
 
 def test_an_environment_without_its_python_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.images.virtualenv.find_python", lambda _: None)
+    monkeypatch.setattr("orchestrator.environments.virtualenv.find_python", lambda _: None)
     wanted = EnvironmentWanted("cpu", str(tmp_path), recipes(ProjectFiles(PROJECT)))
     with pytest.raises(InfrastructureError, match="the environment cpu needs Python 3.11"):
         make_environment(wanted)

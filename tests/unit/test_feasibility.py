@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.feasibility import (
+from orchestrator.environments import Catalogue
+from orchestrator.planning.feasibility import (
     Demands,
     GpuFacts,
     Machine,
@@ -15,7 +16,6 @@ from orchestrator.feasibility import (
     model_problem,
     newest_suitable,
 )
-from orchestrator.images import Catalogue
 from runners.contract import BackendSpec, Protocol, TrialSpec, WorkloadSpec
 from runners.contract.catalogue import WORKLOADS, resolve_workload_options
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.checking.container import Seen
-from orchestrator.checking.differences import Difference, differences, flattened
-from orchestrator.checking.facts import is_new_enough, local_facts, parse_facts
-from orchestrator.checking.program import facts_program
 from orchestrator.errors import InfrastructureError
+from orchestrator.hosts.checking.container import Seen
+from orchestrator.hosts.checking.differences import Difference, differences, flattened
+from orchestrator.hosts.checking.facts import is_new_enough, local_facts, parse_facts
+from orchestrator.hosts.checking.program import facts_program
 
 
 def test_the_program_needs_nothing_of_ours(tmp_path: Path) -> None:

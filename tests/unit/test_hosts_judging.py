@@ -5,18 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.checking.clock import Skew
-from orchestrator.checking.engine import EngineReading, GpusInside, WantedImage
-from orchestrator.checking.judging import judge
-from orchestrator.checking.probing import refusal, socket_problem, version_finding
-from orchestrator.checking.reading import EngineSocket, GpuProcess, GpuReading, HostReading
-from orchestrator.checking.report import Check, Finding, HostReport, Level, Requirements
 from orchestrator.cli.hosts_check import exit_code
+from orchestrator.config.inventory import Connection, Exclusive, Expectation, Host
+from orchestrator.environments import BuiltImage, ImageIdentity
+from orchestrator.environments.engine import host_network_problem
 from orchestrator.errors import ExitCode
-from orchestrator.feasibility import GIB, Demands
-from orchestrator.images import BuiltImage, ImageIdentity
-from orchestrator.images.engine import host_network_problem
-from orchestrator.inventory import Connection, Exclusive, Expectation, Host
+from orchestrator.hosts.checking.clock import Skew
+from orchestrator.hosts.checking.engine import EngineReading, GpusInside, WantedImage
+from orchestrator.hosts.checking.judging import judge
+from orchestrator.hosts.checking.probing import refusal, socket_problem, version_finding
+from orchestrator.hosts.checking.reading import EngineSocket, GpuProcess, GpuReading, HostReading
+from orchestrator.hosts.checking.report import Check, Finding, HostReport, Level, Requirements
+from orchestrator.planning.feasibility import GIB, Demands
 
 A100 = GpuReading("GPU-1", "NVIDIA A100-SXM4-80GB", 80 * GIB, "8.0")
 READING = HostReading(

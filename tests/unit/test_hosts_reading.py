@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.checking.clock import Exchange, skew_of
-from orchestrator.checking.reading import GpuProcess, GpuReading, HostReading, parse
-from orchestrator.checking.script import SCRIPT, arguments
 from orchestrator.errors import InfrastructureError
+from orchestrator.hosts.checking.clock import Exchange, skew_of
+from orchestrator.hosts.checking.reading import GpuProcess, GpuReading, HostReading, parse
+from orchestrator.hosts.checking.script import SCRIPT, arguments
 
 Run = Callable[..., HostReading]
 SHELLS = [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)]

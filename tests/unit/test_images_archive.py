@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from orchestrator.environments import verify
+from orchestrator.environments.archive import is_archive, read_archive
+from orchestrator.environments.identity import identity
 from orchestrator.errors import ConfigurationError
-from orchestrator.images import verify
-from orchestrator.images.archive import is_archive, read_archive
-from orchestrator.images.identity import identity
 
 CATALOGUE = Path(__file__).parents[2] / "docker" / "images.yaml"
 

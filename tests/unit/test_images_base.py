@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from docker.errors import APIError, ImageNotFound
 
+from orchestrator.environments import Catalogue, base
+from orchestrator.environments.base import ensure_base
 from orchestrator.errors import InfrastructureError
-from orchestrator.images import Catalogue, base
-from orchestrator.images.base import ensure_base
 
 UNREACHABLE = 'Get "https://registry.invalid/v2/": dial tcp: lookup registry.invalid: no such host'
 ENTRY = Catalogue.load(Path(__file__).parents[2] / "docker/images.yaml").entry("cpu")

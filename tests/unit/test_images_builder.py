@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.environments.builder import find_builder, site_ca_bundle, site_pip_configuration
 from orchestrator.errors import InfrastructureError
-from orchestrator.images.builder import find_builder, site_ca_bundle, site_pip_configuration
 
 
 def fake_docker(directory: Path, version: str, *, buildx: bool) -> str:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.environments import Catalogue, lock_sha256, recipe_sha256
+from orchestrator.environments.locks import read_lock
 from orchestrator.errors import ConfigurationError
-from orchestrator.feasibility import Demands
-from orchestrator.images import Catalogue, lock_sha256, recipe_sha256
-from orchestrator.images.locks import read_lock
+from orchestrator.planning.feasibility import Demands
 
 PROJECT = Path(__file__).parents[2]
 DIGEST = "a" * 64

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from docker.errors import APIError, NotFound
 
+from orchestrator.environments import connect, engine_problem
+from orchestrator.environments.engine import remove_container
 from orchestrator.errors import InfrastructureError
-from orchestrator.images import connect, engine_problem
-from orchestrator.images.engine import remove_container
 
 
 def test_a_socket_that_is_not_there(monkeypatch: pytest.MonkeyPatch):

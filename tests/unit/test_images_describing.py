@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import run
+from orchestrator.environments import Catalogue
+from orchestrator.environments.describing import description
 from orchestrator.errors import ExitCode
-from orchestrator.images import Catalogue
-from orchestrator.images.describing import description
 
 CATALOGUE = Path(__file__).parents[2] / "docker/images.yaml"
 

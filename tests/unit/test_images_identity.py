@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.images.identity import (
+from orchestrator.environments.identity import (
     differences,
     identity,
     layer_differences,

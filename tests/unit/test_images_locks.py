@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.environments.locks import read_lock
 from orchestrator.errors import ConfigurationError
-from orchestrator.images.locks import read_lock
 
 PROJECT = Path(__file__).parents[2]
 A, B = "a" * 64, "b" * 64

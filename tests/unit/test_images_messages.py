@@ -9,9 +9,9 @@ from docker.errors import APIError, StreamParseError
 from requests.exceptions import ConnectionError as LostConnectionError
 from urllib3.exceptions import ReadTimeoutError
 
+from orchestrator.environments.messages import build_failure, engine_errors, explain, explain_registry, hash_mismatch
+from orchestrator.environments.wheels import pip_failure
 from orchestrator.errors import InfrastructureError
-from orchestrator.images.messages import build_failure, engine_errors, explain, explain_registry, hash_mismatch
-from orchestrator.images.wheels import pip_failure
 
 GOT = "fab454a559fed7294d9de546ece075cb0fef9acbccc55427d3fe5c4af9a4abfb"
 PIP = f"""\

@@ -2,7 +2,7 @@
 
 import json
 
-from orchestrator.images.observation import Observation, parse
+from orchestrator.environments.observation import Observation, parse
 
 
 def test_what_is_true_of_one_host_only_is_not_recorded():

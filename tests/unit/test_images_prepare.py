@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from docker.errors import APIError, ImageNotFound
 
+from orchestrator.environments import BuiltImage, Catalogue, EnvironmentEntry, recipe_sha256, transfer
+from orchestrator.environments import prepare as of_the_package
+from orchestrator.environments.identity import identity
+from orchestrator.environments.observation import Observation
+from orchestrator.environments.prepare import copy, load, pull, push
+from orchestrator.environments.record import read_built_images, record_built_image
+from orchestrator.environments.transfer import load_image
 from orchestrator.errors import ConfigurationError, InfrastructureError
-from orchestrator.images import BuiltImage, Catalogue, EnvironmentEntry, recipe_sha256, transfer
-from orchestrator.images import prepare as of_the_package
-from orchestrator.images.identity import identity
-from orchestrator.images.observation import Observation
-from orchestrator.images.prepare import copy, load, pull, push
-from orchestrator.images.record import read_built_images, record_built_image
-from orchestrator.images.transfer import load_image
 
 # the package has a function of the same name
 prepare = sys.modules[of_the_package.__module__]
@@ -112,7 +112,9 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     """The one that every address leads to; looking into an image is scripted too."""
     engine = Engine(ID="abc")
     monkeypatch.setattr(prepare, "connect", lambda *_, **__: engine)
-    monkeypatch.setattr(sys.modules["orchestrator.images.recording"], "observe", lambda *_: Observation({"a": "1"}, {}))
+    monkeypatch.setattr(
+        sys.modules["orchestrator.environments.recording"], "observe", lambda *_: Observation({"a": "1"}, {})
+    )
     return engine
 
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.environments import Catalogue, EnvironmentEntry
+from orchestrator.environments.identity import ImageIdentity
+from orchestrator.environments.record import BuiltImage, read_built_images, record_built_image
 from orchestrator.errors import ConfigurationError
-from orchestrator.images import Catalogue, EnvironmentEntry
-from orchestrator.images.identity import ImageIdentity
-from orchestrator.images.record import BuiltImage, read_built_images, record_built_image
 
 
 def image(name: str) -> BuiltImage:

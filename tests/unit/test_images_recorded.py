@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from docker.errors import ImageNotFound
 
-from orchestrator.errors import ConfigurationError, InfrastructureError
-from orchestrator.images import (
+from orchestrator.environments import (
     BuiltImage,
     Catalogue,
     EnvironmentEntry,
@@ -19,14 +18,15 @@ from orchestrator.images import (
     recording,
     verify,
 )
-from orchestrator.images import build as building
-from orchestrator.images import command as building_command
-from orchestrator.images.build import BuildPolicy
-from orchestrator.images.builder import Builder
-from orchestrator.images.identity import identity
-from orchestrator.images.observation import Observation
-from orchestrator.images.prepare import recorded_images
-from orchestrator.images.record import read_built_images, record_built_image
+from orchestrator.environments import build as building
+from orchestrator.environments import command as building_command
+from orchestrator.environments.build import BuildPolicy
+from orchestrator.environments.builder import Builder
+from orchestrator.environments.identity import identity
+from orchestrator.environments.observation import Observation
+from orchestrator.environments.prepare import recorded_images
+from orchestrator.environments.record import read_built_images, record_built_image
+from orchestrator.errors import ConfigurationError, InfrastructureError
 
 DOCKER = Path(__file__).parents[2] / "docker"
 SEEN = Observation({"python": "3.11.2", "torch": "2.13.0"}, {"torch_git_version": "abc"})

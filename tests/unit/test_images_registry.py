@@ -2,9 +2,9 @@
 
 import pytest
 
+from orchestrator.environments.progress import INTERVAL_S, LayerProgress, counted
+from orchestrator.environments.registry import check_registry, follow
 from orchestrator.errors import ConfigurationError, InfrastructureError
-from orchestrator.images.progress import INTERVAL_S, LayerProgress, counted
-from orchestrator.images.registry import check_registry, follow
 
 
 @pytest.mark.parametrize("good", ["lab:5000", "127.0.0.1:5000/bench", "ghcr.io/a/b-c", "localhost", "r.lab/x/"])

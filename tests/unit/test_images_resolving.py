@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import run
+from orchestrator.environments.catalogue import RecordedWheel
+from orchestrator.environments.resolving import resolve_locks, with_recorded
 from orchestrator.errors import ConfigurationError, InfrastructureError
-from orchestrator.images.catalogue import RecordedWheel
-from orchestrator.images.resolving import resolve_locks, with_recorded
 
 A, B = "a" * 64, "b" * 64
 CATALOGUE = f"""\
@@ -184,7 +184,7 @@ def test_a_stand_in_that_stays_is_an_error_and_no_lock_is_written(
 
 def test_the_lock_must_have_the_recorded_pin_and_no_other(catalogue: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     catalogue.write_text(CATALOGUE + RECORDED)
-    monkeypatch.setattr("orchestrator.images.resolving.with_recorded", lambda lock, recorded: lock)
+    monkeypatch.setattr("orchestrator.environments.resolving.with_recorded", lambda lock, recorded: lock)
     with pytest.raises(InfrastructureError) as error:
         resolve_locks([], catalogue, print, check=False)
     assert f"would have torch==1.0 --hash=sha256:{A} where `recorded` has torch==1.0+cu116" in str(error.value)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.images.wheelnames import WheelName
+from orchestrator.environments.wheelnames import WheelName
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.environments import Catalogue, EnvironmentEntry, ensure_wheels
+from orchestrator.environments.catalogue import WheelIndex
+from orchestrator.environments.locks import read_lock
+from orchestrator.environments.wheels import fetch_unlocked, has_wheel, pip_failure, wheels_of
 from orchestrator.errors import ConfigurationError, InfrastructureError
-from orchestrator.images import Catalogue, EnvironmentEntry, ensure_wheels
-from orchestrator.images.catalogue import WheelIndex
-from orchestrator.images.locks import read_lock
-from orchestrator.images.wheels import fetch_unlocked, has_wheel, pip_failure, wheels_of
 
 WHEEL = "tiny_pkg-1.0+cpu-py3-none-any.whl"
 CONTENT = b"not looked into: pip download of a pinned wheel only checks its name and hash"

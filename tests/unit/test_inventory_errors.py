@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.config.inventory import load_inventory
 from orchestrator.errors import ConfigurationError
-from orchestrator.inventory import load_inventory
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJdRrLCEn7RgVU/YrTkY3kozl+32/KIemnbbwB+QCT75"
 GOOD = f"""\

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.inventory import (
+from orchestrator.config.inventory import (
     Connection,
     ExecutorChoice,
     HostState,

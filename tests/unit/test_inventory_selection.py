@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import ConfigurationError, ExitCode, NoUsableHostError
-from orchestrator.inventory import (
+from orchestrator.config.inventory import (
     Connection,
     Host,
     HostState,
@@ -16,6 +15,7 @@ from orchestrator.inventory import (
     json_schema,
     select_hosts,
 )
+from orchestrator.errors import ConfigurationError, ExitCode, NoUsableHostError
 
 
 def far(name: str, state: HostState = HostState.ACTIVE) -> Host:

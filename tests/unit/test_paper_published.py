@@ -7,9 +7,9 @@ import pytest
 
 from orchestrator.analysis.claiming import load_claims
 from orchestrator.analysis.paper import PUBLISHED, Published, load_published, names_model
+from orchestrator.config.sweep import load_sweep
 from orchestrator.errors import ConfigurationError
 from orchestrator.report.figures.catalogue import FIGURES, chosen
-from orchestrator.sweep import load_sweep
 
 PROJECT = Path(__file__).parents[2]
 

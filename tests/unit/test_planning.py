@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.config.inventory import load_inventory, select_hosts
+from orchestrator.config.sweep import Sweep, load_sweep
 from orchestrator.delivery import environment_id
 from orchestrator.errors import ConfigurationError
-from orchestrator.feasibility import Demands, GpuFacts, Machine
-from orchestrator.inventory import load_inventory, select_hosts
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, needed_environments, plan, trial_key
-from orchestrator.sweep import Sweep, load_sweep
+from orchestrator.planning.feasibility import Demands, GpuFacts, Machine
 from runners.contract.catalogue import BACKENDS
 
 PROJECT = Path(__file__).parents[2]

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.config.inventory import Exclusive
+from orchestrator.config.sweep import Sweep
 from orchestrator.execution import cores_text
-from orchestrator.inventory import Exclusive
 from orchestrator.planning import (
     EnvironmentPin,
     Isolation,
@@ -19,7 +20,6 @@ from orchestrator.planning import (
     slot_of,
     slots_at_once,
 )
-from orchestrator.sweep import Sweep
 from runners.system import GpuPlace, NumaNode, Topology
 from runners.system.reading import parse_list
 

@@ -8,12 +8,12 @@ import pytest
 
 from orchestrator.campaign import ProjectFiles, pins_without_building, prepare_hosts
 from orchestrator.campaign.preparing import preparation
+from orchestrator.config.inventory import load_inventory
+from orchestrator.config.sweep import load_sweep
+from orchestrator.environments import EnvironmentEntry, VirtualEnvironment
 from orchestrator.errors import NoUsableHostError
-from orchestrator.feasibility import GpuFacts
-from orchestrator.images import EnvironmentEntry, VirtualEnvironment
-from orchestrator.inventory import load_inventory
 from orchestrator.planning import needed_environments, plan
-from orchestrator.sweep import load_sweep
+from orchestrator.planning.feasibility import GpuFacts
 from runners.system import Fingerprint, collect
 from runners.system.nvml import Gpu
 

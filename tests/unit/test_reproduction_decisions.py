@@ -8,9 +8,9 @@ import pytest
 
 from orchestrator.campaign import Allowed, ProjectFiles, ReadyHost, decide, preview, refuse_another_method, targets
 from orchestrator.campaign.reproducing.stored import Configuration, Limits, Wanted
+from orchestrator.config.inventory import Connection, ExecutorChoice, Host, Inventory
 from orchestrator.errors import ConfigurationError, NoUsableHostError
 from orchestrator.execution import DockerSettings, ExecutionSettings, FakeSettings
-from orchestrator.inventory import Connection, ExecutorChoice, Host, Inventory
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, trial_key
 from runners.contract import METHOD_VERSION, BackendSpec, Protocol, TrialSpec, WorkloadSpec
 

@@ -12,17 +12,17 @@ from orchestrator.campaign import CampaignOrder, ProjectFiles, ReadyHost, Resume
 from orchestrator.campaign.remote import Charge, caretaking, preparation
 from orchestrator.cli import remote_sweep
 from orchestrator.cli.ordering import Wanted
-from orchestrator.cluster import Agent, Cluster, borrowed, starting
-from orchestrator.cluster.starting import NoHostJoinedError, up
-from orchestrator.cluster.state import State, StateFiles
-from orchestrator.cluster.survey import Survey
-from orchestrator.connection import Connections
+from orchestrator.config.inventory import Connection, Host, HostState
+from orchestrator.config.sweep import Sweep
 from orchestrator.errors import InfrastructureError, NoUsableHostError
-from orchestrator.feasibility import GpuFacts, Machine
-from orchestrator.inventory import Connection, Host, HostState
+from orchestrator.hosts.cluster import Agent, Cluster, borrowed, starting
+from orchestrator.hosts.cluster.starting import NoHostJoinedError, up
+from orchestrator.hosts.cluster.state import State, StateFiles
+from orchestrator.hosts.cluster.survey import Survey
+from orchestrator.hosts.connection import Connections
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
+from orchestrator.planning.feasibility import GpuFacts, Machine
 from orchestrator.store import Store
-from orchestrator.sweep import Sweep
 
 PIN = EnvironmentPin("cpu", Isolation.DOCKER, "for a test", "0" * 64)
 HERE = Host(connection=Connection.LOCAL)

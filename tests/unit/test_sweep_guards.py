@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.config.guards import GUARDS
+from orchestrator.config.sweep import Sweep, load_sweep
 from orchestrator.errors import ConfigurationError
 from orchestrator.execution.base import time_limit_s
-from orchestrator.guards import GUARDS
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, plan, with_trials
-from orchestrator.sweep import Sweep, load_sweep
 from runners.contract import NO_GUARDS, ClockRule, GuardPolicy, Guards, LoadGuard
 
 QUICKSTART = (Path(__file__).parents[2] / "sweeps" / "quickstart.yaml").read_text()

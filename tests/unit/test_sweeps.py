@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.config.sweep import Sweep, load_sweep
+from orchestrator.environments import Catalogue
 from orchestrator.errors import ConfigurationError
-from orchestrator.feasibility import ANY_SUITABLE, GpuFacts, Machine
-from orchestrator.images import Catalogue
 from orchestrator.planning import EnvironmentPin, Isolation, Plan, PlanningHost, plan
-from orchestrator.sweep import Sweep, load_sweep
+from orchestrator.planning.feasibility import ANY_SUITABLE, GpuFacts, Machine
 from runners.contract import Trial
 from runners.contract.catalogue import BACKENDS, WORKLOADS
 

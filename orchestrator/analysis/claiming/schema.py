@@ -11,7 +11,7 @@ from orchestrator.analysis.axes import axis
 from orchestrator.analysis.claiming.figures import Threshold
 from orchestrator.analysis.claiming.quantities import SERIES_QUANTITIES, quantity
 from orchestrator.analysis.conditions import parse_conditions
-from orchestrator.documents import StrictModel, did_you_mean, line_of_key, load_yaml
+from orchestrator.config.documents import StrictModel, did_you_mean, line_of_key, load_yaml
 from orchestrator.errors import ConfigurationError
 
 

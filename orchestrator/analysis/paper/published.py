@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, model_validator
 
-from orchestrator.documents import StrictModel, load_yaml
+from orchestrator.config.documents import StrictModel, load_yaml
 
 PUBLISHED: Final = Path("docs/paper/published.yaml")
 """In the root of the project."""

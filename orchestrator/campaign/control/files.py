@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from orchestrator.campaign.control.state import CampaignProgressState, Request
 from orchestrator.campaign.preparing.preparation import ReadyHost
 from orchestrator.errors import NoUsableHostError
-from orchestrator.locking import held_at_once, is_locked
+from orchestrator.files import held_at_once, is_locked
 
 _STATE: Final = TypeAdapter(CampaignProgressState)
 _REQUEST: Final = TypeAdapter(Request)

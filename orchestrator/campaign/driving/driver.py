@@ -13,14 +13,14 @@ from orchestrator.campaign.driving.substitutes import move, slots_on, trials_of
 from orchestrator.campaign.driving.tasks import TaskAccounts, restarted
 from orchestrator.campaign.driving.work import HostWork, RunningTask, hopeless, silent
 from orchestrator.campaign.preparing.preparation import ReadyHost
+from orchestrator.config.inventory import Faults
+from orchestrator.config.sweep import Sweep
 from orchestrator.delivery import Server
 from orchestrator.errors import StoreError
 from orchestrator.execution import TaskOutcome
-from orchestrator.inventory import Faults
 from orchestrator.planning import PlannedTask, plan
 from orchestrator.scheduling import Event, HostObserved, Scheduler, TaskEnded, Tick, WorkerProcess
 from orchestrator.scheduling.chores import Returned
-from orchestrator.sweep import Sweep
 
 LOOK_S: Final = 0.5
 """Between two looks at who is silent, who is back and what was asked."""

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from orchestrator.campaign.control import HostPhase
+from orchestrator.config.inventory import Faults
 from orchestrator.delivery import Heard
-from orchestrator.inventory import Faults
 from orchestrator.planning import PlannedTask
 from orchestrator.scheduling import WorkerProcess
 

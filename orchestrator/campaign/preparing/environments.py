@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from orchestrator.feasibility import ANY_SUITABLE, GpuFacts, Machine
-from orchestrator.images import BuiltImage, Catalogue, EnvironmentEntry, lock_sha256, recipe_sha256
+from orchestrator.environments import BuiltImage, Catalogue, EnvironmentEntry, lock_sha256, recipe_sha256
 from orchestrator.planning import NONE_USED, EnvironmentPin, Isolation
+from orchestrator.planning.feasibility import ANY_SUITABLE, GpuFacts, Machine
 from runners.system import Fingerprint, GpuPlace
 
 

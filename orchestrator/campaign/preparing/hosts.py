@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.campaign.preparing.environments import machine_of
-from orchestrator.connection import unreachable_reason
-from orchestrator.documents import line_of_key
+from orchestrator.config.documents import line_of_key
+from orchestrator.config.inventory import Connection, ExecutorChoice, Host
+from orchestrator.environments import engine_problem
 from orchestrator.errors import ConfigurationError, NoUsableHostError
-from orchestrator.images import engine_problem
-from orchestrator.inventory import Connection, ExecutorChoice, Host
+from orchestrator.hosts.connection import unreachable_reason
 from orchestrator.planning import Isolation, PlanningHost, Slot, TooFewCoresError, choose_gpus, make_slots, used_of
 from runners.system import Fingerprint, Topology, collect
 

@@ -15,10 +15,8 @@ from orchestrator.campaign.preparing.hosts import (
     trial_memory_bytes,
     with_machine,
 )
-from orchestrator.errors import NoUsableHostError
-from orchestrator.execution import DockerSettings, ExecutionSettings, ProcessSettings, remove_containers
-from orchestrator.feasibility import ANY_SUITABLE, environment_problem
-from orchestrator.images import (
+from orchestrator.config.inventory import Host
+from orchestrator.environments import (
     BuiltImage,
     Catalogue,
     EnvironmentEntry,
@@ -30,8 +28,10 @@ from orchestrator.images import (
     read_built_images,
     virtualenv_problem,
 )
-from orchestrator.inventory import Host
+from orchestrator.errors import NoUsableHostError
+from orchestrator.execution import DockerSettings, ExecutionSettings, ProcessSettings, remove_containers
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
+from orchestrator.planning.feasibility import ANY_SUITABLE, environment_problem
 from runners.system import Fingerprint, collect
 
 Provided = tuple[EnvironmentPin, ExecutionSettings]

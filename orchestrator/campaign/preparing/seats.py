@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from orchestrator.campaign.preparing.preparation import ReadyHost
+from orchestrator.config.inventory import Exclusive
 from orchestrator.execution import ExecutionSettings, FakeSettings
-from orchestrator.inventory import Exclusive
 from orchestrator.planning import PlanningHost, Slot, is_of_gpu, slot_of
 from runners.contract import Task
 

@@ -15,17 +15,17 @@ from orchestrator.campaign.remote.by_ray_ready import Given, made_ready
 from orchestrator.campaign.remote.looking import Seen, listed
 from orchestrator.campaign.remote.on_node import Address, NodeFacts, NodeQuestion, Recipes, look_here, reach
 from orchestrator.campaign.remote.preparation import Prepared
-from orchestrator.checking.expecting import unmet
+from orchestrator.config.inventory import WORK_DIRECTORY, Host
+from orchestrator.environments import Catalogue, read_built_images
 from orchestrator.errors import InfrastructureError, NoUsableHostError
-from orchestrator.images import Catalogue, read_built_images
-from orchestrator.inventory import WORK_DIRECTORY, Host
+from orchestrator.hosts.checking.expecting import unmet
+from orchestrator.hosts.labels import SLOT
 from orchestrator.planning import Isolation, Plan, PlanningHost, needed_environments
 from orchestrator.planning.slots import slots_at_once
 from orchestrator.scheduling import Scheduler, SchedulingHost
 from orchestrator.scheduling.existing import Seen as SeenCluster
 from orchestrator.scheduling.existing import node_of
 from orchestrator.scheduling.joined import unheard
-from orchestrator.scheduling.nodes import SLOT
 
 _ANSWER_S = 120.0
 """For the first answer Ray brings our code to a node, and starts a process there."""

@@ -22,12 +22,12 @@ from orchestrator.campaign.remote.on_node import (
     share,
 )
 from orchestrator.campaign.remote.preparation import build_images, pinned
+from orchestrator.environments import BuiltImage, Catalogue, ImageIdentity, engine_problem, read_built_images
+from orchestrator.environments.expectation import expected_of
+from orchestrator.environments.stored import StoredImage
+from orchestrator.environments.streaming import Awaited, receive_image, saved_image
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import DockerSettings, ExecutionSettings, ProcessSettings
-from orchestrator.images import BuiltImage, Catalogue, ImageIdentity, engine_problem, read_built_images
-from orchestrator.images.expectation import expected_of
-from orchestrator.images.stored import StoredImage
-from orchestrator.images.streaming import Awaited, receive_image, saved_image
 from orchestrator.planning import Isolation, PlanningHost
 from orchestrator.scheduling.sending import send
 

@@ -10,16 +10,16 @@ from orchestrator.campaign.control import ControlFiles, HostPhase
 from orchestrator.campaign.files import ProjectFiles
 from orchestrator.campaign.order import CampaignOrder
 from orchestrator.campaign.remote.preparation import prepare_agents
-from orchestrator.cluster import Cluster, mend
-from orchestrator.cluster.engines import find, host_engine
-from orchestrator.connection import Connections, HostConnectionError
+from orchestrator.config.inventory import Host
+from orchestrator.config.sweep import Sweep
+from orchestrator.environments import BuiltImage
+from orchestrator.environments.messages import engine_errors
 from orchestrator.errors import InfrastructureError, NoUsableHostError
 from orchestrator.execution import remove_containers
-from orchestrator.images import BuiltImage
-from orchestrator.images.messages import engine_errors
-from orchestrator.inventory import Host
+from orchestrator.hosts.cluster import Cluster, mend
+from orchestrator.hosts.cluster.engines import find, host_engine
+from orchestrator.hosts.connection import Connections, HostConnectionError
 from orchestrator.planning import Plan, PlanningHost, needed_environments, plan
-from orchestrator.sweep import Sweep
 
 LOOK_S = 1.0
 """Between two looks at what the driver says."""

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from orchestrator.campaign.files import ProjectFiles
 from orchestrator.campaign.order import CampaignOrder
-from orchestrator.cluster import Cluster
 from orchestrator.errors import ConfigurationError
+from orchestrator.hosts.cluster import Cluster
 
 
 @dataclass(frozen=True)

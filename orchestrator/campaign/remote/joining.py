@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.campaign.remote.looking import listed
-from orchestrator.cluster.code import install_here, pack_code
+from orchestrator.config.inventory import Connection, Host
 from orchestrator.errors import InfrastructureError, NoUsableHostError
-from orchestrator.inventory import Connection, Host
+from orchestrator.hosts.cluster.code import install_here, pack_code
+from orchestrator.hosts.labels import HOST_LABEL
 from orchestrator.scheduling.existing import Seen, look, node_of
 from orchestrator.scheduling.joined import JoinedCluster
-from orchestrator.scheduling.nodes import HOST_LABEL
 
 
 def is_by_ray(hosts: Mapping[str, Host]) -> bool:

@@ -7,13 +7,13 @@ from pathlib import Path
 from orchestrator.campaign.files import ProjectFiles
 from orchestrator.campaign.preparing.environments import expand, known_pins
 from orchestrator.campaign.preparing.hosts import CHOSEN, MEMORY_SHARE, free_cores, slots_of, trial_topology
-from orchestrator.checking import Check, HostReport, Level, check_hosts, requirements
-from orchestrator.checking.judging import machine_of
-from orchestrator.connection import Connections
-from orchestrator.documents import line_of_key
+from orchestrator.config.documents import line_of_key
+from orchestrator.config.inventory import Connection, ExecutorChoice, Host
+from orchestrator.environments import BuiltImage, Catalogue, read_built_images
 from orchestrator.errors import ConfigurationError, NoUsableHostError
-from orchestrator.images import BuiltImage, Catalogue, read_built_images
-from orchestrator.inventory import Connection, ExecutorChoice, Host
+from orchestrator.hosts.checking import Check, HostReport, Level, check_hosts, requirements
+from orchestrator.hosts.checking.judging import machine_of
+from orchestrator.hosts.connection import Connections
 from orchestrator.planning import Isolation, PlanningHost
 
 ENGINE_ANSWERS = "a Docker engine answers"

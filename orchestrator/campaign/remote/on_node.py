@@ -9,13 +9,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.campaign.preparing.hosts import choose_isolation, trial_memory_bytes
+from orchestrator.config.inventory import Host
+from orchestrator.config.inventory.model import local_engine
+from orchestrator.environments import (
+    Catalogue,
+    ImageIdentity,
+    VirtualEnvironment,
+    ensure_virtualenv,
+    virtualenv_problem,
+)
+from orchestrator.environments.stored import StoredImage, look_for_image, pull_stored_image
 from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError
 from orchestrator.execution import remove_containers
 from orchestrator.execution.shared import shared_directory_problem
-from orchestrator.images import Catalogue, ImageIdentity, VirtualEnvironment, ensure_virtualenv, virtualenv_problem
-from orchestrator.images.stored import StoredImage, look_for_image, pull_stored_image
-from orchestrator.inventory import Host
-from orchestrator.inventory.model import local_engine
 from orchestrator.planning import Isolation
 from runners.system import Fingerprint, collect
 

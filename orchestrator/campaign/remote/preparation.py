@@ -9,17 +9,17 @@ from orchestrator.campaign.files import ProjectFiles
 from orchestrator.campaign.preparing.environments import machine_of
 from orchestrator.campaign.preparing.hosts import MEMORY_SHARE
 from orchestrator.campaign.preparing.preparation import ReadyHost
-from orchestrator.cluster import Agent, Cluster
-from orchestrator.cluster.asking import fingerprint_on
-from orchestrator.cluster.engines import HostEngine, host_engine
-from orchestrator.connection import Connections, HostConnectionError, for_each
+from orchestrator.config.inventory import Host
+from orchestrator.environments import BuiltImage, Catalogue, ImageIdentity, connect, ensure_image
+from orchestrator.environments.engine import TRANSFER_TIMEOUT_S
+from orchestrator.environments.identity import identity
+from orchestrator.environments.transfer import copy_image
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import DockerSettings, ExecutionSettings, remove_containers
-from orchestrator.images import BuiltImage, Catalogue, ImageIdentity, connect, ensure_image
-from orchestrator.images.engine import TRANSFER_TIMEOUT_S
-from orchestrator.images.identity import identity
-from orchestrator.images.transfer import copy_image
-from orchestrator.inventory import Host
+from orchestrator.hosts.cluster import Agent, Cluster
+from orchestrator.hosts.cluster.asking import fingerprint_on
+from orchestrator.hosts.cluster.engines import HostEngine, host_engine
+from orchestrator.hosts.connection import Connections, HostConnectionError, for_each
 from orchestrator.planning import EnvironmentPin, PlanningHost, TooFewCoresError, make_slots, used_of
 from runners.system import Fingerprint
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.environments.identity import ImageIdentity, differences, mapping_differences, short
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import INSTALLED, ExecutionSettings, ProcessSettings, copy_code
-from orchestrator.images.identity import ImageIdentity, differences, mapping_differences, short
 from orchestrator.planning import EnvironmentPin, Isolation
 
 _OBSERVE = "import json; from runners.system import observe_environment; print(json.dumps(observe_environment()[0]))"

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from orchestrator.campaign.preparing.preparation import Provided, Say, container
 from orchestrator.campaign.reproducing.identical import Identity, image_identity, lacking
+from orchestrator.config.inventory import Host
+from orchestrator.environments import BuiltImage, ImageIdentity
+from orchestrator.environments.engine import engine_address
+from orchestrator.environments.stored import Looked, StoredImage, look_for_image, pull_stored_image
 from orchestrator.errors import InfrastructureError
-from orchestrator.images import BuiltImage, ImageIdentity
-from orchestrator.images.engine import engine_address
-from orchestrator.images.stored import Looked, StoredImage, look_for_image, pull_stored_image
-from orchestrator.inventory import Host
 from orchestrator.planning import EnvironmentPin
 
 

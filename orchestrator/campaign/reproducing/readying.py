@@ -19,11 +19,11 @@ from orchestrator.campaign.reproducing.identical import Identity, before_buildin
 from orchestrator.campaign.reproducing.obtaining import at_hand, obtain
 from orchestrator.campaign.reproducing.stored import Configuration
 from orchestrator.campaign.reproducing.targets import Allowed, Target, refuse
+from orchestrator.config.inventory import ExecutorChoice
+from orchestrator.environments import Catalogue, engine_problem, read_built_images
 from orchestrator.errors import NoUsableHostError
-from orchestrator.feasibility import environment_problem, model_problem
-from orchestrator.images import Catalogue, engine_problem, read_built_images
-from orchestrator.inventory import ExecutorChoice
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
+from orchestrator.planning.feasibility import environment_problem, model_problem
 
 
 def preview(target: Target, inventory: Path, files: ProjectFiles, allowed: Allowed) -> None:

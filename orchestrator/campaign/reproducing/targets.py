@@ -7,8 +7,8 @@ from pathlib import Path
 from orchestrator.campaign.preparing.hosts import CHOSEN
 from orchestrator.campaign.reproducing.identical import Identity
 from orchestrator.campaign.reproducing.stored import Configuration, Wanted
+from orchestrator.config.inventory import ExecutorChoice, Host, Inventory
 from orchestrator.errors import ConfigurationError, NoUsableHostError
-from orchestrator.inventory import ExecutorChoice, Host, Inventory
 from orchestrator.planning import Isolation
 
 AS_THEN = "as in the campaign that is reproduced"

@@ -11,13 +11,13 @@ from orchestrator.campaign.reproducing.repeating import is_reproduction
 from orchestrator.campaign.reproducing.stored import stored_pin
 from orchestrator.campaign.resuming.earlier import StoredPlan, disagreeing, is_shared
 from orchestrator.campaign.resuming.resume import Continuation, continued
-from orchestrator.checking.differences import differences
+from orchestrator.config.sweep import Sweep
+from orchestrator.environments import Catalogue, lock_sha256
+from orchestrator.environments.identity import short
 from orchestrator.errors import ConfigurationError, NoUsableHostError
-from orchestrator.images import Catalogue, lock_sha256
-from orchestrator.images.identity import short
+from orchestrator.hosts.checking.differences import differences
 from orchestrator.planning import EnvironmentPin, Plan, PlanningHost, plan
 from orchestrator.store import Store
-from orchestrator.sweep import Sweep
 from runners.contract import METHOD_VERSION, encode
 
 _SHOWN = 6

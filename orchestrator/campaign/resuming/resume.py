@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow.compute as pc
 
 from orchestrator.campaign.resuming.earlier import StoredPlan, disagreeing, is_shared, places_of, plan_document
+from orchestrator.config.sweep import Sweep
 from orchestrator.planning import Plan, PlanningHost, estimate_s, plan, with_trials
 from orchestrator.store import Attempt, Row, Store
-from orchestrator.sweep import Sweep
 from runners.contract import Status, Trial
 
 

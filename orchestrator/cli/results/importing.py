@@ -6,7 +6,7 @@ import click
 
 from orchestrator.cli.options import results_option, writing
 from orchestrator.errors import ExitCode
-from orchestrator.exchange import ImportReport, import_export
+from orchestrator.campaign.exchange import ImportReport, import_export
 from orchestrator.store import Store
 
 

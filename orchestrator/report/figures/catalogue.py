@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from orchestrator.documents import did_you_mean
+from orchestrator.config.documents import did_you_mean
 from orchestrator.errors import ConfigurationError
 from orchestrator.report.palette import backend_label
 

@@ -21,6 +21,7 @@ from orchestrator.analysis.paper import (
     wanted_of,
 )
 from orchestrator.analysis.paper.settings import newest, points_measured
+from orchestrator.config.sweep import load_sweep
 from orchestrator.report.figures.canvas import sheet
 from orchestrator.report.figures.catalogue import Kind, PanelSpec, Spec
 from orchestrator.report.figures.generations import generation_panels
@@ -32,7 +33,6 @@ from orchestrator.report.figures.split import draw_parts, draw_shares, split_leg
 from orchestrator.report.figures.table_drawing import draw_table
 from orchestrator.report.figures.tables import Table, frameworks_table, hardware_table, sizes_table
 from orchestrator.report.figures.values import MILLI, Panel
-from orchestrator.sweep import load_sweep
 
 SWEEPS: Final = Path("sweeps/paper")
 """In the root of the project."""

@@ -1,0 +1,210 @@
+"""The declared parameter space: `sweeps/*.yaml`."""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from orchestrator.config.documents import StrictModel, did_you_mean, load_yaml
+from orchestrator.config.guards import GuardSettings, GuardsKey
+from runners.contract import Protocol
+from runners.contract.catalogue import BACKENDS, WORKLOADS, OptionInfo
+
+OptionValue = bool | int | str
+
+
+def _one_or_many(value: object) -> object:
+    # A tuple, because strict validation of what a function returned takes nothing else for one.
+    return tuple(value) if isinstance(value, list | tuple) else None if value is None else (value,)
+
+
+def _none_one_or_many(value: object) -> object:
+    return () if value is None else _one_or_many(value)
+
+
+def _name_alone(value: object) -> object:
+    return {"name": value} if isinstance(value, str) else value
+
+
+def _targets(value: object) -> object:
+    if isinstance(value, str) and value not in TARGETS:
+        raise ValueError(f"expected {', '.join(TARGETS)}, or labels such as {{gpu: h100}}, not {value!r}")
+    return {} if value is None else value
+
+
+EACH_HOST: Final = "each-host"
+EACH_GPU_MODEL: Final = "each-gpu-model"
+ANY: Final = "any"
+TARGETS: Final = (EACH_HOST, EACH_GPU_MODEL, ANY)
+"""What a sweep's `targets` can be besides labels: all hosts; one of each model of GPU; one alone."""
+
+Axis = BeforeValidator(_one_or_many)
+Positive = Annotated[int, Field(gt=0)]
+NotNegative = Annotated[int, Field(ge=0)]
+
+
+def _check_option(owner: str, declared: Mapping[str, OptionInfo], name: str, value: OptionValue) -> None:
+    if name not in declared:
+        known = did_you_mean(name, declared) if declared else "it takes none"
+        raise ValueError(f"{owner} has no option {name}; {known}")
+    if not declared[name].accepts(value):
+        raise ValueError(f"option {name} of {owner} must be {declared[name].expected()}, not {value}")
+
+
+class WorkloadAxis(StrictModel):
+    """A workload, or several that are alike, with the shapes to visit."""
+
+    name: Annotated[tuple[str, ...], Axis, Field(min_length=1)]
+    batch: Annotated[tuple[Positive, ...], Axis, Field(min_length=1)]
+    sequence_length: Annotated[tuple[Positive, ...] | None, Axis] = None
+    """Tokens; null takes the workload's default."""
+    image_size: Annotated[tuple[Positive, ...] | None, Axis] = None
+    """Pixels; null takes the workload's default."""
+    options: dict[str, Annotated[tuple[OptionValue, ...], Axis, Field(min_length=1)]] = Field(default_factory=dict)
+    """What else the workload lets one choose; each is one value or a list of values to visit."""
+
+    @model_validator(mode="after")
+    def _known_with_its_shape(self) -> "WorkloadAxis":
+        for name in self.name:
+            info = WORKLOADS.get(name)
+            if info is None:
+                raise ValueError(f"unknown workload {name}; {did_you_mean(name, WORKLOADS)}")
+            for parameter in ("sequence_length", "image_size"):
+                if getattr(self, parameter) is not None and getattr(info, parameter) is None:
+                    raise ValueError(f"workload {name} has no {parameter}; remove the key")
+            for option, values in self.options.items():
+                for value in values:
+                    _check_option(f"workload {name}", info.options, option, value)
+        return self
+
+    def option_points(self, name: str) -> Iterator[dict[str, OptionValue]]:
+        """Every combination of the options of one of the workloads, with every default written out."""
+        declared = WORKLOADS[name].options
+        axes = [self.options.get(option, (info.default,)) for option, info in declared.items()]
+        for values in itertools.product(*axes):
+            yield dict(zip(declared, values, strict=True))
+
+
+class BackendAxis(StrictModel):
+    """A backend with its options."""
+
+    name: str
+    options: dict[str, OptionValue] = Field(default_factory=dict)
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if name not in BACKENDS:
+            raise ValueError(f"unknown backend {name}; {did_you_mean(name, BACKENDS)}")
+        return name
+
+    @model_validator(mode="after")
+    def _options_known(self) -> "BackendAxis":
+        for key, value in self.options.items():
+            _check_option(f"backend {self.name}", BACKENDS[self.name].options, key, value)
+        return self
+
+    def all_options(self) -> dict[str, OptionValue]:
+        """The options with every default written out, so that a default that changes later changes the key."""
+        defaults = {key: info.default for key, info in BACKENDS[self.name].options.items()}
+        return defaults | self.options
+
+
+class Duplicate(StrictModel):
+    """Trials that run a second time in every round, as A/A pairs."""
+
+    workload: str
+    backend: str
+    batch: Positive
+
+
+class ProtocolSettings(StrictModel):
+    """How long to measure; see docs/measurement.md. Unset keys take the defaults of the contract."""
+
+    procedure: Literal["standard", "legacy"] = "standard"
+    warmup_min_calls: Positive = Protocol.warmup_min_calls
+    warmup_min_ms: Positive = Protocol.warmup_min_ms
+    warmup_max_ms: Positive = Protocol.warmup_max_ms
+    sync_budget_ms: Positive = Protocol.sync_budget_ms
+    sync_min_samples: Positive = Protocol.sync_min_samples
+    pipelined_budget_ms: Positive = Protocol.pipelined_budget_ms
+    pipelined_min_samples: Positive = Protocol.pipelined_min_samples
+    pipelined_block_ms: Positive = Protocol.pipelined_block_ms
+    precision_permille: NotNegative = Protocol.precision_permille
+    dispatch_budget_ms: NotNegative = Protocol.dispatch_budget_ms
+    graph_budget_ms: NotNegative = Protocol.graph_budget_ms
+    floor_budget_ms: NotNegative = Protocol.floor_budget_ms
+    profile_calls: NotNegative = Protocol.profile_calls
+    energy_window_ms: NotNegative = Protocol.energy_window_ms
+    legacy_warmups: Positive = Protocol.legacy_warmups
+    legacy_passes: Positive = Protocol.legacy_passes
+    max_samples: Positive = Protocol.max_samples
+
+    def contract(self) -> Protocol:
+        """The same settings as the runner reads them."""
+        return Protocol(**self.model_dump())
+
+
+class Sweep(StrictModel):
+    """One sweep file. Every axis is crossed with every other."""
+
+    version: int = Field(ge=1, le=1)
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
+    environments: Annotated[tuple[str, ...], Axis, Field(min_length=1)]
+    """Names of the catalogue, or `any-suitable`: the newest that can serve the host and the device."""
+    workloads: tuple[WorkloadAxis, ...] = Field(min_length=1)
+    backends: tuple[Annotated[BackendAxis, BeforeValidator(_name_alone)], ...] = Field(min_length=1)
+    dtypes: Annotated[tuple[Literal["float32", "float16", "bfloat16"], ...], Axis, Field(min_length=1)] = ("float32",)
+    threads: Annotated[tuple[Positive | Literal["all"], ...], Axis, Field(min_length=1)] = ("all",)
+    """Intra-operator threads; `all` is every core that the host gives to trials."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    """`cuda` is the first GPU that the trial's process sees."""
+    rounds: Positive = 5
+    duplicate: Annotated[tuple[Duplicate, ...], BeforeValidator(_none_one_or_many)] = ()
+    targets: Annotated[
+        dict[str, str] | Literal["each-host", "each-gpu-model", "any"], BeforeValidator(_targets), Field()
+    ] = EACH_HOST
+    """The hosts that take part: every one, one of each model of GPU, any one, or those that carry these labels.
+
+    Labels are those of the inventory and `inventory.loading.MACHINE_LABELS`; values may be patterns, such as `*A100*`.
+    """
+    seed: int = Field(default=0, ge=0)
+    timeout_s: Positive = 600
+    """Wall time of one trial, preparation included."""
+    protocol: ProtocolSettings = ProtocolSettings()
+    guards: GuardsKey = GuardSettings()
+    """What is watched around each trial. It decides nothing about what is measured, and is in no key."""
+
+    @field_validator("protocol")
+    @classmethod
+    def _warmup_fits(cls, protocol: ProtocolSettings) -> ProtocolSettings:
+        if protocol.warmup_max_ms < protocol.warmup_min_ms:
+            raise ValueError("warmup_max_ms is below warmup_min_ms; raise it or lower the minimum")
+        return protocol
+
+    @model_validator(mode="after")
+    def _duplicates_are_in_the_sweep(self) -> "Sweep":
+        backends = {axis.name for axis in self.backends}
+        for pair in self.duplicate:
+            batches = {batch for axis in self.workloads if pair.workload in axis.name for batch in axis.batch}
+            if pair.batch not in batches or pair.backend not in backends:
+                raise ValueError(
+                    f"duplicate names {pair.workload} × {pair.backend} × batch {pair.batch}, "
+                    "which this sweep does not run; name one of its trials"
+                )
+        return self
+
+    def is_duplicated(self, workload: str, backend: str, batch: int) -> bool:
+        """Whether trials of this workload, backend and batch run twice in every round."""
+        return Duplicate(workload=workload, backend=backend, batch=batch) in self.duplicate
+
+
+def load_sweep(path: Path) -> Sweep:
+    """Reads a sweep.
+
+    Raises:
+        ConfigurationError: the file is missing or wrong; names file, line and key.
+    """
+    return load_yaml(path, Sweep)

@@ -1,0 +1,198 @@
+"""The catalogue of environments, `docker/images.yaml`, and the digests that identify one of them."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from orchestrator.config.documents import StrictModel, did_you_mean, line_of_key, load_yaml
+from orchestrator.errors import ConfigurationError
+from orchestrator.planning.feasibility import ANY_SUITABLE, Demands
+
+DOCKERFILE = "Dockerfile"
+WHEEL_DIRECTORY = "wheels"
+
+_Name = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
+_Text = Annotated[str, Field(min_length=1)]
+
+
+class WheelIndex(StrictModel):
+    """Distributions that do not come from the site's usual package index, and where they are published."""
+
+    url: Annotated[str, Field(pattern=r"^(https|file)://")]
+    distributions: Annotated[tuple[_Name, ...], Field(min_length=1)]
+
+
+class RecordedWheel(StrictModel):
+    """A wheel whose digest is known from public records alone: it was never fetched to compute it."""
+
+    version: Annotated[str, Field(pattern=r"^[^\s+]+\+[a-z0-9.]+$")]
+    """With its local part, such as `1.12.1+cu116`. The version without it is published too, with equal requirements."""
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    source: _Text
+    confidence: Literal["high", "medium"]
+
+
+class EnvironmentDescription(StrictModel):
+    """One environment as the catalogue writes it. `lock` is relative to the catalogue's directory."""
+
+    purpose: _Text
+    released: Annotated[str, Field(pattern=r"^\d{4}-(0[1-9]|1[0-2])$")]
+    """Year and month of its newest framework (torch, ONNX Runtime): what `any-suitable` calls newer."""
+    python: Annotated[str, Field(pattern=r"^3\.\d+$")]
+    platform: Annotated[str, Field(pattern=r"^manylinux_\d+_\d+_(x86_64|aarch64)$")]
+    base: Annotated[str, Field(pattern=r"^[^@\s]+@sha256:[0-9a-f]{64}$")]
+    base_verified: _Text
+    """What is known about the digest of the base, and how."""
+    debian_suite: Annotated[str, Field(pattern=r"^[a-z]+$")]
+    cuda: Annotated[str, Field(pattern=r"^\d+\.\d+$")] | None = None
+    """Null for an environment of processors."""
+    cudnn: Annotated[str, Field(pattern=r"^\d+(\.\d+)+$")] | None = None
+    minimum_driver: Annotated[str, Field(pattern=r"^\d+(\.\d+)*$")] | None = None
+    """The oldest NVIDIA driver under which this CUDA runs."""
+    compute_capabilities: tuple[Annotated[str, Field(pattern=r"^\d+\.\d$")], ...] = ()
+    """What its builds have machine code for, such as `6.0`. GPUs that run such code too are not listed."""
+    lock: _Text
+    unresolved: _Text | None = None
+    """Why `lock` could not be written yet: such an environment is listed, and its trials are skipped for this."""
+    hashes_verified: _Text
+    """What is known about the hashes of the lock, and how."""
+    wheel_index: WheelIndex | None = None
+    recorded: dict[_Name, RecordedWheel] = Field(default_factory=dict)
+    """Distributions of `wheel_index` that could not be fetched when the lock was made."""
+    deviations: tuple[_Text, ...] = ()
+    """In what it differs from that which its purpose names."""
+
+    @model_validator(mode="after")
+    def _cuda_is_whole(self) -> Self:
+        given = [self.cuda, self.cudnn, self.minimum_driver, self.compute_capabilities or None]
+        if None in given and given != [None] * 4:
+            raise ValueError("cuda, cudnn, minimum_driver and compute_capabilities stand together or not at all")
+        return self
+
+    @model_validator(mode="after")
+    def _recorded_are_of_the_index(self) -> Self:
+        foreign = self.recorded.keys() - (set(self.wheel_index.distributions) if self.wheel_index else set())
+        if foreign:
+            raise ValueError(f"recorded names {', '.join(sorted(foreign))}, which wheel_index does not; add it there")
+        return self
+
+    @property
+    def demands(self) -> Demands:
+        """What it needs of a host."""
+        return Demands(
+            self.released,
+            self.cuda,
+            self.minimum_driver,
+            self.compute_capabilities,
+            self.unresolved,
+            architecture=self.architecture,
+        )
+
+    @property
+    def architecture(self) -> str:
+        """Of the processors that its wheels are built for, such as `x86_64`."""
+        return self.platform.split("_", 3)[3]
+
+
+class EnvironmentEntry(EnvironmentDescription):
+    """One environment with its name and the directory that its paths start from."""
+
+    name: str
+    directory: Path
+
+    @property
+    def lock_path(self) -> Path:
+        """The lock: each distribution with its exact version and the hashes of its files."""
+        return self.directory / self.lock
+
+    @property
+    def requirements_path(self) -> Path:
+        """What the lock is resolved from."""
+        return self.lock_path.with_suffix(".in")
+
+    @property
+    def wheel_directory(self) -> Path:
+        """Where a site may put wheels by hand, and where those of `wheel_index` are kept."""
+        return self.directory / WHEEL_DIRECTORY
+
+    @property
+    def state_directory(self) -> Path:
+        """Logs and locks of this project on this machine; nothing in it is worth keeping."""
+        return self.directory.parent / ".taxmeter"
+
+
+class _Document(StrictModel):
+    environments: Annotated[dict[_Name, EnvironmentDescription], Field(min_length=1)]
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """All environments, by name."""
+
+    path: Path
+    entries: dict[str, EnvironmentEntry]
+
+    @classmethod
+    def load(cls, path: Path, *, without_locks: bool = False) -> Self:
+        """Reads the catalogue.
+
+        Args:
+            path: of the file.
+            without_locks: whether locks may be missing, because they are about to be written.
+
+        Raises:
+            ConfigurationError: it is malformed, or the lock of an environment does not exist.
+        """
+        path = path.absolute()
+        entries = {
+            name: EnvironmentEntry(name=name, directory=path.parent, **dict(description))
+            for name, description in load_yaml(path, _Document).environments.items()
+        }
+        for name, entry in entries.items():
+            if name == ANY_SUITABLE:
+                raise _error(path, ("environments", name), "sweeps use this name for any environment; take another")
+            if not without_locks and entry.unresolved is None and not entry.lock_path.is_file():
+                problem = f"no such file: {entry.lock_path}; `taxmeter images lock {name}` writes it"
+                raise _error(path, ("environments", name, "lock"), problem)
+        return cls(path, entries)
+
+    def entry(self, name: str) -> EnvironmentEntry:
+        """The environment called `name`.
+
+        Raises:
+            ConfigurationError: there is none.
+        """
+        if name not in self.entries:
+            raise ConfigurationError(f"unknown environment {name}; {did_you_mean(name, self.entries)}", file=self.path)
+        return self.entries[name]
+
+
+def _error(path: Path, where: tuple[str, ...], problem: str) -> ConfigurationError:
+    return ConfigurationError(problem, file=path, line=line_of_key(path, where), key=".".join(where))
+
+
+def lock_sha256(entry: EnvironmentEntry) -> str:
+    """Digest of the lock's bytes: equal for the image and the virtual environment of one environment.
+
+    Raises:
+        ConfigurationError: the environment has no lock.
+    """
+    if entry.unresolved is not None:
+        raise ConfigurationError(f"the environment {entry.name} has no lock: {entry.unresolved}")
+    return hashlib.sha256(entry.lock_path.read_bytes()).hexdigest()
+
+
+def recipe_sha256(entry: EnvironmentEntry) -> str:
+    """Digest of all that the image is made from: the Dockerfile, the lock, the Python and the declared base."""
+    recipe = {
+        "base": entry.base,
+        "debian_suite": entry.debian_suite,
+        "dockerfile": hashlib.sha256((entry.directory / DOCKERFILE).read_bytes()).hexdigest(),
+        "lock": lock_sha256(entry),
+        "python": entry.python,
+    }
+    return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()

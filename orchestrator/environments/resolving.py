@@ -1,0 +1,189 @@
+"""Resolves the requirements of environments into their locks, which is what `taxmeter images lock` does.
+
+Resolving needs uv, since pip cannot resolve for another Python. Only wheels are considered, as in a build: a source
+distribution would have to be run to be looked into.
+"""
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from orchestrator.environments.catalogue import Catalogue, EnvironmentEntry, RecordedWheel
+from orchestrator.environments.locks import read_lock
+from orchestrator.environments.requirements import exact_requirement
+from orchestrator.environments.wheels import fetch_unlocked
+from orchestrator.errors import ConfigurationError, InfrastructureError
+from orchestrator.files import write_atomically
+
+_MAX_REASON = 600
+
+
+@dataclass(frozen=True)
+class ResolvedLock:
+    """What resolving an environment again came to."""
+
+    name: str
+    path: Path
+    text: str
+    changes: tuple[str, ...]
+    """One line for each distribution that differs from the lock that is there; empty if the lock stays as it is."""
+    is_unresolved: bool
+    """Whether the catalogue says that there is no lock."""
+
+
+def resolve_locks(
+    names: Sequence[str], catalogue: Path, say: Callable[[str], None], *, check: bool
+) -> list[ResolvedLock]:
+    """Resolves the environments `names`, or all that have a lock, and writes the locks unless `check`.
+
+    Nothing is written before all are resolved.
+
+    Raises:
+        ConfigurationError: the catalogue or a requirement is malformed, an environment is not in it, or uv is missing.
+        InfrastructureError: uv cannot resolve an environment.
+    """
+    known = Catalogue.load(catalogue, without_locks=True)
+    entries = [known.entry(name) for name in names] or list(known.entries.values())
+    uv = shutil.which("uv")
+    if uv is None:
+        raise ConfigurationError("locks are resolved by uv, which is not on PATH: pip install uv")
+    resolved = []
+    for entry in entries:
+        if entry.unresolved is not None and not names:
+            say(f"{entry.name}: left out: {entry.unresolved}")
+            continue
+        say(f"{entry.name}: resolving {entry.requirements_path.name}")
+        resolved.append(resolve(entry, uv, say))
+    if not check:
+        for one in resolved:
+            if one.changes:
+                write_atomically(one.path, one.text)
+    return resolved
+
+
+def resolve(entry: EnvironmentEntry, uv: str, say: Callable[[str], None]) -> ResolvedLock:
+    """The lock of one environment; versions of the lock that is there are kept where the requirements allow it.
+
+    Raises:
+        ConfigurationError: the requirements are missing, or do not name one exact version of each distribution of
+            `wheel_index`, that of `recorded` if it is there.
+        InfrastructureError: a wheel cannot be fetched, uv finds no solution, or a recorded wheel did not get in.
+    """
+    if not entry.requirements_path.is_file():
+        raise ConfigurationError("no such file; it says what the lock is resolved from", file=entry.requirements_path)
+    text = entry.requirements_path.read_text(encoding="utf-8")
+    requirements = _stand_ins(entry, text)
+    wheels = _wheels(entry, text, say)
+    before = entry.lock_path.read_text(encoding="utf-8") if entry.lock_path.is_file() else None
+    with tempfile.TemporaryDirectory(prefix="taxmeter-lock-") as directory:
+        source = Path(directory, entry.requirements_path.name)
+        source.write_text(requirements, encoding="utf-8")
+        target = Path(directory, entry.lock_path.name)
+        if before is not None:
+            target.write_text(before, encoding="utf-8")
+        _compile(entry, uv, source, target, wheels)
+        text = with_recorded(target.read_text(encoding="utf-8"), entry.recorded)
+        target.write_text(text, encoding="utf-8")
+        _insist_on_recorded(target, entry)
+        changes = _changes(entry.lock_path if before is not None else None, target)
+    if not changes and text != before:
+        changes = ("comments or order",)
+    return ResolvedLock(entry.name, entry.lock_path, text, changes, entry.unresolved is not None)
+
+
+def with_recorded(lock: str, recorded: dict[str, RecordedWheel]) -> str:
+    """A lock with the recorded wheels in place of their stand-ins, the same versions without their local part.
+
+    Raises:
+        InfrastructureError: the lock does not pin a stand-in once, with hashes: it would stay in the lock.
+    """
+    for name, wheel in recorded.items():
+        stand_in = f"{name}=={_public(wheel.version)}"
+        pattern = re.compile(rf"^{re.escape(stand_in)}((?:[ \t]*\\\n[ \t]*--hash=\S+)+)$", re.MULTILINE)
+        lock, replaced = pattern.subn(f"{name}=={wheel.version} \\\\\n    --hash=sha256:{wheel.sha256}", lock)
+        if replaced != 1:
+            raise InfrastructureError(
+                f"what uv resolved pins {stand_in} with its hashes {replaced} times, not once, so the recorded "
+                f"{wheel.version} cannot take its place; uv may write its locks in another form now"
+            )
+    return lock
+
+
+def _insist_on_recorded(lock: Path, entry: EnvironmentEntry) -> None:
+    pins = read_lock(lock)
+    for name, wheel in entry.recorded.items():
+        pin = pins.get(name)
+        if pin is None or (pin.version, pin.sha256) != (wheel.version, frozenset((wheel.sha256,))):
+            found = "nothing" if pin is None else pin.requirement
+            raise InfrastructureError(
+                f"the lock of {entry.name} would have {found} where `recorded` has {name}=={wheel.version} "
+                f"--hash=sha256:{wheel.sha256}; nothing was written"
+            )
+
+
+def _stand_ins(entry: EnvironmentEntry, requirements: str) -> str:
+    """The requirements with what cannot be fetched replaced by the same version of the usual index.
+
+    Builds of one version for several CUDAs have equal requirements, so the rest of the lock comes out the same.
+    """
+    lines = requirements.splitlines()
+    for name, wheel in entry.recorded.items():
+        wanted = exact_requirement(entry.requirements_path, requirements, name)
+        if wanted.version != wheel.version:
+            problem = (
+                f"expected {name}=={wheel.version}, which `recorded` of the environment {entry.name} has; not {wanted}"
+            )
+            raise ConfigurationError(problem, file=entry.requirements_path, line=wanted.line, key=name)
+        lines[wanted.line - 1] = str(replace(wanted, version=_public(wheel.version)))
+    return "\n".join(lines) + "\n"
+
+
+def _wheels(entry: EnvironmentEntry, requirements: str, say: Callable[[str], None]) -> list[Path]:
+    """The wheels of `wheel_index` that can be fetched: all that the lock may take from the wheel directory."""
+    wheels: list[Path] = []
+    for name in entry.wheel_index.distributions if entry.wheel_index else ():
+        if name not in entry.recorded:
+            wanted = exact_requirement(entry.requirements_path, requirements, name)
+            wheels += fetch_unlocked(entry, name, wanted.version, say)
+    return wheels
+
+
+def _public(version: str) -> str:
+    return version.partition("+")[0]
+
+
+def _compile(entry: EnvironmentEntry, uv: str, source: Path, target: Path, wheels: Sequence[Path]) -> None:
+    command = [uv, "pip", "compile", "--quiet", "--generate-hashes", "--no-header", "--only-binary", ":all:"]
+    platform = f"{entry.architecture}-{entry.platform.removesuffix(f'_{entry.architecture}')}"
+    command += ["--python-version", entry.python, "--python-platform", platform]
+    if wheels:
+        # Whatever else lies in the wheel directory must not get into a lock by its own hash.
+        links = source.parent / "wheels"
+        links.mkdir()
+        for wheel in wheels:
+            (links / wheel.name).symlink_to(wheel.absolute())
+        command += ["--find-links", str(links)]
+    command += [source.name, "--output-file", target.name]
+    done = subprocess.run(command, cwd=source.parent, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        reason = " ".join((done.stderr or done.stdout).split())[:_MAX_REASON]
+        raise InfrastructureError(f"uv cannot resolve {entry.requirements_path}: {reason}")
+
+
+def _changes(before: Path | None, after: Path) -> tuple[str, ...]:
+    old, new = ({} if before is None else read_lock(before)), read_lock(after)
+    lines = []
+    for name in sorted(old.keys() | new.keys()):
+        if name not in new:
+            lines.append(f"{name} {old[name].version} goes")
+        elif name not in old:
+            lines.append(f"{name} {new[name].version} comes")
+        elif old[name].version != new[name].version:
+            lines.append(f"{name} {old[name].version} becomes {new[name].version}")
+        elif old[name].sha256 != new[name].sha256:
+            lines.append(f"{name} {new[name].version} has other files")
+    return tuple(lines)

@@ -1,0 +1,58 @@
+"""What the inventory expects of a host against what was found."""
+
+import fnmatch
+from collections.abc import Sequence
+
+from orchestrator.config.inventory import Expectation, in_range
+from orchestrator.hosts.checking.reading import HostReading
+from orchestrator.hosts.checking.report import Finding, Level
+
+
+def expect_finding(expected: Expectation, reading: HostReading) -> Finding:
+    """One finding for all that is expected; every mismatch stands in its line."""
+    count = len([key for key in type(expected).model_fields if getattr(expected, key) is not None])
+    if not count:
+        return Finding(Level.NONE, "-")
+    wrong = mismatches(expected, reading)
+    if not wrong:
+        return Finding(Level.OK, f"{count}/{count}")
+    return Finding(
+        Level.FAILURE,
+        f"{count - len(wrong)}/{count}",
+        f"{'; '.join(wrong)}: mend the host, or correct `expect:`",
+    )
+
+
+def mismatches(expected: Expectation, reading: HostReading) -> list[str]:
+    """In what a host is not as expected; what it does not tell is not as expected either."""
+    names = [gpu.name for gpu in reading.gpus]
+    return unmet(expected, names, reading.driver_version, reading.cpu_model, reading.memory_bytes)
+
+
+def unmet(
+    expected: Expectation, gpus: Sequence[str], driver: str | None, model: str | None, memory: int | None
+) -> list[str]:
+    """As `mismatches`, from what decides it.
+
+    Args:
+        expected: of the host.
+        gpus: the names of its GPUs.
+        driver: version of NVIDIA's driver.
+        model: of the processor.
+        memory: in bytes.
+    """
+    wrong = []
+    if expected.gpu_count is not None and expected.gpu_count != len(gpus):
+        wrong.append(f"expected {expected.gpu_count} GPUs, found {len(gpus)}")
+    if expected.gpu_model is not None:
+        others = sorted({name for name in gpus if not fnmatch.fnmatchcase(name, expected.gpu_model)})
+        if others or not gpus:
+            wrong.append(f"expected GPUs {expected.gpu_model}, found {', '.join(others) or 'none'}")
+    if expected.driver is not None and (driver is None or not in_range(driver, expected.driver)):
+        wrong.append(f"expected driver {expected.driver}, found {driver or 'none'}")
+    if expected.cpu_model is not None and (model is None or not fnmatch.fnmatchcase(model, expected.cpu_model)):
+        wrong.append(f"expected processor {expected.cpu_model}, found {model or 'one without a name'}")
+    least = expected.memory_bytes_min
+    if least is not None and (memory is None or memory < least):
+        wrong.append(f"expected at least {least} bytes of memory, found {memory}")
+    return wrong

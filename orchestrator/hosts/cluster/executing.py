@@ -1,0 +1,177 @@
+"""Runs commands in the head's container, as if they ran here: output, exit code and signals are theirs."""
+
+import os
+import shutil
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from types import FrameType
+from typing import IO, Any
+
+from docker import DockerClient
+from docker.errors import NotFound
+
+from orchestrator.environments import connect
+from orchestrator.environments.messages import engine_errors
+from orchestrator.errors import InfrastructureError
+from orchestrator.hosts.cluster.commands import frames
+from orchestrator.hosts.cluster.model import Cluster
+
+_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_STDERR = 2
+_KILLED = 128 + signal.SIGKILL
+_ENGINE_SAYS_S = 2.0
+_POLL_S = 0.1
+
+Write = Callable[[int, bytes], None]
+"""Takes 1 or 2, for standard output or error, and what was written there."""
+
+
+class Execution:
+    """A command that runs in the head's container. Leaving the block ends it."""
+
+    def __init__(self, client: DockerClient, container: str, argv: Sequence[str], options: Mapping[str, Any]) -> None:
+        """Starts it.
+
+        Raises:
+            NotFound: there is no such container.
+            APIError: it does not run.
+        """
+        self._client = client
+        self._container = container
+        self._id = client.api.exec_create(container, list(argv), stdin=True, **options)["Id"]
+        self._stream = client.api.exec_start(self._id, socket=True)
+
+    def __enter__(self) -> "Execution":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(OSError):
+            # wakes whoever reads in another thread, for whose sake the kernel would else keep the connection
+            self._stream._sock.shutdown(socket.SHUT_RDWR)
+        # The SDK hands out a view of the socket; closing the view alone leaves the socket open.
+        self._stream._sock.close()
+        self._stream.close()
+
+    def send(self, number: int) -> None:
+        """Sends a signal to the command."""
+        try:
+            self._stream._sock.sendall(f"{number}\n".encode())
+        except (BrokenPipeError, ConnectionResetError):
+            return  # it has ended
+
+    def frames(self) -> Iterator[tuple[int, bytes]]:
+        """What it writes, until it ends."""
+        # through the buffer that had the header of the answer: the bare socket lacks what came with that
+        yield from frames(self._stream._response.raw._fp.fp)
+
+    def exit_code(self) -> int:
+        """Of the command that has ended.
+
+        Raises:
+            InfrastructureError: the container has ended, and the command with it.
+        """
+        code = self._client.api.exec_inspect(self._id)["ExitCode"]
+        if code is None or (code == _KILLED and self._has_container_ended()):
+            raise InfrastructureError("the head of the cluster ended while a command ran in it")
+        return int(code)
+
+    def _has_container_ended(self) -> bool:
+        """Its engine says so a moment after the end of what ran in it."""
+        deadline = time.monotonic() + _ENGINE_SAYS_S
+        while time.monotonic() < deadline:
+            try:
+                if not self._client.api.inspect_container(self._container)["State"]["Running"]:
+                    return True
+            except NotFound:
+                return True
+            time.sleep(_POLL_S)
+        return False
+
+
+@contextmanager
+def execution(
+    cluster: Cluster, argv: Sequence[str], environment: Mapping[str, str] | None = None, terminal: str = "none"
+) -> Iterator[Execution]:
+    """Starts a command in the head's container, in the project's directory.
+
+    Args:
+        cluster: whose head.
+        argv: the command.
+        environment: what it gets besides the container's.
+        terminal: its size as COLUMNSxROWS, or `none`.
+
+    Raises:
+        InfrastructureError: there is no head, or the engine fails.
+    """
+    wrapped = ["python", "-m", "orchestrator.hosts.cluster.inside", terminal, *argv]
+    # Else the directory that it runs in would come first, and that is the project with code that may be edited.
+    fixed = {"PYTHONSAFEPATH": "1", "RAY_ADDRESS": cluster.ray_address}
+    options = {"environment": {**fixed, **(environment or {})}}
+    name = cluster.head_container
+    with engine_errors("the engine of this machine failed"), closing(connect()) as client:
+        try:
+            running = Execution(client, name, wrapped, options)
+        except NotFound:
+            raise InfrastructureError(f"there is no container {name}; `taxmeter cluster up` makes it") from None
+        # no answer for a long time is no error of a command
+        running._stream._sock.settimeout(None)
+        with running:
+            yield running
+
+
+def execute_in_head(
+    cluster: Cluster, argv: Sequence[str], environment: Mapping[str, str] | None = None, write: Write | None = None
+) -> int:
+    """Runs a command in the head's container and passes on what it writes and what signals come.
+
+    Its standard input is empty. Where our output is a terminal, so is its. If this process dies, the command is told
+    to end (SIGTERM). Ctrl-C and SIGTERM go to the command, and this returns when it has ended.
+
+    Args:
+        cluster: whose head.
+        argv: the command; `python -m orchestrator …` runs the very code that the hosts have.
+        environment: what it gets besides the container's.
+        write: gets what it writes instead of this process's standard output and error; it then has no terminal.
+
+    Returns:
+        Its exit code; 128 and the number of a signal if one ended it.
+
+    Raises:
+        InfrastructureError: there is no head, it ended meanwhile, or the engine fails.
+    """
+    shown = write is None and sys.stdout.isatty()
+    size = "{0.columns}x{0.lines}".format(shutil.get_terminal_size()) if shown else "none"
+    term = {"TERM": os.environ.get("TERM", "dumb")} if shown else {}
+    with execution(cluster, argv, {**term, **(environment or {})}, size) as running, _signals(running):
+        for stream, data in running.frames():
+            (write or _write_here)(stream, data)
+        return running.exit_code()
+
+
+@contextmanager
+def _signals(running: Execution) -> Iterator[None]:
+    """In the main thread; no other gets any."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def forward(number: int, _: FrameType | None) -> None:
+        running.send(number)
+
+    before = {number: signal.signal(number, forward) for number in _FORWARDED}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _write_here(stream: int, data: bytes) -> None:
+    target: IO[bytes] = sys.stderr.buffer if stream == _STDERR else sys.stdout.buffer
+    target.write(data)
+    target.flush()

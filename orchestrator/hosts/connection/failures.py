@@ -1,0 +1,148 @@
+"""Why a host was not reached: what ssh said, as one line that says what to do."""
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from orchestrator.config.inventory import Host, fingerprint_of
+from orchestrator.errors import InfrastructureError
+
+
+class Reason(Enum):
+    """What kept us from a host."""
+
+    NO_CLIENT = "no ssh client"
+    SETTINGS = "wrong settings"
+    """On this machine: a key file that is missing, an SSH configuration that is wrong."""
+    WRONG_HOST_KEY = "wrong host key"
+    UNKNOWN_HOST_KEY = "unknown host key"
+    AUTHENTICATION = "authentication refused"
+    UNREACHABLE = "unreachable"
+    TIMEOUT = "timeout"
+    FORWARDING = "forwarding refused"
+    OTHER = "failed"
+
+
+class HostConnectionError(InfrastructureError):
+    """A host was not reached. The message is one line, names the host, and says what to do."""
+
+    def __init__(self, host: str, reason: Reason, problem: str) -> None:
+        super().__init__(f"{host}: {problem}")
+        self.host = host
+        self.reason = reason
+        self.problem = problem
+
+
+@dataclass(frozen=True)
+class _Kind:
+    reason: Reason
+    pattern: str
+
+
+# In this order: where a jump fails, the connection through it fails too, and is complained about last.
+_KINDS = (
+    _Kind(Reason.WRONG_HOST_KEY, r"host key for (?P<name>\S+) has changed|REMOTE HOST IDENTIFICATION HAS CHANGED"),
+    _Kind(
+        Reason.UNKNOWN_HOST_KEY, r"No (?P<type>\S+) host key is known for (?P<name>\S+)|Host key verification failed"
+    ),
+    _Kind(Reason.SETTINGS, r"Bad configuration option|terminating, \d+ bad configuration|Bad owner or permissions on"),
+    _Kind(Reason.SETTINGS, r"Load key \S+: "),
+    _Kind(Reason.AUTHENTICATION, r"(?:(?P<name>\S+): )?Permission denied|Too many authentication failures"),
+    _Kind(Reason.FORWARDING, r"administratively prohibited|[Cc]ould not request local forwarding"),
+    _Kind(Reason.TIMEOUT, r"timed out"),
+    _Kind(
+        Reason.UNREACHABLE,
+        r"Could not resolve hostname|Connection refused|No route to host|Network is unreachable|stdio forwarding failed"
+        r"|Connection (closed|reset) by|kex_exchange_identification|Connection to \S+ closed",
+    ),
+    _Kind(Reason.OTHER, r""),
+)
+
+
+def explain(name: str, host: Host, said: str) -> HostConnectionError:
+    """What ssh said on its standard error, understood.
+
+    Args:
+        name: of the host in the inventory.
+        host: how it was to be reached.
+        said: by ssh.
+    """
+    kind, match = next((one, found) for one in _KINDS if (found := re.search(one.pattern, said, re.IGNORECASE)))
+    about = match.groupdict().get("name")
+    line = _line_at(said, match.start() if kind.pattern else len(said.rstrip()))
+    if kind.reason in (Reason.WRONG_HOST_KEY, Reason.UNKNOWN_HOST_KEY) and _is_jump(name, host, about):
+        problem = _key_of_jump(about or "the jump host", kind.reason)
+    elif kind.reason is Reason.WRONG_HOST_KEY:
+        problem = _wrong_key(name, host, said)
+    elif kind.reason is Reason.UNKNOWN_HOST_KEY:
+        problem = (
+            f"its host key is not known: `taxmeter hosts key {name}` prints the key that it offers; compare the "
+            "fingerprint with the host's own and write the key as `host_key:`"
+        )
+    elif kind.reason is Reason.AUTHENTICATION:
+        problem = _refused(host, about, line)
+    elif kind.reason is Reason.SETTINGS:
+        problem = f"ssh cannot use a file of this machine ({line}); correct it"
+    elif kind.reason is Reason.FORWARDING:
+        problem = f"ssh does not forward ({line}): a `LocalForward` of your SSH configuration is in use already"
+    elif kind.reason is Reason.TIMEOUT:
+        problem = f"no answer ({line}): is the host up, and does a firewall let port {host.port or 22} through?"
+    elif kind.reason is Reason.UNREACHABLE:
+        problem = f"unreachable ({line}){_where_to_look(line, host)}"
+    else:
+        problem = f"ssh failed: {line or 'it ended without a word'}"
+    return HostConnectionError(name, kind.reason, problem)
+
+
+def _line_at(said: str, position: int) -> str:
+    start = said.rfind("\n", 0, position) + 1
+    return " ".join(said[start:].partition("\n")[0].removeprefix("ssh: ").split())
+
+
+def _is_jump(name: str, host: Host, about: str | None) -> bool:
+    own = {name, host.address, host.ssh_alias, f"[{host.address}]:{host.port or 22}"}
+    return about is not None and host.jump is not None and about not in own
+
+
+def _key_of_jump(jump: str, reason: Reason) -> str:
+    what = "has another host key than is known" if reason is Reason.WRONG_HOST_KEY else "has a host key that is unknown"
+    return (
+        f"the jump host {jump} {what}: make the jump a host of the inventory, and `taxmeter hosts key` prints the key "
+        "that it offers; compare its fingerprint before you trust it"
+    )
+
+
+def _wrong_key(name: str, host: Host, said: str) -> str:
+    offered = re.search(r"fingerprint for the (\S+) key sent by the remote host is\s+(SHA256:\S+?)\.?\s", said)
+    shown = f" {offered[1]} {offered[2]}" if offered else ""
+    if host.host_key is not None:
+        known = f"the inventory pins {fingerprint_of(host.host_key)}"
+        mend = "update `host_key:`"
+    else:
+        place = re.search(r"Offending \S+ key in (\S+)", said)
+        known = f"your known_hosts has another{f' ({place[1]})' if place else ''}"
+        mend = "replace that entry"
+    return (
+        f"wrong host key: it offers{shown}, but {known}. If the host was set up anew, compare the fingerprint there "
+        f"(`taxmeter hosts key {name}` prints the key) and {mend}; else somebody may be in between"
+    )
+
+
+def _refused(host: Host, about: str | None, line: str) -> str:
+    who = host.user or (about.partition("@")[0] if about and "@" in about else "you")
+    key = f"the public half of {host.identity_file}" if host.identity_file else "your public key"
+    if "Too many" in line:
+        return f"it refuses {who}: ssh offered too many keys; name the right one as `identity_file:`"
+    return (
+        f"it refuses {who} ({line.rpartition(': ')[2]}): add {key} to ~{'' if who == 'you' else who}/.ssh/"
+        "authorized_keys there (ssh-copy-id); a key with a passphrase must be in your ssh-agent"
+    )
+
+
+def _where_to_look(line: str, host: Host) -> str:
+    if "resolve" in line:
+        key = "ssh_alias" if host.ssh_alias is not None else "address"
+        return f": correct `{key}:`" + (" or `jump:`" if host.jump is not None else "")
+    if "refused" in line:
+        return f": nothing listens on port {host.port or 22}; is sshd running, is `port:` right?"
+    return ": is the host up, is `address:` right?" if host.address is not None else ": is the host up?"
