@@ -1,0 +1,157 @@
+"""The one seam between taxmeter and a machine: how a host is asked, told and given things, whatever kind it is."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Protocol, TypeVar
+
+from orchestrator.config.inventory import Host
+from orchestrator.environments import BuiltImage, ImageIdentity
+from orchestrator.planning import Isolation
+from orchestrator.planning.feasibility import GpuFacts
+from runners.system import Fingerprint, Topology
+
+Argument = TypeVar("Argument")
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """What a host is, as it was looked at once for a command; null where it does not say."""
+
+    host: str
+    cores: tuple[int, ...]
+    """Processors that processes of ours may use there."""
+    memory_bytes: int | None
+    """Of the machine, or what it is limited to where that is less."""
+    architecture: str | None
+    cpu_model: str | None
+    gpus: tuple[GpuFacts, ...]
+    """All that its driver shows, in the driver's order; those of `topology.gpus` by the same index."""
+    gpu_driver_version: str | None
+    gpu_reason: str | None
+    """Why there is no GPU; null if there is one."""
+    topology: Topology
+    isolation: Isolation
+    isolation_reason: str
+    """Why trials run in containers, or without: for the rows."""
+    engine: str | None
+    """Address of the engine as processes on the host reach it; null for the usual one, or without an engine."""
+    work_directory: str
+    """Absolute; where the host keeps our files."""
+    niceness: int = 0
+    """At which processes of ours run there."""
+    fingerprint: Fingerprint | None = None
+    """Read where the rows of its trials are made; null for a host that has no agent yet."""
+
+
+class HostEngine(Protocol):
+    """The engine of a host, as far as a campaign needs it."""
+
+    def find(self, image: BuiltImage) -> ImageIdentity | None:
+        """The image as the engine has it, under whatever name; null if it does not.
+
+        Raises:
+            InfrastructureError: the engine does not answer.
+        """
+        ...
+
+    def pull(self, image: BuiltImage) -> ImageIdentity:
+        """Has the engine pull the image by its digest.
+
+        Raises:
+            InfrastructureError: no registry has it or can be reached from there, or it gives another image.
+        """
+        ...
+
+    def send(self, image: BuiltImage, say: Callable[[str], None]) -> ImageIdentity:
+        """Sends the image from this machine's engine.
+
+        Raises:
+            InfrastructureError: either engine failed, or another image arrived.
+        """
+        ...
+
+    def remove_containers(self, campaign_id: str) -> list[str]:
+        """Removes the containers of trials that a campaign left, and returns their names.
+
+        Raises:
+            InfrastructureError: the engine does not answer.
+        """
+        ...
+
+    def sharing_problem(self, directory: str, image: ImageIdentity) -> str | None:
+        """Why containers do not see a directory as the host does, in one line; null if they do.
+
+        Raises:
+            InfrastructureError: the engine does not answer.
+        """
+        ...
+
+
+class HostAccess(Protocol):
+    """One host of the inventory. Every failure is an InfrastructureError whose text does not name the host."""
+
+    @property
+    def name(self) -> str:
+        """Of the host, as the inventory has it."""
+        ...
+
+    @property
+    def settings(self) -> Host:
+        """What the inventory says of it."""
+        ...
+
+    def facts(self) -> HostFacts:
+        """What it is. It is looked at once; later calls give the same answer. Nothing is changed there.
+
+        Raises:
+            InfrastructureError: it cannot be reached, or cannot be used; says why and what to do.
+        """
+        ...
+
+    def call(self, function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:
+        """Runs a function of an installed module there, in a process beside what it measures.
+
+        Args:
+            function: of a module of ours. It says what went wrong by an InfrastructureError.
+            argument: a frozen dataclass or a plain value of JSON; so is the answer.
+            timeout_s: for all of it, in seconds.
+
+        Raises:
+            InfrastructureError: what the function raised, or why there is no answer.
+        """
+        ...
+
+    def engine(self) -> AbstractContextManager[HostEngine]:
+        """Its engine, for as long as the block lasts.
+
+        Raises:
+            InfrastructureError: no engine answers.
+        """
+        ...
+
+    def place(self, files: Mapping[str, bytes], directory: PurePosixPath) -> None:
+        """Writes files below a directory there, which is made; each is whole or not there.
+
+        Raises:
+            InfrastructureError: they cannot be written.
+        """
+        ...
+
+    def slots(self) -> int | None:
+        """How many tasks may run there at once by what its Ray node offers; null where that is for us to choose."""
+        ...
+
+
+class Hosts(Protocol):
+    """The hosts of one command, all of one kind of cluster; a context manager that opens and closes what they need."""
+
+    def __iter__(self) -> Iterator[HostAccess]: ...
+
+    def __getitem__(self, name: str) -> HostAccess: ...
+
+    def look(self) -> tuple[dict[str, HostFacts], dict[str, str]]:
+        """The facts of all hosts, asked at once: by host, and why the others cannot be used."""
+        ...
