@@ -12,8 +12,7 @@ import click
 from orchestrator.campaign import ProjectFiles
 from orchestrator.cli.options import inventory_option, limit_option
 from orchestrator.config.inventory import load_inventory, refuse_nodes, select_hosts
-from orchestrator.environments import connect
-from orchestrator.environments.engine import engine_address
+from orchestrator.environments import connect, engine_address
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.cluster import ClusterStatus, NodeStatus, keep
 from orchestrator.hosts.cluster import down as take_down

@@ -6,16 +6,22 @@ from typing import Any
 import click
 
 from orchestrator.campaign import ProjectFiles
-from orchestrator.environments import Catalogue, prepare, read_built_images, recipe_sha256
-from orchestrator.environments.build import BuildPolicy
-from orchestrator.environments.describing import description
+from orchestrator.environments import (
+    BuildPolicy,
+    Catalogue,
+    compare_images,
+    description,
+    prepare,
+    read_built_images,
+    recipe_sha256,
+    resolve_locks,
+    verify_images,
+)
 from orchestrator.environments.prepare import copy as copy_between_engines
 from orchestrator.environments.prepare import load as load_file
 from orchestrator.environments.prepare import pull as pull_from_registry
 from orchestrator.environments.prepare import push as push_to_registry
 from orchestrator.environments.prepare import save as save_file
-from orchestrator.environments.resolving import resolve_locks
-from orchestrator.environments.verify import compare_images, verify_images
 from orchestrator.errors import ExitCode, InfrastructureError
 
 _engine_option = click.option(

@@ -13,7 +13,7 @@ from orchestrator.environments.catalogue import DOCKERFILE, EnvironmentEntry, lo
 from orchestrator.environments.command import Build, run_build
 from orchestrator.environments.engine import attributes_of, engine_address
 from orchestrator.environments.expectation import recorded_differences
-from orchestrator.environments.identity import identity
+from orchestrator.environments.identity import identity_of
 from orchestrator.environments.messages import engine_errors
 from orchestrator.environments.record import RECORD, BuiltImage, image_lock, read_built_images, record_built_image
 from orchestrator.environments.recorded import bring_image, find_image, refuse_another
@@ -90,7 +90,7 @@ def _tell_change(
 ) -> None:
     if recorded is None:
         return
-    for line in recorded_differences(recorded, identity(attributes)):
+    for line in recorded_differences(recorded, identity_of(attributes)):
         say(f"{entry.name} is no longer the image that was recorded: {line}")
 
 

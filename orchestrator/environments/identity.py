@@ -24,7 +24,7 @@ class ImageIdentity:
     """Digests of the layers' content (diff ids), first to last."""
 
 
-def identity(attributes: Mapping[str, Any]) -> ImageIdentity:
+def identity_of(attributes: Mapping[str, Any]) -> ImageIdentity:
     """The identity of an image, from what an engine's `inspect` says about it."""
     text = json.dumps(settings(attributes), sort_keys=True)
     return ImageIdentity(
@@ -89,7 +89,7 @@ def mapping_differences(expected: Mapping[str, Any], found: Mapping[str, Any], p
     ]
 
 
-def short(digest: str) -> str:
+def short_digest(digest: str) -> str:
     """Twelve hexadecimal digits, as engines print them."""
     return digest.removeprefix("sha256:")[:12]
 
@@ -100,7 +100,7 @@ def _at(layers: Sequence[str], position: int) -> str:
 
 def _told_apart(one: str, other: str) -> tuple[str, str]:
     """Both digests shortened, unless they then looked alike."""
-    return (one, other) if short(one) == short(other) else (short(one), short(other))
+    return (one, other) if short_digest(one) == short_digest(other) else (short_digest(one), short_digest(other))
 
 
 def _variables(pairs: Sequence[str] | None) -> dict[str, str]:

@@ -10,7 +10,7 @@ from orchestrator.environments.build import KEEP_RECORDED, BuildPolicy, ensure_i
 from orchestrator.environments.catalogue import Catalogue, EnvironmentEntry, recipe_sha256
 from orchestrator.environments.engine import TRANSFER_TIMEOUT_S, connect
 from orchestrator.environments.expectation import recorded_differences
-from orchestrator.environments.identity import identity
+from orchestrator.environments.identity import identity_of
 from orchestrator.environments.messages import engine_errors
 from orchestrator.environments.record import RECORD, BuiltImage, image_lock, read_built_images, record_built_image
 from orchestrator.environments.recording import LABEL_ENVIRONMENT, LABEL_RECIPE, describe, labels_of, reference_of
@@ -109,7 +109,7 @@ def load(file: Path, catalogue: Path, engine: str | None, say: Say, *, accept: b
         recorded = read_built_images(catalogue).get(name)
         if recorded is not None and recorded.recipe_sha256 != labels[LABEL_RECIPE]:
             recorded = None
-        wrong = recorded_differences(recorded, identity(archived)) if recorded is not None and not accept else ()
+        wrong = recorded_differences(recorded, identity_of(archived)) if recorded is not None and not accept else ()
         if recorded is not None and wrong:
             raise ConfigurationError(
                 f"it holds another image of {name} than the recorded {recorded.image_id}: {'; '.join(wrong)}; "

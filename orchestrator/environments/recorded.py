@@ -9,7 +9,7 @@ from docker import DockerClient
 from orchestrator.environments.catalogue import EnvironmentEntry
 from orchestrator.environments.engine import TRANSFER_TIMEOUT_S, attributes_of, connect, engine_address
 from orchestrator.environments.expectation import recorded_differences
-from orchestrator.environments.identity import identity
+from orchestrator.environments.identity import identity_of
 from orchestrator.environments.record import RECORD, BuiltImage
 from orchestrator.environments.recording import LABEL_RECIPE
 from orchestrator.environments.registry import pull_image
@@ -76,7 +76,7 @@ def refuse_another(entry: EnvironmentEntry, recorded: BuiltImage, attributes: di
     Raises:
         ConfigurationError: it is; the message says in what.
     """
-    found = identity(attributes)
+    found = identity_of(attributes)
     wrong = recorded_differences(recorded, found)
     if wrong:
         raise ConfigurationError(
@@ -89,7 +89,7 @@ def refuse_another(entry: EnvironmentEntry, recorded: BuiltImage, attributes: di
 
 
 def _is(recorded: BuiltImage, attributes: dict[str, Any]) -> bool:
-    return not recorded_differences(recorded, identity(attributes))
+    return not recorded_differences(recorded, identity_of(attributes))
 
 
 def _pulled(recorded: BuiltImage, address: str, say: Callable[[str], None]) -> dict[str, Any] | str:

@@ -7,7 +7,7 @@ from docker import DockerClient
 
 from orchestrator.environments.engine import attributes_of
 from orchestrator.environments.expectation import recorded_differences
-from orchestrator.environments.identity import ImageIdentity, identity
+from orchestrator.environments.identity import ImageIdentity, identity_of
 from orchestrator.environments.observation import observe
 from orchestrator.environments.record import BuiltImage
 from orchestrator.errors import InfrastructureError
@@ -39,7 +39,7 @@ def describe(
         InfrastructureError: the image is none of ours, or its frameworks cannot be imported.
     """
     labels = labels_of(attributes)
-    found = identity(attributes)
+    found = identity_of(attributes)
     known = recorded if recorded is not None and not recorded_differences(recorded, found) else None
     versions = known.versions if known else None
     facts = known.facts if known else None
@@ -73,7 +73,7 @@ def identity_on(client: DockerClient, image: BuiltImage) -> ImageIdentity:
     attributes = attributes_of(client, image.reference)
     if attributes is None:
         raise InfrastructureError(f"the engine does not have {image.reference}; `taxmeter images build` makes it")
-    return identity(attributes)
+    return identity_of(attributes)
 
 
 def labels_of(attributes: Mapping[str, Any]) -> dict[str, str]:

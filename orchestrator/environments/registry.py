@@ -8,7 +8,7 @@ from docker import DockerClient
 
 from orchestrator.environments.engine import attributes_of
 from orchestrator.environments.expectation import expected_of, insist
-from orchestrator.environments.identity import differences, identity
+from orchestrator.environments.identity import differences, identity_of
 from orchestrator.environments.messages import engine_errors, explain_registry
 from orchestrator.environments.progress import LayerProgress
 from orchestrator.environments.record import BuiltImage
@@ -51,7 +51,7 @@ def push_image(client: DockerClient, image: BuiltImage, registry: str, say: Call
         attributes = attributes_of(client, image.reference)
         if attributes is None:
             raise InfrastructureError(f"the engine does not have {image.reference}; `taxmeter images build` makes it")
-        insist(expected, identity(attributes), image.reference, "it was not pushed")
+        insist(expected, identity_of(attributes), image.reference, "it was not pushed")
         client.images.get(attributes["Id"]).tag(repository, tag)
         events = client.api.push(repository, tag=tag, stream=True, decode=True)
         digest = follow(events, LayerProgress(f"pushing {image.reference}", say))
@@ -76,7 +76,7 @@ def pull_image(client: DockerClient, image: BuiltImage, say: Callable[[str], Non
         )
     with engine_errors(f"{image.reference} cannot be pulled from {image.repo_digest}", about_a_registry=True):
         present = attributes_of(client, image.reference)
-        if present is not None and not differences(expected, identity(present)):
+        if present is not None and not differences(expected, identity_of(present)):
             say(f"the engine has {image.reference} already")
             return present
         repository, _, digest = image.repo_digest.partition("@")
@@ -85,7 +85,7 @@ def pull_image(client: DockerClient, image: BuiltImage, say: Callable[[str], Non
         attributes = attributes_of(client, image.repo_digest)
         if attributes is None:
             raise InfrastructureError(f"{image.repo_digest} was pulled, but the engine does not have it")
-        insist(expected, identity(attributes), f"what {repository} gave", "it is not used")
+        insist(expected, identity_of(attributes), f"what {repository} gave", "it is not used")
         client.images.get(attributes["Id"]).tag(image.reference)
     return attributes
 

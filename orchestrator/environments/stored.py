@@ -11,7 +11,7 @@ from typing import Any
 from docker import DockerClient
 
 from orchestrator.environments.engine import TRANSFER_TIMEOUT_S, attributes_of, connect, engine_address
-from orchestrator.environments.identity import ImageIdentity, differences, identity
+from orchestrator.environments.identity import ImageIdentity, differences, identity_of
 from orchestrator.environments.messages import engine_errors
 from orchestrator.environments.progress import LayerProgress
 from orchestrator.environments.recording import LABEL_ENVIRONMENT
@@ -78,20 +78,20 @@ def _find(client: DockerClient, stored: StoredImage) -> ImageIdentity | None:
     for name in (stored.image_id, stored.registry_digest):
         attributes = None if name is None else attributes_of(client, name)
         if attributes is not None and _is(stored, attributes):
-            return identity(attributes)
+            return identity_of(attributes)
     # By its content: engines may name it differently, and another image may have taken its name.
     others = () if stored.identity is None else _of_environment(client, stored.environment)
-    return next((identity(attributes) for attributes in others if _is(stored, attributes)), None)
+    return next((identity_of(attributes) for attributes in others if _is(stored, attributes)), None)
 
 
 def _is(stored: StoredImage, attributes: Mapping[str, Any]) -> bool:
-    return stored.identity is None or not differences(stored.identity, identity(attributes))
+    return stored.identity is None or not differences(stored.identity, identity_of(attributes))
 
 
 def _nearest(client: DockerClient, stored: StoredImage) -> ImageIdentity | None:
     images = _of_environment(client, stored.environment)
     newest = max(images, key=lambda one: (bool(one.get("RepoTags")), str(one.get("Created"))), default=None)
-    return None if newest is None else identity(newest)
+    return None if newest is None else identity_of(newest)
 
 
 def _of_environment(client: DockerClient, environment: str) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from orchestrator.environments.engine import TRANSFER_TIMEOUT_S, connect, engine_address
 from orchestrator.environments.expectation import expected_of
-from orchestrator.environments.identity import ImageIdentity, identity
+from orchestrator.environments.identity import ImageIdentity, identity_of
 from orchestrator.environments.messages import engine_errors
 from orchestrator.environments.progress import counted
 from orchestrator.environments.record import BuiltImage
@@ -50,4 +50,4 @@ def receive_image(awaited: Awaited, chunks: Iterator[bytes]) -> ImageIdentity:
     """
     what = f"{awaited.reference} cannot be loaded"
     with engine_errors(what), closing(connect(awaited.engine, TRANSFER_TIMEOUT_S)) as client:
-        return identity(load_identical(client, chunks, awaited.expected, awaited.reference))
+        return identity_of(load_identical(client, chunks, awaited.expected, awaited.reference))

@@ -11,7 +11,7 @@ from docker import DockerClient
 from orchestrator.environments.archive import read_archive
 from orchestrator.environments.engine import attributes_of
 from orchestrator.environments.expectation import expected_of, insist
-from orchestrator.environments.identity import ImageIdentity, differences, identity
+from orchestrator.environments.identity import ImageIdentity, differences, identity_of
 from orchestrator.environments.messages import ENGINE_EXCEPTIONS, engine_errors, explain
 from orchestrator.environments.progress import counted
 from orchestrator.environments.record import BuiltImage
@@ -41,7 +41,7 @@ def save_image(client: DockerClient, image: BuiltImage, file: Path, say: Callabl
                     stream.write(chunk)
                 stream.flush()
                 os.fsync(stream.fileno())
-        insist(expected, identity(read_archive(partial)), "what the engine gave", f"{file} was not written")
+        insist(expected, identity_of(read_archive(partial)), "what the engine gave", f"{file} was not written")
         partial.replace(file)
     except OSError as error:
         raise InfrastructureError(f"{file} cannot be written: {error.strerror or error}") from error
@@ -59,10 +59,10 @@ def load_image(client: DockerClient, file: Path, say: Callable[[str], None]) -> 
         InfrastructureError: the image is none of an environment, or the engine refuses it.
     """
     archived = read_archive(file)
-    reference, expected = reference_of(archived), identity(archived)
+    reference, expected = reference_of(archived), identity_of(archived)
     with engine_errors(f"{file} cannot be loaded"):
         present = attributes_of(client, reference)
-        if present is not None and not differences(expected, identity(present)):
+        if present is not None and not differences(expected, identity_of(present)):
             say(f"the engine has {reference} already")
             return present
         return load_identical(client, counted(_chunks(file), f"loading {file.name}", say), expected, reference)
@@ -112,7 +112,7 @@ def image_present(client: DockerClient, reference: str, expected: ImageIdentity)
     """What an engine says about the expected image, under its name or its id; null if it does not have it."""
     for name in (reference, expected.image_id):
         attributes = attributes_of(client, name)
-        if attributes is not None and not differences(expected, identity(attributes)):
+        if attributes is not None and not differences(expected, identity_of(attributes)):
             return attributes
     return None
 
@@ -131,7 +131,7 @@ def load_identical(
     if found is None:
         raise InfrastructureError("the engine took the archive, but has no new image")
     try:
-        insist(expected, identity(found), "what arrived", "it is not used")
+        insist(expected, identity_of(found), "what arrived", "it is not used")
     except InfrastructureError:
         # What the engine had before is somebody's, whatever the archive said.
         if found["Id"] not in before:

@@ -13,7 +13,7 @@ from orchestrator.environments.engine import attributes_of, connect, engine_addr
 from orchestrator.environments.expectation import recorded_differences
 from orchestrator.environments.identity import (
     differences,
-    identity,
+    identity_of,
     layer_differences,
     mapping_differences,
     setting_differences,
@@ -89,7 +89,7 @@ def _problems(image: BuiltImage, client: DockerClient, say: Callable[[str], None
     attributes = attributes_of(client, image.reference)
     if attributes is None:
         return (f"the engine has no {image.reference}",)
-    found = identity(attributes)
+    found = identity_of(attributes)
     problems = list(recorded_differences(image, found))
     if image.identity is None:
         problems.append("too little was recorded by an earlier version: run `taxmeter images build`")
@@ -123,13 +123,13 @@ def _side(name: str, recorded: Mapping[str, BuiltImage], client: DockerClient, s
 def _from_file(name: str, recorded: Mapping[str, BuiltImage]) -> Side:
     attributes = read_archive(Path(name))
     for image in recorded.values():
-        if image.identity is not None and not differences(image.identity, identity(attributes)):
+        if image.identity is not None and not differences(image.identity, identity_of(attributes)):
             return Side(name, attributes, image.versions, image.facts)
     return Side(name, attributes, None, None)
 
 
 def _compare(left: Side, right: Side, say: Callable[[str], None]) -> tuple[str, ...]:
-    one, other = identity(left.attributes), identity(right.attributes)
+    one, other = identity_of(left.attributes), identity_of(right.attributes)
     lines = layer_differences(one.layers, other.layers)
     lines += setting_differences(settings(left.attributes), settings(right.attributes))
     for side in (left, right):

@@ -87,7 +87,7 @@ def _build(entry: EnvironmentEntry, directory: Path, built: VirtualEnvironment, 
     _run(install, f"the packages of {entry.lock_path.name} cannot be installed")
     _run([*pip, "check"], "the installed packages do not fit together")
     listed = _run([*pip, "list", "--format", "json"], "the installed packages cannot be listed")
-    difference = compare(pins, json.loads(listed))
+    difference = lock_differences(pins, json.loads(listed))
     if difference:
         raise InfrastructureError(
             f"{directory} is not what {entry.lock_path.name} says: {', '.join(difference)}; remove it and try again"
@@ -98,7 +98,7 @@ def _build(entry: EnvironmentEntry, directory: Path, built: VirtualEnvironment, 
     )
 
 
-def compare(pins: dict[str, Pin], listed: list[dict[str, str]]) -> list[str]:
+def lock_differences(pins: dict[str, Pin], listed: list[dict[str, str]]) -> list[str]:
     """Each way in which the installed distributions differ from the lock."""
     installed = {canonical_name(item["name"]): item["version"] for item in listed}
     found = [

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from orchestrator.environments.identity import ImageIdentity
+from orchestrator.environments import ImageIdentity
 from orchestrator.planning import is_of_gpu
 from runners.contract import ContractError, Line, Task, TaskFiles, decode_line
 

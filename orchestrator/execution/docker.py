@@ -12,9 +12,16 @@ from typing import Any
 from docker import DockerClient
 from docker.types import DeviceRequest, Ulimit
 
-from orchestrator.environments.engine import attributes_of, connect, engine_address, remove_container
-from orchestrator.environments.identity import differences, identity
-from orchestrator.environments.messages import ENGINE_EXCEPTIONS, engine_errors
+from orchestrator.environments import (
+    ENGINE_EXCEPTIONS,
+    attributes_of,
+    connect,
+    differences,
+    engine_address,
+    engine_errors,
+    identity_of,
+    remove_container,
+)
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution.base import (
     POLL_INTERVAL_S,
@@ -98,7 +105,7 @@ def insist_on_image(client: DockerClient, settings: DockerSettings) -> None:
             f"the engine at {place} no longer has the image {settings.image_id} that this campaign runs in; "
             "bring it back with `taxmeter images pull`, `load` or `copy`"
         )
-    wrong = differences(settings.expected, identity(found)) if settings.expected is not None else ()
+    wrong = differences(settings.expected, identity_of(found)) if settings.expected is not None else ()
     if wrong:
         raise InfrastructureError(
             f"the image {settings.image_id} on the engine at {place} is not the one that this campaign is pinned to: "

@@ -7,8 +7,7 @@ from pathlib import Path
 from docker.errors import APIError, ContainerError
 from docker.types import Mount
 
-from orchestrator.environments.engine import UNLABELLED, connect
-from orchestrator.environments.messages import engine_errors, engine_message
+from orchestrator.environments import UNLABELLED, connect, engine_errors, engine_message
 
 _AT = "/taxmeter-shared"
 

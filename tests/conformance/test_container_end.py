@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 from docker import DockerClient
 
-from orchestrator.environments import BuiltImage, connect
-from orchestrator.environments.engine import remove_container
+from orchestrator.environments import BuiltImage, connect, remove_container
 from orchestrator.execution import DockerSettings, stage
 from orchestrator.execution.docker import LABEL
 from runners.contract import Task, Trial

@@ -13,18 +13,20 @@ from docker import DockerClient
 from docker.errors import ImageNotFound
 
 from orchestrator.environments import (
+    BuildPolicy,
     Catalogue,
     EnvironmentEntry,
+    compare_images,
     connect,
+    differences,
     ensure_image,
+    identity_of,
     lock_sha256,
     read_built_images,
     recipe_sha256,
+    verify_images,
 )
-from orchestrator.environments.build import BuildPolicy
-from orchestrator.environments.identity import differences, identity
 from orchestrator.environments.prepare import save as prepare_save
-from orchestrator.environments.verify import compare_images, verify_images
 from orchestrator.errors import ConfigurationError, InfrastructureError
 from orchestrator.execution import DockerSettings
 from orchestrator.execution.docker import insist_on_image
@@ -82,7 +84,7 @@ def test_an_image_is_built_once_labelled_and_recorded(client: DockerClient, entr
     assert labels["org.taxmeter.base"] == built.base
     assert built.base_image_id == client.images.get(built.base).id
     assert read_built_images(entry.directory / "images.yaml") == {"test-tiny": built}
-    assert built.identity == identity(attributes)
+    assert built.identity == identity_of(attributes)
     assert built.versions is not None
     assert built.versions["tiny-pkg"] == "1.0"
     assert built.facts is not None

@@ -20,13 +20,22 @@ from docker.errors import DockerException, ImageNotFound
 from docker.models.containers import Container
 from requests.exceptions import RequestException
 
-from orchestrator.environments import BuiltImage, connect, stored
+from orchestrator.environments import (
+    BuiltImage,
+    Looked,
+    StoredImage,
+    attributes_of,
+    connect,
+    copy_image,
+    differences,
+    identity_of,
+    look_for_image,
+    pull_stored_image,
+    stored,
+)
 from orchestrator.environments.archive import read_archive
-from orchestrator.environments.engine import attributes_of
-from orchestrator.environments.identity import differences, identity
 from orchestrator.environments.registry import pull_image, push_image
-from orchestrator.environments.stored import Looked, StoredImage, look_for_image, pull_stored_image
-from orchestrator.environments.transfer import copy_image, load_image, save_image
+from orchestrator.environments.transfer import load_image, save_image
 from orchestrator.errors import InfrastructureError
 from tests.lab.image import ensure_lab_image
 
@@ -165,7 +174,7 @@ def make(client: DockerClient, name: str, second_layer: bytes = b"one") -> Built
     client.images.build(fileobj=context, custom_context=True, tag=reference, rm=True, nocache=True)
     client.images.remove(bottom, noprune=True)
     attributes = client.images.get(reference).attrs
-    found = identity(attributes)
+    found = identity_of(attributes)
     return BuiltImage(
         reference=reference,
         image_id=found.image_id,
@@ -181,7 +190,7 @@ def make(client: DockerClient, name: str, second_layer: bytes = b"one") -> Built
 def on(client: DockerClient, image: BuiltImage) -> tuple[str, ...]:
     """In what an engine's image differs from the recorded one."""
     assert image.identity is not None
-    return differences(image.identity, identity(client.images.get(image.reference).attrs))
+    return differences(image.identity, identity_of(client.images.get(image.reference).attrs))
 
 
 def test_an_image_is_the_same_after_save_and_load(client, second, name, forget, tmp_path: Path) -> None:
@@ -189,7 +198,7 @@ def test_an_image_is_the_same_after_save_and_load(client, second, name, forget, 
     file = tmp_path / "image.tar"
     save_image(client, image, file, print)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["image.tar"]
-    assert differences(image.identity, identity(read_archive(file))) == ()
+    assert differences(image.identity, identity_of(read_archive(file))) == ()
     load_image(second, file, print)
     assert on(second, image) == ()
     said: list[str] = []

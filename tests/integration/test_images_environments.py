@@ -8,9 +8,15 @@ from pathlib import Path
 import pytest
 from docker import DockerClient
 
-from orchestrator.environments import BuiltImage, Catalogue, connect, prepare, recipe_sha256
-from orchestrator.environments.locks import read_lock
-from orchestrator.environments.virtualenv import compare
+from orchestrator.environments import (
+    BuiltImage,
+    Catalogue,
+    connect,
+    lock_differences,
+    prepare,
+    read_lock,
+    recipe_sha256,
+)
 
 pytestmark = pytest.mark.engine
 CATALOGUE = Path(__file__).parents[2] / "docker/images.yaml"
@@ -91,7 +97,7 @@ def run(client: DockerClient, image: BuiltImage, command: list[str]) -> str:
 def test_an_image_holds_the_versions_of_its_lock(client: DockerClient, image: tuple[str, BuiltImage]):
     name, built = image
     pins = read_lock(Catalogue.load(CATALOGUE).entry(name).lock_path)
-    assert compare(pins, json.loads(run(client, built, LIST))) == []
+    assert lock_differences(pins, json.loads(run(client, built, LIST))) == []
 
 
 def test_an_image_says_by_its_labels_which_lock_and_recipe_it_was_built_from(

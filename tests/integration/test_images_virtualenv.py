@@ -10,9 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.environments import Catalogue, EnvironmentEntry, ensure_virtualenv, lock_sha256, virtualenv_problem
-from orchestrator.environments.locks import Pin
-from orchestrator.environments.virtualenv import MARKER, compare
+from orchestrator.environments import (
+    Catalogue,
+    EnvironmentEntry,
+    Pin,
+    ensure_virtualenv,
+    lock_differences,
+    lock_sha256,
+    virtualenv_problem,
+)
+from orchestrator.environments.virtualenv import MARKER
 from orchestrator.errors import ConfigurationError, InfrastructureError
 
 HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -105,7 +112,7 @@ def test_there_is_no_problem_where_it_can_be_built_or_is_there_already(entry: En
 def test_every_difference_from_the_lock_is_told():
     pins = {name: Pin(name, "1.0", frozenset()) for name in ("same", "older", "gone")}
     listed = [("Same", "1.0"), ("older", "0.9"), ("extra_one", "3"), ("pip", "25"), ("pkg_resources", "0.0.0")]
-    assert compare(pins, [{"name": name, "version": version} for name, version in listed]) == [
+    assert lock_differences(pins, [{"name": name, "version": version} for name, version in listed]) == [
         "older is 0.9 instead of 1.0",
         "gone is absent instead of 1.0",
         "extra-one is not in the lock",

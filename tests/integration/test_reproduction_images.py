@@ -16,10 +16,7 @@ from orchestrator.campaign.reproducing import readying
 from orchestrator.campaign.reproducing.stored import Configuration, Limits, Wanted
 from orchestrator.campaign.reproducing.targets import AS_THEN, Target
 from orchestrator.config.inventory import Connection, Host, Inventory
-from orchestrator.environments import ImageIdentity, connect
-from orchestrator.environments.engine import attributes_of
-from orchestrator.environments.identity import identity
-from orchestrator.environments.recording import LABEL_ENVIRONMENT
+from orchestrator.environments import LABEL_ENVIRONMENT, ImageIdentity, attributes_of, connect, identity_of
 from orchestrator.errors import ConfigurationError
 from orchestrator.execution import DockerSettings
 from orchestrator.planning import EnvironmentPin, Isolation, trial_key
@@ -59,7 +56,7 @@ class Engine:
         attributes = attributes_of(self.client, f"{name}:1")
         assert attributes is not None
         self.ids.append(attributes["Id"])
-        return identity(attributes)
+        return identity_of(attributes)
 
     def remove(self, image: ImageIdentity) -> None:
         self.client.images.remove(image.image_id, force=True)

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from docker import DockerClient
 
-from orchestrator.environments import BuiltImage, connect
-from orchestrator.environments.engine import engine_address
+from orchestrator.environments import BuiltImage, connect, engine_address
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.cluster import down
 from orchestrator.hosts.cluster.image import ensure_agent_image

@@ -5,7 +5,7 @@ import shutil
 
 from docker import DockerClient
 
-from orchestrator.environments.engine import engine_address
+from orchestrator.environments import engine_address
 
 
 def unsuitable(client: DockerClient) -> str | None:

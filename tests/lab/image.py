@@ -8,9 +8,7 @@ from pathlib import Path
 
 from docker import DockerClient
 
-from orchestrator.environments import Catalogue, ensure_base
-from orchestrator.environments.builder import find_builder
-from orchestrator.environments.engine import attributes_of, engine_address
+from orchestrator.environments import Catalogue, attributes_of, engine_address, ensure_base, find_builder
 from orchestrator.errors import InfrastructureError
 
 DIRECTORY = Path(__file__).resolve().parent

@@ -20,8 +20,7 @@ from pathlib import Path
 from docker import DockerClient
 from docker.models.networks import Network
 
-from orchestrator.environments import connect
-from orchestrator.environments.messages import engine_errors
+from orchestrator.environments import connect, engine_errors
 from orchestrator.errors import InfrastructureError
 from tests.lab.creation import address_of, start_hosts
 from tests.lab.engine import unsuitable

@@ -7,8 +7,7 @@ from pathlib import Path
 from docker import DockerClient
 from docker.errors import ImageNotFound
 
-from orchestrator.environments import connect
-from orchestrator.environments.engine import TRANSFER_TIMEOUT_S
+from orchestrator.environments import TRANSFER_TIMEOUT_S, connect
 from orchestrator.errors import InfrastructureError
 from tests.lab.host import LabHost
 

@@ -11,8 +11,7 @@ import pytest
 from docker import DockerClient
 
 from orchestrator.config.inventory import Connection, Host, load_inventory
-from orchestrator.environments import connect
-from orchestrator.environments.engine import engine_address
+from orchestrator.environments import connect, engine_address
 from orchestrator.errors import InfrastructureError, NoUsableHostError
 from orchestrator.hosts.cluster import Cluster, load, starting, up
 from orchestrator.hosts.cluster.code import pack_code

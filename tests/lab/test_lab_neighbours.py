@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from docker import DockerClient
 
-from orchestrator.environments import connect
-from orchestrator.environments.engine import engine_address
+from orchestrator.environments import connect, engine_address
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.cluster import down
 from orchestrator.hosts.cluster.commands import run_in

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.environments import BuiltImage, connect
-from orchestrator.environments.engine import remove_container
+from orchestrator.environments import BuiltImage, connect, remove_container
 from orchestrator.errors import ExitCode
 from orchestrator.execution.docker import LABEL
 from orchestrator.hosts.cluster import load

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import run
-from orchestrator.environments import BuiltImage
-from orchestrator.environments.verify import Verified
+from orchestrator.environments import BuiltImage, Verified
 from orchestrator.errors import ExitCode
 
 IMAGE = BuiltImage(

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from docker.errors import ImageNotFound
 
-from orchestrator.environments.identity import identity
+from orchestrator.environments import identity_of
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import DockerSettings, ProcessSettings
 from orchestrator.execution.docker import device_requests, insist_on_image
@@ -59,7 +59,7 @@ class Images:
 
 
 def settings(image_id: str = "sha256:1") -> DockerSettings:
-    return DockerSettings(image_id, "unix:///x.sock", (0,), 1, Path(), expected=identity(IMAGE))
+    return DockerSettings(image_id, "unix:///x.sock", (0,), 1, Path(), expected=identity_of(IMAGE))
 
 
 def test_the_pinned_image_is_taken() -> None:

@@ -7,8 +7,7 @@ import pytest
 
 from orchestrator.cli.hosts_check import exit_code
 from orchestrator.config.inventory import Connection, Exclusive, Expectation, Host
-from orchestrator.environments import BuiltImage, ImageIdentity
-from orchestrator.environments.engine import host_network_problem
+from orchestrator.environments import BuiltImage, ImageIdentity, host_network_problem
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.checking.clock import Skew
 from orchestrator.hosts.checking.engine import EngineReading, GpusInside, WantedImage

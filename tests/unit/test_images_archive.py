@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.environments import verify
+from orchestrator.environments import identity_of, verify
 from orchestrator.environments.archive import is_archive, read_archive
-from orchestrator.environments.identity import identity
 from orchestrator.errors import ConfigurationError
 
 CATALOGUE = Path(__file__).parents[2] / "docker" / "images.yaml"
@@ -50,7 +49,7 @@ def test_a_saved_image_is_compared_without_an_engine(tmp_path: Path):
     changed = an_image("c")
     changed["Config"]["Env"] = ["A=2"]
     other = archive(tmp_path / "other.tar", changed)
-    found, expected = identity(read_archive(one)), identity(an_image())
+    found, expected = identity_of(read_archive(one)), identity_of(an_image())
     assert (found.layers, found.config_sha256) == (expected.layers, expected.config_sha256)
     said: list[str] = []
     assert verify.compare_images(str(one), str(other), CATALOGUE, "unix:///nowhere", said.append) == (

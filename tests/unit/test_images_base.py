@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from docker.errors import APIError, ImageNotFound
 
-from orchestrator.environments import Catalogue, base
-from orchestrator.environments.base import ensure_base
+from orchestrator.environments import Catalogue, base, ensure_base
 from orchestrator.errors import InfrastructureError
 
 UNREACHABLE = 'Get "https://registry.invalid/v2/": dial tcp: lookup registry.invalid: no such host'

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.environments.builder import find_builder, site_ca_bundle, site_pip_configuration
+from orchestrator.environments import find_builder
+from orchestrator.environments.builder import site_ca_bundle, site_pip_configuration
 from orchestrator.errors import InfrastructureError
 
 

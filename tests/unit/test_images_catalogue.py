@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.environments import Catalogue, lock_sha256, recipe_sha256
-from orchestrator.environments.locks import read_lock
+from orchestrator.environments import Catalogue, lock_sha256, read_lock, recipe_sha256
 from orchestrator.errors import ConfigurationError
 from orchestrator.planning.feasibility import Demands
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from docker.errors import APIError, NotFound
 
-from orchestrator.environments import connect, engine_problem
-from orchestrator.environments.engine import remove_container
+from orchestrator.environments import connect, engine_problem, remove_container
 from orchestrator.errors import InfrastructureError
 
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import run
-from orchestrator.environments import Catalogue
-from orchestrator.environments.describing import description
+from orchestrator.environments import Catalogue, description
 from orchestrator.errors import ExitCode
 
 CATALOGUE = Path(__file__).parents[2] / "docker/images.yaml"

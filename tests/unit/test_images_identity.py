@@ -4,14 +4,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.environments.identity import (
-    differences,
-    identity,
-    layer_differences,
-    mapping_differences,
-    setting_differences,
-    settings,
-)
+from orchestrator.environments import differences, identity_of, mapping_differences
+from orchestrator.environments.identity import layer_differences, setting_differences, settings
 
 LAYERS = tuple(f"sha256:{digit * 64}" for digit in "abc")
 
@@ -32,15 +26,15 @@ def attributes(**changes: Any) -> dict[str, Any]:
 
 def test_the_id_labels_and_dates_do_not_matter() -> None:
     other = attributes(Id="sha256:2", Labels={"a": "b"}) | {"Created": "yesterday", "Size": 3}
-    assert differences(identity(attributes()), identity(other)) == ()
+    assert differences(identity_of(attributes()), identity_of(other)) == ()
 
 
 @pytest.mark.parametrize("empty", [None, [], ""])
 def test_engines_write_an_empty_setting_in_several_ways(empty: object) -> None:
-    assert identity(attributes(Entrypoint=empty)) == identity(attributes())
+    assert identity_of(attributes(Entrypoint=empty)) == identity_of(attributes())
     without = attributes()
     del without["Config"]["Entrypoint"]
-    assert identity(without) == identity(attributes())
+    assert identity_of(without) == identity_of(attributes())
 
 
 @pytest.mark.parametrize(
@@ -60,15 +54,15 @@ def test_engines_write_an_empty_setting_in_several_ways(empty: object) -> None:
     ],
 )
 def test_a_setting_that_changes_what_runs_matters(name: str, value: object) -> None:
-    [line] = differences(identity(attributes()), identity(attributes(**{name: value})))
+    [line] = differences(identity_of(attributes()), identity_of(attributes(**{name: value})))
     assert line.startswith("settings (")
     assert len(setting_differences(settings(attributes()), settings(attributes(**{name: value})))) == 1
 
 
 def test_the_digest_of_settings_is_the_one_that_earlier_versions_recorded() -> None:
     recorded = "8a7f850c61283930bee400a879dd33b98ca86fec01a38659492df9067e490d54"
-    assert identity(attributes()).config_sha256 == recorded
-    assert identity(attributes(Healthcheck=None, Volumes={}, StopSignal="")).config_sha256 == recorded
+    assert identity_of(attributes()).config_sha256 == recorded
+    assert identity_of(attributes(Healthcheck=None, Volumes={}, StopSignal="")).config_sha256 == recorded
 
 
 def test_digests_with_equal_beginnings_are_told_apart() -> None:
@@ -83,7 +77,7 @@ def test_layers_are_named_by_number_and_short_digest() -> None:
         "layer 2 of 3: expected bbbbbbbbbbbb, found dddddddddddd",
         "layer 3 of 3: expected cccccccccccc, found none",
     ]
-    assert differences(identity(attributes()), identity(attributes(RootFS={"Layers": changed}))) == tuple(
+    assert differences(identity_of(attributes()), identity_of(attributes(RootFS={"Layers": changed}))) == tuple(
         layer_differences(LAYERS, changed)
     )
 

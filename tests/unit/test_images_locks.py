@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.environments.locks import read_lock
+from orchestrator.environments import read_lock
 from orchestrator.errors import ConfigurationError
 
 PROJECT = Path(__file__).parents[2]

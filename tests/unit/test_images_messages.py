@@ -9,7 +9,8 @@ from docker.errors import APIError, StreamParseError
 from requests.exceptions import ConnectionError as LostConnectionError
 from urllib3.exceptions import ReadTimeoutError
 
-from orchestrator.environments.messages import build_failure, engine_errors, explain, explain_registry, hash_mismatch
+from orchestrator.environments import engine_errors
+from orchestrator.environments.messages import build_failure, explain, explain_registry, hash_mismatch
 from orchestrator.environments.wheels import pip_failure
 from orchestrator.errors import InfrastructureError
 

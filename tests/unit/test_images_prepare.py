@@ -12,12 +12,19 @@ from typing import Any
 import pytest
 from docker.errors import APIError, ImageNotFound
 
-from orchestrator.environments import BuiltImage, Catalogue, EnvironmentEntry, recipe_sha256, transfer
+from orchestrator.environments import (
+    BuiltImage,
+    Catalogue,
+    EnvironmentEntry,
+    identity_of,
+    read_built_images,
+    recipe_sha256,
+    transfer,
+)
 from orchestrator.environments import prepare as of_the_package
-from orchestrator.environments.identity import identity
 from orchestrator.environments.observation import Observation
 from orchestrator.environments.prepare import copy, load, pull, push
-from orchestrator.environments.record import read_built_images, record_built_image
+from orchestrator.environments.record import record_built_image
 from orchestrator.environments.transfer import load_image
 from orchestrator.errors import ConfigurationError, InfrastructureError
 
@@ -151,7 +158,7 @@ def archive(path: Path, image: dict[str, Any]) -> Path:
 
 
 def record(entry: EnvironmentEntry, **changes: Any) -> BuiltImage:
-    found = identity(an_image(entry))
+    found = identity_of(an_image(entry))
     image = BuiltImage(
         reference=f"taxmeter/tiny:{recipe_sha256(entry)[:12]}",
         image_id=found.image_id,
@@ -272,7 +279,7 @@ def test_a_loaded_image_is_recorded(
     engine.arrives = an_image(entry)
     reference = load(archive(tmp_path / "i.tar", an_image(entry)), catalogue, None, print)
     assert engine.named[reference] == an_image(entry)
-    assert recorded(entry).identity == identity(an_image(entry))
+    assert recorded(entry).identity == identity_of(an_image(entry))
     assert recorded(entry).versions == {"a": "1"}
     assert recorded(entry).repo_digest == ("lab:5000/x@sha256:1" if known else None)
 

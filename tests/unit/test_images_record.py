@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.environments import Catalogue, EnvironmentEntry
-from orchestrator.environments.identity import ImageIdentity
-from orchestrator.environments.record import BuiltImage, read_built_images, record_built_image
+from orchestrator.environments import BuiltImage, Catalogue, EnvironmentEntry, ImageIdentity, read_built_images
+from orchestrator.environments.record import record_built_image
 from orchestrator.errors import ConfigurationError
 
 

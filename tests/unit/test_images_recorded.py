@@ -9,10 +9,14 @@ import pytest
 from docker.errors import ImageNotFound
 
 from orchestrator.environments import (
+    Builder,
+    BuildPolicy,
     BuiltImage,
     Catalogue,
     EnvironmentEntry,
     ensure_image,
+    identity_of,
+    read_built_images,
     recipe_sha256,
     recorded,
     recording,
@@ -20,12 +24,9 @@ from orchestrator.environments import (
 )
 from orchestrator.environments import build as building
 from orchestrator.environments import command as building_command
-from orchestrator.environments.build import BuildPolicy
-from orchestrator.environments.builder import Builder
-from orchestrator.environments.identity import identity
 from orchestrator.environments.observation import Observation
 from orchestrator.environments.prepare import recorded_images
-from orchestrator.environments.record import read_built_images, record_built_image
+from orchestrator.environments.record import record_built_image
 from orchestrator.errors import ConfigurationError, InfrastructureError
 
 DOCKER = Path(__file__).parents[2] / "docker"
@@ -117,7 +118,7 @@ def test_what_the_engine_has_is_recorded_with_what_is_seen_inside(entry: Environ
     engine.named[reference_of(entry)] = an_image(entry)
     image = ensure_image(entry, engine, print)
     assert record_of(entry) == image
-    assert image.identity == identity(an_image(entry))
+    assert image.identity == identity_of(an_image(entry))
     assert (image.versions, image.facts, image.size_bytes) == (dict(SEEN.versions), dict(SEEN.facts), 5)
     assert ensure_image(entry, engine, print) == image
     assert looked_into == [image.image_id]

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import run
+from orchestrator.environments import resolve_locks
 from orchestrator.environments.catalogue import RecordedWheel
-from orchestrator.environments.resolving import resolve_locks, with_recorded
+from orchestrator.environments.resolving import with_recorded
 from orchestrator.errors import ConfigurationError, InfrastructureError
 
 A, B = "a" * 64, "b" * 64

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.environments import Catalogue, EnvironmentEntry, ensure_wheels
+from orchestrator.environments import Catalogue, EnvironmentEntry, ensure_wheels, read_lock
 from orchestrator.environments.catalogue import WheelIndex
-from orchestrator.environments.locks import read_lock
 from orchestrator.environments.wheels import fetch_unlocked, has_wheel, pip_failure, wheels_of
 from orchestrator.errors import ConfigurationError, InfrastructureError
 

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 
 from orchestrator.campaign.exchange.machine import BY_HAND, locked_pin
 from orchestrator.campaign.exchange.manifest import LockedEnvironment
-from orchestrator.environments import EnvironmentEntry, lock_sha256
-from orchestrator.environments.locks import Pin, read_lock
-from orchestrator.environments.virtualenv import compare
+from orchestrator.environments import EnvironmentEntry, Pin, lock_differences, lock_sha256, read_lock
 from orchestrator.planning import EnvironmentPin, Isolation, trial_key
 from runners.contract import Trial, digest
 from runners.contract.catalogue import BACKENDS, WORKLOADS
@@ -49,7 +47,7 @@ def differences(locked: LockedEnvironment, versions: Mapping[str, str]) -> list[
     listed = [{"name": name, "version": version} for name, version in versions.items() if name != "python"]
     python = versions.get("python", "absent")
     fits = python == locked.python or python.startswith(f"{locked.python}.")
-    others = sorted(compare(pins, listed), key=lambda text: text.partition(" ")[0] not in _frameworks())
+    others = sorted(lock_differences(pins, listed), key=lambda text: text.partition(" ")[0] not in _frameworks())
     return [*([] if fits else [f"python is {python} instead of {locked.python}"]), *others]
 
 

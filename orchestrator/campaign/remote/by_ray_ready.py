@@ -22,10 +22,18 @@ from orchestrator.campaign.remote.on_node import (
     share,
 )
 from orchestrator.campaign.remote.preparation import build_images, pinned
-from orchestrator.environments import BuiltImage, Catalogue, ImageIdentity, engine_problem, read_built_images
-from orchestrator.environments.expectation import expected_of
-from orchestrator.environments.stored import StoredImage
-from orchestrator.environments.streaming import Awaited, receive_image, saved_image
+from orchestrator.environments import (
+    Awaited,
+    BuiltImage,
+    Catalogue,
+    ImageIdentity,
+    StoredImage,
+    engine_problem,
+    expected_of,
+    read_built_images,
+    receive_image,
+    saved_image,
+)
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import DockerSettings, ExecutionSettings, ProcessSettings
 from orchestrator.planning import Isolation, PlanningHost

@@ -12,8 +12,7 @@ from orchestrator.campaign.order import CampaignOrder
 from orchestrator.campaign.remote.preparation import prepare_agents
 from orchestrator.config.inventory import Host
 from orchestrator.config.sweep import Sweep
-from orchestrator.environments import BuiltImage
-from orchestrator.environments.messages import engine_errors
+from orchestrator.environments import BuiltImage, engine_errors
 from orchestrator.errors import InfrastructureError, NoUsableHostError
 from orchestrator.execution import remove_containers
 from orchestrator.hosts.cluster import Cluster, mend

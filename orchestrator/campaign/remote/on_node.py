@@ -14,11 +14,13 @@ from orchestrator.config.inventory.model import local_engine
 from orchestrator.environments import (
     Catalogue,
     ImageIdentity,
+    StoredImage,
     VirtualEnvironment,
     ensure_virtualenv,
+    look_for_image,
+    pull_stored_image,
     virtualenv_problem,
 )
-from orchestrator.environments.stored import StoredImage, look_for_image, pull_stored_image
 from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError
 from orchestrator.execution import remove_containers
 from orchestrator.execution.shared import shared_directory_problem

@@ -10,10 +10,16 @@ from orchestrator.campaign.preparing.environments import machine_of
 from orchestrator.campaign.preparing.hosts import MEMORY_SHARE
 from orchestrator.campaign.preparing.preparation import ReadyHost
 from orchestrator.config.inventory import Host
-from orchestrator.environments import BuiltImage, Catalogue, ImageIdentity, connect, ensure_image
-from orchestrator.environments.engine import TRANSFER_TIMEOUT_S
-from orchestrator.environments.identity import identity
-from orchestrator.environments.transfer import copy_image
+from orchestrator.environments import (
+    TRANSFER_TIMEOUT_S,
+    BuiltImage,
+    Catalogue,
+    ImageIdentity,
+    connect,
+    copy_image,
+    ensure_image,
+    identity_of,
+)
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import DockerSettings, ExecutionSettings, remove_containers
 from orchestrator.hosts.cluster import Agent, Cluster
@@ -116,7 +122,7 @@ def _send(name: str, image: BuiltImage, engine: HostEngine, say: Say) -> ImageId
         closing(connect(timeout_s=TRANSFER_TIMEOUT_S)) as source,
         closing(connect(engine.address, TRANSFER_TIMEOUT_S)) as target,
     ):
-        return identity(copy_image(image, source, target, lambda text: say(f"{name}: {text}")))
+        return identity_of(copy_image(image, source, target, lambda text: say(f"{name}: {text}")))
 
 
 def _host(order: _Order, identities: Mapping[str, ImageIdentity], fingerprint: Fingerprint) -> ReadyHost:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.environments.identity import ImageIdentity, differences, mapping_differences, short
+from orchestrator.environments import ImageIdentity, differences, mapping_differences, short_digest
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import INSTALLED, ExecutionSettings, ProcessSettings, copy_code
 from orchestrator.planning import EnvironmentPin, Isolation
@@ -146,4 +146,4 @@ def _images(stored: EnvironmentPin, found: EnvironmentPin) -> Identity:
 
 
 def _short(digest: str | None) -> str:
-    return "unknown" if digest is None else short(digest)
+    return "unknown" if digest is None else short_digest(digest)

@@ -6,9 +6,15 @@ from dataclasses import replace
 from orchestrator.campaign.preparing.preparation import Provided, Say, container
 from orchestrator.campaign.reproducing.identical import Identity, image_identity, lacking
 from orchestrator.config.inventory import Host
-from orchestrator.environments import BuiltImage, ImageIdentity
-from orchestrator.environments.engine import engine_address
-from orchestrator.environments.stored import Looked, StoredImage, look_for_image, pull_stored_image
+from orchestrator.environments import (
+    BuiltImage,
+    ImageIdentity,
+    Looked,
+    StoredImage,
+    engine_address,
+    look_for_image,
+    pull_stored_image,
+)
 from orchestrator.errors import InfrastructureError
 from orchestrator.planning import EnvironmentPin
 

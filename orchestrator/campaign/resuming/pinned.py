@@ -12,8 +12,7 @@ from orchestrator.campaign.reproducing.stored import stored_pin
 from orchestrator.campaign.resuming.earlier import StoredPlan, disagreeing, is_shared
 from orchestrator.campaign.resuming.resume import Continuation, continued
 from orchestrator.config.sweep import Sweep
-from orchestrator.environments import Catalogue, lock_sha256
-from orchestrator.environments.identity import short
+from orchestrator.environments import Catalogue, lock_sha256, short_digest
 from orchestrator.errors import ConfigurationError, NoUsableHostError
 from orchestrator.hosts.checking.differences import differences
 from orchestrator.planning import EnvironmentPin, Plan, PlanningHost, plan
@@ -158,4 +157,4 @@ def _other_points(place: str, stored: StoredPlan, now: Plan, host: str) -> list[
 
 
 def _short(digest: str | None) -> str:
-    return "none" if digest is None else short(digest)
+    return "none" if digest is None else short_digest(digest)

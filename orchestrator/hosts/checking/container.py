@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from orchestrator.environments.engine import UNLABELLED, remove_container
-from orchestrator.environments.messages import ENGINE_EXCEPTIONS
+from orchestrator.environments import ENGINE_EXCEPTIONS, UNLABELLED, remove_container
 from orchestrator.hosts.checking.deadline import Deadline
 
 LABEL = "org.taxmeter.check"

@@ -6,10 +6,16 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.environments import BuiltImage, ImageIdentity, connect
-from orchestrator.environments.engine import host_network_problem
-from orchestrator.environments.messages import ENGINE_EXCEPTIONS, engine_message
-from orchestrator.environments.stored import StoredImage, look_for_image
+from orchestrator.environments import (
+    ENGINE_EXCEPTIONS,
+    BuiltImage,
+    ImageIdentity,
+    StoredImage,
+    connect,
+    engine_message,
+    host_network_problem,
+    look_for_image,
+)
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.checking.container import Look, look
 from orchestrator.hosts.checking.deadline import Deadline

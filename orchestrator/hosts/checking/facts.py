@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.config.inventory import Connection, Host
-from orchestrator.environments import connect
-from orchestrator.environments.messages import ENGINE_EXCEPTIONS, engine_message
+from orchestrator.environments import ENGINE_EXCEPTIONS, connect, engine_message
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.checking.container import Look, Seen, look
 from orchestrator.hosts.checking.deadline import Deadline

@@ -2,8 +2,14 @@
 
 from pathlib import Path
 
-from orchestrator.environments import BuiltImage, Catalogue, engine_problem, read_built_images
-from orchestrator.environments.stored import StoredImage, look_for_image
+from orchestrator.environments import (
+    BuiltImage,
+    Catalogue,
+    StoredImage,
+    engine_problem,
+    look_for_image,
+    read_built_images,
+)
 from orchestrator.hosts.checking.engine import WantedImage
 from orchestrator.hosts.checking.report import Requirements
 

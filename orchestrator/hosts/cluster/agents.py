@@ -14,7 +14,7 @@ from docker.errors import NotFound
 from docker.types import Mount
 
 from orchestrator.config.inventory import Exclusive, Host
-from orchestrator.environments.engine import UNLABELLED, remove_container
+from orchestrator.environments import UNLABELLED, remove_container
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.cluster import boot
 from orchestrator.hosts.cluster.code import CodeArchive

@@ -2,7 +2,7 @@
 
 import json
 
-from orchestrator.environments.messages import engine_errors
+from orchestrator.environments import engine_errors
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.cluster.commands import run_in
 from orchestrator.hosts.cluster.engines import HostEngine, find

@@ -14,8 +14,7 @@ from docker.errors import NotFound
 
 from orchestrator.config.inventory import Connection, Host
 from orchestrator.config.inventory.model import local_engine
-from orchestrator.environments import connect
-from orchestrator.environments.engine import engine_address, remove_container
+from orchestrator.environments import connect, engine_address, remove_container
 from orchestrator.hosts.connection import Connections
 
 LABEL = "org.taxmeter.cluster"

@@ -15,8 +15,7 @@ from typing import IO, Any
 from docker import DockerClient
 from docker.errors import NotFound
 
-from orchestrator.environments import connect
-from orchestrator.environments.messages import engine_errors
+from orchestrator.environments import connect, engine_errors
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.cluster.commands import frames
 from orchestrator.hosts.cluster.model import Cluster

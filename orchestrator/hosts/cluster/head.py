@@ -10,7 +10,7 @@ from typing import Any
 
 from docker import DockerClient
 
-from orchestrator.environments.engine import UNLABELLED, engine_address, host_network_problem, remove_container
+from orchestrator.environments import UNLABELLED, engine_address, host_network_problem, remove_container
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.cluster.engines import LABEL, LABEL_PLAN, LABEL_ROLE, find, plan_of, put_files, remove
 from orchestrator.hosts.cluster.image import AgentImage

@@ -8,12 +8,16 @@ from pathlib import Path
 
 from docker import DockerClient
 
-from orchestrator.environments import ImageIdentity, ensure_base
-from orchestrator.environments.builder import find_builder
-from orchestrator.environments.command import Build, run_build
-from orchestrator.environments.engine import attributes_of
-from orchestrator.environments.identity import identity
-from orchestrator.environments.messages import engine_errors
+from orchestrator.environments import (
+    Build,
+    ImageIdentity,
+    attributes_of,
+    engine_errors,
+    ensure_base,
+    find_builder,
+    identity_of,
+    run_build,
+)
 from orchestrator.errors import ConfigurationError, InfrastructureError
 from orchestrator.files import exclusive
 
@@ -75,7 +79,7 @@ def ensure_agent_image(root: Path, client: DockerClient, address: str, say: Call
             attributes = attributes_of(client, reference)
     if attributes is None:
         raise InfrastructureError(f"the build of {reference} succeeded, but the engine at {address} does not have it")
-    return AgentImage(reference, identity(attributes))
+    return AgentImage(reference, identity_of(attributes))
 
 
 def _recipe_sha256(dockerfile: Path, lock: Path, base: AgentBase) -> str:

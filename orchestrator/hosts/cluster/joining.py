@@ -6,11 +6,16 @@ from contextlib import closing
 
 from docker import DockerClient
 
-from orchestrator.environments import connect, differences
-from orchestrator.environments.engine import TRANSFER_TIMEOUT_S, attributes_of, host_network_problem
-from orchestrator.environments.identity import identity
-from orchestrator.environments.messages import engine_errors
-from orchestrator.environments.transfer import copy_identical
+from orchestrator.environments import (
+    TRANSFER_TIMEOUT_S,
+    attributes_of,
+    connect,
+    copy_identical,
+    differences,
+    engine_errors,
+    host_network_problem,
+    identity_of,
+)
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.cluster.agents import (
     Plan,
@@ -93,7 +98,7 @@ def _ensure_image(engine: HostEngine, image: AgentImage, say: Say) -> str:
     """The id of the agents' image on an engine, which is sent the image if it has none that is identical."""
     for name in (image.reference, image.identity.image_id):
         found = attributes_of(engine.client, name)
-        if found is not None and not differences(image.identity, identity(found)):
+        if found is not None and not differences(image.identity, identity_of(found)):
             return str(found["Id"])
     say(f"sending {image.reference}")
     with closing(connect()) as source, closing(connect(engine.address, TRANSFER_TIMEOUT_S)) as target:

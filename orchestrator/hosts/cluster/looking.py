@@ -7,8 +7,7 @@ from typing import Any
 
 from docker import DockerClient
 
-from orchestrator.environments import connect
-from orchestrator.environments.messages import engine_errors
+from orchestrator.environments import connect, engine_errors
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.cluster.agents import read_report
 from orchestrator.hosts.cluster.boot import token_digest

@@ -9,10 +9,7 @@ from pathlib import Path
 from docker import DockerClient
 
 from orchestrator.config.inventory import Host
-from orchestrator.environments import connect
-from orchestrator.environments.engine import attributes_of
-from orchestrator.environments.identity import identity
-from orchestrator.environments.messages import engine_errors
+from orchestrator.environments import attributes_of, connect, engine_errors, identity_of
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.cluster.agents import Plan
 from orchestrator.hosts.cluster.code import packed_again
@@ -90,7 +87,7 @@ def _plan(client: DockerClient, state: State, files: StateFiles) -> Plan:
         head_address=state.head_address,
         head_container=str(head.id),
         ports=Ports(state.first_port),
-        image=AgentImage(reference, identity(attributes)),
+        image=AgentImage(reference, identity_of(attributes)),
         code=packed_again(Path(variables["PYTHONPATH"])),
         token=files.token.read_text(encoding="ascii"),
         tls=chosen_tls(os.environ),

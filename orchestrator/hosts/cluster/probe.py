@@ -12,8 +12,7 @@ from docker import DockerClient
 from docker.errors import APIError
 from docker.types import DeviceRequest
 
-from orchestrator.environments.engine import remove_container
-from orchestrator.environments.messages import ENGINE_EXCEPTIONS, engine_message
+from orchestrator.environments import ENGINE_EXCEPTIONS, engine_message, remove_container
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.cluster.engines import LABEL, LABEL_ROLE
 from orchestrator.hosts.cluster.settings import Ports

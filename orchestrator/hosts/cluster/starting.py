@@ -10,9 +10,7 @@ from pathlib import Path
 from docker import DockerClient
 
 from orchestrator.config.inventory import WORK_DIRECTORY, ExecutorChoice, Host, HostState, load_inventory
-from orchestrator.environments import connect
-from orchestrator.environments.engine import engine_address
-from orchestrator.environments.messages import engine_errors
+from orchestrator.environments import connect, engine_address, engine_errors
 from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError
 from orchestrator.hosts.cluster.agents import Plan, Site, refuse_labels
 from orchestrator.hosts.cluster.boot import prune

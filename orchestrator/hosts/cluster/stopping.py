@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
 
-from orchestrator.environments import connect
-from orchestrator.environments.messages import engine_errors
+from orchestrator.environments import connect, engine_errors
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.cluster.engines import host_engine, our_containers, remove
 from orchestrator.hosts.cluster.state import Project, State, StateFiles
