@@ -42,8 +42,9 @@ def cluster() -> None:
 @click.option("--address", default=None, help="IPv4 address of this machine as the hosts reach it; found without it.")
 def up(inventory: Path, limit: str | None, first_port: int | None, address: str | None) -> ExitCode:
     """Brings the cluster up on the hosts, or mends it. What runs and is right stays as it is."""
-    chosen = select_hosts(load_inventory(inventory), limit)
-    refuse_nodes(chosen, inventory)
+    known = load_inventory(inventory)
+    chosen = select_hosts(known, limit)
+    refuse_nodes(chosen, known)
     files = ProjectFiles(Path.cwd())
     found = bring_up(chosen, inventory, files, click.echo, first_port=first_port, address=address)
     keep(files)

@@ -20,7 +20,6 @@ from orchestrator.config.inventory import (
     groups_of,
     json_schema,
     load_inventory,
-    load_with_origins,
     refuse_nodes,
     select_hosts,
 )
@@ -72,10 +71,10 @@ def list_hosts(inventory: Path, limit: str | None) -> None:
 @inventory_option
 def show(name: str, inventory: Path) -> None:
     """Shows the settings of host NAME, and where each comes from."""
-    loaded = load_with_origins(inventory)
-    host = _host(name, loaded.inventory, inventory)
-    click.echo(f"{name}  groups: {', '.join(groups_of(name, loaded.inventory)) or 'none'}")
-    origins = loaded.origins[name]
+    known = load_inventory(inventory)
+    host = _host(name, known)
+    click.echo(f"{name}  groups: {', '.join(groups_of(name, known)) or 'none'}")
+    origins = known.origins[name]
     for key, value in _settings(host).items():
         origin = origins.get(key)
         place = "built in" if origin is None else f"{inventory}:{origin.line} ({origin.level})"
@@ -121,8 +120,8 @@ def diff(one: str, other: str, inventory: Path, timeout_s: float) -> int:
 def key(name: str, inventory: Path) -> int:
     """Prints the SSH host key that host NAME offers. Compare its fingerprint before you trust it."""
     known = load_inventory(inventory)
-    host = _host(name, known, inventory)
-    refuse_nodes({name: host}, inventory)
+    host = _host(name, known)
+    refuse_nodes({name: host}, known)
     if host.connection is Connection.LOCAL:
         raise ConfigurationError(f"{name} is this machine, which needs no host key", file=inventory)
     with Connections(known.hosts) as connections:
@@ -149,17 +148,17 @@ def schema() -> None:
 
 def _facts(names: list[str], inventory: Path, timeout_s: float) -> list[Facts]:
     known = load_inventory(inventory)
-    chosen = {name: _host(name, known, inventory) for name in names}
-    refuse_nodes(chosen, inventory)
+    chosen = {name: _host(name, known) for name in names}
+    refuse_nodes(chosen, known)
     needs_images = any(host.connection is Connection.SSH for host in chosen.values())
     images = requirements(ProjectFiles(Path.cwd()).catalogue).images if needs_images else {}
     with Connections(known.hosts) as connections:
         return [host_facts(name, chosen[name], connections, images, timeout_s) for name in names]
 
 
-def _host(name: str, known: Inventory, inventory: Path) -> Host:
+def _host(name: str, known: Inventory) -> Host:
     if name not in known.hosts:
-        raise ConfigurationError(f"no host is called {name}; {did_you_mean(name, known.hosts)}", file=inventory)
+        raise known.error(f"no host is called {name}; {did_you_mean(name, known.hosts)}")
     return known.hosts[name]
 
 

@@ -40,7 +40,7 @@ def check(inventory: Path, limit: str | None, form: str, timeout_s: float) -> Ex
     """
     known = load_inventory(inventory)
     chosen = select_hosts(known, limit)
-    refuse_nodes(chosen, inventory)
+    refuse_nodes(chosen, known)
     wanted = requirements(ProjectFiles(Path.cwd()).catalogue)
     with Connections(known.hosts) as connections:
         reports = check_hosts(chosen, connections, wanted, timeout_s)

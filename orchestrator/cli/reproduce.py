@@ -66,8 +66,9 @@ def reproduce(
     method = refuse_another_method(wanted, allowed=allow_different_method)
     allowed = Allowed(allow_different_image, method)
     files = ProjectFiles(Path.cwd())
-    found = targets(wanted, load_inventory(inventory), inventory, host, allowed)
-    refuse_nodes({target.name: target.host for target in found}, inventory)
+    known = load_inventory(inventory)
+    found = targets(wanted, known, inventory, host, allowed)
+    refuse_nodes({target.name: target.host for target in found}, known)
     reachable_hosts({target.name: target.host for target in found}, inventory)
     for target in found:
         preview(target, inventory, files, allowed)

@@ -1,13 +1,15 @@
-"""Reads the YAML files that people write, and says exactly where one is wrong."""
+"""Reads the YAML files that people write, once, and says exactly where one is wrong."""
 
 import difflib
 import json
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
 from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
@@ -16,53 +18,123 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from orchestrator.errors import ConfigurationError
 
 Location = tuple[int | str, ...]
-Document = TypeVar("Document", bound="StrictModel")
+AnyDocument = TypeVar("AnyDocument", bound="Document")
+
+# A document may be somebody else's, out of a store; a few aliases of aliases are gigabytes of values.
+MAX_BYTES: Final = 2**20
+MAX_DEPTH: Final = 20
+MAX_NODES: Final = 100_000
+
+_PLAIN: Final = (dict, list, str, int, float, type(None))
 
 
 class StrictModel(BaseModel):
-    """Base of every document: values are frozen, unknown keys and converted types are errors."""
+    """Base of every part of a document: values are frozen, unknown keys and converted types are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-def load_yaml(path: Path, model: type[Document]) -> Document:
-    """Reads `path` as `model`.
+@dataclass(frozen=True)
+class Source:
+    """A YAML file as it was read once. Errors that are found later still name its lines."""
+
+    path: Path | None = None
+    """Null for a value that no file says."""
+    text: str = field(default="", repr=False)
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Reads a file.
+
+        Raises:
+            ConfigurationError: it is missing, cannot be read, or is too long to be one of ours.
+        """
+        try:
+            with path.open("rb") as stream:
+                content = stream.read(MAX_BYTES + 1)
+            text = content.decode("utf-8-sig")
+        except FileNotFoundError:
+            raise ConfigurationError("no such file", file=path) from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"cannot be read: {error}", file=path) from None
+        if len(content) > MAX_BYTES:
+            raise ConfigurationError(f"longer than {MAX_BYTES} bytes; divide the file", file=path)
+        return cls(path, text)
+
+    @property
+    def tree(self) -> Any:
+        """What the file says, with the places where it says it.
+
+        Raises:
+            ConfigurationError: it is no YAML, too deep, or has too many values.
+        """
+        return _parsed(self)
+
+    def line(self, *location: int | str) -> int:
+        """The line of a key; of the nearest key above it that is there."""
+        return _line_in(self.tree, location)
+
+    def error(self, problem: str, *location: int | str) -> ConfigurationError:
+        """An error of the file: `path:line: key: problem`, as far as these are known.
+
+        Args:
+            problem: what is wrong, and how to mend it.
+            location: the key that is to blame, step by step, such as `"hosts", "a100-01", "gpus"`; without one the
+                file as a whole.
+        """
+        line = self.line(*location) if location and self.path is not None else None
+        return ConfigurationError(problem, file=self.path, line=line, key=".".join(map(str, location)) or None)
+
+
+class Document(StrictModel):
+    """Base of what a whole file says, with the file that it was read from."""
+
+    _file: Source = PrivateAttr(default_factory=Source)
+
+    @property
+    def file(self) -> Source:
+        """The file, with its text; without a path if the value was made in another way."""
+        return self._file
+
+    def error(self, problem: str, *location: int | str) -> ConfigurationError:
+        """An error of this file; see `Source.error`."""
+        return self._file.error(problem, *location)
+
+
+def load_yaml(source: Path | Source, model: type[AnyDocument]) -> AnyDocument:
+    """Reads a file, or what was read from one, as `model`.
 
     Raises:
         ConfigurationError: the file cannot be read, is no YAML, or breaks the model; names file, line and key.
     """
-    return validated(read_yaml(path), path, model)
-
-
-def validated(tree: Any, path: Path, model: type[Document]) -> Document:
-    """Takes what `read_yaml` read from `path` as `model`.
-
-    Raises:
-        ConfigurationError: it breaks the model; names file, line and key.
-    """
+    if isinstance(source, Path):
+        source = Source.read(source)
+    tree = source.tree
     if not isinstance(tree, CommentedMap):
-        raise ConfigurationError("expected keys and values at the top of the file", file=path, line=1)
+        raise ConfigurationError("expected keys and values at the top of the file", file=source.path, line=1)
     try:
         # Strict validation through JSON: YAML lists may become tuples and strings enums, "3" never becomes 3.
-        return model.model_validate_json(json.dumps(tree, default=_refuse_exotic))
+        document = model.model_validate_json(json.dumps(tree))
     except ValidationError as error:
         details = error.errors(include_url=False)
         # A misspelt key is also a missing one: the misspelling is what helps.
-        first = min(details, key=lambda d: (d["type"] != "extra_forbidden", line_in(tree, d["loc"])))
-        raise _explain(first, len(details), tree, path, model) from None
-    except _ExoticValueError as error:
-        place = _location_of(tree, error.value)
-        raise ConfigurationError(
-            f"a value of type {type(error.value).__name__} is not supported; put it in quotes",
-            file=path,
-            line=line_in(tree, place),
-            key=".".join(map(str, place)),
-        ) from None
+        first = min(details, key=lambda d: (d["type"] != "extra_forbidden", source.line(*d["loc"])))
+        raise _explain(first, len(details), source, model) from None
+    document._file = source
+    return document
+
+
+def nodes(tree: Any, location: Location = ()) -> Iterator[tuple[Location, Any]]:
+    """Every value of a document with where it stands, from the top down; what an alias repeats is repeated."""
+    yield location, tree
+    children = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    for step, child in children:
+        yield from nodes(child, (*location, step))
 
 
 def line_of_key(path: Path, location: Location) -> int:
     """The line of a key of a file that was already read without error, for errors found later."""
-    return line_in(read_yaml(path), location)
+    return Source.read(path).line(*location)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -72,58 +144,34 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return (f"did you mean {near[0]}? " if near else "") + f"known: {', '.join(names)}"
 
 
-class _ExoticValueError(TypeError):
-    """YAML produced a value that JSON has no form for, such as a date."""
-
-    def __init__(self, value: object) -> None:
-        super().__init__(value)
-        self.value = value
-
-
-def read_yaml(path: Path) -> Any:
-    """What a YAML file says, with the places where it says it.
-
-    Raises:
-        ConfigurationError: it cannot be read, or is no YAML.
-    """
+@lru_cache(maxsize=8)
+def _parsed(source: Source) -> Any:
     try:
-        with path.open(encoding="utf-8") as stream:
-            return YAML(typ="rt", pure=True).load(stream)
-    except FileNotFoundError:
-        raise ConfigurationError("no such file", file=path) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"cannot be read: {error}", file=path) from None
+        tree = YAML(typ="rt", pure=True).load(source.text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         problem = " ".join(str(error.problem or error.context).split())
-        raise ConfigurationError(
-            f"not valid YAML: {problem}", file=path, line=None if mark is None else mark.line + 1
-        ) from None
+        line = None if mark is None else mark.line + 1
+        raise ConfigurationError(f"not valid YAML: {problem}", file=source.path, line=line) from None
     except YAMLError as error:
-        raise ConfigurationError(f"not valid YAML: {' '.join(str(error).split())}", file=path) from None
+        raise ConfigurationError(f"not valid YAML: {' '.join(str(error).split())}", file=source.path) from None
+    except RecursionError:
+        raise ConfigurationError(f"nested more than {MAX_DEPTH} deep", file=source.path) from None
+    for number, (location, value) in enumerate(nodes(tree)):
+        if len(location) > MAX_DEPTH or number > MAX_NODES:
+            limit = f"nested more than {MAX_DEPTH} deep" if number <= MAX_NODES else f"more than {MAX_NODES} values"
+            raise ConfigurationError(f"{limit}, aliases followed", file=source.path)
+        wrong = value if not isinstance(value, _PLAIN) else location[-1] if location else ""
+        if not isinstance(wrong, _PLAIN):
+            line, key = _line_in(tree, location), ".".join(map(str, location))
+            problem = f"a value of type {type(wrong).__name__} is not supported; put it in quotes"
+            raise ConfigurationError(problem, file=source.path, line=line, key=key)
+    return tree
 
 
-def _refuse_exotic(value: object) -> object:
-    raise _ExoticValueError(value)
-
-
-def _location_of(tree: Any, value: object) -> Location:
-    """Where a value stands in a document; it is there."""
-    children = tree.items() if isinstance(tree, CommentedMap) else enumerate(tree if isinstance(tree, list) else ())
-    for step, child in children:
-        if child is value:
-            return (step,)
-        deeper = _location_of(child, value)
-        if deeper:
-            return (step, *deeper)
-    return ()
-
-
-def _explain(
-    detail: ErrorDetails, count: int, tree: CommentedMap, path: Path, model: type[BaseModel]
-) -> ConfigurationError:
+def _explain(detail: ErrorDetails, count: int, source: Source, model: type[BaseModel]) -> ConfigurationError:
     location = detail["loc"]
-    known = _steps_in(tree, location)
+    known = _steps_in(source.tree, location)
     key = ".".join(str(step) for step in (location if detail["type"] == "missing" else known))
     if detail["type"] == "extra_forbidden":
         problem = f"unknown key; {did_you_mean(str(location[-1]), _keys_at(model, location[:-1]))}"
@@ -135,7 +183,7 @@ def _explain(
         message = detail["msg"][0].lower() + detail["msg"][1:]
         problem = f"{message}, but it is {_shown(detail['input'])}"
     more = f" (and {count - 1} more)" if count > 1 else ""
-    return ConfigurationError(problem + more, file=path, line=line_in(tree, location), key=key or None)
+    return ConfigurationError(problem + more, file=source.path, line=source.line(*location), key=key or None)
 
 
 def _shown(given: object) -> str:
@@ -156,8 +204,8 @@ def _steps_in(tree: Any, location: Sequence[int | str]) -> list[int | str]:
     return steps
 
 
-def line_in(tree: Any, location: Sequence[int | str]) -> int:
-    """The line of a key in what `read_yaml` read; of the nearest key above it that is there."""
+def _line_in(tree: Any, location: Sequence[int | str]) -> int:
+    """The line of a key; of the nearest key above it that is there."""
     line: int = getattr(getattr(tree, "lc", None), "line", 0)
     for step in _steps_in(tree, location):
         line = (tree.lc.key(step) if isinstance(tree, CommentedMap) else tree.lc.item(step))[0]

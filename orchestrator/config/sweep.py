@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from orchestrator.config.documents import StrictModel, did_you_mean, load_yaml
+from orchestrator.config.documents import Document, Source, StrictModel, did_you_mean, load_yaml
 from orchestrator.config.guards import GuardSettings, GuardsKey
 from runners.contract import Protocol
 from runners.contract.catalogue import BACKENDS, WORKLOADS, OptionInfo
@@ -147,7 +147,7 @@ class ProtocolSettings(StrictModel):
         return Protocol(**self.model_dump())
 
 
-class Sweep(StrictModel):
+class Sweep(Document):
     """One sweep file. Every axis is crossed with every other."""
 
     version: int = Field(ge=1, le=1)
@@ -201,8 +201,8 @@ class Sweep(StrictModel):
         return Duplicate(workload=workload, backend=backend, batch=batch) in self.duplicate
 
 
-def load_sweep(path: Path) -> Sweep:
-    """Reads a sweep.
+def load_sweep(path: Path | Source) -> Sweep:
+    """Reads a sweep; it has its file's path and text in `file`.
 
     Raises:
         ConfigurationError: the file is missing or wrong; names file, line and key.

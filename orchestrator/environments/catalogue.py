@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from orchestrator.config.documents import StrictModel, did_you_mean, line_of_key, load_yaml
+from orchestrator.config.documents import Document, StrictModel, did_you_mean, load_yaml
 from orchestrator.errors import ConfigurationError
 from orchestrator.planning.feasibility import ANY_SUITABLE, Demands
 
@@ -125,7 +125,7 @@ class EnvironmentEntry(EnvironmentDescription):
         return self.directory.parent / ".taxmeter"
 
 
-class _Document(StrictModel):
+class _Document(Document):
     environments: Annotated[dict[_Name, EnvironmentDescription], Field(min_length=1)]
 
 
@@ -148,16 +148,18 @@ class Catalogue:
             ConfigurationError: it is malformed, or the lock of an environment does not exist.
         """
         path = path.absolute()
+        document = load_yaml(path, _Document)
         entries = {
             name: EnvironmentEntry(name=name, directory=path.parent, **dict(description))
-            for name, description in load_yaml(path, _Document).environments.items()
+            for name, description in document.environments.items()
         }
         for name, entry in entries.items():
             if name == ANY_SUITABLE:
-                raise _error(path, ("environments", name), "sweeps use this name for any environment; take another")
+                problem = "sweeps use this name for any environment; take another"
+                raise document.error(problem, "environments", name)
             if not without_locks and entry.unresolved is None and not entry.lock_path.is_file():
                 problem = f"no such file: {entry.lock_path}; `taxmeter images lock {name}` writes it"
-                raise _error(path, ("environments", name, "lock"), problem)
+                raise document.error(problem, "environments", name, "lock")
         return cls(path, entries)
 
     def entry(self, name: str) -> EnvironmentEntry:
@@ -169,10 +171,6 @@ class Catalogue:
         if name not in self.entries:
             raise ConfigurationError(f"unknown environment {name}; {did_you_mean(name, self.entries)}", file=self.path)
         return self.entries[name]
-
-
-def _error(path: Path, where: tuple[str, ...], problem: str) -> ConfigurationError:
-    return ConfigurationError(problem, file=path, line=line_of_key(path, where), key=".".join(where))
 
 
 def lock_sha256(entry: EnvironmentEntry) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from orchestrator.config.documents import StrictModel, load_yaml
+from orchestrator.config.documents import Document, StrictModel, load_yaml
 from orchestrator.environments.catalogue import EnvironmentEntry
 from orchestrator.environments.identity import ImageIdentity
 from orchestrator.files import exclusive, write_atomically
@@ -49,7 +49,7 @@ class BuiltImage(StrictModel):
         return ImageIdentity(self.image_id, self.config_sha256, self.layers)
 
 
-class _Document(StrictModel):
+class _Document(Document):
     images: dict[str, BuiltImage]
 
 

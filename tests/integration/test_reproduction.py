@@ -39,7 +39,7 @@ LAYERS = ("sha256:" + "a" * 64, "sha256:" + "b" * 64)
 PIN = EnvironmentPin(
     "cpu", Isolation.DOCKER, "for a test", "0" * 64, "sha256:" + "1" * 64, "sha256:" + "1" * 64, LAYERS, "c" * 64
 )
-INVENTORY = Inventory(version=1, hosts={"h1": Host(connection=Connection.LOCAL)})
+INVENTORY = Inventory(hosts={"h1": Host(connection=Connection.LOCAL)})
 SWEEP = Sweep.model_validate(
     {
         "version": 1,

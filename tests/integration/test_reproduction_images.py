@@ -23,7 +23,7 @@ from orchestrator.planning import EnvironmentPin, Isolation, trial_key
 from runners.contract import METHOD_VERSION, BackendSpec, Protocol, TrialSpec, WorkloadSpec
 
 pytestmark = pytest.mark.engine
-INVENTORY = Inventory(version=1, hosts={"h1": Host(connection=Connection.LOCAL)})
+INVENTORY = Inventory(hosts={"h1": Host(connection=Connection.LOCAL)})
 PATH = Path("inventory")
 SPEC = TrialSpec(WorkloadSpec("synthetic-null", 1), BackendSpec("python", {}), "float32", "cpu", 1, 7, Protocol())
 ELSEWHERE = "sha256:" + "9" * 64

@@ -71,7 +71,7 @@ def test_an_id_stands_once(tmp_path: Path) -> None:
     second = written(tmp_path, text, "b.yaml")
     with pytest.raises(ConfigurationError, match="one stands twice") as error:
         load_claims([tmp_path])
-    assert str(error.value).startswith(f"{second}:3: id: ")
+    assert str(error.value).startswith(f"{second}:3: claims.0.id: ")
 
 
 def test_a_directory_without_claims_is_an_error(tmp_path: Path) -> None:

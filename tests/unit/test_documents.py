@@ -1,13 +1,17 @@
 """Every error in a YAML file names file, line and key, and says what was expected."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from orchestrator.config.documents import MAX_BYTES, Source
 from orchestrator.config.inventory import load_inventory
 from orchestrator.config.sweep import load_sweep
 from orchestrator.errors import ConfigurationError, ExitCode
 
+# each list is nine times the one before it
+ALIASES = b"".join(f"{key}: &{key} [{', '.join([f'*{before}'] * 9)}]\n".encode() for before, key in pairwise("abcdef"))
 SWEEP = (Path(__file__).parents[2] / "sweeps" / "quickstart.yaml").read_text()
 INVENTORY = (Path(__file__).parents[2] / "hostinventory.yaml").read_text()
 
@@ -102,6 +106,11 @@ def test_two_local_hosts_are_one_machine(tmp_path: Path) -> None:
         (b"", "expected keys and values"),
         (b"- 1\n", "expected keys and values"),
         (b"a: \x01\n", "not valid YAML"),
+        (b"#" * (MAX_BYTES + 1), "longer than 1048576 bytes"),
+        (b"a: " + b"[" * 21 + b"]" * 21, "nested more than 20 deep"),
+        (b"a: " + b"[" * 500 + b"]" * 500, "nested more than 20 deep"),
+        (b"a: &a [1, 2, 3, 4, 5, 6, 7, 8, 9]\n" + ALIASES, "more than 100000 values, aliases followed"),
+        (b"? [a]\n: 1\n", "1: .*a value of type CommentedKeySeq is not supported"),
     ],
 )
 def test_a_file_that_is_no_document(tmp_path: Path, content: bytes | None, expected: str) -> None:
@@ -110,3 +119,18 @@ def test_a_file_that_is_no_document(tmp_path: Path, content: bytes | None, expec
         path.write_bytes(content)
     with pytest.raises(ConfigurationError, match=expected):
         load_sweep(path)
+
+
+def test_what_was_read_once_names_its_lines_whatever_becomes_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.yaml"
+    path.write_text(INVENTORY)
+    inventory = load_inventory(path)
+    path.unlink()
+    assert inventory.file == Source(path, INVENTORY)
+    error = inventory.error("it is odd", "hosts", "this-machine", "connection")
+    assert str(error) == f"{path}:7: hosts.this-machine.connection: it is odd"
+    assert str(inventory.error("it is odd")) == f"{path}: it is odd"
+    sweep = load_sweep(Source(Path("the sweep of then"), SWEEP))
+    assert sweep.file.text == SWEEP
+    assert str(sweep.error("odd", "environments", 0)) == "the sweep of then:4: environments.0: odd"
+    assert str(sweep.model_copy(update={"rounds": 1}).error("odd", "rounds")) == "the sweep of then:13: rounds: odd"

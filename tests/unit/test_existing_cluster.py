@@ -117,10 +117,11 @@ def test_what_is_wrong_in_the_inventory(text: str, expected: str, tmp_path: Path
 def test_commands_that_go_another_way_refuse_nodes(tmp_path: Path) -> None:
     path = tmp_path / "hosts.yaml"
     path.write_text(INVENTORY.format(address="auto"))
+    known = load_inventory(path)
     with pytest.raises(
         ConfigurationError, match=r"hosts.yaml:2: ray_address: with ray_address there is nothing to reach"
     ):
-        refuse_nodes(load_inventory(path).hosts, path)
+        refuse_nodes(known.hosts, known)
 
 
 def test_pieces_have_one_size_and_lose_nothing() -> None:

@@ -12,7 +12,6 @@ from orchestrator.config.inventory import (
     fingerprint_of,
     in_range,
     load_inventory,
-    load_with_origins,
 )
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJdRrLCEn7RgVU/YrTkY3kozl+32/KIemnbbwB+QCT75"
@@ -111,8 +110,8 @@ hosts:
 def test_a_host_inherits_no_jump_over_itself(tmp_path: Path) -> None:
     path = tmp_path / "hosts.yaml"
     path.write_text(JUMPS)
-    loaded = load_with_origins(path)
-    jumps = {name: host.jump for name, host in loaded.inventory.hosts.items()}
+    loaded = load_inventory(path)
+    jumps = {name: host.jump for name, host in loaded.hosts.items()}
     assert jumps == {"edge": None, "gate": "edge", "a100-01": "gate", "a100-02": None}
     assert "jump" not in loaded.origins["edge"]
     assert loaded.origins["gate"]["jump"].level == "defaults"
@@ -142,7 +141,7 @@ def test_groups_hold_the_hosts_that_their_patterns_name(path: Path) -> None:
 
 
 def test_each_setting_says_where_it_stands(path: Path) -> None:
-    origins = load_with_origins(path).origins["a100-01"]
+    origins = load_inventory(path).origins["a100-01"]
     told = {key: (origin.level, origin.line) for key, origin in origins.items()}
     assert told["user"] == ("host", 25)
     assert told["labels.site"] == ("defaults", 5)

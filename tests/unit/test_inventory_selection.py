@@ -24,7 +24,6 @@ def far(name: str, state: HostState = HostState.ACTIVE) -> Host:
 
 NAMES = ("a3090-01", "a100-01", "a100-02", "v100-01")
 INVENTORY = Inventory(
-    version=2,
     hosts={name: far(name) for name in NAMES},
     groups={"ampere": NAMES[:3], "big": ("a100-01", "a100-02", "v100-01")},
 )

@@ -18,7 +18,7 @@ LAYERS = ("sha256:" + "a" * 64, "sha256:" + "b" * 64)
 PIN = EnvironmentPin(
     "cpu", Isolation.DOCKER, "for a test", "0" * 64, "sha256:" + "1" * 64, "sha256:" + "1" * 64, LAYERS, "c" * 64
 )
-INVENTORY = Inventory(version=1, hosts={"h1": Host(connection=Connection.LOCAL)})
+INVENTORY = Inventory(hosts={"h1": Host(connection=Connection.LOCAL)})
 
 
 def configuration(batch: int) -> Configuration:
@@ -138,7 +138,7 @@ def test_the_container_gets_the_cores_and_the_memory_of_then() -> None:
 
 
 def test_hosts_that_are_not_there() -> None:
-    other = Inventory(version=1, hosts={"h2": Host(connection=Connection.LOCAL)})
+    other = Inventory(hosts={"h2": Host(connection=Connection.LOCAL)})
     with pytest.raises(NoUsableHostError, match="ran on h1, which inventory does not have; .*--host .known: h2"):
         targets(WANTED, other, Path("inventory"), None)
     with pytest.raises(ConfigurationError, match="--host h3: no host is called so; known: h2"):

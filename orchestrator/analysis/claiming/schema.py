@@ -11,7 +11,7 @@ from orchestrator.analysis.axes import axis
 from orchestrator.analysis.claiming.figures import Threshold
 from orchestrator.analysis.claiming.quantities import SERIES_QUANTITIES, quantity
 from orchestrator.analysis.conditions import parse_conditions
-from orchestrator.config.documents import StrictModel, did_you_mean, line_of_key, load_yaml
+from orchestrator.config.documents import Document, StrictModel, did_you_mean, load_yaml
 from orchestrator.errors import ConfigurationError
 
 
@@ -229,7 +229,7 @@ class Claim(StrictModel):
         return self.where or ()
 
 
-class Claims(StrictModel):
+class Claims(Document):
     """One file."""
 
     version: int = Field(ge=1, le=1)
@@ -251,10 +251,10 @@ def load_claims(paths: Iterable[Path]) -> dict[str, Claim]:
     """
     found: dict[str, Claim] = {}
     for path in _files(paths):
-        for number, claim in enumerate(load_yaml(path, Claims).claims):
+        document = load_yaml(path, Claims)
+        for number, claim in enumerate(document.claims):
             if claim.id in found:
-                line = line_of_key(path, ("claims", number, "id"))
-                raise ConfigurationError(f"{claim.id} stands twice; give it another id", file=path, line=line, key="id")
+                raise document.error(f"{claim.id} stands twice; give it another id", "claims", number, "id")
             found[claim.id] = claim
     return found
 

@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, model_validator
 
-from orchestrator.config.documents import StrictModel, load_yaml
+from orchestrator.config.documents import Document, StrictModel, load_yaml
 
 PUBLISHED: Final = Path("docs/paper/published.yaml")
 """In the root of the project."""
@@ -112,7 +112,7 @@ class Statement(StrictModel):
         return f"{self.text} (x{self.factor:.2f})" if self.kind == "less" else self.text
 
 
-class Published(StrictModel):
+class Published(Document):
     """All that the paper prints."""
 
     version: Literal[1]

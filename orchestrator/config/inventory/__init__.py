@@ -4,7 +4,7 @@ The inventory holds what cannot be detected. What a host is made of (CPU, memory
 host itself whenever it is used.
 """
 
-from orchestrator.config.inventory.loading import LoadedInventory, Origin, load_inventory, load_with_origins
+from orchestrator.config.inventory.loading import load_inventory
 from orchestrator.config.inventory.model import (
     WORK_DIRECTORY,
     Connection,
@@ -15,6 +15,7 @@ from orchestrator.config.inventory.model import (
     Host,
     HostState,
     Inventory,
+    Origin,
 )
 from orchestrator.config.inventory.publishing import json_schema
 from orchestrator.config.inventory.selection import active_hosts, groups_of, refuse_nodes, select_hosts
@@ -30,7 +31,6 @@ __all__ = [
     "Host",
     "HostState",
     "Inventory",
-    "LoadedInventory",
     "Origin",
     "active_hosts",
     "fingerprint_of",
@@ -38,7 +38,6 @@ __all__ = [
     "in_range",
     "json_schema",
     "load_inventory",
-    "load_with_origins",
     "local_path",
     "refuse_nodes",
     "select_hosts",

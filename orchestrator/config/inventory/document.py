@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field
 
-from orchestrator.config.documents import StrictModel
+from orchestrator.config.documents import Document, StrictModel
 from orchestrator.config.inventory.model import Connection, Exclusive, ExecutorChoice, Expectation, Faults, HostState
 from orchestrator.config.inventory.values import (
     Address,
@@ -84,7 +84,7 @@ class HostEntry(_Settings):
     """The key by which the host is known, from `taxmeter hosts key NAME`. Without it your known_hosts decides."""
 
 
-class InventoryDocument(StrictModel):
+class InventoryDocument(Document):
     """The machines of a lab. A setting of a host wins over its groups, a later group over an earlier one, and any
     of them over the defaults."""
 

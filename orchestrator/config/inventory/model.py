@@ -2,29 +2,28 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 from pydantic import ConfigDict, Field, model_validator
 
-from orchestrator.config.documents import StrictModel
+from orchestrator.config.documents import Source, StrictModel
 from orchestrator.config.inventory.values import (
     Address,
     Alias,
     Engine,
     GpuPattern,
-    GroupName,
     HostKey,
-    HostName,
     Jump,
     LocalPath,
     Pattern,
     Port,
-    RayAddress,
     RemotePath,
     UserName,
     VersionRange,
 )
+from orchestrator.errors import ConfigurationError
 
 WORK_DIRECTORY = "/var/lib/taxmeter"
 """Where a host that is reached over SSH keeps our files, unless the inventory names another place."""
@@ -138,16 +137,34 @@ class Host(StrictModel):
         return self
 
 
-class Inventory(StrictModel):
-    """The fleet."""
+@dataclass(frozen=True)
+class Origin:
+    """Where a setting of a host comes from."""
 
-    version: int = Field(ge=1, le=2)
-    ray_address: RayAddress | None = None
-    """Of somebody's Ray cluster, whose nodes the hosts are; null where they are reached otherwise."""
-    hosts: dict[HostName, Host] = Field(min_length=1)
-    groups: dict[GroupName, tuple[HostName, ...]] = Field(default_factory=dict)
+    level: str
+    """`defaults`, `group NAME` or `host`."""
+    line: int
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """The fleet, as a file says it. A command reads it once."""
+
+    hosts: Mapping[str, Host]
+    """By name, in the order of the file: also those that take no part, or that others are only reached through."""
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The hosts of each group, by their names."""
-    faults: Faults = Faults()
+    faults: Faults = field(default_factory=Faults)
+    ray_address: str | None = None
+    """Of somebody's Ray cluster, whose nodes the hosts are; null where they are reached otherwise."""
+    file: Source = field(default_factory=Source)
+    """The file and its text, which is stored with a campaign."""
+    origins: Mapping[str, Mapping[str, Origin]] = field(default_factory=dict)
+    """By host and setting, such as `user` or `labels.rack`, where it stands; what is missing is built in."""
+
+    def error(self, problem: str, *location: int | str) -> ConfigurationError:
+        """An error that names the file, and the line of a key such as `"hosts", "a100-01", "gpus"`."""
+        return self.file.error(problem, *location)
 
 
 def problem_of(values: Mapping[str, Any]) -> tuple[str | None, str] | None:

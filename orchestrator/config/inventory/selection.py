@@ -3,9 +3,7 @@
 import fnmatch
 import re
 from collections.abc import Callable, Collection, Mapping
-from pathlib import Path
 
-from orchestrator.config.documents import line_of_key
 from orchestrator.config.inventory.loading import ALL
 from orchestrator.config.inventory.model import Connection, Host, HostState, Inventory
 from orchestrator.errors import ConfigurationError, NoUsableHostError
@@ -72,23 +70,21 @@ def active_hosts(hosts: Mapping[str, Host], say: Callable[[str], None]) -> dict[
     return active
 
 
-def refuse_nodes(hosts: Mapping[str, Host], path: Path) -> None:
+def refuse_nodes(hosts: Mapping[str, Host], inventory: Inventory) -> None:
     """Refuses hosts that are nodes of somebody's Ray cluster, where a command reaches hosts in another way.
 
     Args:
         hosts: that the command is about.
-        path: the inventory that they come from.
+        inventory: that they come from.
 
     Raises:
         ConfigurationError: one of them is.
     """
     if any(host.connection is Connection.RAY for host in hosts.values()):
-        raise ConfigurationError(
+        raise inventory.error(
             "with ray_address there is nothing to reach but through Ray, which this command does not; `taxmeter sweep "
             "plan` looks at all hosts and says what is wrong",
-            file=path,
-            line=line_of_key(path, ("ray_address",)),
-            key="ray_address",
+            "ray_address",
         )
 
 
