@@ -26,11 +26,6 @@ class WorkFiles:
         """Rows measured on this host that have not reached a store."""
         return self.root / "spool" / store_id
 
-    @property
-    def turn(self) -> Path:
-        """Held by whoever measures on this host, whichever cluster that is of."""
-        return self.root / "locks" / "host"
-
     def code(self, campaign_id: str) -> Path:
         """The runner's code as it was when the campaign began."""
         return self.campaign(campaign_id) / "code"

@@ -19,12 +19,14 @@ from orchestrator.config.sweep import Sweep
 from orchestrator.environments import Catalogue
 from orchestrator.errors import ConfigurationError, ExitCode, NoUsableHostError
 from orchestrator.files import held_at_once
+from orchestrator.hosts.lock import HostLock
 from orchestrator.planning import Plan, PlanningHost, environments_on
 from orchestrator.planning.feasibility import ANY_SUITABLE
 from orchestrator.store import Attempt, Store
 from runners.contract import Status
 
-HOST_LOCK = Path("/tmp/taxmeter-host.lock")  # noqa: S108 - one for all users of the machine, whatever TMPDIR says
+HOST_LOCK = HostLock()
+_AT_ONCE_S = 1.0
 
 
 def exit_code(attempts: Collection[Attempt]) -> ExitCode:
@@ -112,12 +114,14 @@ def git_commit() -> str | None:
 
 @contextmanager
 def host_to_ourselves() -> Iterator[None]:
-    """Keeps a second sweep off this machine, whoever runs it: two benchmarks at once measure each other.
+    """Keeps others off this machine, local sweeps and tasks of clusters: two benchmarks at once measure each other.
 
     Raises:
-        NoUsableHostError: another sweep runs here.
+        NoUsableHostError: another sweep measures here.
     """
-    with _only_one(HOST_LOCK, "another sweep runs on this machine"):
+    with HOST_LOCK.hold() as held:
+        if not held.wait(_AT_ONCE_S):
+            raise NoUsableHostError(f"another sweep runs on this machine; wait for it ({HOST_LOCK.path} is locked)")
         yield
 
 
@@ -130,17 +134,6 @@ def project_to_ourselves(files: ProjectFiles) -> Iterator[None]:
     """
     lock = project_lock(files)
     lock.parent.mkdir(parents=True, exist_ok=True)
-    with _only_one(lock, "another sweep of this project runs on the hosts of its cluster"):
-        yield
-
-
-def project_lock(files: ProjectFiles) -> Path:
-    """What a sweep on the cluster of a project locks."""
-    return files.state / "locks" / "remote-sweep"
-
-
-@contextmanager
-def _only_one(lock: Path, problem: str) -> Iterator[None]:
     try:
         # Reading is enough for a lock, and allowed for a file that another user made.
         if not lock.exists():
@@ -148,13 +141,19 @@ def _only_one(lock: Path, problem: str) -> Iterator[None]:
         descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise NoUsableHostError(f"{lock} cannot be opened: {error.strerror}; remove it") from None
-    if not held_at_once(descriptor):
-        os.close(descriptor)
-        raise NoUsableHostError(f"{problem}; wait for it ({lock} is locked)")
     try:
+        if not held_at_once(descriptor):
+            raise NoUsableHostError(
+                f"another sweep of this project runs on the hosts of its cluster; wait for it ({lock} is locked)"
+            )
         yield
     finally:
         os.close(descriptor)
+
+
+def project_lock(files: ProjectFiles) -> Path:
+    """What a sweep on the cluster of a project locks."""
+    return files.state / "locks" / "remote-sweep"
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """`taxmeter sweep` on the nodes of somebody else's Ray cluster, driven by this process, which is on one of them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -13,7 +13,6 @@ from orchestrator.campaign.resuming.resume import Choose
 from orchestrator.cli.campaigns import (
     ending_cleanly,
     exit_code,
-    host_to_ourselves,
     print_pins,
     print_plan,
     print_results,
@@ -57,7 +56,7 @@ def run_by_ray(wanted: Wanted, results_directory: Path, choose: Choose) -> int:
         NoUsableHostError: no cluster answers, or no host is left.
         InfrastructureError: this machine or its engine is at fault.
     """
-    with project_to_ourselves(wanted.files), ending_cleanly(), _joined(wanted) as joined, _undisturbed(wanted, joined):
+    with project_to_ourselves(wanted.files), ending_cleanly(), _joined(wanted) as joined:
         left_out = dict(joined.left_out)
         tell_left_out(left_out)
         ready, port = _ready_hosts(wanted, joined, left_out)
@@ -89,12 +88,6 @@ def _asking(wanted: Wanted, joined: Joined) -> Iterator[RayHosts]:
         yield hosts
     finally:
         hosts.stop()
-
-
-@contextmanager
-def _undisturbed(wanted: Wanted, joined: Joined) -> Iterator[None]:
-    with host_to_ourselves() if joined.is_on_one_of(wanted.hosts) else nullcontext():
-        yield
 
 
 def _ready_hosts(wanted: Wanted, joined: Joined, left_out: dict[str, str]) -> tuple[list[ReadyHost], int]:

@@ -1,8 +1,7 @@
 """`taxmeter sweep` on hosts that are reached over SSH: prepared here, then driven in the head's container."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -26,7 +25,6 @@ from orchestrator.campaign.resuming.resume import Choose
 from orchestrator.cli.campaigns import (
     ending_cleanly,
     exit_code,
-    host_to_ourselves,
     print_pins,
     print_plan,
     print_results,
@@ -36,7 +34,7 @@ from orchestrator.cli.campaigns import (
 from orchestrator.cli.ordering import Wanted, make_order, tell_left_out, tell_not_measured, with_left_out
 from orchestrator.cli.progress import ProgressLine
 from orchestrator.cli.results import wide_console
-from orchestrator.config.inventory import WORK_DIRECTORY, Connection, Host, load_inventory
+from orchestrator.config.inventory import WORK_DIRECTORY, Host, load_inventory
 from orchestrator.environments import BuiltImage
 from orchestrator.errors import ExitCode, InfrastructureError, NoUsableHostError
 from orchestrator.hosts.cluster import Cluster, borrowed, execute_in_head, up
@@ -96,7 +94,7 @@ def run_remotely(wanted: Wanted, results_directory: Path, choose: Choose) -> int
     results = refuse_results_elsewhere(results_directory, wanted.files)
     known = load_inventory(wanted.inventory)
     with (
-        _undisturbed(wanted),
+        project_to_ourselves(wanted.files),
         ending_cleanly(),
         Connections(known.hosts) as connections,
     ):
@@ -204,13 +202,6 @@ def _driven(order: CampaignOrder, ready: _Ready, hosts: Mapping[str, Host], file
     if code > _SIGNAL and code != ExitCode.INTERRUPTED:
         click.echo(f"the driver of the campaign was ended by signal {code - _SIGNAL}; {_GOES_ON}", err=True)
     return code
-
-
-@contextmanager
-def _undisturbed(wanted: Wanted) -> Iterator[None]:
-    is_here = any(host.connection is Connection.LOCAL for host in wanted.hosts.values())
-    with project_to_ourselves(wanted.files), host_to_ourselves() if is_here else nullcontext():
-        yield
 
 
 def _tell_meanwhile(text: str) -> None:

@@ -119,7 +119,7 @@ def _look(files: ProjectFiles, place: str | Path | None) -> Seen:
 
 
 def _is_locked(files: ProjectFiles) -> bool:
-    return is_locked(HOST_LOCK) or is_locked(project_lock(files))
+    return is_locked(HOST_LOCK.path) or is_locked(project_lock(files))
 
 
 def _why(files: ProjectFiles) -> str:

@@ -14,7 +14,6 @@ from orchestrator.scheduling.base import (
 )
 from orchestrator.scheduling.local import LocalScheduler
 from orchestrator.scheduling.nodes import ExistingCluster
-from orchestrator.scheduling.turns import Turn
 from orchestrator.scheduling.workers import WorkerProcess
 
 __all__ = [
@@ -30,6 +29,5 @@ __all__ = [
     "TaskEnded",
     "TaskRequest",
     "Tick",
-    "Turn",
     "WorkerProcess",
 ]

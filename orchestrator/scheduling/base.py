@@ -18,7 +18,7 @@ from orchestrator.execution import (
     stage,
     unpack,
 )
-from orchestrator.scheduling.turns import HeldTurn, Turn
+from orchestrator.hosts.lock import HeldHostLock, HostLock
 from orchestrator.scheduling.workers import WorkerProcess, this_worker
 from runners.contract import Environment, Line, Task, Trial, TrialRecord
 from runners.system import Fingerprint, collect
@@ -61,8 +61,8 @@ class TaskRequest:
     """The runner's package for a host that does not have it."""
     slot: int = 0
     """Of the host's slots, counted from 0; tasks of one slot run one after the other."""
-    turn: Turn | None = None
-    """What it needs for itself where tasks of other clusters may run; null where the driver sees to that."""
+    lock: HostLock | None = None
+    """Held while it runs, where others may measure too; null where the driver sees to that."""
 
 
 @dataclass(frozen=True)
@@ -208,9 +208,9 @@ def _run(request: TaskRequest) -> Iterator[Event]:
         with Client(request.destination, host) as client:
             code = request.code if request.packed is None else unpack(request.packed, request.code)
             stage(task, request.directory, code)
-            with nullcontext() if request.turn is None else HeldTurn(request.turn) as turn:
-                if turn is not None:
-                    yield from _until_held(request, turn)
+            with nullcontext() if request.lock is None else request.lock.hold() as lock:
+                if lock is not None:
+                    yield from _until_held(request, lock)
                 outcome = yield from _lines(request, recording, client)
             client.flush()
             yield from _notices(request, client)
@@ -222,12 +222,12 @@ def _run(request: TaskRequest) -> Iterator[Event]:
     yield TaskEnded(host, task, outcome, None)
 
 
-def _until_held(request: TaskRequest, turn: HeldTurn) -> Iterator[HostNotice]:
-    if turn.wait(_PATIENCE_S):
+def _until_held(request: TaskRequest, lock: HeldHostLock) -> Iterator[HostNotice]:
+    if lock.wait(_PATIENCE_S):
         return
-    text = "another cluster measures there; this one waits for its turn"
+    text = "another campaign measures there; this one waits for its turn"
     yield HostNotice(request.host, request.task.task_id, text)
-    while not turn.wait(_PATIENCE_S):
+    while not lock.wait(_PATIENCE_S):
         pass  # so that an interrupt is heard
 
 

@@ -25,6 +25,7 @@ from orchestrator.cli import run, sweep_control
 from orchestrator.cli.sweep_status import Seen, render
 from orchestrator.config.sweep import load_sweep
 from orchestrator.errors import ExitCode
+from orchestrator.hosts.lock import HostLock
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
 from orchestrator.store import RowContext, Store, trial_row
 from runners.contract import Status, TrialRecord
@@ -65,7 +66,7 @@ def state(phase: CampaignPhase = CampaignPhase.RUNNING, **hosts: HostPhase) -> C
 def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ControlFiles:
     """Of a project that is the current directory."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("orchestrator.cli.sweep_control.HOST_LOCK", tmp_path / "host.lock")
+    monkeypatch.setattr("orchestrator.cli.sweep_control.HOST_LOCK", HostLock(directory=tmp_path))
     return ControlFiles(ProjectFiles(tmp_path).control)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from docker import DockerClient
 
+from orchestrator.cli.campaigns import host_to_ourselves
 from orchestrator.config.inventory import Connection, Host, load_inventory
 from orchestrator.environments import connect, engine_address
 from orchestrator.errors import InfrastructureError, NoUsableHostError
@@ -38,6 +39,16 @@ def look():
             sorted(os.sched_getaffinity(0)), importlib.metadata.version("taxmeter"))
 hosts = ["h1", "h2", "h3"]
 print(json.dumps(ray.get([look.options(label_selector={"taxmeter-host": h}).remote() for h in hosts], timeout=60)))
+"""
+HOLDS = """
+import json, ray
+ray.init(logging_level="error", log_to_driver=False)
+@ray.remote(num_cpus=0, resources={"bench_slot": 1}, max_retries=0)
+def hold():
+    from orchestrator.hosts.lock import HostLock
+    with HostLock().hold() as held:
+        return [held.wait(1)]
+print(json.dumps([ray.get(hold.options(label_selector={"taxmeter-host": h}).remote()) for h in ["here", "h1"]]))
 """
 
 
@@ -338,5 +349,8 @@ def test_this_machine_can_be_a_host_too(lab: Lab, image: AgentImage, tmp_path: P
         assert (found.unusable, found.agents["here"].address) == ({}, found.head_address)
         assert {one.name for one in other.status().agents if one.is_alive} == {"here", "h1"}
         assert ask(found, TASKS.replace('["h1", "h2", "h3"]', '["here", "h1"]'))[1][0] == "h1"
+        assert ask(found, HOLDS) == [[True], [True]], "nobody measures anywhere"
+        with host_to_ourselves():
+            assert ask(found, HOLDS) == [[False], [True]], "a sweep of this machine alone excludes tasks of a cluster"
     finally:
         other.down()

@@ -1,6 +1,7 @@
 """Errors reach a person as one line on standard error, with the right exit code."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from orchestrator.cli import run
 from orchestrator.cli.campaigns import exit_code, host_to_ourselves
 from orchestrator.errors import ExitCode
+from orchestrator.hosts.lock import HostLock
 from orchestrator.store import Attempt
 from runners.contract import Status
 
@@ -18,7 +20,9 @@ PROJECT = Path(__file__).parents[2]
 def project_copy(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     # A sweep that runs on this machine meanwhile holds the lock in the usual place.
     monkeypatch.setattr(
-        sys.modules["orchestrator.cli.campaigns"], "HOST_LOCK", tmp_path_factory.mktemp("locks") / "host.lock"
+        sys.modules["orchestrator.cli.campaigns"],
+        "HOST_LOCK",
+        HostLock(directory=tmp_path_factory.mktemp("locks")),
     )
     for name in ("hostinventory.yaml", "sweeps/quickstart.yaml", "docker/images.yaml"):
         target = tmp_path / name
@@ -160,6 +164,19 @@ def test_two_sweeps_at_once_are_refused(project_copy: Path, capsys: pytest.Captu
     with host_to_ourselves():
         assert run(["sweep", "run"]) == ExitCode.NO_USABLE_HOST
     assert "another sweep runs on this machine" in one_error_line(capsys)
+
+
+def test_a_sweep_of_this_machine_and_a_task_of_a_cluster_exclude_each_other(
+    project_copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lock: HostLock = sys.modules["orchestrator.cli.campaigns"].HOST_LOCK
+    task = replace(lock, part="GPU-1")  # as a worker of an agent holds it, whoever runs that
+    with task.hold() as held:
+        assert held.wait(20)
+        assert run(["sweep", "run"]) == ExitCode.NO_USABLE_HOST
+    assert "another sweep runs on this machine" in one_error_line(capsys)
+    with host_to_ourselves(), task.hold() as held:
+        assert not held.wait(0.3)
 
 
 def test_an_unknown_host_in_the_limit(project_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,8 +10,9 @@ from orchestrator.campaign.preparing.preparation import ReadyHost
 from orchestrator.campaign.preparing.seats import part_of, seated
 from orchestrator.delivery import Destination, Origin
 from orchestrator.execution import DockerSettings, ExecutionSettings, FakeSettings, PackedCode, pack
+from orchestrator.hosts.lock import HostLock
 from orchestrator.planning import PlannedTask
-from orchestrator.scheduling import TaskRequest, Turn, WorkerProcess
+from orchestrator.scheduling import TaskRequest, WorkerProcess
 from orchestrator.scheduling.chores import Returned, Waiting
 from runners.contract import Task
 
@@ -48,7 +49,7 @@ class Requests:
             work.code(self.campaign_id),
             None if self.hosts[host].work_directory is None else self._code(),
             slot,
-            self._turn(planned),
+            self._lock(planned),
         )
 
     def returned(self, host: str, running: frozenset[str], lost: tuple[WorkerProcess, ...]) -> Returned:
@@ -71,12 +72,12 @@ class Requests:
         """Our files on a host."""
         return work_of(self.hosts[host], self.files)
 
-    def _turn(self, planned: PlannedTask) -> Turn | None:
-        """On this machine whoever runs the command has it for itself; to other hosts other projects come too."""
+    def _lock(self, planned: PlannedTask) -> HostLock | None:
+        """On this machine alone whoever runs the command holds it; to the hosts of a cluster others come too."""
         host = self.hosts[planned.host]
         if host.work_directory is None:
             return None
-        return Turn(self.work(planned.host).turn, part_of(host.planning, planned.task))
+        return HostLock(part_of(host.planning, planned.task))
 
     def _code(self) -> PackedCode:
         if self._packed is None:

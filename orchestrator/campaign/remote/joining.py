@@ -10,7 +10,6 @@ from orchestrator.campaign.remote.looking import listed
 from orchestrator.config.inventory import Connection, Host
 from orchestrator.errors import InfrastructureError, NoUsableHostError
 from orchestrator.hosts.cluster.code import install_here, pack_code
-from orchestrator.hosts.labels import HOST_LABEL
 from orchestrator.scheduling.existing import Seen, look, node_of
 from orchestrator.scheduling.joined import JoinedCluster
 
@@ -33,10 +32,6 @@ class Joined:
     def address(self) -> str:
         """Of this machine, as the other nodes reach it."""
         return self.seen.own.address
-
-    def is_on_one_of(self, hosts: Collection[str]) -> bool:
-        """Whether one of the hosts is this machine."""
-        return self.seen.own.labels.get(HOST_LABEL) in hosts
 
 
 @contextmanager

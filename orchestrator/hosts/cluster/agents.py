@@ -38,6 +38,7 @@ from orchestrator.hosts.cluster.settings import DIRECTORY, TOKEN, Ports, agent_c
 from orchestrator.hosts.cluster.survey import Survey
 from orchestrator.hosts.cluster.watching import NODE_LABEL
 from orchestrator.hosts.labels import HOST_LABEL, SLOT
+from orchestrator.hosts.lock import LOCKS
 
 ROLE = "agent"
 MOST_SLOTS = 64
@@ -238,8 +239,8 @@ def _configuration(socket: str, plan: Plan, site: Site, image_id: str) -> dict[s
         "shm_size": SHARED_MEMORY,
         "mounts": mounts,
         "security_opt": [UNLABELLED],
-        # as a volume, so that the engine makes the directory if it is not there
-        "volumes": {site.work_directory: {"bind": site.work_directory, "mode": "rw"}},
+        # as volumes, so that the engine makes the directories if they are not there
+        "volumes": {path: {"bind": path, "mode": "rw"} for path in (site.work_directory, str(LOCKS))},
         "environment": environment(TOKEN, _code(plan, site), plan.tls),
         # an agent that died is made anew by `up`, never by the engine
         "restart_policy": {"Name": "no"},
@@ -250,6 +251,8 @@ def _command(plan: Plan, site: Site, node: str) -> list[str]:
     labels: Mapping[str, str] = {**site.host.labels, HOST_LABEL: site.name, NODE_LABEL: node}
     head = f"{plan.head_address}:{plan.ports.head}"
     return [
+        # every user of the host may take its lock, also where the engine has just made the directory
+        *("sh", "-c", f'chmod 1777 {LOCKS} && exec "$@"', "sh"),
         *("python", BOOT, "start", _ARCHIVE, _code(plan, site), plan.code.digest),
         *agent_command(head, site.address, plan.ports, labels, {SLOT: _slots(site)}),
     ]

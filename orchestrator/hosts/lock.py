@@ -1,0 +1,121 @@
+"""The lock of a host: whoever measures there has it for itself, a local sweep or a task of whichever cluster."""
+
+import fcntl
+import os
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from orchestrator.errors import InfrastructureError
+
+LOCKS: Final = Path("/tmp/taxmeter-locks")  # noqa: S108 - one for all users and projects, whatever TMPDIR says
+"""Of a host, and under the same path in containers of ours that take its lock: agents mount it."""
+
+_ANYBODYS: Final = 0o1777
+_LOCK_MODE: Final = 0o644
+
+
+@dataclass(frozen=True)
+class HostLock:
+    """What is to be held while something is measured on the host where this process runs."""
+
+    part: str | None = None
+    """The part of the host, such as a GPU, beside which others may run on other parts; null for all of the host."""
+    directory: Path = LOCKS
+
+    @property
+    def path(self) -> Path:
+        """The file that is locked; it stays behind, because removing it would let two in."""
+        return self.directory / "host"
+
+    def hold(self) -> "HeldHostLock":
+        """Begins to wait for it; see there."""
+        return HeldHostLock(self)
+
+
+class HeldHostLock:
+    """A lock that is waited for, and then held as long as the block lasts; the kernel ends it with the process.
+
+    Those who wait get it in the order in which they came, so that two clusters alternate. A call of the kernel waits
+    for it, in a thread: an interrupt of Ray reaches Python code only, and polling would lose against whoever has just
+    held it.
+    """
+
+    def __init__(self, lock: HostLock) -> None:
+        """Begins to wait.
+
+        Raises:
+            InfrastructureError: the files cannot be made.
+        """
+        # Only one waits for the host itself, so that those who want a part do not come in one after the other while
+        # somebody waits for the whole.
+        names = ["host-queue", "host"] if lock.part is None else ["host-queue", "host", f"host-{lock.part}"]
+        self._opened: list[int] = []
+        try:
+            make_lock_directory(lock.directory)
+            for name in names:
+                self._opened.append(_opened(lock.directory / name))
+        except OSError as error:
+            self._close()
+            raise InfrastructureError(f"{lock.path} cannot be locked: {error.strerror or error}") from error
+        self._mutex = threading.Lock()
+        self._is_left = False
+        self._held = threading.Event()
+        threading.Thread(target=self._wait, name="host-lock", daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._mutex:
+            self._is_left = True
+            if self._held.is_set():
+                self._close()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether it is held; returns after the timeout at the latest."""
+        return self._held.wait(timeout_s)
+
+    def _wait(self) -> None:
+        queue, whole, *part = self._opened
+        fcntl.flock(queue, fcntl.LOCK_EX)
+        fcntl.flock(whole, fcntl.LOCK_SH if part else fcntl.LOCK_EX)
+        fcntl.flock(queue, fcntl.LOCK_UN)
+        for descriptor in part:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with self._mutex:
+            self._held.set()
+            if self._is_left:
+                self._close()  # it came too late, and is the next one's
+
+    def _close(self) -> None:
+        for descriptor in self._opened:
+            os.close(descriptor)
+        self._opened.clear()
+
+
+def make_lock_directory(directory: Path = LOCKS) -> None:
+    """Makes the directory of the locks, in which every user of the host can make files.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    if directory.stat().st_uid == os.geteuid():
+        directory.chmod(_ANYBODYS)  # whatever the umask says; an engine makes what it mounts for root alone
+
+
+def _opened(path: Path) -> int:
+    # Reading is enough for a lock. The kernel may refuse O_CREAT on a file of another user in such a directory.
+    while True:
+        with suppress(FileNotFoundError):
+            return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        with suppress(FileExistsError):
+            descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _LOCK_MODE)
+            os.fchmod(descriptor, _LOCK_MODE)
+            return descriptor

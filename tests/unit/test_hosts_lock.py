@@ -1,0 +1,111 @@
+"""Whoever measures on a host has it for itself, whichever cluster it is of."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import InfrastructureError
+from orchestrator.hosts.lock import HostLock
+
+SOON_S = 20.0
+"""More than a lock takes to pass on, also on a busy machine."""
+NEVER_S = 0.3
+
+
+def test_one_at_a_time_in_the_order_in_which_they_came(tmp_path: Path) -> None:
+    lock = HostLock(directory=tmp_path / "locks")
+    with ExitStack() as first:
+        assert first.enter_context(lock.hold()).wait(SOON_S)
+        with lock.hold() as second:
+            assert not second.wait(NEVER_S)
+            first.close()
+            # Whoever has just had it asks again at once, and still comes after the one that waited.
+            with lock.hold() as again:
+                assert second.wait(SOON_S)
+                assert not again.wait(NEVER_S)
+    with lock.hold() as last:
+        assert last.wait(SOON_S)
+
+
+def test_who_leaves_while_waiting_does_not_keep_it(tmp_path: Path) -> None:
+    lock = HostLock(directory=tmp_path)
+    with lock.hold() as first:
+        assert first.wait(SOON_S)
+        with lock.hold() as impatient:
+            assert not impatient.wait(NEVER_S)
+    with lock.hold() as last:
+        assert last.wait(SOON_S)
+
+
+def test_parts_of_a_host_are_held_side_by_side_but_not_beside_all_of_it(tmp_path: Path) -> None:
+    with HostLock("gpu-1", tmp_path).hold() as one, HostLock("gpu-2", tmp_path).hold() as two:
+        assert one.wait(SOON_S)
+        assert two.wait(SOON_S)
+        with HostLock("gpu-1", tmp_path).hold() as same, HostLock(directory=tmp_path).hold() as whole:
+            assert not same.wait(NEVER_S)
+            assert not whole.wait(NEVER_S)
+    with HostLock(directory=tmp_path).hold() as whole:
+        assert whole.wait(SOON_S)
+
+
+def test_who_waits_for_all_of_a_host_is_not_overtaken_by_parts(tmp_path: Path) -> None:
+    with ExitStack() as first:
+        assert first.enter_context(HostLock("gpu-1", tmp_path).hold()).wait(SOON_S)
+        with HostLock(directory=tmp_path).hold() as whole:
+            assert not whole.wait(NEVER_S)
+            with HostLock("gpu-2", tmp_path).hold() as late:
+                assert not late.wait(NEVER_S)
+                first.close()
+                assert whole.wait(SOON_S)
+                assert not late.wait(NEVER_S)
+
+
+def test_a_killed_holder_has_it_no_longer(tmp_path: Path) -> None:
+    program = """
+import sys
+from pathlib import Path
+from orchestrator.hosts.lock import HostLock
+with HostLock(directory=Path(sys.argv[1])).hold() as held:
+    print(held.wait(60), flush=True)
+    sys.stdin.read()
+"""
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"True\n"
+        with HostLock(directory=tmp_path).hold() as mine:
+            assert not mine.wait(NEVER_S)
+            os.kill(other.pid, signal.SIGKILL)
+            assert mine.wait(SOON_S)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user, which only root can")
+@pytest.mark.parametrize("first", [0, 65534])
+def test_users_lock_what_others_made(first: int) -> None:
+    """In the way of `HostLock`, in a directory like /tmp: the kernel has rules of its own for files of others there."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as parent:
+        Path(parent).chmod(0o1777)
+        lock = HostLock("gpu-1", Path(parent) / "locks")
+        for user in (first, 65534 - first):
+            child = os.fork()
+            if child == 0:
+                os.umask(0o077)
+                os.setresuid(user, user, user)
+                with lock.hold() as held:
+                    os._exit(0 if held.wait(SOON_S) else 1)
+            assert os.waitpid(child, 0)[1] == 0
+        assert stat.S_IMODE(lock.directory.stat().st_mode) == 0o1777
+        assert stat.S_IMODE(lock.path.stat().st_mode) == 0o644
+
+
+def test_a_place_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "locks").write_text("a file")
+    with pytest.raises(InfrastructureError, match="locks/host cannot be locked"):
+        HostLock(directory=tmp_path / "locks").hold()
