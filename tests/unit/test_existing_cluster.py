@@ -248,4 +248,5 @@ def test_the_manifest_of_kuberay_has_what_a_node_needs() -> None:
     assert {one.get("hostPath", {}).get("path") for one in with_engine["template"]["spec"]["volumes"]} == {
         "/var/lib/taxmeter",
         "/var/run/docker.sock",
+        "/tmp/taxmeter-locks",
     }
