@@ -29,7 +29,7 @@ WANTED_LAB := $(filter $(LAB_INVENTORY),$(INVENTORY))
 SELECTION = '$(SWEEP)' --inventory '$(INVENTORY)' $(if $(LIMIT),--limit '$(LIMIT)')
 # one that somebody names: without it a campaign goes on with the inventory that it is stored with
 GIVEN_INVENTORY = $(if $(filter file,$(origin INVENTORY)),,--inventory '$(INVENTORY)')
-COMPILE := uv pip compile --quiet --generate-hashes --no-header --python-version 3.11 --universal
+COMPILE := ../$(BIN)/uv pip compile --quiet --generate-hashes --no-header --python-version 3.11 --universal
 
 ifneq ($(filter-out 0 1,$(RESUME)),)
 $(error RESUME is $(RESUME), expected 1 (always go on), 0 (start anew) or nothing (decide by the plan))
@@ -91,7 +91,7 @@ images: venv ## build the images of docker/images.yaml on this machine's engine
 .PHONY: images-list images-lock images-verify images-push images-pull images-diff
 images-list: venv ## the environments, and what was built from them here
 	@$(BIN)/taxmeter images list
-images-lock: venv ## resolve the environments' *.in again and write their locks (needs uv)
+images-lock: venv ## resolve the environments' *.in again and write their locks
 	@$(BIN)/taxmeter images lock $(NAMES)
 images-verify: venv ## prove that the engine has the images that were recorded
 	@$(BIN)/taxmeter images verify $(NAMES)
@@ -159,8 +159,7 @@ fmt: venv-dev ## format the code and mend what the linter can mend
 	@$(BIN)/ruff check --quiet --fix .
 
 .PHONY: lock
-lock: venv ## resolve every *.in again and write the locks (needs uv)
-	@command -v uv >/dev/null || { echo "make lock needs uv: pip install uv"; exit 1; }
+lock: venv ## resolve every *.in again and write the locks
 	cd requirements && $(COMPILE) base.in --output-file base.lock
 	cd requirements && $(COMPILE) report.in --constraint base.lock --output-file report.lock
 	cd requirements && $(COMPILE) dev.in --constraint report.lock --output-file dev.lock

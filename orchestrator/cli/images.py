@@ -75,7 +75,7 @@ def list_images(verbose: bool) -> None:
 @click.argument("names", nargs=-1)
 @click.option("--check", is_flag=True, help="Write nothing, and fail if a lock would change.")
 def lock(names: tuple[str, ...], check: bool) -> int:
-    """Resolves the requirements of NAMES, or all, into their locks (needs uv)."""
+    """Resolves the requirements of NAMES, or all, into their locks."""
     resolved = resolve_locks(names, _catalogue(), click.echo, check=check)
     for one in resolved:
         verb = "would change" if check else "written"

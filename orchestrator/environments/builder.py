@@ -1,23 +1,12 @@
-"""Finds a command-line client that can build, and the settings of this site that a build needs."""
+"""Finds a command-line client that can build."""
 
-import configparser
-import io
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from orchestrator.errors import InfrastructureError
-
-# Where pip looks, least important first.
-_PIP_FILES = ("/etc/pip.conf", "~/.pip/pip.conf", "~/.config/pip/pip.conf")
-# Settings that name a file of this machine: they mean nothing in a container, and the bundle is passed on its own.
-_PIP_LOCAL = frozenset({"cert", "client-cert", "cache-dir", "log", "target", "prefix", "user", "require-virtualenv"})
-_PIP_VARIABLES = ("index-url", "extra-index-url", "trusted-host", "proxy", "no-index", "retries", "default-timeout")
-_SYSTEM_CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 
 
 @dataclass(frozen=True)
@@ -49,44 +38,6 @@ def find_builder(search_path: str | None = None) -> Builder:
         f"no client can build with BuildKit ({tried}): install the buildx plugin "
         "(docker-buildx-plugin, docker-buildx), or Debian's docker.io"
     )
-
-
-def site_pip_configuration(environment: Mapping[str, str] = os.environ) -> str:
-    """The pip settings of this site as one configuration file; empty when there are none."""
-    merged = configparser.RawConfigParser(default_section="no such section")
-    for path in _pip_files(environment):
-        merged.read(path, encoding="utf-8")
-    for section in merged.sections():
-        for option in list(merged.options(section)):
-            if option in _PIP_LOCAL:
-                merged.remove_option(section, option)
-    given = {name: environment.get("PIP_" + name.upper().replace("-", "_")) for name in _PIP_VARIABLES}
-    for name, value in given.items():
-        if value:
-            if not merged.has_section("global"):
-                merged.add_section("global")
-            merged.set("global", name, value)
-    if not any(merged.options(section) for section in merged.sections()):
-        return ""
-    text = io.StringIO()
-    merged.write(text)
-    return text.getvalue()
-
-
-def site_ca_bundle(environment: Mapping[str, str] = os.environ, system: str = _SYSTEM_CA_BUNDLE) -> Path | None:
-    """The bundle of certificate authorities that this site trusts, so that the build trusts the same."""
-    candidates = [environment.get("PIP_CERT"), environment.get("SSL_CERT_FILE"), system]
-    return next((Path(c) for c in candidates if c and Path(c).is_file()), None)
-
-
-def _pip_files(environment: Mapping[str, str]) -> list[Path]:
-    chosen = environment.get("PIP_CONFIG_FILE")
-    if chosen == os.devnull:
-        return []
-    home = environment.get("HOME", "~")
-    files = [Path(name.replace("~", home)) for name in _PIP_FILES]
-    # pip reads the file that is named instead of the user's own, on top of the machine's
-    return [files[0], Path(chosen)] if chosen and Path(chosen).exists() else files
 
 
 def _clients(path: str) -> list[str]:

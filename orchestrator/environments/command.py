@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.environments.builder import Builder, site_ca_bundle, site_pip_configuration
+from orchestrator.environments.builder import Builder
 from orchestrator.environments.messages import build_failure
+from orchestrator.environments.site_settings import site_ca_bundle, site_pip_configuration
 from orchestrator.errors import InfrastructureError
 
 _TAIL_LINES = 15

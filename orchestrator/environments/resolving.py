@@ -1,20 +1,22 @@
 """Resolves the requirements of environments into their locks, which is what `taxmeter images lock` does.
 
-Resolving needs uv, since pip cannot resolve for another Python. Only wheels are considered, as in a build: a source
+uv does it, since pip cannot resolve for another Python. Only wheels are considered, as in a build: a source
 distribution would have to be run to be looked into.
 """
 
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from uv import find_uv_bin
+
 from orchestrator.environments.catalogue import Catalogue, EnvironmentEntry, RecordedWheel
 from orchestrator.environments.locks import read_lock
 from orchestrator.environments.requirements import exact_requirement
+from orchestrator.environments.site_settings import uv_environment
 from orchestrator.environments.wheels import fetch_unlocked
 from orchestrator.errors import ConfigurationError, InfrastructureError
 from orchestrator.files import write_atomically
@@ -43,21 +45,18 @@ def resolve_locks(
     Nothing is written before all are resolved.
 
     Raises:
-        ConfigurationError: the catalogue or a requirement is malformed, an environment is not in it, or uv is missing.
+        ConfigurationError: the catalogue or a requirement is malformed, or an environment is not in it.
         InfrastructureError: uv cannot resolve an environment.
     """
     known = Catalogue.load(catalogue, without_locks=True)
     entries = [known.entry(name) for name in names] or list(known.entries.values())
-    uv = shutil.which("uv")
-    if uv is None:
-        raise ConfigurationError("locks are resolved by uv, which is not on PATH: pip install uv")
     resolved = []
     for entry in entries:
         if entry.unresolved is not None and not names:
             say(f"{entry.name}: left out: {entry.unresolved}")
             continue
         say(f"{entry.name}: resolving {entry.requirements_path.name}")
-        resolved.append(resolve(entry, uv, say))
+        resolved.append(resolve(entry, say))
     if not check:
         for one in resolved:
             if one.changes:
@@ -65,7 +64,7 @@ def resolve_locks(
     return resolved
 
 
-def resolve(entry: EnvironmentEntry, uv: str, say: Callable[[str], None]) -> ResolvedLock:
+def resolve(entry: EnvironmentEntry, say: Callable[[str], None]) -> ResolvedLock:
     """The lock of one environment; versions of the lock that is there are kept where the requirements allow it.
 
     Raises:
@@ -85,7 +84,7 @@ def resolve(entry: EnvironmentEntry, uv: str, say: Callable[[str], None]) -> Res
         target = Path(directory, entry.lock_path.name)
         if before is not None:
             target.write_text(before, encoding="utf-8")
-        _compile(entry, uv, source, target, wheels)
+        _compile(entry, source, target, wheels)
         text = with_recorded(target.read_text(encoding="utf-8"), entry.recorded)
         target.write_text(text, encoding="utf-8")
         _insist_on_recorded(target, entry)
@@ -156,8 +155,8 @@ def _public(version: str) -> str:
     return version.partition("+")[0]
 
 
-def _compile(entry: EnvironmentEntry, uv: str, source: Path, target: Path, wheels: Sequence[Path]) -> None:
-    command = [uv, "pip", "compile", "--quiet", "--generate-hashes", "--no-header", "--only-binary", ":all:"]
+def _compile(entry: EnvironmentEntry, source: Path, target: Path, wheels: Sequence[Path]) -> None:
+    command = [find_uv_bin(), "pip", "compile", "--quiet", "--generate-hashes", "--no-header", "--only-binary", ":all:"]
     platform = f"{entry.architecture}-{entry.platform.removesuffix(f'_{entry.architecture}')}"
     command += ["--python-version", entry.python, "--python-platform", platform]
     if wheels:
@@ -168,7 +167,8 @@ def _compile(entry: EnvironmentEntry, uv: str, source: Path, target: Path, wheel
             (links / wheel.name).symlink_to(wheel.absolute())
         command += ["--find-links", str(links)]
     command += [source.name, "--output-file", target.name]
-    done = subprocess.run(command, cwd=source.parent, capture_output=True, text=True, check=False)
+    environment = uv_environment(for_a_lock=True)
+    done = subprocess.run(command, cwd=source.parent, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         reason = " ".join((done.stderr or done.stdout).split())[:_MAX_REASON]
         raise InfrastructureError(f"uv cannot resolve {entry.requirements_path}: {reason}")

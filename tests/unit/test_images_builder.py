@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.environments import find_builder
-from orchestrator.environments.builder import site_ca_bundle, site_pip_configuration
+from orchestrator.environments.site_settings import site_ca_bundle, site_pip_configuration, uv_environment
 from orchestrator.errors import InfrastructureError
 
 
@@ -89,3 +89,30 @@ def test_the_sites_own_bundle_comes_before_the_systems(tmp_path: Path):
     own.write_text("x")
     assert site_ca_bundle({"PIP_CERT": str(own)}, str(system)) == own
     assert site_ca_bundle({}, str(tmp_path / "none.pem")) is None
+
+
+def test_uv_does_as_pip_does_unless_its_own_variables_say_otherwise(tmp_path: Path):
+    named = tmp_path / "named.conf"
+    lines = ["[global]", "index-url = file:///main", "extra-index-url =", "  file:///a", "  file:///b", "timeout = 7"]
+    named.write_text("\n".join([*lines, "[install]", "find-links = /x /y", "trusted-host = h:1", ""]))
+    bundle = tmp_path / "own.pem"
+    bundle.write_text("x")
+    pip = {"PIP_CONFIG_FILE": str(named), "PIP_CERT": str(bundle), "PIP_TRUSTED_HOST": "other", "VIRTUAL_ENV": "/v"}
+    expected = {
+        "UV_DEFAULT_INDEX": "file:///main",
+        "UV_INDEX": "file:///a file:///b",
+        "UV_INDEX_STRATEGY": "unsafe-best-match",
+        "UV_FIND_LINKS": "/x,/y",
+        "UV_INSECURE_HOST": "other",
+        "UV_HTTP_TIMEOUT": "7",
+        "SSL_CERT_FILE": str(bundle),
+    }
+    given = uv_environment(pip)
+    assert {name: given.get(name) for name in expected} == expected
+    assert "VIRTUAL_ENV" not in given
+    own = {"UV_INDEX": "mine", "SSL_CERT_FILE": "mine.pem"}
+    assert uv_environment(pip | own).items() >= own.items()
+    # a lock would name the files that only this site has
+    for_a_lock = uv_environment(pip, for_a_lock=True)
+    assert for_a_lock["UV_DEFAULT_INDEX"] == "file:///main"
+    assert not for_a_lock.keys() & {"UV_INDEX", "UV_FIND_LINKS"}
