@@ -46,7 +46,7 @@ def up(inventory: Path, limit: str | None, first_port: int | None, address: str 
     chosen = select_hosts(known, limit)
     refuse_nodes(chosen, known)
     files = ProjectFiles(Path.cwd())
-    found = bring_up(chosen, inventory, files, click.echo, first_port=first_port, address=address)
+    found = bring_up(chosen, known, files, click.echo, first_port=first_port, address=address)
     keep(files)
     for agent in found.agents.values():
         gpus = f", {count_text(len(agent.gpu_uuids), 'GPU', 'GPUs')}" if agent.gpu_uuids else ""

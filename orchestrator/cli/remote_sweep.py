@@ -174,7 +174,8 @@ def _prepared(
 ) -> tuple[Cluster | None, Prepared]:
     """The cluster, which is null if no host can be part of it, and the hosts with what their trials need."""
     try:
-        cluster = up({one.name: wanted.hosts[one.name] for one in chosen}, wanted.inventory, wanted.files, click.echo)
+        hosts = {one.name: wanted.hosts[one.name] for one in chosen}
+        cluster = up(hosts, load_inventory(wanted.inventory), wanted.files, click.echo)
     except NoHostJoinedError as error:
         return None, Prepared((), error.reasons)
     failed = {one.name: cluster.unusable[one.name] for one in chosen if one.name not in cluster.agents}

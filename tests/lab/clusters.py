@@ -10,7 +10,7 @@ from typing import Any
 
 from docker import DockerClient
 
-from orchestrator.config.inventory import Host, load_inventory
+from orchestrator.config.inventory import load_inventory
 from orchestrator.hosts.cluster import Cluster, ClusterStatus, down, execute_in_head, status, up
 from orchestrator.hosts.cluster.engines import LABEL
 from tests.lab.host import LabHost
@@ -29,10 +29,9 @@ class Site:
 
     def up(self, *names: str, say: Callable[[str], None] = print) -> Cluster:
         """On these hosts of the lab, or on all."""
-        inventory = self.lab.inventory()
-        hosts: Mapping[str, Host] = load_inventory(inventory).hosts
-        chosen = {name: host for name, host in hosts.items() if not names or name in names}
-        return up(chosen, inventory, self, say, first_port=self.first_port)
+        known = load_inventory(self.lab.inventory())
+        chosen = {name: host for name, host in known.hosts.items() if not names or name in names}
+        return up(chosen, known, self, say, first_port=self.first_port)
 
     def down(self) -> Mapping[str, str]:
         return down(self, print)

@@ -345,7 +345,7 @@ def test_this_machine_can_be_a_host_too(lab: Lab, image: AgentImage, tmp_path: P
     here = {"here": Host(connection=Connection.LOCAL), "h1": load_inventory(lab.inventory()).hosts["h1"]}
     other = Site(lab, tmp_path / "state", free_ports())
     try:
-        found = up(here, lab.inventory(), other, print, first_port=other.first_port)
+        found = up(here, load_inventory(lab.inventory()), other, print, first_port=other.first_port)
         assert (found.unusable, found.agents["here"].address) == ({}, found.head_address)
         assert {one.name for one in other.status().agents if one.is_alive} == {"here", "h1"}
         assert ask(found, TASKS.replace('["h1", "h2", "h3"]', '["here", "h1"]'))[1][0] == "h1"

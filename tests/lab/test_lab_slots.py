@@ -35,7 +35,7 @@ def host(seeded_lab: Lab, lab: Lab) -> Iterator[Host]:
 @pytest.fixture
 def cluster(host: Host, lab: Lab, tmp_path: Path) -> Iterator[Cluster]:
     site = Site(lab, tmp_path / "state", free_ports())
-    yield up({"h2": host}, lab.inventory(), site, print, first_port=site.first_port)
+    yield up({"h2": host}, load_inventory(lab.inventory()), site, print, first_port=site.first_port)
     site.down()
 
 

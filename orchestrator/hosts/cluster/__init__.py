@@ -9,13 +9,14 @@ from orchestrator.hosts.cluster.executing import execute_in_head
 from orchestrator.hosts.cluster.looking import status
 from orchestrator.hosts.cluster.mending import mend
 from orchestrator.hosts.cluster.model import Agent, Cluster, ClusterStatus, NodeStatus
-from orchestrator.hosts.cluster.starting import load, up
+from orchestrator.hosts.cluster.starting import NoHostJoinedError, load, up
 from orchestrator.hosts.cluster.stopping import down
 
 __all__ = [
     "Agent",
     "Cluster",
     "ClusterStatus",
+    "NoHostJoinedError",
     "NodeStatus",
     "borrowed",
     "down",

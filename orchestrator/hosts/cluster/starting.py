@@ -9,7 +9,7 @@ from pathlib import Path
 
 from docker import DockerClient
 
-from orchestrator.config.inventory import WORK_DIRECTORY, ExecutorChoice, Host, HostState, load_inventory
+from orchestrator.config.inventory import WORK_DIRECTORY, ExecutorChoice, Host, HostState, Inventory
 from orchestrator.environments import connect, engine_address, engine_errors
 from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError
 from orchestrator.hosts.cluster.agents import Plan, Site, refuse_labels
@@ -41,7 +41,7 @@ class NoHostJoinedError(NoUsableHostError):
 
 def up(
     hosts: Mapping[str, Host],
-    inventory: Path,
+    inventory: Inventory,
     project: Project,
     say: Say,
     *,
@@ -66,7 +66,7 @@ def up(
         NoHostJoinedError: no host can be part; of a cluster that was not up before, nothing is left running.
     """
     files = StateFiles(project)
-    known = {**load_inventory(inventory).hosts, **hosts}
+    known = {**inventory.hosts, **hosts}
     local_socket()
     with files.locked(say), Connections(known) as connections, closing(connect()) as client:
         surveys, unusable = _survey_all(hosts, connections)
