@@ -1,6 +1,7 @@
 """Runs one task on this machine: in a container, in a plain process, or pretended for tests."""
 
 from orchestrator.execution.aftermath import Aftermath, aftermath
+from orchestrator.execution.archive import PackedCode, pack_files, pack_project, read_tree, tar_of, unpack
 from orchestrator.execution.base import (
     DockerSettings,
     ExecutionSettings,
@@ -12,7 +13,7 @@ from orchestrator.execution.base import (
 from orchestrator.execution.choice import create_executor
 from orchestrator.execution.cores import cores_in, cores_text
 from orchestrator.execution.docker import remove_containers
-from orchestrator.execution.staging import INSTALLED, PackedCode, copy_code, keep_code, pack, stage, unpack
+from orchestrator.execution.staging import INSTALLED, copy_code, keep_code, pack, stage
 
 __all__ = [
     "INSTALLED",
@@ -31,7 +32,11 @@ __all__ = [
     "create_executor",
     "keep_code",
     "pack",
+    "pack_files",
+    "pack_project",
+    "read_tree",
     "remove_containers",
     "stage",
+    "tar_of",
     "unpack",
 ]

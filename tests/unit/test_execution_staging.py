@@ -1,12 +1,30 @@
 """The code that a campaign's tasks run: copied once, whatever happens to the original."""
 
+import io
+import os
+import subprocess
+import sys
+import tarfile
 import time
-import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from orchestrator.execution import INSTALLED, copy_code, keep_code, pack, stage, staging, unpack
+from orchestrator.errors import InfrastructureError
+from orchestrator.execution import (
+    INSTALLED,
+    copy_code,
+    keep_code,
+    pack,
+    pack_files,
+    pack_project,
+    stage,
+    staging,
+    tar_of,
+    unpack,
+)
 from orchestrator.execution.staging import PACKAGE
 
 
@@ -38,35 +56,42 @@ def test_code_that_was_sent_is_the_code_that_was_packed(tmp_path: Path) -> None:
     packed = pack(source)
     place = unpack(packed, tmp_path / "host" / "code")
     assert pack(place) == packed
-    assert [path.name for path in place.parent.iterdir()] == [place.name]
-    (place / PACKAGE / "kept").touch()
+    assert names(place.parent) == {place.name}
+    file = place / PACKAGE / "__init__.py"
+    before = file.stat().st_ino
     assert unpack(packed, place.parent) == place
-    assert (place / PACKAGE / "kept").exists()
+    assert file.stat().st_ino == before, "whole code is left alone"
+    file.write_text("raise SystemExit")
+    assert unpack(packed, place.parent) == place
+    assert pack(place) == packed, "code that was changed is replaced"
     (source / PACKAGE / "__init__.py").write_text("another = True\n")
     assert unpack(pack(source), place.parent) != place
 
 
 def test_code_is_packed_alike_at_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    packed, later = pack(INSTALLED), time.time() + 86_400
+    packed, whole, later = pack(INSTALLED), pack_project(), time.time() + 86_400
     monkeypatch.setattr(time, "time", lambda: later)
     assert pack(INSTALLED) == packed
+    assert pack_project() == whole
 
 
-def test_two_tasks_that_unpack_at_once_have_the_same_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    packed, host = pack(INSTALLED), tmp_path / "code"
-    extract = zipfile.ZipFile.extractall
-    faster: list[Path] = []
+def test_our_own_code_can_be_imported_where_it_was_unpacked(tmp_path: Path) -> None:
+    place = unpack(pack_project(), tmp_path)
+    program = (
+        "import importlib.metadata, orchestrator; print(orchestrator.__file__, importlib.metadata.version('taxmeter'))"
+    )
+    command = [sys.executable, "-P", "-c", program]
+    said = subprocess.check_output(command, env={**os.environ, "PYTHONPATH": str(place)}, text=True)
+    assert said.split() == [str(place / "orchestrator" / "__init__.py"), "0.1.0"]
 
-    def overtaken(archive: zipfile.ZipFile, path: Path) -> None:
-        extract(archive, path)
-        monkeypatch.setattr(zipfile.ZipFile, "extractall", extract)
-        if not faster:
-            faster.append(unpack(packed, host))
 
-    monkeypatch.setattr(zipfile.ZipFile, "extractall", overtaken)
-    assert [unpack(packed, host)] == faster
-    assert pack(faster[0]) == packed
-    assert [path.name for path in host.iterdir()] == [faster[0].name]
+def test_tasks_that_unpack_at_once_have_one_whole_code(tmp_path: Path) -> None:
+    packed = pack(INSTALLED)
+    with ThreadPoolExecutor(4) as pool:
+        places = {one.result() for one in [pool.submit(unpack, packed, tmp_path) for _ in range(4)]}
+    [place] = places
+    assert pack(place) == packed
+    assert names(tmp_path) == {place.name}
 
 
 def test_code_that_cannot_be_put_there_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,4 +103,27 @@ def test_code_that_cannot_be_put_there_is_an_error(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(Path, "rename", full)
     with pytest.raises(OSError, match="No space left"):
         unpack(packed, tmp_path / "code")
-    assert list((tmp_path / "code").iterdir()) == []
+    assert names(tmp_path / "code") == set()
+
+
+def test_an_archive_of_other_code_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InfrastructureError, match="the code that was sent is not 000000000000"):
+        unpack(replace(pack(INSTALLED), digest="0" * 64), tmp_path)
+    assert names(tmp_path) == set()
+
+
+@pytest.mark.parametrize("name", ["../outside", "runners/../../outside"])
+def test_an_archive_that_writes_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InfrastructureError, match="outside does not belong into the code"):
+        unpack(pack_files({name: b""}), tmp_path / "code")
+    assert [path.name for path in tmp_path.iterdir()] == ["code"]
+
+
+def test_what_is_for_one_user_is_readable_for_nobody_else() -> None:
+    with tarfile.open(fileobj=io.BytesIO(tar_of({"/run/taxmeter/token": b"x"}, (7, 8)))) as archive:
+        found = [(member.name, member.mode, member.uid, member.gid) for member in archive]
+    assert found == [("run/taxmeter", 0o700, 7, 8), ("run/taxmeter/token", 0o600, 7, 8)]
+
+
+def names(parent: Path) -> set[str]:
+    return {path.name for path in parent.iterdir()} - {".lock"}

@@ -1,7 +1,5 @@
 """A short look from inside a container: no network, no rights, a time limit of its own, and gone afterwards."""
 
-import io
-import tarfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -10,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from orchestrator.environments import ENGINE_EXCEPTIONS, UNLABELLED, remove_container
+from orchestrator.execution import tar_of
 from orchestrator.hosts.checking.deadline import Deadline
 
 LABEL = "org.taxmeter.check"
@@ -79,7 +78,7 @@ def look(client: Any, wanted: Look, deadline: Deadline) -> Seen:
     )
     try:
         if wanted.files:
-            container.put_archive("/", _archive(wanted.files))
+            container.put_archive("/", tar_of(wanted.files))
         client.api.timeout = deadline.left_s()
         container.start()
         exit_code = int(container.wait(timeout=deadline.left_s(_LIMIT_S + 5))["StatusCode"])
@@ -99,14 +98,3 @@ def _reap(client: Any) -> None:
         if time.time() - created > _FORGOTTEN_S:
             with suppress(*ENGINE_EXCEPTIONS):
                 remove_container(container)
-
-
-def _archive(files: Mapping[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for path, content in files.items():
-            information = tarfile.TarInfo(path.lstrip("/"))
-            information.size = len(content)
-            information.mode = 0o644
-            archive.addfile(information, io.BytesIO(content))
-    return buffer.getvalue()

@@ -1,9 +1,7 @@
 """The engines of the hosts, and the containers of ours on them."""
 
 import hashlib
-import io
 import json
-import tarfile
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ from docker.errors import NotFound
 from orchestrator.config.inventory import Connection, Host
 from orchestrator.config.inventory.model import local_engine
 from orchestrator.environments import connect, engine_address, remove_container
+from orchestrator.execution import tar_of
 from orchestrator.hosts.connection import Connections
 
 LABEL = "org.taxmeter.cluster"
@@ -103,20 +102,4 @@ def put_files(container: Any, files: Mapping[str, bytes], owner: tuple[int, int]
         files: the content by absolute path.
         owner: user and group in the container.
     """
-    container.put_archive("/", _archive({path.lstrip("/"): content for path, content in files.items()}, owner))
-
-
-def _archive(files: Mapping[str, bytes], owner: tuple[int, int]) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as packed:
-        for directory in dict.fromkeys(path.rpartition("/")[0] for path in files):
-            information = tarfile.TarInfo(directory)
-            information.type, information.mode = tarfile.DIRTYPE, 0o700
-            information.uid, information.gid = owner
-            packed.addfile(information)
-        for path, content in files.items():
-            information = tarfile.TarInfo(path)
-            information.size, information.mode = len(content), 0o600
-            information.uid, information.gid = owner
-            packed.addfile(information, io.BytesIO(content))
-    return buffer.getvalue()
+    container.put_archive("/", tar_of(files, owner))
