@@ -51,6 +51,8 @@ class FakeSettings:
 
     pace_s: float = 0.0
     """Pause before each record."""
+    samples: int = 5
+    """In each series of a record."""
 
 
 ExecutionSettings = DockerSettings | ProcessSettings | FakeSettings

@@ -46,16 +46,16 @@ class FakeExecutor:
             time.sleep(self._settings.pace_s)
             if trial.spec.workload.name == "synthetic-kill-supervisor":
                 return TaskOutcome(-9, None, None, "made up: killed")
-            yield _record(trial)
+            yield _record(trial, self._settings.samples)
         yield End(task_id=task.task_id, records=len(task.trials))
         return TaskOutcome(0, None, None, "")
 
 
-def _record(trial: Trial) -> TrialRecord:
+def _record(trial: Trial, samples: int) -> TrialRecord:
     status, reason = _ENDINGS.get(trial.spec.workload.name, (Status.OK, None))
     now = time.time_ns()
     ok = status is Status.OK
-    durations = tuple(1_000_000 * trial.spec.workload.batch + step for step in range(5))
+    durations = tuple(1_000_000 * trial.spec.workload.batch + step for step in range(samples))
     return TrialRecord(
         trial_id=trial.trial_id,
         attempt=trial.attempt,

@@ -8,7 +8,8 @@ in the environment to be measured. The runner appends one JSON document per line
     {"type": "record", ...}        the same trial ended, well or not
     {"type": "end", ...}           every trial of the task has its record
 
-A `begin` without its `record` means that the supervisor died while that trial ran. Standard output is a log
+Each line ends in `"crc32"`, the checksum of what stands before it, and a record is on the disk before the next trial
+begins. A `begin` without its `record` means that the supervisor died while that trial ran. Standard output is a log
 and is never parsed. Everything is a plain frozen dataclass of the standard library: the orchestrator
 validates the very same classes strictly.
 """
@@ -16,6 +17,7 @@ validates the very same classes strictly.
 from runners.contract.codec import (
     ContractError,
     canonical_json,
+    compact_json,
     decode,
     decode_line,
     digest,
@@ -100,6 +102,7 @@ __all__ = [
     "Verification",
     "WorkloadSpec",
     "canonical_json",
+    "compact_json",
     "decode",
     "decode_line",
     "digest",

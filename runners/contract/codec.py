@@ -1,15 +1,22 @@
 """JSON for the contract's dataclasses, with nothing but the standard library."""
 
 import dataclasses
+import functools
 import hashlib
 import json
 import typing
+import zlib
 from enum import Enum
-from typing import Any, Type, TypeVar, Union
+from typing import Any, Dict, Tuple, Type, TypeVar, Union
 
 from runners.contract import record
 
 T = TypeVar("T")
+
+_CHECK = b',"crc32":"%08x"}'
+"""Ends each line of `records.jsonl`: the checksum of all that stands before it."""
+
+_CHECK_BYTES = len(_CHECK % 0)
 
 
 class ContractError(ValueError):
@@ -29,9 +36,15 @@ def encode(value: Any) -> Any:
     return value
 
 
-def encode_line(value: Any) -> bytes:
-    """One line of `records.jsonl`, newline included. Not-a-number is refused: JSON has none."""
-    return json.dumps(encode(value), ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+def compact_json(value: Any) -> bytes:
+    """A contract value as JSON without blanks. Not-a-number is refused: JSON has none."""
+    return json.dumps(encode(value), ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
+
+
+def encode_line(value: "record.Line") -> bytes:
+    """One line of `records.jsonl`, checksum and newline included. Not-a-number is refused: JSON has none."""
+    body = compact_json(value)[:-1]
+    return body + _CHECK % zlib.crc32(body) + b"\n"
 
 
 def decode(cls: Type[T], document: Any, where: str = "document") -> T:
@@ -44,14 +57,18 @@ def decode(cls: Type[T], document: Any, where: str = "document") -> T:
 
 
 def decode_line(line: bytes) -> "record.Line":
-    """Reads one line of `records.jsonl`.
+    """Reads one line of `records.jsonl`, with its newline or without.
 
     Raises:
-        ContractError: the line is no JSON object of a known type.
+        ContractError: the line is damaged, or no JSON object of a known type.
     """
+    whole = line[:-1] if line.endswith(b"\n") else line
+    body = whole[:-_CHECK_BYTES]
+    if whole[-_CHECK_BYTES:] != _CHECK % zlib.crc32(body):
+        raise ContractError("damaged: the line does not end in its checksum")
     try:
-        document = json.loads(line.decode("utf-8"))
-    except ValueError as error:
+        document = _DECODER.decode(body.decode("utf-8") + "}")
+    except (ValueError, RecursionError) as error:
         raise ContractError("not a line of JSON: %s" % error) from None
     kinds = {
         "environment": record.Environment,
@@ -96,6 +113,13 @@ def _refuse_ambiguous(value: Any) -> None:
             _refuse_ambiguous(item)
 
 
+def _refuse_constant(name: str) -> Any:
+    raise ValueError("%s is no JSON" % name)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
 def _decode(kind: Any, value: Any, where: str) -> Any:
     if dataclasses.is_dataclass(kind):
         return _decode_dataclass(kind, value, where)
@@ -106,6 +130,8 @@ def _decode(kind: Any, value: Any, where: str) -> Any:
     if origin is tuple:
         if not isinstance(value, list):
             raise ContractError("%s: expected a list, got %s" % (where, _kind_of(value)))
+        if arguments[0] is int and all(type(item) is int for item in value):
+            return tuple(value)  # samples: thousands
         return tuple(_decode(arguments[0], item, "%s[%d]" % (where, i)) for i, item in enumerate(value))
     if origin is dict:
         if not isinstance(value, dict):
@@ -127,25 +153,35 @@ def _decode(kind: Any, value: Any, where: str) -> Any:
 def _decode_dataclass(cls: Any, value: Any, where: str) -> Any:
     if not isinstance(value, dict):
         raise ContractError("%s: expected an object, got %s" % (where, _kind_of(value)))
-    fields = {f.name: f for f in dataclasses.fields(cls)}
+    fields = _fields(cls)
     unknown = sorted(set(value) - set(fields))
     if unknown:
         raise ContractError("%s: unknown key %s" % (where, ", ".join(unknown)))
-    hints = typing.get_type_hints(cls)
     arguments = {}
-    for name, spec in fields.items():
-        if not spec.init:
+    for name, (kind, is_given, is_required) in fields.items():
+        if not is_given:
             continue
         if name in value:
-            arguments[name] = _decode(hints[name], value[name], "%s.%s" % (where, name))
-        elif spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING:
+            arguments[name] = _decode(kind, value[name], "%s.%s" % (where, name))
+        elif is_required:
             raise ContractError("%s: key %s is missing" % (where, name))
     return cls(**arguments)
 
 
+@functools.lru_cache(maxsize=None)
+def _fields(cls: Any) -> Dict[str, Tuple[Any, bool, bool]]:
+    """By name the type of a field, whether its value is given, and whether it must be."""
+    hints = typing.get_type_hints(cls)
+    missing = dataclasses.MISSING
+    return {
+        f.name: (hints[f.name], f.init, f.default is missing and f.default_factory is missing)
+        for f in dataclasses.fields(cls)
+    }
+
+
 def _decode_union(members: Any, value: Any, where: str) -> Any:
-    if value is None and type(None) in members:
-        return None
+    if type(value) in members:
+        return value
     problems = []
     for member in members:
         if member is not type(None):

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, field, fields
 from typing import Dict, Optional, Tuple
 
-from runners.contract import ContractError, Phases, Series, Status, Verification, decode, encode_line
+from runners.contract import ContractError, Phases, Series, Status, Verification, compact_json, decode
 from runners.contract.record import FactValue
 
 _OWN_STATUSES = (Status.OK, Status.WRONG_OUTPUT, Status.UNSUPPORTED, Status.OOM, Status.CRASHED)
@@ -25,7 +25,7 @@ class Answer:
 
 def encode_answer(answer: Answer) -> bytes:
     """The document, as the child writes it."""
-    return encode_line(answer)
+    return compact_json(answer) + b"\n"
 
 
 def decode_answer(data: bytes) -> Answer:

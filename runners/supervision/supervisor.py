@@ -168,6 +168,8 @@ class Supervisor:
         try:
             if os.write(descriptor, data) != len(data):
                 raise OSError("%s: a line was written in part" % self._files.records)
+            if isinstance(line, TrialRecord):
+                os.fdatasync(descriptor)  # between two trials: nothing is measured meanwhile
         finally:
             os.close(descriptor)
 

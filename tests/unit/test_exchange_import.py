@@ -30,6 +30,7 @@ from runners.contract import (
     encode_line,
 )
 from runners.system import collect, system_id
+from tests.recording import line_of
 
 SWEEP = """\
 version: 1
@@ -225,12 +226,12 @@ def test_a_task_that_did_not_come_back_is_named(export: Export, capsys: pytest.C
 @pytest.mark.parametrize(
     ("damage", "expected"),
     [
-        (b'{"type":"rec\xff\n', "not a line of JSON"),
-        (b'{"type":"word"}\n', "type must be one of"),
-        (b'{"type":"end","task_id":"other","records":1}\n', "a line of task other among those of"),
-        (b'{"type":"begin","trial_id":"x","attempt":1,"started_at_ns":1}\n', "trial x is not part of this task"),
+        (b'{"type":"rec\xff\n', "damaged: the line does not end in its checksum"),
+        (line_of('{"type":"word"}'), "type must be one of"),
+        (line_of('{"type":"end","task_id":"other","records":1}'), "a line of task other among those of"),
+        (line_of('{"type":"begin","trial_id":"x","attempt":1,"started_at_ns":1}'), "trial x is not part of this task"),
         (b'{"type":"rec', "the line is cut off"),
-        (b"\n", "not a line of JSON"),
+        (b"\n", "damaged"),
     ],
 )
 def test_a_damaged_line_is_named_and_the_rest_is_imported(
@@ -249,7 +250,7 @@ def test_a_damaged_line_is_named_and_the_rest_is_imported(
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"facts": {"a": float("nan")}}, "Out of range float values are not JSON compliant"),
+        ({"facts": {"a": float("nan")}}, "not a line of JSON: NaN is no JSON"),
         ({"exit_code": 2**40}, "it gives no row: "),
         ({"started_at_ns": 2**70}, "it gives no row: "),
     ],
@@ -260,7 +261,7 @@ def test_a_record_that_gives_no_row_is_damage(
     first, second = export.task(0).trials
     path = export.write(0, record(first), record(second))
     good = encode_line(record(first))
-    bad = json.dumps(encode(record(first, **change))).encode() + b"\n"
+    bad = line_of(json.dumps(encode(record(first, **change))))
     path.write_bytes(path.read_bytes().replace(good, bad))
     export.finish(1)
     assert export.load() == ExitCode.TRIALS_FAILED

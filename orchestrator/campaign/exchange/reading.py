@@ -21,7 +21,6 @@ from runners.contract import (
     TrialRecord,
     decode,
     decode_line,
-    encode_line,
 )
 from runners.system import Fingerprint
 
@@ -186,7 +185,6 @@ def _lines(path: Path, shown: Path, damages: list[Damage]) -> Iterator[tuple[int
             return
         try:
             line = decode_line(raw)
-            encode_line(line)  # refuses not-a-number, which Python reads although JSON has none
         except ValueError as error:
             damages.append(Damage(shown, number, str(error)))
         else:
