@@ -4,7 +4,7 @@ import difflib
 import json
 import typing
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
@@ -25,6 +25,7 @@ MAX_BYTES: Final = 2**20
 MAX_DEPTH: Final = 20
 MAX_NODES: Final = 100_000
 
+_UNKNOWN_KEY: Final = ("extra_forbidden", "unexpected_keyword_argument")
 _PLAIN: Final = (dict, list, str, int, float, type(None))
 
 
@@ -32,6 +33,14 @@ class StrictModel(BaseModel):
     """Base of every part of a document: values are frozen, unknown keys and converted types are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class SettingError(ValueError):
+    """A validator's error about a value below the one that it validates, such as a key of a mapping."""
+
+    def __init__(self, problem: str, *location: int | str) -> None:
+        super().__init__(problem)
+        self.location = location
 
 
 @dataclass(frozen=True)
@@ -118,7 +127,7 @@ def load_yaml(source: Path | Source, model: type[AnyDocument]) -> AnyDocument:
     except ValidationError as error:
         details = error.errors(include_url=False)
         # A misspelt key is also a missing one: the misspelling is what helps.
-        first = min(details, key=lambda d: (d["type"] != "extra_forbidden", source.line(*d["loc"])))
+        first = min(details, key=lambda d: (d["type"] not in _UNKNOWN_KEY, source.line(*_place_of(d))))
         raise _explain(first, len(details), source, model) from None
     document._file = source
     return document
@@ -169,11 +178,15 @@ def _parsed(source: Source) -> Any:
     return tree
 
 
+def _place_of(detail: ErrorDetails) -> Location:
+    return (*detail["loc"], *getattr(detail.get("ctx", {}).get("error"), "location", ()))
+
+
 def _explain(detail: ErrorDetails, count: int, source: Source, model: type[BaseModel]) -> ConfigurationError:
-    location = detail["loc"]
+    location = _place_of(detail)
     known = _steps_in(source.tree, location)
     key = ".".join(str(step) for step in (location if detail["type"] == "missing" else known))
-    if detail["type"] == "extra_forbidden":
+    if detail["type"] in _UNKNOWN_KEY:
         problem = f"unknown key; {did_you_mean(str(location[-1]), _keys_at(model, location[:-1]))}"
     elif detail["type"] == "missing":
         problem = "this key is missing; add it"
@@ -213,16 +226,22 @@ def _line_in(tree: Any, location: Sequence[int | str]) -> int:
     return line + 1
 
 
-def _keys_at(model: type[BaseModel], location: Sequence[int | str]) -> list[str]:
-    """The keys that the model allows at a location."""
-    kind: Any = model
+def _keys_at(kind: Any, location: Sequence[int | str]) -> list[str]:
+    """The keys that a model or a class of the contract allows at a location."""
     for step in location:
-        members = [kind, *typing.get_args(kind)]
-        models = [m for m in members if isinstance(m, type) and issubclass(m, BaseModel)]
-        if isinstance(step, str) and models and step in models[0].model_fields:
-            kind = models[0].model_fields[step].annotation
+        keys = _keys_of(kind)
+        if step in keys:
+            kind = keys[str(step)]
         elif typing.get_origin(kind) in (list, tuple, dict):
-            kind = next((a for a in reversed(typing.get_args(kind)) if a is not Ellipsis), kind)
-    members = [kind, *typing.get_args(kind)]
-    found = [m for m in members if isinstance(m, type) and issubclass(m, BaseModel)]
-    return list(found[0].model_fields) if found else []
+            kind = next((argument for argument in reversed(typing.get_args(kind)) if argument is not Ellipsis), kind)
+    return list(_keys_of(kind))
+
+
+def _keys_of(kind: Any) -> dict[str, Any]:
+    """The keys of the first member of a type that has keys, with their types."""
+    for member in (kind, *typing.get_args(kind)):
+        if isinstance(member, type) and issubclass(member, BaseModel):
+            return {name: key.annotation for name, key in member.model_fields.items()}
+        if isinstance(member, type) and is_dataclass(member):
+            return typing.get_type_hints(member)
+    return {}

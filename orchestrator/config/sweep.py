@@ -1,15 +1,16 @@
 """The declared parameter space: `sweeps/*.yaml`."""
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
-from orchestrator.config.documents import Document, Source, StrictModel, did_you_mean, load_yaml
-from orchestrator.config.guards import GuardSettings, GuardsKey
-from runners.contract import Protocol
+from orchestrator.config.documents import Document, SettingError, Source, StrictModel, did_you_mean, load_yaml
+from runners.contract import LEGACY, STANDARD, GuardPolicy, Guards, Protocol
 from runners.contract.catalogue import BACKENDS, WORKLOADS, OptionInfo
 
 OptionValue = bool | int | str
@@ -42,7 +43,6 @@ TARGETS: Final = (EACH_HOST, EACH_GPU_MODEL, ANY)
 
 Axis = BeforeValidator(_one_or_many)
 Positive = Annotated[int, Field(gt=0)]
-NotNegative = Annotated[int, Field(ge=0)]
 
 
 def _check_option(owner: str, declared: Mapping[str, OptionInfo], name: str, value: OptionValue) -> None:
@@ -120,31 +120,67 @@ class Duplicate(StrictModel):
     batch: Positive
 
 
-class ProtocolSettings(StrictModel):
-    """How long to measure; see docs/measurement.md. Unset keys take the defaults of the contract."""
+GUARDS: Final = tuple(guard.name for guard in fields(Guards))
+POLICIES: Final = tuple(policy.value for policy in GuardPolicy)
+_ZERO_IS_NONE: Final = (0, math.inf)
+_PERMILLE: Final = (0, 1000)
+_BOUNDS: Final[dict[str, tuple[float, float]]] = {
+    "precision_permille": _ZERO_IS_NONE,
+    "dispatch_budget_ms": _ZERO_IS_NONE,
+    "graph_budget_ms": _ZERO_IS_NONE,
+    "floor_budget_ms": _ZERO_IS_NONE,
+    "profile_calls": _ZERO_IS_NONE,
+    "energy_window_ms": _ZERO_IS_NONE,
+    "max_memory_mib": (0, math.inf),
+    "max_busy_permille": _PERMILLE,
+    "max_throttled_permille": _PERMILLE,
+    "window_ms": (50, 60_000),
+    "wait_s": (1, 86_400),
+}
+"""Least and greatest value of the contract's numbers; those that are not named are positive."""
 
-    procedure: Literal["standard", "legacy"] = "standard"
-    warmup_min_calls: Positive = Protocol.warmup_min_calls
-    warmup_min_ms: Positive = Protocol.warmup_min_ms
-    warmup_max_ms: Positive = Protocol.warmup_max_ms
-    sync_budget_ms: Positive = Protocol.sync_budget_ms
-    sync_min_samples: Positive = Protocol.sync_min_samples
-    pipelined_budget_ms: Positive = Protocol.pipelined_budget_ms
-    pipelined_min_samples: Positive = Protocol.pipelined_min_samples
-    pipelined_block_ms: Positive = Protocol.pipelined_block_ms
-    precision_permille: NotNegative = Protocol.precision_permille
-    dispatch_budget_ms: NotNegative = Protocol.dispatch_budget_ms
-    graph_budget_ms: NotNegative = Protocol.graph_budget_ms
-    floor_budget_ms: NotNegative = Protocol.floor_budget_ms
-    profile_calls: NotNegative = Protocol.profile_calls
-    energy_window_ms: NotNegative = Protocol.energy_window_ms
-    legacy_warmups: Positive = Protocol.legacy_warmups
-    legacy_passes: Positive = Protocol.legacy_passes
-    max_samples: Positive = Protocol.max_samples
 
-    def contract(self) -> Protocol:
-        """The same settings as the runner reads them."""
-        return Protocol(**self.model_dump())
+def _within_bounds(settings: Any, *location: str) -> Any:
+    """What the contract's class holds, if its numbers are ones that a sweep may choose."""
+    for setting in fields(settings):
+        value, place = getattr(settings, setting.name), (*location, setting.name)
+        if is_dataclass(value):
+            _within_bounds(value, *place)
+        elif isinstance(value, int):
+            least, most = _BOUNDS.get(setting.name, (1, math.inf))
+            if not least <= value <= most:
+                bound = f"greater than or equal to {least}" if value < least else f"less than or equal to {most}"
+                raise SettingError(f"input should be {bound}, but it is {value}", *place)
+    return settings
+
+
+def _sound(protocol: Protocol) -> Protocol:
+    if protocol.procedure not in (STANDARD, LEGACY):
+        problem = f"input should be '{STANDARD}' or '{LEGACY}', but it is \"{protocol.procedure}\""
+        raise SettingError(problem, "procedure")
+    if protocol.warmup_max_ms < protocol.warmup_min_ms:
+        raise ValueError("warmup_max_ms is below warmup_min_ms; raise it or lower the minimum")
+    return protocol
+
+
+def _in_full(guards: object) -> object:
+    """One policy may stand for all guards, and one for a guard whose limits are not changed."""
+    if isinstance(guards, str):
+        return {name: _guard_in_full(guards) for name in GUARDS}
+    return {name: _guard_in_full(guard, name) for name, guard in guards.items()} if isinstance(guards, dict) else guards
+
+
+def _guard_in_full(guard: object, *location: str) -> object:
+    if isinstance(guard, str):
+        if guard not in POLICIES:
+            raise SettingError(f"unknown policy {guard!r}; use one of {', '.join(POLICIES)}", *location)
+        return {"policy": guard}
+    if isinstance(guard, dict) and "wait_s" in guard:
+        policy = guard.get("policy", GuardPolicy.FLAG.value)
+        if policy != GuardPolicy.WAIT.value:
+            problem = f"wait_s has no meaning with policy {policy}; remove it, or set policy: wait"
+            raise SettingError(problem, *location)
+    return guard
 
 
 class Sweep(Document):
@@ -168,21 +204,15 @@ class Sweep(Document):
     ] = EACH_HOST
     """The hosts that take part: every one, one of each model of GPU, any one, or those that carry these labels.
 
-    Labels are those of the inventory and `inventory.loading.MACHINE_LABELS`; values may be patterns, such as `*A100*`.
+    Labels are those of the inventory and `MACHINE_LABELS`; values may be patterns, such as `*A100*`.
     """
     seed: int = Field(default=0, ge=0)
     timeout_s: Positive = 600
     """Wall time of one trial, preparation included."""
-    protocol: ProtocolSettings = ProtocolSettings()
-    guards: GuardsKey = GuardSettings()
+    protocol: Annotated[Protocol, AfterValidator(_within_bounds), AfterValidator(_sound)] = Protocol()
+    """How long to measure; see docs/measurement.md. Unset keys take the defaults of the contract."""
+    guards: Annotated[Guards, BeforeValidator(_in_full), AfterValidator(_within_bounds)] = Guards()
     """What is watched around each trial. It decides nothing about what is measured, and is in no key."""
-
-    @field_validator("protocol")
-    @classmethod
-    def _warmup_fits(cls, protocol: ProtocolSettings) -> ProtocolSettings:
-        if protocol.warmup_max_ms < protocol.warmup_min_ms:
-            raise ValueError("warmup_max_ms is below warmup_min_ms; raise it or lower the minimum")
-        return protocol
 
     @model_validator(mode="after")
     def _duplicates_are_in_the_sweep(self) -> "Sweep":

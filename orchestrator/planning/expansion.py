@@ -45,7 +45,7 @@ def plan(sweep: Sweep, hosts: Sequence[PlanningHost], campaign_id: str) -> Plan:
             visits += [(at, trial.trial_key, trial.round, trial.replicate) for trial in trials]
             if trials:
                 task_id = f"{campaign_id}-{host.name}-{environment}-r{round_number}"
-                task = Task(CONTRACT_VERSION, campaign_id, task_id, environment, trials, sweep.guards.contract())
+                task = Task(CONTRACT_VERSION, campaign_id, task_id, environment, trials, sweep.guards)
                 tasks.append(PlannedTask(host.name, task, slot_of(host.slots, task).index if host.slots else 0))
     tasks.sort(key=lambda planned: planned.task.trials[0].round)
     places = {host.name: place(sweep, host) for host in chosen.hosts}

@@ -20,7 +20,7 @@ def specifications(sweep: Sweep, host: PlanningHost) -> Iterator[TrialSpec]:
                 device=sweep.device,
                 threads=len(host.cores_for(sweep.device)) if threads == "all" else threads,
                 seed=sweep.seed,
-                protocol=sweep.protocol.contract(),
+                protocol=sweep.protocol,
             )
 
 

@@ -55,7 +55,7 @@ class Workshop:
 
     def inventory(self, address: str, **hosts: str) -> Path:
         """An inventory with these hosts, by name with further settings."""
-        lines = [f"version: 2\nray_address: {address}\ndefaults: {{connection: ray}}\nhosts:"]
+        lines = [f"version: 1\nray_address: {address}\ndefaults: {{connection: ray}}\nhosts:"]
         for name, more in hosts.items():
             lines.append(f"  {name}: {{work_directory: {self.root / name}{more}}}")
         path = self.root / "hostinventory.yaml"

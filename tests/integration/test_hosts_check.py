@@ -41,7 +41,7 @@ def write(tmp_path: Path, in_project: Path, cpu_image: BuiltImage) -> WriteInven
     def inventory(**hosts: dict[str, object]) -> str:
         path = tmp_path / "hosts.yaml"
         named = {name.replace("_", "-"): settings for name, settings in hosts.items()}
-        YAML(typ="safe").dump({"version": 2, "hosts": named}, path)
+        YAML(typ="safe").dump({"version": 1, "hosts": named}, path)
         return str(path)
 
     return inventory

@@ -40,7 +40,7 @@ backends: [python]
 threads: 1
 rounds: 2
 """
-INVENTORY = "version: 2\nhosts: {here: {connection: local, executor: process}}\n"
+INVENTORY = "version: 1\nhosts: {here: {connection: local, executor: process}}\n"
 
 Act = Callable[[ControlFiles, Request], CampaignProgressState | None]
 

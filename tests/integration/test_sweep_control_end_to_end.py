@@ -28,7 +28,7 @@ protocol:
    pipelined_budget_ms: 100, pipelined_min_samples: 1, pipelined_block_ms: 10, precision_permille: 0,
    floor_budget_ms: 0}
 """
-INVENTORY = "version: 2\nhosts: {bench: {connection: local, executor: process}}\n"
+INVENTORY = "version: 1\nhosts: {bench: {connection: local, executor: process}}\n"
 TRIALS, PER_TASK = 12, 2
 
 
@@ -130,7 +130,7 @@ def test_a_campaign_is_steered_from_another_process(lab: Project, tmp_path: Path
 
     # the store alone is enough from here on
     (tmp_path / "sleeps.yaml").unlink()
-    (tmp_path / "hostinventory.yaml").write_text("version: 2\nhosts: {other: {connection: local}}\n")
+    (tmp_path / "hostinventory.yaml").write_text("version: 1\nhosts: {other: {connection: local}}\n")
     driver = lab.start("resume")
     lab.wait_for_rows(done + 1, driver)
     driver.kill()

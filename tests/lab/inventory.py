@@ -12,7 +12,7 @@ from tests.lab.keys import IDENTITY, USER
 _HEAD = """\
 # The lab hosts of this machine: written when the lab comes up, with the keys that its hosts were given then, and removed
 # when it goes down. docs/lab.md says what they can show, and what not.
-version: 2
+version: 1
 """
 
 

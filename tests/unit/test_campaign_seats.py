@@ -124,7 +124,7 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[[Topology], None]:
 def planned(tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch, settings: str) -> PlanningHost:
     monkeypatch.setattr(preparation, "virtualenv_problem", lambda *_: None)
     path = tmp_path / "hostinventory.yaml"
-    path.write_text(f"version: 2\nhosts:\n  here: {{connection: local, executor: process, {settings}}}\n")
+    path.write_text(f"version: 1\nhosts:\n  here: {{connection: local, executor: process, {settings}}}\n")
     [found] = pins_without_building(load_inventory(path).hosts, path, ["cpu"], ProjectFiles(project))
     return found
 

@@ -27,6 +27,16 @@ INVENTORY = (Path(__file__).parents[2] / "hostinventory.yaml").read_text()
             ":7: workloads.1: unknown workload distillbert; did you mean distilbert?",
         ),
         ("warmup_min_ms", "warmup_min", ":21: protocol.warmup_min: unknown key; did you mean warmup_min_ms?"),
+        (
+            "warmup_min_calls: 1",
+            "warmup_min_calls: 0",
+            ":20: protocol.warmup_min_calls: input should be greater than or equal to 1, but it is 0",
+        ),
+        (
+            "warmup_min_calls: 1",
+            "procedure: strict",
+            ":20: protocol.procedure: input should be 'standard' or 'legacy', but it is \"strict\"",
+        ),
         ("rounds: 3", "rounds: '3'", ':13: rounds: input should be a valid integer, but it is "3"'),
         ("rounds: 3", "rounds: 0", ":13: rounds: input should be greater than 0, but it is 0"),
         ("name: bert-base, ", "", ":6: workloads.0.name: this key is missing"),

@@ -28,7 +28,7 @@ from orchestrator.scheduling.existing import RayNode, Seen, look, node_of
 from orchestrator.scheduling.sending import Inbox, rechunked
 from tests.conftest import PROJECT
 
-INVENTORY = "version: 2\nray_address: {address}\ndefaults: {{connection: ray}}\nhosts: {{h1: {{}}}}\n"
+INVENTORY = "version: 1\nray_address: {address}\ndefaults: {{connection: ray}}\nhosts: {{h1: {{}}}}\n"
 
 
 def node(name: str, host: str | None, slots: float = 1.0) -> RayNode:
@@ -81,28 +81,24 @@ def test_a_machine_without_a_node_is_refused_at_once(tmp_path: Path, monkeypatch
     ("text", "expected"),
     [
         (
-            "version: 2\ndefaults: {connection: ray}\nhosts: {a: {}}\n",
-            ":2: hosts.a.connection: connection ray needs the",
+            "version: 1\ndefaults: {connection: ray}\nhosts: {a: {}}\n",
+            ":2: defaults.connection: connection ray needs the",
         ),
         (
-            "version: 2\nray_address: x:1\nhosts: {a: {connection: local}}\n",
+            "version: 1\nray_address: x:1\nhosts: {a: {connection: local}}\n",
             ":3: hosts.a.connection: with ray_address ev",
         ),
         (
-            "version: 2\nray_address: ray://x:1\nhosts: {a: {connection: ray}}\n",
+            "version: 1\nray_address: ray://x:1\nhosts: {a: {connection: ray}}\n",
             ":2: ray_address: expected HOST:PORT of",
         ),
         (
-            "version: 2\nray_address: x:1\nhosts: {a: {connection: ray, address: y}}\n",
+            "version: 1\nray_address: x:1\nhosts: {a: {connection: ray, address: y}}\n",
             ":3: hosts.a.address: connection ray takes no address",
         ),
         (
-            "version: 2\nray_address: x:1\nhosts: {a: {connection: ray, engine: 'tcp://x:2375'}}\n",
+            "version: 1\nray_address: x:1\nhosts: {a: {connection: ray, engine: 'tcp://x:2375'}}\n",
             ":3: hosts.a.engine: the engine of a node of Ray is docker, podman or a socket there, as unix:///path",
-        ),
-        (
-            "version: 1\nray_address: x:1\nhosts: {a: {connection: ray}}\n",
-            ":2: ray_address: this key came with version 2",
         ),
     ],
 )

@@ -14,7 +14,7 @@ from orchestrator.cli import run
 from orchestrator.errors import ExitCode
 
 LAB = """\
-version: 2
+version: 1
 defaults: {user: bench}
 groups:
   ampere: {hosts: ["a*"], labels: {generation: ampere}}
@@ -99,7 +99,7 @@ def test_a_command_that_is_told_to_end_leaves_nothing(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, TemporaryDirectory(prefix="t", dir="/tmp") as own:
         silent.settimeout(60)
         port = silent.getsockname()[1]
-        inventory.write_text(f"version: 2\nhosts:\n  h1: {{connection: ssh, address: 127.0.0.1, port: {port}}}\n")
+        inventory.write_text(f"version: 1\nhosts:\n  h1: {{connection: ssh, address: 127.0.0.1, port: {port}}}\n")
         command = [sys.executable, "-m", "orchestrator", "hosts", "key", "h1", "--inventory", str(inventory)]
         environment = {**os.environ, "TMPDIR": own}
         with subprocess.Popen(command, env=environment, start_new_session=True, stderr=subprocess.PIPE) as running:

@@ -10,7 +10,7 @@ from orchestrator.errors import ConfigurationError
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJdRrLCEn7RgVU/YrTkY3kozl+32/KIemnbbwB+QCT75"
 GOOD = f"""\
-version: 2
+version: 1
 defaults: {{user: bench}}
 groups:
   one: {{hosts: [h1], labels: {{x: y}}}}
@@ -117,18 +117,12 @@ def test_the_inventory_that_the_others_break_is_good(tmp_path: Path) -> None:
         ("ssh_alias: second", "address: 10.0.0.7", ":13: hosts.h2.address: h1 and h2 are both the same machine"),
         ("ssh_alias: second", "address: h\n    state: off", "hosts.h2.state: input should be 'active' or 'drain'"),
         ("{x: y}", "{gpu_model: A100}", "groups.one.labels.gpu_model: gpu_model is read off the host, and no label"),
-        ("version: 2", "version: 1", ":2: defaults: this key came with version 2; write `version: 2`"),
-        ("version: 2", "version: 3", ":1: version: input should be 1 or 2, but it is 3"),
+        ("version: 1", "version: 2", ":1: version: input should be 1, but it is 2"),
     ],
 )
 def test_a_mistake_is_one_line_with_its_place(tmp_path: Path, old: str, new: str, expected: str) -> None:
     assert old in GOOD
     assert expected in error_of(tmp_path / "hosts.yaml", GOOD.replace(old, new, 1))
-
-
-def test_version_1_knows_no_keys_of_version_2(tmp_path: Path) -> None:
-    message = error_of(tmp_path / "h.yaml", "version: 1\nhosts:\n  a: {connection: ssh, address: h,\n    user: me}\n")
-    assert message == ":4: hosts.a.user: this key came with version 2; write `version: 2`"
 
 
 INERT = "of A-Z, a-z, 0-9, '_' and, but not first, '.'"
@@ -191,7 +185,7 @@ def test_a_path_that_ssh_is_told_means_nothing_else_to_it(tmp_path: Path, key: s
 
 
 def test_an_inherited_jump_that_leads_in_a_circle_is_named_where_it_stands(tmp_path: Path) -> None:
-    text = "version: 2\ndefaults: {jump: gate}\nhosts:\n" + "".join(
+    text = "version: 1\ndefaults: {jump: gate}\nhosts:\n" + "".join(
         f"  {name}: {{connection: ssh, address: {name}.lab{jump}}}\n"
         for name, jump in (("far", ""), ("gate", ", jump: edge"), ("edge", ""))
     )
@@ -205,7 +199,7 @@ def test_an_inherited_jump_that_leads_in_a_circle_is_named_where_it_stands(tmp_p
 
 
 def test_jumps_over_other_hosts_may_not_lead_in_a_circle(tmp_path: Path) -> None:
-    text = "version: 2\nhosts:\n" + "".join(
+    text = "version: 1\nhosts:\n" + "".join(
         f"  {name}: {{connection: ssh, address: {name}.lab, jump: {jump}}}\n" for name, jump in ("ab", "bc", "ca")
     )
     assert ":3: hosts.a.jump: these jumps lead in a circle: a → b → c → a" in error_of(tmp_path / "h.yaml", text)
@@ -231,5 +225,5 @@ def test_secrets_are_refused_and_not_repeated(tmp_path: Path, added: str, kind: 
 
 def test_a_host_may_be_called_like_a_secret(tmp_path: Path) -> None:
     path = tmp_path / "hosts.yaml"
-    path.write_text("version: 2\nhosts:\n  token-ring: {connection: ssh, address: h}\n")
+    path.write_text("version: 1\nhosts:\n  token-ring: {connection: ssh, address: h}\n")
     assert list(load_inventory(path).hosts) == ["token-ring"]

@@ -16,7 +16,7 @@ from orchestrator.config.inventory import (
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJdRrLCEn7RgVU/YrTkY3kozl+32/KIemnbbwB+QCT75"
 LAB = f"""\
-version: 2
+version: 1
 defaults:
   user: bench
   reserved_cores: 1
@@ -95,7 +95,7 @@ def test_this_machine_inherits_nothing_about_ssh(path: Path) -> None:
 
 
 JUMPS = """\
-version: 2
+version: 1
 defaults: {jump: edge}
 groups:
   lab: {hosts: [gate, "a100-*"], jump: gate}
@@ -131,7 +131,7 @@ def test_a_host_inherits_no_jump_over_itself(tmp_path: Path) -> None:
 def test_what_ssh_is_told_may_be_all_that_is_usual(tmp_path: Path, key: str, value: str) -> None:
     path = tmp_path / "hosts.yaml"
     settings = {"connection": "ssh", **({} if key == "ssh_alias" else {"address": "h"}), key: value}
-    path.write_text(json.dumps({"version": 2, "hosts": {"h1": settings}}))
+    path.write_text(json.dumps({"version": 1, "hosts": {"h1": settings}}))
     assert getattr(load_inventory(path).hosts["h1"], key) == value
 
 
@@ -156,15 +156,6 @@ def test_a_host_key_is_kept_without_its_comment(path: Path) -> None:
     key = load_inventory(path).hosts["a100-01"].host_key
     assert key == KEY
     assert fingerprint_of(KEY) == "SHA256:YlAR6gawrCkPENakVQJoDNsxnNlVTjKeB3S2dMCIUiw"
-
-
-@pytest.mark.parametrize("document", ["version: 1\nhosts:\n  a: {connection: ssh, address: h, labels: {x: y}}\n"])
-def test_version_1_still_loads(tmp_path: Path, document: str) -> None:
-    path = tmp_path / "hosts.yaml"
-    path.write_text(document)
-    inventory = load_inventory(path)
-    assert inventory.hosts["a"].address == "h"
-    assert inventory.groups == {}
 
 
 def test_the_committed_inventory_is_this_machine(project: Path) -> None:

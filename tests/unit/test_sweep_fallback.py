@@ -125,7 +125,7 @@ def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(starting, "local_socket", lambda: None)
     monkeypatch.setattr(starting, "connect", Client)
     path = tmp_path / "hosts.yaml"
-    path.write_text("version: 2\nhosts: {other: {connection: local}}\n")
+    path.write_text("version: 1\nhosts: {other: {connection: local}}\n")
     return path
 
 

@@ -4,7 +4,7 @@ The inventory holds what cannot be detected. What a host is made of (CPU, memory
 host itself whenever it is used.
 """
 
-from orchestrator.config.inventory.loading import load_inventory
+from orchestrator.config.inventory.loading import MACHINE_LABELS, json_schema, load_inventory
 from orchestrator.config.inventory.model import (
     WORK_DIRECTORY,
     Connection,
@@ -16,12 +16,16 @@ from orchestrator.config.inventory.model import (
     HostState,
     Inventory,
     Origin,
+    active_hosts,
+    groups_of,
+    local_engine,
+    refuse_nodes,
+    select_hosts,
 )
-from orchestrator.config.inventory.publishing import json_schema
-from orchestrator.config.inventory.selection import active_hosts, groups_of, refuse_nodes, select_hosts
 from orchestrator.config.inventory.values import fingerprint_of, in_range, local_path
 
 __all__ = [
+    "MACHINE_LABELS",
     "WORK_DIRECTORY",
     "Connection",
     "Exclusive",
@@ -38,6 +42,7 @@ __all__ = [
     "in_range",
     "json_schema",
     "load_inventory",
+    "local_engine",
     "local_path",
     "refuse_nodes",
     "select_hosts",

@@ -1,10 +1,12 @@
 """The machines of a lab, merged: what everything but the reading of the file works with."""
 
+import fnmatch
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -23,10 +25,13 @@ from orchestrator.config.inventory.values import (
     UserName,
     VersionRange,
 )
-from orchestrator.errors import ConfigurationError
+from orchestrator.errors import ConfigurationError, NoUsableHostError
 
 WORK_DIRECTORY = "/var/lib/taxmeter"
 """Where a host that is reached over SSH keeps our files, unless the inventory names another place."""
+
+ALL: Final = "all"
+"""In a limit: every host. No group may take this name."""
 
 ROUTE = ("user", "port", "identity_file", "jump")
 """How an address is reached. For an alias the user's SSH configuration says all of it."""
@@ -99,32 +104,62 @@ class Faults(StrictModel):
     """A host on which a task has not begun after so many seconds is lost."""
 
 
-class Host(StrictModel):
-    """One machine."""
+class Settings(StrictModel):
+    """What may stand in the defaults, in a group and at a host; null is what nobody says."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    connection: Connection | None = None
+    """`local`: the machine on which the command runs. `ssh`: another one. `ray`: a node of the cluster at
+    `ray_address`."""
+    user: UserName | None = None
+    """Who logs in; by default your own name. The user must be allowed to use the engine (group docker)."""
+    port: Port | None = None
+    """Of the host's SSH server; by default 22."""
+    identity_file: LocalPath | None = None
+    """Path of a private key on this machine; by default those that ssh tries, and your agent's."""
+    jump: Jump | None = None
+    """What the connection goes through: `[user@]host[:port]`, or the name of another host of this file."""
+    executor: ExecutorChoice | None = None
+    """`auto` (default): a container engine if one answers, else virtual environments. `docker` demands an engine."""
+    engine: Engine | None = None
+    """`docker` (default), `podman` or a socket as `unix:///path`, on that host."""
+    work_directory: RemotePath | None = None
+    """Where that host keeps our files; by default /var/lib/taxmeter."""
+    reserved_cores: int | None = Field(default=None, ge=0)
+    """Cores kept for the agent; the trials run on the others. By default none."""
+    exclusive: Exclusive | None = None
+    """What runs one benchmark at a time: the `host` (default), or each `gpu` with cores of its own."""
+    gpus: tuple[GpuPattern, ...] | None = None
+    """GPUs that trials may use, by default all: UUIDs as `nvidia-smi -L` prints them, patterns such as `GPU-1f*`,
+    its numbers, or ranges such as `0-3`. An empty list: none."""
+    labels: Mapping[str, str | None] | None = None
+    """Names and values by which a sweep's `targets` select hosts; merged by name, null removes one."""
+    state: HostState | None = None
+    """`active` (default), or `drain`: the host takes no new trials."""
+    expect: Expectation | None = None
+    """What must be found on the host; merged by key, null removes one."""
+
+
+class HostEntry(Settings):
+    """One machine. What can be detected (processors, memory, GPUs) does not stand here."""
+
+    address: Address | None = None
+    """Name or IP address."""
+    ssh_alias: Alias | None = None
+    """Instead of an address: a Host of your SSH configuration, which then says how it is reached."""
+    host_key: HostKey | None = None
+    """The key by which the host is known, from `taxmeter hosts key NAME`. Without it your known_hosts decides."""
+
+
+class Host(HostEntry):
+    """One machine, with all that its groups and the defaults say. Of `local`, `engine` is an address of the engine."""
 
     connection: Connection
-    address: Address | None = None
-    """Name or address for `ssh`."""
-    ssh_alias: Alias | None = None
-    """Instead of an address: a Host of the user's SSH configuration, which then says how it is reached."""
-    user: UserName | None = None
-    port: Port | None = None
-    identity_file: LocalPath | None = None
-    jump: Jump | None = None
-    host_key: HostKey | None = None
-    """The key by which the host is known; null leaves it to the user's known_hosts."""
     executor: ExecutorChoice = ExecutorChoice.AUTO
-    engine: Engine | None = None
-    """`local`: its address, null for DOCKER_HOST or the usual socket. `ssh`: docker (also if null), podman or a socket
-    as `unix:///path` on that host."""
-    work_directory: RemotePath | None = None
-    labels: dict[str, str] = Field(default_factory=dict)
-    """Names and values by which a sweep's `targets` select hosts."""
     reserved_cores: int = Field(default=0, ge=0)
-    """Cores kept for the agent; the trials run on the others."""
     exclusive: Exclusive = Exclusive.HOST
-    gpus: tuple[GpuPattern, ...] | None = None
-    """The GPUs that trials may use: patterns of UUIDs, numbers or ranges of them; null for all, empty for none."""
+    labels: dict[str, str] = Field(default_factory=dict)
     state: HostState = HostState.ACTIVE
     expect: Expectation = Expectation()
 
@@ -210,3 +245,98 @@ def local_engine(engine: str | None) -> str | None:
         user = os.geteuid()
         return f"unix:///run/{'' if user == 0 else f'user/{user}/'}podman/podman.sock"
     return None if engine == "docker" else engine
+
+
+def select_hosts(inventory: Inventory, limit: str | None) -> dict[str, Host]:
+    """The hosts that a limit leaves over.
+
+    Args:
+        inventory: the fleet.
+        limit: names, groups and patterns joined by `:`, such as `ampere:!a100-07`; a leading `!` excludes, `&` keeps
+            only those that are also there. None keeps every host.
+
+    Raises:
+        ConfigurationError: a pattern is empty or matches no host, or none is left.
+    """
+    if limit is None:
+        return dict(inventory.hosts)
+    chosen: set[str] = set()
+    dropped: set[str] = set()
+    kept = set(inventory.hosts)
+    terms = re.split(r"[:,]", limit)
+    if not all(term.strip("!& ") for term in terms):
+        # A script's variable that is not set must not mean the whole lab.
+        raise ConfigurationError(
+            f"--limit {limit!r}: expected names, groups or patterns joined by ':', such as 'ampere:!a100-07', but "
+            f"{'one of them' if limit.strip() else 'it'} is empty; every host is 'all'"
+        )
+    for term in terms:
+        named = _named(term.lstrip("!&"), inventory, limit)
+        if term.startswith("!"):
+            dropped |= named
+        elif term.startswith("&"):
+            kept &= named
+        else:
+            chosen |= named
+    if all(term[0] in "!&" for term in terms):
+        chosen = set(inventory.hosts)
+    left = {name: host for name, host in inventory.hosts.items() if name in (chosen & kept) - dropped}
+    if not left:
+        raise ConfigurationError(f"--limit {limit} leaves no host; known: {', '.join(inventory.hosts)}")
+    return left
+
+
+def groups_of(name: str, inventory: Inventory) -> list[str]:
+    """The groups of a host, in the order of the file."""
+    return [group for group, hosts in inventory.groups.items() if name in hosts]
+
+
+def active_hosts(hosts: Mapping[str, Host], say: Callable[[str], None]) -> dict[str, Host]:
+    """The hosts that take new trials; `say` is told about each of the others.
+
+    Raises:
+        NoUsableHostError: none does.
+    """
+    for name, host in hosts.items():
+        if host.state is HostState.DRAIN:
+            say(f"{name}: its state is drain, so it takes no new trials")
+    active = {name: host for name, host in hosts.items() if host.state is HostState.ACTIVE}
+    if not active:
+        raise NoUsableHostError(
+            f"no host takes new trials: the state of {', '.join(hosts)} is drain; write `state: active` for one"
+        )
+    return active
+
+
+def refuse_nodes(hosts: Mapping[str, Host], inventory: Inventory) -> None:
+    """Refuses hosts that are nodes of somebody's Ray cluster, where a command reaches hosts in another way.
+
+    Args:
+        hosts: that the command is about.
+        inventory: that they come from.
+
+    Raises:
+        ConfigurationError: one of them is.
+    """
+    if any(host.connection is Connection.RAY for host in hosts.values()):
+        raise inventory.error(
+            "with ray_address there is nothing to reach but through Ray, which this command does not; `taxmeter sweep "
+            "plan` looks at all hosts and says what is wrong",
+            "ray_address",
+        )
+
+
+def _named(term: str, inventory: Inventory, limit: str) -> set[str]:
+    if term == ALL:
+        return set(inventory.hosts)
+    hosts = set(fnmatch.filter(inventory.hosts, term))
+    groups = fnmatch.filter(inventory.groups, term)
+    if not hosts and not groups:
+        what = "host or group" if inventory.groups else "host"
+        raise ConfigurationError(f"--limit {limit}: no {what} is called {term}; known: {_known(inventory)}")
+    return hosts.union(*(inventory.groups[group] for group in groups))
+
+
+def _known(inventory: Inventory) -> str:
+    groups = f"; groups: {', '.join(inventory.groups)}" if inventory.groups else ""
+    return ", ".join(inventory.hosts) + groups
