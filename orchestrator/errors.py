@@ -1,7 +1,13 @@
 """What can go wrong for a person, and the exit code that it ends with."""
 
+import difflib
+from collections.abc import Iterable
 from enum import IntEnum
 from pathlib import Path
+from typing import Final
+
+_LONG_ENOUGH: Final = 3
+"""Shorter words are in too many names."""
 
 
 class ExitCode(IntEnum):
@@ -44,3 +50,21 @@ class InfrastructureError(TaxmeterError):
 
 class StoreError(TaxmeterError):
     """The result store cannot be read or written."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The end of an error about an unknown name: the known one that is nearest, and all of them."""
+    names = sorted(known)
+    near = _nearest(word, names, 1)
+    return (f"did you mean {near[0]}? " if near else "") + f"known: {', '.join(names)}"
+
+
+def near_names(word: str, known: Iterable[str]) -> str:
+    """The end of an error about one of many names: those that look like `word`; empty if none does."""
+    near = _nearest(word, sorted(known), 5)
+    return f"; did you mean {', '.join(near)}?" if near else ""
+
+
+def _nearest(word: str, names: list[str], most: int) -> list[str]:
+    inside = [name for name in names if len(word) >= _LONG_ENOUGH and word.lower() in name.lower()]
+    return list(dict.fromkeys([*difflib.get_close_matches(word, names, n=most), *inside]))[:most]

@@ -11,8 +11,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
-from orchestrator.errors import ConfigurationError
-from orchestrator.store.query.querying import near_names
+from orchestrator.errors import ConfigurationError, near_names
 from runners.contract.catalogue import BACKENDS, WORKLOADS, BackendInfo, IntegerRange, WorkloadInfo
 
 Value: TypeAlias = str | int | None

@@ -20,8 +20,7 @@ from enum import Enum
 from typing import Final
 
 from orchestrator.analysis.axes import AXES, OPTION_AXES, Axis, Value, axis
-from orchestrator.errors import ConfigurationError
-from orchestrator.store.query.querying import near_names
+from orchestrator.errors import ConfigurationError, near_names
 
 NEWEST: Final = "newest"
 PREVIOUS: Final = "previous"

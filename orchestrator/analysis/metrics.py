@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from orchestrator.errors import ConfigurationError
+from orchestrator.errors import ConfigurationError, near_names
 from orchestrator.store import TRIALS
-from orchestrator.store.query.querying import near_names
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from orchestrator.campaign import Continuation, ProjectFiles
 from orchestrator.campaign.resuming.resume import Choose
 from orchestrator.cli.progress import duration_text
 from orchestrator.cli.results import print_summary
-from orchestrator.config.documents import did_you_mean, line_of_key
+from orchestrator.config.documents import line_of_key
 from orchestrator.config.sweep import Sweep
 from orchestrator.environments import Catalogue
-from orchestrator.errors import ConfigurationError, ExitCode, NoUsableHostError
+from orchestrator.errors import ConfigurationError, ExitCode, NoUsableHostError, did_you_mean
 from orchestrator.files import held_at_once
 from orchestrator.hosts.lock import HostLock
 from orchestrator.planning import Plan, PlanningHost, environments_on

@@ -20,8 +20,7 @@ from orchestrator.analysis.conditions import parse_conditions
 from orchestrator.cli.compare import where_option
 from orchestrator.cli.options import place_option, require_store
 from orchestrator.cli.results.tables import wide_console
-from orchestrator.config.documents import did_you_mean
-from orchestrator.errors import ConfigurationError, ExitCode
+from orchestrator.errors import ConfigurationError, ExitCode, did_you_mean
 from orchestrator.report.claims import claims_document, claims_markdown, render_claims
 
 _DIRECTORY: Final = Path("claims")

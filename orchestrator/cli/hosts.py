@@ -10,7 +10,6 @@ import click
 from orchestrator.campaign import ProjectFiles
 from orchestrator.cli.hosts_check import check
 from orchestrator.cli.options import inventory_option, limit_option
-from orchestrator.config.documents import did_you_mean
 from orchestrator.config.inventory import (
     Connection,
     Expectation,
@@ -23,7 +22,7 @@ from orchestrator.config.inventory import (
     refuse_nodes,
     select_hosts,
 )
-from orchestrator.errors import ConfigurationError, ExitCode, InfrastructureError
+from orchestrator.errors import ConfigurationError, ExitCode, InfrastructureError, did_you_mean
 from orchestrator.hosts.checking import FACTS_TIMEOUT_S, Facts, differences, host_facts, local_facts, requirements
 from orchestrator.hosts.connection import Connections
 

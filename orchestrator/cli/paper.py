@@ -14,8 +14,7 @@ from orchestrator.cli.compare import Names, where_option
 from orchestrator.cli.options import inventory_option, limit_option, place_option, require_store
 from orchestrator.cli.paper_measuring import DEVICES, measure
 from orchestrator.cli.sweep import resume_option
-from orchestrator.config.documents import did_you_mean
-from orchestrator.errors import ConfigurationError, ExitCode
+from orchestrator.errors import ConfigurationError, ExitCode, did_you_mean
 from orchestrator.report.figures.catalogue import chosen
 from orchestrator.store import Results
 

@@ -23,8 +23,7 @@ from orchestrator.campaign.control import (
 from orchestrator.cli.campaigns import HOST_LOCK, project_lock
 from orchestrator.cli.options import StorePlace, open_results
 from orchestrator.cli.sweep_status import PREPARING, Seen, render
-from orchestrator.config.documents import did_you_mean
-from orchestrator.errors import ConfigurationError, ExitCode
+from orchestrator.errors import ConfigurationError, ExitCode, did_you_mean
 from orchestrator.files import is_locked
 from orchestrator.store.query.listing import campaign_list
 

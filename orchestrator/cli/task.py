@@ -10,10 +10,10 @@ from orchestrator.campaign.exchange import Cores, Origin, cores_of, exported_hos
 from orchestrator.campaign.resuming.resume import new_campaign_id
 from orchestrator.cli.campaigns import git_commit, known_environments, print_plan, refuse_empty
 from orchestrator.cli.sweep import sweep_argument
-from orchestrator.config.documents import did_you_mean, line_of_key
+from orchestrator.config.documents import line_of_key
 from orchestrator.config.sweep import Sweep, load_sweep
 from orchestrator.environments import Catalogue
-from orchestrator.errors import ConfigurationError
+from orchestrator.errors import ConfigurationError, did_you_mean
 from orchestrator.planning import plan
 from orchestrator.planning.feasibility import ANY_SUITABLE
 

@@ -1,9 +1,8 @@
 """Reads the YAML files that people write, once, and says exactly where one is wrong."""
 
-import difflib
 import json
 import typing
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +14,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from orchestrator.errors import ConfigurationError
+from orchestrator.errors import ConfigurationError, did_you_mean
 
 Location = tuple[int | str, ...]
 AnyDocument = TypeVar("AnyDocument", bound="Document")
@@ -144,13 +143,6 @@ def nodes(tree: Any, location: Location = ()) -> Iterator[tuple[Location, Any]]:
 def line_of_key(path: Path, location: Location) -> int:
     """The line of a key of a file that was already read without error, for errors found later."""
     return Source.read(path).line(*location)
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint that ends an error about an unknown name: the nearest known one and all of them."""
-    names = sorted(known)
-    near = difflib.get_close_matches(word, names, n=1)
-    return (f"did you mean {near[0]}? " if near else "") + f"known: {', '.join(names)}"
 
 
 @lru_cache(maxsize=8)

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
-from orchestrator.config.documents import Document, SettingError, Source, StrictModel, did_you_mean, load_yaml
+from orchestrator.config.documents import Document, SettingError, Source, StrictModel, load_yaml
+from orchestrator.errors import did_you_mean
 from runners.contract import LEGACY, STANDARD, GuardPolicy, Guards, Protocol
 from runners.contract.catalogue import BACKENDS, WORKLOADS, OptionInfo
 

@@ -8,8 +8,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from orchestrator.config.documents import Document, StrictModel, did_you_mean, load_yaml
-from orchestrator.errors import ConfigurationError
+from orchestrator.config.documents import Document, StrictModel, load_yaml
+from orchestrator.errors import ConfigurationError, did_you_mean
 from orchestrator.planning.feasibility import ANY_SUITABLE, Demands
 
 DOCKERFILE = "Dockerfile"

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
 
-from orchestrator.config.documents import did_you_mean
 from orchestrator.environments.archive import read_archive
 from orchestrator.environments.build import KEEP_RECORDED, BuildPolicy, ensure_image
 from orchestrator.environments.catalogue import Catalogue, EnvironmentEntry, recipe_sha256
@@ -16,7 +15,7 @@ from orchestrator.environments.record import RECORD, BuiltImage, image_lock, rea
 from orchestrator.environments.recording import LABEL_ENVIRONMENT, LABEL_RECIPE, describe, labels_of, reference_of
 from orchestrator.environments.registry import check_registry, pull_image, push_image
 from orchestrator.environments.transfer import copy_image, load_image, save_image
-from orchestrator.errors import ConfigurationError
+from orchestrator.errors import ConfigurationError, did_you_mean
 from orchestrator.files import exclusive
 
 Say = Callable[[str], None]

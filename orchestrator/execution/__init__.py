@@ -11,7 +11,6 @@ from orchestrator.execution.base import (
     TaskOutcome,
 )
 from orchestrator.execution.choice import create_executor
-from orchestrator.execution.cores import cores_in, cores_text
 from orchestrator.execution.docker import remove_containers
 from orchestrator.execution.staging import INSTALLED, copy_code, keep_code, pack, stage
 
@@ -27,8 +26,6 @@ __all__ = [
     "TaskOutcome",
     "aftermath",
     "copy_code",
-    "cores_in",
-    "cores_text",
     "create_executor",
     "keep_code",
     "pack",

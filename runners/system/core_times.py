@@ -4,12 +4,13 @@ Read per core from /proc/stat, which shows the whole machine also inside a conta
 slowly, and the kernel's pressure information does not say where.
 """
 
+import re
 import resource
 import time
 from dataclasses import dataclass
 from typing import Dict, Iterable, Optional, Tuple
 
-from runners.system.reading import read_text
+from runners.system.reading import parse_list, read_text
 
 _TICKS_PER_S = 100
 """Of /proc/stat: the kernel counts in USER_HZ there, on every architecture that is served."""
@@ -79,6 +80,17 @@ def cores_text(cores: Iterable[int]) -> str:
         else:
             runs.append((core, core))
     return ",".join(str(first) if first == last else "%d-%d" % (first, last) for first, last in runs)
+
+
+def cores_in(text: str) -> "Tuple[int, ...]":
+    """The processors of such a list, in order.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", text):
+        raise ValueError("%r is no list of processors" % text)
+    return tuple(sorted(parse_list(text)))
 
 
 def _is_core(words: "list[str]") -> bool:

@@ -22,7 +22,6 @@ from runners.supervision import checks
 from runners.supervision.checks import ClocksCheck, LoadCheck, Reading, ThrottlingCheck
 from runners.supervision.guarding import Guarding, guarding_for
 from runners.system import core_times
-from runners.system.core_times import cores_text
 
 CPUS = "sys/devices/system/cpu"
 CORES = (0, 1)
@@ -293,8 +292,3 @@ def test_guards_that_are_off_look_at_nothing(machine: Machine) -> None:
     watch.start()
     assert watch.after().results == ()
     assert machine.pauses == []
-
-
-@pytest.mark.parametrize(("cores", "text"), [((0, 1), "0-1"), ((3,), "3"), ((0, 1, 2, 5, 8, 7), "0-2,5,7-8")])
-def test_cores_are_named_as_the_kernel_does(cores: tuple[int, ...], text: str) -> None:
-    assert cores_text(cores) == text

@@ -7,7 +7,6 @@ import pytest
 
 from orchestrator.config.inventory import Exclusive
 from orchestrator.config.sweep import Sweep
-from orchestrator.execution import cores_text
 from orchestrator.planning import (
     EnvironmentPin,
     Isolation,
@@ -20,7 +19,7 @@ from orchestrator.planning import (
     slot_of,
     slots_at_once,
 )
-from runners.system import GpuPlace, NumaNode, Topology
+from runners.system import GpuPlace, NumaNode, Topology, cores_text
 from runners.system.reading import parse_list
 
 

@@ -5,9 +5,8 @@ from typing import Final
 
 from orchestrator.analysis.axes import AXES
 from orchestrator.analysis.metrics import METRICS
-from orchestrator.errors import ConfigurationError
+from orchestrator.errors import ConfigurationError, near_names
 from orchestrator.store import TRIALS
-from orchestrator.store.query.querying import near_names
 
 TRANSITION_BATCH: Final = "transition_batch"
 PEAK_THROUGHPUT: Final = "peak_throughput"

@@ -11,8 +11,8 @@ from orchestrator.analysis.axes import axis
 from orchestrator.analysis.claiming.figures import Threshold
 from orchestrator.analysis.claiming.quantities import SERIES_QUANTITIES, quantity
 from orchestrator.analysis.conditions import parse_conditions
-from orchestrator.config.documents import Document, StrictModel, did_you_mean, load_yaml
-from orchestrator.errors import ConfigurationError
+from orchestrator.config.documents import Document, StrictModel, load_yaml
+from orchestrator.errors import ConfigurationError, did_you_mean
 
 
 def _one_or_many(value: object) -> object:

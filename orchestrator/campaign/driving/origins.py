@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from orchestrator.campaign.preparing.preparation import ReadyHost
 from orchestrator.campaign.preparing.seats import exclusive_for, seat_of, seated
 from orchestrator.delivery import Origin, Recording, Reproduces
-from orchestrator.execution import FakeSettings, cores_text
+from orchestrator.execution import FakeSettings
 from orchestrator.store import RowContext
 from runners.contract import Task
-from runners.system import Fingerprint
+from runners.system import Fingerprint, cores_text
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from orchestrator.campaign.preparing.hosts import MEMORY_SHARE
 from orchestrator.campaign.preparing.preparation import ReadyHost
 from orchestrator.campaign.reproducing.stored import Limits
 from orchestrator.errors import NoUsableHostError
-from orchestrator.execution import ExecutionSettings, FakeSettings, cores_text
+from orchestrator.execution import ExecutionSettings, FakeSettings
+from runners.system import cores_text
 
 
 def limited(host: ReadyHost, limits: Mapping[str, Limits], threads: int) -> ReadyHost:

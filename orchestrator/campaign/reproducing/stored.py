@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import ConfigurationError
-from orchestrator.execution import cores_in, cores_text
 from orchestrator.planning import EnvironmentPin, Isolation, trial_key
 from orchestrator.store import Store
 from runners.contract import ContractError, Status, TrialSpec, decode
+from runners.system import cores_in, cores_text
 
 _AMBIGUOUS_SHOWN = 3
 _COLUMNS = (

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 from pydantic import ConfigDict, Field
 
-from orchestrator.config.documents import Document, Location, Source, did_you_mean, load_yaml, nodes
+from orchestrator.config.documents import Document, Location, Source, load_yaml, nodes
 from orchestrator.config.inventory.model import (
     ALL,
     OF_SSH,
@@ -25,7 +25,7 @@ from orchestrator.config.inventory.model import (
     problem_of,
 )
 from orchestrator.config.inventory.values import GroupName, HostName, Pattern, RayAddress, local_path
-from orchestrator.errors import ConfigurationError
+from orchestrator.errors import ConfigurationError, did_you_mean
 
 MACHINE_LABELS = ("gpu_model", "gpu_count", "driver", "architecture")
 """Labels that are read off a host and that nobody sets: a label that people typed can be wrong."""

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from orchestrator.config.documents import did_you_mean
-from orchestrator.errors import ConfigurationError
+from orchestrator.errors import ConfigurationError, did_you_mean
 from orchestrator.report.palette import backend_label
 
 Where = Mapping[str, Any]

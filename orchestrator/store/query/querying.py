@@ -1,20 +1,16 @@
 """Asks the views: one query, which can only read, and one line where it is wrong."""
 
-import difflib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
 import duckdb
 
-from orchestrator.errors import ConfigurationError
+from orchestrator.errors import ConfigurationError, near_names
 from orchestrator.store.query.views import VIEWS, unreadable
 
 _READING: Final = {"SELECT", "EXPLAIN"}
-_NEAR: Final = 5
-_LONG_ENOUGH: Final = 3
-"""Shorter words are in too many names."""
 _USERS: Final = (
     duckdb.ParserException,
     duckdb.BinderException,
@@ -69,14 +65,6 @@ def query_errors(connection: duckdb.DuckDBPyConnection, query: str) -> Iterator[
         if not isinstance(error, _USERS) or re.search(r"Parquet file|Invalid PAR1|Snappy|ZSTD", text):
             raise unreadable(error) from error
         raise ConfigurationError(_explained(connection, query, text)) from None
-
-
-def near_names(word: str, known: Iterable[str]) -> str:
-    """The known names that look like `word`, for the end of an error; empty if none does."""
-    names = sorted(known)
-    inside = [name for name in names if len(word) >= _LONG_ENOUGH and word.lower() in name.lower()]
-    near = list(dict.fromkeys([*difflib.get_close_matches(word, names, n=_NEAR), *inside]))[:_NEAR]
-    return f"; did you mean {', '.join(near)}?" if near else ""
 
 
 def _refuse_writing(connection: duckdb.DuckDBPyConnection, query: str) -> None:

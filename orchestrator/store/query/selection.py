@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
-from orchestrator.errors import ConfigurationError, StoreError
+from orchestrator.errors import ConfigurationError, StoreError, near_names
 from orchestrator.store.objects.location import is_url
 from orchestrator.store.objects.remote import snapshot_at
-from orchestrator.store.query.querying import ask, named_views, near_names, query_errors
+from orchestrator.store.query.querying import ask, named_views, query_errors
 from orchestrator.store.query.reading import View, current_view, read_small
 from orchestrator.store.query.views import connect, quoted
 from orchestrator.store.schema import TRIALS

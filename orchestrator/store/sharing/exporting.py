@@ -9,9 +9,9 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from orchestrator.errors import ConfigurationError
+from orchestrator.errors import ConfigurationError, near_names
 from orchestrator.store.facade import Store
-from orchestrator.store.query.querying import near_names, query_errors
+from orchestrator.store.query.querying import query_errors
 from orchestrator.store.query.reading import View, read_small
 from orchestrator.store.query.tabular import (
     MARK,
