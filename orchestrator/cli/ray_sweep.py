@@ -83,7 +83,8 @@ def _joined(wanted: Wanted) -> Iterator[Joined]:
 def _asking(wanted: Wanted, joined: Joined) -> Iterator[RayHosts]:
     here = {name: host for name, host in wanted.hosts.items() if name not in joined.left_out}
     click.echo(f"asking {', '.join(here)}")
-    hosts = RayHosts(here, joined.seen, wanted.inventory, wanted.files, ray_scheduler(joined.cluster), click.echo)
+    scheduler, external = ray_scheduler(joined.cluster), joined.cluster.external
+    hosts = RayHosts(here, joined.seen, external, wanted.inventory, wanted.files, scheduler, click.echo)
     try:
         yield hosts
     finally:

@@ -3,7 +3,6 @@
 import os
 import secrets
 import shutil
-import signal
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -11,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from orchestrator.errors import InfrastructureError, NoUsableHostError
+from orchestrator.errors import NoUsableHostError
+from orchestrator.hosts.external_cluster import initialise
 from orchestrator.hosts.labels import HOST_LABEL, SLOT
 from orchestrator.scheduling.base import SchedulingHost
 
@@ -125,37 +125,6 @@ class ExistingCluster:
         import ray
 
         ray.shutdown()
-
-
-def initialise(ray: Any, options: Mapping[str, Any], problem: str) -> None:
-    """Connects the module `ray` to a cluster, or starts one, as `ray.init` does; signals stay ours, and it is quiet.
-
-    Raises:
-        InfrastructureError: it cannot; `problem`, with what Ray says.
-    """
-    on_terminate = signal.getsignal(signal.SIGTERM)
-    try:
-        ray.init(**options, log_to_driver=False, logging_level="error")
-    except Exception as error:
-        raise InfrastructureError(f"{problem}: {' '.join(str(error).split())}") from error
-    finally:
-        # Ray installs a handler of its own that aborts the process before anything can be cleaned up.
-        signal.signal(signal.SIGTERM, on_terminate)
-    _silence()
-
-
-def _silence() -> None:
-    """Keeps Ray from printing what it hears of dead nodes and workers, with stack traces, into the progress.
-
-    `log_to_driver` does not turn that off, and nothing public does. We tell of it ourselves, in one line.
-    """
-    from ray._private import worker
-
-    worker.print_to_stdstream = _say_nothing
-
-
-def _say_nothing(*_: object, **__: object) -> None:
-    pass
 
 
 def connected(ray: Any, hosts: Sequence[SchedulingHost]) -> Connected:

@@ -6,6 +6,7 @@ what a system does not tell is null.
 
 from runners.system.conditions import read as read_conditions
 from runners.system.core_times import cores_in, cores_text
+from runners.system.document import SystemRoot, describe_system
 from runners.system.environment import observe as observe_environment
 from runners.system.fingerprint import Fingerprint, Private, collect
 from runners.system.identity import hardware_fields, hot_columns, hw_id, system_fields, system_id
@@ -18,11 +19,13 @@ __all__ = [
     "Limits",
     "NumaNode",
     "Private",
+    "SystemRoot",
     "Topology",
     "bus_id",
     "collect",
     "cores_in",
     "cores_text",
+    "describe_system",
     "hardware_fields",
     "hot_columns",
     "hw_id",

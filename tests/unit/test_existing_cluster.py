@@ -1,7 +1,7 @@
 """Somebody else's Ray cluster: which node is which host, what is sent, and what nodes answer."""
 
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +9,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from orchestrator.campaign import ProjectFiles
-from orchestrator.campaign.remote import by_ray
-from orchestrator.campaign.remote.by_ray import RayHosts, recipes
+from orchestrator.campaign.remote.by_ray import recipes
 from orchestrator.campaign.remote.on_node import (
     Address,
     EnvironmentWanted,
@@ -20,12 +19,15 @@ from orchestrator.campaign.remote.on_node import (
     reach,
 )
 from orchestrator.config.inventory import Connection, ExecutorChoice, Host, load_inventory, refuse_nodes
-from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError
+from orchestrator.errors import ConfigurationError, InfrastructureError
+from orchestrator.hosts import cluster_info as info_module
+from orchestrator.hosts import open_hosts
+from orchestrator.hosts.broadcast import Inbox, rechunked
+from orchestrator.hosts.cluster_info import ClusterInfo, RayNode, node_of
+from orchestrator.hosts.external_cluster import ExternalCluster
 from orchestrator.hosts.labels import HOST_LABEL, SLOT
+from orchestrator.hosts.ray import RayHost
 from orchestrator.planning import Isolation
-from orchestrator.scheduling import LocalScheduler, existing
-from orchestrator.scheduling.existing import RayNode, Seen, look, node_of
-from orchestrator.scheduling.sending import Inbox, rechunked
 from tests.conftest import PROJECT
 
 INVENTORY = "version: 1\nray_address: {address}\ndefaults: {{connection: ray}}\nhosts: {{h1: {{}}}}\n"
@@ -35,7 +37,7 @@ def node(name: str, host: str | None, slots: float = 1.0) -> RayNode:
     return RayNode(name, f"10.0.0.{len(name)}", f"machine-{name}", {} if host is None else {HOST_LABEL: host}, slots)
 
 
-SEEN = Seen(
+SEEN = ClusterInfo(
     "10.0.0.1:6379",
     node("head", None, 0.0),
     (
@@ -66,15 +68,19 @@ def test_a_host_that_is_no_node_is_told_why(host: str, expected: str) -> None:
 
 
 def test_a_machine_without_a_node_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(existing, "_a_raylet_runs_here", lambda: False)
+    monkeypatch.setattr(info_module, "_a_raylet_runs_here", lambda: False)
     inventory = tmp_path / "hosts.yaml"
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         inventory.write_text(INVENTORY.format(address=address))
-        with pytest.raises(
-            ConfigurationError, match=rf"hosts.yaml:2: ray_address: this machine is no node .* {address}"
+        known = load_inventory(inventory)
+        with (
+            pytest.raises(
+                ConfigurationError, match=rf"hosts.yaml:2: ray_address: this machine is no node .* {address}"
+            ),
+            open_hosts(known.hosts, known, ProjectFiles(PROJECT)),
         ):
-            look(address, inventory)
+            raise AssertionError("it was opened")
 
 
 @pytest.mark.parametrize(
@@ -198,20 +204,18 @@ def test_a_port_that_is_not_reached_is_told() -> None:
         reach(Address("127.0.0.1", port))
 
 
-class Skewed(LocalScheduler):
-    """One host has another version of a package."""
+class Skewed(ExternalCluster):
+    """Each of its nodes has another version of a package, and lacks one."""
 
-    def ask(self, question: Callable[[Any], Any], of: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-        answers = super().ask(question, of, timeout_s)
-        return {name: {**answer, "pyarrow": "1.0", "docker": None} for name, answer in answers.items()}
+    def _run(self, host: str, function: Callable[[str], Any], text: str, timeout_s: float) -> Any:
+        return {**function(text), "pyarrow": "1.0", "docker": None}
 
 
-def test_other_packages_are_told_before_our_code_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(by_ray, "unheard", lambda hosts, timeout_s: dict.fromkeys(hosts, "not asked"))
-    hosts = RayHosts({"h1": Host(connection=Connection.RAY)}, SEEN, tmp_path, ProjectFiles(PROJECT), Skewed(), print)
-    with pytest.raises(NoUsableHostError) as caught:
-        hosts.look(["cpu"])
-    assert "h1: docker is missing there, and " in str(caught.value)
+def test_other_packages_are_told_before_our_code_is_imported(tmp_path: Path) -> None:
+    host = RayHost("h1", Host(connection=Connection.RAY), SEEN, Skewed("", tmp_path))
+    with pytest.raises(InfrastructureError) as caught:
+        host.facts()
+    assert "docker is missing there, and " in str(caught.value)
     assert "pyarrow is 1.0 there, and " in str(caught.value)
     assert "install requirements/base.lock" in str(caught.value)
 

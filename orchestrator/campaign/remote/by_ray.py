@@ -1,10 +1,7 @@
 """Hosts that are nodes of somebody else's Ray cluster: asked and made ready through Ray, without SSH and agents."""
 
-import platform
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from importlib import metadata
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,13 +16,12 @@ from orchestrator.config.inventory import WORK_DIRECTORY, Host
 from orchestrator.environments import Catalogue, read_built_images
 from orchestrator.errors import InfrastructureError, NoUsableHostError
 from orchestrator.hosts.checking.expecting import unmet
+from orchestrator.hosts.cluster_info import ClusterInfo, node_of
+from orchestrator.hosts.external_cluster import ExternalCluster
 from orchestrator.hosts.labels import SLOT
 from orchestrator.planning import Isolation, Plan, PlanningHost, needed_environments
 from orchestrator.planning.slots import slots_at_once
 from orchestrator.scheduling import Scheduler, SchedulingHost
-from orchestrator.scheduling.existing import Seen as SeenCluster
-from orchestrator.scheduling.existing import node_of
-from orchestrator.scheduling.joined import unheard
 
 _ANSWER_S = 120.0
 """For the first answer Ray brings our code to a node, and starts a process there."""
@@ -41,7 +37,8 @@ class RayHosts:
     def __init__(
         self,
         hosts: Mapping[str, Host],
-        cluster: SeenCluster,
+        cluster: ClusterInfo,
+        external: ExternalCluster,
         inventory: Path,
         files: ProjectFiles,
         scheduler: Scheduler,
@@ -52,6 +49,7 @@ class RayHosts:
         Args:
             hosts: by name, each with a node.
             cluster: as it was seen.
+            external: the same, to be joined.
             inventory: where they come from, for errors.
             files: where the catalogue is.
             scheduler: of the cluster.
@@ -59,6 +57,7 @@ class RayHosts:
         """
         self._hosts = hosts
         self._cluster = cluster
+        self._external = external
         self._inventory = inventory
         self._files = files
         self._scheduler = scheduler
@@ -79,7 +78,6 @@ class RayHosts:
         """
         left_out = dict(self._absent)
         self._refuse_other_versions(left_out)
-        left_out |= unheard([name for name in self._hosts if name not in left_out], _ANSWER_S)
         entries = expand(environments, Catalogue.load(self._files.catalogue))
         questions = {
             name: NodeQuestion(name, host, work_of(host), [entry.name for entry in entries], self._recipes)
@@ -170,19 +168,13 @@ class RayHosts:
             )
 
     def _refuse_other_versions(self, left_out: dict[str, str]) -> None:
-        ours = _versions_here(_dependencies())("")
-        asked = dict.fromkeys([name for name in self._hosts if name not in left_out], "")
-        for name, theirs in self._ask(_versions_here(_dependencies()), asked, _ANSWER_S, left_out).items():
-            wrong = [
-                f"{one} is {theirs.get(one) or 'missing'} there, and {version} here"
-                for one, version in ours.items()
-                if theirs.get(one) != version
-            ]
-            if wrong:
-                left_out[name] = (
-                    f"{', '.join(wrong)}: install requirements/base.lock with this Python there (the agents' image "
-                    "has it)"
-                )
+        for name in self._hosts:
+            try:
+                if name not in left_out:
+                    self._external.refuse_other_packages(name, _ANSWER_S)
+                    self._external.refuse_unheard(name, _ANSWER_S)
+            except InfrastructureError as error:
+                left_out[name] = str(error)
 
     def _ask(
         self,
@@ -221,23 +213,3 @@ def _unexpected(host: Host, facts: NodeFacts) -> str | None:
     names = [gpu.name or "" for gpu in seen.gpus]
     wrong = unmet(host.expect, names, seen.gpu_driver_version, seen.cpu.model_name, seen.memory.total_bytes)
     return f"{'; '.join(wrong)}: mend the host, or correct `expect:`" if wrong else None
-
-
-def _dependencies() -> list[str]:
-    """The distributions that our packages need."""
-    found = metadata.requires("taxmeter") or []
-    return sorted({one.partition(";")[0].strip() for one in found})
-
-
-def _versions_here(names: Sequence[str]) -> Callable[[str], dict[str, str | None]]:
-    """A function that Ray sends as it is: where a package is missing, ours cannot be imported."""
-
-    def here(_: str) -> dict[str, str | None]:
-        found: dict[str, str | None] = {"python": platform.python_version()}
-        for name in names:
-            found[name] = None
-            with suppress(metadata.PackageNotFoundError):
-                found[name] = metadata.version(name)
-        return found
-
-    return here

@@ -36,8 +36,8 @@ from orchestrator.environments import (
 )
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import DockerSettings, ExecutionSettings, ProcessSettings
+from orchestrator.hosts.broadcast import send
 from orchestrator.planning import Isolation, PlanningHost
-from orchestrator.scheduling.sending import send
 
 _ANSWER_S = 120.0
 _PULL_S = 3600.0

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.campaign.remote.looking import listed
+from orchestrator.config.documents import line_of_key
 from orchestrator.config.inventory import Connection, Host
-from orchestrator.errors import InfrastructureError, NoUsableHostError
+from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError
 from orchestrator.hosts.cluster.code import install_here, pack_code
-from orchestrator.scheduling.existing import Seen, look, node_of
+from orchestrator.hosts.cluster_info import ClusterInfo, cluster_info, node_of
+from orchestrator.hosts.external_cluster import ExternalCluster
 from orchestrator.scheduling.joined import JoinedCluster
 
 
@@ -23,7 +25,7 @@ def is_by_ray(hosts: Mapping[str, Host]) -> bool:
 class Joined:
     """A cluster of somebody else's that this machine is part of."""
 
-    seen: Seen
+    seen: ClusterInfo
     cluster: JoinedCluster
     left_out: Mapping[str, str]
     """Hosts that no node serves, and why."""
@@ -43,15 +45,20 @@ def joining(address: str, hosts: Collection[str], inventory: Path) -> Iterator[J
         NoUsableHostError: nothing answers, or no host is a node of it.
         InfrastructureError: it cannot be joined for another reason.
     """
-    seen = look(address, inventory)
+
+    def error(problem: str) -> ConfigurationError:
+        line = line_of_key(inventory, ("ray_address",))
+        return ConfigurationError(problem, file=inventory, line=line, key="ray_address")
+
+    seen = cluster_info(address, error)
     left_out: dict[str, str] = {}
     for host in hosts:
         try:
             node_of(host, seen)
-        except InfrastructureError as error:
-            left_out[host] = str(error)
+        except InfrastructureError as problem:
+            left_out[host] = str(problem)
     if set(hosts) <= set(left_out):
         raise NoUsableHostError(f"no host can be used: {listed(left_out)}")
     with tempfile.TemporaryDirectory(prefix="taxmeter-code-") as directory:
         code = install_here(pack_code(), Path(directory))
-        yield Joined(seen, JoinedCluster(seen.address, code), left_out)
+        yield Joined(seen, JoinedCluster(ExternalCluster(seen.address, code)), left_out)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from orchestrator.errors import InfrastructureError
 from runners.system import GpuPlace, NumaNode, Topology, bus_id
+from runners.system.reading import parse_list
 
 _MIB = 1 << 20
 
@@ -81,6 +82,8 @@ class HostReading:
     nodes: tuple[NumaNode, ...] = ()
     filesystems: Mapping[str, str | None] = field(default_factory=dict)
     """The kind of file system by directory."""
+    allowed: tuple[int, ...] = ()
+    """The processors that processes of ours may use there; empty if it does not tell."""
 
     @property
     def socket(self) -> EngineSocket | None:
@@ -133,6 +136,7 @@ def parse(text: str) -> HostReading:
         cores=tuple(sections.get("cores", [])),
         nodes=tuple(_node(line) for line in sections.get("nodes", []) if re.match(r"\d+ \d", line)),
         filesystems=dict(_filesystem(line) for line in sections.get("filesystems", [])),
+        allowed=tuple(sorted(parse_list(_first(sections, "allowed")))),
     )
 
 

@@ -23,6 +23,7 @@ section user; id -un; echo "$user"; id -Gn
 section cpu; { sed -n 's/^model name[[:space:]]*: *//p' /proc/cpuinfo | head -n 1; } 2>/dev/null
 section lscpu; { lscpu | sed -n 's/^Model name: *//p' | head -n 1; } 2>/dev/null
 section threads; getconf _NPROCESSORS_ONLN 2>/dev/null || grep -c '^processor' /proc/cpuinfo 2>/dev/null
+section allowed; sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status 2>/dev/null
 section memory; grep '^MemTotal:' /proc/meminfo 2>/dev/null
 section load; cat /proc/loadavg 2>/dev/null
 section governors; cat /sys/devices/system/cpu/cpufreq/policy*/scaling_governor 2>/dev/null | sort -u

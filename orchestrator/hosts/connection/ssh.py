@@ -91,7 +91,7 @@ class Connections:
         for one in running:
             process.kill(one)
 
-    def run(self, name: str, argv: Sequence[str], timeout_s: float, stdin: str = "") -> Completed:
+    def run(self, name: str, argv: Sequence[str], timeout_s: float, stdin: str | bytes = b"") -> Completed:
         """Runs a command on a host, connecting included in the time.
 
         Args:
@@ -184,11 +184,11 @@ class Connections:
         found = self.run(name, ["sh", "-c", script], timeout_s).stdout.strip()
         return found or re.split(r"\s", _SOCKETS[engine])[0].replace("/user/$u", "")
 
-    def _ssh(self, name: str, options: Sequence[str], remote: str, timeout_s: float, stdin: str) -> Completed:
+    def _ssh(self, name: str, options: Sequence[str], remote: str, timeout_s: float, stdin: str | bytes) -> Completed:
         pipe = subprocess.PIPE
         started = self._start(name, [*options, "-o", "ClearAllForwardings=yes"], remote, pipe, pipe, pipe)
         try:
-            out, errors = started.communicate(stdin.encode(), timeout=timeout_s)
+            out, errors = started.communicate(stdin.encode() if isinstance(stdin, str) else stdin, timeout=timeout_s)
         except subprocess.TimeoutExpired:
             problem = f"no answer within {timeout_s:g} s: is the host up, or too busy to answer?"
             raise HostConnectionError(name, Reason.TIMEOUT, problem) from None

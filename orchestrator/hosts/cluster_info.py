@@ -1,23 +1,25 @@
-"""A Ray cluster that somebody else keeps: whether this machine is part of it, and which node is which host."""
+"""A Ray cluster that somebody else keeps: whether this machine is part of it, and which node is which host.
+
+It is looked at from a process of its own: where something is wrong, Ray waits for minutes or aborts.
+"""
 
 import json
+import logging
 import os
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.config.documents import line_of_key
 from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError
 from orchestrator.hosts.labels import HOST_LABEL, SLOT
 
 AUTO = "auto"
-KEY = "ray_address"
 
 _CONNECT_S = 5.0
 _LOOK_S = 60.0
@@ -45,8 +47,8 @@ class RayNode:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What a look at a cluster gave."""
+class ClusterInfo:
+    """What a driver on this machine sees of a cluster."""
 
     address: str
     """Of its head, as Ray takes it; never `auto`."""
@@ -55,31 +57,31 @@ class Seen:
     nodes: tuple[RayNode, ...]
 
 
-def look(address: str, inventory: Path) -> Seen:
+def cluster_info(address: str, error: Callable[[str], ConfigurationError]) -> ClusterInfo:
     """Looks at a cluster as a driver on this machine sees it. Takes a second or two.
 
     Args:
         address: HOST:PORT of its head, or `auto`.
-        inventory: where the address comes from, for errors.
+        error: one about a problem of the key that has the address.
 
     Raises:
         ConfigurationError: this machine is no node of it, its token is another, or it runs another Ray or Python.
         NoUsableHostError: nothing answers there.
         InfrastructureError: it cannot be joined for another reason.
     """
-    place = _Place(inventory, address)
+    place = _Place(address, error)
     _refuse_silence(place)
     if not _a_raylet_runs_here():
         raise place.not_here()
     seen = _from_another_process(place)
-    nodes = tuple(RayNode(**one) for one in seen["nodes"])
-    own = next((one for one in nodes if one.node == seen["own_node"]), None)
+    nodes = tuple(RayNode(**node) for node in seen["nodes"])
+    own = next((node for node in nodes if node.node == seen["own_node"]), None)
     if own is None:
         raise place.not_here()
-    return Seen(str(seen["address"]), own, nodes)
+    return ClusterInfo(str(seen["address"]), own, nodes)
 
 
-def node_of(host: str, seen: Seen) -> RayNode:
+def node_of(host: str, seen: ClusterInfo) -> RayNode:
     """The node that is a host.
 
     Raises:
@@ -117,11 +119,8 @@ def authentication() -> dict[str, str]:
 class _Place:
     """The key of the inventory that is to blame."""
 
-    file: Path
     address: str
-
-    def error(self, problem: str) -> ConfigurationError:
-        return ConfigurationError(problem, file=self.file, line=self._line(), key=KEY)
+    error: Callable[[str], ConfigurationError]
 
     def nobody(self, problem: str) -> NoUsableHostError:
         return NoUsableHostError(str(self.error(problem)))
@@ -131,9 +130,6 @@ class _Place:
             f"this machine is no node of the Ray cluster at {self.address}, and Ray's drivers must run on one: run the "
             f"command on a node, or make this machine one with `ray start --address={self.address} --num-cpus=0`"
         )
-
-    def _line(self) -> int:
-        return line_of_key(self.file, (KEY,))
 
 
 def _refuse_silence(place: _Place) -> None:
@@ -161,7 +157,7 @@ def _a_raylet_runs_here() -> bool:
 
 
 def _from_another_process(place: _Place) -> dict[str, Any]:
-    command = [sys.executable, "-m", "orchestrator.scheduling.glance", place.address]
+    command = [sys.executable, "-c", f"from {__name__} import main; main({place.address!r})"]
     environment = {**os.environ, **authentication()}
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         # a group of its own: an interrupt is ours to pass on
@@ -212,3 +208,25 @@ def _text(file: Any) -> str:
     file.seek(0)
     whole: bytes = file.read()
     return whole.decode("utf-8", "replace")
+
+
+def main(address: str) -> None:
+    """Connects as a driver does, and prints what it sees as JSON on the last line."""
+    import ray  # only here: the package is imported by much that knows no Ray
+
+    ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
+    context = ray.get_runtime_context()
+    nodes = [_described(node) for node in ray.nodes() if node["Alive"]]
+    seen = {"address": context.gcs_address, "own_node": context.get_node_id(), "nodes": nodes}
+    sys.stdout.write(f"\n{json.dumps(seen)}\n")
+    sys.stdout.flush()
+
+
+def _described(node: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "node": node["NodeID"],
+        "address": node["NodeManagerAddress"],
+        "machine": node["NodeManagerHostname"],
+        "labels": node.get("Labels") or {},
+        "slots": (node.get("Resources") or {}).get(SLOT, 0.0),
+    }

@@ -1,0 +1,222 @@
+"""This machine as a host."""
+
+import os
+import queue
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path, PurePosixPath
+
+from orchestrator.config.inventory import ExecutorChoice, Host
+from orchestrator.config.inventory.model import local_engine
+from orchestrator.environments import engine_problem
+from orchestrator.errors import InfrastructureError
+from orchestrator.hosts.access import Answer, Argument, HostFacts
+from orchestrator.hosts.calls import decode_answer, encode_call, perform
+from orchestrator.hosts.checking.expecting import unmet
+from orchestrator.hosts.engine import EngineAt, marked_here
+from orchestrator.planning import Isolation
+from orchestrator.planning.feasibility import GpuFacts
+from runners.system import Fingerprint, Topology, collect
+
+CHOSEN = "chosen in the inventory"
+"""Why an isolation was taken that the inventory names."""
+ENGINE_ANSWERS = "a Docker engine answers"
+
+
+class LocalHost:
+    """The machine on which the command runs; see `HostAccess`."""
+
+    def __init__(self, name: str, settings: Host, project: Path) -> None:
+        """Looks at nothing yet.
+
+        Args:
+            name: of the host.
+            settings: as the inventory has it.
+            project: the directory below which a host that names none keeps our files.
+        """
+        self.name = name
+        self.settings = settings
+        self._question = FactsQuestion(name, settings, settings.work_directory or str(project.absolute()))
+        self._facts: HostFacts | None = None
+
+    def facts(self) -> HostFacts:
+        """See `HostAccess.facts`."""
+        if self._facts is None:
+            self._facts = facts_here(self._question)
+        return self._facts
+
+    def call(self, function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:
+        """See `HostAccess.call`. It runs in this process; one that takes too long is left to itself."""
+        return call_here(function, argument, timeout_s)
+
+    @contextmanager
+    def engine(self) -> Iterator[EngineAt]:
+        """See `HostAccess.engine`."""
+        address = local_engine(self.settings.engine)
+        problem = engine_problem(address)
+        if problem is not None:
+            raise InfrastructureError(problem)
+        yield EngineAt(address, marked_here)
+
+    def place(self, files: Mapping[str, bytes], directory: PurePosixPath) -> None:
+        """See `HostAccess.place`."""
+        write_files(files, directory)
+
+    def slots(self) -> int | None:
+        """See `HostAccess.slots`."""
+        return None
+
+
+def call_here(function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:
+    """Runs a function in this process as it would run on any host; see `HostAccess.call`."""
+    answers: queue.SimpleQueue[str | Exception] = queue.SimpleQueue()
+    text = encode_call(function, argument)
+
+    def run() -> None:
+        try:
+            answers.put(perform(text))
+        except Exception as error:  # noqa: BLE001 - raised again below, in the thread that asked
+            answers.put(error)
+
+    threading.Thread(target=run, name=f"call {function.__name__}", daemon=True).start()
+    try:
+        answer = answers.get(timeout=timeout_s)
+    except queue.Empty:
+        raise InfrastructureError(f"it gave no answer within {timeout_s:g} s") from None
+    if isinstance(answer, Exception):
+        raise InfrastructureError(f"{function.__name__} failed: {type(answer).__name__}: {answer}") from answer
+    return decode_answer(function, answer)
+
+
+@dataclass(frozen=True)
+class FactsQuestion:
+    """What a process on a host is asked about it."""
+
+    name: str
+    """Of the host."""
+    settings: Host
+    work_directory: str
+
+
+def facts_here(question: FactsQuestion) -> HostFacts:
+    """What the machine of this process is, as a host. Nothing is changed.
+
+    Raises:
+        InfrastructureError: it cannot be used; says why.
+    """
+    settings = question.settings
+    engine = local_engine(settings.engine)
+    isolation, reason = choose_isolation(settings.executor, engine)
+    seen = fingerprint_here()
+    known = [size for size in (seen.memory.total_bytes, seen.limits.memory_bytes) if size is not None]
+    if not known:
+        raise InfrastructureError("the size of its memory cannot be read from /proc/meminfo")
+    names = [gpu.name or "" for gpu in seen.gpus]
+    wrong = unmet(settings.expect, names, seen.gpu_driver_version, seen.cpu.model_name, seen.memory.total_bytes)
+    if wrong:
+        raise InfrastructureError(f"{'; '.join(wrong)}: mend the host, or correct `expect:`")
+    return HostFacts(
+        host=question.name,
+        cores=tuple(sorted(os.sched_getaffinity(0))),
+        memory_bytes=min(known),
+        architecture=seen.kernel.architecture,
+        cpu_model=seen.cpu.model_name,
+        gpus=tuple(GpuFacts(gpu.name, gpu.compute_capability, gpu.memory_bytes) for gpu in seen.gpus),
+        gpu_driver_version=seen.gpu_driver_version,
+        gpu_reason=seen.gpu_reason,
+        topology=(seen.private.topology if seen.private is not None else None) or Topology(),
+        isolation=isolation,
+        isolation_reason=reason,
+        engine=engine,
+        work_directory=question.work_directory,
+        niceness=os.getpriority(os.PRIO_PROCESS, 0),
+        fingerprint=seen,
+    )
+
+
+@cache
+def fingerprint_here() -> Fingerprint:
+    """The fingerprint of this machine, read once for each process: it is what does not change."""
+    return collect()
+
+
+def choose_isolation(executor: ExecutorChoice, engine: str | None) -> tuple[Isolation, str]:
+    """The isolation for this machine, and why.
+
+    Args:
+        executor: what the inventory chooses.
+        engine: its address; null for DOCKER_HOST or the usual socket.
+
+    Raises:
+        InfrastructureError: the inventory demands an engine and none answers.
+    """
+    if executor is ExecutorChoice.PROCESS:
+        return Isolation.PROCESS, CHOSEN
+    problem = engine_problem(engine)
+    if problem is None:
+        return Isolation.DOCKER, CHOSEN if executor is ExecutorChoice.DOCKER else ENGINE_ANSWERS
+    if executor is ExecutorChoice.DOCKER:
+        raise InfrastructureError(f"executor is docker, but {problem}; start it, or write `executor: auto`")
+    return Isolation.PROCESS, problem
+
+
+def write_files(files: Mapping[str, bytes], directory: PurePosixPath) -> None:
+    """Writes files below a directory of this machine, which is made; each is whole or not there, also after a crash.
+
+    Args:
+        files: the content by path below the directory.
+        directory: absolute.
+
+    Raises:
+        InfrastructureError: they cannot be written, or one would lie outside.
+    """
+    try:
+        for name in files:
+            refuse_outside(name)
+        for name, content in files.items():
+            path = Path(directory, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+            try:
+                with temporary.open("wb") as stream:
+                    stream.write(content)
+                    stream.flush()
+                    os.fsync(stream.fileno())
+                temporary.replace(path)
+            finally:
+                temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise InfrastructureError(f"{directory} cannot be written: {error.strerror or error}") from error
+
+
+def refuse_outside(name: str) -> None:
+    """Refuses a path that leads out of the directory that it is relative to.
+
+    Raises:
+        InfrastructureError: it does.
+    """
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        raise InfrastructureError(f"{name} is no place below a directory")
+
+
+def refuse_directory(directory: Path) -> None:
+    """Refuses a work directory that this process cannot use.
+
+    Raises:
+        InfrastructureError: it cannot be made or written.
+    """
+    try:
+        nearest = next(path for path in (directory, *directory.parents) if path.exists())
+        usable = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
+    except PermissionError:  # it is below a directory that is closed for us
+        usable = False
+    if not usable:
+        raise InfrastructureError(
+            f"its processes may not write into {directory}: give them the directory, or name another one as "
+            "`work_directory:`"
+        )
