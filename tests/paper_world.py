@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.config.sweep import load_sweep
-from orchestrator.planning.model import PlanningHost
-from orchestrator.planning.points import specifications, unique
+from orchestrator.planning import PlanningHost, specifications, unique
 from runners.contract import STANDARD, TrialSpec
 from tests import world
 from tests.machines import System

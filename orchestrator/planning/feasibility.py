@@ -41,14 +41,18 @@ class Machine:
     architecture: str | None = None
     """Of its processors, as its kernel calls it."""
 
+    @property
+    def gpu_models(self) -> tuple[str, ...]:
+        """Each model of its GPUs once, by name."""
+        return tuple(sorted({gpu.name or "a GPU without a name" for gpu in self.gpus}))
+
     def labels(self) -> dict[str, str]:
         """What a sweep's `targets` select by besides the labels of the inventory, as `MACHINE_LABELS` names them.
 
         Several models of GPU are joined by a comma. What is not there is `none`, what is not known is left out.
         """
-        models = sorted({gpu.name or "a GPU without a name" for gpu in self.gpus})
         facts = {
-            "gpu_model": ", ".join(models) or "none",
+            "gpu_model": ", ".join(self.gpu_models) or "none",
             "gpu_count": str(len(self.gpus)),
             "driver": self.driver_version if self.gpus else self.driver_version or "none",
             "architecture": self.architecture,

@@ -28,7 +28,7 @@ def work_digest(sweep_name: str, visits: Iterable[tuple[str, str, int, int]]) ->
         sweep_name: of the sweep.
         visits: place, key, round and replicate of each trial.
     """
-    return digest({"sweep": sweep_name, "visits": [list(one) for one in sorted(visits)]})
+    return digest({"sweep": sweep_name, "visits": [list(visit) for visit in sorted(visits)]})
 
 
 def visit(

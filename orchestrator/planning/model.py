@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from orchestrator.config.inventory import Exclusive
+from orchestrator.config import Exclusive
 from orchestrator.planning.feasibility import Demands, Machine
 from orchestrator.planning.slots import Slot
 from runners.contract import Task, Trial, digest

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from orchestrator.config.inventory import Exclusive
+from orchestrator.config import Exclusive
 from runners.contract import Task
 from runners.system import GpuPlace, Topology
 from runners.system.reading import parse_list

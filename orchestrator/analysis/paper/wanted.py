@@ -8,8 +8,7 @@ from typing import Any
 
 from orchestrator.analysis.axes import backend_text
 from orchestrator.config.sweep import Sweep
-from orchestrator.planning.model import PlanningHost
-from orchestrator.planning.points import specifications, unique
+from orchestrator.planning import PlanningHost, specifications, unique
 from runners.contract import WorkloadSpec
 from runners.contract.catalogue import BACKENDS, WORKLOADS, resolve_workload_options
 
