@@ -12,7 +12,7 @@ from orchestrator.campaign import CampaignOrder, ProjectFiles, ReadyHost, Resume
 from orchestrator.campaign.remote import Charge, caretaking, preparation
 from orchestrator.cli import remote_sweep
 from orchestrator.cli.ordering import Wanted
-from orchestrator.config.inventory import Connection, Host, HostState
+from orchestrator.config.inventory import Connection, Host, HostState, Inventory
 from orchestrator.config.sweep import Sweep
 from orchestrator.errors import InfrastructureError, NoUsableHostError
 from orchestrator.hosts.cluster import Agent, Cluster, borrowed, starting
@@ -85,6 +85,7 @@ class Fleet:
 def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fleet:
     fleet = Fleet(tmp_path)
     monkeypatch.setattr(remote_sweep, "up", fleet.up)
+    monkeypatch.setattr(remote_sweep, "load_inventory", lambda _: Inventory({}))
     monkeypatch.setattr(remote_sweep, "build_images", lambda *_: {"cpu": None})
     monkeypatch.setattr(remote_sweep, "pinned", lambda host, _: host)
     monkeypatch.setattr(preparation, "_ready", fleet.ready)
@@ -115,7 +116,7 @@ def test_every_reason_is_told_when_no_host_is_left(fleet: Fleet) -> None:
 
 
 @pytest.fixture
-def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def inventory(monkeypatch: pytest.MonkeyPatch) -> Inventory:
     """Of no hosts; this machine's engine is not asked."""
 
     class Client:
@@ -124,12 +125,10 @@ def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     monkeypatch.setattr(starting, "local_socket", lambda: None)
     monkeypatch.setattr(starting, "connect", Client)
-    path = tmp_path / "hosts.yaml"
-    path.write_text("version: 1\nhosts: {other: {connection: local}}\n")
-    return path
+    return Inventory({"other": HERE})
 
 
-def test_a_cluster_that_no_host_can_join_says_why_of_each(tmp_path: Path, inventory: Path) -> None:
+def test_a_cluster_that_no_host_can_join_says_why_of_each(tmp_path: Path, inventory: Inventory) -> None:
     hosts = {
         "h1": Host(connection=Connection.LOCAL, state=HostState.DRAIN),
         "h2": Host(connection=Connection.LOCAL, labels={"bad label": "x"}),
@@ -141,7 +140,7 @@ def test_a_cluster_that_no_host_can_join_says_why_of_each(tmp_path: Path, invent
 
 
 def test_a_cluster_that_a_sweep_brings_up_for_the_next_host_goes_with_the_sweep(
-    tmp_path: Path, inventory: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, inventory: Inventory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = ProjectFiles(tmp_path)
     mark = StateFiles(project).of_a_sweep
