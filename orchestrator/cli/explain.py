@@ -15,7 +15,7 @@ from orchestrator.analysis.explaining import Explanation, Lack, explain, explain
 from orchestrator.analysis.explaining.missing import measuring
 from orchestrator.cli.options import place_option, require_store
 from orchestrator.cli.results.tables import wide_console
-from orchestrator.config.sweep import Sweep, load_sweep
+from orchestrator.config import Sweep, load_sweep
 from orchestrator.errors import ConfigurationError
 from orchestrator.report.explanation import render_explanation
 from orchestrator.report.explanation_document import explanation_document

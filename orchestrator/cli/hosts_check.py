@@ -11,7 +11,7 @@ import click
 
 from orchestrator.campaign import ProjectFiles
 from orchestrator.cli.options import inventory_option, limit_option
-from orchestrator.config.inventory import load_inventory, refuse_nodes, select_hosts
+from orchestrator.config import load_inventory, refuse_nodes, select_hosts
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.checking import PROBE_TIMEOUT_S, Check, Finding, HostReport, Level, check_hosts, requirements
 from orchestrator.hosts.cluster import ClusterStatus, NodeStatus, status

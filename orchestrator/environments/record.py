@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from orchestrator.config.documents import Document, StrictModel, load_yaml
+from orchestrator.config import Document, StrictModel, load_yaml
 from orchestrator.environments.catalogue import EnvironmentEntry
 from orchestrator.environments.identity import ImageIdentity
 from orchestrator.files import exclusive, write_atomically

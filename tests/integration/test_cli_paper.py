@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.cli import paper_measuring
 from orchestrator.cli.paper_measuring import chosen_sweeps, measure
-from orchestrator.config.sweep import load_sweep
+from orchestrator.config import load_sweep
 from orchestrator.errors import ConfigurationError, ExitCode
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, plan
 from tests.machines import CPU_ONLY, RTX_8000

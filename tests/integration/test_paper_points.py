@@ -18,7 +18,7 @@ from orchestrator.analysis.paper import (
     wanted_of,
 )
 from orchestrator.analysis.paper.settings import Setting
-from orchestrator.config.sweep import load_sweep
+from orchestrator.config import load_sweep
 from orchestrator.report.figures.canvas import drawing
 from orchestrator.report.figures.catalogue import FIGURES
 from orchestrator.report.figures.composing import Material, compose

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.campaign import ProjectFiles
 from orchestrator.campaign.remote import look_at_hosts, prepare_agents
-from orchestrator.config.inventory import Exclusive, Host, load_inventory
+from orchestrator.config import Exclusive, Host, load_inventory
 from orchestrator.hosts.cluster import Cluster, up
 from orchestrator.hosts.connection import Connections
 from tests.lab.clusters import Site, ask, free_ports

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.inventory import Connection, Host
+from orchestrator.config import Connection, Host
 from orchestrator.hosts.connection import Connections, HostConnectionError, Reason, reverse_problem
 from orchestrator.hosts.connection.configuration import BY_ADDRESS, BY_ALIAS, files
 from tests.sshd import Sshd, make_key, public, running_sshd

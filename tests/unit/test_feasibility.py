@@ -8,14 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.environments import Catalogue
-from orchestrator.planning.feasibility import (
-    Demands,
-    GpuFacts,
-    Machine,
-    environment_problem,
-    model_problem,
-    newest_suitable,
-)
+from orchestrator.planning import Demands, GpuFacts, Machine, environment_problem, model_problem, newest_suitable
 from runners.contract import BackendSpec, Protocol, TrialSpec, WorkloadSpec
 from runners.contract.catalogue import WORKLOADS, resolve_workload_options
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.cli.hosts_check import exit_code
-from orchestrator.config.inventory import Connection, Exclusive, Expectation, Host
+from orchestrator.config import Connection, Exclusive, Expectation, Host
 from orchestrator.environments import BuiltImage, ImageIdentity, host_network_problem
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.checking.clock import Skew
@@ -15,7 +15,7 @@ from orchestrator.hosts.checking.judging import judge
 from orchestrator.hosts.checking.probing import refusal, socket_problem, version_finding
 from orchestrator.hosts.checking.reading import EngineSocket, GpuProcess, GpuReading, HostReading
 from orchestrator.hosts.checking.report import Check, Finding, HostReport, Level, Requirements
-from orchestrator.planning.feasibility import GIB, Demands
+from orchestrator.planning import GIB, Demands
 
 A100 = GpuReading("GPU-1", "NVIDIA A100-SXM4-80GB", 80 * GIB, "8.0")
 READING = HostReading(

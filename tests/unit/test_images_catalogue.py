@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.environments import Catalogue, lock_sha256, read_lock, recipe_sha256
 from orchestrator.errors import ConfigurationError
-from orchestrator.planning.feasibility import Demands
+from orchestrator.planning import Demands
 
 PROJECT = Path(__file__).parents[2]
 DIGEST = "a" * 64

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.inventory import (
+from orchestrator.config import (
     Connection,
     Host,
     HostState,

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.analysis.claiming import load_claims
 from orchestrator.analysis.paper import PUBLISHED, Published, load_published, names_model
-from orchestrator.config.sweep import load_sweep
+from orchestrator.config import load_sweep
 from orchestrator.errors import ConfigurationError
 from orchestrator.report.figures.catalogue import FIGURES, chosen
 

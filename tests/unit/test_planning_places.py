@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.sweep import Sweep, load_sweep
-from orchestrator.planning import EnvironmentPin, Isolation, Plan, PlanningHost, plan, trial_key
-from orchestrator.planning.feasibility import GpuFacts, Machine
+from orchestrator.config import Sweep, load_sweep
+from orchestrator.planning import EnvironmentPin, GpuFacts, Isolation, Machine, Plan, PlanningHost, plan, trial_key
 from runners.contract import METHOD_VERSION
 
 PLANS = Path(__file__).parents[1] / "data" / "plans"

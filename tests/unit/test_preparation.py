@@ -8,12 +8,10 @@ import pytest
 
 from orchestrator.campaign import ProjectFiles, pins_without_building, prepare_hosts
 from orchestrator.campaign.preparing import preparation
-from orchestrator.config.inventory import load_inventory
-from orchestrator.config.sweep import load_sweep
+from orchestrator.config import load_inventory, load_sweep
 from orchestrator.environments import EnvironmentEntry, VirtualEnvironment
 from orchestrator.errors import NoUsableHostError
-from orchestrator.planning import needed_environments, plan
-from orchestrator.planning.feasibility import GpuFacts
+from orchestrator.planning import GpuFacts, needed_environments, plan
 from runners.system import Fingerprint, collect
 from runners.system.nvml import Gpu
 

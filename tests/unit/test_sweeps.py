@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.sweep import Sweep, load_sweep
+from orchestrator.config import Sweep, load_sweep
 from orchestrator.environments import Catalogue
 from orchestrator.errors import ConfigurationError
-from orchestrator.planning import EnvironmentPin, Isolation, Plan, PlanningHost, plan
-from orchestrator.planning.feasibility import ANY_SUITABLE, GpuFacts, Machine
+from orchestrator.planning import ANY_SUITABLE, EnvironmentPin, GpuFacts, Isolation, Machine, Plan, PlanningHost, plan
 from runners.contract import Trial
 from runners.contract.catalogue import BACKENDS, WORKLOADS
 

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from orchestrator.analysis.explaining.explaining import Explanation, Lack
 from orchestrator.analysis.explaining.shapes import ADJUSTABLE
-from orchestrator.config.sweep import Sweep, WorkloadAxis
+from orchestrator.config import Sweep, WorkloadAxis
 
 _SERIES = 3
 """Batches that are worth calling a series."""

@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, model_validator
 
-from orchestrator.config.documents import Document, StrictModel, load_yaml
+from orchestrator.config import Document, StrictModel, load_yaml
 
 PUBLISHED: Final = Path("docs/paper/published.yaml")
 """In the root of the project."""

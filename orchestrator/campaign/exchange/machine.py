@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.config.sweep import Sweep
+from orchestrator.config import Sweep
 from orchestrator.environments import EnvironmentEntry, lock_sha256
 from orchestrator.errors import ConfigurationError
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field, JsonValue, ValidationError
 
-from orchestrator.config.documents import StrictModel
+from orchestrator.config import StrictModel
 from orchestrator.errors import ConfigurationError
 
 MANIFEST = "export.json"

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from orchestrator.campaign.preparing.preparation import ReadyHost
-from orchestrator.config.inventory import Exclusive
+from orchestrator.config import Exclusive
 from orchestrator.execution import ExecutionSettings, FakeSettings
 from orchestrator.planning import PlanningHost, Slot, is_of_gpu, slot_of
 from runners.contract import Task

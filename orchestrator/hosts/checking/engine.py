@@ -19,7 +19,7 @@ from orchestrator.environments import (
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.checking.container import Look, look
 from orchestrator.hosts.checking.deadline import Deadline
-from orchestrator.planning.feasibility import Demands
+from orchestrator.planning import Demands
 
 OLDEST_ENGINE = (20, 10)
 """Docker of December 2020: version 2 of control groups, GPUs by request."""

@@ -3,7 +3,7 @@
 import fnmatch
 from collections.abc import Sequence
 
-from orchestrator.config.inventory import Expectation, in_range
+from orchestrator.config import Expectation, in_range
 from orchestrator.hosts.checking.reading import HostReading
 from orchestrator.hosts.checking.report import Finding, Level
 

@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.config.inventory import Connection, Host
+from orchestrator.config import Connection, Host
 from orchestrator.environments import ENGINE_EXCEPTIONS, connect, engine_message
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.checking.container import Look, Seen, look

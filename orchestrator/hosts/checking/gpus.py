@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from orchestrator.config.inventory import Host
+from orchestrator.config import Host
 from orchestrator.hosts.checking.engine import EngineReading
 from orchestrator.hosts.checking.reading import HostReading
 from orchestrator.hosts.checking.report import Finding, Level

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from orchestrator.config.inventory import Connection, Host
+from orchestrator.config import Connection, Host
 from orchestrator.hosts.checking.clock import Skew
 from orchestrator.hosts.checking.engine import EngineReading, WantedImage
 from orchestrator.hosts.checking.expecting import expect_finding
@@ -10,8 +10,7 @@ from orchestrator.hosts.checking.filesystem import filesystem_problem
 from orchestrator.hosts.checking.gpus import gpu_finding, used_gpus
 from orchestrator.hosts.checking.reading import GpuReading, HostReading
 from orchestrator.hosts.checking.report import Check, Finding, Level, Requirements
-from orchestrator.planning import NONE_USED
-from orchestrator.planning.feasibility import GIB, GpuFacts, Machine, environment_problem, newest_suitable
+from orchestrator.planning import GIB, NONE_USED, GpuFacts, Machine, environment_problem, newest_suitable
 
 BUSY_PER_CORE = 0.25
 """A load per core from which a host is called busy: a neighbour on every fourth core."""

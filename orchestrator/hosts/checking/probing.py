@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.config.inventory import WORK_DIRECTORY, Connection, ExecutorChoice, Host, HostState
+from orchestrator.config import WORK_DIRECTORY, Connection, ExecutorChoice, Host, HostState
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.checking.clock import Skew, measure_skew
 from orchestrator.hosts.checking.deadline import Deadline

@@ -7,7 +7,7 @@ from enum import Enum
 from orchestrator.hosts.checking.clock import Skew
 from orchestrator.hosts.checking.engine import EngineReading, WantedImage
 from orchestrator.hosts.checking.reading import HostReading
-from orchestrator.planning.feasibility import Demands
+from orchestrator.planning import Demands
 
 
 class Check(Enum):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.config.inventory import WORK_DIRECTORY, Connection, Host
+from orchestrator.config import WORK_DIRECTORY, Connection, Host
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.checking.filesystem import FILESYSTEM, filesystem_problem
 from orchestrator.hosts.connection import Connections

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from orchestrator.config.inventory import Connection, Host
+from orchestrator.config import Connection, Host
 from orchestrator.hosts.connection.failures import HostConnectionError, Reason
 from orchestrator.hosts.connection.forward import EngineForward
 from orchestrator.hosts.connection.reverse import reverse_problem

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.config.inventory import Connection, Host, local_path
+from orchestrator.config import Connection, Host, local_path
 
 BY_ADDRESS = "by-address.conf"
 BY_ALIAS = "by-alias.conf"

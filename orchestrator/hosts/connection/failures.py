@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from orchestrator.config.inventory import Host, fingerprint_of
+from orchestrator.config import Host, fingerprint_of
 from orchestrator.errors import InfrastructureError
 
 

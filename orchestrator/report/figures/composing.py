@@ -21,7 +21,7 @@ from orchestrator.analysis.paper import (
     wanted_of,
 )
 from orchestrator.analysis.paper.settings import newest, points_measured
-from orchestrator.config.sweep import load_sweep
+from orchestrator.config import load_sweep
 from orchestrator.report.figures.canvas import sheet
 from orchestrator.report.figures.catalogue import Kind, PanelSpec, Spec
 from orchestrator.report.figures.generations import generation_panels
