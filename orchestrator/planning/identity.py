@@ -54,8 +54,7 @@ def visit(
         replicate: 0, or 1 for the second half of an A/A pair.
         timeout_s: limit of the whole trial, in seconds.
     """
-    # The key is called `host` because it was one: the ids of what is in stores must stay.
-    identity = {"campaign": campaign_id, "host": place, "key": key, "round": round_number, "replicate": replicate}
+    identity = {"campaign": campaign_id, "place": place, "key": key, "round": round_number, "replicate": replicate}
     return Trial(
         trial_id=digest(identity)[:32],
         trial_key=key,
