@@ -75,40 +75,6 @@ def test_a_wrong_sweep_gives_one_line_with_its_place(tmp_path: Path, old: str, n
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        (
-            "connection: local",
-            "conection: local",
-            ":7: hosts.this-machine.conection: unknown key; did you mean connection?",
-        ),
-        (
-            "connection: local",
-            "connection: telnet",
-            ":7: hosts.this-machine.connection: input should be 'local', 'ssh' or 'ray'",
-        ),
-        ("connection: local", "connection: ssh", ":6: hosts.this-machine: connection ssh needs an address"),
-        ("this-machine:", "This_Machine:", "a host name consists of a-z, 0-9"),
-        ("executor: auto", "executor: podman", "input should be 'auto', 'docker' or 'process'"),
-    ],
-)
-def test_a_wrong_inventory_gives_one_line_with_its_place(tmp_path: Path, old: str, new: str, expected: str) -> None:
-    path = tmp_path / "hosts.yaml"
-    path.write_text(INVENTORY.replace(old, new))
-    with pytest.raises(ConfigurationError) as caught:
-        load_inventory(path)
-    assert expected in str(caught.value)
-    assert str(caught.value).startswith(str(path))
-
-
-def test_two_local_hosts_are_one_machine(tmp_path: Path) -> None:
-    path = tmp_path / "hosts.yaml"
-    path.write_text("version: 1\nhosts:\n  a: {connection: local}\n  b: {connection: local}\n")
-    with pytest.raises(ConfigurationError, match="4: hosts.b.connection: a and b are both this machine"):
-        load_inventory(path)
-
-
-@pytest.mark.parametrize(
     ("content", "expected"),
     [
         (None, "no such file"),

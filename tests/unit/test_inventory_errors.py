@@ -117,6 +117,9 @@ def test_the_inventory_that_the_others_break_is_good(tmp_path: Path) -> None:
         ("ssh_alias: second", "address: 10.0.0.7", ":13: hosts.h2.address: h1 and h2 are both the same machine"),
         ("ssh_alias: second", "address: h\n    state: off", "hosts.h2.state: input should be 'active' or 'drain'"),
         ("{x: y}", "{gpu_model: A100}", "groups.one.labels.gpu_model: gpu_model is read off the host, and no label"),
+        ("connection: ssh", "connection: telnet", ":7: hosts.h1.connection: input should be 'local', 'ssh' or 'ray'"),
+        ("  h1:", "  H_1:", "a host name consists of a-z, 0-9, '-' and '.', not 'H_1'"),
+        ("ssh_alias: second", "address: h\n    executor: podman", "input should be 'auto', 'docker' or 'process'"),
         ("version: 1", "version: 2", ":1: version: input should be 1, but it is 2"),
     ],
 )
@@ -182,6 +185,11 @@ def test_an_address_means_nothing_to_a_shell_or_to_ssh(tmp_path: Path, address: 
 def test_a_path_that_ssh_is_told_means_nothing_else_to_it(tmp_path: Path, key: str, value: str) -> None:
     text = GOOD.replace("ssh_alias: second", f"address: h\n    {key}: {json.dumps(value)}")
     assert f":14: hosts.h2.{key}: expected " in error_of(tmp_path / "h.yaml", text)
+
+
+def test_two_local_hosts_are_one_machine(tmp_path: Path) -> None:
+    message = error_of(tmp_path / "h.yaml", f"version: 1\nhosts:\n  a: {{{LOCAL}}}\n  b: {{{LOCAL}}}\n")
+    assert message.startswith(":4: hosts.b.connection: a and b are both this machine")
 
 
 def test_an_inherited_jump_that_leads_in_a_circle_is_named_where_it_stands(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.inventory import load_inventory, select_hosts
 from orchestrator.config.sweep import Sweep, load_sweep
 from orchestrator.delivery import environment_id
 from orchestrator.errors import ConfigurationError
@@ -260,16 +259,3 @@ def test_other_targets_are_refused_with_what_there_is(tmp_path: Path) -> None:
     (tmp_path / "sweep.yaml").write_text(text + "targets: {gpu: 4}\n")
     with pytest.raises(ConfigurationError, match=r"targets.*string"):
         load_sweep(tmp_path / "sweep.yaml")
-
-
-def test_limits_select_hosts(tmp_path: Path) -> None:
-    path = tmp_path / "hosts.yaml"
-    names = ("a100-1", "a100-2", "v100-1")
-    path.write_text("version: 1\nhosts:\n" + "".join(f"  {n}: {{connection: ssh, address: {n}.lab}}\n" for n in names))
-    inventory = load_inventory(path)
-    assert list(select_hosts(inventory, "a100-*:!a100-2")) == ["a100-1"]
-    assert list(select_hosts(inventory, "!v*")) == ["a100-1", "a100-2"]
-    with pytest.raises(ConfigurationError, match="no host is called h100; known: a100-1, a100-2, v100-1"):
-        select_hosts(inventory, "h100")
-    with pytest.raises(ConfigurationError, match="leaves no host"):
-        select_hosts(inventory, "!*")
