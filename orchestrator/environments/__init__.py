@@ -24,12 +24,12 @@ from orchestrator.environments.identity import (
     mapping_differences,
     short_digest,
 )
-from orchestrator.environments.locks import Pin, read_lock
+from orchestrator.environments.lock import Pin, read_lock
 from orchestrator.environments.messages import ENGINE_EXCEPTIONS, engine_errors, engine_message
 from orchestrator.environments.prepare import prepare
 from orchestrator.environments.record import BuiltImage, read_built_images
 from orchestrator.environments.recording import LABEL_ENVIRONMENT, identity_on
-from orchestrator.environments.resolving import resolve_locks
+from orchestrator.environments.resolution import resolve_locks
 from orchestrator.environments.stored import Looked, StoredImage, look_for_image, pull_stored_image
 from orchestrator.environments.streaming import Awaited, receive_image, saved_image
 from orchestrator.environments.transfer import copy_identical, copy_image

@@ -8,6 +8,7 @@ from docker.errors import APIError, DockerException, StreamParseError
 from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
+from orchestrator.environments.installers import hash_mismatch
 from orchestrator.errors import InfrastructureError
 
 ENGINE_EXCEPTIONS = (DockerException, StreamParseError, RequestException, HTTPError)
@@ -29,14 +30,7 @@ _LOST = re.compile(
 _SLOW = re.compile(r"[Rr]ead timed out|ReadTimeout")
 _ENGINE_DOWN = re.compile(r"Cannot connect to the Docker daemon[^\n]*|error during connect:[^\n]*")
 
-# pip: the requirement with the place that it was taken from, then what was expected (one or several) and got.
 _BUILD_PREFIX = re.compile(r"^#\d+ [\d.]+ ?", re.MULTILINE)
-_MISMATCH = re.compile(
-    r"^\s*(?P<requirement>[A-Za-z0-9][^\s]*)(?: from [^\n]*?)?(?: \(from [^\n]*\))?:\s*\n"
-    r"\s*Expected sha256 (?P<expected>[0-9a-f]+)(?P<more>(?:\s*\n\s*Expected\s+or [0-9a-f]+)*)\s*\n"
-    r"\s*Got\s+(?P<got>[0-9a-f]+)",
-    re.MULTILINE,
-)
 
 
 def is_unreachable(message: str) -> bool:
@@ -86,22 +80,9 @@ def explain_registry(message: str) -> str:
     return explain(text)
 
 
-def hash_mismatch(output: str) -> str | None:
-    """pip's complaint about a file that the lock does not accept, in one line; null if it made none."""
-    match = _MISMATCH.search(_BUILD_PREFIX.sub("", output))
-    if match is None:
-        return None
-    others = len(re.findall(r"\bor\b", match["more"]))
-    more = f" or one of {others} more" if others else ""
-    return (
-        f"{match['requirement']}: the lock expects sha256 {match['expected']}{more}, but what was fetched has "
-        f"{match['got']}; correct the lock, or find out who changed the file"
-    )
-
-
 def build_failure(output: str) -> str | None:
     """The one reason in the log of a build, where it is a known one; null if the log itself must be read."""
-    mismatch = hash_mismatch(output)
+    mismatch = hash_mismatch(_BUILD_PREFIX.sub("", output))
     if mismatch is not None:
         return mismatch
     space = next((line for line in output.splitlines() if _NO_SPACE.search(line)), None)

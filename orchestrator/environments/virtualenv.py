@@ -2,24 +2,30 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
 from orchestrator.environments.catalogue import EnvironmentEntry, lock_sha256
-from orchestrator.environments.interpreters import find_python, missing_python
-from orchestrator.environments.locks import Pin, canonical_name, read_lock
-from orchestrator.environments.wheels import ensure_wheels, pip_failure
+from orchestrator.environments.installers import run_uv
+from orchestrator.environments.lock import Pin, read_lock
+from orchestrator.environments.site_settings import uv_environment
+from orchestrator.environments.wheels import ensure_wheels, wheels_of
 from orchestrator.errors import ConfigurationError, InfrastructureError
 from orchestrator.files import exclusive, write_atomically
 
 MARKER = "taxmeter-complete.json"
 
-# `python -m venv` brings these itself, so a lock need not name them; the last one comes with the Python of Debian and
-# Ubuntu up to 2021.
+# `python -m venv`, which makes the images' environments, brings these itself, so a lock need not name them; the last
+# one comes with the Python of Debian and Ubuntu up to 2021.
 _SEEDS = frozenset({"pip", "setuptools", "pkg-resources"})
+_PROBE = "import sys; print('%d.%d' % sys.version_info[:2])"
 
 
 @dataclass(frozen=True)
@@ -75,18 +81,27 @@ def _build(entry: EnvironmentEntry, directory: Path, built: VirtualEnvironment, 
         raise ConfigurationError(missing_python(entry.name, entry.python))
     pins = read_lock(entry.lock_path)
     ensure_wheels(entry, say)
-    say(f"setting up the environment {entry.name} in {directory} (first time, a minute or two)")
+    say(f"setting up the environment {entry.name} in {directory} (first time, about a minute)")
     # In place, because a virtual environment cannot be moved; the marker, written last, says that it is whole.
     if directory.exists():
         shutil.rmtree(directory)
     directory.parent.mkdir(parents=True, exist_ok=True)
-    _run([str(interpreter), "-m", "venv", str(directory)], "a virtual environment cannot be made")
-    pip = [str(built.python), "-m", "pip", "--disable-pip-version-check", "--no-input"]
-    install = [*pip, "install", "--quiet", "--require-hashes", "--only-binary", ":all:"]
-    install += ["--find-links", str(entry.wheel_directory), "--requirement", str(entry.lock_path)]
-    _run(install, f"the packages of {entry.lock_path.name} cannot be installed")
-    _run([*pip, "check"], "the installed packages do not fit together")
-    listed = _run([*pip, "list", "--format", "json"], "the installed packages cannot be listed")
+    uv = uv_environment()
+    make = ["venv", "--quiet", "--no-project", "--python", str(interpreter), str(directory)]
+    run_uv(make, uv, "a virtual environment cannot be made")
+    python = ["--python", str(built.python)]
+    # Compiled now, and not while the first trial imports.
+    install = ["pip", "install", "--quiet", "--require-hashes", "--only-binary", ":all:", "--compile-bytecode", *python]
+    for place in [str(entry.wheel_directory), *uv.pop("UV_FIND_LINKS", "").split(",")]:
+        install += ["--find-links", place] if place else []
+    if all(wheels_of(entry, pin.name, pin.version) for pin in pins.values()):
+        # uv would stop at an index that is out of reach, though it has nothing to ask it for.
+        install.append("--no-index")
+    entry.wheel_directory.mkdir(parents=True, exist_ok=True)
+    failure = f"the packages of {entry.lock_path.name} cannot be installed"
+    run_uv([*install, "--requirement", str(entry.lock_path)], uv, failure)
+    run_uv(["pip", "check", *python], uv, "the installed packages do not fit together")
+    listed = run_uv(["pip", "list", "--format", "json", *python], uv, "the installed packages cannot be listed")
     difference = lock_differences(pins, json.loads(listed))
     if difference:
         raise InfrastructureError(
@@ -98,9 +113,9 @@ def _build(entry: EnvironmentEntry, directory: Path, built: VirtualEnvironment, 
     )
 
 
-def lock_differences(pins: dict[str, Pin], listed: list[dict[str, str]]) -> list[str]:
+def lock_differences(pins: Mapping[str, Pin], listed: list[dict[str, str]]) -> list[str]:
     """Each way in which the installed distributions differ from the lock."""
-    installed = {canonical_name(item["name"]): item["version"] for item in listed}
+    installed: dict[str, str] = {canonicalize_name(item["name"]): item["version"] for item in listed}
     found = [
         f"{name} is {installed.get(name, 'absent')} instead of {pin.version}"
         for name, pin in pins.items()
@@ -109,10 +124,53 @@ def lock_differences(pins: dict[str, Pin], listed: list[dict[str, str]]) -> list
     return found + [f"{name} is not in the lock" for name in sorted(installed.keys() - pins.keys() - _SEEDS)]
 
 
-def _run(command: list[str], failure: str) -> str:
-    # A caller that runs inside a virtual environment must not leak it into another interpreter.
-    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV")}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    if done.returncode != 0:
-        raise InfrastructureError(f"{failure}: {pip_failure(done.stdout + done.stderr)}")
-    return done.stdout
+def find_python(version: str, environment: Mapping[str, str] | None = None) -> Path | None:
+    """An interpreter of exactly this minor version, or None: an environment of another era needs another one than ours.
+
+    uv's own search ends at the first shim of a version that is not selected.
+
+    Args:
+        version: such as `3.9`.
+        environment: the variables that say where to look; by default those of this process, whose own interpreter
+            then comes first.
+    """
+    own = [Path(sys.executable)] if environment is None else []
+    variables = os.environ if environment is None else environment
+    for candidate in [*own, *_on_path(version, variables), *_of_version_managers(version, variables)]:
+        # Asked, not believed: a version manager's shim exists for versions that are not selected.
+        if candidate.is_file() and os.access(candidate, os.X_OK):
+            done = subprocess.run([str(candidate), "-c", _PROBE], capture_output=True, text=True, check=False)
+            if done.returncode == 0 and done.stdout.strip() == version:
+                return candidate
+    return None
+
+
+def missing_python(name: str, version: str) -> str:
+    """What to tell when the environment `name` cannot be had because there is no Python `version`, in one line."""
+    return (
+        f"the environment {name} needs Python {version} and this machine has none: neither "
+        f"python{version} nor python3 on PATH is that, nor has pyenv or uv one; install it (uv python install "
+        f"{version}, pyenv install {version}, or apt-get install python{version} where the distribution has it), "
+        f"start a Docker engine, or leave {name} out of the sweep's environments"
+    )
+
+
+def _on_path(version: str, variables: Mapping[str, str]) -> Iterator[Path]:
+    directories = [Path(part) for part in variables.get("PATH", os.defpath).split(os.pathsep) if part]
+    for name in (f"python{version}", "python3"):
+        yield from (directory / name for directory in directories)
+
+
+def _of_version_managers(version: str, variables: Mapping[str, str]) -> Iterator[Path]:
+    """What pyenv and uv have installed, the newest patch first; neither puts it on PATH unless it is selected."""
+    home = Path(variables.get("HOME", "/nonexistent"))
+    data = Path(variables.get("XDG_DATA_HOME") or home / ".local/share")
+    pyenv = Path(variables.get("PYENV_ROOT") or home / ".pyenv") / "versions"
+    uv = Path(variables.get("UV_PYTHON_INSTALL_DIR") or data / "uv/python")
+    for root, prefix in ((pyenv, ""), (uv, "cpython-")):
+        found = root.glob(f"{prefix}{version}.*/bin/python{version}")
+        yield from sorted(found, key=_numbers, reverse=True)
+
+
+def _numbers(path: Path) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", path.parents[1].name)]

@@ -1,24 +1,26 @@
 """Brings the wheels that the site's usual package index does not have."""
 
 import hashlib
-import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from packaging.tags import Tag, compatible_tags, cpython_tags
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.version import Version
+
 from orchestrator.environments.catalogue import EnvironmentEntry, WheelIndex
-from orchestrator.environments.locks import Pin, read_lock
-from orchestrator.environments.messages import hash_mismatch
-from orchestrator.environments.wheelnames import WheelName
+from orchestrator.environments.installers import pip_failure
+from orchestrator.environments.lock import Pin, read_lock
 from orchestrator.errors import ConfigurationError, InfrastructureError
 from orchestrator.files import exclusive
 
 # An index that cannot be reached must be known as such within seconds.
 _INDEX_TIMEOUT_S = 20
-# pip repeats its HTTP library's text: after connection broken by 'SomeError('<object at 0x...>: what happened')'
-_BROKEN = re.compile(r"after connection broken by '\w+\([\s'\"]*(?:<[^>]*>[:\s]*)?([^'\"]{1,160})")
+# The glibc of each name of a platform that came before manylinux_X_Y.
+_LEGACY_PLATFORMS = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 
 
 def ensure_wheels(entry: EnvironmentEntry, say: Callable[[str], None]) -> None:
@@ -40,8 +42,10 @@ def ensure_wheels(entry: EnvironmentEntry, say: Callable[[str], None]) -> None:
     lock = entry.state_directory / "locks" / "wheels"
     with exclusive(lock, lambda: say("waiting for another command that fetches wheels")):
         for name in index.distributions:
-            if not has_wheel(entry, pins[name]):
-                _fetch(entry, pins[name], index, say)
+            pin = pins[name]
+            if not has_wheel(entry, pin):
+                say(f"fetching {name} {pin.version}")
+                _fetch(entry, pin.requirement, f"{name} {pin.version}", ["--require-hashes"], index)
 
 
 def has_wheel(entry: EnvironmentEntry, pin: Pin) -> bool:
@@ -57,14 +61,36 @@ def wheels_of(entry: EnvironmentEntry, name: str, version: str) -> list[Path]:
         name: of the distribution, in its canonical spelling.
         version: with its local part, if it has one.
     """
+    served = supported_tags(entry.python, entry.platform)
     found = []
     for path in sorted(entry.wheel_directory.glob("*.whl")):
-        wheel = WheelName.parse(path.name)
-        if wheel is None or (wheel.distribution, wheel.version) != (name, version):
+        try:
+            distribution, wheel_version, _, tags = parse_wheel_filename(path.name)
+        except InvalidWheelFilename:
             continue
-        if wheel.serves(entry.python, entry.platform):
+        if (distribution, wheel_version) == (name, Version(version)) and tags & served:
             found.append(path)
     return found
+
+
+def supported_tags(python: str, platform: str) -> frozenset[Tag]:
+    """The tags of wheels that install for a CPython and a platform.
+
+    Args:
+        python: such as `3.11`.
+        platform: the newest that will do, such as `manylinux_2_28_x86_64`.
+    """
+    _, _, newest, architecture = platform.split("_", 3)
+    major, minor = (int(part) for part in python.split("."))
+    versions = range(int(newest), 4, -1)
+    platforms = [f"manylinux_2_{glibc}_{architecture}" for glibc in versions]
+    platforms += [f"{_LEGACY_PLATFORMS[glibc]}_{architecture}" for glibc in versions if glibc in _LEGACY_PLATFORMS]
+    # what PyTorch's own index called its wheels until 2023
+    platforms.append(f"linux_{architecture}")
+    interpreter = f"cp{major}{minor}"
+    return frozenset(cpython_tags((major, minor), [interpreter], platforms)) | frozenset(
+        compatible_tags((major, minor), interpreter, platforms)
+    )
 
 
 def fetch_unlocked(entry: EnvironmentEntry, name: str, version: str, say: Callable[[str], None]) -> list[Path]:
@@ -74,33 +100,17 @@ def fetch_unlocked(entry: EnvironmentEntry, name: str, version: str, say: Callab
         The wheels of this version that the environment may have.
 
     Raises:
-        ConfigurationError: wheels spell this version in another way.
         InfrastructureError: neither the site's own package index nor the catalogue's has one.
     """
     assert entry.wheel_index is not None
-    there = wheels_of(entry, name, version)
-    if there:
-        return there
-    requirement = f"{name}=={version}"
-    say(f"fetching {requirement}")
-    _from_either(entry, requirement, requirement, ["--no-deps"], entry.wheel_index)
-    fetched = wheels_of(entry, name, version)
-    if not fetched:
-        raise ConfigurationError(
-            f"a wheel of {requirement} was fetched into {entry.wheel_directory}, and its file name has the version in "
-            f"another spelling; write it in that one",
-            file=entry.requirements_path,
-            key=name,
-        )
-    return fetched
+    if not wheels_of(entry, name, version):
+        requirement = f"{name}=={version}"
+        say(f"fetching {requirement}")
+        _fetch(entry, requirement, requirement, [], entry.wheel_index)
+    return wheels_of(entry, name, version)
 
 
-def _fetch(entry: EnvironmentEntry, pin: Pin, index: WheelIndex, say: Callable[[str], None]) -> None:
-    say(f"fetching {pin.name} {pin.version}")
-    _from_either(entry, pin.requirement, f"{pin.name} {pin.version}", ["--no-deps", "--require-hashes"], index)
-
-
-def _from_either(entry: EnvironmentEntry, requirement: str, what: str, options: list[str], index: WheelIndex) -> None:
+def _fetch(entry: EnvironmentEntry, requirement: str, what: str, options: list[str], index: WheelIndex) -> None:
     # The site's own index comes first: behind a proxy or without a network it is the only one.
     site = _download(entry, requirement, options)
     if site is None:
@@ -115,17 +125,16 @@ def _from_either(entry: EnvironmentEntry, requirement: str, what: str, options: 
 
 
 def _download(entry: EnvironmentEntry, requirement: str, options: list[str]) -> str | None:
-    """Downloads one wheel. Returns None, or why pip could not."""
+    """Downloads one wheel with pip, since uv cannot. Returns None, or why not."""
     entry.wheel_directory.mkdir(parents=True, exist_ok=True)
     # Unpacked beside its destination and then moved: an interrupted download leaves no half wheel there.
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=entry.wheel_directory) as directory:
         requirements = Path(directory, "requirements.txt")
         requirements.write_text(requirement + "\n", encoding="utf-8")
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
-        command += ["--only-binary", ":all:", "--requirement", str(requirements)]
-        command += ["--python-version", entry.python, "--implementation", "cp", "--platform", entry.platform]
-        # what PyTorch's own index called its wheels until 2023
-        command += ["--platform", f"linux_{entry.architecture}"]
+        command += ["--no-deps", "--only-binary", ":all:", "--requirement", str(requirements)]
+        command += ["--python-version", entry.python, "--implementation", "cp"]
+        command += ["--platform", entry.platform, "--platform", f"linux_{entry.architecture}"]
         command += ["--timeout", str(_INDEX_TIMEOUT_S), "--retries", "1", "--dest", directory, *options]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
@@ -133,19 +142,6 @@ def _download(entry: EnvironmentEntry, requirement: str, options: list[str]) -> 
         for wheel in Path(directory).glob("*.whl"):
             wheel.replace(entry.wheel_directory / wheel.name)
     return None
-
-
-def pip_failure(output: str) -> str:
-    """The line of pip's output that says what went wrong."""
-    mismatch = hash_mismatch(output)
-    if mismatch is not None:
-        return mismatch
-    lines = [" ".join(line.split()) for line in output.splitlines() if line.strip()]
-    broken = _BROKEN.search(" ".join(lines))
-    if broken is not None:
-        return f"cannot be reached ({broken[1].strip()})"
-    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
-    return (errors or lines or ["pip failed without a message"])[-1]
 
 
 def _sha256(path: Path) -> str:

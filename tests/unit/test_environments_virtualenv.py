@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from orchestrator.environments.interpreters import find_python, missing_python
+from orchestrator.environments.virtualenv import find_python, missing_python
 
 HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
 

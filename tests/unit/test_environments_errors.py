@@ -10,8 +10,8 @@ from requests.exceptions import ConnectionError as LostConnectionError
 from urllib3.exceptions import ReadTimeoutError
 
 from orchestrator.environments import engine_errors
-from orchestrator.environments.messages import build_failure, explain, explain_registry, hash_mismatch
-from orchestrator.environments.wheels import pip_failure
+from orchestrator.environments.installers import hash_mismatch, pip_failure, uv_failure
+from orchestrator.environments.messages import build_failure, explain, explain_registry
 from orchestrator.errors import InfrastructureError
 
 GOT = "fab454a559fed7294d9de546ece075cb0fef9acbccc55427d3fe5c4af9a4abfb"
@@ -23,6 +23,17 @@ please update the hashes. Otherwise, examine the package contents carefully; som
              Got        {GOT}
 
 """
+UV = f"""\
+Using Python 3.11.7 environment at: v
+error: Failed to download `tiny-pkg==1.0`
+  cause: Hash mismatch for `tiny-pkg==1.0`
+
+         Expected:
+           sha256:{"0" * 64}
+
+         Computed:
+           sha256:{GOT}
+"""
 
 
 def in_a_build(output: str) -> str:
@@ -30,9 +41,11 @@ def in_a_build(output: str) -> str:
     return "".join(f"#12 4.123 {line}\n" for line in output.splitlines()) + "#12 ERROR: process did not complete\n"
 
 
-@pytest.mark.parametrize("read", [hash_mismatch, pip_failure, lambda text: build_failure(in_a_build(text))])
-def test_a_wrong_hash_names_the_distribution_and_both_hashes(read) -> None:
-    line = read(PIP)
+@pytest.mark.parametrize(
+    ("read", "output"), [(pip_failure, PIP), (lambda text: build_failure(in_a_build(text)), PIP), (uv_failure, UV)]
+)
+def test_a_wrong_hash_names_the_distribution_and_both_hashes(read, output: str) -> None:
+    line = read(output)
     assert line.startswith(f"tiny-pkg==1.0: the lock expects sha256 {'0' * 64}, but what was fetched has {GOT}; ")
     assert "\n" not in line
 
@@ -40,6 +53,27 @@ def test_a_wrong_hash_names_the_distribution_and_both_hashes(read) -> None:
 def test_several_hashes_may_be_expected() -> None:
     several = PIP.replace("             Got", f"        Expected     or {'1' * 64}\n             Got")
     assert f"{'0' * 64} or one of 1 more, but" in (hash_mismatch(several) or "")
+    several = UV.replace("\n\n         Computed", f"\n           sha256:{'1' * 64}\n\n         Computed")
+    assert f"{'0' * 64} or one of 1 more, but" in (hash_mismatch(several) or "")
+
+
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [
+        (
+            "warning: x\nerror: No solution found when resolving dependencies\n  cause: Because there is no\n    version",
+            "No solution found when resolving dependencies: Because there is no version",
+        ),
+        (
+            "error: Failed to fetch: https://x/six/\n  cause: client error (Connect)\n  cause: dns error",
+            "Failed to fetch: https://x/six/: dns error",
+        ),
+        ("error: one line", "one line"),
+        ("", "uv failed without a message"),
+    ],
+)
+def test_uv_s_error_is_told_with_its_last_cause(output: str, told: str) -> None:
+    assert uv_failure(output) == told
 
 
 def test_a_package_from_an_index_is_named_too() -> None:

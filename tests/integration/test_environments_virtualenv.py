@@ -82,7 +82,10 @@ def test_one_whose_python_was_removed_does_not_count_as_whole(entry: Environment
 
 def test_a_package_with_another_hash_is_refused_and_nothing_counts_as_built(entry: EnvironmentEntry, tmp_path: Path):
     entry.lock_path.write_text(f"tiny-pkg==1.0 --hash=sha256:{'0' * 64}\n")
-    with pytest.raises(InfrastructureError, match=r"packages of tiny\.lock cannot be installed"):
+    with pytest.raises(
+        InfrastructureError,
+        match=r"packages of tiny\.lock cannot be installed: tiny-pkg==1\.0: the lock expects sha256 0{64}, ",
+    ):
         ensure_virtualenv(entry, tmp_path / "root", lambda _: None)
     assert list((tmp_path / "root").glob(f"*/{MARKER}")) == []
 
@@ -107,6 +110,31 @@ def test_there_is_no_problem_where_it_can_be_built_or_is_there_already(entry: En
     (directory / MARKER).write_text(json.dumps({"lock_sha256": lock_sha256(entry)}))
     (directory / "bin/python").symlink_to(sys.executable)
     assert virtualenv_problem(entry, tmp_path / "root") is None
+
+
+def test_what_lies_in_the_wheel_directory_needs_no_index(
+    entry: EnvironmentEntry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.setenv("PIP_INDEX_URL", "https://127.0.0.1:9/simple")
+    assert ensure_virtualenv(entry, tmp_path / "root", lambda _: None).python.exists()
+
+
+def test_a_package_that_cannot_be_fetched_is_one_line(
+    entry: EnvironmentEntry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    entry.lock_path.write_text(f"tiny-pkg==2.0 --hash=sha256:{'0' * 64}\n")
+    with pytest.raises(
+        InfrastructureError, match=r"^the packages of tiny\.lock cannot .*: No solution .* tiny-pkg==2\.0"
+    ):
+        ensure_virtualenv(entry, tmp_path / "root", lambda _: None)
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.setenv("PIP_INDEX_URL", "https://127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    with pytest.raises(InfrastructureError) as error:
+        ensure_virtualenv(entry, tmp_path / "root", lambda _: None)
+    assert "https://127.0.0.1:9/simple/tiny-pkg/" in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 def test_every_difference_from_the_lock_is_told():

@@ -5,23 +5,20 @@ distribution would have to be run to be looked into.
 """
 
 import re
-import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from uv import find_uv_bin
+from packaging.specifiers import SpecifierSet
 
 from orchestrator.environments.catalogue import Catalogue, EnvironmentEntry, RecordedWheel
-from orchestrator.environments.locks import read_lock
-from orchestrator.environments.requirements import exact_requirement
+from orchestrator.environments.installers import run_uv
+from orchestrator.environments.lock import exact_requirement, exact_version, read_lock
 from orchestrator.environments.site_settings import uv_environment
 from orchestrator.environments.wheels import fetch_unlocked
 from orchestrator.errors import ConfigurationError, InfrastructureError
 from orchestrator.files import write_atomically
-
-_MAX_REASON = 600
 
 
 @dataclass(frozen=True)
@@ -49,49 +46,17 @@ def resolve_locks(
         InfrastructureError: uv cannot resolve an environment.
     """
     known = Catalogue.load(catalogue, without_locks=True)
-    entries = [known.entry(name) for name in names] or list(known.entries.values())
     resolved = []
-    for entry in entries:
+    for entry in [known.entry(name) for name in names] or known.entries.values():
         if entry.unresolved is not None and not names:
             say(f"{entry.name}: left out: {entry.unresolved}")
             continue
         say(f"{entry.name}: resolving {entry.requirements_path.name}")
-        resolved.append(resolve(entry, say))
-    if not check:
-        for one in resolved:
-            if one.changes:
-                write_atomically(one.path, one.text)
+        resolved.append(_resolve(entry, say))
+    for lock in resolved:
+        if lock.changes and not check:
+            write_atomically(lock.path, lock.text)
     return resolved
-
-
-def resolve(entry: EnvironmentEntry, say: Callable[[str], None]) -> ResolvedLock:
-    """The lock of one environment; versions of the lock that is there are kept where the requirements allow it.
-
-    Raises:
-        ConfigurationError: the requirements are missing, or do not name one exact version of each distribution of
-            `wheel_index`, that of `recorded` if it is there.
-        InfrastructureError: a wheel cannot be fetched, uv finds no solution, or a recorded wheel did not get in.
-    """
-    if not entry.requirements_path.is_file():
-        raise ConfigurationError("no such file; it says what the lock is resolved from", file=entry.requirements_path)
-    text = entry.requirements_path.read_text(encoding="utf-8")
-    requirements = _stand_ins(entry, text)
-    wheels = _wheels(entry, text, say)
-    before = entry.lock_path.read_text(encoding="utf-8") if entry.lock_path.is_file() else None
-    with tempfile.TemporaryDirectory(prefix="taxmeter-lock-") as directory:
-        source = Path(directory, entry.requirements_path.name)
-        source.write_text(requirements, encoding="utf-8")
-        target = Path(directory, entry.lock_path.name)
-        if before is not None:
-            target.write_text(before, encoding="utf-8")
-        _compile(entry, source, target, wheels)
-        text = with_recorded(target.read_text(encoding="utf-8"), entry.recorded)
-        target.write_text(text, encoding="utf-8")
-        _insist_on_recorded(target, entry)
-        changes = _changes(entry.lock_path if before is not None else None, target)
-    if not changes and text != before:
-        changes = ("comments or order",)
-    return ResolvedLock(entry.name, entry.lock_path, text, changes, entry.unresolved is not None)
 
 
 def with_recorded(lock: str, recorded: dict[str, RecordedWheel]) -> str:
@@ -112,16 +77,27 @@ def with_recorded(lock: str, recorded: dict[str, RecordedWheel]) -> str:
     return lock
 
 
-def _insist_on_recorded(lock: Path, entry: EnvironmentEntry) -> None:
-    pins = read_lock(lock)
-    for name, wheel in entry.recorded.items():
-        pin = pins.get(name)
-        if pin is None or (pin.version, pin.sha256) != (wheel.version, frozenset((wheel.sha256,))):
-            found = "nothing" if pin is None else pin.requirement
-            raise InfrastructureError(
-                f"the lock of {entry.name} would have {found} where `recorded` has {name}=={wheel.version} "
-                f"--hash=sha256:{wheel.sha256}; nothing was written"
-            )
+def _resolve(entry: EnvironmentEntry, say: Callable[[str], None]) -> ResolvedLock:
+    """The lock of one environment; versions of the lock that is there are kept where the requirements allow it."""
+    if not entry.requirements_path.is_file():
+        raise ConfigurationError("no such file; it says what the lock is resolved from", file=entry.requirements_path)
+    requirements = entry.requirements_path.read_text(encoding="utf-8")
+    stand_ins = _stand_ins(entry, requirements)
+    wheels = _wheels(entry, requirements, say)
+    before = entry.lock_path.read_text(encoding="utf-8") if entry.lock_path.is_file() else None
+    with tempfile.TemporaryDirectory(prefix="taxmeter-lock-") as directory:
+        source = Path(directory, entry.requirements_path.name)
+        source.write_text(stand_ins, encoding="utf-8")
+        target = Path(directory, entry.lock_path.name)
+        if before is not None:
+            target.write_text(before, encoding="utf-8")
+        _compile(entry, source, target, wheels)
+        text = with_recorded(target.read_text(encoding="utf-8"), entry.recorded)
+        target.write_text(text, encoding="utf-8")
+        changes = _changes(entry.lock_path if before is not None else None, target)
+    if not changes and text != before:
+        changes = ("comments or order",)
+    return ResolvedLock(entry.name, entry.lock_path, text, changes, entry.unresolved is not None)
 
 
 def _stand_ins(entry: EnvironmentEntry, requirements: str) -> str:
@@ -131,13 +107,15 @@ def _stand_ins(entry: EnvironmentEntry, requirements: str) -> str:
     """
     lines = requirements.splitlines()
     for name, wheel in entry.recorded.items():
-        wanted = exact_requirement(entry.requirements_path, requirements, name)
-        if wanted.version != wheel.version:
+        line, requirement = exact_requirement(entry.requirements_path, requirements, name)
+        if exact_version(requirement) != wheel.version:
             problem = (
-                f"expected {name}=={wheel.version}, which `recorded` of the environment {entry.name} has; not {wanted}"
+                f"expected {name}=={wheel.version}, which `recorded` of the environment {entry.name} has; "
+                f"not {requirement}"
             )
-            raise ConfigurationError(problem, file=entry.requirements_path, line=wanted.line, key=name)
-        lines[wanted.line - 1] = str(replace(wanted, version=_public(wheel.version)))
+            raise ConfigurationError(problem, file=entry.requirements_path, line=line, key=name)
+        requirement.name, requirement.specifier = name, SpecifierSet(f"=={_public(wheel.version)}")
+        lines[line - 1] = str(requirement)
     return "\n".join(lines) + "\n"
 
 
@@ -146,8 +124,8 @@ def _wheels(entry: EnvironmentEntry, requirements: str, say: Callable[[str], Non
     wheels: list[Path] = []
     for name in entry.wheel_index.distributions if entry.wheel_index else ():
         if name not in entry.recorded:
-            wanted = exact_requirement(entry.requirements_path, requirements, name)
-            wheels += fetch_unlocked(entry, name, wanted.version, say)
+            _, requirement = exact_requirement(entry.requirements_path, requirements, name)
+            wheels += fetch_unlocked(entry, name, str(exact_version(requirement)), say)
     return wheels
 
 
@@ -156,8 +134,8 @@ def _public(version: str) -> str:
 
 
 def _compile(entry: EnvironmentEntry, source: Path, target: Path, wheels: Sequence[Path]) -> None:
-    command = [find_uv_bin(), "pip", "compile", "--quiet", "--generate-hashes", "--no-header", "--only-binary", ":all:"]
     platform = f"{entry.architecture}-{entry.platform.removesuffix(f'_{entry.architecture}')}"
+    command = ["pip", "compile", "--quiet", "--generate-hashes", "--no-header", "--only-binary", ":all:"]
     command += ["--python-version", entry.python, "--python-platform", platform]
     if wheels:
         # Whatever else lies in the wheel directory must not get into a lock by its own hash.
@@ -167,11 +145,8 @@ def _compile(entry: EnvironmentEntry, source: Path, target: Path, wheels: Sequen
             (links / wheel.name).symlink_to(wheel.absolute())
         command += ["--find-links", str(links)]
     command += [source.name, "--output-file", target.name]
-    environment = uv_environment(for_a_lock=True)
-    done = subprocess.run(command, cwd=source.parent, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        reason = " ".join((done.stderr or done.stdout).split())[:_MAX_REASON]
-        raise InfrastructureError(f"uv cannot resolve {entry.requirements_path}: {reason}")
+    failure = f"uv cannot resolve {entry.requirements_path}"
+    run_uv(command, uv_environment(for_a_lock=True), failure, source.parent)
 
 
 def _changes(before: Path | None, after: Path) -> tuple[str, ...]:

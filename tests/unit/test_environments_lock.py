@@ -36,7 +36,9 @@ def test_pins_over_several_lines_with_comments(tmp_path: Path):
         ("other>=2", "expected name==version"),
         ("other==2", "no --hash"),
         (f"other==2 ; python_version > '3' --hash=sha256:{A}", "no markers"),
+        ("other==2.*", "expected name==version"),
         ("-r base.in", "expected name==version"),
+        (f"First==2 --hash=sha256:{A}", "pinned twice"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, line: str, message: str):
