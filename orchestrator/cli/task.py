@@ -10,8 +10,7 @@ from orchestrator.campaign.exchange import Cores, Origin, cores_of, exported_hos
 from orchestrator.campaign.resuming.resume import new_campaign_id
 from orchestrator.cli.campaigns import git_commit, known_environments, print_plan, refuse_empty
 from orchestrator.cli.sweep import sweep_argument
-from orchestrator.config.documents import line_of_key
-from orchestrator.config.sweep import Sweep, load_sweep
+from orchestrator.config import Sweep, load_sweep
 from orchestrator.environments import Catalogue
 from orchestrator.errors import ConfigurationError, did_you_mean
 from orchestrator.planning import plan
@@ -50,32 +49,29 @@ def export(
     files = ProjectFiles(Path.cwd())
     known_environments(wanted, sweep_file, files)
     catalogue = Catalogue.load(files.catalogue)
-    chosen = wanted.model_copy(update={"environments": _chosen(wanted, sweep_file, environments, catalogue)})
+    chosen = wanted.model_copy(update={"environments": _chosen(wanted, environments, catalogue)})
     entries = {name: catalogue.entry(name) for name in chosen.environments}
-    known_cores = _cores(wanted, sweep_file, cores)
+    known_cores = _cores(wanted, cores)
     machine = exported_host(host, _labels(labels), known_cores, list(entries.values()))
     campaign_id = new_campaign_id(wanted.name)
     planned = plan(chosen, [machine], campaign_id)
     refuse_empty(planned)
     print_plan(planned)
     if not planned.tasks:
-        raise ConfigurationError("every trial is skipped, so that there is nothing to run", file=sweep_file)
-    origin = Origin(campaign_id, wanted.name, sweep_file.read_text(encoding="utf-8"), version("taxmeter"), git_commit())
+        raise wanted.error("every trial is skipped, so that there is nothing to run")
+    origin = Origin(campaign_id, wanted.name, wanted.file.text, version("taxmeter"), git_commit())
     write_export(directory, planned, machine, known_cores, entries, origin)
     click.echo(f"campaign {campaign_id} is in {directory}; its README.txt says how to run it there")
     click.echo(f"afterwards: taxmeter results import {directory}")
 
 
-def _cores(wanted: Sweep, sweep_file: Path, text: str | None) -> Cores:
+def _cores(wanted: Sweep, text: str | None) -> Cores:
     cores = cores_of(wanted, text)
     if cores is None:
-        is_written = "threads" in wanted.model_fields_set
-        raise ConfigurationError(
+        raise wanted.error(
             "all means every core of the machine, and nobody can count them here; "
             "add --cores with their number, such as --cores 16",
-            file=sweep_file,
-            line=line_of_key(sweep_file, ("threads",)) if is_written else None,
-            key="threads",
+            "threads",
         )
     return cores
 
@@ -90,15 +86,13 @@ def _labels(texts: tuple[str, ...]) -> dict[str, str]:
     return labels
 
 
-def _chosen(wanted: Sweep, sweep_file: Path, names: tuple[str, ...], catalogue: Catalogue) -> tuple[str, ...]:
+def _chosen(wanted: Sweep, names: tuple[str, ...], catalogue: Catalogue) -> tuple[str, ...]:
     any_suitable = ANY_SUITABLE in wanted.environments
     if any_suitable and not names:
-        raise ConfigurationError(
+        raise wanted.error(
             "any-suitable is chosen by what a machine has, and nobody can look at it here; "
             f"add --environment NAME with one of {', '.join(sorted(catalogue.entries))}",
-            file=sweep_file,
-            line=line_of_key(sweep_file, ("environments",)),
-            key="environments",
+            "environments",
         )
     known = [*wanted.environments, *(catalogue.entries if any_suitable else ())]
     for name in names:

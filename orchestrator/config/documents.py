@@ -90,7 +90,8 @@ class Source:
             location: the key that is to blame, step by step, such as `"hosts", "a100-01", "gpus"`; without one the
                 file as a whole.
         """
-        line = self.line(*location) if location and self.path is not None else None
+        is_written = self.path is not None and _steps_in(self.tree, location)
+        line = self.line(*location) if is_written else None
         return ConfigurationError(problem, file=self.path, line=line, key=".".join(map(str, location)) or None)
 
 
