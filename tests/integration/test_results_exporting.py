@@ -39,6 +39,8 @@ TEXT = (
 )
 INVENTORY = """# Rack B7 belongs to wanda
 version: 1
+ray_address: turing-node:6379
+faults: {silence_s: 7}
 hosts:
   gpubox7: {connection: ssh, address: 10.20.30.41, user: wanda, labels: {place: Rack B7, code: kryptonite}}
   mlab-login:
@@ -154,6 +156,8 @@ def test_an_anonymised_store_is_a_sound_store_that_joins_as_before(
     inventory = open_store(clean).campaigns().arrow()["inventory_document"][0].as_py()
     assert "host-1:" in inventory
     assert "connection: ssh" in inventory
+    assert "silence_s: 7" in inventory
+    assert "ray_address: '[removed]'" in inventory
 
 
 def test_an_anonymised_store_is_merged_and_unsealed_rows_are_in_it(directory: Path, tmp_path: Path) -> None:

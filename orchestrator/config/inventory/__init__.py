@@ -4,7 +4,7 @@ The inventory holds what cannot be detected. What a host is made of (CPU, memory
 host itself whenever it is used.
 """
 
-from orchestrator.config.inventory.loading import MACHINE_LABELS, json_schema, load_inventory
+from orchestrator.config.inventory.loading import MACHINE_LABELS, inventory_words, json_schema, load_inventory
 from orchestrator.config.inventory.model import (
     WORK_DIRECTORY,
     Connection,
@@ -40,6 +40,7 @@ __all__ = [
     "fingerprint_of",
     "groups_of",
     "in_range",
+    "inventory_words",
     "json_schema",
     "load_inventory",
     "local_engine",

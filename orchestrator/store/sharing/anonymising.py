@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from orchestrator.config import inventory_words
 from orchestrator.store.query.reading import View, read_small
 from orchestrator.store.schema.tables import current_rows
 from orchestrator.store.sharing.scrubbing import Scrubber, hosts_in, logins_in, structure_of, users_in
@@ -41,13 +42,9 @@ _GENERIC: Final = {
 }
 _SHORTEST: Final = 3
 """Shorter names of users are in too many words; their home directories are removed all the same."""
-_INVENTORY_WORDS: Final = {
-    *("version", "hosts", "groups", "defaults", "connection", "address", "ssh_alias", "user", "port", "identity_file"),
-    *("jump", "host_key", "executor", "engine", "work_directory", "labels", "reserved_cores", "state", "expect"),
-    *("gpu_model", "gpu_count", "driver", "cpu_model", "memory_bytes_min", "host", "cores"),
-    *("local", "ssh", "auto", "docker", "podman", "process", "active", "drain", "exclusive", "gpus", "gpu"),
-}
-_ADDRESSES: Final = ("address", "ssh_alias", "jump")
+_OTHER_WORDS: Final = {"docker", "podman", "host", "cores"}
+"""Engines, which an inventory may also give by address, and the keys of a machine that ran an exported task."""
+_ADDRESSES: Final = ("address", "ssh_alias", "jump", "ray_address")
 
 
 @dataclass(frozen=True)
@@ -131,7 +128,7 @@ class Anonymiser:
         tree = _parsed(text)
         if not isinstance(tree, dict):
             return "# removed"
-        reduced = structure_of(tree, self._host, _INVENTORY_WORDS)
+        reduced = structure_of(tree, self._host, inventory_words() | _OTHER_WORDS)
         stream = io.StringIO()
         YAML(typ="safe", pure=True).dump(reduced, stream)
         return "# anonymised: the shape of the inventory\n" + stream.getvalue()
