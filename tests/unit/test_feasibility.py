@@ -120,7 +120,9 @@ def test_the_table_of_the_documentation_is_what_is_decided() -> None:
     assert len(rows) == 11
     for name, capabilities, *answers, chosen in rows:
         documented = {
-            one for one, answer in zip(("cuda13", "cuda126", "cuda116-paper"), answers, strict=True) if answer == "yes"
+            environment
+            for environment, answer in zip(("cuda13", "cuda126", "cuda116-paper"), answers, strict=True)
+            if answer == "yes"
         }
         for capability in capabilities.split(", "):
             gpu = GpuFacts(name, capability, 16 * GIB)

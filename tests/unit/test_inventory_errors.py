@@ -168,7 +168,7 @@ def test_an_alias_means_nothing_to_a_shell_or_to_ssh(tmp_path: Path, alias: str)
 
 
 @pytest.mark.parametrize(
-    "address", [*OF_A_SHELL, *(one for one in OF_SSH if one != "a%h"), "a%", "a%%h", "fe80::1%a%h"]
+    "address", [*OF_A_SHELL, *(text for text in OF_SSH if text != "a%h"), "a%", "a%%h", "fe80::1%a%h"]
 )
 def test_an_address_means_nothing_to_a_shell_or_to_ssh(tmp_path: Path, address: str) -> None:
     text = GOOD.replace("ssh_alias: second", f"address: {json.dumps(address)}")

@@ -41,10 +41,10 @@ def test_each_round_visits_the_same_trials_in_another_order(quickstart: Sweep) -
 
 
 def test_ids_are_unique_and_the_digest_ignores_the_campaign(quickstart: Sweep) -> None:
-    one, other = plan(quickstart, [HOST], "c1"), plan(quickstart, [HOST], "c2")
-    ids = [t.trial_id for p in (one, other) for task in p.tasks for t in task.task.trials]
+    first, other = plan(quickstart, [HOST], "c1"), plan(quickstart, [HOST], "c2")
+    ids = [t.trial_id for p in (first, other) for task in p.tasks for t in task.task.trials]
     assert len(set(ids)) == len(ids)
-    assert one.digest == other.digest
+    assert first.digest == other.digest
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def gpu_host(capability: str, driver: str, name: str = "h1", memory_bytes: int =
         "gpu-old": Demands("2025-10", "12.6", "525.60", ("7.0", "8.0", "9.0")),
         "gpu-new": Demands("2026-10", "13.0", "580", ("8.0", "9.0")),
     }
-    pins = {one: replace(PIN, name=one) for one in (*demands, "any-suitable")}
+    pins = {environment: replace(PIN, name=environment) for environment in (*demands, "any-suitable")}
     machine = Machine(driver, (GpuFacts("a GPU", capability, memory_bytes),), None, 20 * 2**30)
     return PlanningHost(name, {}, (0, 1), pins, machine=machine, demands=demands)
 
@@ -218,7 +218,7 @@ FLEET = [with_gpu("h1"), with_gpu("h2", "A100"), with_gpu("h3", "A100", "A100"),
 )
 def test_targets_choose_hosts(quickstart: Sweep, targets: str, wanted: set[str], reason: str | None) -> None:
     planned = plan(quickstart.model_copy(update={"targets": targets}), FLEET, "c")
-    assert {one.host for one in planned.tasks} == wanted
+    assert {task.host for task in planned.tasks} == wanted
     assert {line.partition(":")[0] for line in planned.unmatched} == {host.name for host in FLEET} - wanted
     assert reason is None or reason in planned.unmatched
 
@@ -236,7 +236,7 @@ def test_targets_select_by_what_was_found_on_a_host(
     quickstart: Sweep, targets: dict[str, str], wanted: set[str]
 ) -> None:
     planned = plan(quickstart.model_copy(update={"targets": targets}), FLEET, "c")
-    assert {one.host for one in planned.tasks} == wanted
+    assert {task.host for task in planned.tasks} == wanted
 
 
 def test_a_typed_label_does_not_hide_a_fact(quickstart: Sweep) -> None:
@@ -248,7 +248,7 @@ def test_a_typed_label_does_not_hide_a_fact(quickstart: Sweep) -> None:
 def test_any_host_is_one_that_can_run_most(quickstart: Sweep) -> None:
     poor = replace(HOST, name="h0", unavailable={"cpu": "there is no Python 3.11"})
     planned = plan(quickstart.model_copy(update={"targets": "any"}), [poor, HOST], "c")
-    assert {one.host for one in planned.tasks} == {"h1"}
+    assert {task.host for task in planned.tasks} == {"h1"}
 
 
 def test_other_targets_are_refused_with_what_there_is(tmp_path: Path) -> None:

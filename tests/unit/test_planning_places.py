@@ -33,8 +33,8 @@ def sweep() -> Sweep:
 
 
 def ids(planned: Plan, host: str | None = None) -> list[str]:
-    tasks = [one for one in planned.tasks if host in (None, one.host)]
-    return [trial.trial_id for one in tasks for trial in one.task.trials]
+    tasks = [task for task in planned.tasks if host in (None, task.host)]
+    return [trial.trial_id for task in tasks for trial in task.task.trials]
 
 
 def with_gpus(name: str, *models: str) -> PlanningHost:
@@ -68,7 +68,7 @@ def test_any_host_does_the_same_trials_in_the_same_order(sweep: Sweep) -> None:
     assert ids(first) == ids(second)
     assert first.digest == second.digest
     assert (first.places, second.places) == ({"h1": "any"}, {"h7": "any"})
-    assert {one.host for one in second.tasks} == {"h7"}
+    assert {task.host for task in second.tasks} == {"h7"}
     assert not set(ids(first)) & set(ids(plan(sweep, hosts, CAMPAIGN)))
 
 

@@ -120,11 +120,11 @@ def test_an_unknown_topology_divides_the_threads() -> None:
 
 
 def test_without_a_node_the_processors_near_to_a_gpu_decide() -> None:
-    one, other = gpus(2)
-    near = [GpuPlace(one.uuid, one.pci_bus_id, None, "8-15"), GpuPlace(other.uuid, other.pci_bus_id, None, "0-7")]
+    first, other = gpus(2)
+    near = [GpuPlace(first.uuid, first.pci_bus_id, None, "8-15"), GpuPlace(other.uuid, other.pci_bus_id, None, "0-7")]
     assert shown(make_slots(range(16), machine(16, 2), near, Exclusive.GPU)) == ["8-15", "0-7"]
     # all processors are near where the kernel does not know
-    far = [GpuPlace(gpu.uuid, gpu.pci_bus_id, None, "0-15") for gpu in (one, other)]
+    far = [GpuPlace(gpu.uuid, gpu.pci_bus_id, None, "0-15") for gpu in (first, other)]
     assert not any(slot.is_near for slot in make_slots(range(16), machine(16, 2), far, Exclusive.GPU))
 
 
@@ -190,10 +190,10 @@ def planned(device: str, rounds: int) -> tuple[list[int], set[int]]:
         "threads": ["all"], "environments": ["one", "two"], "backends": [{{"name": "eager"}}],
         "workloads": [{{"name": ["bert-base"], "batch": [1, 2]}}]}}"""
     tasks = plan(Sweep.model_validate_json(document), [host], "c").tasks
-    for one in tasks:
-        assert one.slot == slot_of(slots, one.task).index
-    assert slots_at_once(slots, [one.task for one in tasks]) == (2 if device == "cuda" else 1)
-    return [one.slot for one in tasks], {trial.spec.threads for one in tasks for trial in one.task.trials}
+    for task in tasks:
+        assert task.slot == slot_of(slots, task.task).index
+    assert slots_at_once(slots, [task.task for task in tasks]) == (2 if device == "cuda" else 1)
+    return [task.slot for task in tasks], {trial.spec.threads for task in tasks for trial in task.task.trials}
 
 
 def test_all_environments_of_a_round_share_a_slot_and_rounds_take_turns() -> None:

@@ -25,7 +25,7 @@ def test_a_sweep_that_says_nothing_has_guards_that_flag(tmp_path: Path) -> None:
     guards = sweep(tmp_path, "").guards
     assert guards == Guards()
     every = (guards.gpu_processes, guards.load, guards.throttling, guards.clocks)
-    assert {one.policy for one in every} == {GuardPolicy.FLAG}
+    assert {guard.policy for guard in every} == {GuardPolicy.FLAG}
 
 
 def test_a_guard_is_a_policy_or_a_mapping_with_its_limits(tmp_path: Path) -> None:
@@ -70,8 +70,8 @@ def test_every_planned_task_has_the_guards_and_keys_do_not_know_them(tmp_path: P
     host = PlanningHost("h1", {}, (0, 1), pins)
     plain, strict = (plan(sweep(tmp_path, text), [host], "c") for text in ("", "guards: error"))
     assert plain.digest == strict.digest
-    assert {one.task.guards for one in plain.tasks} == {Guards()}
-    [guards] = {one.task.guards for one in strict.tasks}
+    assert {task.task.guards for task in plain.tasks} == {Guards()}
+    [guards] = {task.task.guards for task in strict.tasks}
     assert guards.load.policy is GuardPolicy.ERROR
     first = strict.tasks[0].task
     assert with_trials(first, first.trials[:1]).guards == guards

@@ -145,14 +145,14 @@ def written(tmp_path: Path, *lines: str) -> Path:
 def test_several_workloads_may_share_their_shapes(tmp_path: Path) -> None:
     path = written(tmp_path, "workloads:", "  - {name: [bert-base, distilbert], batch: [1, 2], sequence_length: 64}")
     specs = [trial.spec.workload for task in one_round(path).tasks for trial in task.task.trials]
-    visited = {(one.name, one.batch, one.sequence_length) for one in specs}
+    visited = {(workload.name, workload.batch, workload.sequence_length) for workload in specs}
     assert visited == {(name, batch, 64) for name in ("bert-base", "distilbert") for batch in (1, 2)}
 
 
 def test_each_of_several_workloads_takes_its_own_defaults(tmp_path: Path) -> None:
     path = written(tmp_path, "workloads:", "  - {name: [tiny-bert, bert-base, resnet50], batch: 1}")
     specs = [trial.spec.workload for task in one_round(path).tasks for trial in task.task.trials]
-    assert {(one.name, one.sequence_length, one.image_size) for one in specs} == {
+    assert {(workload.name, workload.sequence_length, workload.image_size) for workload in specs} == {
         ("tiny-bert", 16, None),
         ("bert-base", 128, None),
         ("resnet50", None, 224),
@@ -169,7 +169,7 @@ def test_several_trials_may_have_a_twin(tmp_path: Path) -> None:
         "  - {workload: distilbert, backend: torchscript, batch: 1}",
     )
     twins = [t.spec for task in one_round(path).tasks for t in task.task.trials if t.replicate == 1]
-    assert sorted((one.workload.name, one.backend.name, one.workload.batch) for one in twins) == [
+    assert sorted((twin.workload.name, twin.backend.name, twin.workload.batch) for twin in twins) == [
         ("bert-base", "eager", 2),
         ("distilbert", "torchscript", 1),
     ]
