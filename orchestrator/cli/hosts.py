@@ -11,7 +11,6 @@ from orchestrator.campaign import ProjectFiles
 from orchestrator.cli.hosts_check import check
 from orchestrator.cli.options import inventory_option, limit_option
 from orchestrator.config.inventory import (
-    Connection,
     Expectation,
     Host,
     Inventory,
@@ -19,13 +18,13 @@ from orchestrator.config.inventory import (
     groups_of,
     json_schema,
     load_inventory,
-    refuse_nodes,
     select_hosts,
 )
-from orchestrator.errors import ConfigurationError, ExitCode, InfrastructureError, did_you_mean
-from orchestrator.hosts.checking import FACTS_TIMEOUT_S, Facts, differences, host_facts, local_facts, requirements
-from orchestrator.hosts.connection import Connections
+from orchestrator.errors import ExitCode, InfrastructureError, did_you_mean
+from orchestrator.hosts import SystemDescription, describe_here, offered_key, open_hosts
+from orchestrator.hosts.check import differences
 
+_FACTS_TIMEOUT_S = 120.0
 _KEY_TIMEOUT_S = 30.0
 _PROGRAM_KEYS = ("ssh-ed25519", "ed25519"), ("ecdsa", "ecdsa"), ("ssh-rsa", "rsa")
 
@@ -83,10 +82,10 @@ def show(name: str, inventory: Path) -> None:
 @hosts.command()
 @click.argument("name", required=False)
 @inventory_option
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=1), default=FACTS_TIMEOUT_S, show_default=True)
+@click.option("--timeout", "timeout_s", type=click.FloatRange(min=1), default=_FACTS_TIMEOUT_S, show_default=True)
 def facts(name: str | None, inventory: Path, timeout_s: float) -> None:
     """Prints the fingerprint of host NAME, or of this machine, as JSON."""
-    [found] = [local_facts()] if name is None else _facts([name], inventory, timeout_s)
+    [found] = [describe_here()] if name is None else _facts([name], inventory, timeout_s)
     click.echo(json.dumps({"read": found.read, **found.document}, indent=2))
 
 
@@ -94,7 +93,7 @@ def facts(name: str | None, inventory: Path, timeout_s: float) -> None:
 @click.argument("one", metavar="A")
 @click.argument("other", metavar="B")
 @inventory_option
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=1), default=FACTS_TIMEOUT_S, show_default=True)
+@click.option("--timeout", "timeout_s", type=click.FloatRange(min=1), default=_FACTS_TIMEOUT_S, show_default=True)
 def diff(one: str, other: str, inventory: Path, timeout_s: float) -> int:
     """Says in what the fingerprints of hosts A and B differ."""
     left, right = _facts([one, other], inventory, timeout_s)
@@ -106,7 +105,7 @@ def diff(one: str, other: str, inventory: Path, timeout_s: float) -> int:
         click.echo(f"{hardware}, and nothing else differs")
         return ExitCode.OK
     click.echo(f"{hardware}; what differs:")
-    width = max(len(one_of.key) for one_of in found_differences)
+    width = max(len(difference.key) for difference in found_differences)
     for difference in found_differences:
         click.echo(f"  {difference.key:{width}}  {one}: {difference.one}")
         click.echo(f"  {'':{width}}  {other}: {difference.other}")
@@ -120,11 +119,7 @@ def key(name: str, inventory: Path) -> int:
     """Prints the SSH host key that host NAME offers. Compare its fingerprint before you trust it."""
     known = load_inventory(inventory)
     host = _host(name, known)
-    refuse_nodes({name: host}, known)
-    if host.connection is Connection.LOCAL:
-        raise ConfigurationError(f"{name} is this machine, which needs no host key", file=inventory)
-    with Connections(known.hosts) as connections:
-        offered = connections.offered_key(name, _KEY_TIMEOUT_S)
+    offered = offered_key(name, known, _KEY_TIMEOUT_S)
     kind = next((file for start, file in _PROGRAM_KEYS if offered.startswith(start)), "*")
     click.echo(f"{name} offers {fingerprint_of(offered)}")
     click.echo(f"the host itself says: ssh-keygen -lf /etc/ssh/ssh_host_{kind}_key.pub")
@@ -145,14 +140,15 @@ def schema() -> None:
     click.echo(json_schema(), nl=False)
 
 
-def _facts(names: list[str], inventory: Path, timeout_s: float) -> list[Facts]:
+def _facts(names: list[str], inventory: Path, timeout_s: float) -> list[SystemDescription]:
     known = load_inventory(inventory)
     chosen = {name: _host(name, known) for name in names}
-    refuse_nodes(chosen, known)
-    needs_images = any(host.connection is Connection.SSH for host in chosen.values())
-    images = requirements(ProjectFiles(Path.cwd()).catalogue).images if needs_images else {}
-    with Connections(known.hosts) as connections:
-        return [host_facts(name, chosen[name], connections, images, timeout_s) for name in names]
+    with open_hosts(chosen, known, ProjectFiles(Path.cwd())) as hosts:
+        found = hosts.each(chosen, lambda access: access.describe(timeout_s))
+    problems = [f"{name}: {answer}" for name, answer in found.items() if isinstance(answer, str)]
+    if problems:
+        raise InfrastructureError("; ".join(problems))
+    return [answer for name in names if not isinstance(answer := found[name], str)]
 
 
 def _host(name: str, known: Inventory) -> Host:

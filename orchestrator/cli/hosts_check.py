@@ -11,11 +11,11 @@ import click
 
 from orchestrator.campaign import ProjectFiles
 from orchestrator.cli.options import inventory_option, limit_option
-from orchestrator.config import load_inventory, refuse_nodes, select_hosts
+from orchestrator.config import load_inventory, select_hosts
 from orchestrator.errors import ExitCode
-from orchestrator.hosts.checking import PROBE_TIMEOUT_S, Check, Finding, HostReport, Level, check_hosts, requirements
+from orchestrator.hosts import open_hosts
+from orchestrator.hosts.check import CHECK_TIMEOUT_S, Check, Finding, HostReport, Level, read_requirements
 from orchestrator.hosts.cluster import ClusterStatus, NodeStatus, status
-from orchestrator.hosts.connection import Connections
 
 _MARKS = {Level.FAILURE: "✗", Level.WARNING: "!"}
 
@@ -28,7 +28,7 @@ _MARKS = {Level.FAILURE: "✗", Level.WARNING: "!"}
     "--timeout",
     "timeout_s",
     type=click.FloatRange(min=1),
-    default=PROBE_TIMEOUT_S,
+    default=CHECK_TIMEOUT_S,
     show_default=True,
     help="Seconds for each host.",
 )
@@ -40,11 +40,11 @@ def check(inventory: Path, limit: str | None, form: str, timeout_s: float) -> Ex
     """
     known = load_inventory(inventory)
     chosen = select_hosts(known, limit)
-    refuse_nodes(chosen, known)
-    wanted = requirements(ProjectFiles(Path.cwd()).catalogue)
-    with Connections(known.hosts) as connections:
-        reports = check_hosts(chosen, connections, wanted, timeout_s)
-    reports = with_agents(reports, status(ProjectFiles(Path.cwd())))
+    files = ProjectFiles(Path.cwd())
+    wanted = read_requirements(files.catalogue)
+    with open_hosts(chosen, known, files) as hosts:
+        answers = hosts.each(chosen, lambda access: access.check(wanted, timeout_s))
+    reports = with_agents([answer for answer in answers.values() if isinstance(answer, HostReport)], status(files))
     click.echo(json.dumps(_document(reports), indent=2) if form == "json" else _text(reports))
     return exit_code(reports)
 
@@ -54,10 +54,12 @@ def with_agents(reports: Sequence[HostReport], cluster: ClusterStatus | None) ->
 
     A wrong one is a warning: `cluster up` mends it, and so does the next sweep.
     """
-    agents = {} if cluster is None else {one.name: one for one in cluster.agents}
+    agents = {} if cluster is None else {agent.name: agent for agent in cluster.agents}
     return [
-        replace(one, findings={**one.findings, Check.AGENT: _agent(agents[one.host])}) if one.host in agents else one
-        for one in reports
+        replace(report, findings={**report.findings, Check.AGENT: _agent(agents[report.host])})
+        if report.host in agents
+        else report
+        for report in reports
     ]
 
 
@@ -82,10 +84,10 @@ def _text(reports: Sequence[HostReport]) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     problems = [
-        f"{_MARKS[finding.level]} {report.host}: {one.value}: {finding.problem}"
+        f"{_MARKS[finding.level]} {report.host}: {check.value}: {finding.problem}"
         for level in (Level.FAILURE, Level.WARNING)
         for report in reports
-        for one, finding in report.findings.items()
+        for check, finding in report.findings.items()
         if finding.level is level
     ]
     usable = sum(1 for report in reports if report.is_usable and report.is_active)
@@ -108,7 +110,7 @@ def _document(reports: Sequence[HostReport]) -> dict[str, Any]:
                 "active": report.is_active,
                 "usable": report.is_usable,
                 "checks": {check.value: _plain(asdict(finding)) for check, finding in report.findings.items()},
-                "reading": None if report.reading is None else asdict(report.reading),
+                "reading": None if report.preflight is None else asdict(report.preflight),
                 "engine": None if report.engine is None else asdict(report.engine),
                 "clock": None if report.skew is None else asdict(report.skew),
             }

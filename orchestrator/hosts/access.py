@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from orchestrator.config.inventory import Host
+from orchestrator.config import Host
 from orchestrator.environments import BuiltImage, ImageIdentity
+from orchestrator.hosts.check import HostReport, Requirements
 from orchestrator.hosts.cluster import Cluster
-from orchestrator.planning import Isolation
-from orchestrator.planning.feasibility import GpuFacts
+from orchestrator.planning import GpuFacts, Isolation
 from runners.system import Fingerprint, Topology
 
 Argument = TypeVar("Argument")
@@ -46,6 +46,16 @@ class HostFacts:
     """At which processes of ours run there."""
     fingerprint: Fingerprint | None = None
     """Read where the rows of its trials are made; null for a host that has no agent yet."""
+
+
+@dataclass(frozen=True)
+class SystemDescription:
+    """All that is read about a host, for people."""
+
+    read: str
+    """How it was read, and what that means for it."""
+    document: Mapping[str, Any]
+    """With `hw_id`, `system_id`, `fingerprint` and `conditions`."""
 
 
 class HostEngine(Protocol):
@@ -144,6 +154,23 @@ class HostAccess(Protocol):
 
     def slots(self) -> int | None:
         """How many tasks may run there at once by what its Ray node offers; null where that is for us to choose."""
+        ...
+
+    def check(self, wanted: Requirements, timeout_s: float) -> HostReport:
+        """Says whether it can be used, and what may disturb a measurement there. Nothing is changed there.
+
+        Args:
+            wanted: what it is compared with.
+            timeout_s: for all of it, in seconds.
+        """
+        ...
+
+    def describe(self, timeout_s: float) -> SystemDescription:
+        """The full fingerprint and its conditions, however they can be read there. Nothing is installed or written.
+
+        Raises:
+            InfrastructureError: it was not reached, or has neither a Python nor an image to run the code in.
+        """
         ...
 
 

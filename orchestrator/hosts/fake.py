@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from orchestrator.config.inventory import Host
+from orchestrator.config import Host, HostState
 from orchestrator.environments import BuiltImage, ImageIdentity
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.access import Answer, Argument, HostFacts
+from orchestrator.hosts.access import Answer, Argument, HostFacts, SystemDescription
+from orchestrator.hosts.check import Check, Finding, HostReport, Level, Requirements
 from orchestrator.hosts.local import call_here, refuse_outside, write_files
+from runners.system import SystemRoot, describe_system
 
 
 @dataclass
@@ -111,6 +113,19 @@ class FakeHost:
     def slots(self) -> int | None:
         """See `HostAccess.slots`."""
         return self.offered
+
+    def check(self, wanted: Requirements, timeout_s: float) -> HostReport:  # noqa: ARG002 - the interface
+        """See `HostAccess.check`."""
+        problem = str(self.told) if isinstance(self.told, InfrastructureError) else None
+        reached = Finding(Level.OK, "ok") if problem is None else Finding(Level.FAILURE, "no", problem)
+        findings = dict.fromkeys(Check, Finding(Level.NONE, "-")) | {Check.SSH: reached}
+        return HostReport(self.name, self.settings.state is HostState.ACTIVE, findings)
+
+    def describe(self, timeout_s: float) -> SystemDescription:  # noqa: ARG002 - the interface
+        """See `HostAccess.describe`."""
+        if isinstance(self.told, InfrastructureError):
+            raise self.told
+        return SystemDescription("as it was told", describe_system(SystemRoot()))
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import os
 import queue
 import secrets
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,17 +11,30 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
 
-from orchestrator.config.inventory import ExecutorChoice, Host
-from orchestrator.config.inventory.model import local_engine
+from orchestrator.config import ExecutorChoice, Host, local_engine
 from orchestrator.environments import engine_problem
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.access import Answer, Argument, HostFacts
+from orchestrator.hosts.access import Answer, Argument, HostFacts, SystemDescription
 from orchestrator.hosts.calls import decode_answer, encode_call, perform
-from orchestrator.hosts.checking.expecting import unmet
+from orchestrator.hosts.check import (
+    EngineFacts,
+    EngineQuestion,
+    HostReport,
+    Preflight,
+    PreflightQuestion,
+    Requirements,
+    Skew,
+    WantedImage,
+    Way,
+    check_host,
+    engine_facts,
+    preflight_here,
+    unmet,
+)
+from orchestrator.hosts.connection import Deadline
 from orchestrator.hosts.engine import EngineAt, marked_here
-from orchestrator.planning import Isolation
-from orchestrator.planning.feasibility import GpuFacts
-from runners.system import Fingerprint, Topology, collect
+from orchestrator.planning import GpuFacts, Isolation
+from runners.system import Fingerprint, SystemRoot, Topology, collect, describe_system
 
 CHOSEN = "chosen in the inventory"
 """Why an isolation was taken that the inventory names."""
@@ -29,6 +43,8 @@ ENGINE_ANSWERS = "a Docker engine answers"
 
 class LocalHost:
     """The machine on which the command runs; see `HostAccess`."""
+
+    way = Way.HERE
 
     def __init__(self, name: str, settings: Host, project: Path) -> None:
         """Looks at nothing yet.
@@ -40,13 +56,13 @@ class LocalHost:
         """
         self.name = name
         self.settings = settings
-        self._question = FactsQuestion(name, settings, settings.work_directory or str(project.absolute()))
+        self.work_directory = settings.work_directory or str(project.absolute())
         self._facts: HostFacts | None = None
 
     def facts(self) -> HostFacts:
         """See `HostAccess.facts`."""
         if self._facts is None:
-            self._facts = facts_here(self._question)
+            self._facts = facts_here(FactsQuestion(self.name, self.settings, self.work_directory))
         return self._facts
 
     def call(self, function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:
@@ -69,6 +85,36 @@ class LocalHost:
     def slots(self) -> int | None:
         """See `HostAccess.slots`."""
         return None
+
+    def check(self, wanted: Requirements, timeout_s: float) -> HostReport:
+        """See `HostAccess.check`."""
+        return check_host(self, wanted, timeout_s)
+
+    def describe(self, timeout_s: float) -> SystemDescription:
+        """See `HostAccess.describe`."""
+        return SystemDescription(
+            f"on this machine, by Python {this_python()}", self.call(describe_system, SystemRoot(), timeout_s)
+        )
+
+    def preflight(self, deadline: Deadline, directories: tuple[str, ...]) -> Preflight:
+        """See `Probes.preflight`."""
+        return preflight_here(PreflightQuestion(self.settings.engine, directories, deadline.left_s()))
+
+    def engine_facts(
+        self, _: Preflight, wanted: Mapping[str, WantedImage], with_gpus: bool, deadline: Deadline
+    ) -> EngineFacts:
+        """See `Probes.engine_facts`."""
+        address = local_engine(self.settings.engine)
+        return engine_facts(EngineQuestion(address, wanted, with_gpus, deadline.left_s()))
+
+    def skew(self, _: Deadline) -> Skew | None:
+        """See `Probes.skew`."""
+        return None
+
+
+def this_python() -> str:
+    """Version of the Python that runs here."""
+    return ".".join(map(str, sys.version_info[:3]))
 
 
 def call_here(function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:

@@ -1,14 +1,15 @@
 """Opens the hosts of an inventory: here it is decided of which kind each is."""
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
-from orchestrator.config.inventory import Connection, Host, Inventory
+from orchestrator.config import Connection, Host, Inventory, refuse_nodes
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.access import HostAccess, HostFacts
-from orchestrator.hosts.checking import Requirements, requirements
+from orchestrator.hosts.access import HostAccess, HostFacts, Result, SystemDescription
+from orchestrator.hosts.check import Requirements, read_requirements
 from orchestrator.hosts.cluster.code import install_here, pack_code
 from orchestrator.hosts.cluster.state import Project
 from orchestrator.hosts.cluster_info import ClusterInfo, cluster_info
@@ -21,6 +22,7 @@ from orchestrator.hosts.ssh import SshHost
 
 _CATALOGUE = "docker/images.yaml"
 _RAY_ADDRESS = "ray_address"
+_DESCRIBE_S = 120.0
 
 
 class OpenHosts:
@@ -68,10 +70,21 @@ class OpenHosts:
 
     def look(self) -> tuple[dict[str, HostFacts], dict[str, str]]:
         """See `Hosts.look`."""
-        answers = for_each(self, _facts_or_problem, self.connections)
-        named = {host.name: answer for host, answer in zip(self, answers, strict=True)}
-        facts = {name: answer for name, answer in named.items() if isinstance(answer, HostFacts)}
-        return facts, {name: answer for name, answer in named.items() if isinstance(answer, str)}
+        answers = self.each(self._hosts, lambda access: access.facts())
+        facts = {name: answer for name, answer in answers.items() if not isinstance(answer, str)}
+        return facts, {name: answer for name, answer in answers.items() if isinstance(answer, str)}
+
+    def each(self, names: Iterable[str], do: Callable[[HostAccess], Result]) -> dict[str, Result | str]:
+        """See `Hosts.each`."""
+
+        def answer_of(name: str) -> Result | str:
+            try:
+                return do(self._hosts[name])
+            except InfrastructureError as error:
+                return str(error)
+
+        chosen = list(names)
+        return dict(zip(chosen, for_each(chosen, answer_of, self.connections), strict=True))
 
 
 @contextmanager
@@ -94,14 +107,19 @@ def open_hosts(hosts: Mapping[str, Host], inventory: Inventory, project: Project
             nodes = {name: RayHost(name, host, seen, cluster) for name, host in hosts.items()}
             yield OpenHosts(nodes, Connections({}), (seen, cluster))
         return
-    is_far = any(host.connection is Connection.SSH for host in hosts.values())
-    wanted = requirements(project.root / _CATALOGUE) if is_far else Requirements({}, {}, frozenset())
+
+    @cache
+    def wanted() -> Requirements:
+        return read_requirements(project.root / _CATALOGUE)
+
     with Connections(inventory.hosts) as connections:
         opened = {name: _open(name, host, connections, wanted, project.root) for name, host in hosts.items()}
         yield OpenHosts(opened, connections)
 
 
-def _open(name: str, host: Host, connections: Connections, wanted: Requirements, project: Path) -> HostAccess:
+def _open(
+    name: str, host: Host, connections: Connections, wanted: Callable[[], Requirements], project: Path
+) -> HostAccess:
     if host.connection is Connection.LOCAL:
         return LocalHost(name, host, project)
     return SshHost(name, host, connections, wanted)
@@ -118,8 +136,21 @@ def _open_cluster(address: str, inventory: Inventory) -> Iterator[tuple[ClusterI
             cluster.leave()
 
 
-def _facts_or_problem(host: HostAccess) -> HostFacts | str:
-    try:
-        return host.facts()
-    except InfrastructureError as error:
-        return str(error)
+def offered_key(name: str, inventory: Inventory, timeout_s: float) -> str:
+    """The public key that a host offers over SSH, as `type text`. It is not trusted by this, and nobody logs in.
+
+    Raises:
+        ConfigurationError: the host is not reached over SSH.
+        HostConnectionError: it was not reached.
+    """
+    host = inventory.hosts[name]
+    refuse_nodes({name: host}, inventory)
+    if host.connection is Connection.LOCAL:
+        raise inventory.error(f"{name} is this machine, which needs no host key")
+    with Connections(inventory.hosts) as connections:
+        return connections.offered_key(name, timeout_s)
+
+
+def describe_here() -> SystemDescription:
+    """What this machine is, whatever an inventory says; see `HostAccess.describe`."""
+    return LocalHost("this machine", Host(connection=Connection.LOCAL), Path()).describe(_DESCRIBE_S)

@@ -6,16 +6,34 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from orchestrator.config.inventory import WORK_DIRECTORY, Host
+from orchestrator.config import WORK_DIRECTORY, Host, local_engine
 from orchestrator.environments import Awaited, BuiltImage, ImageIdentity, expected_of, receive_image, saved_image
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.access import Answer, Argument, HostFacts
+from orchestrator.hosts.access import Answer, Argument, HostFacts, SystemDescription
 from orchestrator.hosts.broadcast import send
+from orchestrator.hosts.check import (
+    EngineFacts,
+    EngineQuestion,
+    HostReport,
+    Preflight,
+    PreflightQuestion,
+    Requirements,
+    Skew,
+    WantedImage,
+    Way,
+    check_host,
+    clock_here,
+    engine_facts,
+    measure_skew_of,
+    preflight_here,
+)
 from orchestrator.hosts.cluster_info import ClusterInfo, node_of
+from orchestrator.hosts.connection import Deadline
 from orchestrator.hosts.engine import EngineThere
 from orchestrator.hosts.external_cluster import ExternalCluster
-from orchestrator.hosts.local import FactsQuestion, facts_here, refuse_directory, write_files
+from orchestrator.hosts.local import FactsQuestion, facts_here, refuse_directory, this_python, write_files
 from orchestrator.planning import Isolation
+from runners.system import SystemRoot, describe_system
 
 _ANSWER_S = 120.0
 """For the first answer Ray brings our code to a node, and starts a process there."""
@@ -26,6 +44,8 @@ _LOAD_S = 900.0
 
 class RayHost:
     """A node of an external cluster; see `HostAccess`."""
+
+    way = Way.RAY
 
     def __init__(self, name: str, settings: Host, seen: ClusterInfo, cluster: ExternalCluster) -> None:
         """Asks nothing yet.
@@ -38,6 +58,7 @@ class RayHost:
         """
         self.name = name
         self.settings = settings
+        self.work_directory = settings.work_directory or WORK_DIRECTORY
         self._seen = seen
         self._cluster = cluster
         self._fits = False
@@ -46,7 +67,7 @@ class RayHost:
     def facts(self) -> HostFacts:
         """See `HostAccess.facts`."""
         if self._facts is None:
-            question = FactsQuestion(self.name, self.settings, self.settings.work_directory or WORK_DIRECTORY)
+            question = FactsQuestion(self.name, self.settings, self.work_directory)
             self._facts = self.call(facts_of_node, question, _ANSWER_S)
         return self._facts
 
@@ -76,6 +97,32 @@ class RayHost:
     def slots(self) -> int | None:
         """See `HostAccess.slots`."""
         return int(node_of(self.name, self._seen).slots)
+
+    def check(self, wanted: Requirements, timeout_s: float) -> HostReport:
+        """See `HostAccess.check`."""
+        return check_host(self, wanted, timeout_s)
+
+    def describe(self, timeout_s: float) -> SystemDescription:
+        """See `HostAccess.describe`."""
+        document = self.call(describe_system, SystemRoot(), timeout_s)
+        return SystemDescription(f"on its node of Ray, by Python {this_python()}", document)
+
+    def preflight(self, deadline: Deadline, directories: tuple[str, ...]) -> Preflight:
+        """See `Probes.preflight`."""
+        limit_s = deadline.left_s()
+        return self.call(preflight_here, PreflightQuestion(self.settings.engine, directories, limit_s), limit_s)
+
+    def engine_facts(
+        self, _: Preflight, wanted: Mapping[str, WantedImage], with_gpus: bool, deadline: Deadline
+    ) -> EngineFacts:
+        """See `Probes.engine_facts`."""
+        limit_s = deadline.left_s()
+        question = EngineQuestion(local_engine(self.settings.engine), wanted, with_gpus, limit_s)
+        return self.call(engine_facts, question, limit_s)
+
+    def skew(self, deadline: Deadline) -> Skew | None:
+        """See `Probes.skew`."""
+        return measure_skew_of(lambda: self.call(clock_here, None, deadline.left_s()))
 
     def _send(self, image: BuiltImage, say: Callable[[str], None]) -> ImageIdentity:
         say(f"sending {image.reference}")

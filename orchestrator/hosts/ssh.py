@@ -2,30 +2,51 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import PurePosixPath
 
-from orchestrator.config.inventory import WORK_DIRECTORY, ExecutorChoice, Host
-from orchestrator.environments import ENGINE_EXCEPTIONS, connect, engine_message
+from orchestrator.config import WORK_DIRECTORY, ExecutorChoice, Host
+from orchestrator.environments import connect, engine_errors
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import tar_of
-from orchestrator.hosts.access import Answer, Argument, HostFacts
+from orchestrator.hosts.access import Answer, Argument, HostFacts, SystemDescription
 from orchestrator.hosts.calls import decode_answer, encode_call
-from orchestrator.hosts.checking.container import Look, Seen, look
-from orchestrator.hosts.checking.deadline import Deadline
-from orchestrator.hosts.checking.engine import read_engine
-from orchestrator.hosts.checking.probing import check_host, read_host, refusal, socket_problem
-from orchestrator.hosts.checking.reading import HostReading
-from orchestrator.hosts.checking.report import Check, HostReport, Level, Requirements
-from orchestrator.hosts.connection import Connections, HostConnectionError
+from orchestrator.hosts.check import (
+    CHECK_TIMEOUT_S,
+    ENGINE_ROOTS,
+    SCRIPT,
+    Check,
+    ContainerCommand,
+    EngineFacts,
+    EngineQuestion,
+    HostReport,
+    Level,
+    Preflight,
+    PreflightQuestion,
+    Requirements,
+    Skew,
+    WantedImage,
+    Way,
+    check_host,
+    engine_facts,
+    images_on,
+    measure_skew,
+    parse,
+    refusal,
+    run_in_container,
+    socket_problem,
+)
+from orchestrator.hosts.connection import CommandOutput, Connections, Deadline, HostConnectionError
 from orchestrator.hosts.engine import EngineAt, mark_name
 from orchestrator.hosts.local import CHOSEN, ENGINE_ANSWERS, refuse_outside
 from orchestrator.hosts.program import MARK, Program, call_program
-from orchestrator.planning import Isolation
-from orchestrator.planning.feasibility import GpuFacts
+from orchestrator.planning import GpuFacts, Isolation
+from runners.system import SystemRoot, describe_system
 
 _ANSWER_S = 60.0
 _PLACE_S = 600.0
 _PROGRAM_AT = "/taxmeter/program.py"
+_HOST_AT = "/host"
 _AGENT_LABEL = "org.taxmeter.agent-recipe-sha256"
 
 # Unpacked beside their places, then moved there one by one.
@@ -44,31 +65,33 @@ find . -type f -exec mv -f "{}" "$1/{}" \;
 class SshHost:
     """A host over SSH; see `HostAccess`."""
 
-    def __init__(self, name: str, settings: Host, connections: Connections, wanted: Requirements) -> None:
+    way = Way.SSH
+
+    def __init__(self, name: str, settings: Host, connections: Connections, wanted: Callable[[], Requirements]) -> None:
         """Reaches nothing yet.
 
         Args:
             name: of the host.
             settings: as the inventory has it.
             connections: that know it, and the hosts that it is reached through.
-            wanted: what it is compared with, and the images that are recorded as built.
+            wanted: reads what it is compared with, and the images that are recorded as built.
         """
         self.name = name
         self.settings = settings
+        self.work_directory = settings.work_directory or WORK_DIRECTORY
         self._connections = connections
         self._wanted = wanted
         self._report: HostReport | None = None
-        self._reading: HostReading | None = None
+        self._seen: Preflight | None = None
 
     def facts(self) -> HostFacts:
         """See `HostAccess.facts`. What its agent will tell of it is not known yet: there may be no Python."""
         if self._report is None:
-            self._report = check_host(self.name, self.settings, self._connections, self._wanted)
-            self._reading = self._report.reading
+            self._report = self.check(self._wanted(), CHECK_TIMEOUT_S)
         problem = _problem(self._report)
-        if problem is not None or self._report.reading is None:
+        if problem is not None or self._report.preflight is None:
             raise InfrastructureError(problem or "it told nothing about itself")
-        return _facts(self.name, self.settings, self._report.reading)
+        return _facts(self.name, self.settings, self._report.preflight, self.work_directory)
 
     def call(self, function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:
         """See `HostAccess.call`.
@@ -79,18 +102,17 @@ class SshHost:
         deadline = Deadline(timeout_s)
         program = call_program(function, encode_call(function, argument))
         with _nameless():
-            reading = self._read(deadline)
-            ran = self._run_in_python(program, reading, deadline)
-            why = f"python3 is {reading.python or 'missing'} there" if ran is None else _lacking(ran)
-            if ran is None or why is not None:
-                ran = self._run_in_container(program, reading, why or "", deadline)
-        return decode_answer(function, _answer_of(function.__name__, ran))
+            output = self._run_in_python(program, deadline)
+            why = self._python_problem(deadline) if output is None else _lacking(output)
+            if output is None or why is not None:
+                output, _ = self._run_in_container(program, why or "", deadline)
+        return decode_answer(function, _answer(f"{function.__name__} failed there", output))
 
     @contextmanager
     def engine(self) -> Iterator[EngineAt]:
         """See `HostAccess.engine`."""
         deadline = Deadline(_ANSWER_S)
-        with _nameless(), self._forwarded(self._read(deadline), deadline) as address:
+        with _nameless(), self._forwarded(self._look(deadline), deadline) as address:
             yield EngineAt(address, self._marked)
 
     def place(self, files: Mapping[str, bytes], directory: PurePosixPath) -> None:
@@ -104,57 +126,122 @@ class SshHost:
         """See `HostAccess.slots`."""
         return None
 
-    def _read(self, deadline: Deadline) -> HostReading:
-        if self._reading is None:
-            self._reading = read_host(self.name, self.settings, self._connections, deadline)
-        return self._reading
+    def check(self, wanted: Requirements, timeout_s: float) -> HostReport:
+        """See `HostAccess.check`."""
+        return check_host(self, wanted, timeout_s)
 
-    def _run_in_python(self, program: Program, reading: HostReading, deadline: Deadline) -> Seen | None:
+    def describe(self, timeout_s: float) -> SystemDescription:
+        """See `HostAccess.describe`."""
+        deadline = Deadline(timeout_s)
+        with _nameless():
+            seen = self._look(deadline)
+            output = self._run_in_python(_description(SystemRoot()), deadline)
+            read = f"over SSH, by the host's own Python {seen.python}"
+            if output is None:
+                output, read = self._describe_in_container(seen, deadline)
+        text = _answer("the fingerprint could not be read", output)
+        return SystemDescription(read, decode_answer(describe_system, text))
+
+    def preflight(self, deadline: Deadline, directories: tuple[str, ...]) -> Preflight:
+        """See `Probes.preflight`."""
+        question = PreflightQuestion(self.settings.engine, directories, deadline.left_s())
+        with _nameless():
+            output = self._connections.run(self.name, question.command, question.limit_s, stdin=SCRIPT)
+        self._seen = parse(output.stdout)
+        return self._seen
+
+    def engine_facts(
+        self, seen: Preflight, wanted: Mapping[str, WantedImage], with_gpus: bool, deadline: Deadline
+    ) -> EngineFacts:
+        """See `Probes.engine_facts`."""
+        with _nameless(), self._forwarded(seen, deadline) as address:
+            try:
+                return engine_facts(EngineQuestion(address, wanted, with_gpus, deadline.left_s()))
+            except InfrastructureError as error:
+                raise InfrastructureError(f"the engine failed: {error}") from error
+
+    def skew(self, deadline: Deadline) -> Skew | None:
+        """See `Probes.skew`."""
+        with _nameless():
+            return measure_skew(self._connections, self.name, deadline.left_s())
+
+    def _look(self, deadline: Deadline) -> Preflight:
+        return self._seen or self.preflight(deadline, (*ENGINE_ROOTS, self.work_directory))
+
+    def _python_problem(self, deadline: Deadline) -> str:
+        return f"python3 is {self._look(deadline).python or 'missing'} there"
+
+    def _run_in_python(self, program: Program, deadline: Deadline) -> CommandOutput | None:
         """What a program said in the host's own Python; null if that is too old or missing."""
-        if reading.python is None or _version(reading.python) < program.oldest_python:
+        python = self._look(deadline).python
+        if python is None or tuple(map(int, python.split(".")[:2])) < program.oldest_python:
             return None
-        done = self._connections.run(self.name, ["python3", "-"], deadline.left_s(), stdin=program.text)
-        return Seen(done.exit_code, done.stdout, done.stderr)
+        return self._connections.run(self.name, ["python3", "-"], deadline.left_s(), stdin=program.text)
 
-    def _run_in_container(self, program: Program, reading: HostReading, why: str, deadline: Deadline) -> Seen:
-        with self._forwarded(reading, deadline, f"{why}, and no container can be started: ") as address:
-            image = self._image_for(program, address, deadline)
-            if image is None:
-                needed = "the agents' image" if program.needs_packages else "one of our images"
-                raise InfrastructureError(
-                    f"{why}, and {needed} is not there to run the code in: install Python "
-                    f"{'.'.join(map(str, program.oldest_python))} or newer there"
-                    f"{' with requirements/base.lock' if program.needs_packages else ''}, or bring the image"
-                )
-            wanted = Look(image, ["python", "-I", _PROGRAM_AT], files={_PROGRAM_AT: program.text.encode()})
-            with closing(connect(address, deadline.left_s())) as client:
-                try:
-                    return look(client, wanted, deadline)
-                except ENGINE_EXCEPTIONS as error:
-                    message = engine_message(error)
-                    raise InfrastructureError(f"{why}, and no container can be started: {message}") from None
+    def _run_in_container(
+        self, program: Program, why: str, deadline: Deadline, like: ContainerCommand | None = None
+    ) -> tuple[CommandOutput, str]:
+        """What a program said in a container, and which image that was of. `why` not without one, for errors."""
+        before = f"{why}, and no container can be started: "
+        with self._forwarded(self._look(deadline), deadline, before) as address:
+            image, name = self._image_for(program, address, why, deadline)
+            command = like or ContainerCommand(image, [])
+            files = {**command.files, _PROGRAM_AT: program.text.encode()}
+            command = replace(command, image=image, command=["python", "-I", _PROGRAM_AT], files=files)
+            with closing(connect(address, deadline.left_s())) as client, engine_errors(before.removesuffix(": ")):
+                return run_in_container(client, command, deadline), name
 
-    def _image_for(self, program: Program, address: str, deadline: Deadline) -> str | None:
-        """The id of an image of the host's engine in which a program runs; null if it has none."""
+    def _describe_in_container(self, seen: Preflight, deadline: Deadline) -> tuple[CommandOutput, str]:
+        """From a container that sees the host's own /proc and /sys."""
+        why = self._python_problem(deadline)
+        release = self._connections.run(self.name, ["cat", "/etc/os-release"], deadline.left_s()).stdout
+        program = _description(SystemRoot(_HOST_AT, seen.host_name))
+        files = {f"{_HOST_AT}/etc/os-release": release.encode()}
+        like = ContainerCommand("", [], bool(seen.gpus), files, _HOST_AT)
+        blind = ""
+        try:
+            output, image = self._run_in_container(program, why, deadline, like)
+        except InfrastructureError:
+            if not like.gpus:
+                raise
+            output, image = self._run_in_container(program, why, deadline, replace(like, gpus=False))
+            blind = ", GPUs unknown, because containers do not see them"
+        limits = "C library unknown, limits are the container's"
+        return output, f"in a container of the image {image} ({why}): {limits}{blind}"
+
+    def _image_for(self, program: Program, address: str, why: str, deadline: Deadline) -> tuple[str, str]:
+        """The id and the name of an image of the host's engine in which a program runs."""
+        oldest = ".".join(map(str, program.oldest_python))
         if not program.needs_packages:
-            present = read_engine(address, self._wanted.images, False, deadline).images
-            return next((image.image_id for image in present.values()), None)
+            present = images_on(address, self._wanted().images, deadline)
+            if not present:
+                raise InfrastructureError(
+                    f"{why}, and none of our images is there to run the code in: install python3 {oldest} or newer "
+                    "there, or bring an image"
+                )
+            name, image = next(iter(present.items()))
+            return image.image_id, name
         with closing(connect(address, deadline.left_s())) as client:
             found = client.images.list(filters={"label": [_AGENT_LABEL]})
         newest = max(found, key=lambda image: str(image.attrs.get("Created")), default=None)
-        return None if newest is None else str(newest.id)
+        if newest is None:
+            raise InfrastructureError(
+                f"{why}, and the agents' image is not there to run the code in: install python3 {oldest} with "
+                "requirements/base.lock there, or bring the cluster up"
+            )
+        return str(newest.id), "of the agents"
 
     @contextmanager
-    def _forwarded(self, reading: HostReading, deadline: Deadline, before: str = "") -> Iterator[str]:
+    def _forwarded(self, seen: Preflight, deadline: Deadline, before: str = "") -> Iterator[str]:
         """The address of the host's engine on this machine. A problem begins with `before`."""
-        problem = socket_problem(self.settings, reading, reading.socket)
-        if problem is not None or reading.socket is None:
+        problem = socket_problem(self.settings, seen)
+        if problem is not None or seen.socket is None:
             raise InfrastructureError(f"{before}{problem}")
-        with self._connections.forward_engine(self.name, deadline.left_s(), reading.socket.path) as forward:
+        with self._connections.forward_engine(self.name, deadline.left_s(), seen.socket.path) as forward:
             try:
-                connect(forward.address, deadline.left_s()).close()
+                connect(forward.address, deadline.left_s(_ANSWER_S)).close()
             except InfrastructureError as error:
-                reason = refusal(reading.socket) if forward.is_refused() else str(error)
+                reason = refusal(seen.socket) if forward.is_refused() else f"the engine failed: {error}"
                 raise InfrastructureError(f"{before}{reason}") from None
             yield forward.address
 
@@ -174,23 +261,23 @@ class SshHost:
             raise InfrastructureError(f"{arguments[0]} cannot be written: {_last_line(done.stderr, done.exit_code)}")
 
 
-def _facts(name: str, settings: Host, reading: HostReading) -> HostFacts:
-    gpus = tuple(GpuFacts(gpu.name, gpu.compute_capability, gpu.memory_bytes) for gpu in reading.gpus)
+def _facts(name: str, settings: Host, seen: Preflight, work_directory: str) -> HostFacts:
+    gpus = tuple(GpuFacts(gpu.name, gpu.compute_capability, gpu.memory_bytes) for gpu in seen.gpus)
     isolation = Isolation.PROCESS if settings.executor is ExecutorChoice.PROCESS else Isolation.DOCKER
     return HostFacts(
         host=name,
-        cores=reading.allowed or tuple(range(reading.threads or 1)),
-        memory_bytes=reading.memory_bytes,
-        architecture=reading.architecture,
-        cpu_model=reading.cpu_model,
+        cores=seen.allowed or tuple(range(seen.threads or 1)),
+        memory_bytes=seen.memory_bytes,
+        architecture=seen.architecture,
+        cpu_model=seen.cpu_model,
         gpus=gpus,
-        gpu_driver_version=reading.driver_version,
-        gpu_reason=None if gpus else reading.gpu_problem or "the host has no NVIDIA GPU",
-        topology=reading.topology,
+        gpu_driver_version=seen.driver_version,
+        gpu_reason=None if gpus else seen.gpu_problem or "the host has no NVIDIA GPU",
+        topology=seen.topology,
         isolation=isolation,
         isolation_reason=ENGINE_ANSWERS if settings.executor is ExecutorChoice.AUTO else CHOSEN,
         engine=None,
-        work_directory=settings.work_directory or WORK_DIRECTORY,
+        work_directory=work_directory,
     )
 
 
@@ -211,20 +298,20 @@ def _nameless() -> Iterator[None]:
         raise InfrastructureError(error.problem) from error
 
 
-def _version(python: str) -> tuple[int, ...]:
-    return tuple(map(int, python.split(".")[:2]))
+def _description(system: SystemRoot) -> Program:
+    return call_program(describe_system, encode_call(describe_system, system))
 
 
-def _lacking(ran: Seen) -> str | None:
+def _lacking(output: CommandOutput) -> str | None:
     """Which package an interpreter lacks, if that is why a program failed there."""
-    last = _last_line(ran.stderr, ran.exit_code)
+    last = _last_line(output.stderr, output.exit_code)
     return f"its python3 cannot run it ({last})" if "ModuleNotFoundError: No module named" in last else None
 
 
-def _answer_of(function: str, ran: Seen) -> str:
-    line = next((line for line in ran.stdout.splitlines() if line.startswith(MARK)), None)
+def _answer(problem: str, output: CommandOutput) -> str:
+    line = next((line for line in output.stdout.splitlines() if line.startswith(MARK)), None)
     if line is None:
-        raise InfrastructureError(f"{function} failed there: {_last_line(ran.stderr, ran.exit_code)}")
+        raise InfrastructureError(f"{problem}: {_last_line(output.stderr, output.exit_code)}")
     return line.removeprefix(MARK)
 
 

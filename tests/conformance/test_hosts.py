@@ -16,14 +16,16 @@ import pytest
 from ruamel.yaml import YAML
 
 from orchestrator.campaign import ProjectFiles
-from orchestrator.config.inventory import Connection, Host, load_inventory
+from orchestrator.config import Connection, Host, load_inventory
 from orchestrator.environments import BuiltImage, connect
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution.docker import LABEL
 from orchestrator.hosts import HostAccess, HostFacts, open_hosts
 from orchestrator.hosts import local as local_module
+from orchestrator.hosts.check import Check, Level, Requirements, WantedImage
 from orchestrator.hosts.fake import Exercise, FakeEngine, FakeHost, exercise
 from orchestrator.hosts.local import LocalHost
+from orchestrator.planning import Demands
 from runners.system import SystemRoot, collect, describe_system
 from tests.conftest import PROJECT
 from tests.ray_nodes import RayNodes
@@ -163,6 +165,30 @@ def test_what_cannot_be_placed_is_told_without_the_name_of_the_host(host: HostAc
 
 def test_slots_are_for_us_to_choose_but_for_nodes(host: HostAccess) -> None:
     assert host.slots() == (1 if ONLY_RAY else None)
+
+
+@pytest.mark.engine
+def test_a_check_is_the_same_table_for_all(host: HostAccess, cpu_image: BuiltImage) -> None:
+    wanted = WantedImage(cpu_image, Demands("2026-10"))
+    report = host.check(Requirements({"cpu": wanted}, {"cpu": wanted.demands}), LIMIT_S)
+    assert report.is_usable, report.findings
+    assert list(report.findings) == list(Check)
+    if isinstance(host, FakeHost):
+        return
+    ways = {"LocalHost": "here", "SshHost": "ok", "RayHost": "ray"}
+    assert report.findings[Check.SSH].shown == ways[type(host).__name__]
+    assert report.findings[Check.ENGINE].level is Level.OK
+    assert report.findings[Check.IMAGES].shown == "1/1"
+    assert report.preflight is not None
+    assert report.preflight.host_name == os.uname().nodename
+    assert (report.skew is None) == isinstance(host, LocalHost)
+
+
+def test_all_that_is_read_about_it_is_told(host: HostAccess) -> None:
+    found = host.describe(LIMIT_S)
+    assert found.read
+    assert found.document["hw_id"] == describe_system(SystemRoot())["hw_id"]
+    assert found.document.keys() == {"hw_id", "system_id", "fingerprint", "conditions"}
 
 
 @pytest.mark.engine

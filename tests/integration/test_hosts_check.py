@@ -14,11 +14,11 @@ import pytest
 from ruamel.yaml import YAML
 
 from orchestrator.cli import run
-from orchestrator.config.inventory import fingerprint_of
+from orchestrator.config import fingerprint_of
 from orchestrator.environments import BuiltImage, connect, read_built_images
 from orchestrator.errors import ExitCode
-from orchestrator.hosts.checking import local_facts
-from orchestrator.hosts.checking.container import LABEL
+from orchestrator.hosts import describe_here
+from orchestrator.hosts.check.container import LABEL
 from tests.sshd import Sshd, make_key, public, running_sshd
 
 pytestmark = pytest.mark.engine
@@ -87,7 +87,7 @@ def checked(inventory: str, capsys: pytest.CaptureFixture[str], *options: str) -
 
 def containers() -> list[str]:
     with closing(connect()) as client:
-        return [one.id for one in client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True)]
+        return [found.id for found in client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True)]
 
 
 def test_a_host_over_ssh_is_found_good(sshd, write, capsys, cpu_image) -> None:
@@ -241,7 +241,7 @@ def facts_of(inventory: str, name: str, capsys: pytest.CaptureFixture[str]) -> d
 
 def test_the_fingerprint_over_ssh_is_that_of_the_host(sshd, write, capsys) -> None:
     facts = facts_of(write(h1=sshd.settings()), "h1", capsys)
-    here = json.loads(json.dumps(local_facts().document))
+    here = json.loads(json.dumps(describe_here().document))
     assert facts["read"].startswith("over SSH, by the host's own Python 3.")
     assert facts["hw_id"] == here["hw_id"]
     assert facts["fingerprint"]["private"] == here["fingerprint"]["private"]
@@ -255,7 +255,7 @@ def test_the_fingerprint_of_a_host_without_python_is_read_in_a_container(
         facts = facts_of(inventory, "h1", capsys)
         code = run(["hosts", "diff", "h1", "here", "--inventory", inventory])
         printed = capsys.readouterr().out
-    here = json.loads(json.dumps(local_facts().document))
+    here = json.loads(json.dumps(describe_here().document))
     assert facts["read"].startswith("in a container of the image cpu (python3 is missing there): C library unknown")
     assert facts["hw_id"] == here["hw_id"]
     assert facts["fingerprint"]["private"]["host_name"] == os.uname().nodename

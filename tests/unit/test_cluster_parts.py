@@ -27,7 +27,7 @@ from orchestrator.hosts.cluster.settings import (
 )
 from orchestrator.hosts.cluster.state import State, StateFiles, cluster_of, way_to
 from orchestrator.hosts.cluster.survey import Survey, choose_address, listened_here, parse, survey
-from orchestrator.hosts.connection import Completed, Connections
+from orchestrator.hosts.connection import CommandOutput, Connections
 
 
 @dataclass(frozen=True)
@@ -227,11 +227,11 @@ def test_a_host_tells_both_addresses_of_its_connection() -> None:
 class SharedDisk(Connections):
     """To a host with a file system of the network; what is to run there runs here."""
 
-    def run(self, name: str, argv: Sequence[str], timeout_s: float, stdin: str = "") -> Completed:
+    def run(self, name: str, argv: Sequence[str], timeout_s: float, stdin: str = "") -> CommandOutput:
         said = subprocess.run(argv, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=True).stdout
         here = said.rpartition("|")[0].rpartition("|")[2]
         assert here not in ("", "nfs")
-        return Completed(0, said.replace(f"|{here}|", "|nfs|"), "")
+        return CommandOutput(0, said.replace(f"|{here}|", "|nfs|"), "")
 
 
 def test_a_work_directory_that_hosts_share_is_refused(tmp_path: Path) -> None:

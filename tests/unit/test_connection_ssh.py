@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.config import Connection, Host
-from orchestrator.hosts.connection import Connections, HostConnectionError, Reason, reverse_problem
+from orchestrator.hosts.connection import Connections, HostConnectionError, Reason
 from orchestrator.hosts.connection.configuration import BY_ADDRESS, BY_ALIAS, files
 from tests.sshd import Sshd, make_key, public, running_sshd
 
@@ -351,14 +351,6 @@ def test_a_forward_ends_with_its_process(sshd: Sshd, user_directory: Path, far_s
         # what the kernel does when we are killed
         forward._process.stdin.close()
         assert forward._process.wait(LIMIT_S) == 0
-
-
-def test_the_way_back_is_tried(sshd: Sshd, user_directory: Path) -> None:
-    with reaching(sshd, user_directory) as connections:
-        assert reverse_problem(connections, "h1", "127.0.0.1", LIMIT_S) is None
-        problem = reverse_problem(connections, "h1", "host.invalid", LIMIT_S)
-    assert problem is not None
-    assert "it does not reach this machine at host.invalid, port" in problem
 
 
 def test_no_process_of_ssh_is_left(sshd: Sshd, user_directory: Path) -> None:

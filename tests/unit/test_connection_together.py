@@ -6,7 +6,7 @@ import time
 import pytest
 
 from orchestrator.hosts.connection import Connections, for_each
-from orchestrator.hosts.connection.together import MAX_AT_ONCE
+from orchestrator.hosts.connection.ssh import MAX_AT_ONCE
 
 
 class Waiting(Connections):

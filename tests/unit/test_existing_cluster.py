@@ -18,7 +18,7 @@ from orchestrator.campaign.remote.on_node import (
     make_environment,
     reach,
 )
-from orchestrator.config.inventory import Connection, ExecutorChoice, Host, load_inventory, refuse_nodes
+from orchestrator.config import Connection, ExecutorChoice, Host, load_inventory, refuse_nodes
 from orchestrator.errors import ConfigurationError, InfrastructureError
 from orchestrator.hosts import cluster_info as info_module
 from orchestrator.hosts import open_hosts

@@ -1,52 +1,94 @@
-"""The fingerprint of a host on which nothing is installed, and in what two of them differ."""
+"""What is read about a host on which nothing of ours is installed, and in what two of them differ."""
 
 import ast
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from orchestrator.config import Connection, Host
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.checking.container import Seen
-from orchestrator.hosts.checking.differences import Difference, differences, flattened
-from orchestrator.hosts.checking.facts import is_new_enough, local_facts, parse_facts
-from orchestrator.hosts.checking.program import facts_program
+from orchestrator.hosts import describe_here
+from orchestrator.hosts.calls import encode_call
+from orchestrator.hosts.check import Difference, PreflightQuestion, Requirements, differences, preflight_here
+from orchestrator.hosts.check.differences import flattened
+from orchestrator.hosts.connection import CommandOutput, Connections
+from orchestrator.hosts.fake import Exercise, exercise
+from orchestrator.hosts.program import MARK, call_program
+from orchestrator.hosts.ssh import SshHost
+from runners.system import SystemRoot, describe_system
+
+PROGRAM = call_program(describe_system, encode_call(describe_system, SystemRoot())).text
+
+
+class Told(Connections):
+    """Each command ends in the same way."""
+
+    def __init__(self, output: CommandOutput) -> None:
+        super().__init__({})
+        self.output = output
+
+    def run(self, name: str, argv: Sequence[str], timeout_s: float, stdin: str | bytes = b"") -> CommandOutput:
+        return self.output
+
+
+def host(output: CommandOutput, python: str | None = "3.11.2") -> SshHost:
+    """A host with this Python and without an engine, on which each command ends in the same way."""
+    known = SshHost("h1", Host(connection=Connection.SSH, address="h1"), Told(output), Requirements)
+    seen = preflight_here(PreflightQuestion("unix:///nonexistent.sock", (), 60.0))
+    known._seen = replace(seen, python=python)
+    return known
 
 
 def test_the_program_needs_nothing_of_ours(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-"],
-        input=facts_program(),
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        check=False,
-    )
-    document = parse_facts("h1", Seen(done.returncode, done.stdout, done.stderr))
-    here = json.loads(json.dumps(local_facts().document))
-    assert document["hw_id"] == here["hw_id"]
-    assert document["fingerprint"] == here["fingerprint"]
+    command = [sys.executable, "-I", "-S", "-"]
+    done = subprocess.run(command, input=PROGRAM, capture_output=True, text=True, cwd=tmp_path, check=False)
+    found = host(CommandOutput(done.returncode, f"Welcome!\n{done.stdout}", done.stderr)).describe(60.0)
+    here = json.loads(json.dumps(describe_here().document))
+    assert found.read == "over SSH, by the host's own Python 3.11.2"
+    assert found.document["hw_id"] == here["hw_id"]
+    assert found.document["fingerprint"] == here["fingerprint"]
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_program_is_python_3_8() -> None:
-    ast.parse(facts_program(), feature_version=(3, 8))
-
-
-def test_a_program_that_fails_is_one_line() -> None:
-    with pytest.raises(InfrastructureError, match="h1: the fingerprint could not be read: ImportError: no ctypes"):
-        parse_facts("h1", Seen(1, "Welcome!\n", "Traceback\n  x\nImportError: no ctypes\n"))
-    with pytest.raises(InfrastructureError, match="exit code 137 without a message"):
-        parse_facts("h1", Seen(137, "", ""))
+    ast.parse(PROGRAM, feature_version=(3, 8))
 
 
 @pytest.mark.parametrize(
-    ("version", "expected"), [("3.8.0", True), ("3.11.2", True), ("3.6.8", False), ("2.7.18", False), (None, False)]
+    ("output", "expected"),
+    [
+        (CommandOutput(1, "Welcome!\n", "Traceback\n  x\nImportError: no ctypes\n"), "ImportError: no ctypes"),
+        (CommandOutput(137, "", ""), "exit code 137 without a message"),
+    ],
 )
-def test_an_old_python_does_not_do(version: str | None, expected: bool) -> None:
-    assert is_new_enough(version) is expected
+def test_a_program_that_fails_is_one_line(output: CommandOutput, expected: str) -> None:
+    with pytest.raises(InfrastructureError, match=f"^the fingerprint could not be read: {expected}$"):
+        host(output).describe(60.0)
+
+
+@pytest.mark.parametrize("text", ["no JSON", "[]", '{"answer": {"words": 1}}', '{"answer": null}', "{}"])
+def test_an_answer_that_is_none_is_one_line(text: str) -> None:
+    with pytest.raises(InfrastructureError, match="^what exercise answered there cannot be read: ") as caught:
+        host(CommandOutput(0, MARK + text, "")).call(exercise, Exercise(()), 60.0)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("python", "shown"), [("3.7.9", "3.7.9"), ("2.7.18", "2.7.18"), (None, "missing")])
+def test_an_old_python_does_not_do(python: str | None, shown: str) -> None:
+    expected = f"^python3 is {shown} there, and no container can be started: no engine: there is no socket"
+    with pytest.raises(InfrastructureError, match=expected):
+        host(CommandOutput(0, "", ""), python).describe(60.0)
+
+
+def test_a_python_without_our_packages_is_told() -> None:
+    output = CommandOutput(1, "", "Traceback\nModuleNotFoundError: No module named 'pydantic'\n")
+    with pytest.raises(InfrastructureError, match="its python3 cannot run it .*'pydantic'.*, and no container can be"):
+        host(output).call(exercise, Exercise(()), 60.0)
 
 
 ONE = {

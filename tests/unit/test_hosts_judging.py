@@ -9,16 +9,27 @@ from orchestrator.cli.hosts_check import exit_code
 from orchestrator.config import Connection, Exclusive, Expectation, Host
 from orchestrator.environments import BuiltImage, ImageIdentity, host_network_problem
 from orchestrator.errors import ExitCode
-from orchestrator.hosts.checking.clock import Skew
-from orchestrator.hosts.checking.engine import EngineReading, GpusInside, WantedImage
-from orchestrator.hosts.checking.judging import judge
-from orchestrator.hosts.checking.probing import refusal, socket_problem, version_finding
-from orchestrator.hosts.checking.reading import EngineSocket, GpuProcess, GpuReading, HostReading
-from orchestrator.hosts.checking.report import Check, Finding, HostReport, Level, Requirements
+from orchestrator.hosts.check import (
+    Check,
+    EngineFacts,
+    Finding,
+    HostReport,
+    Level,
+    Preflight,
+    Requirements,
+    Skew,
+    WantedImage,
+    refusal,
+    socket_problem,
+)
+from orchestrator.hosts.check.engine import GpusInside
+from orchestrator.hosts.check.findings import judge
+from orchestrator.hosts.check.preflight import EngineSocket, GpuProcess, PreflightGpu
+from orchestrator.hosts.check.report import version_finding
 from orchestrator.planning import GIB, Demands
 
-A100 = GpuReading("GPU-1", "NVIDIA A100-SXM4-80GB", 80 * GIB, "8.0")
-READING = HostReading(
+A100 = PreflightGpu("GPU-1", "NVIDIA A100-SXM4-80GB", 80 * GIB, "8.0")
+READING = Preflight(
     system="Linux",
     release="6.1",
     architecture="x86_64",
@@ -55,23 +66,25 @@ def built(name: str) -> BuiltImage:
 
 
 def wanted(*here: str, **demands: Demands) -> Requirements:
-    images = {name: WantedImage(built(name), one) for name, one in demands.items()}
+    images = {name: WantedImage(built(name), needs) for name, needs in demands.items()}
     return Requirements(images, {"cpu": CPU, "cuda126": CUDA12, "cuda13": CUDA13}, frozenset(here))
 
 
-def engine(*images: str, gpus: GpusInside | None = None, **changes: object) -> EngineReading:
+def engine(*images: str, gpus: GpusInside | None = None, **changes: object) -> EngineFacts:
     present = {name: ImageIdentity(f"sha256:{name}", "c", ("a",)) for name in images}
-    return replace(EngineReading("24.0.7", False, "/var/lib/docker", present, gpus), **changes)  # type: ignore[arg-type]
+    return replace(EngineFacts("24.0.7", False, "/var/lib/docker", present, gpus), **changes)  # type: ignore[arg-type]
 
 
 def findings(
-    reading: HostReading = READING,
-    found: EngineReading | None = None,
+    reading: Preflight = READING,
+    found: EngineFacts | None = None,
     requirements: Requirements | None = None,
     skew: Skew | None = None,
     host: Host = HOST,
 ) -> dict[Check, Finding]:
-    return judge(host, reading, found or engine("cpu"), skew, requirements or wanted(cpu=CPU), "/work")
+    own_directory = "/work" if host.connection is Connection.SSH else None
+    needed = requirements or wanted(cpu=CPU)
+    return judge(host, reading, found or engine("cpu"), skew, needed, "/work", own_directory)
 
 
 def test_a_good_host_has_nothing_to_mend() -> None:
@@ -224,12 +237,12 @@ def test_a_host_that_is_as_expected() -> None:
 
 def test_engines_that_cannot_be_used_are_told_apart() -> None:
     denied = replace(READING, sockets=(EngineSocket("/var/run/docker.sock", "denied"),))
-    assert socket_problem(HOST, denied, denied.socket) == (
+    assert socket_problem(HOST, denied) == (
         "permission denied: bench may not use /var/run/docker.sock: `sudo usermod -aG docker bench` there, then log in anew"
     )
     missing = replace(READING, sockets=(EngineSocket("/var/run/docker.sock", "missing"),))
     assert "no engine: there is no socket /var/run/docker.sock. Install docker there" in str(
-        socket_problem(HOST, missing, missing.socket)
+        socket_problem(HOST, missing)
     )
     assert "the engine is down: nobody answers behind /s" in refusal(EngineSocket("/s", "silent"))
     assert "AllowStreamLocalForwarding yes" in refusal(EngineSocket("/s", "listening"))
@@ -247,7 +260,7 @@ def test_engines_that_cannot_be_used_are_told_apart() -> None:
     ],
 )
 def test_an_engine_that_is_too_old(version: str, is_podman: bool, level: Level) -> None:
-    finding = version_finding(engine(version=version, is_podman=is_podman), HOST)
+    finding = version_finding(engine(version=version, is_podman=is_podman), has_agent=True)
     assert finding.level is level
     assert (finding.problem is None) is (level is Level.OK)
 
@@ -262,10 +275,10 @@ def test_an_engine_that_is_too_old(version: str, is_podman: bool, level: Level) 
 def test_an_engine_without_the_hosts_network_carries_no_agent(options: list[str], expected: str) -> None:
     problem = host_network_problem({"SecurityOptions": options})
     found = engine(network_problem=problem)
-    remote = version_finding(found, HOST.model_copy(update={"connection": Connection.SSH}))
+    remote = version_finding(found, has_agent=True)
     assert remote.level is Level.FAILURE
     assert re.match(expected, remote.problem or "")
-    assert version_finding(found, HOST.model_copy(update={"connection": Connection.LOCAL})).level is Level.OK
+    assert version_finding(found, has_agent=False).level is Level.OK
     assert host_network_problem({"SecurityOptions": ["name=apparmor"]}) is None
 
 
@@ -307,12 +320,12 @@ def test_the_exit_code_says_what_can_be_used(reports: list[HostReport], expected
     assert exit_code(reports) is expected
 
 
-def with_gpus(*mig: bool) -> HostReading:
+def with_gpus(*mig: bool) -> Preflight:
     gpus = tuple(replace(A100, uuid=f"GPU-{number}", mig=divided) for number, divided in enumerate(mig))
     return replace(READING, gpus=gpus, driver_version="535.129.03")
 
 
-def gpu_finding(reading: HostReading, **settings: object) -> Finding:
+def gpu_finding(reading: Preflight, **settings: object) -> Finding:
     host = HOST.model_copy(update=settings)
     inside = GpusInside(len(reading.gpus), "cpu", None)
     return findings(reading, engine("cpu", gpus=inside), host=host)[Check.GPU]

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.checking.clock import Exchange, skew_of
-from orchestrator.hosts.checking.reading import GpuProcess, GpuReading, HostReading, parse
-from orchestrator.hosts.checking.script import SCRIPT, arguments
+from orchestrator.hosts.check import SCRIPT, Preflight, parse
+from orchestrator.hosts.check.clock import Exchange, skew_of
+from orchestrator.hosts.check.preflight import GpuProcess, PreflightGpu
+from orchestrator.hosts.check.script import arguments
 
-Run = Callable[..., HostReading]
+Run = Callable[..., Preflight]
 SHELLS = [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)]
 GPUS = """\
 GPU-11111111-2222-3333-4444-555555555555, NVIDIA A100-SXM4-80GB, 81920, 535.129.03, 00000000:3B:00.0, [N/A], 8.0
@@ -33,7 +34,7 @@ def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         directories: tuple[str, ...] = (),
         user: int | None = None,
         **programs: str,
-    ) -> HostReading:
+    ) -> Preflight:
         binaries = tmp_path / "bin"
         binaries.mkdir(exist_ok=True)
         for name, text in programs.items():
@@ -80,7 +81,7 @@ def test_gpus_and_what_runs_on_them(look: Run) -> None:
         f"*) cat <<'X'\n{GPUS}X\n;; esac"
     )
     seen = look(nvidia_smi=answers)
-    assert seen.gpus[0] == GpuReading(
+    assert seen.gpus[0] == PreflightGpu(
         "GPU-11111111-2222-3333-4444-555555555555", "NVIDIA A100-SXM4-80GB", 81920 << 20, "8.0", "0000:3b:00.0"
     )
     assert [gpu.mig for gpu in seen.gpus] == [None, True]

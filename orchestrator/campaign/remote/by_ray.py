@@ -12,15 +12,14 @@ from orchestrator.campaign.remote.by_ray_ready import Given, made_ready
 from orchestrator.campaign.remote.looking import Seen, listed
 from orchestrator.campaign.remote.on_node import Address, NodeFacts, NodeQuestion, Recipes, look_here, reach
 from orchestrator.campaign.remote.preparation import Prepared
-from orchestrator.config.inventory import WORK_DIRECTORY, Host
+from orchestrator.config import WORK_DIRECTORY, Host
 from orchestrator.environments import Catalogue, read_built_images
 from orchestrator.errors import InfrastructureError, NoUsableHostError
-from orchestrator.hosts.checking.expecting import unmet
+from orchestrator.hosts.check import unmet
 from orchestrator.hosts.cluster_info import ClusterInfo, node_of
 from orchestrator.hosts.external_cluster import ExternalCluster
 from orchestrator.hosts.labels import SLOT
-from orchestrator.planning import Isolation, Plan, PlanningHost, needed_environments
-from orchestrator.planning.slots import slots_at_once
+from orchestrator.planning import Isolation, Plan, PlanningHost, needed_environments, slots_at_once
 from orchestrator.scheduling import Scheduler, SchedulingHost
 
 _ANSWER_S = 120.0

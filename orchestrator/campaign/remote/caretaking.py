@@ -10,7 +10,7 @@ from orchestrator.campaign.control import ControlFiles, HostPhase
 from orchestrator.campaign.files import ProjectFiles
 from orchestrator.campaign.order import CampaignOrder
 from orchestrator.campaign.remote.preparation import prepare_agents
-from orchestrator.config.inventory import Host
+from orchestrator.config import Host
 from orchestrator.config.sweep import Sweep
 from orchestrator.environments import BuiltImage, engine_errors
 from orchestrator.errors import InfrastructureError, NoUsableHostError

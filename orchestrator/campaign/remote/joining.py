@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.campaign.remote.looking import listed
+from orchestrator.config import Connection, Host
 from orchestrator.config.documents import line_of_key
-from orchestrator.config.inventory import Connection, Host
 from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError
 from orchestrator.hosts.cluster.code import install_here, pack_code
 from orchestrator.hosts.cluster_info import ClusterInfo, cluster_info, node_of

@@ -7,13 +7,15 @@ from pathlib import Path
 from orchestrator.campaign.files import ProjectFiles
 from orchestrator.campaign.preparing.environments import expand, known_pins
 from orchestrator.campaign.preparing.hosts import CHOSEN, MEMORY_SHARE, free_cores, slots_of, trial_topology
+from orchestrator.config import Connection, ExecutorChoice, Host
 from orchestrator.config.documents import line_of_key
-from orchestrator.config.inventory import Connection, ExecutorChoice, Host
 from orchestrator.environments import BuiltImage, Catalogue, read_built_images
 from orchestrator.errors import ConfigurationError, NoUsableHostError
-from orchestrator.hosts.checking import Check, HostReport, Level, check_hosts, requirements
-from orchestrator.hosts.checking.judging import machine_of
-from orchestrator.hosts.connection import Connections
+from orchestrator.hosts.check import CHECK_TIMEOUT_S, Check, HostReport, Level, read_requirements
+from orchestrator.hosts.check.findings import machine_of
+from orchestrator.hosts.connection import Connections, for_each
+from orchestrator.hosts.local import LocalHost
+from orchestrator.hosts.ssh import SshHost
 from orchestrator.planning import Isolation, PlanningHost
 
 ENGINE_ANSWERS = "a Docker engine answers"
@@ -58,7 +60,15 @@ def look_at_hosts(
     catalogue, built = Catalogue.load(files.catalogue), read_built_images(files.catalogue)
     usable: list[PlanningHost] = []
     left_out: dict[str, str] = {}
-    for report in check_hosts(hosts, connections, requirements(files.catalogue)):
+    wanted = read_requirements(files.catalogue)
+
+    def check(name: str) -> HostReport:
+        host = hosts[name]
+        if host.connection is Connection.LOCAL:
+            return LocalHost(name, host, files.root).check(wanted, CHECK_TIMEOUT_S)
+        return SshHost(name, host, connections, lambda: wanted).check(wanted, CHECK_TIMEOUT_S)
+
+    for report in for_each(hosts, check, connections):
         problem = _problem(report)
         if problem is None:
             usable.append(_planning(report, hosts[report.host], inventory, environments, catalogue, built))
@@ -79,7 +89,7 @@ def _problem(report: HostReport) -> str | None:
     for check, finding in report.findings.items():
         if finding.level is Level.FAILURE and check is not Check.IMAGES:
             return finding.problem if check is Check.SSH else f"{check.value}: {finding.problem}"
-    return None if report.reading is not None else "it told nothing about itself"
+    return None if report.preflight is not None else "it told nothing about itself"
 
 
 def _planning(
@@ -90,14 +100,14 @@ def _planning(
     catalogue: Catalogue,
     built: Mapping[str, BuiltImage],
 ) -> PlanningHost:
-    reading = report.reading
-    assert reading is not None, report.host
+    seen = report.preflight
+    assert seen is not None, report.host
     reason = CHOSEN if host.executor is ExecutorChoice.DOCKER else ENGINE_ANSWERS
     entries = expand(environments, catalogue)
-    machine = machine_of(reading, host)
+    machine = machine_of(seen, host)
     memory = machine.trial_memory_bytes
-    cores = free_cores(report.host, host, range(reading.threads or 1), inventory)
-    topology = trial_topology(report.host, host, reading.topology, inventory)
+    cores = free_cores(report.host, host, range(seen.threads or 1), inventory)
+    topology = trial_topology(report.host, host, seen.topology, inventory)
     return PlanningHost(
         report.host,
         host.labels,

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.campaign.preparing.hosts import choose_isolation, trial_memory_bytes
-from orchestrator.config.inventory import Host
-from orchestrator.config.inventory.model import local_engine
+from orchestrator.config import Host, local_engine
 from orchestrator.environments import (
     Catalogue,
     ImageIdentity,

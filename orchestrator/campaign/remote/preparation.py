@@ -9,7 +9,7 @@ from orchestrator.campaign.files import ProjectFiles
 from orchestrator.campaign.preparing.environments import machine_of
 from orchestrator.campaign.preparing.hosts import MEMORY_SHARE
 from orchestrator.campaign.preparing.preparation import ReadyHost
-from orchestrator.config.inventory import Host
+from orchestrator.config import Host
 from orchestrator.environments import (
     TRANSFER_TIMEOUT_S,
     BuiltImage,

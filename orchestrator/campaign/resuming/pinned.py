@@ -14,7 +14,7 @@ from orchestrator.campaign.resuming.resume import Continuation, continued
 from orchestrator.config.sweep import Sweep
 from orchestrator.environments import Catalogue, lock_sha256, short_digest
 from orchestrator.errors import ConfigurationError, NoUsableHostError
-from orchestrator.hosts.checking.differences import differences
+from orchestrator.hosts.check import differences
 from orchestrator.planning import EnvironmentPin, Plan, PlanningHost, plan
 from orchestrator.store import Store
 from runners.contract import METHOD_VERSION, encode

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from orchestrator.config import WORK_DIRECTORY, Connection, Host
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.checking.filesystem import FILESYSTEM, filesystem_problem
+from orchestrator.hosts.check import FILESYSTEM, filesystem_problem
 from orchestrator.hosts.connection import Connections
 
 _ANSWER_S = 30.0

@@ -4,19 +4,18 @@ from collections.abc import Mapping
 
 from orchestrator.config import Connection, Host
 from orchestrator.hosts.connection.failures import HostConnectionError, Reason
-from orchestrator.hosts.connection.forward import EngineForward
-from orchestrator.hosts.connection.reverse import reverse_problem
-from orchestrator.hosts.connection.ssh import Completed, Connections
-from orchestrator.hosts.connection.together import for_each
+from orchestrator.hosts.connection.process import Deadline, end
+from orchestrator.hosts.connection.ssh import CommandOutput, Connections, EngineForward, for_each
 
 __all__ = [
-    "Completed",
+    "CommandOutput",
     "Connections",
+    "Deadline",
     "EngineForward",
     "HostConnectionError",
     "Reason",
+    "end",
     "for_each",
-    "reverse_problem",
     "unreachable_reason",
 ]
 

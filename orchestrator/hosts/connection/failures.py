@@ -67,7 +67,7 @@ def explain(name: str, host: Host, said: str) -> HostConnectionError:
         host: how it was to be reached.
         said: by ssh.
     """
-    kind, match = next((one, found) for one in _KINDS if (found := re.search(one.pattern, said, re.IGNORECASE)))
+    kind, match = next((kind, found) for kind in _KINDS if (found := re.search(kind.pattern, said, re.IGNORECASE)))
     about = match.groupdict().get("name")
     line = _line_at(said, match.start() if kind.pattern else len(said.rstrip()))
     if kind.reason in (Reason.WRONG_HOST_KEY, Reason.UNKNOWN_HOST_KEY) and _is_jump(name, host, about):

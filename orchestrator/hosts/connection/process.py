@@ -1,8 +1,9 @@
-"""Processes of ssh: no questions asked, and none left behind."""
+"""Processes of ssh: no questions asked, none left behind, and no longer than they may take."""
 
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from typing import IO
 
@@ -54,3 +55,15 @@ def _close(stream: IO[bytes]) -> None:
     except BrokenPipeError:
         # what was not written yet has no reader any more
         return
+
+
+class Deadline:
+    """A time limit that several steps share; it counts from its creation."""
+
+    def __init__(self, limit_s: float) -> None:
+        self.limit_s = limit_s
+        self._end = time.monotonic() + limit_s
+
+    def left_s(self, at_most: float = float("inf")) -> float:
+        """Seconds that a step may take: what is left, at least a blink, so that a step fails by its own time limit."""
+        return max(0.05, min(at_most, self._end - time.monotonic()))

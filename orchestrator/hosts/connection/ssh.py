@@ -3,25 +3,34 @@
 import os
 import pwd
 import re
+import select
 import shlex
 import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Final, TypeVar
 
-from orchestrator.config.inventory import Connection, Host, local_path
+from orchestrator.config import Connection, Host, local_path
 from orchestrator.hosts.connection import process
 from orchestrator.hosts.connection.configuration import files, route
 from orchestrator.hosts.connection.failures import HostConnectionError, Reason, explain
-from orchestrator.hosts.connection.forward import EngineForward
 
 SSH_FAILED = 255
 """The exit code by which ssh says that it, and not the command, failed."""
+
+MAX_AT_ONCE: Final = 16
+"""Hosts: a laptop can hold so many connections with ease, and a lab answers in one or two batches."""
+
+Value = TypeVar("Value")
+Result = TypeVar("Result")
+Start = Callable[[Sequence[str], IO[bytes]], "subprocess.Popen[bytes]"]
 
 # The path of a socket has 107 bytes at most.
 _LONGEST_DIRECTORY = 80
@@ -35,12 +44,92 @@ _SOCKETS = {
 
 
 @dataclass(frozen=True)
-class Completed:
+class CommandOutput:
     """A command that ended on a host."""
 
     exit_code: int
     stdout: str
     stderr: str
+
+
+class EngineForward:
+    """A forwarded engine. Its address stays the same when it is made again."""
+
+    def __init__(
+        self,
+        start: Start,
+        explain: Callable[[str], HostConnectionError],
+        directory: Path,
+        remote: str,
+        timeout_s: float,
+    ) -> None:
+        """Starts nothing yet.
+
+        Args:
+            start: starts ssh with these options and this standard error. On the host it must say a line and then read
+                its standard input to the end: by that ssh ends when we do, however we end.
+            explain: understands what ssh said.
+            directory: for the socket; nobody else may enter it.
+            remote: path of the engine's socket on the host.
+            timeout_s: for connecting.
+        """
+        self.socket = directory / "engine.sock"
+        self.remote = remote
+        self._log = directory / "ssh.log"
+        self._start = start
+        self._explain = explain
+        self._timeout_s = timeout_s
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        """As the engine's clients take it."""
+        return f"unix://{self.socket}"
+
+    def ensure(self) -> None:
+        """Returns when the socket is there, and makes it again if its connection has ended.
+
+        Raises:
+            HostConnectionError: the host was not reached, or does not forward.
+        """
+        if self._process is not None and self._process.poll() is None:
+            return
+        self.close()
+        options = [
+            *("-o", "ExitOnForwardFailure=yes", "-o", "StreamLocalBindMask=0177"),
+            # at this level ssh says why a connection through the socket failed
+            *("-o", "LogLevel=INFO", "-L", f"{self.socket}:{self.remote}"),
+        ]
+        with self._log.open("wb") as errors:
+            self._process = self._start(options, errors)
+        assert self._process.stdout is not None
+        readable, _, _ = select.select([self._process.stdout], [], [], self._timeout_s)
+        # ssh binds the socket before it starts the command that says this line
+        if not readable or not self._process.stdout.readline():
+            said = self.said() if readable else f"connection timed out after {self._timeout_s:g} s"
+            self.close()
+            raise self._explain(said)
+
+    def said(self) -> str:
+        """What ssh has complained about so far."""
+        return self._log.read_text(encoding="utf-8", errors="replace") if self._log.exists() else ""
+
+    def is_refused(self) -> bool:
+        """Whether the host did not connect us to the socket: it is not there, not ours, or forwarding is forbidden."""
+        # ssh writes it down a moment after the client of the socket has lost its connection
+        deadline = time.monotonic() + 5
+        while "open failed" not in self.said():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def close(self) -> None:
+        """Ends ssh, and with it the socket."""
+        if self._process is not None:
+            process.end(self._process)
+            self._process = None
+        self.socket.unlink(missing_ok=True)
 
 
 class Connections:
@@ -87,11 +176,11 @@ class Connections:
     def abort(self) -> None:
         """Ends every connection at once; the calls that use them, in whatever thread, fail."""
         with self._lock:
-            running = [one for one in self._started if one.poll() is None]
-        for one in running:
-            process.kill(one)
+            running = [started for started in self._started if started.poll() is None]
+        for started in running:
+            process.kill(started)
 
-    def run(self, name: str, argv: Sequence[str], timeout_s: float, stdin: str | bytes = b"") -> Completed:
+    def run(self, name: str, argv: Sequence[str], timeout_s: float, stdin: str | bytes = b"") -> CommandOutput:
         """Runs a command on a host, connecting included in the time.
 
         Args:
@@ -184,7 +273,9 @@ class Connections:
         found = self.run(name, ["sh", "-c", script], timeout_s).stdout.strip()
         return found or re.split(r"\s", _SOCKETS[engine])[0].replace("/user/$u", "")
 
-    def _ssh(self, name: str, options: Sequence[str], remote: str, timeout_s: float, stdin: str | bytes) -> Completed:
+    def _ssh(
+        self, name: str, options: Sequence[str], remote: str, timeout_s: float, stdin: str | bytes
+    ) -> CommandOutput:
         pipe = subprocess.PIPE
         started = self._start(name, [*options, "-o", "ClearAllForwardings=yes"], remote, pipe, pipe, pipe)
         try:
@@ -194,7 +285,7 @@ class Connections:
             raise HostConnectionError(name, Reason.TIMEOUT, problem) from None
         finally:
             process.end(started)
-        return Completed(started.returncode, out.decode("utf-8", "replace"), errors.decode("utf-8", "replace"))
+        return CommandOutput(started.returncode, out.decode("utf-8", "replace"), errors.decode("utf-8", "replace"))
 
     def _start(
         self, name: str, options: Sequence[str], remote: str, stdin: int, stdout: int, stderr: int | IO[bytes]
@@ -213,5 +304,26 @@ class Connections:
             problem = "no ssh client on this machine; install one (Debian: openssh-client)"
             raise HostConnectionError(name, Reason.NO_CLIENT, problem) from None
         with self._lock:
-            self._started = {one for one in self._started if one.returncode is None} | {started}
+            self._started = {known for known in self._started if known.returncode is None} | {started}
         return started
+
+
+def for_each(values: Iterable[Value], call: Callable[[Value], Result], connections: Connections) -> list[Result]:
+    """What a function returns for each value, in the order of the values; it is called in threads.
+
+    An exception, Ctrl-C among them, ends all connections: no interrupt reaches ssh, and a thread that waits for a host
+    would else hold the command up until that host answers.
+
+    Args:
+        values: such as the names of hosts.
+        call: uses no other connections.
+        connections: that know all hosts.
+    """
+    with ThreadPoolExecutor(max_workers=MAX_AT_ONCE, thread_name_prefix="host") as pool:
+        running = [pool.submit(call, value) for value in values]
+        try:
+            return [future.result() for future in running]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            connections.abort()
+            raise

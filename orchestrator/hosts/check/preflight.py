@@ -1,10 +1,12 @@
-"""What the script saw on a host: pure, from its text."""
+"""The first look at a host, by a shell: there may be no Python. What it printed is understood here, from its text."""
 
 import re
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from orchestrator.errors import InfrastructureError
+from orchestrator.hosts.check.script import SCRIPT, arguments
 from runners.system import GpuPlace, NumaNode, Topology, bus_id
 from runners.system.reading import parse_list
 
@@ -12,7 +14,7 @@ _MIB = 1 << 20
 
 
 @dataclass(frozen=True)
-class GpuReading:
+class PreflightGpu:
     """One GPU as its driver shows it; null where it does not say."""
 
     uuid: str
@@ -49,7 +51,7 @@ class EngineSocket:
 
 
 @dataclass(frozen=True)
-class HostReading:
+class Preflight:
     """What a host is and does now; null where it does not say."""
 
     system: str
@@ -69,7 +71,7 @@ class HostReading:
     """Empty where frequencies are not scaled, as in virtual machines."""
     python: str | None
     """Version of its python3, which nothing but the fingerprint needs."""
-    gpus: tuple[GpuReading, ...]
+    gpus: tuple[PreflightGpu, ...]
     driver_version: str | None
     gpu_problem: str | None
     """Why there are fewer GPUs in `gpus` than on the bus, in one line; null if there are not."""
@@ -93,11 +95,48 @@ class HostReading:
     @property
     def topology(self) -> Topology:
         """Where its processors and GPUs sit."""
-        places = (GpuPlace(one.uuid, one.pci_bus_id, one.numa_node, one.near_cpus, one.mig) for one in self.gpus)
+        places = (GpuPlace(gpu.uuid, gpu.pci_bus_id, gpu.numa_node, gpu.near_cpus, gpu.mig) for gpu in self.gpus)
         return Topology(self.cores, self.nodes, tuple(places))
 
 
-def parse(text: str) -> HostReading:
+@dataclass(frozen=True)
+class PreflightQuestion:
+    """What a host is looked at for."""
+
+    engine: str | None
+    """As the inventory has it."""
+    directories: tuple[str, ...]
+    """Of whose disks the free space and the file systems are wanted."""
+    limit_s: float
+
+    @property
+    def command(self) -> list[str]:
+        """The command whose standard input is `SCRIPT`."""
+        return arguments(self.engine, self.directories)
+
+
+def preflight_here(question: PreflightQuestion) -> Preflight:
+    """Looks at the machine of this process.
+
+    Raises:
+        InfrastructureError: it does not answer in time.
+    """
+    try:
+        done = subprocess.run(
+            question.command,
+            input=SCRIPT,
+            text=True,
+            capture_output=True,
+            timeout=question.limit_s,
+            errors="replace",
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise InfrastructureError(f"this machine told nothing about itself within {question.limit_s:g} s") from None
+    return parse(done.stdout)
+
+
+def parse(text: str) -> Preflight:
     """Reads the output of the script.
 
     Raises:
@@ -112,7 +151,7 @@ def parse(text: str) -> HostReading:
     rows = [[part.strip() for part in line.split(",")] for line in sections["gpus"]]
     bus = dict(_place(line) for line in sections.get("pci", []))
     gpus = tuple(_gpu(row, bus) for row in rows if len(row) >= 4)
-    return HostReading(
+    return Preflight(
         system=system,
         release=release,
         architecture=architecture,
@@ -166,11 +205,11 @@ def _node(line: str) -> NumaNode:
     return NumaNode(int(number), cpus)
 
 
-def _gpu(row: list[str], bus: Mapping[str, tuple[int | None, str | None]]) -> GpuReading:
+def _gpu(row: list[str], bus: Mapping[str, tuple[int | None, str | None]]) -> PreflightGpu:
     memory = _integer(row[2])
     address, mig, capability = (*row[4:7], "", "", "")[:3]
     node, near = bus.get(bus_id(address) or "", (None, None))
-    return GpuReading(
+    return PreflightGpu(
         uuid=row[0],
         name=row[1],
         memory_bytes=None if memory is None else memory * _MIB,

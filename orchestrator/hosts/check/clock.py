@@ -3,11 +3,10 @@
 import re
 import select
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from orchestrator.hosts.connection import Connections, HostConnectionError, Reason
-from orchestrator.hosts.connection.process import end
+from orchestrator.hosts.connection import Connections, HostConnectionError, Reason, end
 
 _EXCHANGES = 5
 _COMMAND = ["sh", "-c", "while read -r _; do date +%s.%N; done"]
@@ -66,6 +65,16 @@ def measure_skew(connections: Connections, name: str, timeout_s: float) -> Skew 
     finally:
         end(process)
     return skew_of(exchanges)
+
+
+def clock_here(_: None) -> str:
+    """The time of this machine, as an answer of an exchange."""
+    return f"{time.time():.6f}"
+
+
+def measure_skew_of(ask: Callable[[], str]) -> Skew | None:
+    """The same with a question that is asked some times."""
+    return skew_of([Exchange(time.time(), ask(), time.time()) for _ in range(_EXCHANGES)])
 
 
 def _skew(exchange: Exchange) -> Skew | None:

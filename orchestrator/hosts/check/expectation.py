@@ -4,35 +4,12 @@ import fnmatch
 from collections.abc import Sequence
 
 from orchestrator.config import Expectation, in_range
-from orchestrator.hosts.checking.reading import HostReading
-from orchestrator.hosts.checking.report import Finding, Level
-
-
-def expect_finding(expected: Expectation, reading: HostReading) -> Finding:
-    """One finding for all that is expected; every mismatch stands in its line."""
-    count = len([key for key in type(expected).model_fields if getattr(expected, key) is not None])
-    if not count:
-        return Finding(Level.NONE, "-")
-    wrong = mismatches(expected, reading)
-    if not wrong:
-        return Finding(Level.OK, f"{count}/{count}")
-    return Finding(
-        Level.FAILURE,
-        f"{count - len(wrong)}/{count}",
-        f"{'; '.join(wrong)}: mend the host, or correct `expect:`",
-    )
-
-
-def mismatches(expected: Expectation, reading: HostReading) -> list[str]:
-    """In what a host is not as expected; what it does not tell is not as expected either."""
-    names = [gpu.name for gpu in reading.gpus]
-    return unmet(expected, names, reading.driver_version, reading.cpu_model, reading.memory_bytes)
 
 
 def unmet(
     expected: Expectation, gpus: Sequence[str], driver: str | None, model: str | None, memory: int | None
 ) -> list[str]:
-    """As `mismatches`, from what decides it.
+    """In what a host is not as expected; what it does not tell is not as expected either.
 
     Args:
         expected: of the host.

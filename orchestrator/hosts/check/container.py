@@ -9,7 +9,7 @@ from typing import Any
 
 from orchestrator.environments import ENGINE_EXCEPTIONS, UNLABELLED, remove_container
 from orchestrator.execution import tar_of
-from orchestrator.hosts.checking.deadline import Deadline
+from orchestrator.hosts.connection import CommandOutput, Deadline
 
 LABEL = "org.taxmeter.check"
 """Every container of a check carries it; no other is touched."""
@@ -24,7 +24,7 @@ _SHOWN = ("proc", "sys")
 
 
 @dataclass(frozen=True)
-class Look:
+class ContainerCommand:
     """What is to be run."""
 
     image: str
@@ -37,16 +37,7 @@ class Look:
     """Below which the host's own /proc and /sys are to be seen, read-only; null: nowhere."""
 
 
-@dataclass(frozen=True)
-class Seen:
-    """What came of it."""
-
-    exit_code: int
-    stdout: str
-    stderr: str
-
-
-def look(client: Any, wanted: Look, deadline: Deadline) -> Seen:
+def run_in_container(client: Any, wanted: ContainerCommand, deadline: Deadline) -> CommandOutput:
     """Runs a command in a container.
 
     Args:
@@ -88,7 +79,7 @@ def look(client: Any, wanted: Look, deadline: Deadline) -> Seen:
         client.api.timeout = deadline.left_s() + 10
         with suppress(*ENGINE_EXCEPTIONS):
             remove_container(container)
-    return Seen(exit_code, out, errors)
+    return CommandOutput(exit_code, out, errors)
 
 
 def _reap(client: Any) -> None:

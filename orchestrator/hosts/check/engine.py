@@ -4,21 +4,25 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from orchestrator.environments import (
     ENGINE_EXCEPTIONS,
     BuiltImage,
+    Catalogue,
     ImageIdentity,
     StoredImage,
     connect,
     engine_message,
+    engine_problem,
     host_network_problem,
     look_for_image,
+    read_built_images,
 )
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.checking.container import Look, look
-from orchestrator.hosts.checking.deadline import Deadline
+from orchestrator.hosts.check.container import ContainerCommand, run_in_container
+from orchestrator.hosts.connection import Deadline
 from orchestrator.planning import Demands
 
 OLDEST_ENGINE = (20, 10)
@@ -39,6 +43,37 @@ class WantedImage:
 
 
 @dataclass(frozen=True)
+class Requirements:
+    """What hosts are compared with."""
+
+    images: Mapping[str, WantedImage] = field(default_factory=dict)
+    """Those that are recorded as built, by environment."""
+    demands: Mapping[str, Demands] = field(default_factory=dict)
+    """Of every environment of the catalogue."""
+    here: frozenset[str] = frozenset()
+    """Environments whose image can be brought from this machine or a registry."""
+
+
+def read_requirements(catalogue: Path) -> Requirements:
+    """What hosts are compared with, by a catalogue and the record beside it.
+
+    Args:
+        catalogue: `docker/images.yaml`.
+
+    Raises:
+        ConfigurationError: the catalogue or the record is malformed.
+        InfrastructureError: this machine's engine was lost while it was asked.
+    """
+    entries = Catalogue.load(catalogue).entries
+    built = {name: image for name, image in read_built_images(catalogue).items() if name in entries}
+    wanted = {name: WantedImage(image, entries[name].demands) for name, image in built.items()}
+    pushed = {name for name, image in built.items() if image.repo_digest is not None}
+    others = {name: image for name, image in wanted.items() if name not in pushed}
+    here = images_on(None, others, Deadline(_ANSWER_S)) if others and engine_problem() is None else {}
+    return Requirements(wanted, {name: entry.demands for name, entry in entries.items()}, frozenset(pushed | set(here)))
+
+
+@dataclass(frozen=True)
 class GpusInside:
     """What a container sees of the GPUs."""
 
@@ -51,7 +86,7 @@ class GpusInside:
 
 
 @dataclass(frozen=True)
-class EngineReading:
+class EngineFacts:
     """An engine that answered."""
 
     version: str
@@ -72,47 +107,57 @@ class EngineReading:
         return bool(found) and found < (OLDEST_PODMAN if self.is_podman else OLDEST_ENGINE)
 
 
-def read_engine(
-    address: str | None, wanted: Mapping[str, WantedImage], with_gpus: bool, deadline: Deadline
-) -> EngineReading:
-    """Asks an engine.
+@dataclass(frozen=True)
+class EngineQuestion:
+    """What an engine is asked."""
 
-    Args:
-        address: of the engine.
-        wanted: the images, by environment.
-        with_gpus: whether containers must see GPUs.
-        deadline: for all of it.
+    address: str | None
+    """As the process that asks reaches it; null for the usual one."""
+    wanted: Mapping[str, WantedImage]
+    """By environment."""
+    with_gpus: bool
+    """Whether containers must see GPUs."""
+    limit_s: float
+
+
+def engine_facts(question: EngineQuestion) -> EngineFacts:
+    """Asks an engine.
 
     Raises:
         InfrastructureError: it does not answer, or not in time.
     """
+    deadline, address, wanted = Deadline(question.limit_s), question.address, question.wanted
     with closing(connect(address, deadline.left_s(_ANSWER_S))) as client:
         try:
             version, information = client.version(), client.info()
         except ENGINE_EXCEPTIONS as error:
             raise InfrastructureError(f"the engine does not answer: {engine_message(error)}") from None
-        components = " ".join(str(one.get("Name")) for one in version.get("Components") or ())
+        components = " ".join(str(component.get("Name")) for component in version.get("Components") or ())
         root = information.get("DockerRootDir")
-        images = _images(wanted, address, deadline)
-        return EngineReading(
+        images = images_on(address, wanted, deadline)
+        return EngineFacts(
             version=str(version["Version"]),
             is_podman="podman" in components.lower(),
             root=str(root) if root else None,
             images=images,
-            gpus=_gpus(client, images, wanted, deadline) if with_gpus else None,
+            gpus=_gpus(client, images, wanted, deadline) if question.with_gpus else None,
             network_problem=host_network_problem(information),
         )
 
 
-def _images(wanted: Mapping[str, WantedImage], address: str | None, deadline: Deadline) -> dict[str, ImageIdentity]:
-    found = {}
-    for name, image in wanted.items():
-        built = image.built
-        stored = StoredImage(name, built.image_id, built.repo_digest, built.identity)
-        identity = look_for_image(stored, address, deadline.left_s(_ANSWER_S)).found
-        if identity is not None:
-            found[name] = identity
-    return found
+def images_on(address: str | None, wanted: Mapping[str, WantedImage], deadline: Deadline) -> dict[str, ImageIdentity]:
+    """Those of the wanted images that an engine has, by environment, as it has them.
+
+    Raises:
+        InfrastructureError: it does not answer.
+    """
+    found = {name: _found(name, image.built, address, deadline.left_s(_ANSWER_S)) for name, image in wanted.items()}
+    return {name: identity for name, identity in found.items() if identity is not None}
+
+
+def _found(name: str, image: BuiltImage, address: str | None, answer_s: float) -> ImageIdentity | None:
+    stored = StoredImage(name, image.image_id, image.repo_digest, image.identity)
+    return look_for_image(stored, address, answer_s).found
 
 
 def _gpus(
@@ -124,7 +169,8 @@ def _gpus(
         return GpusInside(None, None, "no image is there to look from inside")
     name = by_cuda[0]
     try:
-        seen = look(client, Look(images[name].image_id, ["sh", "-c", _LIST_GPUS], gpus=True), deadline)
+        command = ContainerCommand(images[name].image_id, ["sh", "-c", _LIST_GPUS], gpus=True)
+        seen = run_in_container(client, command, deadline)
     except ENGINE_EXCEPTIONS as error:
         return GpusInside(None, name, engine_message(error))
     count = sum(1 for line in seen.stdout.splitlines() if re.match(r"GPU \d+:|/dev/nvidia\d+$", line.strip()))

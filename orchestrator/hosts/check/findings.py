@@ -1,0 +1,376 @@
+"""Turns what was seen of a host into findings: pure, so that each line can be tested without a host."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from orchestrator.config import Expectation, Host
+from orchestrator.hosts.check.clock import Skew
+from orchestrator.hosts.check.engine import EngineFacts, Requirements, WantedImage
+from orchestrator.hosts.check.expectation import unmet
+from orchestrator.hosts.check.preflight import Preflight, PreflightGpu
+from orchestrator.hosts.check.script import filesystem_problem
+from orchestrator.planning import (
+    GIB,
+    NONE_USED,
+    ChosenGpus,
+    GpuFacts,
+    Machine,
+    TooFewCoresError,
+    choose_gpus,
+    environment_problem,
+    make_slots,
+    newest_suitable,
+    used_of,
+)
+from runners.system import GpuPlace
+
+BUSY_PER_CORE = 0.25
+"""A load per core from which a host is called busy: a neighbour on every fourth core."""
+SKEW_S = 1.0
+"""From here on the times of two hosts' rows are in the wrong order."""
+LITTLE_BYTES = 10 * GIB
+"""For an engine: an environment for GPUs takes most of it."""
+NO_SPACE_BYTES = GIB // 10
+
+
+class Check(Enum):
+    """What is looked at, in the order of the table."""
+
+    SSH = "ssh"
+    ENGINE = "engine"
+    IMAGES = "images"
+    GPU = "gpu"
+    DRIVER = "driver"
+    DISK = "disk"
+    GOVERNOR = "governor"
+    GPU_USERS = "gpu users"
+    LOAD = "load"
+    CLOCK = "clock"
+    EXPECT = "expect"
+    AGENT = "agent"
+    """Of the cluster that is up, if one is."""
+
+
+class Level(Enum):
+    """What a finding means."""
+
+    OK = "ok"
+    NONE = "none"
+    """There was nothing to look at, or no way to."""
+    WARNING = "warning"
+    """Trials run, but something may disturb them or is not as it could be."""
+    FAILURE = "failure"
+    """The host cannot be used until it is mended."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The outcome of one check on one host."""
+
+    level: Level
+    shown: str
+    """A few characters for a table."""
+    problem: str | None = None
+    """One line with what to do about it; null if nothing is wrong."""
+
+
+_NOTHING = Finding(Level.NONE, "-")
+
+
+def judge(
+    host: Host,
+    preflight: Preflight,
+    engine: EngineFacts | None,
+    skew: Skew | None,
+    wanted: Requirements,
+    work: str,
+    own_directory: str | None,
+) -> dict[Check, Finding]:
+    """What follows from what was read, for all checks but those of SSH and of the engine itself.
+
+    Args:
+        host: as the inventory has it.
+        preflight: what the host said.
+        engine: what its engine said; null if none answered.
+        skew: of its clock; null if it was not measured.
+        wanted: what it is compared with.
+        work: the work directory.
+        own_directory: the same, if it must be the host's own; null if it may be on a network file system.
+    """
+    machine = machine_of(preflight, host)
+    fitting = {name: image for name, image in wanted.images.items() if _image_problem(image, machine) is None}
+    missing = {} if engine is None else {name: image for name, image in fitting.items() if name not in engine.images}
+    return {
+        Check.IMAGES: _NOTHING if engine is None else _images(fitting, missing, wanted),
+        Check.GPU: gpu_finding(host, preflight, engine),
+        Check.DRIVER: _driver(preflight, machine, wanted),
+        Check.DISK: _disk(preflight, engine, missing, work, own_directory),
+        Check.GOVERNOR: _governor(preflight.governors),
+        Check.GPU_USERS: _gpu_users(preflight),
+        Check.LOAD: _load(preflight),
+        Check.CLOCK: _clock(skew),
+        Check.EXPECT: expect_finding(host.expect, preflight),
+        Check.AGENT: _NOTHING,
+    }
+
+
+def machine_of(preflight: Preflight, host: Host) -> Machine:
+    """What decides which environments a host can serve. Of its GPUs only those that trials use count."""
+    used = {place.uuid for place in used_gpus(host, preflight)}
+    gpus = tuple(_gpu_facts(gpu) for gpu in preflight.gpus if gpu.uuid in used)
+    reason = None
+    if not gpus:
+        reason = NONE_USED if preflight.gpus else preflight.gpu_problem or "the host has no NVIDIA GPU"
+    return Machine(
+        driver_version=preflight.driver_version,
+        gpus=gpus,
+        gpu_reason=reason,
+        trial_memory_bytes=preflight.memory_bytes,
+        architecture=preflight.architecture,
+    )
+
+
+def _gpu_facts(gpu: PreflightGpu) -> GpuFacts:
+    return GpuFacts(gpu.name, gpu.compute_capability, gpu.memory_bytes)
+
+
+def _image_problem(image: WantedImage, machine: Machine) -> str | None:
+    return environment_problem(image.demands, machine, "cpu" if image.demands.cuda is None else "cuda")
+
+
+def _images(fitting: Mapping[str, WantedImage], missing: Mapping[str, WantedImage], wanted: Requirements) -> Finding:
+    if not wanted.images:
+        return Finding(Level.NONE, "none built")
+    if not fitting:
+        return Finding(
+            Level.WARNING,
+            "none fits",
+            f"none of the images built so far fits this host ({', '.join(wanted.images)}): build another with "
+            "`taxmeter images build NAME`; `taxmeter images list` names them",
+        )
+    shown = f"{len(fitting) - len(missing)}/{len(fitting)}"
+    if not missing:
+        return Finding(Level.OK, shown)
+    lost = [name for name in missing if name not in wanted.here]
+    names = ", ".join(missing)
+    if not lost:
+        return Finding(
+            Level.WARNING, shown, f"the engine does not have {names}: a sweep that needs it brings it from here first"
+        )
+    is_bare = len(lost) == len(fitting)
+    return Finding(
+        Level.FAILURE if is_bare else Level.WARNING,
+        shown,
+        f"the engine does not have {names}, and neither this machine nor a registry has {', '.join(lost)}: build it "
+        f"here with `taxmeter images build {' '.join(lost)}`, or bring it with `taxmeter images load`",
+    )
+
+
+def _driver(preflight: Preflight, machine: Machine, wanted: Requirements) -> Finding:
+    if not preflight.gpus:
+        return _NOTHING
+    shown = preflight.driver_version or "?"
+    built = {name: image for name, image in wanted.images.items() if image.demands.cuda is not None}
+    problems = {name: problem for name, image in built.items() if (problem := _image_problem(image, machine))}
+    if not built or len(problems) < len(built):
+        return Finding(Level.OK, shown)
+    reasons = "; ".join(f"{name}: {problem}" for name, problem in problems.items())
+    other, _ = newest_suitable(wanted.demands, {}, machine, "cuda")
+    mend = (
+        "update the driver" if other is None else f"update the driver, or `taxmeter images build {other}`, which fits"
+    )
+    return Finding(Level.WARNING, shown, f"no image that is built serves its GPUs ({reasons}): {mend}")
+
+
+def _disk(
+    preflight: Preflight,
+    engine: EngineFacts | None,
+    missing: Mapping[str, WantedImage],
+    work: str,
+    own_directory: str | None,
+) -> Finding:
+    root = engine.root if engine is not None else None
+    for_engine, for_work = preflight.free_bytes.get(root or ""), preflight.free_bytes.get(work)
+    known = [free for free in (for_engine, for_work) if free is not None]
+    kind = preflight.filesystems.get(own_directory or "")
+    shared = None if own_directory is None else filesystem_problem(own_directory, kind)
+    if shared is not None:
+        return Finding(Level.FAILURE, kind or "", shared)
+    if not known:
+        return Finding(Level.NONE, "?")
+    shown = f"{min(known) / GIB:.0f} GiB"
+    needed = sum(image.built.size_bytes or 0 for image in missing.values())
+    if for_engine is not None and for_engine < needed + NO_SPACE_BYTES:
+        return Finding(
+            Level.FAILURE,
+            shown,
+            f"{for_engine / GIB:.1f} GiB are free below {root}, but the missing images ({', '.join(missing)}) take "
+            f"{needed / GIB:.1f} GiB: make room; `docker system df` shows what fills it",
+        )
+    if for_work is not None and for_work < NO_SPACE_BYTES:
+        return Finding(
+            Level.FAILURE, shown, f"the disk of {work} is full: make room, or name another `work_directory:`"
+        )
+    if for_engine is not None and for_engine < LITTLE_BYTES:
+        return Finding(
+            Level.WARNING, shown, f"only {for_engine / GIB:.1f} GiB are free below {root}: images of GPUs need more"
+        )
+    return Finding(Level.OK, shown)
+
+
+def _governor(governors: tuple[str, ...]) -> Finding:
+    if not governors:
+        return Finding(Level.NONE, "none")
+    shown = ",".join(governors)
+    if governors == ("performance",):
+        return Finding(Level.OK, shown)
+    return Finding(
+        Level.WARNING,
+        shown,
+        f"the governor is {shown}, so latencies follow the clock: `sudo cpupower frequency-set -g performance` there",
+    )
+
+
+def _gpu_users(preflight: Preflight) -> Finding:
+    if not preflight.gpus:
+        return _NOTHING
+    if not preflight.gpu_processes:
+        return Finding(Level.OK, "0")
+    told = ", ".join(f"{user.user}: {user.name} (process {user.pid})" for user in preflight.gpu_processes[:3])
+    count = len(preflight.gpu_processes)
+    more = f" and {count - 3} more" if count > 3 else ""
+    return Finding(
+        Level.WARNING, str(count), f"its GPUs are in use: {told}{more}; wait, or ask them, before you measure"
+    )
+
+
+def _load(preflight: Preflight) -> Finding:
+    if preflight.load_1m is None or not preflight.threads:
+        return Finding(Level.NONE, "?")
+    per_core = preflight.load_1m / preflight.threads
+    shown = f"{per_core:.2f}"
+    if per_core < BUSY_PER_CORE:
+        return Finding(Level.OK, shown)
+    return Finding(
+        Level.WARNING,
+        shown,
+        f"load {preflight.load_1m:g} on {preflight.threads} cores: something else runs there (`top` says what)",
+    )
+
+
+def _clock(skew: Skew | None) -> Finding:
+    if skew is None:
+        return _NOTHING
+    told = f"{_milliseconds(skew.offset_s, '+')}±{_milliseconds(skew.uncertainty_s)}"
+    if abs(skew.offset_s) - skew.uncertainty_s < SKEW_S:
+        return Finding(Level.OK, told)
+    side = "ahead of" if skew.offset_s > 0 else "behind"
+    return Finding(
+        Level.WARNING,
+        told,
+        f"its clock is {abs(skew.offset_s):.1f} s {side} this machine's: `sudo timedatectl set-ntp true` on both",
+    )
+
+
+def _milliseconds(seconds: float, sign: str = "") -> str:
+    return f"{seconds:{sign}.1f}s" if abs(seconds) >= 1 else f"{seconds * 1000:{sign}.0f}ms"
+
+
+def chosen_gpus(host: Host, preflight: Preflight) -> ChosenGpus:
+    """The GPUs that trials may use there."""
+    return choose_gpus(host.gpus, preflight.topology.gpus)
+
+
+def used_gpus(host: Host, preflight: Preflight) -> tuple[GpuPlace, ...]:
+    """Those of them that trials do use: with `exclusive: host` it is the first."""
+    return used_of(chosen_gpus(host, preflight).gpus, host.exclusive)
+
+
+def gpu_finding(host: Host, preflight: Preflight, engine: EngineFacts | None) -> Finding:
+    """One finding for all GPUs: the worst of what is wrong."""
+    there = len(preflight.gpus)
+    chosen = chosen_gpus(host, preflight)
+    if chosen.problems:
+        said = [*chosen.problems, *([preflight.gpu_problem] if preflight.gpu_problem else [])]
+        return Finding(Level.FAILURE, f"{there}", f"{'; '.join(said)}: correct `gpus:`, or mend the host")
+    if preflight.gpu_problem is not None:
+        return Finding(Level.WARNING, f"{there}?", preflight.gpu_problem)
+    if there == 0:
+        return Finding(Level.NONE, "none")
+    seen = _seen(there, engine)
+    if seen.level is Level.FAILURE:
+        return seen
+    problem = _cores_problem(host, preflight, chosen)
+    if problem is not None:
+        return Finding(Level.FAILURE, seen.shown, problem)
+    return _divided(chosen.divided, seen) if chosen.divided else _used(len(chosen.gpus), there, seen)
+
+
+def _seen(there: int, engine: EngineFacts | None) -> Finding:
+    inside = None if engine is None else engine.gpus
+    if inside is None:
+        return Finding(Level.NONE, f"{there}")
+    if inside.image is None:
+        return Finding(
+            Level.WARNING,
+            f"{there}, ? inside",
+            "whether containers see the GPUs is not known, because none of our images is there to look from inside: "
+            "bring one and check again",
+        )
+    shown = f"{there}, {inside.count or 0} inside"
+    if inside.count == there:
+        return Finding(Level.OK, shown)
+    if not inside.count:
+        said = f" ({inside.problem})" if inside.problem else ""
+        mend = (
+            "Podman gives GPUs to nobody who asks as one asks Docker; install Docker there for trials of GPUs"
+            if engine is not None and engine.is_podman
+            else "install NVIDIA's container toolkit there, then `sudo nvidia-ctk runtime configure --runtime=docker` "
+            "and restart the engine"
+        )
+        return Finding(Level.FAILURE, shown, f"containers see none of the {there} GPUs{said}: {mend}")
+    return Finding(
+        Level.FAILURE,
+        shown,
+        f"containers see {inside.count} of {there} GPUs: look for NVIDIA_VISIBLE_DEVICES and device limits in the "
+        "engine's settings",
+    )
+
+
+def _cores_problem(host: Host, preflight: Preflight, chosen: ChosenGpus) -> str | None:
+    cores = range(host.reserved_cores, preflight.threads or 1)
+    try:
+        make_slots(cores, preflight.topology, chosen.gpus, host.exclusive)
+    except TooFewCoresError as error:
+        return str(error)
+    return None
+
+
+def _divided(uuids: Sequence[str], seen: Finding) -> Finding:
+    return Finding(
+        Level.WARNING,
+        seen.shown,
+        f"{', '.join(uuids)} {'is' if len(uuids) == 1 else 'are'} divided into parts (MIG), which trials do not use: "
+        f"`sudo nvidia-smi -mig 0 -i {','.join(uuids)}` makes it whole",
+    )
+
+
+def _used(used: int, there: int, seen: Finding) -> Finding:
+    return seen if used == there else Finding(seen.level, f"{seen.shown}, {used} used", seen.problem)
+
+
+def expect_finding(expected: Expectation, preflight: Preflight) -> Finding:
+    """One finding for all that is expected; every mismatch stands in its line."""
+    count = len([key for key in type(expected).model_fields if getattr(expected, key) is not None])
+    if not count:
+        return Finding(Level.NONE, "-")
+    names = [gpu.name for gpu in preflight.gpus]
+    wrong = unmet(expected, names, preflight.driver_version, preflight.cpu_model, preflight.memory_bytes)
+    if not wrong:
+        return Finding(Level.OK, f"{count}/{count}")
+    return Finding(
+        Level.FAILURE,
+        f"{count - len(wrong)}/{count}",
+        f"{'; '.join(wrong)}: mend the host, or correct `expect:`",
+    )

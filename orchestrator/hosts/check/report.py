@@ -1,0 +1,188 @@
+"""The check of one host: looked at, asked and judged; one finding for each thing. Nothing is changed there."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Protocol
+
+from orchestrator.config import ExecutorChoice, Host, HostState
+from orchestrator.errors import InfrastructureError
+from orchestrator.hosts.check.clock import Skew
+from orchestrator.hosts.check.engine import OLDEST_ENGINE, OLDEST_PODMAN, EngineFacts, Requirements, WantedImage
+from orchestrator.hosts.check.findings import Check, Finding, Level, judge
+from orchestrator.hosts.check.preflight import EngineSocket, Preflight
+from orchestrator.hosts.connection import Deadline
+
+CHECK_TIMEOUT_S = 60.0
+ENGINE_ROOTS = ("/var/lib/docker", "/var/lib/containers/storage")
+
+_SKIPPED = Finding(Level.NONE, "-")
+
+
+class Way(Enum):
+    """How a host is reached, as the table shows it."""
+
+    HERE = "here"
+    SSH = "ok"
+    RAY = "ray"
+
+
+@dataclass(frozen=True)
+class HostReport:
+    """All findings of one host."""
+
+    host: str
+    is_active: bool
+    """Whether it takes new trials."""
+    findings: Mapping[Check, Finding]
+    preflight: Preflight | None = None
+    """Null if the host was not reached."""
+    engine: EngineFacts | None = None
+    skew: Skew | None = None
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether trials can run there, whatever its state."""
+        return all(finding.level is not Level.FAILURE for finding in self.findings.values())
+
+
+class Probes(Protocol):
+    """What a check needs of a host. Every failure is an InfrastructureError that does not name it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def settings(self) -> Host: ...
+
+    @property
+    def way(self) -> Way: ...
+
+    @property
+    def work_directory(self) -> str:
+        """Where it keeps our files."""
+        ...
+
+    def preflight(self, deadline: Deadline, directories: tuple[str, ...]) -> Preflight:
+        """What a shell sees there; of these directories also the disks."""
+        ...
+
+    def engine_facts(
+        self, seen: Preflight, wanted: Mapping[str, WantedImage], with_gpus: bool, deadline: Deadline, /
+    ) -> EngineFacts:
+        """What its engine says."""
+        ...
+
+    def skew(self, deadline: Deadline, /) -> Skew | None:
+        """Of its clock; null if it does not tell."""
+        ...
+
+
+def check_host(host: Probes, wanted: Requirements, timeout_s: float = CHECK_TIMEOUT_S) -> HostReport:
+    """Looks at a host and says what is wrong with it. Nothing is changed there.
+
+    Args:
+        host: how it is asked.
+        wanted: what it is compared with.
+        timeout_s: for all of it.
+    """
+    deadline, settings = Deadline(timeout_s), host.settings
+    is_active = settings.state is HostState.ACTIVE
+    directories = (*ENGINE_ROOTS, host.work_directory)
+    try:
+        seen = host.preflight(deadline, directories)
+    except InfrastructureError as error:
+        reached = Finding(Level.FAILURE, "no", str(error))
+        return HostReport(host.name, is_active, dict.fromkeys(Check, _SKIPPED) | {Check.SSH: reached})
+    engine, engine_finding = _engine(host, seen, wanted, deadline)
+    if engine is not None and engine.root is not None and engine.root not in seen.free_bytes:
+        seen = _with_disk_of(engine.root, host, seen, deadline)
+    skew, skew_finding = _skew(host, deadline)
+    findings = {Check.SSH: _reached(host, seen), Check.ENGINE: engine_finding}
+    # the files of this machine's own trials are the project's, wherever that is
+    own_directory = host.work_directory if host.way is Way.SSH else None
+    findings |= judge(settings, seen, engine, skew, wanted, host.work_directory, own_directory)
+    if skew_finding is not None:
+        findings[Check.CLOCK] = skew_finding
+    return HostReport(host.name, is_active, findings, seen, engine, skew)
+
+
+def _reached(host: Probes, seen: Preflight) -> Finding:
+    if seen.system != "Linux":
+        return Finding(Level.FAILURE, seen.system, f"it runs {seen.system}, but trials need Linux")
+    return Finding(Level.NONE if host.way is Way.HERE else Level.OK, host.way.value)
+
+
+def _engine(
+    host: Probes, seen: Preflight, wanted: Requirements, deadline: Deadline
+) -> tuple[EngineFacts | None, Finding]:
+    """Hosts that get agents need an engine; on others trials can do without, unless the inventory says otherwise."""
+    executor, has_agent = host.settings.executor, host.way is Way.SSH
+    if not has_agent and executor is ExecutorChoice.PROCESS:
+        return None, Finding(Level.NONE, "not used")
+    try:
+        found = host.engine_facts(seen, wanted.images, bool(seen.gpus), deadline)
+    except InfrastructureError as error:
+        if has_agent:
+            return None, Finding(Level.FAILURE, "no", str(error))
+        if executor is ExecutorChoice.DOCKER:
+            return None, Finding(Level.FAILURE, "no", f"{error}; or write `executor: auto`")
+        return None, Finding(Level.WARNING, "no", f"{error}; until then trials run in virtual environments")
+    return found, version_finding(found, has_agent)
+
+
+def version_finding(engine: EngineFacts, has_agent: bool) -> Finding:
+    """Whether an engine that answers is new enough, and can carry an agent where the host gets one."""
+    shown = f"{'podman ' if engine.is_podman else ''}{engine.version.partition('+')[0]}"
+    if not engine.is_too_old:
+        problem = engine.network_problem if has_agent else None
+        return Finding(Level.OK, shown) if problem is None else Finding(Level.FAILURE, shown, problem)
+    oldest = ".".join(map(str, OLDEST_PODMAN if engine.is_podman else OLDEST_ENGINE))
+    return Finding(Level.FAILURE, shown, f"the engine's version {engine.version} is too old: install {oldest} or newer")
+
+
+def socket_problem(settings: Host, seen: Preflight) -> str | None:
+    """Why the engine of a host cannot be used, as far as its socket tells; None if it may answer."""
+    is_podman, socket = settings.engine == "podman", seen.socket
+    if socket is None:
+        places = " or ".join(socket.path for socket in seen.sockets)
+        start = "`systemctl enable --now podman.socket`" if is_podman else "`sudo systemctl enable --now docker`"
+        engine = settings.engine or "docker"
+        return f"no engine: there is no socket {places}. Install {engine} there, or start it: {start}"
+    if socket.state == "denied":
+        mend = (
+            "name its own socket as `engine: unix:///path`" if is_podman else f"`sudo usermod -aG docker {seen.user}`"
+        )
+        return f"permission denied: {seen.user} may not use {socket.path}: {mend} there, then log in anew"
+    return None
+
+
+def refusal(socket: EngineSocket) -> str:
+    """Why nobody answered behind a socket that is there and that we may use."""
+    if socket.state == "silent":
+        return f"the engine is down: nobody answers behind {socket.path}; `sudo systemctl start docker` there"
+    return (
+        f"its sshd does not forward to {socket.path}: allow it there with `AllowStreamLocalForwarding yes` in "
+        "/etc/ssh/sshd_config, and no DisableForwarding"
+    )
+
+
+def _with_disk_of(root: str, host: Probes, seen: Preflight, deadline: Deadline) -> Preflight:
+    """What was seen, with the free space of a directory that was not known before."""
+    try:
+        again = host.preflight(deadline, (*ENGINE_ROOTS, host.work_directory, root))
+    except InfrastructureError:
+        # it was reached a moment ago; that nothing is known about this disk stands in the table
+        return seen
+    return replace(seen, free_bytes=again.free_bytes)
+
+
+def _skew(host: Probes, deadline: Deadline) -> tuple[Skew | None, Finding | None]:
+    if host.way is Way.HERE:
+        return None, None
+    try:
+        skew = host.skew(deadline)
+    except InfrastructureError as error:
+        return None, Finding(Level.WARNING, "?", f"its clock could not be read: {error}")
+    unknown = Finding(Level.WARNING, "?", "it has no `date +%s`, so its clock is unknown")
+    return skew, None if skew is not None else unknown
