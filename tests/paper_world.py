@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.sweep import load_sweep
+from orchestrator.config import load_sweep
 from orchestrator.planning import PlanningHost, specifications, unique
 from runners.contract import STANDARD, TrialSpec
 from tests import world

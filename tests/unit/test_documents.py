@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.config import load_inventory, load_sweep
 from orchestrator.config.documents import MAX_BYTES, Source
-from orchestrator.config.inventory import load_inventory
-from orchestrator.config.sweep import load_sweep
 from orchestrator.errors import ConfigurationError, ExitCode
 
 # each list is nine times the one before it

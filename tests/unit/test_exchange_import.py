@@ -12,7 +12,7 @@ from orchestrator.campaign import ResumePolicy, choose_campaign
 from orchestrator.campaign.exchange import cores_of, exported_host
 from orchestrator.campaign.exchange.manifest import Manifest, read_manifest
 from orchestrator.cli import run
-from orchestrator.config.sweep import load_sweep
+from orchestrator.config import load_sweep
 from orchestrator.environments import Catalogue
 from orchestrator.errors import ExitCode
 from orchestrator.store import Store

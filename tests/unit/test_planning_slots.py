@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.config.inventory import Exclusive
-from orchestrator.config.sweep import Sweep
+from orchestrator.config import Exclusive, Sweep
 from orchestrator.planning import (
     EnvironmentPin,
     Isolation,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.sweep import Sweep, load_sweep
+from orchestrator.config import Sweep, load_sweep
 from orchestrator.errors import ConfigurationError
 from orchestrator.execution.base import time_limit_s
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, plan, with_trials

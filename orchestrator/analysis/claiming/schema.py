@@ -11,7 +11,7 @@ from orchestrator.analysis.axes import axis
 from orchestrator.analysis.claiming.figures import Threshold
 from orchestrator.analysis.claiming.quantities import SERIES_QUANTITIES, quantity
 from orchestrator.analysis.conditions import parse_conditions
-from orchestrator.config.documents import Document, StrictModel, load_yaml
+from orchestrator.config import Document, StrictModel, load_yaml
 from orchestrator.errors import ConfigurationError, did_you_mean
 
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from orchestrator.analysis.axes import backend_text
-from orchestrator.config.sweep import Sweep
+from orchestrator.config import Sweep
 from orchestrator.planning import PlanningHost, specifications, unique
 from runners.contract import WorkloadSpec
 from runners.contract.catalogue import BACKENDS, WORKLOADS, resolve_workload_options
