@@ -131,6 +131,8 @@ def _open_cluster(address: str, inventory: Inventory) -> Iterator[tuple[ClusterI
     with tempfile.TemporaryDirectory(prefix="taxmeter-code-") as directory:
         cluster = ExternalCluster(seen.address, install_here(pack_code(), Path(directory)))
         try:
+            # here and not where it is first used: that may be a thread, and Ray needs the process's first one
+            cluster.join()
             yield seen, cluster
         finally:
             cluster.leave()
