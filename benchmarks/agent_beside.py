@@ -24,8 +24,7 @@ from orchestrator.analysis.statistics import Estimate, median_of_values, paired_
 from orchestrator.campaign import ProjectFiles
 from orchestrator.config.inventory import load_inventory
 from orchestrator.execution import ProcessSettings, cores_in, create_executor, stage
-from orchestrator.hosts.cluster import load
-from orchestrator.hosts.cluster.engines import host_engine
+from orchestrator.hosts.cluster import host_engine, load
 from orchestrator.hosts.connection import Connections
 from runners.contract import (
     CONTRACT_VERSION,

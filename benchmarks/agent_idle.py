@@ -13,8 +13,7 @@ from pathlib import Path
 
 from orchestrator.campaign import ProjectFiles
 from orchestrator.config.inventory import load_inventory
-from orchestrator.hosts.cluster import load
-from orchestrator.hosts.cluster.engines import host_engine
+from orchestrator.hosts.cluster import host_engine, load
 from orchestrator.hosts.connection import Connections
 
 TARGET_PERCENT = 1.0

@@ -14,11 +14,10 @@ from orchestrator.cli.options import inventory_option, limit_option
 from orchestrator.config.inventory import load_inventory, refuse_nodes, select_hosts
 from orchestrator.environments import connect, engine_address
 from orchestrator.errors import ExitCode
-from orchestrator.hosts.cluster import ClusterStatus, NodeStatus, keep
+from orchestrator.hosts.cluster import ClusterStatus, NodeStatus, ensure_agent_image, keep
 from orchestrator.hosts.cluster import down as take_down
 from orchestrator.hosts.cluster import status as look
 from orchestrator.hosts.cluster import up as bring_up
-from orchestrator.hosts.cluster.image import ensure_agent_image
 from orchestrator.report.wording import count_text
 
 
@@ -94,7 +93,7 @@ def down() -> ExitCode:
 
 def _text(found: ClusterStatus) -> str:
     nodes = (found.head, *found.agents)
-    rows = [["node", "address", "container", "Ray", "up for", "Python", "Ray version", "code"]]
+    rows = [["node", "address", "container", "Ray", "up for", "Python", "Ray version"]]
     rows += [_row(node) for node in nodes]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
@@ -114,7 +113,6 @@ def _row(node: NodeStatus) -> list[str]:
         "-" if node.since is None else _duration(datetime.now(UTC) - datetime.fromisoformat(node.since)),
         node.python or "-",
         node.ray or "-",
-        (node.code_digest or "-")[:12],
     ]
 
 

@@ -37,8 +37,7 @@ from orchestrator.cli.results import wide_console
 from orchestrator.config.inventory import WORK_DIRECTORY, Host, load_inventory
 from orchestrator.environments import BuiltImage
 from orchestrator.errors import ExitCode, InfrastructureError, NoUsableHostError
-from orchestrator.hosts.cluster import Cluster, borrowed, execute_in_head, up
-from orchestrator.hosts.cluster.starting import NoHostJoinedError
+from orchestrator.hosts.cluster import Cluster, NoHostJoinedError, borrowed, execute_in_head, up
 from orchestrator.hosts.connection import Connections
 from orchestrator.planning import PlanningHost, needed_environments, plan
 from orchestrator.scheduling import ExistingCluster

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from orchestrator.config import Connection, Host, Inventory, refuse_nodes
 from orchestrator.errors import InfrastructureError
+from orchestrator.execution import pack_project, unpack
 from orchestrator.hosts.access import HostAccess, HostFacts, Result, SystemDescription
 from orchestrator.hosts.check import Requirements, read_requirements
-from orchestrator.hosts.cluster.code import install_here, pack_code
 from orchestrator.hosts.cluster.state import Project
 from orchestrator.hosts.cluster_info import ClusterInfo, cluster_info
 from orchestrator.hosts.connection import Connections, for_each
@@ -129,7 +129,7 @@ def _open(
 def _open_cluster(address: str, inventory: Inventory) -> Iterator[tuple[ClusterInfo, ExternalCluster]]:
     seen = cluster_info(address, lambda problem: inventory.error(problem, _RAY_ADDRESS))
     with tempfile.TemporaryDirectory(prefix="taxmeter-code-") as directory:
-        cluster = ExternalCluster(seen.address, install_here(pack_code(), Path(directory)))
+        cluster = ExternalCluster(seen.address, unpack(pack_project(), Path(directory)))
         try:
             # here and not where it is first used: that may be a thread, and Ray needs the process's first one
             cluster.join()

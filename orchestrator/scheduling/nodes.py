@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from orchestrator.errors import NoUsableHostError
+from orchestrator.hosts.cluster import CODE_VARIABLE
 from orchestrator.hosts.external_cluster import initialise
 from orchestrator.hosts.labels import HOST_LABEL, SLOT
 from orchestrator.scheduling.base import SchedulingHost
@@ -114,7 +115,11 @@ class ExistingCluster:
         os.environ.update({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.token)})
         import ray  # only now: Ray reads its settings when it is imported
 
-        initialise(ray, {"address": self.address}, f"the Ray cluster at {self.address} cannot be used")
+        options: dict[str, Any] = {"address": self.address}
+        if CODE_VARIABLE in os.environ:
+            # The nodes have no code of ours: Ray brings them the very code that this process runs.
+            options["runtime_env"] = {"working_dir": os.environ[CODE_VARIABLE]}
+        initialise(ray, options, f"the Ray cluster at {self.address} cannot be used")
         deadline = time.monotonic() + JOIN_DEADLINE_S
         while unserved(hosts, ray.nodes()) and time.monotonic() < deadline:
             time.sleep(0.5)

@@ -12,7 +12,7 @@ from docker import DockerClient
 
 from orchestrator.config.inventory import load_inventory
 from orchestrator.hosts.cluster import Cluster, ClusterStatus, down, execute_in_head, status, up
-from orchestrator.hosts.cluster.engines import LABEL
+from orchestrator.hosts.cluster.plan import LABEL
 from tests.lab.host import LabHost
 from tests.lab.image import PROJECT
 from tests.lab.lab import Lab

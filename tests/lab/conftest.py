@@ -10,8 +10,7 @@ from docker import DockerClient
 
 from orchestrator.environments import BuiltImage, connect, engine_address
 from orchestrator.errors import ExitCode
-from orchestrator.hosts.cluster import down
-from orchestrator.hosts.cluster.image import ensure_agent_image
+from orchestrator.hosts.cluster import down, ensure_agent_image
 from tests.lab.engine import unsuitable
 from tests.lab.image import PROJECT
 from tests.lab.lab import Lab

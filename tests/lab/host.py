@@ -16,7 +16,7 @@ from docker.models.networks import Network
 
 from orchestrator.environments import connect
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.cluster.commands import run_in
+from orchestrator.hosts.cluster.engines import run_in
 from tests.lab.hardware import Hardware
 from tests.lab.keys import CONFIGURATION, give_host_key
 

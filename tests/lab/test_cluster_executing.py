@@ -23,8 +23,8 @@ OUTSIDE = """
 import sys
 from pathlib import Path
 from orchestrator.hosts.cluster import Cluster, execute_in_head
-cluster = Cluster(sys.argv[1], "127.0.0.1", 1, 2, {}, Path("/nowhere"), Path("/nowhere"), {})
-sys.exit(execute_in_head(cluster, sys.argv[2:]))
+cluster = Cluster(sys.argv[1], "127.0.0.1", 1, 2, {}, Path("/nowhere"), Path("/nowhere"), {}, Path(sys.argv[2]))
+sys.exit(execute_in_head(cluster, sys.argv[3:]))
 """
 # Says that it is ready, and what ended it.
 INSIDE = """
@@ -60,7 +60,7 @@ def run(cluster: Cluster, *argv: str) -> tuple[int, bytes, bytes]:
 
 
 def outside(cluster: Cluster, *argv: str) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-c", OUTSIDE, cluster.id, *argv]
+    command = [sys.executable, "-c", OUTSIDE, cluster.id, str(cluster.code), *argv]
     return subprocess.Popen(command, stdout=subprocess.PIPE, cwd=PROJECT)
 
 
@@ -76,8 +76,7 @@ def test_the_command_has_the_projects_directory_but_the_code_that_was_sent(clust
     program = "import orchestrator, os; print(os.getcwd()); print(orchestrator.__file__)"
     directory, file = run(cluster, "python", "-c", program)[1].decode().splitlines()
     assert directory == str(PROJECT)
-    assert not Path(file).is_relative_to(PROJECT)
-    assert file.split("/")[-3] == next(iter(cluster.agents.values())).code.rpartition("/")[2]
+    assert Path(file).is_relative_to(cluster.code)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -103,7 +102,16 @@ def test_the_command_ends_when_nobody_waits_for_it_any_more(cluster: Cluster) ->
 
 def test_a_terminal_here_is_a_terminal_there(cluster: Cluster) -> None:
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-c", OUTSIDE, cluster.id, "python", "-c", "import sys; print(sys.stdout.isatty())"]
+    command = [
+        sys.executable,
+        "-c",
+        OUTSIDE,
+        cluster.id,
+        str(cluster.code),
+        "python",
+        "-c",
+        "import sys; print(sys.stdout.isatty())",
+    ]
     with subprocess.Popen(command, stdout=theirs, stdin=subprocess.DEVNULL, cwd=PROJECT) as process:
         process.wait()
     assert b"True" in os.read(ours, 4096)
@@ -112,6 +120,6 @@ def test_a_terminal_here_is_a_terminal_there(cluster: Cluster) -> None:
 
 
 def test_a_cluster_that_is_gone_is_named(shared_lab: Lab, tmp_path: Path) -> None:
-    gone = Cluster("0badcafe", "127.0.0.1", 1, 2, {}, tmp_path, tmp_path, {})
+    gone = Cluster("0badcafe", "127.0.0.1", 1, 2, {}, tmp_path, tmp_path, {}, tmp_path)
     with pytest.raises(InfrastructureError, match="taxmeter-head-0badcafe; `taxmeter cluster up`"):
         execute_in_head(gone, ["true"])

@@ -7,11 +7,10 @@ from docker import DockerClient
 
 from orchestrator.config.inventory import load_inventory
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.cluster import Cluster, mend, starting
-from orchestrator.hosts.cluster.code import CodeArchive, pack_code
+from orchestrator.execution import PackedCode, pack_project
+from orchestrator.hosts.cluster import Cluster, lifecycle, mend
 from orchestrator.hosts.connection import Connections, HostConnectionError
 from tests.lab.clusters import Site, containers, free_ports
-from tests.lab.host import LabHost
 from tests.lab.lab import Lab
 
 pytestmark = [pytest.mark.engine, pytest.mark.lab, pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(600)]
@@ -21,8 +20,8 @@ pytestmark = [pytest.mark.engine, pytest.mark.lab, pytest.mark.cluster, pytest.m
 def site(shared_lab: Lab, seeded_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     shared_lab.up(hosts=3)
     with pytest.MonkeyPatch.context() as patch:
-        code = pack_code()
-        patch.setattr(starting, "pack_code", lambda: code)
+        code = pack_project()
+        patch.setattr(lifecycle, "pack_project", lambda: code)
         found = Site(shared_lab, tmp_path_factory.mktemp("mending") / "state", free_ports())
         yield found
         shared_lab.up(hosts=3)
@@ -49,15 +48,15 @@ def test_a_host_comes_in_and_comes_back_beside_a_head_that_is_in_use(
 ) -> None:
     head, others = head_of(client, cluster), containers(cluster, lab.host("h1"))
     client.containers.get(cluster.head_container).exec_run(["sleep", "600"], detach=True)
-    edited = CodeArchive("0" * 64, b"")
-    monkeypatch.setattr(starting, "pack_code", lambda: edited)  # somebody edits the code while the campaign runs
+    edited = PackedCode("0" * 64, b"")
+    monkeypatch.setattr(lifecycle, "pack_project", lambda: edited)  # somebody edits the code while the campaign runs
 
     assert mended(site, "h2") == cluster, "what runs and is right stays"
     with lab.host("h2").engine() as engine:
         engine.containers.get(cluster.agent_container).kill()
     back = mended(site, "h2")
     assert back.agents["h2"].node != cluster.agents["h2"].node
-    assert back.agents["h2"].code == cluster.agents["h2"].code
+    assert back.code == cluster.code
 
     assert set(mended(site, "h3").agents) == {"h1", "h2", "h3"}
     assert head_of(client, cluster) == head
@@ -81,24 +80,3 @@ def test_without_a_head_nothing_is_started(site: Site, cluster: Cluster, lab: La
     client.containers.get(cluster.head_container).kill()
     with pytest.raises(InfrastructureError, match="the head of the cluster is gone"):
         mended(site, "h3")
-
-
-def test_old_code_on_a_host_goes_when_no_agent_uses_it(site: Site, cluster: Cluster, lab: Lab) -> None:
-    host = lab.host("h2")
-    code = cluster.agents["h2"].code
-    parent, used = code.rpartition("/")[0], code.rpartition("/")[2]
-    make_old_code(host, parent, "0" * 12, "1" * 12, "2" * 12)
-    host.container.exec_run(["mkdir", f"{parent}/of-somebody"])
-    with host.engine() as engine:
-        engine.containers.get(cluster.agent_container).kill()
-    mended(site, "h2")
-    left = set(host.run("ls", parent).stdout.split())
-    assert left == {used, "2" * 12, "of-somebody"}
-    assert host.run("ls", code).stdout.split() != []
-
-
-def make_old_code(host: LabHost, parent: str, *names: str) -> None:
-    """The oldest first."""
-    for age, name in enumerate(names):
-        script = f"mkdir -p {parent}/{name}/runners && touch -d @{1_000_000 + age} {parent}/{name}"
-        assert host.container.exec_run(["sh", "-c", script]).exit_code == 0

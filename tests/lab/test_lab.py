@@ -14,7 +14,7 @@ from docker import DockerClient
 from orchestrator.config.inventory import load_inventory
 from orchestrator.environments import Catalogue, connect, ensure_base
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.cluster.commands import run_in
+from orchestrator.hosts.cluster.engines import run_in
 from orchestrator.hosts.connection import Connections
 from tests.lab.host import LabHost
 from tests.lab.image import PROJECT

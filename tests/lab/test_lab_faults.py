@@ -17,7 +17,7 @@ import pytest
 from orchestrator.campaign.control import HostPhase
 from orchestrator.errors import ExitCode
 from orchestrator.execution.docker import LABEL
-from orchestrator.hosts.cluster.commands import run_in
+from orchestrator.hosts.cluster.engines import run_in
 from tests.lab.host import LabHost
 from tests.lab.workshop import HOSTS, SLEEPS, Workshop
 

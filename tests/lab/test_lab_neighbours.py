@@ -13,9 +13,8 @@ from docker import DockerClient
 
 from orchestrator.environments import connect, engine_address
 from orchestrator.errors import ExitCode
-from orchestrator.hosts.cluster import down
-from orchestrator.hosts.cluster.commands import run_in
-from orchestrator.hosts.cluster.image import ensure_agent_image
+from orchestrator.hosts.cluster import down, ensure_agent_image
+from orchestrator.hosts.cluster.engines import run_in
 from tests.lab.clusters import foreign
 from tests.lab.image import PROJECT
 from tests.lab.lab import Lab

@@ -14,7 +14,7 @@ from orchestrator.environments import BuiltImage, connect, remove_container
 from orchestrator.errors import ExitCode
 from orchestrator.execution.docker import LABEL
 from orchestrator.hosts.cluster import load
-from orchestrator.hosts.cluster.commands import run_in
+from orchestrator.hosts.cluster.engines import run_in
 from orchestrator.store import Store
 from tests.lab.host import LabHost
 from tests.lab.workshop import HOSTS, MODELS, SLEEPS, Workshop

@@ -15,7 +15,7 @@ import pytest
 from docker import DockerClient
 from docker.errors import APIError
 
-from orchestrator.hosts.cluster.commands import Ended, frames, run_in
+from orchestrator.hosts.cluster.engines import Ended, frames, run_in
 from orchestrator.hosts.cluster.executing import Execution
 
 

@@ -15,8 +15,7 @@ from orchestrator.cli.ordering import Wanted
 from orchestrator.config.inventory import Connection, Host, HostState, Inventory
 from orchestrator.config.sweep import Sweep
 from orchestrator.errors import InfrastructureError, NoUsableHostError
-from orchestrator.hosts.cluster import Agent, Cluster, borrowed, starting
-from orchestrator.hosts.cluster.starting import NoHostJoinedError, up
+from orchestrator.hosts.cluster import Agent, Cluster, NoHostJoinedError, borrowed, lifecycle, up
 from orchestrator.hosts.cluster.state import State, StateFiles
 from orchestrator.hosts.cluster.survey import Survey
 from orchestrator.hosts.connection import Connections
@@ -62,10 +61,8 @@ class Fleet:
         unusable = {name: self.unjoinable[name] for name in hosts if name in self.unjoinable}
         if len(unusable) == len(hosts):
             raise NoHostJoinedError(unusable)
-        agents = {
-            name: Agent(name, "", "/work", (0, 1), (), "0" * 64, "", (), "") for name in hosts if name not in unusable
-        }
-        return Cluster("c", "127.0.0.1", 1, 2, agents, Path("token"), Path("sockets"), unusable)
+        agents = {name: Agent(name, "", "/work", (0, 1), (), "", (), "") for name in hosts if name not in unusable}
+        return Cluster("c", "127.0.0.1", 1, 2, agents, Path("token"), Path("sockets"), unusable, Path("code"))
 
     def ready(self, order: Any, *_: object) -> ReadyHost | str:
         name = order.planning.name
@@ -123,8 +120,8 @@ def inventory(monkeypatch: pytest.MonkeyPatch) -> Inventory:
         def close(self) -> None:
             pass
 
-    monkeypatch.setattr(starting, "local_socket", lambda: None)
-    monkeypatch.setattr(starting, "connect", Client)
+    monkeypatch.setattr(lifecycle, "local_socket", lambda: None)
+    monkeypatch.setattr(lifecycle, "connect", Client)
     return Inventory({"other": HERE})
 
 
@@ -152,11 +149,11 @@ def test_a_cluster_that_a_sweep_brings_up_for_the_next_host_goes_with_the_sweep(
         files.forget()
 
     monkeypatch.setattr(
-        starting, "_survey_all", lambda *_: ({"h1": Survey(None, None, False, False, frozenset(), None)}, {})
+        lifecycle, "_survey_all", lambda *_: ({"h1": Survey(None, None, False, False, frozenset(), None)}, {})
     )
-    monkeypatch.setattr(starting, "ensure_agent_image", lambda *_: None)
-    monkeypatch.setattr(starting, "_brought", brought)
-    monkeypatch.setattr(starting, "take_down", taken_down)
+    monkeypatch.setattr(lifecycle, "ensure_agent_image", lambda *_: None)
+    monkeypatch.setattr(lifecycle, "_reconciled", brought)
+    monkeypatch.setattr(lifecycle, "_take_down", taken_down)
     with borrowed(project, print):
         with pytest.raises(NoHostJoinedError) as caught:
             up({"h1": HERE}, inventory, project, print)

@@ -15,8 +15,7 @@ from orchestrator.config.sweep import Sweep
 from orchestrator.environments import BuiltImage, engine_errors
 from orchestrator.errors import InfrastructureError, NoUsableHostError
 from orchestrator.execution import remove_containers
-from orchestrator.hosts.cluster import Cluster, mend
-from orchestrator.hosts.cluster.engines import find, host_engine
+from orchestrator.hosts.cluster import Cluster, find, host_engine, mend
 from orchestrator.hosts.connection import Connections, HostConnectionError
 from orchestrator.planning import Plan, PlanningHost, needed_environments, plan
 

@@ -10,7 +10,7 @@ from orchestrator.campaign.remote.looking import listed
 from orchestrator.config import Connection, Host
 from orchestrator.config.documents import line_of_key
 from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError
-from orchestrator.hosts.cluster.code import install_here, pack_code
+from orchestrator.execution import pack_project, unpack
 from orchestrator.hosts.cluster_info import ClusterInfo, cluster_info, node_of
 from orchestrator.hosts.external_cluster import ExternalCluster
 from orchestrator.scheduling.joined import JoinedCluster
@@ -60,5 +60,5 @@ def joining(address: str, hosts: Collection[str], inventory: Path) -> Iterator[J
     if set(hosts) <= set(left_out):
         raise NoUsableHostError(f"no host can be used: {listed(left_out)}")
     with tempfile.TemporaryDirectory(prefix="taxmeter-code-") as directory:
-        code = install_here(pack_code(), Path(directory))
+        code = unpack(pack_project(), Path(directory))
         yield Joined(seen, JoinedCluster(ExternalCluster(seen.address, code)), left_out)

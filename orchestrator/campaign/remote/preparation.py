@@ -22,9 +22,7 @@ from orchestrator.environments import (
 )
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import DockerSettings, ExecutionSettings, remove_containers
-from orchestrator.hosts.cluster import Agent, Cluster
-from orchestrator.hosts.cluster.asking import fingerprint_on
-from orchestrator.hosts.cluster.engines import HostEngine, host_engine
+from orchestrator.hosts.cluster import Agent, Cluster, HostEngine, fingerprint_on, host_engine
 from orchestrator.hosts.connection import Connections, HostConnectionError, for_each
 from orchestrator.planning import EnvironmentPin, PlanningHost, TooFewCoresError, make_slots, used_of
 from runners.system import Fingerprint

@@ -4,23 +4,28 @@ Every host gets one container, which is a node of Ray; this machine gets one wit
 of it carries the cluster's label, and nothing without that label is ever touched.
 """
 
-from orchestrator.hosts.cluster.borrowing import borrowed, keep
+from orchestrator.hosts.cluster.engines import HostEngine, find, fingerprint_on, host_engine
 from orchestrator.hosts.cluster.executing import execute_in_head
-from orchestrator.hosts.cluster.looking import status
-from orchestrator.hosts.cluster.mending import mend
+from orchestrator.hosts.cluster.image import ensure_agent_image
+from orchestrator.hosts.cluster.lifecycle import NoHostJoinedError, borrowed, down, keep, load, mend, status, up
 from orchestrator.hosts.cluster.model import Agent, Cluster, ClusterStatus, NodeStatus
-from orchestrator.hosts.cluster.starting import NoHostJoinedError, load, up
-from orchestrator.hosts.cluster.stopping import down
+from orchestrator.hosts.cluster.settings import CODE_VARIABLE
 
 __all__ = [
+    "CODE_VARIABLE",
     "Agent",
     "Cluster",
     "ClusterStatus",
+    "HostEngine",
     "NoHostJoinedError",
     "NodeStatus",
     "borrowed",
     "down",
+    "ensure_agent_image",
     "execute_in_head",
+    "find",
+    "fingerprint_on",
+    "host_engine",
     "keep",
     "load",
     "mend",

@@ -1,10 +1,21 @@
-"""Runs commands in the head's container, as if they ran here: output, exit code and signals are theirs."""
+"""Runs commands in the head's container, as if they ran here: output, exit code and signals are theirs.
 
+    python -m orchestrator.hosts.cluster.executing SIZE COMMAND...      SIZE is COLUMNSxROWS of a terminal, or `none`
+
+is what runs there. Its standard input carries the numbers of signals, a line each, which the command gets. When it
+ends, whoever started this is gone, and the command is told to end too.
+"""
+
+import fcntl
 import os
+import pty
 import shutil
 import signal
 import socket
+import struct
+import subprocess
 import sys
+import termios
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,14 +28,17 @@ from docker.errors import NotFound
 
 from orchestrator.environments import connect, engine_errors
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.cluster.commands import frames
+from orchestrator.hosts.cluster.engines import frames
 from orchestrator.hosts.cluster.model import Cluster
+from orchestrator.hosts.cluster.settings import CODE_VARIABLE
 
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _STDERR = 2
 _KILLED = 128 + signal.SIGKILL
 _ENGINE_SAYS_S = 2.0
 _POLL_S = 0.1
+GRACE_S = 60.0
+"""That a command has for ending when nobody is there any more."""
 
 Write = Callable[[int, bytes], None]
 """Takes 1 or 2, for standard output or error, and what was written there."""
@@ -107,9 +121,11 @@ def execution(
     Raises:
         InfrastructureError: there is no head, or the engine fails.
     """
-    wrapped = ["python", "-m", "orchestrator.hosts.cluster.inside", terminal, *argv]
+    # The package imports this very module first, which Python would warn of.
+    wrapped = ["python", "-W", "ignore", "-m", "orchestrator.hosts.cluster.executing", terminal, *argv]
+    code = str(cluster.code)
     # Else the directory that it runs in would come first, and that is the project with code that may be edited.
-    fixed = {"PYTHONSAFEPATH": "1", "RAY_ADDRESS": cluster.ray_address}
+    fixed = {"PYTHONSAFEPATH": "1", "PYTHONPATH": code, CODE_VARIABLE: code, "RAY_ADDRESS": cluster.ray_address}
     options = {"environment": {**fixed, **(environment or {})}}
     name = cluster.head_container
     with engine_errors("the engine of this machine failed"), closing(connect()) as client:
@@ -174,3 +190,53 @@ def _write_here(stream: int, data: bytes) -> None:
     target: IO[bytes] = sys.stderr.buffer if stream == _STDERR else sys.stdout.buffer
     target.write(data)
     target.flush()
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the command and returns its exit code, 128 and the signal's number if one ended it."""
+    size, *command = arguments
+    copying = None
+    if size == "none":
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+    else:
+        ours, theirs = pty.openpty()
+        columns, rows = map(int, size.split("x"))
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, start_new_session=True
+        )
+        os.close(theirs)
+        copying = threading.Thread(target=_copy, args=(ours,), daemon=True)
+        copying.start()
+    threading.Thread(target=_listen, args=(child,), daemon=True).start()
+    code = child.wait()
+    if copying is not None:
+        # a process that the command left behind may still hold the terminal
+        copying.join(1.0)
+    return code if code >= 0 else 128 - code
+
+
+def _listen(child: "subprocess.Popen[bytes]") -> None:
+    for line in sys.stdin:
+        if line.strip().isdigit() and child.poll() is None:
+            child.send_signal(int(line))
+    if child.poll() is None:
+        child.send_signal(signal.SIGTERM)
+        try:
+            child.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+
+
+def _copy(terminal: int) -> None:
+    try:
+        while data := os.read(terminal, 1 << 16):
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+    except OSError:
+        # how Linux says that nobody has the other end any more
+        return
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -23,19 +23,12 @@ class Agent:
     """That containers of the host may use."""
     agent_cores: tuple[int, ...]
     """Those of them that the agent keeps to, which trials should not get; empty if none is reserved."""
-    code_digest: str
-    """Of our packages there."""
     image_id: str
     """Of the agents' image, as the host's engine calls it."""
     gpu_uuids: tuple[str, ...]
     """That containers of the host see."""
     node: str
     """Random; a label of its node and of its container, so that neither is taken for that of an earlier agent."""
-
-    @property
-    def code(self) -> str:
-        """Where our packages lie on the host."""
-        return f"{self.work_directory}/code/{self.code_digest[:12]}"
 
 
 @dataclass(frozen=True)
@@ -54,6 +47,9 @@ class Cluster:
     """A short directory of this machine that the head's container has too, for forwarded engines."""
     unusable: Mapping[str, str]
     """Why hosts are left out."""
+    code: Path
+    """A directory with our packages as they were when the cluster came up; drivers run them, and Ray brings them to
+    the hosts."""
 
     @property
     def head_container(self) -> str:
@@ -85,7 +81,6 @@ class NodeStatus:
     """When the container started, as ISO 8601; null if it does not run."""
     python: str | None
     ray: str | None
-    code_digest: str | None
     """What is there now, read anew; null if the container does not run."""
     problems: tuple[str, ...]
     """What is wrong, each in a line that says what mends it."""
@@ -102,4 +97,4 @@ class ClusterStatus:
     @property
     def is_healthy(self) -> bool:
         """Whether nothing is wrong anywhere."""
-        return not any(one.problems for one in (self.head, *self.agents))
+        return not any(node.problems for node in (self.head, *self.agents))

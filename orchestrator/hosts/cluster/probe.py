@@ -3,19 +3,19 @@
 import json
 import socket
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from docker import DockerClient
 from docker.errors import APIError
-from docker.types import DeviceRequest
 
-from orchestrator.environments import ENGINE_EXCEPTIONS, engine_message, remove_container
+from orchestrator.environments import engine_message
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.cluster.engines import LABEL, LABEL_ROLE
+from orchestrator.hosts.cluster.plan import LABEL, LABEL_ROLE
 from orchestrator.hosts.cluster.settings import Ports
+from orchestrator.hosts.containers import ALL_GPUS, short_container
 
 _CONNECT_S = 5
 _LISTEN_S = 60
@@ -48,8 +48,6 @@ print("taxmeter-probe:" + json.dumps({{
 time.sleep({_LISTEN_S})
 """
 _MARK = b"taxmeter-probe:"
-
-ALL_GPUS = DeviceRequest(count=-1, capabilities=[["gpu", "compute", "utility"]])
 
 
 @dataclass(frozen=True)
@@ -108,15 +106,20 @@ def probe(
     outward = [] if local else [(ours, port) for port in (ports.head, *listened_ports(ports))]
     inward = [ports.node_manager, ports.agent_workers[1]]
     command = ["python", "-c", _PROGRAM, json.dumps(outward), json.dumps(inward)]
-    container, with_gpus = _started(client, image, cluster, command, gpus)
-    try:
+    labels = {LABEL: cluster, LABEL_ROLE: "probe"}
+    settings = {"image": image, "command": command, "network_mode": "host", "labels": labels}
+    with ExitStack() as stack:
+        try:
+            container = stack.enter_context(_started(client, settings, gpus))
+        except APIError as error:
+            if not gpus or "device driver" not in engine_message(error):
+                raise
+            gpus = False  # the engine gives none to containers, which leaves a host for processors
+            container = stack.enter_context(_started(client, settings, gpus))
         said = _first_line(container)
         unreached = [] if local else [port for port in inward if not _answers(theirs, port)]
-    finally:
-        with suppress(*ENGINE_EXCEPTIONS):
-            remove_container(container)
     _judge(said, unreached, ours, theirs)
-    return Probe(tuple(said["cores"]), tuple(said["gpus"]), with_gpus)
+    return Probe(tuple(said["cores"]), tuple(said["gpus"]), gpus)
 
 
 def _judge(said: dict[str, Any], unreached: Sequence[int], ours: str, theirs: str) -> None:
@@ -138,26 +141,8 @@ def _judge(said: dict[str, Any], unreached: Sequence[int], ours: str, theirs: st
         )
 
 
-def _started(client: DockerClient, image: str, cluster: str, command: Sequence[str], gpus: bool) -> tuple[Any, bool]:
-    """A running container, and whether it has GPUs: an engine that gives none leaves a host for processors."""
-    settings = {
-        "network_mode": "host",
-        "init": True,
-        "cap_drop": ["ALL"],
-        "security_opt": ["no-new-privileges"],
-        "labels": {LABEL: cluster, LABEL_ROLE: "probe"},
-        "mem_limit": 1 << 30,
-    }
-    requests = [ALL_GPUS] if gpus else None
-    container = client.containers.create(image, list(command), device_requests=requests, **settings)
-    try:
-        container.start()
-    except APIError as error:
-        remove_container(container)
-        if requests is None or "device driver" not in engine_message(error):
-            raise
-        return _started(client, image, cluster, command, False)
-    return container, gpus
+def _started(client: DockerClient, settings: Mapping[str, Any], gpus: bool) -> AbstractContextManager[Any]:
+    return short_container(client, {**settings, "device_requests": [ALL_GPUS] if gpus else None}, {})
 
 
 def _first_line(container: Any) -> dict[str, Any]:

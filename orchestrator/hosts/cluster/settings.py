@@ -18,6 +18,9 @@ _END = 32768
 HEAD_MEMORY_BYTES = 200_000_000
 """Of Ray's object store, in shared memory: events and nothing larger."""
 
+CODE_VARIABLE = "TAXMETER_CODE"
+"""Names, in the environment of a driver, the directory with our packages that Ray is to bring to the hosts."""
+
 DIRECTORY = "/run/taxmeter"
 """In every container of the cluster: the token, and what else is put into it."""
 TOKEN = f"{DIRECTORY}/token"
@@ -146,16 +149,15 @@ def tls_files(tls: Mapping[str, bytes]) -> dict[str, bytes]:
     return {_TLS[name]: content for name, content in tls.items()}
 
 
-def environment(token: str, code: str, tls: Mapping[str, bytes]) -> dict[str, str]:
+def environment(token: str, tls: Mapping[str, bytes]) -> dict[str, str]:
     """The environment of Ray in a container.
 
     Args:
         token: path of the file in the container. The token itself is in no environment and on no command line.
-        code: directory of our packages in the container.
         tls: of `chosen_tls`.
     """
     encrypted = {"RAY_USE_TLS": "1", **{name: _TLS[name] for name in tls}} if tls else {}
-    return {**_TUNING, **encrypted, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": token, "PYTHONPATH": code}
+    return {**_TUNING, **encrypted, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": token}
 
 
 def head_command(address: str, ports: Ports) -> list[str]:

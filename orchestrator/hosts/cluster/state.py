@@ -1,16 +1,15 @@
 """What is known of a project's cluster between two commands: a few files below `.taxmeter/cluster`."""
 
-import json
 import os
 import secrets
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Final, Literal, Protocol
 
-from pydantic import ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from orchestrator.config.inventory import Connection, Host
 from orchestrator.errors import InfrastructureError
@@ -18,7 +17,6 @@ from orchestrator.files import exclusive, write_atomically
 from orchestrator.hosts.cluster.model import Agent, Cluster
 from orchestrator.hosts.cluster.settings import Ports
 
-_VERSION = 1
 _SHORT = Path("/tmp")  # noqa: S108 - whatever TMPDIR says: the path of a socket has 107 bytes
 
 
@@ -40,11 +38,16 @@ class Project(Protocol):
 class State:
     """A cluster as it is remembered, up or half taken down."""
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
     id: str
     first_port: int
     sockets: str
+    version: Literal[1] = field(default=1, kw_only=True)
     head_address: str | None = None
     """Null while there is no head."""
+    code: str = ""
+    """The name of the directory with the code that drivers run."""
     agents: Mapping[str, Agent] = field(default_factory=dict)
     hosts: Mapping[str, Host] = field(default_factory=dict)
     """All on which something of ours may be, and those that their connections go through."""
@@ -55,6 +58,9 @@ class State:
     def with_touched(self, name: str, hosts: Mapping[str, Host]) -> "State":
         """Remembers that something is about to be started on a host."""
         return replace(self, touched=tuple(sorted({*self.touched, name})), hosts={**self.hosts, **way_to(name, hosts)})
+
+
+_STATE: Final = TypeAdapter(State)
 
 
 class StateFiles:
@@ -71,7 +77,7 @@ class StateFiles:
 
     @property
     def code(self) -> Path:
-        """Our packages, as the head has them."""
+        """Has a directory for each version of our packages that drivers may run."""
         return self.directory / "code"
 
     @property
@@ -95,29 +101,23 @@ class StateFiles:
         Raises:
             InfrastructureError: another version wrote it, or it is damaged.
         """
-        if not self._state.exists():
-            return None
         try:
-            document = json.loads(self._state.read_text(encoding="utf-8"))
-            version = document.pop("version")
-            if version == _VERSION:
-                return _state(document)
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            return _STATE.validate_json(self._state.read_bytes())
+        except FileNotFoundError:
+            return None
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            why = ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
             raise InfrastructureError(
-                f"{self._state} is damaged, or of another version of taxmeter: {_why(error)}; take the cluster "
+                f"{self._state} is damaged, or of another version of taxmeter: {why}; take the cluster "
                 "down with the version that brought it up, or remove the containers with the label "
                 f"org.taxmeter.cluster on its hosts and then {self.directory}"
             ) from error
-        raise InfrastructureError(
-            f"{self._state} is of another version of taxmeter: take the cluster down with that version"
-        )
 
     def save(self, state: State) -> None:
         """Remembers a state; a crash leaves the one before or this one."""
         self._make_directory()
-        document: dict[str, Any] = {"version": _VERSION, **asdict(replace(state, hosts={}))}
-        document["hosts"] = {name: host.model_dump(mode="json") for name, host in state.hosts.items()}
-        write_atomically(self._state, json.dumps(document, indent=1))
+        write_atomically(self._state, _STATE.dump_json(state, indent=1).decode())
 
     def create(self, ports: Ports) -> State:
         """A cluster of a new name, with a new secret. Nothing of it runs yet."""
@@ -140,26 +140,26 @@ class StateFiles:
         for path in (self._state, self.token, self.of_a_sweep):
             path.unlink(missing_ok=True)
 
+    def cluster(self, state: State | None) -> Cluster | None:
+        """The cluster that a state tells of; null if it has no head."""
+        if state is None or state.head_address is None:
+            return None
+        ports = Ports(state.first_port)
+        return Cluster(
+            id=state.id,
+            head_address=state.head_address,
+            head_port=ports.head,
+            delivery_port=ports.delivery,
+            agents=dict(state.agents),
+            token_path=self.token,
+            sockets=Path(state.sockets),
+            unusable=dict(state.unusable),
+            code=self.code / state.code,
+        )
+
     def _make_directory(self) -> None:
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.directory.chmod(0o700)
-
-
-def cluster_of(state: State, files: StateFiles) -> Cluster | None:
-    """The cluster that a state tells of; null if it has no head."""
-    if state.head_address is None:
-        return None
-    ports = Ports(state.first_port)
-    return Cluster(
-        id=state.id,
-        head_address=state.head_address,
-        head_port=ports.head,
-        delivery_port=ports.delivery,
-        agents=dict(state.agents),
-        token_path=files.token,
-        sockets=Path(state.sockets),
-        unusable=dict(state.unusable),
-    )
 
 
 def way_to(name: str, hosts: Mapping[str, Host]) -> dict[str, Host]:
@@ -175,20 +175,3 @@ def way_to(name: str, hosts: Mapping[str, Host]) -> dict[str, Host]:
 def is_here(host: Host) -> bool:
     """Whether a host is this machine."""
     return host.connection is Connection.LOCAL
-
-
-def _state(document: dict[str, Any]) -> State:
-    agents = {name: Agent(**_agent(values)) for name, values in document.pop("agents").items()}
-    hosts = {name: Host.model_validate_json(json.dumps(values)) for name, values in document.pop("hosts").items()}
-    return State(**{**document, "touched": tuple(document["touched"])}, agents=agents, hosts=hosts)
-
-
-def _why(error: Exception) -> str:
-    if isinstance(error, ValidationError):
-        first = error.errors(include_url=False)[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-    return f"{type(error).__name__}: {error}"
-
-
-def _agent(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
