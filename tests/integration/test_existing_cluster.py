@@ -1,5 +1,6 @@
 """Sweeps on a Ray cluster that others keep: asked and made ready through Ray alone, and left as it was."""
 
+import json
 import os
 import shutil
 import signal
@@ -81,6 +82,12 @@ class Workshop:
             env={**self.environment, **environment},
         )
 
+    def hosts(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-m", "orchestrator", "hosts", *arguments]
+        return subprocess.run(
+            command, cwd=self.root, capture_output=True, text=True, timeout=240, check=False, env=self.environment
+        )
+
     @property
     def environment(self) -> dict[str, str]:
         # Only the token's place: that a token is wanted follows from it.
@@ -137,6 +144,29 @@ def test_a_sweep_of_real_models_on_two_nodes_beside_somebody_elses_job(
     assert workshop.cluster.job_goes_on
     assert left_containers() == []
     assert list((workshop.root / "a" / "campaigns").iterdir()) == []
+
+
+def test_nodes_are_checked_and_compared_as_other_hosts_are(workshop: Workshop) -> None:
+    inventory = workshop.inventory(workshop.cluster.address, a=", executor: process", b="", nowhere="")
+    checked = workshop.hosts("check", "--format", "json", "--inventory", str(inventory))
+    assert checked.returncode == ExitCode.TRIALS_FAILED, checked.stderr
+    assert checked.stdout, checked.stderr
+    hosts = {host["host"]: host for host in json.loads(checked.stdout)["hosts"]}
+    assert {name: host["checks"]["ssh"]["shown"] for name, host in hosts.items()} == {
+        "a": "ray",
+        "b": "ray",
+        "nowhere": "no",
+    }
+    assert hosts["a"]["checks"]["engine"]["shown"] == "not used"
+    assert hosts["b"]["reading"]["host_name"] == os.uname().nodename
+    assert hosts["nowhere"]["checks"]["ssh"]["problem"].startswith("no living node of the cluster has the label")
+    compared = workshop.hosts("diff", "a", "b", "--inventory", str(inventory))
+    assert compared.returncode == ExitCode.OK, compared.stdout + compared.stderr
+    assert "a: read on its node of Ray, by Python 3.11" in compared.stdout
+    assert "the same hardware, and nothing else differs" in compared.stdout
+    refused = workshop.hosts("key", "a", "--inventory", str(inventory))
+    assert refused.returncode == ExitCode.USAGE
+    assert "with ray_address there is nothing to reach" in refused.stderr
 
 
 def test_no_cluster_is_one_line(workshop: Workshop) -> None:
