@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from orchestrator.campaign import ProjectFiles
-from orchestrator.config.inventory import load_inventory
+from orchestrator.config import load_inventory
 from orchestrator.hosts.cluster import host_engine, load
 from orchestrator.hosts.connection import Connections
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from docker import DockerClient
 
-from orchestrator.config.inventory import load_inventory
+from orchestrator.config import load_inventory
 from orchestrator.hosts.cluster import Cluster, ClusterStatus, down, execute_in_head, status, up
 from orchestrator.hosts.cluster.plan import LABEL
 from tests.lab.host import LabHost

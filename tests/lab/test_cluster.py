@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from docker import DockerClient
 
-from orchestrator.config.inventory import Connection, Host, load_inventory
+from orchestrator.config import Connection, Host, load_inventory
 from orchestrator.environments import connect, engine_address
 from orchestrator.errors import InfrastructureError, NoUsableHostError
 from orchestrator.execution import pack_files, pack_project, read_tree

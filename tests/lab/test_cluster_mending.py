@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from docker import DockerClient
 
-from orchestrator.config.inventory import load_inventory
+from orchestrator.config import load_inventory
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import PackedCode, pack_project
 from orchestrator.hosts.cluster import Cluster, lifecycle, mend

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from docker import DockerClient
 
-from orchestrator.config.inventory import load_inventory
+from orchestrator.config import load_inventory
 from orchestrator.environments import Catalogue, connect, ensure_base
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.cluster.engines import run_in

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.inventory import Connection, Exclusive, Host
+from orchestrator.config import Connection, Exclusive, Host
 from orchestrator.environments import ImageIdentity
 from orchestrator.hosts.cluster.image import AgentImage
 from orchestrator.hosts.cluster.plan import (

@@ -13,8 +13,7 @@ from docker import DockerClient
 from docker.errors import NotFound, create_api_error_from_http_exception
 from requests.exceptions import HTTPError
 
-from orchestrator.config.inventory import Connection, Host
-from orchestrator.config.inventory.model import local_engine
+from orchestrator.config import Connection, Host, local_engine
 from orchestrator.environments import connect, engine_address, engine_errors, remove_container
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import INSTALLED, pack, tar_of

@@ -11,7 +11,7 @@ from py_compile import PycInvalidationMode
 
 from docker import DockerClient
 
-from orchestrator.config.inventory import WORK_DIRECTORY, Host, Inventory
+from orchestrator.config import WORK_DIRECTORY, Host, Inventory
 from orchestrator.environments import (
     connect,
     engine_address,

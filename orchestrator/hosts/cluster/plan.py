@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from docker.types import Mount
 
-from orchestrator.config.inventory import Exclusive, ExecutorChoice, Host, HostState
+from orchestrator.config import Exclusive, ExecutorChoice, Host, HostState
 from orchestrator.environments import UNLABELLED
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.cluster.image import AgentImage
