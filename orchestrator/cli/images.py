@@ -10,18 +10,18 @@ from orchestrator.environments import (
     BuildPolicy,
     Catalogue,
     compare_images,
+    copy_environment,
     description,
+    load_environment,
     prepare,
+    pull_images,
+    push_images,
     read_built_images,
     recipe_sha256,
     resolve_locks,
+    save_environment,
     verify_images,
 )
-from orchestrator.environments.prepare import copy as copy_between_engines
-from orchestrator.environments.prepare import load as load_file
-from orchestrator.environments.prepare import pull as pull_from_registry
-from orchestrator.environments.prepare import push as push_to_registry
-from orchestrator.environments.prepare import save as save_file
 from orchestrator.errors import ExitCode, InfrastructureError
 
 _engine_option = click.option(
@@ -77,13 +77,13 @@ def list_images(verbose: bool) -> None:
 def lock(names: tuple[str, ...], check: bool) -> int:
     """Resolves the requirements of NAMES, or all, into their locks."""
     resolved = resolve_locks(names, _catalogue(), click.echo, check=check)
-    for one in resolved:
+    for result in resolved:
         verb = "would change" if check else "written"
-        click.echo(f"{one.name}: {verb if one.changes else 'unchanged'}")
-        _indented(one.changes)
-        if one.is_unresolved and not check:
-            click.echo(f"{one.name}: remove `unresolved` from docker/images.yaml now")
-    return ExitCode.TRIALS_FAILED if check and any(one.changes for one in resolved) else ExitCode.OK
+        click.echo(f"{result.name}: {verb if result.changes else 'unchanged'}")
+        _indented(result.changes)
+        if result.is_unresolved and not check:
+            click.echo(f"{result.name}: remove `unresolved` from docker/images.yaml now")
+    return ExitCode.TRIALS_FAILED if check and any(result.changes for result in resolved) else ExitCode.OK
 
 
 @images.command()
@@ -134,7 +134,7 @@ def diff(one: str, other: str, engine: str | None) -> int:
 @click.option("--registry", required=True, metavar="HOST[:PORT][/PREFIX]", help="Where to.")
 def push(names: tuple[str, ...], registry: str) -> None:
     """Pushes the recorded images NAMES, or all, into a registry and records their digests."""
-    for name, digest in push_to_registry(names, _catalogue(), registry, click.echo).items():
+    for name, digest in push_images(names, _catalogue(), registry, click.echo).items():
         click.echo(f"{name}: {digest}")
 
 
@@ -143,7 +143,7 @@ def push(names: tuple[str, ...], registry: str) -> None:
 @_engine_option
 def pull(names: tuple[str, ...], engine: str | None) -> None:
     """Pulls the images NAMES, or all that were pushed, by their recorded digests, and verifies them."""
-    for name, image in pull_from_registry(names, _catalogue(), engine, click.echo).items():
+    for name, image in pull_images(names, _catalogue(), engine, click.echo).items():
         click.echo(f"{name}: {image.image_id}")
 
 
@@ -152,7 +152,7 @@ def pull(names: tuple[str, ...], engine: str | None) -> None:
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 def save(name: str, file: Path) -> None:
     """Writes the recorded image of NAME to FILE, for machines that no registry reaches."""
-    image = save_file(name, file, _catalogue(), click.echo)
+    image = save_environment(name, file, _catalogue(), click.echo)
     click.echo(f"{name}: {image.image_id} is in {file}")
 
 
@@ -162,7 +162,7 @@ def save(name: str, file: Path) -> None:
 @_engine_option
 def load(file: Path, accept: bool, engine: str | None) -> None:
     """Brings the image in FILE onto an engine, and verifies it."""
-    click.echo(f"loaded {load_file(file, _catalogue(), engine, click.echo, accept=accept)}")
+    click.echo(f"loaded {load_environment(file, _catalogue(), engine, click.echo, accept=accept)}")
 
 
 @images.command()
@@ -173,7 +173,7 @@ def load(file: Path, accept: bool, engine: str | None) -> None:
 @click.option("--from", "source", default=None, metavar="ENGINE", help="By default DOCKER_HOST or the local one.")
 def copy(name: str, target: str, source: str | None) -> None:
     """Streams the recorded image of NAME to another engine, once, and verifies it."""
-    image = copy_between_engines(name, _catalogue(), target, source, click.echo)
+    image = copy_environment(name, _catalogue(), target, source, click.echo)
     click.echo(f"{name}: {target} has {image.image_id}")
 
 

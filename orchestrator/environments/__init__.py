@@ -1,22 +1,20 @@
 """Environments: one lock each, built as an image or as a virtual environment."""
 
-from orchestrator.environments.base import ensure_base
-from orchestrator.environments.build import BuildPolicy, ensure_image
-from orchestrator.environments.builder import Builder, find_builder
-from orchestrator.environments.catalogue import Catalogue, EnvironmentEntry, lock_sha256, recipe_sha256
-from orchestrator.environments.command import Build, run_build
-from orchestrator.environments.describing import description
+from orchestrator.environments.build import Build, Builder, ensure_base, find_builder, run_build
+from orchestrator.environments.catalogue import Catalogue, EnvironmentEntry, description, lock_sha256, recipe_sha256
 from orchestrator.environments.engine import (
+    ENGINE_EXCEPTIONS,
     TRANSFER_TIMEOUT_S,
     UNLABELLED,
     attributes_of,
     connect,
     engine_address,
+    engine_errors,
+    engine_message,
     engine_problem,
     host_network_problem,
     remove_container,
 )
-from orchestrator.environments.expectation import expected_of
 from orchestrator.environments.identity import (
     ImageIdentity,
     differences,
@@ -24,15 +22,29 @@ from orchestrator.environments.identity import (
     mapping_differences,
     short_digest,
 )
+from orchestrator.environments.image import (
+    BuildPolicy,
+    Looked,
+    StoredImage,
+    ensure_image,
+    look_for_image,
+    prepare,
+    pull_stored_image,
+)
 from orchestrator.environments.lock import Pin, read_lock
-from orchestrator.environments.messages import ENGINE_EXCEPTIONS, engine_errors, engine_message
-from orchestrator.environments.prepare import prepare
-from orchestrator.environments.record import BuiltImage, read_built_images
-from orchestrator.environments.recording import LABEL_ENVIRONMENT, identity_on
+from orchestrator.environments.record import LABEL_ENVIRONMENT, BuiltImage, identity_on, read_built_images
+from orchestrator.environments.registry import pull_images, push_images
 from orchestrator.environments.resolution import resolve_locks
-from orchestrator.environments.stored import Looked, StoredImage, look_for_image, pull_stored_image
-from orchestrator.environments.streaming import Awaited, receive_image, saved_image
-from orchestrator.environments.transfer import copy_identical, copy_image
+from orchestrator.environments.transfer import (
+    Awaited,
+    copy_environment,
+    copy_identical,
+    copy_image,
+    load_environment,
+    receive_image,
+    save_environment,
+    saved_image,
+)
 from orchestrator.environments.verify import Verified, compare_images, verify_images
 from orchestrator.environments.virtualenv import (
     VirtualEnvironment,
@@ -63,6 +75,7 @@ __all__ = [
     "attributes_of",
     "compare_images",
     "connect",
+    "copy_environment",
     "copy_identical",
     "copy_image",
     "description",
@@ -75,17 +88,19 @@ __all__ = [
     "ensure_image",
     "ensure_virtualenv",
     "ensure_wheels",
-    "expected_of",
     "find_builder",
     "host_network_problem",
     "identity_of",
     "identity_on",
+    "load_environment",
     "lock_differences",
     "lock_sha256",
     "look_for_image",
     "mapping_differences",
     "prepare",
+    "pull_images",
     "pull_stored_image",
+    "push_images",
     "read_built_images",
     "read_lock",
     "receive_image",
@@ -93,6 +108,7 @@ __all__ = [
     "remove_container",
     "resolve_locks",
     "run_build",
+    "save_environment",
     "saved_image",
     "short_digest",
     "verify_images",

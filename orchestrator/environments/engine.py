@@ -1,15 +1,16 @@
-"""The connection to a Docker engine, or to Podman's compatible socket."""
+"""Container engines, Docker's or Podman's compatible socket: the connection, and what they say when something fails."""
 
 import os
 import re
 import socket
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from docker import DockerClient
-from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+from docker.errors import APIError, DockerException, ImageNotFound, NotFound, StreamParseError
 from requests.exceptions import RequestException
+from urllib3.exceptions import HTTPError
 
 from orchestrator.errors import InfrastructureError
 
@@ -23,6 +24,24 @@ _REMOVAL_S = 60
 
 TRANSFER_TIMEOUT_S = 900.0
 """An engine packs or unpacks an image of gigabytes before it says the next word."""
+
+ENGINE_EXCEPTIONS = (DockerException, StreamParseError, RequestException, HTTPError)
+"""What the SDK raises; the last where it reads a stream by itself, which nobody translates."""
+
+# The engine passes its registry client's text on, under one status code for everything; there is no error code to read.
+_UNREACHABLE = re.compile(
+    r"dial tcp|no such host|i/o timeout|connection refused|connection reset|network is unreachable|no route to host"
+    r"|request canceled|deadline exceeded|Client\.Timeout|TLS handshake|proxyconnect|name resolution|\bEOF\b"
+)
+_UNTRUSTED = re.compile(r"x509: |failed to verify certificate|certificate (signed by unknown|has expired|is not)")
+NO_SPACE = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
+_PLAIN_HTTP = re.compile(r"server gave HTTP response to HTTPS client")
+_DENIED = re.compile(r"\bdenied\b|unauthorized|authentication required|no basic auth credentials|forbidden", re.I)
+_UNKNOWN = re.compile(r"manifest unknown|manifest for .* not found|name unknown|repository .* not found|: not found")
+_LOST = re.compile(
+    r"Connection aborted|Connection broken|Broken ?pipe|RemoteDisconnected|IncompleteRead|Connection reset by peer"
+)
+_SLOW = re.compile(r"[Rr]ead timed out|ReadTimeout")
 
 
 def connect(base_url: str | None = None, timeout_s: float = 60.0) -> DockerClient:
@@ -100,6 +119,72 @@ def host_network_problem(information: Mapping[str, Any]) -> str | None:
 def engine_address(base_url: str | None = None) -> str:
     """The engine meant when `base_url` is not given; the address is passed to command-line clients too."""
     return base_url or os.environ.get("DOCKER_HOST") or DEFAULT_ENGINE
+
+
+@contextmanager
+def engine_errors(what: str, about_a_registry: bool = False) -> Iterator[None]:
+    """Turns what an engine or its connection raises into one line that begins with `what`.
+
+    Args:
+        what: what cannot be done.
+        about_a_registry: the engine was asked to speak to one, so that its words are about that.
+
+    Raises:
+        InfrastructureError: the engine refused or was lost.
+    """
+    try:
+        yield
+    except ENGINE_EXCEPTIONS as error:
+        # What is raised without an answer of the engine is about the connection to the engine itself.
+        words = explain_registry if about_a_registry and isinstance(error, APIError) else explain
+        raise InfrastructureError(f"{what}: {words(engine_message(error))}") from error
+
+
+def is_unreachable(message: str) -> bool:
+    """Whether an engine's message about a registry says that it was not reached at all.
+
+    One whose certificate is not trusted was reached: whoever answered may be anybody.
+    """
+    return _UNREACHABLE.search(message) is not None and _UNTRUSTED.search(message) is None
+
+
+def engine_message(error: Exception) -> str:
+    """What an engine or the connection to it said, in one line."""
+    said = error.explanation if isinstance(error, APIError) else None
+    return " ".join(str(said or error).split())
+
+
+def explain(message: str) -> str:
+    """A message of an engine, or of the connection to it, in one line and with what mends it."""
+    text = " ".join(message.split())
+    if NO_SPACE.search(text):
+        return f"the disk is full: {text}; `docker system df` shows what fills it"
+    if _LOST.search(text):
+        return f"the engine broke the connection off ({text}); its log says why, often a full disk"
+    if _SLOW.search(text):
+        return f"the engine did not answer in time ({text})"
+    return text
+
+
+def explain_registry(message: str) -> str:
+    """What an engine said about a registry that it was to push to or pull from, in one line and with what mends it."""
+    text = " ".join(message.split())
+    if NO_SPACE.search(text):
+        return explain(text)
+    if _UNTRUSTED.search(text):
+        return (
+            f"the engine does not trust the registry's certificate ({text}): put the authority that signed it into "
+            "/etc/docker/certs.d/HOST/ca.crt where the engine runs"
+        )
+    if _PLAIN_HTTP.search(text):
+        return f"the registry speaks plain HTTP: name it under insecure-registries in the engine's settings ({text})"
+    if _DENIED.search(text):
+        return f"the registry refuses: {text}; `docker login` with an account that may"
+    if _UNKNOWN.search(text):
+        return f"the registry does not have it: {text}"
+    if is_unreachable(text):
+        return f"the registry cannot be reached: {text}"
+    return explain(text)
 
 
 def _probe(address: str, timeout_s: float) -> None:

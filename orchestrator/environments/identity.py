@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.errors import InfrastructureError
+
 _OF_THE_PLATFORM = ("Architecture", "Os")
 _OF_THE_CONFIGURATION = ("Env", "Cmd", "Entrypoint", "User", "WorkingDir")
 # Named only where an image has them, so that the digests of those without, as ours are, stay what they were.
@@ -54,6 +56,26 @@ def differences(expected: ImageIdentity, found: ImageIdentity) -> tuple[str, ...
     return tuple(lines)
 
 
+def insist(expected: ImageIdentity, found: ImageIdentity, what: str, consequence: str) -> None:
+    """Refuses an image that is not the expected one.
+
+    Args:
+        expected: what it must be.
+        found: what it is.
+        what: the image, such as `what arrived`.
+        consequence: what was therefore not done.
+
+    Raises:
+        InfrastructureError: it is another image.
+    """
+    wrong = differences(expected, found)
+    if wrong:
+        raise InfrastructureError(
+            f"{what} is not the recorded image, so {consequence}: expected {expected.image_id}, found "
+            f"{found.image_id}; {'; '.join(wrong)}"
+        )
+
+
 def layer_differences(expected: Sequence[str], found: Sequence[str]) -> list[str]:
     """One line for each position at which the layers differ; the first is layer 1."""
     count = max(len(expected), len(found))
@@ -61,8 +83,8 @@ def layer_differences(expected: Sequence[str], found: Sequence[str]) -> list[str
     for position in range(count):
         before, after = _at(expected, position), _at(found, position)
         if before != after:
-            one, other = _told_apart(before, after)
-            lines.append(f"layer {position + 1} of {count}: expected {one}, found {other}")
+            before, after = _told_apart(before, after)
+            lines.append(f"layer {position + 1} of {count}: expected {before}, found {after}")
     return lines
 
 
@@ -98,9 +120,10 @@ def _at(layers: Sequence[str], position: int) -> str:
     return layers[position] if position < len(layers) else "none"
 
 
-def _told_apart(one: str, other: str) -> tuple[str, str]:
+def _told_apart(before: str, after: str) -> tuple[str, str]:
     """Both digests shortened, unless they then looked alike."""
-    return (one, other) if short_digest(one) == short_digest(other) else (short_digest(one), short_digest(other))
+    shortened = short_digest(before), short_digest(after)
+    return (before, after) if shortened[0] == shortened[1] else shortened
 
 
 def _variables(pairs: Sequence[str] | None) -> dict[str, str]:

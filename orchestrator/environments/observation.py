@@ -16,8 +16,7 @@ from docker import DockerClient
 from docker.types import LogConfig
 
 import runners.system
-from orchestrator.environments.engine import remove_container
-from orchestrator.environments.messages import ENGINE_EXCEPTIONS, engine_errors
+from orchestrator.environments.engine import ENGINE_EXCEPTIONS, engine_errors, remove_container
 from orchestrator.errors import InfrastructureError
 
 LABEL = "org.taxmeter.observation"
@@ -110,7 +109,7 @@ def parse(output: str) -> Observation:
     Raises:
         InfrastructureError: it did not print that. What libraries print around it does not matter.
     """
-    document = next((one for one in map(_document, reversed(output.splitlines())) if one is not None), None)
+    document = next(filter(None, map(_document, reversed(output.splitlines()))), None)
     if document is None:
         last = (output.strip().splitlines() or ["nothing"])[-1]
         raise InfrastructureError(f"the image did not tell what is installed in it; it printed: {last[:200]}")

@@ -1,27 +1,33 @@
-"""What was built on this machine: `images.lock.yaml` beside the catalogue."""
+"""What was built: `images.lock.yaml` beside the catalogue, and the labels by which images of environments are known."""
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
+from docker import DockerClient
 from ruamel.yaml import YAML
 
 from orchestrator.config import Document, StrictModel, load_yaml
 from orchestrator.environments.catalogue import EnvironmentEntry
-from orchestrator.environments.identity import ImageIdentity
+from orchestrator.environments.engine import attributes_of
+from orchestrator.environments.identity import ImageIdentity, differences, identity_of
+from orchestrator.environments.observation import FactValue, observe
+from orchestrator.errors import ConfigurationError, InfrastructureError, did_you_mean
 from orchestrator.files import exclusive, write_atomically
 
 RECORD = "images.lock.yaml"
+LABEL_ENVIRONMENT = "org.taxmeter.environment"
+LABEL_BASE = "org.taxmeter.base"
+LABEL_BASE_ID = "org.taxmeter.base-id"
+LABEL_LOCK = "org.taxmeter.lock-sha256"
+LABEL_RECIPE = "org.taxmeter.recipe-sha256"
 _HEADER = "# Written by `taxmeter images`: the image that each environment stands for here. Not for editing.\n"
 
 
 class BuiltImage(StrictModel):
-    """An image of an environment.
-
-    What follows `base` is null in files that an earlier version wrote, until `taxmeter images build` looks again; the
-    id of the base until the image is made again.
-    """
+    """An image of an environment."""
 
     reference: str
     image_id: str
@@ -34,18 +40,17 @@ class BuiltImage(StrictModel):
     base: str
     base_image_id: str | None = None
     """The id of the base on the engine that built the image: a base that was made offline has a name only."""
-    config_sha256: str | None = None
+    config_sha256: str
     size_bytes: int | None = None
-    versions: dict[str, str] | None = None
+    """As the engine counts it; null if it does not."""
+    versions: dict[str, str]
     """Each distribution that is installed in it, as observed inside."""
-    facts: dict[str, str | int | float | bool | None] | None = None
+    facts: dict[str, FactValue]
     """Builds of the frameworks, as observed inside."""
 
     @property
-    def identity(self) -> ImageIdentity | None:
-        """What the engine's image must be; null if an earlier version recorded too little to tell."""
-        if self.config_sha256 is None:
-            return None
+    def identity(self) -> ImageIdentity:
+        """What the image is on any engine."""
         return ImageIdentity(self.image_id, self.config_sha256, self.layers)
 
 
@@ -71,6 +76,21 @@ def read_built_images(catalogue: Path) -> dict[str, BuiltImage]:
     return dict(load_yaml(path, _Document).images) if path.exists() else {}
 
 
+def recorded_images(names: Sequence[str], catalogue: Path) -> dict[str, BuiltImage]:
+    """The recorded images of these environments, or all.
+
+    Raises:
+        ConfigurationError: one of them, or any at all, is not recorded.
+    """
+    images = read_built_images(catalogue)
+    unknown = [name for name in names if name not in images]
+    if unknown or not images:
+        what = f"{unknown[0]} is not recorded" if unknown else "no image is recorded"
+        hint = f"; {did_you_mean(unknown[0], images)}" if images else ""
+        raise ConfigurationError(f"{what}: `taxmeter images build` does so{hint}", file=catalogue.with_name(RECORD))
+    return {name: images[name] for name in names} if names else images
+
+
 def record_built_image(entry: EnvironmentEntry, image: BuiltImage) -> None:
     """Notes one image, and keeps what is noted about the others.
 
@@ -90,3 +110,74 @@ def record_built_image(entry: EnvironmentEntry, image: BuiltImage) -> None:
         yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
         yaml.dump(document.model_dump(mode="json"), text)
         write_atomically(path, _HEADER + text.getvalue())
+
+
+def describe(
+    attributes: Mapping[str, Any], recorded: BuiltImage | None, client: DockerClient, say: Callable[[str], None]
+) -> BuiltImage:
+    """The record of an image, with what is observed inside unless that is recorded already.
+
+    Args:
+        attributes: what the engine's `inspect` says.
+        recorded: what is known of this environment's image so far; kept if it is the same image.
+        client: a connection to the engine.
+        say: told before the image is looked into.
+
+    Raises:
+        InfrastructureError: the image is none of ours, or its frameworks cannot be imported.
+    """
+    labels, found, reference = labels_of(attributes), identity_of(attributes), reference_of(attributes)
+    if recorded is not None and not differences(recorded.identity, found):
+        # With the id of the first engine: others may call the same content differently, which is then no other image.
+        return recorded
+    say(f"looking at what is installed in {reference}")
+    seen = observe(client, found.image_id)
+    return BuiltImage(
+        reference=reference,
+        image_id=found.image_id,
+        repo_digest=None,
+        layers=found.layers,
+        lock_sha256=labels[LABEL_LOCK],
+        recipe_sha256=labels[LABEL_RECIPE],
+        base=labels[LABEL_BASE],
+        base_image_id=labels.get(LABEL_BASE_ID),
+        config_sha256=found.config_sha256,
+        size_bytes=attributes.get("Size"),
+        versions=dict(seen.versions),
+        facts=dict(seen.facts),
+    )
+
+
+def identity_on(client: DockerClient, image: BuiltImage) -> ImageIdentity:
+    """The identity of an image as this engine has it: with its own id, under which it must be started.
+
+    Raises:
+        InfrastructureError: the engine does not have it.
+    """
+    attributes = attributes_of(client, image.reference)
+    if attributes is None:
+        raise InfrastructureError(f"the engine does not have {image.reference}; `taxmeter images build` makes it")
+    return identity_of(attributes)
+
+
+def labels_of(attributes: Mapping[str, Any]) -> dict[str, str]:
+    """The labels by which an image of an environment is known.
+
+    Raises:
+        InfrastructureError: it has none of them.
+    """
+    labels = (attributes.get("Config") or {}).get("Labels") or {}
+    missing = [name for name in (LABEL_ENVIRONMENT, LABEL_LOCK, LABEL_RECIPE, LABEL_BASE) if name not in labels]
+    if missing:
+        raise InfrastructureError(f"{attributes['Id']} is no image of an environment: it has no label {missing[0]}")
+    return dict(labels)
+
+
+def reference_of(attributes: Mapping[str, Any]) -> str:
+    """The name that an image of an environment has on every engine.
+
+    Raises:
+        InfrastructureError: it is no image of an environment.
+    """
+    labels = labels_of(attributes)
+    return f"taxmeter/{labels[LABEL_ENVIRONMENT]}:{labels[LABEL_RECIPE][:12]}"

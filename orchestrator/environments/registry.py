@@ -1,20 +1,93 @@
 """A registry of the lab: images are pushed by name and pulled by digest."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from docker import DockerClient
 
-from orchestrator.environments.engine import attributes_of
-from orchestrator.environments.expectation import expected_of, insist
-from orchestrator.environments.identity import differences, identity_of
-from orchestrator.environments.messages import engine_errors, explain_registry
-from orchestrator.environments.progress import LayerProgress
-from orchestrator.environments.record import BuiltImage
+from orchestrator.environments.catalogue import Catalogue, EnvironmentEntry
+from orchestrator.environments.engine import TRANSFER_TIMEOUT_S, attributes_of, connect, engine_errors, explain_registry
+from orchestrator.environments.identity import differences, identity_of, insist
+from orchestrator.environments.record import (
+    RECORD,
+    BuiltImage,
+    image_lock,
+    read_built_images,
+    record_built_image,
+    recorded_images,
+)
+from orchestrator.environments.transfer import INTERVAL_S, MEGABYTE
 from orchestrator.errors import ConfigurationError, InfrastructureError
 
 _REGISTRY = re.compile(r"(?P<host>[A-Za-z0-9.-]+)(?P<port>:\d{1,5})?(?P<prefix>(/[a-z0-9]+([._-][a-z0-9]+)*)*)")
+
+Say = Callable[[str], None]
+
+
+class LayerProgress:
+    """Sums up what an engine tells about the single layers of a push or pull."""
+
+    def __init__(self, what: str, say: Say, clock: Callable[[], float] = time.monotonic) -> None:
+        self.what = what
+        self._say = say
+        self._clock = clock
+        self._last = clock()
+        self._sizes: dict[str, tuple[int, int]] = {}
+
+    def event(self, event: Mapping[str, Any]) -> None:
+        """Takes in one event, and says how far it is every few seconds."""
+        detail = event.get("progressDetail") or {}
+        # Unpacking counts again from nothing: only the transfer itself is told.
+        if detail.get("total") and event.get("status") in ("Pushing", "Downloading"):
+            self._sizes[str(event.get("id"))] = (int(detail.get("current") or 0), int(detail["total"]))
+        elif self._sizes.get(str(event.get("id"))) and event.get("status") in ("Pushed", "Download complete"):
+            total = self._sizes[str(event["id"])][1]
+            self._sizes[str(event["id"])] = (total, total)
+        if self._sizes and self._clock() - self._last >= INTERVAL_S:
+            self._last = self._clock()
+            done = sum(min(current, total) for current, total in self._sizes.values())
+            of = sum(total for _, total in self._sizes.values())
+            self._say(f"{self.what}: {done // MEGABYTE} of {of // MEGABYTE} MB")
+
+
+def push_images(names: Sequence[str], catalogue: Path, registry: str, say: Say) -> dict[str, str]:
+    """Pushes the images of these environments, or all that are recorded, and records their digests.
+
+    Raises:
+        ConfigurationError: `registry` is none, or an image is not recorded or not in the catalogue.
+        InfrastructureError: the registry cannot be reached or refuses.
+    """
+    place = check_registry(registry)
+    known = Catalogue.load(catalogue)
+    entries = [known.entry(name) for name in recorded_images(names, catalogue)]
+    digests: dict[str, str] = {}
+    with closing(connect(timeout_s=TRANSFER_TIMEOUT_S)) as client:
+        for entry in entries:
+            with image_lock(entry, say):
+                [image] = recorded_images([entry.name], catalogue).values()
+                digests[entry.name] = push_image(client, image, place, say)
+                _record_digest(entry, image, digests[entry.name], say)
+    return digests
+
+
+def pull_images(names: Sequence[str], catalogue: Path, engine: str | None, say: Say) -> dict[str, BuiltImage]:
+    """Pulls the images of these environments by their recorded digests, or all that were pushed.
+
+    Raises:
+        ConfigurationError: an image is not recorded, or was never pushed.
+        InfrastructureError: the registry cannot be reached, or gives another image than the recorded one.
+    """
+    images = recorded_images(names, catalogue)
+    if not names:
+        images = {name: image for name, image in images.items() if image.repo_digest is not None} or images
+    with closing(connect(engine, TRANSFER_TIMEOUT_S)) as client:
+        for image in images.values():
+            pull_image(client, image, say)
+    return images
 
 
 def check_registry(registry: str) -> str:
@@ -32,7 +105,7 @@ def check_registry(registry: str) -> str:
     return match[0]
 
 
-def push_image(client: DockerClient, image: BuiltImage, registry: str, say: Callable[[str], None]) -> str:
+def push_image(client: DockerClient, image: BuiltImage, registry: str, say: Say) -> str:
     """Pushes an image and returns the digest by which the registry has it, as HOST/NAME@sha256:….
 
     Args:
@@ -42,16 +115,14 @@ def push_image(client: DockerClient, image: BuiltImage, registry: str, say: Call
         say: told about progress.
 
     Raises:
-        ConfigurationError: too little is recorded about the image.
         InfrastructureError: the engine has not this image, or the registry cannot be reached or refuses.
     """
-    expected = expected_of(image)
     repository, _, tag = f"{registry}/{image.reference}".rpartition(":")
     with engine_errors(f"{image.reference} cannot be pushed to {registry}", about_a_registry=True):
         attributes = attributes_of(client, image.reference)
         if attributes is None:
             raise InfrastructureError(f"the engine does not have {image.reference}; `taxmeter images build` makes it")
-        insist(expected, identity_of(attributes), image.reference, "it was not pushed")
+        insist(image.identity, identity_of(attributes), image.reference, "it was not pushed")
         client.images.get(attributes["Id"]).tag(repository, tag)
         events = client.api.push(repository, tag=tag, stream=True, decode=True)
         digest = follow(events, LayerProgress(f"pushing {image.reference}", say))
@@ -60,34 +131,47 @@ def push_image(client: DockerClient, image: BuiltImage, registry: str, say: Call
     return f"{repository}@{digest}"
 
 
-def pull_image(client: DockerClient, image: BuiltImage, say: Callable[[str], None]) -> dict[str, Any]:
+def pull_image(client: DockerClient, image: BuiltImage, say: Say) -> dict[str, Any]:
     """Pulls a recorded image by its digest, proves that it is the recorded one, and only then names it.
 
     Returns what the engine's `inspect` says about it. Where the engine has the identical image nothing is pulled.
 
     Raises:
-        ConfigurationError: the image was never pushed, or too little is recorded about it.
+        ConfigurationError: the image was never pushed.
         InfrastructureError: the registry cannot be reached or refuses, or gives something else.
     """
-    expected = expected_of(image)
     if image.repo_digest is None:
         raise ConfigurationError(
             f"{image.reference} was never pushed: `taxmeter images push --registry HOST` where it is does so"
         )
     with engine_errors(f"{image.reference} cannot be pulled from {image.repo_digest}", about_a_registry=True):
         present = attributes_of(client, image.reference)
-        if present is not None and not differences(expected, identity_of(present)):
+        if present is not None and not differences(image.identity, identity_of(present)):
             say(f"the engine has {image.reference} already")
             return present
-        repository, _, digest = image.repo_digest.partition("@")
-        events = client.api.pull(repository, tag=digest, stream=True, decode=True)
-        follow(events, LayerProgress(f"pulling {image.reference}", say))
+        pull_digest(client, image.repo_digest, f"pulling {image.reference}", say)
         attributes = attributes_of(client, image.repo_digest)
         if attributes is None:
             raise InfrastructureError(f"{image.repo_digest} was pulled, but the engine does not have it")
-        insist(expected, identity_of(attributes), f"what {repository} gave", "it is not used")
+        insist(
+            image.identity,
+            identity_of(attributes),
+            f"what {image.repo_digest.partition('@')[0]} gave",
+            "it is not used",
+        )
         client.images.get(attributes["Id"]).tag(image.reference)
     return attributes
+
+
+def pull_digest(client: DockerClient, digest: str, what: str, say: Say) -> None:
+    """Has an engine pull HOST/NAME@sha256:…; `what` is said with the progress.
+
+    Raises:
+        docker.errors.DockerException: the engine failed.
+        InfrastructureError: the registry refuses.
+    """
+    repository, _, tag = digest.partition("@")
+    follow(client.api.pull(repository, tag=tag, stream=True, decode=True), LayerProgress(what, say))
 
 
 def follow(events: Iterable[Mapping[str, Any]], progress: LayerProgress) -> str | None:
@@ -103,3 +187,12 @@ def follow(events: Iterable[Mapping[str, Any]], progress: LayerProgress) -> str 
         progress.event(event)
         digest = (event.get("aux") or {}).get("Digest", digest)
     return digest
+
+
+def _record_digest(entry: EnvironmentEntry, pushed: BuiltImage, digest: str, say: Say) -> None:
+    # Minutes have passed, and the lock keeps commands out, but no editor.
+    recorded = read_built_images(entry.directory / RECORD).get(entry.name)
+    if recorded is None or recorded.layers != pushed.layers:
+        say(f"{entry.name} is another image in {RECORD} meanwhile, so the digest {digest} is not recorded")
+    else:
+        record_built_image(entry, recorded.model_copy(update={"repo_digest": digest}))

@@ -1,38 +1,144 @@
 """Images without a registry: saved as a file, loaded from one, or streamed from one engine to another."""
 
+import hashlib
+import json
 import os
+import tarfile
+import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import closing, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from docker import DockerClient
 
-from orchestrator.environments.archive import read_archive
-from orchestrator.environments.engine import attributes_of
-from orchestrator.environments.expectation import expected_of, insist
-from orchestrator.environments.identity import ImageIdentity, differences, identity_of
-from orchestrator.environments.messages import ENGINE_EXCEPTIONS, engine_errors, explain
-from orchestrator.environments.progress import counted
-from orchestrator.environments.record import BuiltImage
-from orchestrator.environments.recording import reference_of
-from orchestrator.errors import InfrastructureError
+from orchestrator.environments.catalogue import Catalogue, recipe_sha256
+from orchestrator.environments.engine import (
+    ENGINE_EXCEPTIONS,
+    TRANSFER_TIMEOUT_S,
+    attributes_of,
+    connect,
+    engine_address,
+    engine_errors,
+    explain,
+)
+from orchestrator.environments.identity import ImageIdentity, differences, identity_of, insist
+from orchestrator.environments.record import (
+    LABEL_ENVIRONMENT,
+    LABEL_RECIPE,
+    BuiltImage,
+    describe,
+    image_lock,
+    labels_of,
+    read_built_images,
+    record_built_image,
+    recorded_images,
+    reference_of,
+)
+from orchestrator.errors import ConfigurationError, InfrastructureError
+from orchestrator.files import exclusive
+
+INTERVAL_S = 5.0
+"""Between two lines about progress: enough to see that something moves."""
+
+MEGABYTE = 1_000_000
 
 _CHUNK_BYTES = 1 << 20
 
+Say = Callable[[str], None]
 
-def save_image(client: DockerClient, image: BuiltImage, file: Path, say: Callable[[str], None]) -> None:
+
+@dataclass(frozen=True)
+class Awaited:
+    """An image that an engine is to get."""
+
+    reference: str
+    expected: ImageIdentity
+    engine: str | None
+    """Its address, as the machine has it on which the engine is."""
+
+
+def save_environment(name: str, file: Path, catalogue: Path, say: Say) -> BuiltImage:
+    """Writes the recorded image of an environment as a file.
+
+    Raises:
+        ConfigurationError: it is not recorded.
+        InfrastructureError: the engine does not have it, or the file cannot be written.
+    """
+    [image] = recorded_images([name], catalogue).values()
+    with closing(connect(timeout_s=TRANSFER_TIMEOUT_S)) as client:
+        save_image(client, image, file, say)
+    return image
+
+
+def load_environment(file: Path, catalogue: Path, engine: str | None, say: Say, *, accept: bool = False) -> str:
+    """Brings a saved image onto an engine, and records it if it is made from the catalogue's recipe.
+
+    Returns its reference.
+
+    Raises:
+        ConfigurationError: the file is no saved image, or not the recorded one and `accept` is false.
+        InfrastructureError: the engine refuses it.
+    """
+    archived = read_archive(file)
+    labels = labels_of(archived)
+    name, reference = labels[LABEL_ENVIRONMENT], reference_of(archived)
+    entry = Catalogue.load(catalogue).entries.get(name)
+    with image_lock(entry, say) if entry is not None else nullcontext():
+        recorded = read_built_images(catalogue).get(name)
+        if recorded is not None and recorded.recipe_sha256 != labels[LABEL_RECIPE]:
+            recorded = None
+        wrong = differences(recorded.identity, identity_of(archived)) if recorded is not None and not accept else ()
+        if recorded is not None and wrong:
+            raise ConfigurationError(
+                f"it holds another image of {name} than the recorded {recorded.image_id}: {'; '.join(wrong)}; "
+                "--accept takes this one from now on",
+                file=file,
+            )
+        with closing(connect(engine, TRANSFER_TIMEOUT_S)) as client:
+            attributes = load_image(client, file, say)
+            if entry is not None and entry.unresolved is None and recipe_sha256(entry) == labels[LABEL_RECIPE]:
+                with engine_errors(f"{reference} cannot be looked into"):
+                    record_built_image(entry, describe(attributes, recorded, client, say))
+            else:
+                say(f"{reference} is of another recipe than {catalogue.name} has now, so it is not recorded")
+    return reference
+
+
+def copy_environment(name: str, catalogue: Path, target: str, source: str | None, say: Say) -> BuiltImage:
+    """Streams the recorded image of an environment to another engine, unless that has it.
+
+    Raises:
+        ConfigurationError: it is not recorded.
+        InfrastructureError: an engine does not answer or fails, or the source does not have the image.
+    """
+    [image] = recorded_images([name], catalogue).values()
+    with (
+        closing(connect(source, TRANSFER_TIMEOUT_S)) as origin,
+        closing(connect(target, TRANSFER_TIMEOUT_S)) as destination,
+    ):
+        # Two commands must not send the same gigabytes to one engine, whatever address each of them knows it by.
+        with engine_errors(f"the engine at {target} failed"):
+            known_as = str(destination.info().get("ID") or target)
+        engine_id = "".join(letter for letter in known_as if letter.isalnum() or letter in "-_")
+        lock = catalogue.absolute().parents[1] / ".taxmeter" / "locks" / f"copy-{name}-{engine_id}"
+        with exclusive(lock, lambda: say(f"waiting for another command that copies {name} to {target}")):
+            copy_image(image, origin, destination, say)
+    return image
+
+
+def save_image(client: DockerClient, image: BuiltImage, file: Path, say: Say) -> None:
     """Writes an image as a file that is either whole or not there.
 
     Raises:
-        ConfigurationError: too little is recorded about the image.
         InfrastructureError: the engine has another image or none, or the file cannot be written.
     """
-    expected = expected_of(image)
+    expected = image.identity
     partial = file.with_name(f".{file.name}.partial-{os.getpid()}")
     try:
         with engine_errors(f"{image.reference} cannot be saved"):
-            source = image_present(client, image.reference, expected)
+            source = _image_present(client, image.reference, expected)
             if source is None:
                 raise InfrastructureError(f"the engine does not have {image.reference} as it is recorded")
             with partial.open("xb") as stream:
@@ -49,7 +155,7 @@ def save_image(client: DockerClient, image: BuiltImage, file: Path, say: Callabl
         partial.unlink(missing_ok=True)
 
 
-def load_image(client: DockerClient, file: Path, say: Callable[[str], None]) -> dict[str, Any]:
+def load_image(client: DockerClient, file: Path, say: Say) -> dict[str, Any]:
     """Brings a saved image onto an engine, proves that it is what the file says, and only then names it.
 
     Returns what the engine's `inspect` says about it.
@@ -65,22 +171,19 @@ def load_image(client: DockerClient, file: Path, say: Callable[[str], None]) -> 
         if present is not None and not differences(expected, identity_of(present)):
             say(f"the engine has {reference} already")
             return present
-        return load_identical(client, counted(_chunks(file), f"loading {file.name}", say), expected, reference)
+        return _load_identical(client, counted(_chunks(file), f"loading {file.name}", say), expected, reference)
 
 
-def copy_image(
-    image: BuiltImage, source: DockerClient, target: DockerClient, say: Callable[[str], None]
-) -> dict[str, Any]:
+def copy_image(image: BuiltImage, source: DockerClient, target: DockerClient, say: Say) -> dict[str, Any]:
     """Streams a recorded image from one engine to another, without a file in between.
 
     Nothing is sent to an engine that has the identical image. What is interrupted leaves no image behind.
     Returns what the target's `inspect` says about it.
 
     Raises:
-        ConfigurationError: too little is recorded about the image.
         InfrastructureError: the source has another image or none, or an engine fails.
     """
-    return copy_identical(image.reference, expected_of(image), source, target, say)
+    return copy_identical(image.reference, image.identity, source, target, say)
 
 
 def copy_identical(
@@ -88,7 +191,7 @@ def copy_identical(
     expected: ImageIdentity,
     source: DockerClient,
     target: DockerClient,
-    say: Callable[[str], None],
+    say: Say,
 ) -> dict[str, Any]:
     """As `copy_image`, for any image that is known well enough.
 
@@ -96,19 +199,97 @@ def copy_identical(
         InfrastructureError: the source has another image or none, or an engine fails.
     """
     with engine_errors(f"{reference} cannot be copied"):
-        present = image_present(target, reference, expected)
+        present = _image_present(target, reference, expected)
         if present is not None:
             target.images.get(present["Id"]).tag(reference)
             say(f"the engine has {reference} already")
             return present
-        origin = image_present(source, reference, expected)
+        origin = _image_present(source, reference, expected)
         if origin is None:
             raise InfrastructureError(f"the engine to copy from does not have {reference} as it is recorded")
         chunks = source.api.get_image(origin["Id"], _CHUNK_BYTES)
-        return load_identical(target, counted(chunks, f"copying {reference}", say), expected, reference)
+        return _load_identical(target, counted(chunks, f"copying {reference}", say), expected, reference)
 
 
-def image_present(client: DockerClient, reference: str, expected: ImageIdentity) -> dict[str, Any] | None:
+def saved_image(image: BuiltImage, say: Say) -> Iterator[bytes]:
+    """The bytes of a recorded image, as this machine's engine saves it.
+
+    Raises:
+        InfrastructureError: the engine has another image or none, or fails.
+    """
+    expected = image.identity
+    what = f"{image.reference} cannot be sent"
+    with engine_errors(what), closing(connect(timeout_s=TRANSFER_TIMEOUT_S)) as client:
+        found = _image_present(client, image.reference, expected)
+        if found is None:
+            raise InfrastructureError(f"the engine at {engine_address()} does not have {image.reference} as recorded")
+        yield from counted(client.api.get_image(found["Id"], _CHUNK_BYTES), f"sending {image.reference}", say)
+
+
+def receive_image(awaited: Awaited, chunks: Iterator[bytes]) -> ImageIdentity:
+    """Loads what `saved_image` gave, and proves that it is what is awaited. What is cut leaves no image behind.
+
+    Raises:
+        InfrastructureError: what came is another image, or the engine refuses it.
+    """
+    what = f"{awaited.reference} cannot be loaded"
+    with engine_errors(what), closing(connect(awaited.engine, TRANSFER_TIMEOUT_S)) as client:
+        return identity_of(_load_identical(client, chunks, awaited.expected, awaited.reference))
+
+
+def is_archive(name: str) -> bool:
+    """Whether a name on the command line is meant as such a file."""
+    path = Path(name)
+    return path.suffix == ".tar" or (path.is_file() and tarfile.is_tarfile(path))
+
+
+def read_archive(path: Path) -> dict[str, Any]:
+    """The image in a file, in the form in which engines describe images. Layers are not unpacked.
+
+    Raises:
+        ConfigurationError: it cannot be read, is cut off, or holds no image or several.
+    """
+    try:
+        with tarfile.open(path) as archive:
+            manifest = _member(archive, "manifest.json")
+            images = json.loads(manifest)
+            if len(images) != 1:
+                raise ConfigurationError(f"{len(images)} images; expected one", file=path)
+            data = _member(archive, images[0]["Config"])
+            members = set(archive.getnames())
+            missing = [name for name in images[0]["Layers"] if name not in members]
+            if missing:
+                raise ConfigurationError(f"the layer {missing[0]} is missing; save the image again", file=path)
+    except FileNotFoundError:
+        raise ConfigurationError("no such file", file=path) from None
+    except OSError as error:
+        raise ConfigurationError(f"cannot be read: {error.strerror or error}", file=path) from None
+    except (tarfile.TarError, EOFError, KeyError, TypeError, ValueError) as error:
+        raise ConfigurationError(
+            f"no saved image, or one that was cut off ({' '.join(str(error).split())}); "
+            "`taxmeter images save` writes such files",
+            file=path,
+        ) from None
+    return _attributes(data)
+
+
+def counted(
+    chunks: Iterable[bytes],
+    what: str,
+    say: Say,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[bytes]:
+    """The same chunks; every few seconds it is said how much has passed."""
+    last, passed = clock(), 0
+    for chunk in chunks:
+        passed += len(chunk)
+        if clock() - last >= INTERVAL_S:
+            last = clock()
+            say(f"{what}: {passed // MEGABYTE} MB")
+        yield chunk
+
+
+def _image_present(client: DockerClient, reference: str, expected: ImageIdentity) -> dict[str, Any] | None:
     """What an engine says about the expected image, under its name or its id; null if it does not have it."""
     for name in (reference, expected.image_id):
         attributes = attributes_of(client, name)
@@ -117,7 +298,7 @@ def image_present(client: DockerClient, reference: str, expected: ImageIdentity)
     return None
 
 
-def load_identical(
+def _load_identical(
     client: DockerClient, chunks: Iterator[bytes], expected: ImageIdentity, reference: str
 ) -> dict[str, Any]:
     """Has an engine load an image, proves that it is the expected one, and only then names it.
@@ -125,9 +306,9 @@ def load_identical(
     Raises:
         InfrastructureError: it is another one, or the engine refuses it.
     """
-    before = {one["Id"] for one in client.api.images(all=True)}
+    before = {image["Id"] for image in client.api.images(all=True)}
     loaded = [name for event in client.api.load_image(chunks) for name in _loaded(event)]
-    found = next((one for one in (attributes_of(client, name) for name in loaded) if one is not None), None)
+    found = next(filter(None, (attributes_of(client, name) for name in loaded)), None)
     if found is None:
         raise InfrastructureError("the engine took the archive, but has no new image")
     try:
@@ -154,3 +335,21 @@ def _chunks(file: Path) -> Iterator[bytes]:
     with file.open("rb") as stream:
         while chunk := stream.read(_CHUNK_BYTES):
             yield chunk
+
+
+def _member(archive: tarfile.TarFile, name: str) -> bytes:
+    stream = archive.extractfile(name)
+    if stream is None:
+        raise KeyError(f"{name} is no file")
+    return stream.read()
+
+
+def _attributes(data: bytes) -> dict[str, Any]:
+    configuration = json.loads(data)
+    return {
+        "Id": f"sha256:{hashlib.sha256(data).hexdigest()}",
+        "Architecture": configuration.get("architecture"),
+        "Os": configuration.get("os"),
+        "Config": configuration.get("config"),
+        "RootFS": {"Layers": configuration["rootfs"]["diff_ids"]},
+    }

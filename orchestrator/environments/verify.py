@@ -8,9 +8,7 @@ from typing import Any
 
 from docker import DockerClient
 
-from orchestrator.environments.archive import is_archive, read_archive
-from orchestrator.environments.engine import attributes_of, connect, engine_address
-from orchestrator.environments.expectation import recorded_differences
+from orchestrator.environments.engine import attributes_of, connect, engine_address, engine_errors
 from orchestrator.environments.identity import (
     differences,
     identity_of,
@@ -19,10 +17,9 @@ from orchestrator.environments.identity import (
     setting_differences,
     settings,
 )
-from orchestrator.environments.messages import engine_errors
 from orchestrator.environments.observation import FactValue, observe
-from orchestrator.environments.prepare import recorded_images
-from orchestrator.environments.record import BuiltImage, read_built_images
+from orchestrator.environments.record import BuiltImage, read_built_images, recorded_images
+from orchestrator.environments.transfer import is_archive, read_archive
 from orchestrator.errors import ConfigurationError, InfrastructureError
 
 
@@ -61,13 +58,13 @@ def verify_images(
 
 
 def compare_images(
-    one: str, other: str, catalogue: Path, engine: str | None, say: Callable[[str], None]
+    expected: str, found: str, catalogue: Path, engine: str | None, say: Callable[[str], None]
 ) -> tuple[str, ...]:
     """In what two images differ, a line each: layers, settings, versions. Empty if in nothing.
 
     Args:
-        one: an environment, a reference, an id or a digest that the engine knows, or a file of `taxmeter images save`.
-        other: the same.
+        expected: an environment, a reference, an id or a digest that the engine knows, or a saved file.
+        found: the same.
         catalogue: the catalogue beside which images are recorded.
         engine: where images are that are not in files.
         say: told about what takes long or cannot be compared.
@@ -77,11 +74,11 @@ def compare_images(
         InfrastructureError: the engine does not answer, or an image cannot be started.
     """
     recorded = read_built_images(catalogue)
-    if is_archive(one) and is_archive(other):
-        left, right = _from_file(one, recorded), _from_file(other, recorded)
+    if is_archive(expected) and is_archive(found):
+        left, right = _from_file(expected, recorded), _from_file(found, recorded)
     else:
         with closing(connect(engine)) as client, engine_errors(f"the engine at {engine_address(engine)} failed"):
-            left, right = (_side(name, recorded, client, say) for name in (one, other))
+            left, right = (_side(name, recorded, client, say) for name in (expected, found))
     return _compare(left, right, say)
 
 
@@ -90,18 +87,14 @@ def _problems(image: BuiltImage, client: DockerClient, say: Callable[[str], None
     if attributes is None:
         return (f"the engine has no {image.reference}",)
     found = identity_of(attributes)
-    problems = list(recorded_differences(image, found))
-    if image.identity is None:
-        problems.append("too little was recorded by an earlier version: run `taxmeter images build`")
+    problems = list(differences(image.identity, found))
     say(f"looking at what is installed in {image.reference}")
     try:
         seen = observe(client, found.image_id)
     except InfrastructureError as error:
         return (*problems, str(error))
-    if image.versions is not None:
-        problems += mapping_differences(image.versions, seen.versions)
-    if image.facts is not None:
-        problems += mapping_differences(image.facts, seen.facts)
+    problems += mapping_differences(image.versions, seen.versions)
+    problems += mapping_differences(image.facts, seen.facts)
     return tuple(problems)
 
 
@@ -123,14 +116,13 @@ def _side(name: str, recorded: Mapping[str, BuiltImage], client: DockerClient, s
 def _from_file(name: str, recorded: Mapping[str, BuiltImage]) -> Side:
     attributes = read_archive(Path(name))
     for image in recorded.values():
-        if image.identity is not None and not differences(image.identity, identity_of(attributes)):
+        if not differences(image.identity, identity_of(attributes)):
             return Side(name, attributes, image.versions, image.facts)
     return Side(name, attributes, None, None)
 
 
 def _compare(left: Side, right: Side, say: Callable[[str], None]) -> tuple[str, ...]:
-    one, other = identity_of(left.attributes), identity_of(right.attributes)
-    lines = layer_differences(one.layers, other.layers)
+    lines = layer_differences(identity_of(left.attributes).layers, identity_of(right.attributes).layers)
     lines += setting_differences(settings(left.attributes), settings(right.attributes))
     for side in (left, right):
         if side.versions is None and lines:

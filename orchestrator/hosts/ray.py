@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from orchestrator.config import WORK_DIRECTORY, Host, local_engine
-from orchestrator.environments import Awaited, BuiltImage, ImageIdentity, expected_of, receive_image, saved_image
+from orchestrator.environments import Awaited, BuiltImage, ImageIdentity, receive_image, saved_image
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.access import Answer, Argument, HostFacts, SystemDescription
 from orchestrator.hosts.broadcast import send
@@ -126,7 +126,7 @@ class RayHost:
 
     def _send(self, image: BuiltImage, say: Callable[[str], None]) -> ImageIdentity:
         say(f"sending {image.reference}")
-        awaited = {self.name: Awaited(image.reference, expected_of(image), self.facts().engine)}
+        awaited = {self.name: Awaited(image.reference, image.identity, self.facts().engine)}
         answer = send(saved_image(image, say), receive_image, awaited, _LOAD_S)[self.name]
         if isinstance(answer, InfrastructureError):
             raise InfrastructureError(f"it could not be sent {image.reference}: {answer}") from answer

@@ -61,7 +61,7 @@ HOST = Host(connection=Connection.SSH, address="h1")
 def built(name: str) -> BuiltImage:
     return BuiltImage(
         reference=f"taxmeter/{name}:1", image_id=f"sha256:{name}", repo_digest=None, layers=("a",), lock_sha256="l",
-        recipe_sha256="r", base="b", config_sha256="c", size_bytes=6 * GIB,
+        recipe_sha256="r", base="b", config_sha256="c", size_bytes=6 * GIB, versions={}, facts={},
     )  # fmt: skip
 
 

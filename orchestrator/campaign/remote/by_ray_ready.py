@@ -29,7 +29,6 @@ from orchestrator.environments import (
     ImageIdentity,
     StoredImage,
     engine_problem,
-    expected_of,
     read_built_images,
     receive_image,
     saved_image,
@@ -170,7 +169,7 @@ class _Making:
 
     def _send(self, environment: str, image: BuiltImage, hosts: Collection[str]) -> None:
         self._say(f"sending {image.reference} to {', '.join(hosts)}")
-        awaited = {name: Awaited(image.reference, expected_of(image), self._given[name].facts.engine) for name in hosts}
+        awaited = {name: Awaited(image.reference, image.identity, self._given[name].facts.engine) for name in hosts}
         for name, answer in send(saved_image(image, self._say), receive_image, awaited, _LOAD_S).items():
             if isinstance(answer, InfrastructureError):
                 self._failed[name] = f"it could not be sent {image.reference}: {answer}"

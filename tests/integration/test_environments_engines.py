@@ -31,11 +31,9 @@ from orchestrator.environments import (
     identity_of,
     look_for_image,
     pull_stored_image,
-    stored,
 )
-from orchestrator.environments.archive import read_archive
 from orchestrator.environments.registry import pull_image, push_image
-from orchestrator.environments.transfer import load_image, save_image
+from orchestrator.environments.transfer import load_image, read_archive, save_image
 from orchestrator.errors import InfrastructureError
 from tests.lab.image import ensure_lab_image
 
@@ -184,6 +182,8 @@ def make(client: DockerClient, name: str, second_layer: bytes = b"one") -> Built
         recipe_sha256=recipe,
         base="none",
         config_sha256=found.config_sha256,
+        versions={},
+        facts={},
     )
 
 
@@ -302,7 +302,7 @@ def test_the_image_of_stored_trials_is_pulled_by_its_digest_and_not_named(
 ) -> None:
     image = make(client, name)
     digest = push_image(client, image, registry, print)
-    monkeypatch.setattr(stored, "connect", lambda *_: second)
+    monkeypatch.setattr("orchestrator.environments.image.connect", lambda *_: second)
     wanted = StoredImage(name, image.image_id, digest, image.identity)
     assert look_for_image(wanted, None) == Looked(None, None)
     found = pull_stored_image(wanted, None, print)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from orchestrator.environments.progress import INTERVAL_S, LayerProgress, counted
-from orchestrator.environments.registry import check_registry, follow
+from orchestrator.environments.registry import LayerProgress, check_registry, follow
+from orchestrator.environments.transfer import INTERVAL_S, counted
 from orchestrator.errors import ConfigurationError, InfrastructureError
 
 

@@ -1,11 +1,12 @@
-"""Which base is taken, with a scripted engine."""
+"""Which base is taken, with a scripted engine, and which client builds."""
 
+import os
 from pathlib import Path
 
 import pytest
 from docker.errors import APIError, ImageNotFound
 
-from orchestrator.environments import Catalogue, base, ensure_base
+from orchestrator.environments import Catalogue, build, ensure_base, find_builder
 from orchestrator.errors import InfrastructureError
 
 UNREACHABLE = 'Get "https://registry.invalid/v2/": dial tcp: lookup registry.invalid: no such host'
@@ -69,13 +70,50 @@ def test_a_registry_that_answers_no_is_an_error_and_no_reason_for_a_stand_in(ans
 
 
 def test_a_stand_in_needs_root(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(base.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(build.os, "geteuid", lambda: 1000)
     with pytest.raises(InfrastructureError, match="needs root"):
         ensure_base(ENTRY, Engine(answer=UNREACHABLE), lambda _: None)
 
 
 def test_a_stand_in_needs_debootstrap(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(base.os, "geteuid", lambda: 0)
-    monkeypatch.setattr(base.shutil, "which", lambda *_, **__: None)
+    monkeypatch.setattr(build.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(build.shutil, "which", lambda *_, **__: None)
     with pytest.raises(InfrastructureError, match="apt-get install debootstrap"):
         ensure_base(ENTRY, Engine(answer=UNREACHABLE), lambda _: None)
+
+
+def fake_docker(directory: Path, version: str, *, buildx: bool) -> str:
+    """A `docker` that answers to --version and to buildx version only."""
+    directory.mkdir()
+    client = directory / "docker"
+    answer = "echo buildx" if buildx else "exit 1"
+    client.write_text(f"#!/bin/sh\ncase $1 in buildx) {answer};; --version) echo '{version}';; esac\n")
+    client.chmod(0o755)
+    return str(client)
+
+
+def test_a_client_with_buildx_is_taken(tmp_path: Path):
+    client = fake_docker(tmp_path / "a", "Docker version 28.2.2, build e6534b4", buildx=True)
+    builder = find_builder(str(tmp_path / "a"))
+    assert builder.command[:3] == (client, "buildx", "build")
+    assert builder.environment == ()
+
+
+def test_a_new_client_without_buildx_is_passed_over_for_an_old_one(tmp_path: Path):
+    fake_docker(tmp_path / "a", "Docker version 28.2.2, build e6534b4", buildx=False)
+    old = fake_docker(tmp_path / "b", "Docker version 20.10.24+dfsg1, build 297e128", buildx=False)
+    builder = find_builder(f"{tmp_path / 'a'}{os.pathsep}{tmp_path / 'b'}")
+    assert builder.command == (old, "build")
+    assert builder.environment == (("DOCKER_BUILDKIT", "1"),)
+
+
+@pytest.mark.parametrize("version", ["Docker version 28.2.2, build e6534b4", "podman version 4.3.1"])
+def test_clients_that_cannot_build_are_named(tmp_path: Path, version: str):
+    client = fake_docker(tmp_path / "a", version, buildx=False)
+    with pytest.raises(InfrastructureError, match=f"tried {client}.*buildx"):
+        find_builder(str(tmp_path / "a"))
+
+
+def test_no_client_at_all(tmp_path: Path):
+    with pytest.raises(InfrastructureError, match="there is no docker command on PATH"):
+        find_builder(str(tmp_path))

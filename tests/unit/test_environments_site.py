@@ -1,51 +1,10 @@
-"""Which client builds, and which settings of the site the build gets."""
+"""Which settings of the site builds and uv get."""
 
 import configparser
 import os
 from pathlib import Path
 
-import pytest
-
-from orchestrator.environments import find_builder
 from orchestrator.environments.site_settings import site_ca_bundle, site_pip_configuration, uv_environment
-from orchestrator.errors import InfrastructureError
-
-
-def fake_docker(directory: Path, version: str, *, buildx: bool) -> str:
-    """A `docker` that answers to --version and to buildx version only."""
-    directory.mkdir()
-    client = directory / "docker"
-    answer = "echo buildx" if buildx else "exit 1"
-    client.write_text(f"#!/bin/sh\ncase $1 in buildx) {answer};; --version) echo '{version}';; esac\n")
-    client.chmod(0o755)
-    return str(client)
-
-
-def test_a_client_with_buildx_is_taken(tmp_path: Path):
-    client = fake_docker(tmp_path / "a", "Docker version 28.2.2, build e6534b4", buildx=True)
-    builder = find_builder(str(tmp_path / "a"))
-    assert builder.command[:3] == (client, "buildx", "build")
-    assert builder.environment == ()
-
-
-def test_a_new_client_without_buildx_is_passed_over_for_an_old_one(tmp_path: Path):
-    fake_docker(tmp_path / "a", "Docker version 28.2.2, build e6534b4", buildx=False)
-    old = fake_docker(tmp_path / "b", "Docker version 20.10.24+dfsg1, build 297e128", buildx=False)
-    builder = find_builder(f"{tmp_path / 'a'}{os.pathsep}{tmp_path / 'b'}")
-    assert builder.command == (old, "build")
-    assert builder.environment == (("DOCKER_BUILDKIT", "1"),)
-
-
-@pytest.mark.parametrize("version", ["Docker version 28.2.2, build e6534b4", "podman version 4.3.1"])
-def test_clients_that_cannot_build_are_named(tmp_path: Path, version: str):
-    client = fake_docker(tmp_path / "a", version, buildx=False)
-    with pytest.raises(InfrastructureError, match=f"tried {client}.*buildx"):
-        find_builder(str(tmp_path / "a"))
-
-
-def test_no_client_at_all(tmp_path: Path):
-    with pytest.raises(InfrastructureError, match="there is no docker command on PATH"):
-        find_builder(str(tmp_path))
 
 
 def settings(text: str) -> dict[str, str]:

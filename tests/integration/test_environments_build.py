@@ -24,9 +24,9 @@ from orchestrator.environments import (
     lock_sha256,
     read_built_images,
     recipe_sha256,
+    save_environment,
     verify_images,
 )
-from orchestrator.environments.prepare import save as prepare_save
 from orchestrator.errors import ConfigurationError, InfrastructureError
 from orchestrator.execution import DockerSettings
 from orchestrator.execution.docker import insist_on_image
@@ -142,7 +142,7 @@ def test_a_saved_image_is_compared_with_one_of_another_lock(
 ):
     built = ensure_image(entry, client, lambda _: None)
     file = entry.directory / "saved.tar"
-    prepare_save("test-tiny", file, entry.directory / "images.yaml", lambda _: None)
+    save_environment("test-tiny", file, entry.directory / "images.yaml", lambda _: None)
     entry.lock_path.write_text(entry.lock_path.read_text() + "# the same packages\n")
     other = ensure_image(entry, client, lambda _: None)
     assert differences(built.identity, other.identity) != ()
