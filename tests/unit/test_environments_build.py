@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from docker.errors import APIError, ImageNotFound
@@ -20,10 +21,10 @@ class Images:
         self.known = known
         self.answer = answer
 
-    def get(self, reference: str) -> str:
+    def get(self, reference: str) -> SimpleNamespace:
         if reference not in self.known:
             raise ImageNotFound("no such image")
-        return reference
+        return SimpleNamespace(attrs={"Id": reference})
 
     def pull(self, reference: str) -> None:
         if self.answer is not None:
