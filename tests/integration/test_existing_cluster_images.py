@@ -13,8 +13,8 @@ from orchestrator.errors import ExitCode
 from orchestrator.execution.shared import shared_directory_problem
 from orchestrator.hosts.labels import HOST_LABEL
 from tests.foreign_ray import ForeignCluster, Node
-from tests.integration.test_existing_cluster import MODELS, Workshop
 from tests.integration.test_environments_engines import LABEL, wait_for
+from tests.integration.test_existing_cluster import MODELS, Workshop
 from tests.lab.image import ensure_lab_image
 
 pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.long, pytest.mark.timeout(1200)]
