@@ -7,7 +7,7 @@ from orchestrator.campaign.preparing.preparation import ReadyHost
 from orchestrator.campaign.resuming.resume import Continuation
 from orchestrator.config.inventory import Faults
 from orchestrator.config.sweep import Sweep
-from orchestrator.delivery import Reproduces
+from orchestrator.store import Reproduces
 
 
 @dataclass(frozen=True)

@@ -59,12 +59,12 @@ def run_by_ray(wanted: Wanted, results_directory: Path, choose: Choose) -> int:
     with project_to_ourselves(wanted.files), ending_cleanly(), _joined(wanted) as joined:
         left_out = dict(joined.left_out)
         tell_left_out(left_out)
-        ready, port = _ready_hosts(wanted, joined, left_out)
+        ready = _ready_hosts(wanted, joined, left_out)
         store = Store.open(results_directory)
         order = make_order(wanted, ready, store, choose, left_out)
         scheduler = ray_scheduler(joined.cluster)
         with ProgressLine(wide_console()) as progress:
-            run_campaign(order, scheduler, store, wanted.files, progress.observe, address=joined.address, port=port)
+            run_campaign(order, scheduler, store, wanted.files, progress.observe)
     print_results(store, results_directory, order.continuation.campaign_id)
     tell_not_measured(left_out)
     return exit_code(store.attempts(order.continuation.campaign_id).values())
@@ -91,15 +91,14 @@ def _asking(wanted: Wanted, joined: Joined) -> Iterator[RayHosts]:
         hosts.stop()
 
 
-def _ready_hosts(wanted: Wanted, joined: Joined, left_out: dict[str, str]) -> tuple[list[ReadyHost], int]:
-    """The hosts that take part, and the port of this machine that they deliver to.
+def _ready_hosts(wanted: Wanted, joined: Joined, left_out: dict[str, str]) -> list[ReadyHost]:
+    """The hosts that take part.
 
     `left_out` gets those that turn out to be of no use. If a sweep does not want every host, others take their place.
     """
     with _asking(wanted, joined) as hosts:
         seen = hosts.look(wanted.sweep.environments)
         failed = dict(seen.left_out)
-        port = hosts.delivery_port(joined.address, failed)
         candidates = {host.name: host for host in seen.hosts}
         while True:
             tell_left_out(failed)
@@ -113,7 +112,7 @@ def _ready_hosts(wanted: Wanted, joined: Joined, left_out: dict[str, str]) -> tu
             prepared = hosts.prepare(candidates, planned)
             failed = dict(prepared.left_out)
             if not failed:
-                return [*prepared.hosts, *_skipping(wanted, planned, candidates)], port
+                return [*prepared.hosts, *_skipping(wanted, planned, candidates)]
 
 
 def _skipping(wanted: Wanted, planned: Plan, candidates: Mapping[str, PlanningHost]) -> Sequence[ReadyHost]:

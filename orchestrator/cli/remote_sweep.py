@@ -127,8 +127,6 @@ def drive(order_file: Path) -> None:
             Store.open(handover.results),
             handover.files,
             progress.observe,
-            address=cluster.head_address,
-            port=cluster.delivery_port,
             place=cluster.head_container,
         )
 

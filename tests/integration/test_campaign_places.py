@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.campaign import CampaignOrder, Continuation, ReadyHost, ResumePolicy, choose_campaign
-from orchestrator.campaign.driving.account import opening_row
+from orchestrator.campaign.driving.campaign_row import opening_row
 from orchestrator.campaign.resuming.pinned import go_on, pinned, refuse_other_locks
 from orchestrator.campaign.resuming.resume import write_widened
 from orchestrator.config.sweep import Sweep

@@ -20,7 +20,7 @@ from orchestrator.campaign.control import (
     Request,
     RequestKind,
 )
-from orchestrator.campaign.driving.account import opening_row
+from orchestrator.campaign.driving.campaign_row import opening_row
 from orchestrator.cli import run, sweep_control
 from orchestrator.cli.sweep_status import Seen, render
 from orchestrator.config.sweep import load_sweep

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.campaign import ProjectFiles, pins_without_building
-from orchestrator.campaign.driving.origins import Origins
+from orchestrator.campaign.driving.task_tracker import Origins
 from orchestrator.campaign.preparing import preparation
 from orchestrator.campaign.preparing.preparation import ReadyHost
 from orchestrator.campaign.preparing.seats import part_of, seated
@@ -72,10 +72,10 @@ def test_trials_of_processors_have_all_and_no_gpu(task: Callable[[str, int], Tas
 
 def test_rows_tell_the_cores_and_the_memory_of_the_slot(task: Callable[[str, int], Task]) -> None:
     origins = Origins("c", {"h1": host(Exclusive.GPU)}, None, collect())
-    context = origins.of("h1", "cpu", "t", task("cuda", 2)).context
+    context = origins.of("h1", "cpu", task("cuda", 2)).context
     assert (context.trial_cores, context.memory_limit_bytes) == ("4-7", 500)
     assert (context.gpu_uuid, context.exclusive, context.slot) == ("GPU-b", "gpu", 1)
-    alone = origins.of("h1", "cpu", "t", task("cpu", 2)).context
+    alone = origins.of("h1", "cpu", task("cpu", 2)).context
     assert (alone.trial_cores, alone.gpu_uuid, alone.exclusive, alone.slot) == ("0-7", None, "host", 0)
     unrun = origins.of("h1", "cpu", None).context
     assert (unrun.trial_cores, unrun.exclusive, unrun.slot) == ("0-7", None, None)
@@ -88,9 +88,9 @@ def test_a_row_names_its_gpu_where_a_host_has_several_kinds(task: Callable[[str,
     private = replace(seen.private, gpu_uuids=("GPU-a", "GPU-b"))
     mixed = replace(seen, gpus=(gpu, replace(gpu, name="Tesla T4")), private=private)
     origins = Origins("c", {"h1": host(Exclusive.GPU)}, None, mixed)
-    recording = origins.recording(origins.of("h1", "cpu", "t", task("cuda", 2)))
-    assert recording.context.hot["gpu_name"] == "Tesla T4"
-    assert recording.rows([]).systems[0]["gpu_name"] == "NVIDIA A100-SXM4-80GB, Tesla T4"
+    builder = origins.builder(origins.of("h1", "cpu", task("cuda", 2)))
+    assert builder.context.hot["gpu_name"] == "Tesla T4"
+    assert builder.rows([]).systems[0]["gpu_name"] == "NVIDIA A100-SXM4-80GB, Tesla T4"
 
 
 def test_stored_trials_are_repeated_one_by_one(task: Callable[[str, int], Task]) -> None:

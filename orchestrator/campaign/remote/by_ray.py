@@ -1,6 +1,5 @@
 """Hosts that are nodes of somebody else's Ray cluster: asked and made ready through Ray, without SSH and agents."""
 
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -10,7 +9,7 @@ from orchestrator.campaign.preparing.environments import expand, known_pins
 from orchestrator.campaign.preparing.hosts import free_cores, with_machine
 from orchestrator.campaign.remote.by_ray_ready import Given, made_ready
 from orchestrator.campaign.remote.looking import Seen, listed
-from orchestrator.campaign.remote.on_node import Address, NodeFacts, NodeQuestion, Recipes, look_here, reach
+from orchestrator.campaign.remote.on_node import NodeFacts, NodeQuestion, Recipes, look_here
 from orchestrator.campaign.remote.preparation import Prepared
 from orchestrator.config import WORK_DIRECTORY, Host
 from orchestrator.environments import Catalogue, read_built_images
@@ -94,22 +93,6 @@ class RayHosts:
         if not planned:
             raise NoUsableHostError(f"no host can be used: {listed(left_out)}")
         return Seen(tuple(planned), left_out)
-
-    def delivery_port(self, address: str, left_out: dict[str, str]) -> int:
-        """A free port of this machine that the hosts reach at an address; those that do not get into `left_out`.
-
-        Raises:
-            InfrastructureError: this machine does not have the address.
-        """
-        try:
-            server = socket.create_server((address, 0))
-        except OSError as error:
-            raise InfrastructureError(f"cannot listen for results on {address}: {error.strerror or error}") from error
-        with server:
-            port: int = server.getsockname()[1]
-            asked = {name: Address(address, port) for name in self._facts if name not in left_out}
-            self._ask(reach, asked, _ANSWER_S, left_out)
-        return port
 
     def prepare(self, hosts: Mapping[str, PlanningHost], planned: Plan) -> Prepared:
         """Gives hosts what their trials need. A host that cannot take it is left out.

@@ -1,7 +1,6 @@
 """What a node of somebody else's Ray cluster is asked and told: functions for `Scheduler.ask`, which run there."""
 
 import os
-import socket
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,8 +26,6 @@ from orchestrator.planning import Isolation
 from runners.system import Fingerprint, collect
 
 CATALOGUE = "docker/images.yaml"
-
-_REACH_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -118,30 +115,6 @@ def look_here(question: NodeQuestion) -> NodeFacts:
         os.getpriority(os.PRIO_PROCESS, 0),
         unavailable,
     )
-
-
-@dataclass(frozen=True)
-class Address:
-    """Where the driver listens."""
-
-    host: str
-    port: int
-
-
-def reach(address: Address) -> bool:
-    """True, if this node can deliver rows to an address.
-
-    Raises:
-        InfrastructureError: it cannot.
-    """
-    try:
-        socket.create_connection((address.host, address.port), _REACH_S).close()
-    except OSError as error:
-        raise InfrastructureError(
-            f"it does not reach this command at {address.host}:{address.port} ({error.strerror or error}), where rows "
-            "are delivered: let a firewall between them pass it"
-        ) from error
-    return True
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from orchestrator.campaign.reproducing.identical import Identity, compare
 from orchestrator.campaign.reproducing.limits import limit_differences, limited
 from orchestrator.campaign.reproducing.stored import Configuration, Wanted
 from orchestrator.campaign.reproducing.targets import AS_THEN, Allowed, Target, refuse
-from orchestrator.delivery import Counterpart, Reproduces
 from orchestrator.planning import EnvironmentPin, trial_key
+from orchestrator.store import Counterpart, Reproduces
 
 LEAST_ROUNDS = 3
 """Fewer processes than that give no interval that is worth anything."""

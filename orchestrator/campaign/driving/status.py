@@ -13,8 +13,8 @@ from orchestrator.campaign.control import (
     HostPhase,
     HostProgress,
 )
-from orchestrator.campaign.driving.tasks import TaskAccounts
-from orchestrator.campaign.driving.work import HostWork
+from orchestrator.campaign.driving.host_work import HostWork
+from orchestrator.campaign.driving.task_tracker import TaskTracker
 from orchestrator.planning import Plan
 from runners.contract import Trial
 
@@ -43,11 +43,11 @@ class Publisher:
     """Publishes the state of a campaign."""
 
     def __init__(
-        self, control: ControlFiles, about: About, accounts: TaskAccounts, clock: Callable[[], float] = time.monotonic
+        self, control: ControlFiles, about: About, tracker: TaskTracker, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._control = control
         self._about = about
-        self._accounts = accounts
+        self._tracker = tracker
         self._clock = clock
         self._published_s = float("-inf")
         self._phases: dict[str, tuple[HostPhase, str | None, int]] = {}
@@ -66,7 +66,7 @@ class Publisher:
         self._published_s = self._clock()
         about = self._about
         progress = tuple(self._host(host) for host in hosts.values())
-        left = sum(one.left for one in progress)
+        left = sum(host.left for host in progress)
         total = sum(host.total for host in hosts.values())
         self._control.publish(
             CampaignProgressState(
@@ -78,7 +78,7 @@ class Publisher:
                 progress,
                 total - left,
                 left,
-                sum(one.failed for one in progress),
+                sum(host.failed for host in progress),
                 os.getpid(),
                 about.place,
                 about.results,
@@ -100,10 +100,10 @@ class Publisher:
     def _host(self, host: HostWork) -> HostProgress:
         phase, reason, since_ns = self._phases[host.name]
         task_id = next(iter(host.running), None)
-        trial = None if task_id is None else self._accounts.current(task_id)
+        trial = None if task_id is None else self._tracker.current(task_id)
         # What waits is not looked up trial by trial: of a row that came late, its task knows when it starts.
-        left = sum(len(one.task.trials) for one in host.waiting)
-        left += sum(len(self._accounts.open_trials(one.planned.task)) for one in host.running.values())
+        left = sum(len(planned.task.trials) for planned in host.waiting)
+        left += sum(len(self._tracker.open_trials(task.planned.task)) for task in host.running.values())
         return HostProgress(
             host.name,
             phase,
@@ -113,7 +113,7 @@ class Publisher:
             None if trial is None else trial_text(trial),
             host.total - left,
             left,
-            self._accounts.failed.get(host.name, 0),
+            self._tracker.failed.get(host.name, 0),
         )
 
 
