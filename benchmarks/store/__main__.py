@@ -20,9 +20,9 @@ TASKS, RATE = 64, 4.0
 """A lab of 64 hosts that each record four trials a second: more than any sweep asks for."""
 FEW_TASKS, FEW_RATE = 8, 10.0
 NOTES = """\
-- An acknowledged row is the way of one record of 6.3 kB from its file on a host through Ray's stream to the driver, through
-  its checks, into the journal and through fdatasync. The times begin when the record is in its file; up to 100 ms of them
-  pass until the host looks, and up to 150 ms until a group is full enough to be written.
+- An acknowledged row is the way of one record of 6.3 kB from its file on a host through Ray's stream to the driver,
+  through its checks, into the journal and through fdatasync. The times begin when the record is in its file; up to
+  100 ms of them pass until the host looks, and up to 150 ms until a group is written.
 - The tasks are processes that share the machine's cores with the driver: the processor time is the driver's alone.
 - A trial has 100 values in `samples_sync_s`, and a value in every other column that a trial on a GPU fills, JSON texts
   included. A series with the clock of the processor beside each sample takes that much more.

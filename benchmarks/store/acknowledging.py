@@ -85,7 +85,7 @@ def _drive(directory: Path, tasks: int, rate: float, seconds: float) -> Acknowle
             begun = 0
             for event in scheduler.events():
                 if isinstance(event, TaskEnded):
-                    raise RuntimeError(f"a task ended before all had run for {seconds} s: {event.problem}")
+                    sys.exit(f"a task ended before all had run for {seconds} s: {event.problem}")
                 if isinstance(event, Tick):
                     tracker.confirm()
                     continue

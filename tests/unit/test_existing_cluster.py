@@ -11,12 +11,10 @@ from ruamel.yaml import YAML
 from orchestrator.campaign import ProjectFiles
 from orchestrator.campaign.remote.by_ray import recipes
 from orchestrator.campaign.remote.on_node import (
-    Address,
     EnvironmentWanted,
     NodeQuestion,
     look_here,
     make_environment,
-    reach,
 )
 from orchestrator.config import Connection, ExecutorChoice, Host, load_inventory, refuse_nodes
 from orchestrator.errors import ConfigurationError, InfrastructureError
@@ -192,16 +190,6 @@ def test_an_environment_without_its_python_is_told(tmp_path: Path, monkeypatch: 
     wanted = EnvironmentWanted("cpu", str(tmp_path), recipes(ProjectFiles(PROJECT)))
     with pytest.raises(InfrastructureError, match="the environment cpu needs Python 3.11"):
         make_environment(wanted)
-
-
-def test_a_port_that_is_not_reached_is_told() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        assert reach(Address("127.0.0.1", port))
-    with pytest.raises(
-        InfrastructureError, match=rf"does not reach this command at 127.0.0.1:{port} \(Connection refused"
-    ):
-        reach(Address("127.0.0.1", port))
 
 
 class Skewed(ExternalCluster):

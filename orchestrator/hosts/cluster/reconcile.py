@@ -53,6 +53,8 @@ JOIN_S = 90.0
 
 _HEAD_S = 60.0
 _POLL_S = 0.1
+_HEAD_PORTS = 7
+"""Of the head itself, counted from the first."""
 _LAST_COMMAND_S = 10.0
 """For what was told to end a moment ago, such as a look at the nodes."""
 _LAST_LINES = 40
@@ -259,7 +261,7 @@ def _refuse_use(client: DockerClient, container: Any) -> None:
 
 
 def _refuse_taken_ports(ports: Ports) -> None:
-    for port in (ports.head, *range(ports.first + 1, ports.delivery + 1)):
+    for port in (ports.head, *range(ports.first + 1, ports.first + _HEAD_PORTS)):
         try:
             socket.create_server(("", port)).close()
         except OSError as error:
