@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from orchestrator.analysis import judge
 from orchestrator.analysis.statistics import Estimate, median_of_values, paired_ratio
 from orchestrator.campaign import ProjectFiles
 from orchestrator.config.inventory import load_inventory
-from orchestrator.execution import ProcessSettings, cores_in, create_executor, stage
+from orchestrator.execution import ProcessSettings, cores_in, create_executor, read_lines, stage
 from orchestrator.hosts.cluster import host_engine, load
 from orchestrator.hosts.connection import Connections
 from runners.contract import (
@@ -93,11 +94,12 @@ def _median_s(cores: tuple[int, ...], name: str) -> float:
         task = Task(CONTRACT_VERSION, "agent-beside", name, "none", (trial,))
         stage(task, directory)
         settings = ProcessSettings(Path(sys.executable), cores, 2**30, Path(place) / "cache")
-        records = [one for one in create_executor(settings).run(task, directory) if isinstance(one, TrialRecord)]
-    for one in records:
-        if one.status is not Status.OK:
-            raise SystemExit(f"the null trial ended as {one.status.value}: {one.reason}")
-    [sync] = [one for record in records for one in record.series if one.mode == "sync"]
+        create_executor(settings).run(task, directory, Event())
+        records = [line for line in read_lines(directory) if isinstance(line, TrialRecord)]
+    for record in records:
+        if record.status is not Status.OK:
+            raise SystemExit(f"the null trial ended as {record.status.value}: {record.reason}")
+    [sync] = [series for record in records for series in record.series if series.mode == "sync"]
     return float(np.median(sync.durations_ns)) / 1e9
 
 

@@ -3,6 +3,8 @@
 import errno
 import fcntl
 import os
+import secrets
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -83,3 +85,36 @@ def write_atomically(path: Path, text: str) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Writes a file that is seen whole or not at all, and that only its owner can read or write."""
+    part = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with open(descriptor, "wb") as stream:
+            stream.write(data)
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def read_private(path: Path) -> bytes:
+    """Reads what `write_private` wrote.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        PermissionError: somebody else may have written it, or it is no file of its own.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise PermissionError(f"{path} is a link") from None
+        raise
+    with open(descriptor, "rb") as stream:
+        status = os.fstat(descriptor)
+        if status.st_uid != os.geteuid() or status.st_mode & 0o077 or not stat.S_ISREG(status.st_mode):
+            raise PermissionError(f"{path} is not ours alone")
+        return stream.read()

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 from orchestrator.campaign import CampaignOrder, Notice, ProjectFiles, ReadyHost, ResumePolicy, choose_campaign
@@ -20,11 +20,10 @@ from orchestrator.config.inventory import Faults
 from orchestrator.config.sweep import Sweep
 from orchestrator.execution import FakeSettings
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
-from orchestrator.scheduling import Event, ExistingCluster, HostObserved, LineReceived, SchedulingHost
+from orchestrator.scheduling import Event, ExistingCluster, HostObserved, RecordPiece, SchedulingHost
 from orchestrator.scheduling.nodes import RayCluster
 from orchestrator.scheduling.ray import RayScheduler
 from orchestrator.store import Store
-from runners.contract import Begin
 from tests.ray_nodes import RayNodes
 
 PIN = EnvironmentPin("cpu", Isolation.PROCESS, "for a test", "0" * 64)
@@ -39,7 +38,7 @@ class Watched(RayScheduler):
         super().__init__(cluster)
         self._tell = tell
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Generator[Event, None, None]:
         for event in super().events():
             self._tell(event)
             yield event
@@ -59,9 +58,9 @@ class Scenario:
     def take(self, event: Event) -> None:
         if isinstance(event, HostObserved) and event.worker is not None:
             self.workers.setdefault(event.host, event.worker.pid)
-        if isinstance(event, LineReceived) and isinstance(event.line, Begin) and event.host == "h1":
-            self.begun += 1
-            if self.begun == 2 and NAME not in BEFORE:
+        if isinstance(event, RecordPiece) and event.host == "h1" and self.struck_s is None:
+            self.begun += event.data.count(b'{"type":"begin"')
+            if self.begun >= 2 and NAME not in BEFORE:
                 self.strike()
 
     def strike(self) -> None:
@@ -115,9 +114,7 @@ HERE = ("kill_worker", "freeze_worker")
 
 def ready(name: str, directory: Path) -> ReadyHost:
     place = None if NAME in HERE else str(directory / name)
-    return ReadyHost(
-        PlanningHost(name, {}, (0, 1), {"cpu": PIN}), {"cpu": FakeSettings(1.0)}, None, work_directory=place
-    )
+    return ReadyHost(PlanningHost(name, {}, (0, 1), {"cpu": PIN}), {"cpu": FakeSettings(1.0)}, work_directory=place)
 
 
 def sweep() -> Sweep:

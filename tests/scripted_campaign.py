@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,27 +11,27 @@ import pytest
 
 from orchestrator.campaign import CampaignOrder, Notice, ProjectFiles, ReadyHost, choose_campaign
 from orchestrator.campaign.control import ControlFiles
-from orchestrator.campaign.driving import driver, returning
+from orchestrator.campaign.driving import driver, host_work, recovery
 from orchestrator.campaign.driving.running import run_campaign
 from orchestrator.campaign.progress import CampaignProgress
 from orchestrator.campaign.resuming.resume import ResumePolicy
 from orchestrator.config.inventory import Faults
 from orchestrator.config.sweep import Sweep
-from orchestrator.delivery import beats, server
 from orchestrator.execution import FakeSettings
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
 from orchestrator.scheduling import (
     Event,
     HostObserved,
-    LineReceived,
     LocalScheduler,
+    RecordPiece,
     SchedulingHost,
     TaskRequest,
     Tick,
+    host_task,
+    run_on_host,
 )
-from orchestrator.scheduling.base import run_on_host
 from orchestrator.store import Store
-from runners.contract import Begin
+from runners.contract import Begin, encode_line
 from runners.system import collect
 
 PIN = EnvironmentPin("cpu", Isolation.PROCESS, "for a test", "0" * 64)
@@ -43,7 +43,7 @@ BOUND_S = 30.0
 
 
 def ready(name: str) -> ReadyHost:
-    return ReadyHost(PlanningHost(name, {}, (0, 1), {"cpu": PIN}), {"cpu": FakeSettings()}, None)
+    return ReadyHost(PlanningHost(name, {}, (0, 1), {"cpu": PIN}), {"cpu": FakeSettings()})
 
 
 def sweep(targets: object = "each-host", rounds: int = 2) -> Sweep:
@@ -108,9 +108,9 @@ class Frozen(LocalScheduler):
 
     def cancel(self, task_id: str) -> None:
         self.cancelled.append(task_id)
-        self._hanging = deque(one for one in self._hanging if one.task.task_id != task_id)
+        self._hanging = deque(request for request in self._hanging if request.task.task_id != task_id)
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Generator[Event, None, None]:
         while self._queue or self._hanging:
             if not self._queue:
                 time.sleep(0.02)
@@ -124,11 +124,11 @@ class Frozen(LocalScheduler):
             else:
                 yield from run_on_host(request)
 
-    def _beginning(self, request: TaskRequest) -> Iterator[Event]:
+    def _beginning(self, request: TaskRequest) -> Generator[Event, None, None]:
         task_id, first = request.task.task_id, request.task.trials[0]
         yield HostObserved(request.host, task_id, collect())
         begin = Begin(trial_id=first.trial_id, attempt=first.attempt, started_at_ns=time.time_ns())
-        yield LineReceived(request.host, task_id, begin)
+        yield RecordPiece(request.host, task_id, 0, 0, encode_line(begin))
 
 
 class Lab:
@@ -159,13 +159,12 @@ class Lab:
             observe(progress)
 
         with pytest.MonkeyPatch.context() as hasty:
-            hasty.setattr(returning, "PING_S", 0.3)
-            hasty.setattr(returning, "PAUSE_S", 0.1)
+            hasty.setattr(recovery, "PING_S", 0.3)
+            hasty.setattr(recovery, "PAUSE_S", 0.1)
             hasty.setattr(driver, "LOOK_S", 0.0)
             # far below the second after which FAULTS take a host for lost, so that one that is well never is
-            hasty.setattr(beats, "BEAT_S", 0.1)
-            hasty.setattr(beats, "BREAK_S", 0.5)
-            hasty.setattr(server, "LISTENS_EVERY_S", 0.05)
+            hasty.setattr(host_task, "TICK_S", 0.1)
+            hasty.setattr(host_work, "BREAK_S", 0.5)
             run_campaign(order, scheduler, self.store, self.files, both)
         return continuation.campaign_id
 

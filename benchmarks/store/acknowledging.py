@@ -1,175 +1,119 @@
-"""From a host to the disk of the driver and back: the product's server and committer, over TCP on this machine.
+"""From the records of tasks to the disk of the driver: the product's own stream, row builder and writer, over Ray.
 
-Clients are processes of their own that greet as hosts do and send parcels which were encoded beforehand: what encodes
-them is spread over the hosts of a lab. Each waits for its answer before it sends the next.
+Tasks are real ones of this machine, each in a process of its own, that make their records up at a given rate.
 """
 
-import multiprocessing
-import secrets
-import selectors
-import socket
+import json
+import os
+import subprocess
+import sys
 import time
 import uuid
-from dataclasses import dataclass
-from multiprocessing.synchronize import Event
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.store.fleet import Campaign
-from benchmarks.store.rows import campaign_rows
-from orchestrator.delivery import Client, Committer, Destination, Outcome, Rows, Server, encode_rows
-from orchestrator.delivery.wire import Frame, FrameReader, HostHandshake, decode_answer, parcel_header
-from orchestrator.store import Store
+from orchestrator.campaign import ReadyHost, TrialRecorded
+from orchestrator.campaign.driving.task_tracker import Origins, TaskTracker
+from orchestrator.campaign.progress import CampaignProgress
+from orchestrator.execution import FakeSettings
+from orchestrator.planning import EnvironmentPin, Isolation, PlannedTask, PlanningHost
+from orchestrator.scheduling import HostObserved, SchedulingHost, TaskEnded, TaskRequest, Tick
+from orchestrator.scheduling.ray import RayScheduler
+from orchestrator.store import Ingest, Store, origin_document
+from runners.contract import CONTRACT_VERSION, BackendSpec, Protocol, Task, Trial, TrialSpec, WorkloadSpec
+from runners.system import collect
 
-_WARM_UP_S = 1.0
-_MARK = b"0123456789abcdef0123456789abcdef"
-"""The trial id in a prepared parcel, in place of which each parcel that is sent has one of its own."""
+SAMPLES = 200
+"""In each series: a record of 6.3 kB."""
 
-_PARCELS = 32
+_START_S = 4.0
+"""A task's process needs so long to start on a core that it shares."""
+
+_PIN = EnvironmentPin("cpu", Isolation.PROCESS, "for a benchmark", "0" * 64)
+_SPEC = TrialSpec(WorkloadSpec("synthetic-null", 1), BackendSpec("python", {}), "float32", "cpu", 1, 0, Protocol())
+_PROJECT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
 class Acknowledged:
-    """What the clients saw."""
+    """What the driver saw while all tasks ran."""
 
+    rows: int
     per_second: float
-    """Of all clients together."""
+    """Of all tasks together."""
+    cpu_s: float
+    """Of the driver's process, per row."""
     median_s: float
-    p99_s: float
-    trials: int
+    """From a record in its file to its row on the disk."""
+    p95_s: float
 
 
-def acknowledge(directory: Path, clients: int, processes: int, seconds: float) -> Acknowledged:
-    """Lets clients deliver into a new store, each as fast as it is answered.
+def acknowledge(directory: Path, tasks: int, rate: float, seconds: float) -> Acknowledged:
+    """Runs tasks at once, in a process of its own, which is the driver.
 
     Args:
-        directory: for the store.
-        clients: connections.
-        processes: among which they are divided.
-        seconds: for which is measured, after a second of warm-up.
+        directory: for their files and the store.
+        tasks: how many, all on this machine.
+        rate: records per second of each.
+        seconds: for which all of them run.
     """
-    store = Store.open(directory / f"acknowledge-{clients}-{uuid.uuid4().hex[:8]}")
-    token = secrets.token_bytes(32)
-    context = multiprocessing.get_context("spawn")
-    ready, begin = context.Barrier(processes + 1), context.Event()
-    answers = context.Queue()
-    shares = [clients // processes + (number < clients % processes) for number in range(processes)]
-    with (
-        store.writer() as writer,
-        Committer(store, writer, print) as committer,
-        Server(committer, token, print) as server,
-    ):
-        started = [
-            context.Process(target=_clients, args=(server.port, token, share, seconds, ready, begin, answers))
-            for share in shares
-        ]
-        for process in started:
-            process.start()
-        ready.wait(timeout=120)
-        begin.set()
-        durations = np.concatenate([answers.get(timeout=120 + seconds) for _ in started])
-        for process in started:
-            process.join()
-    if len(store.trials(["trial_id"])) < len(durations):
-        raise RuntimeError("fewer trials are stored than were acknowledged")
-    return Acknowledged(
-        len(durations) / seconds, float(np.median(durations)), float(np.quantile(durations, 0.99)), len(durations)
-    )
+    command = [sys.executable, "-m", "benchmarks.store.acknowledging", *map(str, (directory, tasks, rate, seconds))]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=_PROJECT)
+    return Acknowledged(**json.loads(done.stdout.splitlines()[-1]))
 
 
-def offer(directory: Path, trials: int) -> Acknowledged:
-    """One host's whole client, which keeps each parcel on its own disk until it is answered."""
-    store = Store.open(directory / f"offer-{uuid.uuid4().hex[:8]}")
-    token = secrets.token_bytes(32)
-    parcels = _parcels()
-    durations = []
-    with (
-        store.writer() as writer,
-        Committer(store, writer, print) as committer,
-        Server(committer, token, print) as server,
-    ):
-        destination = Destination("127.0.0.1", server.port, token, directory / "spool")
-        with Client(destination, "bench") as client:
-            for number in range(trials):
-                parcel = parcels[number % _PARCELS].replace(_MARK, uuid.uuid4().hex.encode())
-                start = time.perf_counter()
-                client.offer(parcel)
-                durations.append(time.perf_counter() - start)
-    total = sum(durations)
-    return Acknowledged(trials / total, float(np.median(durations)), float(np.quantile(durations, 0.99)), trials)
+def _drive(directory: Path, tasks: int, rate: float, seconds: float) -> Acknowledged:
+    place = directory / f"acknowledge-{tasks}-{uuid.uuid4().hex[:8]}"
+    store = Store.open(place / "results")
+    host = ReadyHost(PlanningHost("h1", {}, (0,), {"cpu": _PIN}), {"cpu": FakeSettings()}, None)
+    latencies: list[float] = []
+
+    def observe(progress: CampaignProgress) -> None:
+        if isinstance(progress, TrialRecorded):
+            latencies.append(time.time() - progress.record.finished_at_ns / 1e9)
+
+    scheduler = RayScheduler()
+    trials = int(rate * (seconds + _START_S * tasks / len(os.sched_getaffinity(0)) + 10))
+    with store.writer() as writer, Ingest(store, writer, print) as ingest:
+        tracker = TaskTracker("c", ingest, Origins("c", {"h1": host}, None, collect()), observe)
+        try:
+            scheduler.start([SchedulingHost("h1", {}, slots=tasks)])
+            for number in range(tasks):
+                _submit(scheduler, tracker, place, number, trials, rate)
+            begun = 0
+            for event in scheduler.events():
+                if isinstance(event, TaskEnded):
+                    sys.exit(f"a task ended before all had run for {seconds} s: {event.problem}")
+                if isinstance(event, Tick):
+                    tracker.confirm()
+                    continue
+                tracker.take(event)
+                if isinstance(event, HostObserved):
+                    begun += 1
+                    if begun == tasks:
+                        latencies.clear()
+                        start, cpu = time.monotonic(), time.process_time()
+                elif begun == tasks and time.monotonic() - start >= seconds:
+                    break
+            elapsed_s, cpu_s = time.monotonic() - start, time.process_time() - cpu
+            seen = list(latencies)
+        finally:
+            scheduler.stop()
+    quantiles = np.quantile(seen, [0.5, 0.95])
+    return Acknowledged(len(seen), len(seen) / elapsed_s, cpu_s / len(seen), float(quantiles[0]), float(quantiles[1]))
 
 
-def _parcels() -> list[bytes]:
-    rows = campaign_rows(Campaign(0, 1)).slice(0, _PARCELS).to_pylist()
-    return [encode_rows(Rows(trials=[{**row, "trial_id": _MARK.decode()}])) for row in rows]
+def _submit(scheduler: RayScheduler, tracker: TaskTracker, place: Path, number: int, trials: int, rate: float) -> None:
+    several = tuple(Trial(f"t{number}-{count}", "k", 1, count, 0, 1, 60, _SPEC) for count in range(trials))
+    task = Task(CONTRACT_VERSION, "c", f"task{number}", "cpu", several)
+    directory = place / f"task{number}"
+    origin = tracker.begin(PlannedTask("h1", task, number), directory)
+    settings = FakeSettings(1 / rate, SAMPLES)
+    scheduler.submit(TaskRequest("h1", task, settings, directory, "store", origin_document(origin), slot=number))
 
 
-def _clients(
-    port: int,
-    token: bytes,
-    count: int,
-    seconds: float,
-    ready: "multiprocessing.synchronize.Barrier",
-    begin: Event,
-    answers: "multiprocessing.Queue[np.ndarray]",
-) -> None:
-    parcels = _parcels()
-    connections = [_Connection(port, token, f"bench-{number}") for number in range(count)]
-    selector = selectors.DefaultSelector()
-    for connection in connections:
-        selector.register(connection.socket, selectors.EVENT_READ, connection)
-    ready.wait()
-    begin.wait()
-    start = time.perf_counter()
-    end = start + _WARM_UP_S + seconds
-    durations = []
-    for connection in connections:
-        connection.send(parcels)
-    waiting = count
-    while waiting:
-        for key, _ in selector.select(timeout=30):
-            duration = key.data.take()
-            if duration is None:
-                continue
-            now = time.perf_counter()
-            # where a machine stalls for all of the time, the first answer after it counts
-            if start + _WARM_UP_S <= now and (now < end or not durations):
-                durations.append(duration)
-            if now < end:
-                key.data.send(parcels)
-            else:
-                waiting -= 1
-    answers.put(np.array(durations))
-
-
-class _Connection:
-    def __init__(self, port: int, token: bytes, name: str) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port))
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._reader = FrameReader()
-        self._sequence = 0
-        self._sent_at = 0.0
-        handshake = HostHandshake(token, name)
-        self.socket.sendall(handshake.hello(self._greeting()))
-        handshake.check(self._greeting())
-
-    def send(self, parcels: list[bytes]) -> None:
-        parcel = parcels[self._sequence % _PARCELS].replace(_MARK, uuid.uuid4().hex.encode())
-        self._sequence += 1
-        self._sent_at = time.perf_counter()
-        self.socket.sendall(parcel_header(self._sequence, parcel) + parcel)
-
-    def take(self) -> float | None:
-        """Seconds since the parcel was sent, once it is stored."""
-        for frame in self._reader.feed(self.socket.recv(65536)):
-            answer = decode_answer(frame)
-            if answer.outcome is not Outcome.STORED:
-                raise RuntimeError(f"a parcel was not stored: {answer}")
-            return time.perf_counter() - self._sent_at
-        return None
-
-    def _greeting(self) -> Frame:
-        while True:
-            for frame in self._reader.feed(self.socket.recv(65536)):
-                return frame
+if __name__ == "__main__":
+    arguments = sys.argv[1:]
+    print(json.dumps(asdict(_drive(Path(arguments[0]), int(arguments[1]), float(arguments[2]), float(arguments[3])))))

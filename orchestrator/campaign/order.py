@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from orchestrator.campaign.preparing.preparation import ReadyHost
+from orchestrator.campaign.provision import ReadyHost
 from orchestrator.campaign.resuming.resume import Continuation
 from orchestrator.config.inventory import Faults
 from orchestrator.config.sweep import Sweep
-from orchestrator.delivery import Reproduces
+from orchestrator.store import Reproduces
 
 
 @dataclass(frozen=True)

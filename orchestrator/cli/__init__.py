@@ -18,6 +18,7 @@ from orchestrator.cli.report import report_command, serve_command
 from orchestrator.cli.reproduce import reproduce
 from orchestrator.cli.results import results
 from orchestrator.cli.sweep import sweep
+from orchestrator.cli.sweep_resume import resume_command
 from orchestrator.cli.task import task
 from orchestrator.errors import ExitCode, TaxmeterError
 
@@ -34,6 +35,7 @@ for command in (
     *(task, images, hosts, cluster),
 ):
     taxmeter.add_command(command)
+sweep.add_command(resume_command)
 
 
 def main() -> None:

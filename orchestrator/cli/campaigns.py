@@ -1,6 +1,5 @@
 """What the commands share that plan and run campaigns."""
 
-import os
 import shutil
 import subprocess
 from collections import Counter
@@ -14,19 +13,13 @@ from orchestrator.campaign import Continuation, ProjectFiles
 from orchestrator.campaign.resuming.resume import Choose
 from orchestrator.cli.progress import duration_text
 from orchestrator.cli.results import print_summary
-from orchestrator.config.documents import line_of_key
-from orchestrator.config.sweep import Sweep
+from orchestrator.config import Sweep
 from orchestrator.environments import Catalogue
 from orchestrator.errors import ConfigurationError, ExitCode, NoUsableHostError, did_you_mean
-from orchestrator.files import held_at_once
-from orchestrator.hosts.lock import HostLock
 from orchestrator.planning import Plan, PlanningHost, environments_on
 from orchestrator.planning.feasibility import ANY_SUITABLE
 from orchestrator.store import Attempt, Store
 from runners.contract import Status
-
-HOST_LOCK = HostLock()
-_AT_ONCE_S = 1.0
 
 
 def exit_code(attempts: Collection[Attempt]) -> ExitCode:
@@ -67,7 +60,7 @@ def print_pins(wanted: Sweep, hosts: Iterable[PlanningHost]) -> None:
             click.echo(f"{host.name}: {pin.name} in isolation {pin.isolation.value} ({pin.reason}), {identity}")
 
 
-def known_environments(wanted: Sweep, sweep_file: Path, files: ProjectFiles) -> None:
+def known_environments(wanted: Sweep, files: ProjectFiles) -> None:
     """Refuses an environment that is not in the catalogue, where the sweep names it.
 
     Raises:
@@ -76,9 +69,9 @@ def known_environments(wanted: Sweep, sweep_file: Path, files: ProjectFiles) -> 
     known = Catalogue.load(files.catalogue).entries
     for position, name in enumerate(wanted.environments):
         if name not in known and name != ANY_SUITABLE:
-            line = line_of_key(sweep_file, ("environments", position))
             problem = f"unknown environment {name}; {did_you_mean(name, [*known, ANY_SUITABLE])}"
-            raise ConfigurationError(problem, file=sweep_file, line=line, key="environments")
+            line = wanted.file.line("environments", position)
+            raise ConfigurationError(problem, file=wanted.file.path, line=line, key="environments")
 
 
 def telling(choose: Choose) -> Choose:
@@ -110,50 +103,6 @@ def git_commit() -> str | None:
     command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout.strip() if done.returncode == 0 else None
-
-
-@contextmanager
-def host_to_ourselves() -> Iterator[None]:
-    """Keeps others off this machine, local sweeps and tasks of clusters: two benchmarks at once measure each other.
-
-    Raises:
-        NoUsableHostError: another sweep measures here.
-    """
-    with HOST_LOCK.hold() as held:
-        if not held.wait(_AT_ONCE_S):
-            raise NoUsableHostError(f"another sweep runs on this machine; wait for it ({HOST_LOCK.path} is locked)")
-        yield
-
-
-@contextmanager
-def project_to_ourselves(files: ProjectFiles) -> Iterator[None]:
-    """Keeps a second sweep off the cluster of this project, whose leftovers it would take for those of a killed one.
-
-    Raises:
-        NoUsableHostError: another sweep runs on it.
-    """
-    lock = project_lock(files)
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        # Reading is enough for a lock, and allowed for a file that another user made.
-        if not lock.exists():
-            lock.touch(mode=0o644)
-        descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        raise NoUsableHostError(f"{lock} cannot be opened: {error.strerror}; remove it") from None
-    try:
-        if not held_at_once(descriptor):
-            raise NoUsableHostError(
-                f"another sweep of this project runs on the hosts of its cluster; wait for it ({lock} is locked)"
-            )
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def project_lock(files: ProjectFiles) -> Path:
-    """What a sweep on the cluster of a project locks."""
-    return files.state / "locks" / "remote-sweep"
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import click
 
 from orchestrator.campaign import ProjectFiles
 from orchestrator.cli.options import inventory_option, limit_option
-from orchestrator.config.inventory import load_inventory, refuse_nodes, select_hosts
+from orchestrator.config import load_inventory, refuse_nodes, select_hosts
 from orchestrator.environments import connect, engine_address
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.cluster import ClusterStatus, NodeStatus, ensure_agent_image, keep

@@ -10,7 +10,7 @@ import click
 from orchestrator.campaign import ProjectFiles
 from orchestrator.cli.hosts_check import check
 from orchestrator.cli.options import inventory_option, limit_option
-from orchestrator.config.inventory import (
+from orchestrator.config import (
     Expectation,
     Host,
     Inventory,

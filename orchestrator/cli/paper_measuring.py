@@ -8,13 +8,11 @@ from typing import Final
 
 import click
 
-from orchestrator.campaign import ProjectFiles, is_remote, look_at_hosts, pins_without_building
-from orchestrator.campaign.remote.joining import is_by_ray
-from orchestrator.config.inventory import active_hosts, load_inventory, select_hosts
-from orchestrator.errors import ConfigurationError, ExitCode
-from orchestrator.hosts.connection import Connections
-from orchestrator.planning import PlanningHost
-from orchestrator.planning.feasibility import ANY_SUITABLE
+from orchestrator.campaign import ProjectFiles, listed
+from orchestrator.config import active_hosts, load_inventory, select_hosts
+from orchestrator.errors import ConfigurationError, ExitCode, NoUsableHostError
+from orchestrator.hosts import open_hosts
+from orchestrator.planning import choose_gpus, used_of
 
 DEVICES: Final = ("auto", "cuda", "cpu")
 _FINISHED: Final = (ExitCode.OK, ExitCode.TRIALS_FAILED)
@@ -80,18 +78,17 @@ def chosen_sweeps(directory: Path, device: str, *, quick: bool) -> list[Path]:
 
 
 def _has_gpu(inventory: Path, limit: str | None) -> bool:
-    """Whether a host of the lab has a GPU that trials may use; a Ray cluster is taken to have one."""
-    hosts = active_hosts(select_hosts(load_inventory(inventory), limit), click.echo)
-    files = ProjectFiles(Path.cwd())
-    if is_by_ray(hosts):
-        return True
-    seen: Sequence[PlanningHost]
-    if is_remote(hosts):
-        with Connections(load_inventory(inventory).hosts) as connections:
-            seen = look_at_hosts(hosts, connections, inventory, (ANY_SUITABLE,), files).hosts
-    else:
-        seen = pins_without_building(hosts, inventory, (ANY_SUITABLE,), files)
-    return any(host.machine is not None and host.machine.gpus for host in seen)
+    """Whether a host of the lab has a GPU that trials may use."""
+    known = load_inventory(inventory)
+    hosts = active_hosts(select_hosts(known, limit), click.echo)
+    with open_hosts(hosts, known, ProjectFiles(Path.cwd())) as opened:
+        facts, left_out = opened.look()
+    if not facts:
+        raise NoUsableHostError(f"no host can be used: {listed(left_out)}")
+    return any(
+        used_of(choose_gpus(hosts[name].gpus, found.topology.gpus).gpus, hosts[name].exclusive)
+        for name, found in facts.items()
+    )
 
 
 def _run(arguments: Sequence[str]) -> int:

@@ -1,7 +1,6 @@
 """`taxmeter reproduce`: stored trials once more, in the identical environment, then and now side by side."""
 
 from collections.abc import Set
-from importlib.metadata import version
 from pathlib import Path
 
 import click
@@ -11,27 +10,20 @@ from orchestrator.analysis import Place, Sides, change_columns, changes, compare
 from orchestrator.campaign import (
     Allowed,
     ProjectFiles,
+    ReproduceRequest,
     Reproduction,
-    continuation_of,
-    decide,
-    drop_caches,
     find,
-    make_ready,
-    order_again,
-    preview,
-    ray_scheduler,
-    reachable_hosts,
-    reap_leftovers,
     refuse_another_method,
-    run_campaign,
+    run_reproduction,
     targets,
 )
-from orchestrator.cli.campaigns import ending_cleanly, exit_code, git_commit, host_to_ourselves
+from orchestrator.cli.campaigns import ending_cleanly, exit_code, git_commit
 from orchestrator.cli.options import inventory_option, results_option
-from orchestrator.cli.progress import ProgressLine
 from orchestrator.cli.results import open_existing, wide_console
-from orchestrator.config.inventory import load_inventory, refuse_nodes
+from orchestrator.cli.sweep import say, watched
+from orchestrator.config import load_inventory
 from orchestrator.errors import ExitCode
+from orchestrator.hosts import open_hosts
 from orchestrator.report import render_reproduction
 from orchestrator.store import Store
 
@@ -65,39 +57,28 @@ def reproduce(
     wanted = find(store, trial_or_campaign, results_directory)
     method = refuse_another_method(wanted, allowed=allow_different_method)
     allowed = Allowed(allow_different_image, method)
-    files = ProjectFiles(Path.cwd())
     known = load_inventory(inventory)
-    found = targets(wanted, known, inventory, host, allowed)
-    refuse_nodes({target.name: target.host for target in found}, known)
-    reachable_hosts({target.name: target.host for target in found}, inventory)
-    for target in found:
-        preview(target, inventory, files, allowed)
-    with host_to_ourselves(), ending_cleanly():
-        ready = make_ready(found, inventory, files, click.echo, allowed)
-        for name in reap_leftovers([one for _, one in ready], files):
-            click.echo(f"removed container {name}, left by a run that was killed")
-        reproduction = decide(wanted, ready, allowed, rounds)
-        for note in reproduction.notes:
-            click.echo(note)
-        chosen = continuation_of(reproduction, store)
-        document = inventory.read_text(encoding="utf-8")
-        order = order_again(reproduction, chosen, document, version("taxmeter"), git_commit())
-        drop_caches(files, keep=chosen.campaign_id)
-        with ProgressLine(wide_console()) as progress:
-            run_campaign(order, ray_scheduler(), store, files, progress.observe)
-    print_reproduction(store, reproduction, chosen.campaign_id)
-    return exit_code(store.attempts(chosen.campaign_id).values())
+    places = targets(wanted, known, host, allowed)
+    files = ProjectFiles(Path.cwd())
+    request = ReproduceRequest(wanted, places, allowed, rounds, known, files, results_directory, git_commit())
+    with ending_cleanly(), open_hosts({place.name: place.host for place in places}, known, files) as hosts:
+        outcome = run_reproduction(request, hosts, say, watched)
+    if outcome.exit_code:
+        return ExitCode(outcome.exit_code)
+    store = open_existing(results_directory)
+    print_reproduction(store, outcome.reproduction, outcome.campaign_id)
+    return exit_code(store.attempts(outcome.campaign_id).values())
 
 
 def print_reproduction(store: Store, reproduction: Reproduction, campaign_id: str) -> None:
     """Prints then and now side by side."""
     earlier = reproduction.wanted.campaign_id
     sides = [
-        Sides(Place(earlier, one.then.host, one.then.trial_key), Place(campaign_id, one.host, one.trial_key))
-        for one in reproduction.again
+        Sides(Place(earlier, trial.then.host, trial.then.trial_key), Place(campaign_id, trial.host, trial.trial_key))
+        for trial in reproduction.again
     ]
     columns = list(dict.fromkeys([*reproduction_columns(), *change_columns()]))
-    chosen = {trial_id for one in reproduction.again for trial_id in one.then.trial_ids}
+    chosen = {trial_id for trial in reproduction.again for trial_id in trial.then.trial_ids}
     then = _of(chosen, store.trials(columns, campaign_id=earlier))
     now = store.trials(columns, campaign_id=campaign_id)
     differing = changes(then, now, store.systems(), store.environments(), store.campaigns())
@@ -107,4 +88,4 @@ def print_reproduction(store: Store, reproduction: Reproduction, campaign_id: st
 
 def _of(trial_ids: Set[str], trials: pa.Table) -> pa.Table:
     """Not by key: trials of one key may have had other limits."""
-    return trials.filter(pa.array([one in trial_ids for one in trials["trial_id"].to_pylist()], pa.bool_()))
+    return trials.filter(pa.array([trial_id in trial_ids for trial_id in trials["trial_id"].to_pylist()], pa.bool_()))

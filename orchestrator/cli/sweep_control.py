@@ -20,11 +20,10 @@ from orchestrator.campaign.control import (
     Request,
     RequestKind,
 )
-from orchestrator.cli.campaigns import HOST_LOCK, project_lock
 from orchestrator.cli.options import StorePlace, open_results
 from orchestrator.cli.sweep_status import PREPARING, Seen, render
 from orchestrator.errors import ConfigurationError, ExitCode, did_you_mean
-from orchestrator.files import is_locked
+from orchestrator.hosts import a_sweep_is_under_way
 from orchestrator.store.query.listing import campaign_list
 
 _NARROW = 80
@@ -112,17 +111,13 @@ def _look(files: ProjectFiles, place: str | Path | None) -> Seen:
     control = ControlFiles(files.control)
     # In this order: a driver that ends says so before it is gone.
     is_alive, state = control.is_alive(), control.state()
-    locked = not is_alive and _is_locked(files)
+    locked = not is_alive and a_sweep_is_under_way(files)
     last = None if is_alive else _last(place or (Path("results") if state is None else Path(state.results)))
     return Seen(is_alive, state, last, time.time_ns(), locked)
 
 
-def _is_locked(files: ProjectFiles) -> bool:
-    return is_locked(HOST_LOCK.path) or is_locked(project_lock(files))
-
-
 def _why(files: ProjectFiles) -> str:
-    return f"; {PREPARING}" if _is_locked(files) else ""
+    return f"; {PREPARING}" if a_sweep_is_under_way(files) else ""
 
 
 def _last(place: str | Path) -> dict[str, Any] | None:

@@ -1,25 +1,20 @@
 """`taxmeter sweep resume`: goes on with a campaign from what the store knows of it, and from nothing else."""
 
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
-from orchestrator.campaign import ProjectFiles
-from orchestrator.campaign.control import ControlFiles
-from orchestrator.campaign.reproducing.repeating import is_reproduction
+from orchestrator.campaign import ControlFiles, ProjectFiles, RunRequest, is_reproduction
 from orchestrator.campaign.resuming.pinned import Pinned, go_on, pinned, refuse_other_locks
-from orchestrator.cli.campaigns import exit_code, known_environments, telling
-from orchestrator.cli.local_sweep import run_sweep
+from orchestrator.cli.campaigns import exit_code, git_commit, known_environments
 from orchestrator.cli.options import limit_option, open_existing, open_results, results_option
-from orchestrator.cli.ordering import Wanted
-from orchestrator.cli.results.showing import known_campaign
-from orchestrator.config.inventory import Host, active_hosts, load_inventory, select_hosts
-from orchestrator.config.sweep import load_sweep
+from orchestrator.cli.results import known_campaign
+from orchestrator.cli.sweep import run_and_show
+from orchestrator.config import Host, Inventory, Source, active_hosts, load_inventory, load_sweep, select_hosts
 from orchestrator.environments import Catalogue
-from orchestrator.errors import ConfigurationError, ExitCode, NoUsableHostError
+from orchestrator.errors import ExitCode, NoUsableHostError
 from orchestrator.store.query.listing import campaign_list
 
 
@@ -57,21 +52,14 @@ def resume_command(
     click.echo(_begun(campaign, waiting))
     if not waiting:
         return exit_code(store.attempts(campaign.campaign_id).values())
-    directory = files.state / "resume" / campaign.campaign_id
-    sweep_file, stored_inventory = _documents(row, directory)
-    sweep = load_sweep(sweep_file)
-    at = inventory or stored_inventory
+    again = load_sweep(Source(Path(f"sweep of {campaign.campaign_id}"), row["sweep_document"]))
+    stored = Source(Path(f"inventory of {campaign.campaign_id}"), row["inventory_document"])
+    at = load_inventory(stored if inventory is None else inventory)
     hosts = _hosts(at, limit, campaign, waiting)
-    known_environments(sweep, sweep_file, files)
+    known_environments(again, files)
     refuse_other_locks(campaign, Catalogue.load(files.catalogue))
-    code = run_sweep(
-        Wanted(sweep, sweep_file, hosts, at, files),
-        results_directory,
-        telling(lambda at_hand, results, _absent: go_on(campaign, sweep, at_hand, results)),
-    )
-    if not code:
-        shutil.rmtree(directory)  # else it stays, for errors that name its files
-    return code
+    request = RunRequest(again, at, hosts, files, results_directory, git_commit())
+    return run_and_show(request, lambda at_hand, results, _absent: go_on(campaign, again, at_hand, results))
 
 
 def _row(campaign_id: str | None, results: Path) -> Mapping[str, Any] | None:
@@ -87,25 +75,14 @@ def _row(campaign_id: str | None, results: Path) -> Mapping[str, Any] | None:
     return None
 
 
-def _documents(row: Mapping[str, Any], directory: Path) -> tuple[Path, Path]:
-    """The texts of then as files, which errors can name."""
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    sweep, inventory = directory / "sweep.yaml", directory / "inventory.yaml"
-    sweep.write_text(row["sweep_document"], encoding="utf-8")
-    inventory.write_text(row["inventory_document"], encoding="utf-8")
-    return sweep, inventory
-
-
-def _hosts(inventory: Path, limit: str | None, campaign: Pinned, waiting: Mapping[str, int]) -> dict[str, Host]:
+def _hosts(inventory: Inventory, limit: str | None, campaign: Pinned, waiting: Mapping[str, int]) -> dict[str, Host]:
     """Those with something left to do. A host that the campaign does not know may get a part in it."""
-    chosen = active_hosts(select_hosts(load_inventory(inventory), limit), click.echo)
+    chosen = active_hosts(select_hosts(inventory, limit), click.echo)
     done = [name for name in chosen if name in campaign.plan.places and name not in waiting]
     left = {name: host for name, host in chosen.items() if name not in done}
     if not left:
         places = ", ".join(f"{place} ({count})" for place, count in waiting.items())
-        raise ConfigurationError(
-            f"nothing is left to do on {', '.join(done)}; trials are left on {places}", file=inventory
-        )
+        raise inventory.error(f"nothing is left to do on {', '.join(done)}; trials are left on {places}")
     return left
 
 

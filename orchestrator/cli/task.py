@@ -47,7 +47,7 @@ def export(
     """Writes SWEEP as a directory that any machine with the right Python can run."""
     wanted = load_sweep(sweep_file)
     files = ProjectFiles(Path.cwd())
-    known_environments(wanted, sweep_file, files)
+    known_environments(wanted, files)
     catalogue = Catalogue.load(files.catalogue)
     chosen = wanted.model_copy(update={"environments": _chosen(wanted, environments, catalogue)})
     entries = {name: catalogue.entry(name) for name in chosen.environments}

@@ -12,10 +12,12 @@ from orchestrator.execution.base import (
 )
 from orchestrator.execution.choice import create_executor
 from orchestrator.execution.docker import remove_containers
+from orchestrator.execution.records import PIECE_BYTES, RecordLine, RecordReader, read_lines, read_pieces
 from orchestrator.execution.staging import INSTALLED, copy_code, keep_code, pack, stage
 
 __all__ = [
     "INSTALLED",
+    "PIECE_BYTES",
     "Aftermath",
     "DockerSettings",
     "ExecutionSettings",
@@ -23,6 +25,8 @@ __all__ = [
     "FakeSettings",
     "PackedCode",
     "ProcessSettings",
+    "RecordLine",
+    "RecordReader",
     "TaskOutcome",
     "aftermath",
     "copy_code",
@@ -31,6 +35,8 @@ __all__ = [
     "pack",
     "pack_files",
     "pack_project",
+    "read_lines",
+    "read_pieces",
     "read_tree",
     "remove_containers",
     "stage",

@@ -1,16 +1,16 @@
-"""The one interface of the executors, and what they share: limits, logs and reading a task's records."""
+"""The one interface of the executors, and what they share: limits and logs."""
 
-from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import Protocol
 
 from orchestrator.environments import ImageIdentity
 from orchestrator.planning import is_of_gpu
-from runners.contract import ContractError, Line, Task, TaskFiles, decode_line
+from runners.contract import Task, TaskFiles
 
 POLL_INTERVAL_S = 0.1
-"""How often an executor looks for new records: a `stat` each time, far below what a measurement could feel."""
+"""How often an executor looks whether its task is over or to be ended."""
 
 START_ALLOWANCE_S = 180
 """What a task may take beside its trials' own limits: engine, imports, self-check."""
@@ -74,15 +74,16 @@ class TaskOutcome:
 class Executor(Protocol):
     """Runs tasks on this machine, one at a time."""
 
-    def run(self, task: Task, directory: Path) -> Generator[Line, None, TaskOutcome]:
-        """Runs a staged task, yielding each line of its records while it runs.
+    def run(self, task: Task, directory: Path, stop: Event) -> TaskOutcome:
+        """Runs a staged task to its end; the runner writes its records into the directory meanwhile.
 
-        Whatever a trial does is data: a record, or an outcome that tells how the task died. Closing the generator
-        ends the task. However the generator ends, no container and no process of it is left.
+        Whatever a trial does is data: a record, or an outcome that tells how the task died. However this ends, no
+        container and no process of the task is left.
 
         Args:
             task: what to run.
             directory: a directory of the task's own, made by `stage`.
+            stop: ends the task soon after it is set.
 
         Raises:
             InfrastructureError: the task could not be started, or the engine failed.
@@ -112,30 +113,3 @@ def log_tail(directory: Path, limit_bytes: int = 8192) -> str:
     with log.open("rb") as stream:
         stream.seek(max(0, log.stat().st_size - limit_bytes))
         return stream.read().decode("utf-8", "replace")
-
-
-class RecordTail:
-    """Reads the lines that were added to a records file since the last look."""
-
-    def __init__(self, directory: Path) -> None:
-        self._path = Path(TaskFiles(str(directory)).records)
-        self._position = 0
-
-    def new_lines(self) -> list[Line]:
-        """The whole new lines. A line that is cut, as a dying supervisor may leave one, is not taken."""
-        if not self._path.exists():
-            return []
-        with self._path.open("rb") as stream:
-            stream.seek(self._position)
-            data = stream.read()
-        whole = data[: data.rfind(b"\n") + 1]
-        self._position += len(whole)
-        return [line for raw in whole.splitlines() if (line := _decoded(raw)) is not None]
-
-
-def _decoded(raw: bytes) -> Line | None:
-    try:
-        return decode_line(raw)
-    except ContractError:
-        # Its trial then has a beginning and no record, and is reported as crashed.
-        return None

@@ -4,7 +4,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Collection, Generator, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,14 +26,13 @@ from orchestrator.errors import InfrastructureError
 from orchestrator.execution.base import (
     POLL_INTERVAL_S,
     DockerSettings,
-    RecordTail,
     TaskOutcome,
     gpu_environment,
     log_tail,
     time_limit_s,
 )
 from orchestrator.planning import is_of_gpu
-from runners.contract import Line, Task
+from runners.contract import Task
 
 LABEL = "org.taxmeter.campaign"
 """Every container of ours carries it; nothing without it is ever touched."""
@@ -60,31 +59,26 @@ class DockerExecutor:
     def __init__(self, settings: DockerSettings) -> None:
         self._settings = settings
 
-    def run(self, task: Task, directory: Path) -> Generator[Line, None, TaskOutcome]:
+    def run(self, task: Task, directory: Path, stop: threading.Event) -> TaskOutcome:
         """See `Executor.run`."""
         settings = self._settings
         settings.cache.mkdir(parents=True, exist_ok=True)
         user = _user_for(directory, settings.cache)
         limit_s = time_limit_s(task)
-        tail = RecordTail(directory)
         ended_because = None
         started_at = int(time.time())
         with engine_errors(_REFUSED), closing(connect(settings.engine)) as client:
             insist_on_image(client, settings)
             configuration = _configuration(settings, task, directory, user, limit_s)
-            try:
-                with _container(client, configuration) as exit_of:
-                    deadline = exit_of.begun_s + limit_s + _OURS_S
-                    while not exit_of.ended.wait(POLL_INTERVAL_S):
-                        yield from tail.new_lines()
-                        if time.monotonic() > deadline:
-                            ended_because = f"the container outlived its own limit of {limit_s} s"
-                            break
-            except ENGINE_EXCEPTIONS:
-                # The engine failed, but what the trials wrote is there.
-                yield from tail.new_lines()
-                raise
-            yield from tail.new_lines()
+            with _container(client, configuration) as exit_of:
+                deadline = exit_of.begun_s + limit_s + _OURS_S
+                while not exit_of.ended.wait(POLL_INTERVAL_S):
+                    if stop.is_set():
+                        ended_because = "the task was ended from outside"
+                        break
+                    if time.monotonic() > deadline:
+                        ended_because = f"the container outlived its own limit of {limit_s} s"
+                        break
             exit_code = None if ended_because else exit_of.code()
             if exit_code and time.monotonic() - exit_of.begun_s >= limit_s:
                 ended_because = f"the container reached its time limit of {limit_s} s"

@@ -1,21 +1,22 @@
 """Pretends to run tasks, for tests of everything above the executors."""
 
 import time
-from collections.abc import Generator
 from pathlib import Path
+from threading import Event
 
 from orchestrator.execution.base import FakeSettings, TaskOutcome
 from runners.contract import (
     Begin,
     End,
     Environment,
-    Line,
     Series,
     Status,
     Task,
+    TaskFiles,
     Trial,
     TrialRecord,
     Verification,
+    encode_line,
 )
 
 _ENDINGS = {
@@ -38,16 +39,18 @@ class FakeExecutor:
     def __init__(self, settings: FakeSettings) -> None:
         self._settings = settings
 
-    def run(self, task: Task, directory: Path) -> Generator[Line, None, TaskOutcome]:  # noqa: ARG002 - the interface
-        """See `Executor.run`. The directory is not used."""
-        yield Environment(task_id=task.task_id, versions={"python": "0"}, facts={}, runner_sha256="fake")
-        for trial in task.trials:
-            yield Begin(trial_id=trial.trial_id, attempt=trial.attempt, started_at_ns=time.time_ns())
-            time.sleep(self._settings.pace_s)
-            if trial.spec.workload.name == "synthetic-kill-supervisor":
-                return TaskOutcome(-9, None, None, "made up: killed")
-            yield _record(trial, self._settings.samples)
-        yield End(task_id=task.task_id, records=len(task.trials))
+    def run(self, task: Task, directory: Path, stop: Event) -> TaskOutcome:
+        """See `Executor.run`."""
+        with open(TaskFiles(str(directory)).records, "ab", buffering=0) as records:
+            records.write(encode_line(Environment(task.task_id, {"python": "0"}, {}, "fake")))
+            for trial in task.trials:
+                records.write(encode_line(Begin(trial.trial_id, trial.attempt, time.time_ns())))
+                if stop.wait(self._settings.pace_s):
+                    return TaskOutcome(None, None, "the task was ended from outside", "")
+                if trial.spec.workload.name == "synthetic-kill-supervisor":
+                    return TaskOutcome(-9, None, None, "made up: killed")
+                records.write(encode_line(_record(trial, self._settings.samples)))
+            records.write(encode_line(End(task.task_id, len(task.trials))))
         return TaskOutcome(0, None, None, "")
 
 

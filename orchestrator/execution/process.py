@@ -4,21 +4,20 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Generator
 from pathlib import Path
+from threading import Event
 
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution.base import (
     POLL_INTERVAL_S,
     ProcessSettings,
-    RecordTail,
     TaskOutcome,
     gpu_environment,
     log_tail,
     time_limit_s,
 )
 from orchestrator.planning import is_of_gpu
-from runners.contract import Line, Task, TaskFiles
+from runners.contract import Task, TaskFiles
 
 MARK = "TAXMETER_TASK_DIRECTORY"
 """In the environment of every process of a task: it tells them from all others."""
@@ -33,7 +32,7 @@ class ProcessExecutor:
     def __init__(self, settings: ProcessSettings) -> None:
         self._settings = settings
 
-    def run(self, task: Task, directory: Path) -> Generator[Line, None, TaskOutcome]:
+    def run(self, task: Task, directory: Path, stop: Event) -> TaskOutcome:
         """See `Executor.run`."""
         scratch = directory / "tmp"
         scratch.mkdir(exist_ok=True)
@@ -42,18 +41,14 @@ class ProcessExecutor:
         process = self._start(task, directory, scratch, limit_s)
         deadline = time.monotonic() + limit_s + 30
         ended_because = None
-        tail = RecordTail(directory)
         try:
-            while process.poll() is None:
-                yield from tail.new_lines()
+            while process.poll() is None and not stop.wait(POLL_INTERVAL_S):
                 if time.monotonic() > deadline:
                     ended_because = f"the task outlived its own limit of {limit_s} s"
                     break
-                time.sleep(POLL_INTERVAL_S)
         finally:
             _end(process)
             _kill_marked(directory)
-        yield from tail.new_lines()
         exit_code = None if ended_because else process.returncode
         return TaskOutcome(exit_code, None, ended_because, log_tail(directory))
 

@@ -40,17 +40,20 @@ def copy_code(code: Path, directory: Path) -> None:
     shutil.copytree(code / PACKAGE, directory / PACKAGE, ignore=shutil.ignore_patterns("__pycache__"))
 
 
-def stage(task: Task, directory: Path, code: Path = INSTALLED) -> None:
-    """Makes a task directory: the task and a copy of the runner's code, nothing else.
+def stage(task: Task, directory: Path, code: Path = INSTALLED, origin: object = None) -> None:
+    """Makes a task directory: the task, a copy of the runner's code and what its rows need, nothing else.
 
     Args:
         task: what the directory is for.
         directory: must not exist yet.
         code: the directory that holds the runner's package.
+        origin: what `origin.json` is to say; null for a directory of which nobody but its owner makes rows.
     """
     files = TaskFiles(str(directory))
     directory.mkdir(parents=True)
     copy_code(code, Path(files.code))
+    if origin is not None:
+        Path(files.origin).write_text(json.dumps(origin), encoding="utf-8")
     Path(files.task).write_text(json.dumps(encode(task), indent=1), encoding="utf-8")
     # Whatever the umask says: in a container another user reads them.
     for path in [directory, *directory.rglob("*")]:

@@ -1,15 +1,17 @@
 """The machines of an inventory: how each is reached, what it is, and the cluster that is made of them."""
 
-from orchestrator.hosts.access import HostAccess, HostEngine, HostFacts, Hosts, SystemDescription
-from orchestrator.hosts.opening import OpenHosts, describe_here, offered_key, open_hosts
+from orchestrator.hosts.access import HostAccess, HostEngine, HostFacts, SystemDescription
+from orchestrator.hosts.fleet import DriverPlace, Hosts, a_sweep_is_under_way
+from orchestrator.hosts.opening import describe_here, offered_key, open_hosts
 
 __all__ = [
+    "DriverPlace",
     "HostAccess",
     "HostEngine",
     "HostFacts",
     "Hosts",
-    "OpenHosts",
     "SystemDescription",
+    "a_sweep_is_under_way",
     "describe_here",
     "offered_key",
     "open_hosts",

@@ -1,21 +1,19 @@
 """The one seam between taxmeter and a machine: how a host is asked, told and given things, whatever kind it is."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any, Protocol, TypeVar
 
 from orchestrator.config import Host
-from orchestrator.environments import BuiltImage, ImageIdentity
+from orchestrator.environments import BuiltImage, ImageIdentity, Looked, StoredImage
 from orchestrator.hosts.check import HostReport, Requirements
-from orchestrator.hosts.cluster import Cluster
 from orchestrator.planning import GpuFacts, Isolation
 from runners.system import Fingerprint, Topology
 
 Argument = TypeVar("Argument")
 Answer = TypeVar("Answer")
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -61,15 +59,15 @@ class SystemDescription:
 class HostEngine(Protocol):
     """The engine of a host, as far as a campaign needs it."""
 
-    def find(self, image: BuiltImage) -> ImageIdentity | None:
-        """The image as the engine has it, under whatever name; null if it does not.
+    def look(self, image: StoredImage) -> Looked:
+        """The image as the engine has it, under whatever name; and the nearest to it, if it does not have it.
 
         Raises:
             InfrastructureError: the engine does not answer.
         """
         ...
 
-    def pull(self, image: BuiltImage) -> ImageIdentity:
+    def pull(self, image: StoredImage) -> ImageIdentity:
         """Has the engine pull the image by its digest.
 
         Raises:
@@ -171,68 +169,4 @@ class HostAccess(Protocol):
         Raises:
             InfrastructureError: it was not reached, or has neither a Python nor an image to run the code in.
         """
-        ...
-
-
-@dataclass(frozen=True)
-class DriverPlace:
-    """Where the driver of a campaign runs, and which Ray cluster has its hosts."""
-
-    ray_address: str | None = None
-    """As Ray takes it; null for a cluster of this machine alone, which is started for the campaign and gone with it."""
-    token: Path | None = None
-    """The file with the cluster's secret; null where the user's environment names it."""
-    code: Path | None = None
-    """The directory with our packages that Ray is to bring to the nodes; null where they have them."""
-    head: Cluster | None = None
-    """The cluster in whose head's container the driver must run; null if it runs in this process."""
-
-
-class Hosts(Protocol):
-    """The hosts of one command."""
-
-    @property
-    def builder(self) -> str | None:
-        """Address of the engine of this machine on which images for them are built; null for the usual one."""
-        ...
-
-    def look(self) -> tuple[dict[str, HostFacts], dict[str, str]]:
-        """The facts of all hosts, asked at once: by host; and why the others cannot be used, by host too."""
-        ...
-
-    def each(self, names: Iterable[str], do: Callable[[HostAccess], Result]) -> dict[str, Result | str]:
-        """Does something with several hosts at once. The answers by host; of an InfrastructureError its text."""
-        ...
-
-    def undisturbed(self) -> AbstractContextManager[None]:
-        """Keeps other sweeps of this project off the hosts, and all others off this machine if it is one of them.
-
-        Raises:
-            NoUsableHostError: another sweep runs.
-        """
-        ...
-
-    def gathered(self, say: Callable[[str], None]) -> AbstractContextManager[None]:
-        """Around all that needs the cluster: one that is brought up for a sweep alone is taken down at the end."""
-        ...
-
-    def join(self, names: Iterable[str], say: Callable[[str], None]) -> tuple[dict[str, HostFacts], dict[str, str]]:
-        """Makes hosts part of the cluster: their facts as processes of ours there see them; and why others are not.
-
-        Raises:
-            ConfigurationError: the settings of the cluster are wrong.
-            InfrastructureError: this machine or its engine is at fault.
-        """
-        ...
-
-    def mend(self, name: str, say: Callable[[str], None]) -> HostFacts:
-        """Brings a host of a cluster in use back into it, or a further host into it.
-
-        Raises:
-            InfrastructureError: it cannot be part now; says why.
-        """
-        ...
-
-    def leave(self) -> DriverPlace:
-        """Where the driver runs that uses them. Nothing but `mend` and `each` is asked of them afterwards."""
         ...

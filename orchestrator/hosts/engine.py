@@ -15,6 +15,7 @@ from orchestrator.environments import (
     UNLABELLED,
     BuiltImage,
     ImageIdentity,
+    Looked,
     StoredImage,
     connect,
     copy_image,
@@ -44,13 +45,13 @@ class EngineAt:
     marked: Callable[[str], AbstractContextManager[str]]
     """A new file in a directory of the host, which is made, by its path there; it is removed after the block."""
 
-    def find(self, image: BuiltImage) -> ImageIdentity | None:
-        """See `HostEngine.find`."""
-        return look_for_image(_stored(image), self.address).found
+    def look(self, image: StoredImage) -> Looked:
+        """See `HostEngine.look`."""
+        return look_for_image(image, self.address)
 
-    def pull(self, image: BuiltImage) -> ImageIdentity:
+    def pull(self, image: StoredImage) -> ImageIdentity:
         """See `HostEngine.pull`."""
-        return pull_stored_image(_stored(image), self.address, _say_nothing)
+        return pull_stored_image(image, self.address, _say_nothing)
 
     def send(self, image: BuiltImage, say: Callable[[str], None]) -> ImageIdentity:
         """See `HostEngine.send`."""
@@ -132,7 +133,7 @@ class ImageQuestion:
 
     engine: str | None
     """Its address there."""
-    image: BuiltImage
+    image: StoredImage
 
 
 @dataclass(frozen=True)
@@ -161,11 +162,11 @@ class EngineThere:
     call: Call
     send_image: Callable[[BuiltImage, Callable[[str], None]], ImageIdentity]
 
-    def find(self, image: BuiltImage) -> ImageIdentity | None:
-        """See `HostEngine.find`."""
-        return self.call(find_image, ImageQuestion(self.address, image), _ANSWER_S)
+    def look(self, image: StoredImage) -> Looked:
+        """See `HostEngine.look`."""
+        return self.call(look_here, ImageQuestion(self.address, image), _ANSWER_S)
 
-    def pull(self, image: BuiltImage) -> ImageIdentity:
+    def pull(self, image: StoredImage) -> ImageIdentity:
         """See `HostEngine.pull`."""
         return self.call(pull_image, ImageQuestion(self.address, image), PULL_S)
 
@@ -182,9 +183,9 @@ class EngineThere:
         return self.call(find_sharing_problem, SharingQuestion(self.address, directory, image), _ANSWER_S)
 
 
-def find_image(question: ImageQuestion) -> ImageIdentity | None:
-    """`HostEngine.find` on the host."""
-    return EngineAt(question.engine, marked_here).find(question.image)
+def look_here(question: ImageQuestion) -> Looked:
+    """`HostEngine.look` on the host."""
+    return EngineAt(question.engine, marked_here).look(question.image)
 
 
 def pull_image(question: ImageQuestion) -> ImageIdentity:
@@ -200,11 +201,6 @@ def remove_campaign(question: ContainersQuestion) -> list[str]:
 def find_sharing_problem(question: SharingQuestion) -> str | None:
     """`HostEngine.sharing_problem` on the host."""
     return EngineAt(question.engine, marked_here).sharing_problem(question.directory, question.image)
-
-
-def _stored(image: BuiltImage) -> StoredImage:
-    environment = image.reference.rpartition(":")[0].rpartition("/")[2]
-    return StoredImage(environment, image.image_id, image.repo_digest, image.identity)
 
 
 def _say_nothing(_: str) -> None:

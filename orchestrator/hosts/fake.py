@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from orchestrator.config import Host, HostState
-from orchestrator.environments import BuiltImage, ImageIdentity
+from orchestrator.environments import BuiltImage, ImageIdentity, Looked, StoredImage
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.access import Answer, Argument, HostFacts, SystemDescription
 from orchestrator.hosts.check import Check, Finding, HostReport, Level, Requirements
@@ -29,20 +29,20 @@ class FakeEngine:
     shares: bool = True
     """Whether containers see the directories of the host."""
 
-    def find(self, image: BuiltImage) -> ImageIdentity | None:
-        """See `HostEngine.find`."""
-        return self.images.get(image.image_id)
+    def look(self, image: StoredImage) -> Looked:
+        """See `HostEngine.look`."""
+        return Looked(self.images.get(image.image_id or ""), next(iter(self.images.values()), None))
 
-    def pull(self, image: BuiltImage) -> ImageIdentity:
+    def pull(self, image: StoredImage) -> ImageIdentity:
         """See `HostEngine.pull`."""
         if image.image_id not in self.pulls:
-            raise InfrastructureError(f"{image.reference} cannot be pulled: no registry has it")
-        return self._take(image)
+            raise InfrastructureError(f"{image.registry_digest} cannot be pulled: no registry has it")
+        return self._take(image.environment, image.image_id, image.identity)
 
     def send(self, image: BuiltImage, say: Callable[[str], None]) -> ImageIdentity:
         """See `HostEngine.send`."""
         say(f"sending {image.reference}")
-        return self._take(image)
+        return self._take(image.reference, image.image_id, image.identity)
 
     def remove_containers(self, campaign_id: str) -> list[str]:
         """See `HostEngine.remove_containers`."""
@@ -54,9 +54,11 @@ class FakeEngine:
             raise InfrastructureError(f"its engine refused: no such image: {image.image_id}")
         return None if self.shares else f"its engine does not see {directory} as this node does"
 
-    def _take(self, image: BuiltImage) -> ImageIdentity:
-        self.images[image.image_id] = image.identity
-        return image.identity
+    def _take(self, name: str, image_id: str, identity: ImageIdentity | None) -> ImageIdentity:
+        if identity is None:
+            raise InfrastructureError(f"too little is recorded about {name}")
+        self.images[image_id] = identity
+        return identity
 
 
 @dataclass

@@ -1,34 +1,22 @@
-"""The interface of the schedulers, and what runs on a host for each task."""
+"""The interface of the schedulers: tasks go to hosts, and what happens there comes back as events."""
 
-import shutil
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from orchestrator.delivery import Client, Destination, Heart, Origin, Recording, encode_rows
-from orchestrator.errors import InfrastructureError, StoreError
-from orchestrator.execution import (
-    INSTALLED,
-    ExecutionSettings,
-    PackedCode,
-    TaskOutcome,
-    create_executor,
-    stage,
-    unpack,
-)
-from orchestrator.hosts.lock import HeldHostLock, HostLock
-from orchestrator.scheduling.workers import WorkerProcess, this_worker
-from runners.contract import Environment, Line, Task, Trial, TrialRecord
-from runners.system import Fingerprint, collect
+from orchestrator.errors import InfrastructureError
+from orchestrator.execution import INSTALLED, ExecutionSettings, PackedCode, TaskOutcome
+from orchestrator.hosts.lock import HostLock
+from orchestrator.scheduling.acknowledging import Acknowledgement
+from orchestrator.scheduling.workers import WorkerProcess
+from runners.contract import Task
+from runners.system import Fingerprint
 
 Asked = TypeVar("Asked")
 Answered = TypeVar("Answered")
 Replied = TypeVar("Replied", covariant=True)
-
-_PATIENCE_S = 1.0
-"""Before it is told that a task waits for another one to end."""
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -52,9 +40,10 @@ class TaskRequest:
     execution: ExecutionSettings
     directory: Path
     """The task's own directory on the host; it must not exist yet."""
-    origin: Origin
-    destination: Destination
-    """Where its rows go to."""
+    store_id: str
+    """Of the store that its rows are for."""
+    origin: object
+    """What makes rows of its records, as JSON data; it waits beside them until they are stored."""
     code: Path = INSTALLED
     """Where the runner's package lies on the host; below it, if it is sent along."""
     packed: PackedCode | None = None
@@ -63,6 +52,8 @@ class TaskRequest:
     """Of the host's slots, counted from 0; tasks of one slot run one after the other."""
     lock: HostLock | None = None
     """Held while it runs, where others may measure too; null where the driver sees to that."""
+    acknowledged: tuple[Acknowledgement, ...] = ()
+    """Earlier tasks of the host of which every row is stored."""
 
 
 @dataclass(frozen=True)
@@ -77,15 +68,17 @@ class HostObserved:
 
 
 @dataclass(frozen=True)
-class LineReceived:
-    """A line of a task's records, while the task runs. Of a trial's record only what progress needs.
-
-    Its row takes another way and may come later, or although this is never heard.
-    """
+class RecordPiece:
+    """Bytes of a task's records, in their order. An empty one says that the task goes on."""
 
     host: str
     task_id: str
-    line: Line
+    sequence: int
+    """Counted from 0 through the task, empty ones included."""
+    offset: int
+    """Of the first byte in the file."""
+    data: bytes
+    """At most `execution.PIECE_BYTES`."""
 
 
 @dataclass(frozen=True)
@@ -93,11 +86,13 @@ class TaskEnded:
     """A task is over; nothing of it is left running."""
 
     host: str
-    task: Task
+    task_id: str
     outcome: TaskOutcome | None
     """Null if the task could not be run at all."""
     problem: str | None
     """What was at fault with the infrastructure; null if nothing was."""
+    size: int | None
+    """Of its records, all of which have come; null if nobody knows."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +109,8 @@ class Tick:
     """Time has passed; whoever listens may look around."""
 
 
-Event = HostObserved | LineReceived | HostNotice | TaskEnded | Tick
+TaskEvent = HostObserved | RecordPiece | HostNotice | TaskEnded
+Event = TaskEvent | Tick
 
 
 class Asking(Protocol[Replied]):
@@ -126,6 +122,28 @@ class Asking(Protocol[Replied]):
 
     def drop(self) -> None:
         """Takes the question back. Never waits; whether the host has heard it meanwhile is unknown."""
+        ...
+
+
+class HostStream(Protocol[Replied]):
+    """What a host says piece by piece, and is on its way."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more comes."""
+        ...
+
+    @property
+    def problem(self) -> InfrastructureError | None:
+        """Why it ended before its end."""
+        ...
+
+    def take(self) -> Sequence[Replied]:
+        """What has come since the last time, in order. Never waits."""
+        ...
+
+    def drop(self) -> None:
+        """Ends it. Never waits."""
         ...
 
 
@@ -169,6 +187,16 @@ class Scheduler(Protocol):
         """
         ...
 
+    def stream(self, question: Callable[[Asked], Iterator[Item]], host: str, asked: Asked) -> HostStream[Item]:
+        """Asks one host for something that is long, and waits for nothing. The host goes on as what it said is taken.
+
+        Args:
+            question: a generator function of an installed module; what it yields is small.
+            host: where it runs, as soon as the host is there.
+            asked: its argument.
+        """
+        ...
+
     def submit(self, request: TaskRequest) -> None:
         """Queues a task. Tasks of one slot of a host run in the order in which they were submitted."""
         ...
@@ -180,95 +208,10 @@ class Scheduler(Protocol):
         """
         ...
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Generator[Event, None, None]:
         """Yields what happens until every submitted task, later ones included, has ended; a tick every second."""
         ...
 
     def stop(self) -> None:
         """Ends running tasks, waits until nothing of them is left, and takes the cluster down."""
         ...
-
-
-def run_on_host(request: TaskRequest) -> Generator[Event, None, None]:
-    """Runs one task on the machine that this is called on, and delivers its rows. Closing the iterator ends the task.
-
-    A task is over when all its rows are stored. If they cannot be, it ends with a problem that says where they are.
-    """
-    with Heart(request.destination, request.host, request.task.task_id):
-        yield from _run(request)
-
-
-def _run(request: TaskRequest) -> Iterator[Event]:
-    host, task = request.host, request.task
-    recording = Recording(request.origin)
-    fingerprint = collect()
-    recording.runs_on(fingerprint)
-    yield HostObserved(host, task.task_id, fingerprint, this_worker())
-    try:
-        with Client(request.destination, host) as client:
-            code = request.code if request.packed is None else unpack(request.packed, request.code)
-            stage(task, request.directory, code)
-            with nullcontext() if request.lock is None else request.lock.hold() as lock:
-                if lock is not None:
-                    yield from _until_held(request, lock)
-                outcome = yield from _lines(request, recording, client)
-            client.flush()
-            yield from _notices(request, client)
-    except InfrastructureError as error:
-        yield TaskEnded(host, task, None, str(error))
-        return
-    if outcome.exit_code == 0:
-        shutil.rmtree(request.directory)  # its rows are stored; a failed task's records stay for a person to read
-    yield TaskEnded(host, task, outcome, None)
-
-
-def _until_held(request: TaskRequest, lock: HeldHostLock) -> Iterator[HostNotice]:
-    if lock.wait(_PATIENCE_S):
-        return
-    text = "another campaign measures there; this one waits for its turn"
-    yield HostNotice(request.host, request.task.task_id, text)
-    while not lock.wait(_PATIENCE_S):
-        pass  # so that an interrupt is heard
-
-
-def _lines(request: TaskRequest, recording: Recording, client: Client) -> Generator[Event, None, TaskOutcome]:
-    trials = {trial.trial_id: trial for trial in request.task.trials}
-    running = create_executor(request.execution).run(request.task, request.directory)
-    try:
-        while True:
-            try:
-                line = next(running)
-            except StopIteration as end:
-                outcome: TaskOutcome = end.value
-                return outcome
-            if isinstance(line, Environment):
-                recording.saw(line)
-            elif isinstance(line, TrialRecord):
-                _deliver(trials, line, recording, client)
-            yield LineReceived(request.host, request.task.task_id, _without_samples(line))
-            yield from _notices(request, client)
-    finally:
-        running.close()
-
-
-def _deliver(trials: Mapping[str, Trial], record: TrialRecord, recording: Recording, client: Client) -> None:
-    if record.trial_id not in trials:
-        raise InfrastructureError(f"the runner recorded {record.trial_id}, which is no trial of its task")
-    try:
-        parcel = encode_rows(recording.rows([(trials[record.trial_id], record)]))
-    except StoreError as error:
-        raise InfrastructureError(f"the record of {record.trial_id} gives no row: {error}") from error
-    client.offer(parcel)
-    if client.is_done:
-        recording.delivered()
-
-
-def _without_samples(line: Line) -> Line:
-    if not isinstance(line, TrialRecord):
-        return line
-    return replace(line, series=(), facts={}, conditions_before={}, conditions_after={}, log_tail="")
-
-
-def _notices(request: TaskRequest, client: Client) -> Iterator[HostNotice]:
-    for text in client.take_problems():
-        yield HostNotice(request.host, request.task.task_id, text)

@@ -1,13 +1,14 @@
 """Runs every task in this very process: for tests of what stands above the schedulers."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic
 
 from orchestrator.errors import InfrastructureError
-from orchestrator.scheduling.base import Answered, Asked, Asking, Event, SchedulingHost, TaskRequest, run_on_host
+from orchestrator.scheduling.base import Answered, Asked, Asking, Event, Item, SchedulingHost, TaskRequest
+from orchestrator.scheduling.host_task import run_on_host
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,29 @@ class AnsweredAtOnce(Generic[Answered]):
 
     def drop(self) -> None:
         """See `Asking.drop`. There is nothing to take back."""
+
+
+@dataclass
+class LocalStream(Generic[Item]):
+    """What this process says; it says all of it as soon as it is asked."""
+
+    items: Iterator[Item]
+    is_over: bool = field(default=False, init=False)
+    problem: InfrastructureError | None = field(default=None, init=False)
+
+    def take(self) -> Sequence[Item]:
+        """See `HostStream.take`."""
+        taken = []
+        try:
+            taken += list(self.items)
+        except InfrastructureError as error:
+            self.problem = error
+        self.is_over = True
+        return taken
+
+    def drop(self) -> None:
+        """See `HostStream.drop`."""
+        self.is_over = True
 
 
 class LocalScheduler:
@@ -54,6 +78,15 @@ class LocalScheduler:
         """See `Scheduler.begin`. The answer is there at once."""
         return AnsweredAtOnce(self.ask(question, {host: asked}, 0.0)[host])
 
+    def stream(
+        self,
+        question: Callable[[Asked], Iterator[Item]],
+        host: str,  # noqa: ARG002 - the interface
+        asked: Asked,
+    ) -> LocalStream[Item]:
+        """See `Scheduler.stream`."""
+        return LocalStream(question(asked))
+
     def submit(self, request: TaskRequest) -> None:
         """See `Scheduler.submit`."""
         self._queue.append(request)
@@ -62,8 +95,8 @@ class LocalScheduler:
         """See `Scheduler.cancel`."""
         self._given_up.add(task_id)
 
-    def events(self) -> Iterator[Event]:
-        """See `Scheduler.events`. There are no ticks: nothing happens here between two events."""
+    def events(self) -> Generator[Event, None, None]:
+        """See `Scheduler.events`. The only ticks are those of a task: nothing happens here between two of them."""
         while self._queue:
             request = self._queue.popleft()
             with closing(run_on_host(request)) as running:

@@ -2,9 +2,9 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic
+from typing import Any, Final, Generic
 
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.labels import HOST_LABEL, SLOT
@@ -13,15 +13,19 @@ from orchestrator.scheduling.base import (
     Asked,
     Asking,
     Event,
+    Item,
     SchedulingHost,
     TaskEnded,
     TaskRequest,
     Tick,
-    run_on_host,
 )
+from orchestrator.scheduling.host_task import run_on_host
 from orchestrator.scheduling.nodes import RayCluster, ThisMachine
 
 TICK_S = 1.0
+
+_AHEAD: Final = 16
+"""Items that a host is ahead of who takes them: it waits then, so that nothing has to be spilled."""
 
 _DEATHS = {
     "NodeDiedError": "its node died, or was cut off",
@@ -53,6 +57,37 @@ class _Asked(Generic[Answered]):
     def drop(self) -> None:
         """See `Asking.drop`."""
         self._scheduler.drop(self._reference)
+
+
+class _RayStream(Generic[Item]):
+    """What a host says piece by piece."""
+
+    def __init__(self, ray: Any, reference: Any) -> None:
+        self._ray = ray
+        self._reference = reference
+        self.is_over = False
+        self.problem: InfrastructureError | None = None
+
+    def take(self) -> Sequence[Item]:
+        """See `HostStream.take`."""
+        taken: list[Item] = []
+        while not self.is_over and len(taken) < _AHEAD:
+            ready, _ = self._ray.wait([self._reference], timeout=0, fetch_local=False)
+            if not ready:
+                break
+            try:
+                taken.append(self._ray.get(next(self._reference)))
+            except StopIteration:
+                self.is_over = True
+            except self._ray.exceptions.RayError as error:
+                self.is_over = True
+                self.problem = _infrastructure_error(error)
+        return taken
+
+    def drop(self) -> None:
+        """See `HostStream.drop`."""
+        self.is_over = True
+        self._ray.cancel(self._reference, force=True)
 
 
 class RayScheduler:
@@ -104,6 +139,16 @@ class RayScheduler:
         remote = self._ray.remote(num_cpus=0, max_retries=0)(question)
         return remote.options(label_selector={HOST_LABEL: host}).remote(asked)
 
+    def stream(self, question: Callable[[Asked], Iterator[Item]], host: str, asked: Asked) -> _RayStream[Item]:
+        """See `Scheduler.stream`."""
+        remote = self._ray.remote(num_cpus=0, max_retries=0)(question)
+        options = {
+            "num_returns": "streaming",
+            "label_selector": {HOST_LABEL: host},
+            "_generator_backpressure_num_objects": _AHEAD,
+        }
+        return _RayStream(self._ray, remote.options(**options).remote(asked))
+
     def answer_to(self, reference: Any) -> Any:
         """The answer, or why there is none; null as long as neither is known."""
         if self._ray is None:
@@ -119,12 +164,8 @@ class RayScheduler:
     def _answer(self, reference: Any) -> Any:
         try:
             return self._ray.get(reference)
-        except self._ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, InfrastructureError):
-                return error.cause
-            raise
         except self._ray.exceptions.RayError as error:
-            return InfrastructureError(_one_line(error))
+            return _infrastructure_error(error)
 
     def submit(self, request: TaskRequest) -> None:
         """See `Scheduler.submit`."""
@@ -133,14 +174,14 @@ class RayScheduler:
     def cancel(self, task_id: str) -> None:
         """See `Scheduler.cancel`."""
         for queue in self._queues.values():
-            for request in [one for one in queue if one.task.task_id == task_id]:
+            for request in [request for request in queue if request.task.task_id == task_id]:
                 queue.remove(request)
         for stream, running in list(self._running.items()):
             if running.request.task.task_id == task_id:
                 del self._running[stream]
                 self.drop(stream)
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Generator[Event, None, None]:
         """See `Scheduler.events`."""
         ticked_at = time.monotonic()
         while self._launch_ready() or self._running:
@@ -177,6 +218,7 @@ class RayScheduler:
             "num_returns": "streaming",
             "label_selector": {HOST_LABEL: request.host},
             "name": request.task.task_id,
+            "_generator_backpressure_num_objects": _AHEAD,
         }
         return remote.options(**options).remote(request)
 
@@ -214,7 +256,17 @@ class RayScheduler:
 
 
 def _failed(request: TaskRequest, problem: str) -> TaskEnded:
-    return TaskEnded(request.host, request.task, None, problem)
+    return TaskEnded(request.host, request.task.task_id, None, problem, None)
+
+
+def _infrastructure_error(error: Any) -> InfrastructureError:
+    """What a host or Ray says went wrong; a defect of ours is raised as it is."""
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, InfrastructureError):
+        return cause
+    if cause is not None:
+        raise error
+    return InfrastructureError(_one_line(error))
 
 
 def _one_line(error: Exception) -> str:

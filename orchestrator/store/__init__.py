@@ -4,7 +4,20 @@ Rows go to a journal first, where they are safe, and from there into sorted Parq
 describes what readers see.
 """
 
+from orchestrator.store.building import (
+    Counterpart,
+    Reproduces,
+    RowBuilder,
+    Rows,
+    StoredOrigin,
+    TaskOrigin,
+    environment_id,
+    fitting,
+    origin_document,
+    read_origin,
+)
 from orchestrator.store.facade import Attempt, Store
+from orchestrator.store.ingest import Answer, Ingest, Outcome, RowKey
 from orchestrator.store.objects.location import is_url
 from orchestrator.store.query.selection import Results, Selection, is_store, open_store
 from orchestrator.store.rows import Row, RowContext, trial_row
@@ -25,21 +38,35 @@ __all__ = [
     "SCHEMA_VERSION",
     "SYSTEMS",
     "TRIALS",
+    "Answer",
     "Attempt",
+    "Counterpart",
+    "Ingest",
+    "Outcome",
+    "Reproduces",
     "Results",
     "Row",
+    "RowBuilder",
     "RowContext",
+    "RowKey",
+    "Rows",
     "SealReport",
     "Selection",
     "Store",
+    "StoredOrigin",
+    "TaskOrigin",
     "Writer",
     "campaign_plan",
     "campaign_row",
     "campaign_totals",
+    "environment_id",
     "environment_row",
+    "fitting",
     "is_store",
     "is_url",
     "open_store",
+    "origin_document",
+    "read_origin",
     "system_row",
     "trial_row",
 ]

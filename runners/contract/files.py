@@ -20,6 +20,11 @@ class TaskFiles:
         return os.path.join(self.directory, "task.json")
 
     @property
+    def origin(self) -> str:
+        """What the orchestrator makes rows of the records with, if it sent the task to a host; not for the runner."""
+        return os.path.join(self.directory, "origin.json")
+
+    @property
     def records(self) -> str:
         """JSON lines, appended by the supervisor only."""
         return os.path.join(self.directory, "records.jsonl")

@@ -62,22 +62,9 @@ def test_files_that_docs_name_exist() -> None:
     assert missing == []
 
 
-ASK_FOR_THE_KIND = {
-    "orchestrator/campaign/__init__.py",
-    "orchestrator/campaign/preparing/hosts.py",
-    "orchestrator/campaign/remote/__init__.py",
-    "orchestrator/campaign/remote/joining.py",
-    "orchestrator/campaign/remote/looking.py",
-    "orchestrator/cli/local_sweep.py",
-    "orchestrator/cli/paper_measuring.py",
-    "orchestrator/cli/sweep.py",
-}
-"""What is still to be moved behind the seam; nothing may come to it."""
-
-
 def test_of_which_kind_a_host_is_is_asked_behind_the_seam() -> None:
     asks = re.compile(r"\b(is_remote|is_by_ray|is_here)\b|\bConnection\.[A-Z]")
     paths = [path for path in tracked("orchestrator/*.py") if path.exists()]
     names = {path.relative_to(PROJECT).as_posix() for path in paths if asks.search(path.read_text())}
     outside = {name for name in names if not name.startswith(("orchestrator/hosts/", "orchestrator/config/"))}
-    assert outside <= ASK_FOR_THE_KIND
+    assert outside == set()

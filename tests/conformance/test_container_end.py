@@ -23,14 +23,22 @@ pytestmark = [pytest.mark.engine]
 # Runs a task whose limits are not minutes but seconds.
 DRIVER = """
 import pickle, sys
-from orchestrator.execution import create_executor, docker
+from threading import Event, Thread
+from orchestrator.execution import create_executor, docker, read_lines
 settings, task, directory, limit_s = pickle.loads(sys.stdin.buffer.read())
 docker.time_limit_s, docker.LAST_RESORT_S = (lambda _: limit_s), 1
-def told():
-    outcome = yield from create_executor(settings).run(task, directory)
-    print(outcome.ended_because, flush=True)
-for line in told():
-    print(type(line).__name__, flush=True)
+ended = Event()
+def tell():
+    told = 0
+    while not ended.wait(0.05):
+        lines = read_lines(directory)
+        for line in lines[told:]:
+            print(type(line).__name__, flush=True)
+        told = len(lines)
+Thread(target=tell, daemon=True).start()
+outcome = create_executor(settings).run(task, directory, Event())
+ended.set()
+print(outcome.ended_because, flush=True)
 """
 STOP_SUPERVISOR = """
 for process in /proc/[0-9]*; do

@@ -12,8 +12,9 @@ from sys import executable
 import pytest
 
 from orchestrator.environments import BuiltImage
-from orchestrator.execution import DockerSettings, ProcessSettings, create_executor, stage
+from orchestrator.execution import DockerSettings, ProcessSettings, stage
 from runners.contract import NO_GUARDS, GuardOutcome, LoadGuard, Protocol, Status, ThrottlingGuard, TrialRecord
+from tests.recording import run_staged
 
 CORE = max(os.sched_getaffinity(0))
 GIB = 1 << 30
@@ -48,7 +49,7 @@ def test_a_neighbour_on_the_host_is_seen_before_and_after_a_trial(settings, make
     task = replace(task, guards=guards)
     stage(task, tmp_path / "task")
     with neighbour():
-        lines = list(create_executor(settings).run(task, tmp_path / "task"))
+        lines = run_staged(settings, task, tmp_path / "task").lines
     [record] = [line for line in lines if isinstance(line, TrialRecord)]
     assert record.status is Status.OK, record.reason
     load = [one for one in record.guards if one.guard == "load"]

@@ -4,7 +4,6 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from sys import executable
 
@@ -17,14 +16,13 @@ from orchestrator.execution import (
     ExecutionSettings,
     FakeSettings,
     ProcessSettings,
-    TaskOutcome,
     aftermath,
-    create_executor,
     stage,
 )
 from orchestrator.execution.docker import LABEL
 from orchestrator.execution.process import MARK
-from runners.contract import Begin, End, Environment, Line, Status, Task, TrialRecord
+from runners.contract import Begin, End, Environment, Status, Task, TrialRecord
+from tests.recording import Ended, Running, run_staged
 
 GIB = 1 << 30
 CORES = tuple(sorted(os.sched_getaffinity(0)))
@@ -46,29 +44,9 @@ def settings(request: pytest.FixtureRequest, tmp_path: Path) -> ExecutionSetting
     return FakeSettings()
 
 
-@dataclass
-class Ended:
-    lines: list[Line]
-    outcome: TaskOutcome
-
-    @property
-    def records(self) -> dict[str, TrialRecord]:
-        return {line.trial_id: line for line in self.lines if isinstance(line, TrialRecord)}
-
-    @property
-    def begun(self) -> dict[str, Begin]:
-        return {line.trial_id: line for line in self.lines if isinstance(line, Begin)}
-
-
 def run(settings: ExecutionSettings, task: Task, directory: Path) -> Ended:
     stage(task, directory)
-    running = create_executor(settings).run(task, directory)
-    lines: list[Line] = []
-    while True:
-        try:
-            lines.append(next(running))
-        except StopIteration as end:
-            return Ended(lines, end.value)
+    return run_staged(settings, task, directory)
 
 
 @pytest.mark.parametrize("settings", ALL, indirect=True)
@@ -140,16 +118,14 @@ def test_a_dead_supervisor_costs_the_running_trial_and_leaves_the_rest(
 
 
 @pytest.mark.parametrize("settings", REAL, indirect=True)
-def test_records_come_while_the_task_runs_and_closing_ends_it(settings, make_trial, make_task, tmp_path) -> None:
+def test_records_come_while_the_task_runs_and_a_stop_ends_it(settings, make_trial, make_task, tmp_path) -> None:
     directory = tmp_path / "task"
     task = make_task(*(make_trial("synthetic-sleep", trial_id=f"t{i}") for i in range(200)))
     stage(task, directory)
-    running = create_executor(settings).run(task, directory)
-    for line in running:
-        if isinstance(line, TrialRecord):
-            break
+    running = Running(settings, task, directory)
+    running.wait_for(TrialRecord)
     assert live_traces(settings, directory, task), "the task must still be running, or this test shows nothing"
-    running.close()
+    running.end()
     assert live_traces(settings, directory, task) == []
     assert (directory / "records.jsonl").read_bytes().count(b'"type":"record"') < 200
 
@@ -194,13 +170,13 @@ def test_a_container_is_hardened(cpu_image, make_trial, make_task, tmp_path) -> 
     settings = DockerSettings(cpu_image.image_id, None, CORES[:1], GIB, tmp_path / "cache")
     task = make_task(*(make_trial("synthetic-sleep", trial_id=f"t{i}") for i in range(50)))
     stage(task, tmp_path / "task")
-    running = create_executor(settings).run(task, tmp_path / "task")
-    next(running)
+    running = Running(settings, task, tmp_path / "task")
+    running.wait_for(Environment)
     with closing(connect()) as client:
         [container] = client.containers.list(filters={"label": f"{LABEL}={task.campaign_id}"}, ignore_removed=True)
         host = container.attrs["HostConfig"]
         user = container.attrs["Config"]["User"]
-    running.close()
+    running.end()
     assert host["NetworkMode"] == "none"
     assert host["ReadonlyRootfs"] is True
     assert host["CapDrop"] == ["ALL"]

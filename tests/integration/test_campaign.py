@@ -1,8 +1,10 @@
 """Campaigns on a real store, with the fake executor forcing what a campaign must survive."""
 
 import json
+import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+import uuid
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -21,19 +23,26 @@ from orchestrator.campaign import (
     choose_campaign,
     run_campaign,
 )
-from orchestrator.campaign.driving.tasks import TaskAccounts
+from orchestrator.campaign.driving.task_tracker import TaskTracker
 from orchestrator.config.sweep import Sweep
-from orchestrator.delivery import environment_id
 from orchestrator.errors import StoreError
 from orchestrator.execution import Aftermath, FakeSettings, TaskOutcome, aftermath
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
-from orchestrator.scheduling import Event, HostObserved, LineReceived, LocalScheduler, TaskEnded, TaskRequest
-from orchestrator.scheduling.base import run_on_host
-from orchestrator.store import Store, Writer
-from runners.contract import Begin, Status, Task, Trial
+from orchestrator.scheduling import (
+    Event,
+    HostObserved,
+    LocalScheduler,
+    RecordPiece,
+    TaskEnded,
+    TaskRequest,
+    run_on_host,
+)
+from orchestrator.store import Store, Writer, environment_id
+from runners.contract import Begin, Status, Task, TaskFiles, Trial, encode_line
+from runners.system import collect
 
 PIN = EnvironmentPin("cpu", Isolation.PROCESS, "for a test", "0" * 64)
-HOST = ReadyHost(PlanningHost("h1", {}, (0, 1), {"cpu": PIN}), {"cpu": FakeSettings()}, None)
+HOST = ReadyHost(PlanningHost("h1", {}, (0, 1), {"cpu": PIN}), {"cpu": FakeSettings()})
 
 
 def sweep(*workloads: str, rounds: int = 2) -> Sweep:
@@ -151,23 +160,21 @@ class Unstable(LocalScheduler):
         self.submitted.append(request)
         super().submit(request)
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Generator[Event, None, None]:
         while self._queue:
-            request = self._queue.popleft()
-            one = LocalScheduler()
-            one.submit(request)
-            events = one.events()
             if self._losses == 0:
-                yield from events
-                continue
+                yield from super().events()
+                return
+            request = self._queue.popleft()
             self._losses -= 1
-            passed = 0
-            for event in events:
-                passed += isinstance(event, LineReceived)
-                yield event
-                if passed >= self._lines:
-                    break
-            yield TaskEnded(request.host, request.task, None, "the host went away")
+            elsewhere = replace(request, directory=request.directory.with_name("elsewhere") / uuid.uuid4().hex)
+            whole = b"".join(event.data for event in run_on_host(elsewhere) if isinstance(event, RecordPiece))
+            shutil.rmtree(elsewhere.directory.parent)
+            some = b"".join(whole.splitlines(keepends=True)[: self._lines])
+            task_id = request.task.task_id
+            yield HostObserved(request.host, task_id, collect())
+            yield RecordPiece(request.host, task_id, 0, 0, some)
+            yield TaskEnded(request.host, task_id, None, "the host went away", None)
 
 
 def test_a_lost_trial_is_tried_again_and_each_attempt_is_a_row(lab: Lab) -> None:
@@ -183,18 +190,18 @@ def test_a_lost_trial_is_tried_again_and_each_attempt_is_a_row(lab: Lab) -> None
 def test_a_row_that_arrives_while_its_task_is_given_up_is_neither_told_as_lost_nor_measured_again(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen_when_stored, decided = TaskAccounts.is_stored, []
+    seen_when_stored, decided = TaskTracker.is_stored, []
 
-    def seen_late(accounts: TaskAccounts, trial: Trial) -> bool:
+    def seen_late(tracker: TaskTracker, trial: Trial) -> bool:
         """Until something was decided about the first task, no row of it has come."""
-        return bool(decided) and seen_when_stored(accounts, trial)
+        return bool(decided) and seen_when_stored(tracker, trial)
 
     def deciding(task: Task, begun: Mapping[str, Begin], recorded: frozenset[str], outcome: TaskOutcome) -> Aftermath:
         decided.append(aftermath(task, begun, recorded, outcome))
         return decided[-1]
 
-    monkeypatch.setattr(TaskAccounts, "is_stored", seen_late)
-    monkeypatch.setattr("orchestrator.campaign.driving.tasks.aftermath", deciding)
+    monkeypatch.setattr(TaskTracker, "is_stored", seen_late)
+    monkeypatch.setattr("orchestrator.campaign.driving.task_tracker.aftermath", deciding)
     # environment, begin, record: the first trial of the first task was stored when the host went away
     lab.run(sweep("synthetic-null"), Unstable(losses=1, lines=3))
     assert decided[0].victim is not None
@@ -222,8 +229,9 @@ def test_a_host_that_never_starts_a_task_is_given_up_and_a_resume_tries_again(la
 
 
 def test_a_record_that_its_task_ended_early_says_why(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    def runs_out_of_memory(self: object, task: object, directory: Path) -> Iterator[object]:
-        yield Begin(trial_id=task.trials[0].trial_id, attempt=1, started_at_ns=time.time_ns() - 1)  # type: ignore[attr-defined]
+    def runs_out_of_memory(self: object, task: Task, directory: Path, stop: object) -> TaskOutcome:
+        begin = Begin(trial_id=task.trials[0].trial_id, attempt=1, started_at_ns=time.time_ns() - 1)
+        Path(TaskFiles(str(directory)).records).write_bytes(encode_line(begin))
         return TaskOutcome(137, time.time_ns(), None, "the end of the log")
 
     monkeypatch.setattr("orchestrator.execution.fake.FakeExecutor.run", runs_out_of_memory)
@@ -247,11 +255,11 @@ def test_a_row_that_arrived_counts_though_nobody_heard_of_it(lab: Lab) -> None:
     class Deaf(LocalScheduler):
         """Hears how a task began, and that it was lost when all its rows were stored."""
 
-        def events(self) -> Iterator[Event]:
+        def events(self) -> Generator[Event, None, None]:
             while self._queue:
                 request = self._queue.popleft()
                 yield from [event for event in run_on_host(request) if isinstance(event, HostObserved)]
-                yield TaskEnded(request.host, request.task, None, "the host went away")
+                yield TaskEnded(request.host, request.task.task_id, None, "the host went away", None)
 
     lab.run(sweep("synthetic-null"), Deaf())
     assert lab.statuses() == ["ok"] * 4 + ["skipped"] * 2
@@ -294,7 +302,7 @@ def test_an_interrupted_campaign_says_what_there_is_so_far(lab: Lab) -> None:
     with pytest.raises(KeyboardInterrupt):
         lab.run(wanted, observe=interrupt)
     [campaign] = lab.store.campaigns().to_pylist()
-    assert (campaign["rows"], campaign["trials_ok"], campaign["trials_skipped"]) == (3, 1, 2)
+    assert (campaign["rows"], campaign["trials_ok"], campaign["trials_skipped"]) == (4, 2, 2), "also what came after"
     lab.run(wanted)
     [after] = lab.store.campaigns().to_pylist()
     assert (after["rows"], after["trials_ok"], after["trials_skipped"]) == (6, 4, 2)

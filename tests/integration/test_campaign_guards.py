@@ -59,7 +59,7 @@ def run(project: Path, guards: str) -> str:
     path.write_text(SWEEP + guards)
     wanted = load_sweep(path)
     settings = ProcessSettings(Path(sys.executable), (CORE,), 2**31, Path())
-    host = ReadyHost(PlanningHost("h1", {}, (CORE,), {"cpu": PIN}), {"cpu": settings}, None)
+    host = ReadyHost(PlanningHost("h1", {}, (CORE,), {"cpu": PIN}), {"cpu": settings})
     store = Store.open(project / "results")
     chosen = choose_campaign(wanted, [host.planning], store, ResumePolicy.AUTO)
     order = CampaignOrder(chosen, [host], wanted.name, "sweep", "inventory", "0", None)

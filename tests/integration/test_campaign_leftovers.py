@@ -17,7 +17,7 @@ from orchestrator.errors import InfrastructureError
 from orchestrator.execution import FakeSettings
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
 from orchestrator.scheduling import LocalScheduler, SchedulingHost
-from orchestrator.scheduling.chores import remove_directories
+from orchestrator.scheduling.host_calls import remove_directories
 from orchestrator.store import Store
 from tests.scripted_campaign import Unanswered
 
@@ -78,7 +78,6 @@ class Lab:
             ReadyHost(
                 PlanningHost(name, {}, (0, 1), {"cpu": PIN}),
                 {"cpu": FakeSettings()},
-                None,
                 work_directory=str(self.on(name).root),
             )
             for name in HOSTS
@@ -121,7 +120,7 @@ def test_the_next_campaign_drops_the_caches_of_one_that_was_stopped_and_nothing_
     stopped = lab.campaign(is_stopped=True)
     assert [lab.caches(host) for host in HOSTS] == [[stopped], [stopped]]
     log = lab.on("h1").campaign(stopped) / "task" / "log"
-    unsent = lab.on("h1").spool("store") / "row"
+    unsent = lab.on("h1").campaign(stopped) / "other" / "records.jsonl"
     for path in (log, unsent):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()

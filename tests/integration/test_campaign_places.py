@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.campaign import CampaignOrder, Continuation, ReadyHost, ResumePolicy, choose_campaign
-from orchestrator.campaign.driving.account import opening_row
+from orchestrator.campaign.driving.campaign_row import opening_row
 from orchestrator.campaign.resuming.pinned import go_on, pinned, refuse_other_locks
 from orchestrator.campaign.resuming.resume import write_widened
 from orchestrator.config.sweep import Sweep
@@ -44,7 +44,7 @@ class Bench:
 
     def begin(self, sweep: Sweep, *hosts: PlanningHost, inventory: str = "inventory") -> Continuation:
         chosen = choose_campaign(sweep, hosts, self.store, ResumePolicy.NEVER)
-        ready = [ReadyHost(host, {}, None) for host in hosts]
+        ready = [ReadyHost(host, {}) for host in hosts]
         order = CampaignOrder(chosen, ready, sweep.name, "sweep", inventory, "0", "c0ffee")
         with self.store.writer() as writer:
             writer.put_campaign(opening_row(order))
@@ -212,14 +212,14 @@ def test_what_is_not_as_it_was_is_named(bench: Bench, other: PlanningHost, named
     assert "taxmeter sweep run --resume never" in text
 
 
-def test_another_image_is_named_by_its_layers(bench: Bench) -> None:
+def test_another_image_is_named(bench: Bench) -> None:
     pin = EnvironmentPin("cpu", Isolation.DOCKER, "", "lock", image_id="sha256:" + "1" * 64)
     host = replace(H1, environments={"cpu": pin})
     first = bench.begin(SWEEP, host)
     bench.measure(first, {"h1": 1}, pin=pin)
     campaign = pinned(bench.row(first.campaign_id), bench.store)
     other = replace(pin, image_id="sha256:" + "2" * 64, image_layers=("a",), image_config_sha256="c")
-    with pytest.raises(ConfigurationError, match="image id .*: expected 111111111111, found 222222222222"):
+    with pytest.raises(ConfigurationError, match="image: expected 111111111111, found 222222222222"):
         go_on(campaign, SWEEP, [replace(host, environments={"cpu": other})], bench.store)
 
 

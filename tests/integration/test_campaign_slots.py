@@ -37,7 +37,7 @@ DRIVER = textwrap.dedent(
     })
     store = Store.open(directory / "results")
     continuation = choose_campaign(sweep, [host], store, ResumePolicy.NEVER)
-    ready = ReadyHost(host, {"cpu": FakeSettings(float(sys.argv[4]))}, None)
+    ready = ReadyHost(host, {"cpu": FakeSettings(float(sys.argv[4]))})
     order = CampaignOrder(continuation, [ready], "s", "sweep", "inventory", "0", None)
     told = []
     run_campaign(order, ray_scheduler(), store, ProjectFiles(directory), lambda one: told.append(one))

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.environments import BuiltImage
-from orchestrator.execution import DockerSettings, create_executor, stage
+from orchestrator.execution import DockerSettings, stage
 from runners.contract import Environment, Status, TrialRecord
+from tests.recording import run_staged
 
 pytestmark = pytest.mark.engine
 
@@ -30,7 +31,7 @@ def test_models_run_verified_in_both_eras(image, torch, python, request, make_tr
     task = make_task(make_trial("synthetic-null"), *trials)
     stage(task, tmp_path / "task")
     settings = DockerSettings(built.image_id, None, CORES, 4 * GIB, tmp_path / "cache")
-    lines = list(create_executor(settings).run(task, tmp_path / "task"))
+    lines = run_staged(settings, task, tmp_path / "task").lines
     [environment] = [line for line in lines if isinstance(line, Environment)]
     assert environment.versions["torch"].startswith(torch)
     assert environment.versions["python"].startswith(python)

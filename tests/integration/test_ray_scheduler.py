@@ -1,9 +1,13 @@
 """The scheduler on a real Ray cluster of this machine, in a process of its own, as a campaign has it."""
 
+import itertools
 import json
+import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,46 +17,51 @@ DRIVER = textwrap.dedent(
     """
     import json, os, sys, time
     from pathlib import Path
-    from orchestrator.delivery import Committer, Destination, Origin, Server
-    from orchestrator.execution import FakeSettings
-    from orchestrator.planning import EnvironmentPin, Isolation
-    from orchestrator.scheduling import LineReceived, SchedulingHost, TaskEnded, TaskRequest, Tick
+    from orchestrator.execution import FakeSettings, RecordReader
+    from orchestrator.scheduling import RecordPiece, SchedulingHost, TaskEnded, TaskRequest, Tick, read_leftovers
+    from orchestrator.scheduling import LeftoverPart, Leftovers
     from orchestrator.scheduling.ray import RayScheduler
-    from orchestrator.store import RowContext, Store
     from runners.contract import CONTRACT_VERSION, BackendSpec, Protocol, Task, Trial, TrialSpec, WorkloadSpec
 
     directory = Path(sys.argv[1])
     spec = TrialSpec(WorkloadSpec("synthetic-null", 1), BackendSpec("python", {}), "float32", "cpu", 1, 0, Protocol())
-    pin = EnvironmentPin("cpu", Isolation.PROCESS, "for a test", "0" * 64)
-    context = RowContext("c", None, "h1", "process", None, "cpu", None, None, None, None, None, {}, None, None, {})
-    store = Store.open(directory / "results")
-    writer = store.writer()
-    committer = Committer(store, writer, print)
-    server = Server(committer, b"token", print)
-    destination = Destination("127.0.0.1", server.port, b"token", directory / "spool")
     scheduler = RayScheduler()
     told = []
+
+    def request(name, settings, trials, slot):
+        trials = tuple(Trial(f"{name}{i}", "k", 1, i, 0, 1, 60, spec) for i in range(trials))
+        task = Task(CONTRACT_VERSION, "c", name, "cpu", trials)
+        return TaskRequest("h1", task, settings, directory / "campaigns" / "c" / name, "store", {}, slot=slot)
+
     try:
-        scheduler.start([SchedulingHost("h1", {"site": "test"})])
-        told.append(["token", os.environ["RAY_AUTH_MODE"], oct(os.stat(os.environ["RAY_AUTH_TOKEN_PATH"]).st_mode & 0o777)])
+        scheduler.start([SchedulingHost("h1", {"site": "test"}, slots=2)])
+        token = Path(os.environ["RAY_AUTH_TOKEN_PATH"])
+        told.append(["token", os.environ["RAY_AUTH_MODE"], oct(token.stat().st_mode & 0o777)])
         for number in range(2):
-            trials = tuple(Trial(f"t{number}{i}", "k", 1, i, 0, 1, 60, spec) for i in range(3))
-            task = Task(CONTRACT_VERSION, "c", f"task{number}", "cpu", trials)
-            origin = Origin(context, pin)
-            scheduler.submit(
-                TaskRequest("h1", task, FakeSettings(1.0), directory / f"task{number}", origin, destination)
-            )
-        store.trials(["trial_id"])  # the first time takes longer
+            scheduler.submit(request(f"calm{number}", FakeSettings(1.0), 3, 0))
+        # 20 records of 1.2 MB each: far more than is ahead of the driver at any time
+        scheduler.submit(request("flood", FakeSettings(0.0, 40_000), 20, 1))
+        readers = {name: RecordReader() for name in ("calm0", "calm1", "flood")}
         for event in scheduler.events():
             if isinstance(event, Tick):
                 continue
-            name = event.task.task_id if isinstance(event, TaskEnded) else event.task_id
-            rows = len(store.trials(["trial_id"]))
-            told.append([type(event).__name__, name, time.monotonic(), rows])
+            lines = []
+            if isinstance(event, RecordPiece):
+                assert event.offset == readers[event.task_id].size
+                lines = [type(read.line).__name__ for read in readers[event.task_id].feed(event.data)]
+            if isinstance(event, TaskEnded):
+                assert (event.size, event.problem) == (readers[event.task_id].size, None)
+            told.append([type(event).__name__, event.task_id, time.monotonic(), lines])
+        stream = scheduler.stream(read_leftovers, "h1", Leftovers("h1", directory / "campaigns", "store"))
+        pieces = []
+        while not stream.is_over:
+            pieces += stream.take()
+        sizes = [len(piece.data) for piece in pieces if piece.part is LeftoverPart.RECORDS]
+        told.append(["leftovers", sum(sizes), max(sizes), sum(reader.size for reader in readers.values())])
+        spilled = [str(path) for path in Path("/tmp").glob(f"taxmeter-ray-{os.getpid()}-*/**/*spilled*/*")]
+        told.append(["spilled", spilled])
     finally:
         scheduler.stop()
-        server.close()
-        committer.close()
     told.append(["left", [str(p) for p in Path("/tmp").glob(f"taxmeter-ray-{os.getpid()}-*")]])
     print(json.dumps(told))
     """
@@ -60,42 +69,59 @@ DRIVER = textwrap.dedent(
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> list[list[object]]:
+def told(tmp_path_factory: pytest.TempPathFactory) -> list[list[Any]]:
     directory = tmp_path_factory.mktemp("ray")
     script = directory / "driver.py"
     script.write_text(DRIVER)
-    done = subprocess.run([sys.executable, str(script), str(directory)], capture_output=True, text=True, timeout=180)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(
+        [sys.executable, str(script), str(directory)], capture_output=True, text=True, timeout=180, env=environment
+    )
     assert done.returncode == 0, done.stderr
-    whole: list[list[object]] = json.loads(done.stdout.splitlines()[-1])
+    whole: list[list[Any]] = json.loads(done.stdout.splitlines()[-1])
     return whole
 
 
-def test_the_token_is_on_and_private(told: list[list[object]]) -> None:
+def of(told: list[list[Any]], task: str) -> list[list[Any]]:
+    return [entry for entry in told if entry[1] == task]
+
+
+def test_the_token_is_on_and_private(told: list[list[Any]]) -> None:
     assert told[0] == ["token", "token", "0o600"]
 
 
-def test_tasks_of_a_host_run_one_after_the_other(told: list[list[object]]) -> None:
-    events = told[1:-1]
-    names = [entry[1] for entry in events]
+def test_tasks_of_a_slot_run_one_after_the_other(told: list[list[Any]]) -> None:
+    names = [entry[1] for entry in told if str(entry[1]).startswith("calm")]
     assert names == sorted(names)
-    assert [entry[0] for entry in events].count("TaskEnded") == 2
-    assert [entry[0] for entry in events if entry[1] == "task0"] == ["HostObserved", *["LineReceived"] * 8, "TaskEnded"]
+    for task in ("calm0", "calm1", "flood"):
+        kinds = [entry[0] for entry in of(told, task)]
+        assert (kinds[0], kinds[-1]) == ("HostObserved", "TaskEnded")
+        assert set(kinds[1:-1]) == {"RecordPiece"}
+    lines = [line for entry in of(told, "calm0") for line in entry[3]]
+    assert lines == ["Environment", *["Begin", "TrialRecord"] * 3, "End"]
 
 
-def test_records_come_while_the_task_runs(told: list[list[object]]) -> None:
-    times = [float(str(entry[2])) for entry in told[1:-1] if entry[1] == "task0"]
+def test_records_come_while_the_task_runs(told: list[list[Any]]) -> None:
+    times = [entry[2] for entry in of(told, "calm0") if "TrialRecord" in entry[3]]
     # Three records a second apart: had they come together at the end, there would be no such distance.
-    assert times[-1] - times[1] > 1.0
+    assert times[-1] - times[0] > 1.0
 
 
-def test_the_row_of_a_trial_is_stored_before_its_record_is_heard_of(told: list[list[object]]) -> None:
-    # observed; environment; begin and record of each of three trials; end; ended
-    rows = [int(str(entry[3])) for entry in told[1:-1]]
-    assert [count >= least for count, least in zip(rows[:10], (0, 0, 0, 1, 1, 2, 2, 3, 3, 3), strict=True)] == [
-        True
-    ] * 10
-    assert rows[-1] == 6
+def test_a_host_that_floods_hides_no_other(told: list[list[Any]]) -> None:
+    assert sum(entry[3].count("TrialRecord") for entry in of(told, "flood")) == 20
+    flood, calm = of(told, "flood"), of(told, "calm0")
+    first, last = flood[0][2], flood[-1][2]
+    beside = [entry[2] for entry in calm if first < entry[2] < last]
+    gaps = [after - before for before, after in itertools.pairwise(beside)]
+    assert max(gaps, default=0.0) < 3.0, gaps
 
 
-def test_nothing_of_the_cluster_is_left(told: list[list[object]]) -> None:
+def test_what_is_left_on_a_host_is_streamed_in_bounded_pieces_and_nothing_is_spilled(told: list[list[Any]]) -> None:
+    [[_, size, longest, recorded]] = [entry for entry in told if entry[0] == "leftovers"]
+    assert size == recorded
+    assert longest == 65536
+    assert ["spilled", []] in told
+
+
+def test_nothing_of_the_cluster_is_left(told: list[list[Any]]) -> None:
     assert told[-1] == ["left", []]

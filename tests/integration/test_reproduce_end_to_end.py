@@ -25,9 +25,11 @@ protocol:
 """
 
 
-def taxmeter(project: Path, *arguments: object) -> "subprocess.CompletedProcess[str]":
+def taxmeter(project: Path, *arguments: object, code: ExitCode = ExitCode.OK) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "orchestrator", *map(str, arguments)]
-    return subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
 
 
 def test_a_trial_and_its_campaign_run_again(
@@ -35,14 +37,12 @@ def test_a_trial_and_its_campaign_run_again(
 ) -> None:
     sweep, results = tmp_path / "model.yaml", tmp_path / "results"
     sweep.write_text(MODEL)
-    done = taxmeter(project, "sweep", "run", sweep, "--results", results)
-    assert done.returncode == ExitCode.OK, done.stdout + done.stderr
+    taxmeter(project, "sweep", "run", sweep, "--results", results)
     then = Store.open(results).trials().to_pylist()
     [campaign] = {row["campaign_id"] for row in then}
 
     [first] = [row for row in then if row["backend"] == "eager" and row["round"] == 1]
     done = taxmeter(project, "reproduce", first["trial_id"][:20], "--results", results)
-    assert done.returncode == ExitCode.OK, done.stdout + done.stderr
     now = [row for row in Store.open(results).trials().to_pylist() if row["reproduces"] == campaign]
     assert len(now) == 3
     same = ("trial_key", "environment_id", "isolation", "trial_cores", "memory_limit_bytes", "seed", "timeout_s")
@@ -57,15 +57,13 @@ def test_a_trial_and_its_campaign_run_again(
     assert first["trial_key"] in done.stdout
 
     done = taxmeter(project, "reproduce", campaign, "--rounds", 1, "--results", results)
-    assert done.returncode == ExitCode.OK, done.stdout + done.stderr
     assert "trial keys: 2 of 2 are those of the stored trials" in done.stdout
     # One process on a side gives no interval. The reason stands in a cell, which is folded as the others are wide.
     assert "inconclusive" in done.stdout.split("Verdicts: ")[1].splitlines()[0]
 
     if isolation == "docker":
         monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
-        refused = taxmeter(project, "reproduce", campaign, "--results", results)
-        assert refused.returncode == ExitCode.NO_USABLE_HOST
+        refused = taxmeter(project, "reproduce", campaign, "--results", results, code=ExitCode.NO_USABLE_HOST)
         assert "the trials ran in containers, but no Docker engine answers" in refused.stderr
         assert "start it, or add --allow-different-image" in refused.stderr
         assert refused.stderr.count("\n") == 1

@@ -14,31 +14,32 @@ from orchestrator.campaign import (
     CampaignProgress,
     ProjectFiles,
     ReadyHost,
+    Reproduction,
     ResumePolicy,
     TrialRecorded,
     choose_campaign,
-    continuation_of,
-    decide,
     find,
-    order_again,
     refuse_another_method,
     run_campaign,
     targets,
 )
-from orchestrator.campaign.reproducing.reproduction import Reproduction
+from orchestrator.campaign.reproduce.reproduction import ReadyTarget, continuation_of, decide, order_again
+from orchestrator.campaign.reproduce.stored import Wanted
 from orchestrator.cli.reproduce import print_reproduction
 from orchestrator.config.inventory import Connection, Host, Inventory
 from orchestrator.config.sweep import Sweep
 from orchestrator.errors import ConfigurationError
-from orchestrator.execution import ExecutionSettings, FakeSettings
-from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, trial_key
+from orchestrator.execution import FakeSettings
+from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
 from orchestrator.scheduling import LocalScheduler
 from orchestrator.store import TRIALS, Store
+from runners.contract import Protocol
 
 LAYERS = ("sha256:" + "a" * 64, "sha256:" + "b" * 64)
 PIN = EnvironmentPin(
     "cpu", Isolation.DOCKER, "for a test", "0" * 64, "sha256:" + "1" * 64, "sha256:" + "1" * 64, LAYERS, "c" * 64
 )
+REBUILT = replace(PIN, image_id="sha256:" + "2" * 64, image_layers=(LAYERS[0], "sha256:" + "d" * 64))
 INVENTORY = Inventory(hosts={"h1": Host(connection=Connection.LOCAL)})
 SWEEP = Sweep.model_validate(
     {
@@ -50,17 +51,14 @@ SWEEP = Sweep.model_validate(
         "rounds": 4,
         "seed": 7,
         "timeout_s": 77,
-        "protocol": {"sync_budget_ms": 123},
+        "protocol": Protocol(sync_budget_ms=123),
         "duplicate": ({"workload": "synthetic-null", "backend": "python", "batch": 1},),
     }
 )
 
 
-def host(
-    pin: EnvironmentPin = PIN, execution: ExecutionSettings | None = None, name: str = "h1", cores: int = 2
-) -> ReadyHost:
-    planning = PlanningHost(name, {}, tuple(range(cores)), {"cpu": pin})
-    return ReadyHost(planning, {"cpu": execution or FakeSettings()}, None)
+def host(pin: EnvironmentPin = PIN) -> ReadyHost:
+    return ReadyHost(PlanningHost("h1", {}, (0, 1), {"cpu": pin}), {"cpu": FakeSettings()})
 
 
 class Lab:
@@ -79,28 +77,30 @@ class Lab:
         rows = self.store.trials(campaign_id=campaign_id).to_pylist()
         return [row for row in rows if all(row[name] == value for name, value in wanted.items())]
 
-    def again(self, campaign_id: str, rows: list[dict[str, Any]], **changes: object) -> None:
-        """Writes rows once more as those of another campaign, with other values."""
+    def with_two_limits(self) -> str:
+        """Writes rows of one key once more as those of another campaign, the first three with fewer cores."""
+        [row] = [row for row in self.store.campaigns().to_pylist() if row["campaign_id"] == self.campaign]
+        rows = self.rows(self.campaign, trial_key=self.find(self.campaign).configurations[0].trial_key, replicate=0)
         with self.store.writer() as writer:
-            if campaign_id not in self.store.campaigns()["campaign_id"].to_pylist():
-                [row] = [one for one in self.store.campaigns().to_pylist() if one["campaign_id"] == self.campaign]
-                writer.put_campaign({**row, "campaign_id": campaign_id, "plan_digest": campaign_id})
-            columns = set(TRIALS.names)
-            for row in rows:
-                kept = {name: value for name, value in row.items() if name in columns}
-                writer.append(
-                    [kept | {"campaign_id": campaign_id, "trial_id": f"{campaign_id}-{row['trial_id']}"} | changes]
-                )
+            writer.put_campaign({**row, "campaign_id": "mixed", "plan_digest": "mixed"})
+            for number, row in enumerate(rows):
+                kept = {name: value for name, value in row.items() if name in set(TRIALS.names)}
+                cores = "0" if number < 3 else "0-1"
+                changes = {"campaign_id": "mixed", "trial_id": f"mixed-{row['trial_id']}", "trial_cores": cores}
+                writer.append([kept | changes])
+        return "mixed"
 
-    def decide(self, text: str, ready: ReadyHost | None = None, **options: Any) -> Reproduction:
-        wanted = find(self.store, text, self.directory)
-        allowed = options.pop("allowed", Allowed())
-        found = targets(wanted, INVENTORY, Path("inventory"), None)
-        return decide(wanted, [(target, ready or host()) for target in found], allowed, **options)
+    def find(self, text: str) -> Wanted:
+        return find(self.store, text, self.directory)
+
+    def decide(self, text: str | Wanted, pin: EnvironmentPin = PIN, **options: Any) -> Reproduction:
+        wanted = self.find(text) if isinstance(text, str) else text
+        [target] = targets(wanted, INVENTORY, None)
+        return decide(wanted, [ReadyTarget(target, host(pin), {})], options.pop("allowed", Allowed()), **options)
 
     def run(self, reproduction: Reproduction, observe: Any = lambda progress: None) -> str:
         chosen = continuation_of(reproduction, self.store)
-        order = order_again(reproduction, chosen, "inventory", "0", None)
+        order = order_again(reproduction, chosen, INVENTORY, "0", None)
         run_campaign(order, LocalScheduler(), self.store, self.files, observe)
         return chosen.campaign_id
 
@@ -118,120 +118,70 @@ def lab(tmp_path: Path) -> Lab:
 
 def test_a_trial_is_rebuilt_exactly_with_its_key(stored: Lab) -> None:
     chosen = stored.rows(stored.campaign, status="ok", batch=2)[0]
-    wanted = find(stored.store, chosen["trial_id"][:16], stored.directory)
-    [one] = wanted.configurations
-    assert one.rebuilt_key == one.trial_key == chosen["trial_key"]
-    assert (one.spec.seed, one.spec.protocol.sync_budget_ms, one.timeout_s, one.rounds) == (7, 123, 77, 4)
-    assert one.pin == PIN
+    wanted = stored.find(chosen["trial_id"][:16])
+    [found] = wanted.configurations
+    assert found.rebuilt_key == found.trial_key == chosen["trial_key"]
+    assert (found.spec.seed, found.spec.protocol.sync_budget_ms, found.timeout_s, found.rounds) == (7, 123, 77, 4)
+    assert found.pin == PIN
     assert refuse_another_method(wanted, allowed=False) == {}
-    reproduction = stored.decide(chosen["trial_id"])
-    assert [again.trial_key for again in reproduction.again] == [chosen["trial_key"]]
+    reproduction = stored.decide(wanted)
+    assert [trial.trial_key for trial in reproduction.again] == [chosen["trial_key"]]
     assert "trial keys: 1 of 1 are those of the stored trials" in reproduction.notes
 
 
-def test_a_campaign_means_all_that_ended_ok(stored: Lab) -> None:
-    wanted = find(stored.store, stored.campaign, stored.directory)
+def test_a_campaign_means_all_that_ended_ok_as_often_as_then_and_three_times_at_least(stored: Lab) -> None:
+    wanted = stored.find(stored.campaign)
     ok = {row["trial_key"] for row in stored.rows(stored.campaign, status="ok")}
-    assert {one.trial_key for one in wanted.configurations} == ok
+    assert {trial.trial_key for trial in wanted.configurations} == ok
     assert len(wanted.configurations) == 2
+    short = replace(wanted, configurations=tuple(replace(trial, rounds=1) for trial in wanted.configurations))
+    given = stored.decide(wanted), stored.decide(wanted, rounds=1), stored.decide(short)
+    assert [reproduction.rounds for reproduction in given] == [4, 1, 3]
 
 
-@pytest.mark.parametrize("text", ["", "nothing", "0123456789abcdef0123456789abcdef"])
-def test_an_unknown_id_is_one_error(stored: Lab, text: str) -> None:
-    with pytest.raises(ConfigurationError, match="no trial and no campaign is called"):
-        find(stored.store, text, stored.directory)
-
-
-def test_a_prefix_of_several_trials_is_refused(stored: Lab) -> None:
+def test_what_cannot_be_found_or_never_ran_is_one_error(stored: Lab) -> None:
+    for text in ("", "nothing", "0123456789abcdef0123456789abcdef"):
+        with pytest.raises(ConfigurationError, match="no trial and no campaign is called"):
+            stored.find(text)
     firsts = [row["trial_id"][0] for row in stored.rows(stored.campaign)]
     shared = max(set(firsts), key=firsts.count)
     with pytest.raises(ConfigurationError, match=f"{firsts.count(shared)} trials begin with {shared}: .*write more"):
-        find(stored.store, shared, stored.directory)
-
-
-def test_what_never_ran_cannot_be_reproduced(stored: Lab) -> None:
+        stored.find(shared)
     [skipped, *_] = stored.rows(stored.campaign, status="skipped")
     with pytest.raises(ConfigurationError, match="never ran .skipped: "):
-        find(stored.store, skipped["trial_id"], stored.directory)
+        stored.find(skipped["trial_id"])
 
 
-@pytest.mark.parametrize("named_by", ["image_id", "image_digest"])
-def test_keys_of_earlier_formulas_are_known_and_nothing_is_said(lab: Lab, named_by: str) -> None:
-    [one, *_] = find(lab.store, lab.campaign, lab.directory).configurations
-    nameless = replace(PIN, image_layers=(), image_config_sha256=None, image_id=getattr(PIN, named_by))
-    earlier = trial_key(one.spec, nameless)
-    assert earlier != one.trial_key
-    lab.again("earlier", lab.rows(lab.campaign, trial_key=one.trial_key), trial_key=earlier)
-    wanted = find(lab.store, "earlier", lab.directory)
-    assert [found.trial_key for found in wanted.configurations] == [earlier]
-    assert refuse_another_method(wanted, allowed=False) == {}
-    rows = lab.rows(lab.run(lab.decide("earlier")))
-    assert {(row["trial_key"], row["reproduces_trial_key"]) for row in rows} == {(one.trial_key, earlier)}
-    assert {row["reproduction_differs"] for row in rows} == {None}
-
-
-def test_trials_of_one_key_with_other_limits_are_not_mixed(lab: Lab) -> None:
-    [key, *_] = [one.trial_key for one in find(lab.store, lab.campaign, lab.directory).configurations]
-    rows = lab.rows(lab.campaign, trial_key=key, replicate=0)
-    lab.again("mixed", rows[:2], trial_cores="0")
-    lab.again("mixed", rows[2:], trial_cores="0-1")
-    ids = [{row["trial_id"] for row in lab.rows("mixed", trial_cores=cores)} for cores in ("0", "0-1")]
+def test_trials_of_one_key_with_other_limits_are_not_mixed(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    mixed = lab.with_two_limits()
     with pytest.raises(ConfigurationError, match="with cores 0 .* and with cores 0-1 .*; say which .* by the id"):
-        find(lab.store, "mixed", lab.directory)
-    for wanted_ids, cores in zip(ids, [(0,), (0, 1)], strict=True):
-        [one] = find(lab.store, min(wanted_ids), lab.directory).configurations
-        assert (set(one.trial_ids), one.limits.cores, one.rounds) == (wanted_ids, cores, len(wanted_ids))
-
-
-def test_only_trials_of_the_same_limits_are_shown_as_then(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
-    [key, *_] = [one.trial_key for one in find(lab.store, lab.campaign, lab.directory).configurations]
-    rows = lab.rows(lab.campaign, trial_key=key, replicate=0)
-    lab.again("mixed", rows[:3], trial_cores="0")
-    lab.again("mixed", rows[3:], trial_cores="0-1")
-    [chosen, *_] = lab.rows("mixed", trial_cores="0")
-    reproduction = lab.decide(chosen["trial_id"])
+        lab.find(mixed)
+    for text, cores, rounds in (("0", (0,), 3), ("0-1", (0, 1), 1)):
+        ids = {row["trial_id"] for row in lab.rows(mixed, trial_cores=text)}
+        [found] = lab.find(min(ids)).configurations
+        assert (set(found.trial_ids), found.limits.cores, found.rounds) == (ids, cores, rounds)
+    reproduction = lab.decide(lab.rows(mixed, trial_cores="0")[0]["trial_id"])
     print_reproduction(lab.store, reproduction, lab.run(reproduction))
     shown = capsys.readouterr().out
-    assert f"then: mixed on h1, trial key {key}, 3 ok" in shown
+    assert f"then: mixed on h1, trial key {reproduction.again[0].trial_key}, 3 ok" in shown
     assert "3 rounds" in shown
-
-
-def test_a_changed_layer_is_refused_and_named(stored: Lab) -> None:
-    rebuilt = replace(PIN, image_id="sha256:" + "2" * 64, image_layers=(LAYERS[0], "sha256:" + "d" * 64))
-    with pytest.raises(ConfigurationError, match="layer 2 of 2: expected b{12}, found d{12}; --allow-different-image"):
-        stored.decide(stored.campaign, host(rebuilt))
 
 
 def test_an_equal_image_under_another_name_keeps_the_keys(stored: Lab) -> None:
     pushed = replace(PIN, image_id="sha256:" + "9" * 64, image_digest="registry/cpu@sha256:" + "8" * 64)
-    reproduction = stored.decide(stored.campaign, host(pushed))
-    assert all(one.trial_key == one.then.trial_key for one in reproduction.again)
-    assert {one.differs for one in reproduction.reproduces.trials.values()} == {None}
+    reproduction = stored.decide(stored.campaign, pushed)
+    assert all(trial.trial_key == trial.then.trial_key for trial in reproduction.again)
+    assert {trial.differs for trial in reproduction.reproduces.trials["h1"].values()} == {None}
     assert any("is identical to the stored one (lock and 2 layers" in note for note in reproduction.notes)
-
-
-def test_containers_are_not_reproduced_as_processes(stored: Lab) -> None:
-    process = replace(PIN, isolation=Isolation.PROCESS, image_id=None, image_digest=None, reason="no engine")
-    with pytest.raises(ConfigurationError, match="isolation: expected docker, found process .no engine"):
-        stored.decide(stored.campaign, host(process))
-
-
-def test_rounds_are_those_of_then_and_at_least_three(stored: Lab) -> None:
-    assert stored.decide(stored.campaign).rounds == 4
-    assert stored.decide(stored.campaign, rounds=1).rounds == 1
-    wanted = find(stored.store, stored.campaign, stored.directory)
-    short = replace(wanted, configurations=tuple(replace(one, rounds=1) for one in wanted.configurations))
-    [target] = targets(short, INVENTORY, Path("inventory"), None)
-    assert decide(short, [(target, host())], Allowed()).rounds == 3
 
 
 def test_a_reproduction_is_a_campaign_of_its_own_that_says_what_it_is(lab: Lab) -> None:
     new = lab.run(lab.decide(lab.campaign))
     rows = lab.rows(new)
     assert len(rows) == 2 * 4
-    assert {row["status"] for row in rows} == {"ok"}
-    assert {row["reproduces"] for row in rows} == {lab.campaign}
-    assert {row["reproduction_differs"] for row in rows} == {None}
+    assert {(row["status"], row["reproduces"], row["reproduction_differs"]) for row in rows} == {
+        ("ok", lab.campaign, None)
+    }
     assert all(row["reproduces_trial_key"] == row["trial_key"] for row in rows)
     assert {row["trial_key"] for row in rows} == {row["trial_key"] for row in lab.rows(lab.campaign, status="ok")}
     assert {row["reproduces"] for row in lab.rows(lab.campaign)} == {None}
@@ -240,31 +190,26 @@ def test_a_reproduction_is_a_campaign_of_its_own_that_says_what_it_is(lab: Lab) 
     assert ({row["reproduces"] for row in once_more}, len(once_more)) == ({new}, 4)
 
 
-def test_then_and_now_pair_in_sql(
+def test_another_image_is_refused_or_every_row_says_so_and_pairs_in_sql(
     lab: Lab, project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rebuilt = replace(PIN, image_id="sha256:" + "2" * 64, image_layers=(LAYERS[0], "sha256:" + "d" * 64))
-    lab.run(lab.decide(lab.campaign, host(rebuilt), allowed=Allowed(image=True)))
-    [snippet] = re.findall(r"^```python\n(.*?)^```", (project / "docs/reproduce.md").read_text(), re.M | re.S)
-    monkeypatch.chdir(lab.directory)
-    exec(snippet, {})
-    shown = capsys.readouterr().out
-    assert shown.count("synthetic-null") == 2
-    assert shown.count("1.0 ") == 2
-    assert "layer 2 of 2" in shown
-
-
-def test_with_another_image_every_row_says_so(lab: Lab) -> None:
-    rebuilt = replace(PIN, image_id="sha256:" + "2" * 64, image_layers=(LAYERS[0], "sha256:" + "d" * 64))
-    first, second = (one.trial_key for one in find(lab.store, lab.campaign, lab.directory).configurations)
+    with pytest.raises(ConfigurationError, match="layer 2 of 2: expected b{12}, found d{12}; --allow-different-image"):
+        lab.decide(lab.campaign, REBUILT)
+    first, second = (trial.trial_key for trial in lab.find(lab.campaign).configurations)
     allowed = Allowed(image=True, method={first: "method version 1 then, 2 now"})
-    rows = lab.rows(lab.run(lab.decide(lab.campaign, host(rebuilt), allowed=allowed)))
+    rows = lab.rows(lab.run(lab.decide(lab.campaign, REBUILT, allowed=allowed)))
     layers = "layer 2 of 2: expected bbbbbbbbbbbb, found dddddddddddd"
     assert {(row["reproduces_trial_key"], row["reproduction_differs"]) for row in rows} == {
         (first, f"method version 1 then, 2 now; {layers}"),
         (second, layers),
     }
     assert not {row["trial_key"] for row in rows} & {row["trial_key"] for row in lab.rows(lab.campaign)}
+    [snippet] = re.findall(r"^```python\n(.*?)^```", (project / "docs/reproduce.md").read_text(), re.M | re.S)
+    monkeypatch.chdir(lab.directory)
+    exec(snippet, {})
+    shown = capsys.readouterr().out
+    assert (shown.count("synthetic-null"), shown.count("1.0 ")) == (2, 2)
+    assert "layer 2 of 2" in shown
 
 
 def test_an_interrupted_reproduction_goes_on(lab: Lab) -> None:
@@ -284,35 +229,22 @@ def test_an_interrupted_reproduction_goes_on(lab: Lab) -> None:
 
 
 def test_then_and_now_are_compared_by_configuration(lab: Lab) -> None:
-    reproduction = lab.decide(lab.campaign)
-    new = lab.run(reproduction)
+    again = lab.decide(lab.campaign)
+    new = lab.run(again)
     sides = [
-        Sides(Place(lab.campaign, one.then.host, one.then.trial_key), Place(new, one.host, one.trial_key))
-        for one in reproduction.again
+        Sides(Place(lab.campaign, trial.then.host, trial.then.trial_key), Place(new, trial.host, trial.trial_key))
+        for trial in again.again
     ]
     columns = list(dict.fromkeys([*reproduction_columns(), *change_columns()]))
-    then, now = (lab.store.trials(columns, campaign_id=one) for one in (lab.campaign, new))
+    then, now = (lab.store.trials(columns, campaign_id=campaign) for campaign in (lab.campaign, new))
     found = compare_sides(then, now, sides)
-    assert [one.batch for one in found] == [one.then.spec.workload.batch for one in reproduction.again]
-    for one in found:
-        assert [mode.name for mode in one.modes] == ["one call at a time", "back-to-back calls"]
-        for mode in one.modes:
+    assert [row.batch for row in found] == [trial.then.spec.workload.batch for trial in again.again]
+    for row in found:
+        assert [mode.name for mode in row.modes] == ["one call at a time", "back-to-back calls"]
+        for mode in row.modes:
             assert mode.then is not None
             assert mode.ratio is not None
             # the A/A duplicate of then does not count
             assert (mode.then.processes, mode.ratio.value) == (4, pytest.approx(1.0))
     differing = changes(then, now, lab.store.systems(), lab.store.environments(), lab.store.campaigns())
     assert [change for change in differing if change.group != "conditions"] == []
-
-
-def test_an_image_that_was_stored_without_layers_gets_them_with_its_next_campaign(lab: Lab) -> None:
-    old = replace(PIN, image_layers=(), image_config_sha256=None)
-    for pin in (old, PIN):
-        continuation = choose_campaign(SWEEP, [host(pin).planning], lab.store, ResumePolicy.NEVER)
-        order = CampaignOrder(continuation, [host(pin)], SWEEP.name, "sweep", "inventory", "0", None)
-        run_campaign(order, LocalScheduler(), lab.store, lab.files, lambda progress: None)
-    # those of the skips were only declared, and nothing was seen inside
-    rows = [row for row in lab.store.environments().to_pylist() if row["versions"] != "{}"]
-    assert sorted(row["image_layers"] or [] for row in rows) == [[], list(LAYERS)]
-    [newest] = {row["environment_id"] for row in lab.rows(continuation.campaign_id, status="ok")}
-    assert [row["image_config_sha256"] for row in rows if row["environment_id"] == newest] == ["c" * 64]

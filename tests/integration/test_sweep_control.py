@@ -20,7 +20,7 @@ from orchestrator.campaign.control import (
     Request,
     RequestKind,
 )
-from orchestrator.campaign.driving.account import opening_row
+from orchestrator.campaign.driving.campaign_row import opening_row
 from orchestrator.cli import run, sweep_control
 from orchestrator.cli.sweep_status import Seen, render
 from orchestrator.config.sweep import load_sweep
@@ -66,7 +66,7 @@ def state(phase: CampaignPhase = CampaignPhase.RUNNING, **hosts: HostPhase) -> C
 def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ControlFiles:
     """Of a project that is the current directory."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("orchestrator.cli.sweep_control.HOST_LOCK", HostLock(directory=tmp_path))
+    monkeypatch.setattr("orchestrator.hosts.fleet.HOST_LOCK", HostLock(directory=tmp_path))
     return ControlFiles(ProjectFiles(tmp_path).control)
 
 
@@ -207,7 +207,7 @@ def begun(directory: Path, rows: int, lock: str = "lock") -> Continuation:
     pin = replace(PIN, lock_sha256=lock)
     host = PlanningHost("here", {}, (0,), {"cpu": pin})
     chosen = choose_campaign(sweep, [host], store, ResumePolicy.NEVER)
-    order = CampaignOrder(chosen, [ReadyHost(host, {}, None)], "s", SWEEP, INVENTORY, "0", "c0ffee")
+    order = CampaignOrder(chosen, [ReadyHost(host, {})], "s", SWEEP, INVENTORY, "0", "c0ffee")
     context = RowContext(
         chosen.campaign_id, "t", "here", "process", "", "cpu", "e", None, None, lock, "code", {}, None, None, {}
     )
@@ -258,11 +258,10 @@ def test_a_campaign_that_runs_is_not_resumed(
 def test_an_inventory_without_its_hosts_is_refused(
     control: ControlFiles, tmp_path: Path, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    chosen = begun(tmp_path, rows=1)
+    begun(tmp_path, rows=1)
     assert run(["sweep", "resume", "nothing"]) == ExitCode.USAGE
     assert "no campaign nothing" in capsys.readouterr().err
     assert run(["sweep", "resume", "--limit", "there"]) == ExitCode.USAGE
     assert "no host is called there; known: here" in capsys.readouterr().err
     assert run(["sweep", "resume", "--inventory", "missing.yaml"]) == ExitCode.USAGE
     assert "missing.yaml: no such file" in capsys.readouterr().err
-    assert (tmp_path / ".taxmeter" / "resume" / chosen.campaign_id / "sweep.yaml").read_text() == SWEEP

@@ -120,6 +120,6 @@ def test_a_terminal_here_is_a_terminal_there(cluster: Cluster) -> None:
 
 
 def test_a_cluster_that_is_gone_is_named(shared_lab: Lab, tmp_path: Path) -> None:
-    gone = Cluster("0badcafe", "127.0.0.1", 1, 2, {}, tmp_path, tmp_path, {}, tmp_path)
+    gone = Cluster("0badcafe", "127.0.0.1", 1, {}, tmp_path, tmp_path, {}, tmp_path)
     with pytest.raises(InfrastructureError, match="taxmeter-head-0badcafe; `taxmeter cluster up`"):
         execute_in_head(gone, ["true"])

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from orchestrator.campaign import ProjectFiles
-from orchestrator.campaign.remote import look_at_hosts
+from orchestrator.campaign.pins import KnownEnvironments, planning_host
 from orchestrator.cli import run
-from orchestrator.config import load_inventory, select_hosts
-from orchestrator.environments import BuiltImage
+from orchestrator.config.inventory import load_inventory, select_hosts
+from orchestrator.environments import BuiltImage, Catalogue
 from orchestrator.errors import ExitCode
 from orchestrator.execution.docker import device_requests
-from orchestrator.hosts.connection import Connections
+from orchestrator.hosts import open_hosts
 from runners.contract import Task, Trial
 from tests.lab.gpus import simulated_gpus, uuid_of
 from tests.lab.lab import Lab
@@ -74,9 +74,13 @@ def test_two_gpus_at_once_need_two_cores(
     code, found = check(exclusive="gpu", reserved_cores=0)
     assert (code, found["level"]) == (ExitCode.OK, "ok")
     path = inventory(exclusive="gpu", reserved_cores=0)
-    hosts = select_hosts(load_inventory(path), "h2")
-    with Connections(hosts) as connections:
-        [host] = look_at_hosts(hosts, connections, path, ["cpu"], ProjectFiles(Path.cwd())).hosts
+    known, files = load_inventory(path), ProjectFiles(Path.cwd())
+    chosen = select_hosts(known, "h2")
+    with open_hosts(chosen, known, files) as hosts:
+        facts, problems = hosts.look()
+    assert problems == {}
+    environments = KnownEnvironments(("cpu",), Catalogue.load(files.catalogue), {})
+    host = planning_host(facts["h2"], chosen["h2"], known, environments, {})
     assert [slot.gpu_uuid for slot in host.slots] == list(two_gpus)
     assert len({core for slot in host.slots for core in slot.cores}) == 2 * len(host.slots[0].cores)
     assert host.machine is not None

@@ -35,7 +35,6 @@ STATE = CampaignProgressState(
 READY = ReadyHost(
     PlanningHost("h3", {"rack": "b"}, (1, 2), {"cpu": EnvironmentPin("cpu", Isolation.DOCKER, "for a test", "lock")}),
     {},
-    None,
     frozenset({0}),
     "/var/lib/taxmeter",
 )

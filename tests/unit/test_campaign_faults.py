@@ -12,19 +12,35 @@ from typing import Any
 import pytest
 
 from orchestrator.campaign.control import HostPhase
-from orchestrator.campaign.driving.returning import PAUSE_S, PING_S, TAKE_UP_S, Return
-from orchestrator.campaign.driving.substitutes import move, trials_of
-from orchestrator.campaign.driving.work import FAREWELL_S, HostWork, RunningTask, hopeless, silent
-from orchestrator.campaign.preparing.preparation import ReadyHost
+from orchestrator.campaign.driving.host_work import (
+    BREAK_S,
+    HostWork,
+    ListeningClock,
+    RunningTask,
+    hopeless,
+    move,
+    silent,
+    trials_of,
+)
+from orchestrator.campaign.driving.recovery import PAUSE_S, PING_S, RECOVERY_S, Recovery
+from orchestrator.campaign.provision import ReadyHost
 from orchestrator.config.inventory import Faults
-from orchestrator.delivery import Destination, Heard, LastBeat
-from orchestrator.delivery.beats import BREAK_S, Listening
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import FakeSettings
 from orchestrator.planning import PlannedTask, PlanningHost, plan
 from orchestrator.planning.feasibility import GpuFacts, Machine
-from orchestrator.scheduling import WorkerProcess
-from orchestrator.scheduling.chores import Returned, Waiting, is_there, take_up
+from orchestrator.scheduling import (
+    Acknowledgement,
+    Disposal,
+    LeftoverPart,
+    LeftoverPiece,
+    Leftovers,
+    Returned,
+    TaskEnded,
+    WorkerProcess,
+    is_there,
+    recover,
+)
 from orchestrator.scheduling.workers import end_worker, this_worker
 from tests.scripted_campaign import PIN, sweep
 
@@ -35,7 +51,7 @@ MACHINE = Machine("580.1", (GpuFacts("NVIDIA H100", "9.0", 80 * 2**30),), None, 
 
 
 def ready(name: str) -> ReadyHost:
-    return ReadyHost(PlanningHost(name, {}, (0, 1), {"cpu": PIN}, machine=MACHINE), {"cpu": FakeSettings()}, None)
+    return ReadyHost(PlanningHost(name, {}, (0, 1), {"cpu": PIN}, machine=MACHINE), {"cpu": FakeSettings()})
 
 
 def tasks(host: str, targets: object = "each-host") -> list[PlannedTask]:
@@ -46,71 +62,45 @@ def work(host: str = "h1", **more: Any) -> HostWork:
     return HostWork(host, waiting=deque(tasks(host)), **more)
 
 
-def started(host: HostWork, *, submitted_s: float, started_s: float | None) -> str:
+def started(host: HostWork, *, heard_s: float, has_begun: bool) -> str:
     planned = host.next_task()
     assert planned is not None
-    host.running[planned.task.task_id] = RunningTask(planned, submitted_s, started_s)
+    host.running[planned.task.task_id] = RunningTask(planned, Path("/task"), heard_s, has_begun)
     return planned.task.task_id
-
-
-def heard(until_s: float, since_s: float = 0.0, **beats: LastBeat) -> Heard:
-    return Heard(until_s, since_s, beats)
 
 
 def test_a_task_is_lost_when_its_host_was_silent_for_too_long_and_no_sooner() -> None:
     host = work()
-    task_id = started(host, submitted_s=0, started_s=5)
-    beats = {task_id: LastBeat(20, is_over=False)}
-    assert silent(host, Heard(30, 0, beats), FAULTS) == {}
-    assert silent(host, Heard(30.1, 0, beats), FAULTS) == {task_id: "no sign of life for 10 s"}
-    assert silent(host, heard(15), FAULTS) == {}
-    assert silent(host, heard(15.1), FAULTS) == {task_id: "no sign of life for 10 s"}
+    task_id = started(host, heard_s=20, has_begun=True)
+    assert silent(host, 30, FAULTS) == {}
+    assert silent(host, 30.1, FAULTS) == {task_id: "no sign of life for 10 s"}
 
 
 def test_a_task_that_does_not_begin_is_lost_after_the_time_for_queues() -> None:
     host = work()
-    task_id = started(host, submitted_s=0, started_s=None)
-    assert silent(host, heard(120), FAULTS) == {}
-    assert silent(host, heard(120.1), FAULTS) == {task_id: "the task did not begin within 120 s"}
+    task_id = started(host, heard_s=0, has_begun=False)
+    assert silent(host, 120, FAULTS) == {}
+    assert silent(host, 120.1, FAULTS) == {task_id: "the task did not begin within 120 s"}
 
 
-def test_a_task_that_beats_has_begun_though_nobody_said_so() -> None:
+def test_a_task_that_has_ended_is_not_silent() -> None:
     host = work()
-    task_id = started(host, submitted_s=0, started_s=None)
-    assert silent(host, Heard(500, 0, {task_id: LastBeat(495, is_over=False)}), FAULTS) == {}
+    task_id = started(host, heard_s=0, has_begun=True)
+    host.running[task_id].ended = TaskEnded("h1", task_id, None, None, 0)
+    assert silent(host, 1000, FAULTS) == {}
 
 
-def test_a_task_that_is_over_is_not_silent_but_has_said_farewell() -> None:
-    host = work()
-    task_id = started(host, submitted_s=0, started_s=1)
-    beats = {task_id: LastBeat(20, is_over=True)}
-    assert silent(host, Heard(20 + FAREWELL_S, 0, beats), FAULTS) == {}
-    assert list(silent(host, Heard(20.1 + FAREWELL_S, 0, beats), FAULTS)) == [task_id]
-
-
-def test_a_driver_that_was_stopped_itself_calls_nobody_silent() -> None:
-    host = work()
-    task_id = started(host, submitted_s=0, started_s=1)
-    beats = {task_id: LastBeat(20, is_over=False)}
-    assert silent(host, Heard(1000, 995, beats), FAULTS) == {}
-
-
-def test_listening_notes_only_what_is_cared_for_and_its_own_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_in_which_a_driver_took_nothing_counts_for_nobody() -> None:
     now = [100.0]
-    monkeypatch.setattr("orchestrator.delivery.beats.time.monotonic", lambda: now[0])
-    listening = Listening()
-    listening.begin("a")
-    listening.hear("a", is_last=False)
-    listening.hear("b", is_last=False)
-    now[0] += BREAK_S
-    listening.tick()
-    assert listening.heard() == Heard(103.0, 100.0, {"a": LastBeat(100.0, is_over=False)})
-    now[0] += BREAK_S + 1
-    listening.tick()
-    assert (listening.heard().until_s, listening.heard().since_s) == (107.0, 107.0)
-    listening.end("a")
-    listening.hear("a", is_last=True)
-    assert listening.heard().beats == {}
+    clock = ListeningClock(lambda: now[0])
+    for step_s, listened_s in ((1, 1), (BREAK_S, 4), (BREAK_S + 0.1, 4), (600, 4), (0.5, 4.5)):
+        now[0] += step_s
+        clock.tick()
+        assert clock.now_s == pytest.approx(listened_s)
+    now[0] += 1
+    clock.skip()
+    clock.tick()
+    assert clock.now_s == pytest.approx(4.5)
 
 
 def test_tasks_of_a_host_run_one_at_a_time_and_in_their_order() -> None:
@@ -118,7 +108,7 @@ def test_tasks_of_a_host_run_one_at_a_time_and_in_their_order() -> None:
     first = host.next_task()
     assert first is not None
     assert first.task.trials[0].round == 1
-    host.running["x"] = RunningTask(first, 0)
+    host.running["x"] = RunningTask(first, Path("/task"), 0)
     assert host.next_task() is None
     host.running.clear()
     second = host.next_task()
@@ -136,7 +126,7 @@ def test_each_slot_of_a_host_runs_its_own_tasks() -> None:
     taken = []
     while (planned := host.next_task()) is not None:
         taken.append(planned.task)
-        host.running[planned.task.task_id] = RunningTask(planned, 0)
+        host.running[planned.task.task_id] = RunningTask(planned, Path("/task"), 0)
     assert taken == [one.task, three.task]
 
 
@@ -157,7 +147,7 @@ def test_a_host_that_is_not_fit_starts_nothing(change: str) -> None:
 def test_phases_say_what_a_host_does() -> None:
     host = work()
     assert host.phase is HostPhase.READY
-    started(host, submitted_s=0, started_s=0)
+    started(host, heard_s=0, has_begun=True)
     assert host.phase is HostPhase.RUNNING
     host.waiting.clear()
     host.running.clear()
@@ -190,9 +180,9 @@ def test_a_drained_host_that_is_lost_is_not_waited_for() -> None:
 def test_what_waits_moves_to_a_host_that_stands_for_the_lost_one(targets: str) -> None:
     gone, spare = HostWork("h1", waiting=deque(tasks("h1", targets)), total=6), HostWork("h2")
     able = trials_of(plan(sweep(targets, rounds=3), [ready("h2").planning], "c"))
-    before = [trial for one in gone.waiting for trial in one.task.trials]
+    before = [trial for planned in gone.waiting for trial in planned.task.trials]
     assert move([gone], spare, ready("h2"), able) == {"h1": 6}
-    assert [trial for one in spare.waiting for trial in one.task.trials] == before
+    assert [trial for planned in spare.waiting for trial in planned.task.trials] == before
     assert {one.host for one in spare.waiting} == {"h2"}
     assert all(one.task.task_id.startswith("c-h2-cpu-r") for one in spare.waiting)
     assert not gone.waiting
@@ -223,14 +213,54 @@ class Asked:
 
 
 @dataclass
+class Told:
+    """What a host says, as a test has it."""
+
+    items: list[LeftoverPiece] = field(default_factory=list)
+    is_over: bool = False
+    problem: InfrastructureError | None = None
+    is_dropped: bool = False
+
+    def take(self) -> list[LeftoverPiece]:
+        taken, self.items = self.items, []
+        return taken
+
+    def drop(self) -> None:
+        self.is_dropped = True
+
+
+@dataclass
 class Hosts:
     """Reaches nobody."""
 
     asked: list[Asked] = field(default_factory=list)
+    streams: list[Told] = field(default_factory=list)
 
     def begin(self, question: object, host: str, asked: object) -> Asked:
         self.asked.append(Asked(question))
         return self.asked[-1]
+
+    def stream(self, question: object, host: str, asked: object) -> Told:
+        assert question is recover
+        self.streams.append(Told())
+        return self.streams[-1]
+
+
+@dataclass
+class Intake:
+    """Takes what comes, and is settled when a test says so."""
+
+    pieces: list[LeftoverPiece] = field(default_factory=list)
+    is_settled: bool = True
+
+    def take(self, piece: LeftoverPiece) -> None:
+        self.pieces.append(piece)
+
+    def acknowledgements(self) -> list[Acknowledgement]:
+        return [Acknowledgement(piece.directory, 1, Disposal.REMOVE) for piece in self.pieces]
+
+
+PIECE = LeftoverPiece(Path("/task"), LeftoverPart.END)
 
 
 @pytest.fixture
@@ -239,23 +269,37 @@ def hosts() -> Hosts:
 
 
 @pytest.fixture
-def back(hosts: Hosts) -> Return:
-    waiting = Waiting("h1", Destination("127.0.0.1", 1, b"", Path("/nowhere")))
-    return Return(hosts, "h1", lambda: Returned(waiting, "c", (), frozenset(), ()))  # type: ignore[arg-type]
+def intake() -> Intake:
+    return Intake()
 
 
-def test_a_host_that_answers_is_made_fit_before_it_is_taken_up(hosts: Hosts, back: Return) -> None:
+@pytest.fixture
+def back(hosts: Hosts, intake: Intake) -> Recovery:
+    leftovers = Leftovers("h1", Path("/nowhere"), "store")
+    returned = Returned(leftovers, "c", (), frozenset(), ())
+    return Recovery(hosts, "h1", lambda: returned, lambda: intake)  # type: ignore[arg-type, return-value]
+
+
+def test_a_host_that_answers_is_made_fit_and_what_it_has_is_stored_before_it_takes_tasks(
+    hosts: Hosts, back: Recovery, intake: Intake
+) -> None:
     assert back.look(0) is None
-    assert [one.question for one in hosts.asked] == [is_there]
+    assert [asked.question for asked in hosts.asked] == [is_there]
     hosts.asked[0].answer = "h1"
     assert back.look(1) is None
     assert back.is_under_way
-    assert [one.question for one in hosts.asked] == [is_there, take_up]
-    hosts.asked[1].answer = ["removed something"]
-    assert back.look(2) == ["removed something"]
+    hosts.streams[0].items.append(PIECE)
+    assert back.look(2, may_take=False) is None
+    assert intake.pieces == []
+    assert back.look(2) is None
+    assert intake.pieces == [PIECE]
+    hosts.streams[0].is_over, intake.is_settled = True, False
+    assert back.look(3) is None
+    intake.is_settled = True
+    assert back.look(4) == [Acknowledgement(Path("/task"), 1, Disposal.REMOVE)]
 
 
-def test_a_host_that_does_not_answer_is_asked_again_and_again(hosts: Hosts, back: Return) -> None:
+def test_a_host_that_does_not_answer_is_asked_again_and_again(hosts: Hosts, back: Recovery) -> None:
     now = 0.0
     for count in range(1, 5):
         back.look(now)
@@ -269,7 +313,7 @@ def test_a_host_that_does_not_answer_is_asked_again_and_again(hosts: Hosts, back
         now += PING_S + PAUSE_S + 1
 
 
-def test_a_host_that_cannot_be_asked_is_asked_again_after_a_pause(hosts: Hosts, back: Return) -> None:
+def test_a_host_that_cannot_be_asked_is_asked_again_after_a_pause(hosts: Hosts, back: Recovery) -> None:
     back.look(0)
     hosts.asked[0].answer = InfrastructureError("the node died")
     back.look(1)
@@ -279,24 +323,24 @@ def test_a_host_that_cannot_be_asked_is_asked_again_after_a_pause(hosts: Hosts, 
     assert len(hosts.asked) == 2
 
 
-def test_a_host_that_answers_and_cannot_be_made_fit_says_why_and_is_tried_again(hosts: Hosts, back: Return) -> None:
+def test_a_host_that_answers_and_cannot_be_made_fit_says_why_and_is_tried_again(hosts: Hosts, back: Recovery) -> None:
     back.look(0)
     hosts.asked[0].answer = "h1"
     back.look(0)
-    hosts.asked[1].answer = InfrastructureError("the engine is down")
+    hosts.streams[0].problem, hosts.streams[0].is_over = InfrastructureError("the engine is down"), True
     assert back.look(1) is None
     assert back.problem == "the engine is down"
     assert not back.is_under_way
     back.look(1 + PAUSE_S)
-    hosts.asked[2].answer = "h1"
+    hosts.asked[1].answer = "h1"
     back.look(2 + PAUSE_S)
-    back.look(2 + PAUSE_S + TAKE_UP_S + 0.1)
-    assert hosts.asked[3].is_dropped
+    back.look(2 + PAUSE_S + RECOVERY_S + 0.1)
+    assert hosts.streams[1].is_dropped
     assert back.problem is not None
     assert "it answers" in back.problem
 
 
-def test_dropping_takes_back_what_was_asked(hosts: Hosts, back: Return) -> None:
+def test_dropping_takes_back_what_was_asked(hosts: Hosts, back: Recovery) -> None:
     back.look(0)
     back.drop()
     assert hosts.asked[0].is_dropped
@@ -322,7 +366,7 @@ def test_nobody_kills_himself() -> None:
     assert not end_worker(this_worker())
 
 
-def test_waiting_for_nothing_takes_no_time(hosts: Hosts, back: Return) -> None:
+def test_waiting_for_nothing_takes_no_time(hosts: Hosts, back: Recovery) -> None:
     begun = time.monotonic()
     for number in range(1000):
         back.look(number / 1000)

@@ -6,18 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.campaign import ProjectFiles, pins_without_building
-from orchestrator.campaign.driving.origins import Origins
-from orchestrator.campaign.preparing import preparation
-from orchestrator.campaign.preparing.preparation import ReadyHost
-from orchestrator.campaign.preparing.seats import part_of, seated
-from orchestrator.campaign.reproducing.limits import limited
+from orchestrator.campaign import ProjectFiles
+from orchestrator.campaign.driving.task_tracker import Origins
+from orchestrator.campaign.pins import KnownEnvironments, planning_host
+from orchestrator.campaign.provision import ReadyHost
+from orchestrator.campaign.reproduce.targets import limited
+from orchestrator.campaign.seats import part_of, seated
 from orchestrator.config.inventory import Exclusive, load_inventory
+from orchestrator.environments import Catalogue
 from orchestrator.errors import ConfigurationError
 from orchestrator.execution import DockerSettings
+from orchestrator.hosts import HostFacts
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, make_slots
+from orchestrator.planning.feasibility import GpuFacts
 from runners.contract import Task, Trial
-from runners.system import Fingerprint, GpuPlace, NumaNode, Topology, collect
+from runners.system import GpuPlace, NumaNode, Topology, collect
 from runners.system.nvml import Gpu
 
 TOPOLOGY = Topology(
@@ -32,7 +35,7 @@ def host(exclusive: Exclusive) -> ReadyHost:
     pins = {"cpu": EnvironmentPin("cpu", Isolation.DOCKER, "for a test", "lock")}
     slots = make_slots(CORES, TOPOLOGY, TOPOLOGY.gpus, exclusive)
     planning = PlanningHost("h1", {}, CORES, pins, topology=TOPOLOGY, slots=slots, exclusive=exclusive)
-    return ReadyHost(planning, {"cpu": DockerSettings("sha256:1", None, CORES, 1000, Path())}, None)
+    return ReadyHost(planning, {"cpu": DockerSettings("sha256:1", None, CORES, 1000, Path())})
 
 
 @pytest.fixture
@@ -72,10 +75,10 @@ def test_trials_of_processors_have_all_and_no_gpu(task: Callable[[str, int], Tas
 
 def test_rows_tell_the_cores_and_the_memory_of_the_slot(task: Callable[[str, int], Task]) -> None:
     origins = Origins("c", {"h1": host(Exclusive.GPU)}, None, collect())
-    context = origins.of("h1", "cpu", "t", task("cuda", 2)).context
+    context = origins.of("h1", "cpu", task("cuda", 2)).context
     assert (context.trial_cores, context.memory_limit_bytes) == ("4-7", 500)
     assert (context.gpu_uuid, context.exclusive, context.slot) == ("GPU-b", "gpu", 1)
-    alone = origins.of("h1", "cpu", "t", task("cpu", 2)).context
+    alone = origins.of("h1", "cpu", task("cpu", 2)).context
     assert (alone.trial_cores, alone.gpu_uuid, alone.exclusive, alone.slot) == ("0-7", None, "host", 0)
     unrun = origins.of("h1", "cpu", None).context
     assert (unrun.trial_cores, unrun.exclusive, unrun.slot) == ("0-7", None, None)
@@ -88,9 +91,9 @@ def test_a_row_names_its_gpu_where_a_host_has_several_kinds(task: Callable[[str,
     private = replace(seen.private, gpu_uuids=("GPU-a", "GPU-b"))
     mixed = replace(seen, gpus=(gpu, replace(gpu, name="Tesla T4")), private=private)
     origins = Origins("c", {"h1": host(Exclusive.GPU)}, None, mixed)
-    recording = origins.recording(origins.of("h1", "cpu", "t", task("cuda", 2)))
-    assert recording.context.hot["gpu_name"] == "Tesla T4"
-    assert recording.rows([]).systems[0]["gpu_name"] == "NVIDIA A100-SXM4-80GB, Tesla T4"
+    builder = origins.builder(origins.of("h1", "cpu", task("cuda", 2)))
+    assert builder.context.hot["gpu_name"] == "Tesla T4"
+    assert builder.rows([]).systems[0]["gpu_name"] == "NVIDIA A100-SXM4-80GB, Tesla T4"
 
 
 def test_stored_trials_are_repeated_one_by_one(task: Callable[[str, int], Task]) -> None:
@@ -100,33 +103,22 @@ def test_stored_trials_are_repeated_one_by_one(task: Callable[[str, int], Task])
     assert (given.gpu_uuid, given.cores) == ("GPU-a", CORES)
 
 
-@pytest.fixture
-def two_gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[[Topology], None]:
-    """Lets this machine have two GPUs, at the places that it is told."""
-
-    def make(topology: Topology) -> None:
-        seen = collect()
-        assert seen.private is not None
-        gpu = Gpu("NVIDIA A100-SXM4-80GB", "8.0", 80 * 2**30, *(None,) * 10)
-        other = replace(gpu, name="Tesla T4", compute_capability="7.5")
-        private = replace(seen.private, gpu_uuids=("GPU-a", "GPU-b"), topology=topology)
-        found = replace(seen, gpus=(gpu, other), gpu_reason=None, gpu_driver_version="560.1", private=private)
-
-        def read() -> Fingerprint:
-            return found
-
-        monkeypatch.setattr(preparation, "collect", read)
-        monkeypatch.setattr(preparation, "trial_cores", lambda *_: CORES)
-
-    return make
+def facts(cores: tuple[int, ...] = CORES) -> HostFacts:
+    """A machine with two GPUs of two kinds."""
+    gpus = (
+        GpuFacts("NVIDIA A100-SXM4-80GB", "8.0", 80 * 2**30),
+        GpuFacts("Tesla T4", "7.5", 16 * 2**30),
+    )
+    told = ("x86_64", None, gpus, "560.1", None, TOPOLOGY, Isolation.PROCESS, "for a test", None, "/work")
+    return HostFacts("here", cores, 2**33, *told)
 
 
-def planned(tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch, settings: str) -> PlanningHost:
-    monkeypatch.setattr(preparation, "virtualenv_problem", lambda *_: None)
+def planned(tmp_path: Path, project: Path, settings: str, found: HostFacts) -> PlanningHost:
     path = tmp_path / "hostinventory.yaml"
     path.write_text(f"version: 1\nhosts:\n  here: {{connection: local, executor: process, {settings}}}\n")
-    [found] = pins_without_building(load_inventory(path).hosts, path, ["cpu"], ProjectFiles(project))
-    return found
+    known = load_inventory(path)
+    environments = KnownEnvironments(("cpu",), Catalogue.load(ProjectFiles(project).catalogue), {})
+    return planning_host(found, known.hosts["here"], known, environments, {})
 
 
 @pytest.mark.parametrize(
@@ -142,37 +134,23 @@ def planned(tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch, sett
         ("exclusive: gpu, gpus: []", [(None, CORES)], []),
     ],
 )
-def test_this_machine_uses_the_gpus_of_the_inventory(
-    settings: str,
-    slots: list[tuple[str | None, tuple[int, ...]]],
-    names: list[str],
-    two_gpus: Callable[[Topology], None],
-    tmp_path: Path,
-    project: Path,
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_host_uses_the_gpus_of_the_inventory(
+    settings: str, slots: list[tuple[str | None, tuple[int, ...]]], names: list[str], tmp_path: Path, project: Path
 ) -> None:
-    two_gpus(TOPOLOGY)
-    found = planned(tmp_path, project, monkeypatch, settings)
-    assert [(slot.gpu_uuid, slot.cores) for slot in found.slots] == slots
-    assert found.machine is not None
-    assert [gpu.name for gpu in found.machine.gpus] == names
-    assert (found.machine.gpu_reason is None) == bool(names)
+    host = planned(tmp_path, project, settings, facts())
+    assert [(slot.gpu_uuid, slot.cores) for slot in host.slots] == slots
+    assert host.machine is not None
+    assert [gpu.name for gpu in host.machine.gpus] == names
+    assert (host.machine.gpu_reason is None) == bool(names)
 
 
-def test_a_gpu_that_this_machine_lacks_is_refused_with_the_line(
-    two_gpus: Callable[[Topology], None], tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    two_gpus(TOPOLOGY)
+def test_a_gpu_that_a_host_lacks_is_refused_with_the_line(tmp_path: Path, project: Path) -> None:
     with pytest.raises(
         ConfigurationError, match=r"yaml:3: hosts.here.gpus: gpus names 2, and the host has 0: GPU-a, 1"
     ):
-        planned(tmp_path, project, monkeypatch, "gpus: [0, 2]")
+        planned(tmp_path, project, "gpus: [0, 2]", facts())
 
 
-def test_too_few_cores_for_the_gpus_are_refused(
-    two_gpus: Callable[[Topology], None], tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    two_gpus(TOPOLOGY)
-    monkeypatch.setattr(preparation, "trial_cores", lambda *_: (5,))
+def test_too_few_cores_for_the_gpus_are_refused(tmp_path: Path, project: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"hosts.here.exclusive: 2 GPUs at once need as many cores"):
-        planned(tmp_path, project, monkeypatch, "exclusive: gpu")
+        planned(tmp_path, project, "exclusive: gpu", facts((5,)))

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import run
-from orchestrator.cli.campaigns import exit_code, host_to_ourselves
+from orchestrator.cli.campaigns import exit_code
 from orchestrator.errors import ExitCode
+from orchestrator.hosts.fleet import this_machine_to_ourselves
 from orchestrator.hosts.lock import HostLock
 from orchestrator.store import Attempt
 from runners.contract import Status
@@ -20,7 +21,7 @@ PROJECT = Path(__file__).parents[2]
 def project_copy(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     # A sweep that runs on this machine meanwhile holds the lock in the usual place.
     monkeypatch.setattr(
-        sys.modules["orchestrator.cli.campaigns"],
+        sys.modules["orchestrator.hosts.fleet"],
         "HOST_LOCK",
         HostLock(directory=tmp_path_factory.mktemp("locks")),
     )
@@ -161,7 +162,7 @@ def test_the_exit_code_comes_from_all_trials_of_the_campaign(statuses: list[Stat
 
 
 def test_two_sweeps_at_once_are_refused(project_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with host_to_ourselves():
+    with this_machine_to_ourselves():
         assert run(["sweep", "run"]) == ExitCode.NO_USABLE_HOST
     assert "another sweep runs on this machine" in one_error_line(capsys)
 
@@ -169,13 +170,13 @@ def test_two_sweeps_at_once_are_refused(project_copy: Path, capsys: pytest.Captu
 def test_a_sweep_of_this_machine_and_a_task_of_a_cluster_exclude_each_other(
     project_copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lock: HostLock = sys.modules["orchestrator.cli.campaigns"].HOST_LOCK
+    lock: HostLock = sys.modules["orchestrator.hosts.fleet"].HOST_LOCK
     task = replace(lock, part="GPU-1")  # as a worker of an agent holds it, whoever runs that
     with task.hold() as held:
         assert held.wait(20)
         assert run(["sweep", "run"]) == ExitCode.NO_USABLE_HOST
     assert "another sweep runs on this machine" in one_error_line(capsys)
-    with host_to_ourselves(), task.hold() as held:
+    with this_machine_to_ourselves(), task.hold() as held:
         assert not held.wait(0.3)
 
 

@@ -3,8 +3,7 @@
 from orchestrator.campaign.exchange.environments import as_found, as_locked
 from orchestrator.campaign.exchange.manifest import LockedEnvironment
 from orchestrator.campaign.exchange.rows import declared_row, on_system
-from orchestrator.delivery import environment_id
-from orchestrator.store import environment_row, system_row
+from orchestrator.store import environment_id, environment_row, system_row
 
 LOCKED = LockedEnvironment(python="3.11", lock_sha256="a" * 64, versions={"torch": "2.13.0"})
 ROW = {"trial_id": "t", "status": "skipped", "system_id": None, "hw_id": None, "cpu_model": None}

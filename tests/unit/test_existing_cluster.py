@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +10,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from orchestrator.campaign import ProjectFiles
-from orchestrator.campaign.remote.by_ray import recipes
-from orchestrator.campaign.remote.on_node import (
-    Address,
-    EnvironmentWanted,
-    NodeQuestion,
-    look_here,
-    make_environment,
-    reach,
-)
-from orchestrator.config import Connection, ExecutorChoice, Host, load_inventory, refuse_nodes
+from orchestrator.config.inventory import Connection, ExecutorChoice, Host, load_inventory, refuse_nodes
+from orchestrator.environments import Catalogue
 from orchestrator.errors import ConfigurationError, InfrastructureError
 from orchestrator.hosts import cluster_info as info_module
 from orchestrator.hosts import open_hosts
@@ -26,7 +19,14 @@ from orchestrator.hosts.broadcast import Inbox, rechunked
 from orchestrator.hosts.cluster_info import ClusterInfo, RayNode, node_of
 from orchestrator.hosts.external_cluster import ExternalCluster
 from orchestrator.hosts.labels import HOST_LABEL, SLOT
-from orchestrator.hosts.ray import RayHost
+from orchestrator.hosts.local import FactsQuestion
+from orchestrator.hosts.provision import (
+    EnvironmentsWanted,
+    make_environments,
+    read_recipes,
+    unavailable_environments,
+)
+from orchestrator.hosts.ray import RayHost, facts_of_node
 from orchestrator.planning import Isolation
 from tests.conftest import PROJECT
 
@@ -151,29 +151,41 @@ def test_a_host_that_fails_wants_no_more() -> None:
         inbox.answer()
 
 
-def question(host: Host, work: Path) -> NodeQuestion:
-    return NodeQuestion("h1", host, str(work), ["cpu", "cpu-2022"], recipes(ProjectFiles(PROJECT)))
+def question(host: Host, work: Path) -> FactsQuestion:
+    return FactsQuestion("h1", host, str(work))
 
 
-def test_a_node_without_an_engine_tells_what_it_cannot_have(tmp_path: Path) -> None:
+def wanted(work: Path, *environments: str) -> EnvironmentsWanted:
+    return EnvironmentsWanted(environments, str(work), read_recipes(Catalogue.load(PROJECT / "docker/images.yaml")))
+
+
+def test_a_node_without_an_engine_tells_what_it_cannot_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host(connection=Connection.RAY, engine="unix:///nonexistent.sock")
-    facts = look_here(question(host, tmp_path / "work"))
+    facts = facts_of_node(question(host, tmp_path / "work"))
     assert facts.isolation is Isolation.PROCESS
-    assert facts.reason.startswith("no Docker engine answers at unix:///nonexistent.sock")
-    assert "cpu" not in facts.unavailable
+    assert facts.isolation_reason.startswith("no Docker engine answers at unix:///nonexistent.sock")
+    monkeypatch.setattr("orchestrator.environments.virtualenv.find_python", lambda _: None)
+    assert "needs Python 3.9" in unavailable_environments(wanted(tmp_path / "work", "cpu", "cpu-2022"))["cpu-2022"]
     assert not (tmp_path / "work").exists()
+
+
+def test_recipes_are_written_where_the_project_is_not(tmp_path: Path) -> None:
+    recipes = replace(wanted(tmp_path, "cpu").recipes, project="/nonexistent")
+    found = recipes.catalogue(tmp_path / "work")
+    assert found.path.is_relative_to(tmp_path / "work")
+    assert found.entry("cpu").lock_path.read_text() == (PROJECT / "docker/environments/cpu.lock").read_text()
 
 
 def test_a_node_that_must_have_an_engine_and_has_none_cannot_be_used(tmp_path: Path) -> None:
     host = Host(connection=Connection.RAY, engine="unix:///nonexistent.sock", executor=ExecutorChoice.DOCKER)
     with pytest.raises(InfrastructureError, match="^executor is docker, but no Docker engine answers"):
-        look_here(question(host, tmp_path))
+        facts_of_node(question(host, tmp_path))
 
 
 def test_a_work_directory_that_cannot_be_made_is_told_before_anything_is_done(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InfrastructureError, match="may not write into .*/file/work: give them the directory, or name"):
-        look_here(question(Host(connection=Connection.RAY), tmp_path / "file" / "work"))
+        facts_of_node(question(Host(connection=Connection.RAY), tmp_path / "file" / "work"))
 
 
 def test_a_work_directory_below_a_closed_one_leaves_its_node_out(
@@ -184,24 +196,13 @@ def test_a_work_directory_below_a_closed_one_leaves_its_node_out(
 
     monkeypatch.setattr(Path, "exists", closed)
     with pytest.raises(InfrastructureError, match="may not write into .*/work: give them the directory, or name"):
-        look_here(question(Host(connection=Connection.RAY), tmp_path / "work"))
+        facts_of_node(question(Host(connection=Connection.RAY), tmp_path / "work"))
 
 
 def test_an_environment_without_its_python_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestrator.environments.virtualenv.find_python", lambda _: None)
-    wanted = EnvironmentWanted("cpu", str(tmp_path), recipes(ProjectFiles(PROJECT)))
     with pytest.raises(InfrastructureError, match="the environment cpu needs Python 3.11"):
-        make_environment(wanted)
-
-
-def test_a_port_that_is_not_reached_is_told() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        assert reach(Address("127.0.0.1", port))
-    with pytest.raises(
-        InfrastructureError, match=rf"does not reach this command at 127.0.0.1:{port} \(Connection refused"
-    ):
-        reach(Address("127.0.0.1", port))
+        make_environments(wanted(tmp_path, "cpu"))
 
 
 class Skewed(ExternalCluster):

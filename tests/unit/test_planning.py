@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.config.sweep import Sweep, load_sweep
-from orchestrator.delivery import environment_id
 from orchestrator.errors import ConfigurationError
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, needed_environments, plan, trial_key
 from orchestrator.planning.feasibility import Demands, GpuFacts, Machine
+from orchestrator.store import environment_id
 from runners.contract.catalogue import BACKENDS
 
 PROJECT = Path(__file__).parents[2]

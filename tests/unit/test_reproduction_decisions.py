@@ -5,20 +5,35 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
-from orchestrator.campaign import Allowed, ProjectFiles, ReadyHost, decide, preview, refuse_another_method, targets
-from orchestrator.campaign.reproducing.stored import Configuration, Limits, Wanted
+from orchestrator.campaign import Allowed, ProjectFiles, ReadyHost, ReproduceRequest, refuse_another_method, targets
+from orchestrator.campaign.reproduce import run as run_module
+from orchestrator.campaign.reproduce.reproduction import ReadyTarget, Reproduction, decide, plan_again
+from orchestrator.campaign.reproduce.run import make_ready, preview
+from orchestrator.campaign.reproduce.stored import Configuration, Limits, Wanted
+from orchestrator.campaign.reproduce.targets import AS_THEN
 from orchestrator.config.inventory import Connection, ExecutorChoice, Host, Inventory
-from orchestrator.errors import ConfigurationError, NoUsableHostError
+from orchestrator.environments import ImageIdentity
+from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError
 from orchestrator.execution import DockerSettings, ExecutionSettings, FakeSettings
+from orchestrator.hosts import HostFacts
+from orchestrator.hosts.connection import Connections
+from orchestrator.hosts.fake import FakeEngine, FakeHost
+from orchestrator.hosts.fleet import LocalHosts
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, trial_key
+from orchestrator.store import Reproduces
 from runners.contract import METHOD_VERSION, BackendSpec, Protocol, TrialSpec, WorkloadSpec
+from runners.system import Topology
 
 LAYERS = ("sha256:" + "a" * 64, "sha256:" + "b" * 64)
+IMAGE = ImageIdentity("sha256:" + "1" * 64, "c" * 64, LAYERS)
 PIN = EnvironmentPin(
-    "cpu", Isolation.DOCKER, "for a test", "0" * 64, "sha256:" + "1" * 64, "sha256:" + "1" * 64, LAYERS, "c" * 64
+    "cpu", Isolation.DOCKER, "for a test", "0" * 64, IMAGE.image_id, IMAGE.image_id, LAYERS, IMAGE.config_sha256
 )
-INVENTORY = Inventory(hosts={"h1": Host(connection=Connection.LOCAL)})
+PROCESS = EnvironmentPin("cpu", Isolation.PROCESS, "for a test", "0" * 64)
+HERE = Host(connection=Connection.LOCAL)
+INVENTORY = Inventory(hosts={"h1": HERE})
 
 
 def configuration(batch: int) -> Configuration:
@@ -32,11 +47,30 @@ def configuration(batch: int) -> Configuration:
 WANTED = Wanted({"campaign_id": "c", "sweep": "s"}, None, (configuration(1), configuration(2)))
 
 
-def host(
-    pin: EnvironmentPin = PIN, execution: ExecutionSettings | None = None, name: str = "h1", cores: int = 2
-) -> ReadyHost:
-    planning = PlanningHost(name, {}, tuple(range(cores)), {"cpu": pin})
-    return ReadyHost(planning, {"cpu": execution or FakeSettings()}, None)
+def with_each(**changes: Any) -> Wanted:
+    return replace(WANTED, configurations=tuple(replace(trial, **changes) for trial in WANTED.configurations))
+
+
+def decided(
+    wanted: Wanted,
+    pin: EnvironmentPin = PIN,
+    *,
+    execution: ExecutionSettings | None = None,
+    cores: int = 2,
+    host: str | None = None,
+    inventory: Inventory = INVENTORY,
+    image: bool = False,
+    installed: dict[str, str] | None = None,
+) -> Reproduction:
+    [target] = targets(wanted, inventory, host)
+    planning = PlanningHost(target.name, {}, tuple(range(cores)), {"cpu": pin})
+    ready = ReadyHost(planning, {"cpu": execution or FakeSettings()})
+    return decide(wanted, [ReadyTarget(target, ready, {"cpu": installed or {}})], Allowed(image))
+
+
+def differences(reproduction: Reproduction) -> dict[str, str | None]:
+    [trials] = reproduction.reproduces.trials.values()
+    return {trial.trial_key: trial.differs for trial in trials.values()}
 
 
 def test_another_method_is_refused_unless_allowed() -> None:
@@ -44,15 +78,14 @@ def test_another_method_is_refused_unless_allowed() -> None:
     other = replace(WANTED, configurations=(replace(first, method_version=1), *rest))
     with pytest.raises(ConfigurationError, match="method version 1 then, .*--allow-different-method"):
         refuse_another_method(other, allowed=False)
-    [(key, text)] = refuse_another_method(other, allowed=True).items()
-    assert (key, text[:24]) == (first.trial_key, "method version 1 then, 2")
-    lost = replace(other, configurations=(*other.configurations, replace(first, trial_key="f" * 32)))
+    lost = replace(first, trial_key="f" * 32)
     with pytest.raises(ConfigurationError, match="specification with key f{32} then"):
-        refuse_another_method(replace(lost, configurations=lost.configurations[-1:]), allowed=False)
-    assert [text[:20] for text in refuse_another_method(lost, allowed=True).values()] == [
-        "method version 1 the",
-        "specification with k",
-    ]
+        refuse_another_method(replace(WANTED, configurations=(lost,)), allowed=False)
+    both = replace(other, configurations=(*other.configurations, lost))
+    assert {key: text[:23] for key, text in refuse_another_method(both, allowed=True).items()} == {
+        first.trial_key: "method version 1 then, ",
+        lost.trial_key: "specification with key ",
+    }
 
 
 @pytest.mark.parametrize(
@@ -64,8 +97,7 @@ def test_another_method_is_refused_unless_allowed() -> None:
     ],
 )
 def test_a_specification_that_this_version_does_not_know_is_one_error(change: dict[str, Any], problem: str) -> None:
-    [first, *_] = WANTED.configurations
-    other = replace(WANTED, configurations=(replace(first, spec=replace(first.spec, **change)),))
+    other = with_each(spec=replace(WANTED.configurations[0].spec, **change))
     for allowed in (False, True):
         with pytest.raises(ConfigurationError, match=f"cannot be reproduced: {problem}.*use the version that measured"):
             refuse_another_method(other, allowed=allowed)
@@ -74,76 +106,140 @@ def test_a_specification_that_this_version_does_not_know_is_one_error(change: di
 def test_of_two_environments_of_then_only_the_one_that_differs_is_said_to() -> None:
     first, second = WANTED.configurations
     other = replace(PIN, image_layers=(LAYERS[0], "sha256:" + "d" * 64))
-    mixed = replace(WANTED, configurations=(replace(first, pin=other), second))
-    [target] = targets(mixed, INVENTORY, Path("inventory"), None)
-    reproduction = decide(mixed, [(target, host())], Allowed(image=True))
-    differs = {one.trial_key: one.differs for one in reproduction.reproduces.trials.values()}
-    assert differs == {
+    reproduction = decided(replace(WANTED, configurations=(replace(first, pin=other), second)), image=True)
+    assert differences(reproduction) == {
         first.trial_key: "layer 2 of 2: expected dddddddddddd, found bbbbbbbbbbbb",
         second.trial_key: None,
     }
     assert [note.split()[3] for note in reproduction.notes[:2]] == ["DIFFERS,", "is"]
 
 
-def test_rows_without_layers_are_compared_by_image_id() -> None:
-    old = replace(PIN, image_layers=(), image_config_sha256=None)
-    older = replace(WANTED, configurations=tuple(replace(one, pin=old) for one in WANTED.configurations))
-    [target] = targets(older, INVENTORY, Path("inventory"), None)
-    reproduction = decide(older, [(target, host())], Allowed())
-    assert any("since the store has no layers of this row" in note for note in reproduction.notes)
-    other = host(replace(PIN, image_id="sha256:" + "2" * 64, image_digest=None))
-    with pytest.raises(ConfigurationError, match="image id .*: expected 1{12}, found 2{12}"):
-        decide(older, [(target, other)], Allowed())
-
-
-def test_without_an_engine_containers_have_no_host(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
-    [target] = targets(WANTED, INVENTORY, Path("inventory"), None)
-    with pytest.raises(NoUsableHostError, match="h1: the trials ran in containers, but no Docker engine .*; start it"):
-        preview(target, Path("inventory"), ProjectFiles(project), Allowed())
+def test_of_a_virtual_environment_the_lock_and_every_version_must_be_those_of_then() -> None:
+    then = with_each(pin=PROCESS, versions={"numpy": "1.26", "torch": "2.1"})
+    reproduction = decided(then, PROCESS, installed={"numpy": "1.26", "torch": "2.1"})
+    assert set(differences(reproduction).values()) == {None}
+    assert "h1: environment cpu is identical to the stored one (lock and installed versions)" in reproduction.notes
+    with pytest.raises(ConfigurationError, match="lock: expected 0{12}, found 9{12}; torch: .*2.1.*2.2.*; --allow"):
+        decided(then, replace(PROCESS, lock_sha256="9" * 64), installed={"numpy": "1.26", "torch": "2.2"})
 
 
 def test_an_isolation_is_kept_where_the_inventory_leaves_the_choice() -> None:
-    process = replace(PIN, isolation=Isolation.PROCESS, image_id=None, image_digest=None)
-    plain = replace(WANTED, configurations=tuple(replace(one, pin=process) for one in WANTED.configurations))
-    [target] = targets(plain, INVENTORY, Path("inventory"), None)
+    plain = with_each(pin=PROCESS)
+    [target] = targets(plain, INVENTORY, None)
     assert (target.host.executor, target.is_as_then) == (ExecutorChoice.PROCESS, True)
-    [ready] = decide(plain, [(target, host(process))], Allowed()).hosts
-    assert ready.planning.environments["cpu"].reason == "as in the campaign that is reproduced"
-    [container] = targets(WANTED, INVENTORY, Path("inventory"), None)
-    assert (container.host.executor, container.is_as_then) == (ExecutorChoice.DOCKER, True)
-    [free] = targets(WANTED, INVENTORY, Path("inventory"), None, Allowed(image=True))
-    assert (free.host.executor, free.is_as_then) == (ExecutorChoice.AUTO, False)
+    [ready] = decided(plain, PROCESS).hosts
+    assert ready.planning.environments["cpu"].reason == AS_THEN
+    assert [targets(WANTED, INVENTORY, None, Allowed(image))[0].is_as_then for image in (False, True)] == [True, False]
+    far = Inventory(hosts={"h1": Host(connection=Connection.SSH, address="far")})
+    [target] = targets(plain, far, None)
+    assert (target.host.executor, target.is_as_then) == (ExecutorChoice.AUTO, False)
     mixed = replace(plain, configurations=(plain.configurations[0], WANTED.configurations[1]))
     with pytest.raises(ConfigurationError, match="some trials in containers and some without"):
-        targets(mixed, INVENTORY, Path("inventory"), None)
+        targets(mixed, INVENTORY, None)
+    with pytest.raises(ConfigurationError, match="isolation: expected docker, found process .no engine"):
+        decided(WANTED, replace(PROCESS, reason="no engine"))
 
 
 def test_the_container_gets_the_cores_and_the_memory_of_then() -> None:
-    limits = replace(WANTED.configurations[0].limits, cores=(2, 3), memory_bytes=10**9)
-    given = replace(WANTED, configurations=tuple(replace(one, limits=limits) for one in WANTED.configurations))
-    [target] = targets(given, INVENTORY, Path("inventory"), None)
+    given = with_each(limits=Limits((2, 3), 10**9))
     settings = DockerSettings("sha256:1", None, (0, 1, 2, 3), 2 * 10**9, Path())
-    [ready] = decide(given, [(target, host(execution=settings, cores=4))], Allowed()).hosts
+    [ready] = decided(given, execution=settings, cores=4).hosts
     assert ready.executions["cpu"] == replace(settings, cores=(2, 3), memory_bytes=10**9)
-    fewer = decide(given, [(target, host(execution=replace(settings, cores=(0, 1)), cores=2))], Allowed())
-    [ready] = fewer.hosts
-    assert ready.executions["cpu"] == replace(settings, cores=(0, 1), memory_bytes=10**9)
-    assert {one.differs for one in fewer.reproduces.trials.values()} == {"cores: expected 2-3, found 0-1"}
+    fewer = decided(given, execution=replace(settings, cores=(0, 1)))
+    assert fewer.hosts[0].executions["cpu"] == replace(settings, cores=(0, 1), memory_bytes=10**9)
+    assert set(differences(fewer).values()) == {"cores: expected 2-3, found 0-1"}
     assert "h1: cores: expected 2-3, found 0-1" in fewer.notes
     with pytest.raises(NoUsableHostError, match="the trials had 2 cores .2-3., h1 has 1"):
-        decide(given, [(target, host(execution=settings, cores=1))], Allowed())
+        decided(given, execution=settings, cores=1)
     with pytest.raises(NoUsableHostError, match="bytes of memory"):
-        decide(given, [(target, host(execution=replace(settings, memory_bytes=10**8), cores=4))], Allowed())
+        decided(given, execution=replace(settings, memory_bytes=10**8), cores=4)
 
 
 def test_hosts_that_are_not_there() -> None:
-    other = Inventory(hosts={"h2": Host(connection=Connection.LOCAL)})
-    with pytest.raises(NoUsableHostError, match="ran on h1, which inventory does not have; .*--host .known: h2"):
-        targets(WANTED, other, Path("inventory"), None)
+    other = Inventory(hosts={"h2": HERE})
+    with pytest.raises(NoUsableHostError, match="ran on h1, which .* does not have; .*--host .known: h2"):
+        targets(WANTED, other, None)
     with pytest.raises(ConfigurationError, match="--host h3: no host is called so; known: h2"):
-        targets(WANTED, other, Path("inventory"), "h3")
-    [target] = targets(WANTED, other, Path("inventory"), "h2")
-    reproduction = decide(WANTED, [(target, host(name="h2"))], Allowed())
-    assert {one.differs for one in reproduction.reproduces.trials.values()} == {"host: expected h1, found h2"}
-    assert {place for place, _ in reproduction.reproduces.trials} == {"h2"}
+        targets(WANTED, other, "h3")
+    reproduction = decided(WANTED, host="h2", inventory=other)
+    assert set(differences(reproduction).values()) == {"host: expected h1, found h2"}
+    assert set(reproduction.reproduces.trials) == {"h2"}
+    # as it goes to a driver in the head of a cluster
+    adapter = TypeAdapter(Reproduces)
+    assert adapter.validate_json(adapter.dump_json(reproduction.reproduces)) == reproduction.reproduces
+
+
+def fleet(*fakes: FakeHost) -> LocalHosts:
+    return LocalHosts({fake.name: fake for fake in fakes}, Connections({}))
+
+
+def fake(name: str, engine: FakeEngine | None, **changes: Any) -> FakeHost:
+    facts = HostFacts(
+        host=name,
+        cores=(0, 1, 2),
+        memory_bytes=10**10,
+        architecture="x86_64",
+        cpu_model=None,
+        gpus=(),
+        gpu_driver_version=None,
+        gpu_reason="none",
+        topology=Topology(),
+        isolation=Isolation.PROCESS if engine is None else Isolation.DOCKER,
+        isolation_reason="no Docker engine answers" if engine is None else "a Docker engine answers",
+        engine=None,
+        work_directory="/work",
+    )
+    return FakeHost(name, HERE, replace(facts, **changes), Path("/"), engine)
+
+
+def request(wanted: Wanted, project: Path, host: str, allowed: Allowed | None = None) -> ReproduceRequest:
+    inventory = Inventory(hosts={"h1": HERE, "h2": HERE})
+    allowed = allowed or Allowed()
+    found = targets(wanted, inventory, host, allowed)
+    return ReproduceRequest(wanted, found, allowed, None, inventory, ProjectFiles(project), project / "results")
+
+
+def test_trials_of_one_host_run_again_on_another_that_has_or_gets_their_image(project: Path) -> None:
+    wanted = with_each(limits=Limits((0, 1), 10**9))
+    engine = FakeEngine({IMAGE.image_id: IMAGE})
+    hosts, asked = fleet(fake("h2", engine)), request(wanted, project, "h2")
+    preview(asked, hosts)
+    said: list[str] = []
+    reproduction = decide(wanted, make_ready(asked, hosts, said.append), asked.allowed)
+    assert said == [f"h2: trials run in containers of the images of then ({AS_THEN})"]
+    [ready] = reproduction.hosts
+    assert ready.executions["cpu"] == DockerSettings(IMAGE.image_id, None, (0, 1), 10**9, Path(), IMAGE)
+    assert set(differences(reproduction).values()) == {"host: expected h1, found h2"}
+    again = plan_again(reproduction, "again")
+    assert {task.host for task in again.tasks} == {"h2"}
+    keys = sorted(trial.trial_key for trial in wanted.configurations)
+    assert [sorted(trial.trial_key for trial in task.task.trials) for task in again.tasks] == [keys] * 4
+
+    pushed = with_each(pin=replace(PIN, image_digest=f"lab:5000/cpu@{IMAGE.image_id}"))
+    asked, engine.images = request(pushed, project, "h2"), {}
+    preview(asked, hosts)
+    with pytest.raises(ConfigurationError, match="the engine of h2 does not have 1{12}, and lab.* cannot be pulled: "):
+        make_ready(asked, hosts, said.append)
+    engine.pulls.add(IMAGE.image_id)
+    assert make_ready(asked, hosts, said.append)[0].host.executions["cpu"]
+
+
+def test_a_host_that_cannot_run_them_is_named_with_the_reason(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = request(WANTED, project, "h2")
+    expected = "^h2: the trials ran in containers, but no Docker engine answers; start it, or add --allow-different-im"
+    with pytest.raises(NoUsableHostError, match=expected):
+        preview(asked, fleet(fake("h2", None)))
+    away = fake("h2", None)
+    away.told = InfrastructureError("ssh: no route to host")
+    with pytest.raises(NoUsableHostError, match="^h2: ssh: no route to host$"):
+        preview(asked, fleet(away))
+    silent = fake("h2", FakeEngine())
+    silent.fake_engine = None
+    with pytest.raises(NoUsableHostError, match="^h2: no Docker engine answers$"):
+        preview(asked, fleet(silent))
+    engine = FakeEngine({IMAGE.image_id: IMAGE}, shares=False)
+    with pytest.raises(NoUsableHostError, match="^h2: its engine does not see /work"):
+        make_ready(asked, fleet(fake("h2", engine)), print)
+    monkeypatch.setattr(run_module, "remove_leftovers", lambda *_: {"h2": "its engine is stuck"})
+    with pytest.raises(NoUsableHostError, match="^h2: its engine is stuck$"):
+        make_ready(asked, fleet(fake("h2", engine)), print)

@@ -6,67 +6,88 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from orchestrator.campaign.files import ProjectFiles, WorkFiles
-from orchestrator.campaign.preparing.preparation import ReadyHost
-from orchestrator.campaign.preparing.seats import part_of, seated
-from orchestrator.delivery import Destination, Origin
+from orchestrator.campaign.provision import ReadyHost
+from orchestrator.campaign.seats import part_of, seated
 from orchestrator.execution import DockerSettings, ExecutionSettings, FakeSettings, PackedCode, pack
 from orchestrator.hosts.lock import HostLock
 from orchestrator.planning import PlannedTask
-from orchestrator.scheduling import TaskRequest, WorkerProcess
-from orchestrator.scheduling.chores import Returned, Waiting
+from orchestrator.scheduling import Acknowledgement, Leftovers, Returned, TaskRequest, WorkerProcess
+from orchestrator.store import TaskOrigin, origin_document
 from runners.contract import Task
 
 
 @dataclass
 class Requests:
-    """Knows where each host keeps our files, and where it delivers to."""
+    """Knows where each host keeps our files."""
 
     campaign_id: str
     hosts: Mapping[str, ReadyHost]
     files: ProjectFiles
     store_id: str
-    driver: tuple[str, int, bytes]
-    """Address, port and token of the driver."""
     _packed: PackedCode | None = field(default=None, init=False)
 
-    def of(self, planned: PlannedTask, slot: int, origin: Origin) -> TaskRequest:
+    def directory(self, planned: PlannedTask) -> Path:
+        """A directory on its host that a task has for itself."""
+        campaign = self.work(planned.host).campaign(self.campaign_id)
+        return campaign / f"{planned.task.task_id}-{uuid.uuid4().hex[:8]}"
+
+    def of(
+        self,
+        planned: PlannedTask,
+        slot: int,
+        directory: Path,
+        origin: TaskOrigin,
+        acknowledged: tuple[Acknowledgement, ...],
+    ) -> TaskRequest:
         """The request for a task.
 
         Args:
             planned: the task.
             slot: of its host.
+            directory: of the task, on its host.
             origin: what its rows have in common.
+            acknowledged: what the host may forget before it begins.
         """
         host, task = planned.host, planned.task
-        work = self.work(host)
         return TaskRequest(
             host,
             task,
             self._execution(host, task, origin),
-            work.campaign(self.campaign_id) / f"{task.task_id}-{uuid.uuid4().hex[:8]}",
-            origin,
-            self.destination(host),
-            work.code(self.campaign_id),
+            directory,
+            self.store_id,
+            origin_document(origin),
+            self.work(host).code(self.campaign_id),
             None if self.hosts[host].work_directory is None else self._code(),
             slot,
             self._lock(planned),
+            acknowledged,
         )
 
-    def returned(self, host: str, running: frozenset[str], lost: tuple[WorkerProcess, ...]) -> Returned:
+    def returned(
+        self,
+        host: str,
+        running: Mapping[str, Path],
+        lost: tuple[WorkerProcess, ...],
+        acknowledged: tuple[Acknowledgement, ...],
+    ) -> Returned:
         """What is to be done on a host that is back.
 
         Args:
             host: its name.
-            running: ids of tasks that go on there.
+            running: the directories of tasks that go on there, by task id.
             lost: what ran the lost ones.
+            acknowledged: what the host may forget.
         """
         executions = self.hosts[host].executions.values()
-        engines = dict.fromkeys(one.engine for one in executions if isinstance(one, DockerSettings))
-        return Returned(Waiting(host, self.destination(host)), self.campaign_id, tuple(engines), running, lost)
+        engines = dict.fromkeys(settings.engine for settings in executions if isinstance(settings, DockerSettings))
+        in_use = frozenset(directory.name for directory in running.values())
+        return Returned(
+            self.leftovers(host, in_use), self.campaign_id, tuple(engines), frozenset(running), lost, acknowledged
+        )
 
-    def destination(self, host: str) -> Destination:
-        """Where a host delivers to, and what it keeps its rows in until then."""
-        return Destination(*self.driver, self.work(host).spool(self.store_id))
+    def leftovers(self, host: str, in_use: frozenset[str] = frozenset()) -> Leftovers:
+        """Where records wait on a host."""
+        return Leftovers(host, self.work(host).campaigns, self.store_id, in_use)
 
     def work(self, host: str) -> WorkFiles:
         """Our files on a host."""
@@ -84,7 +105,7 @@ class Requests:
             self._packed = pack(self.files.code(self.campaign_id))
         return self._packed
 
-    def _execution(self, host: str, task: Task, origin: Origin) -> ExecutionSettings:
+    def _execution(self, host: str, task: Task, origin: TaskOrigin) -> ExecutionSettings:
         environment = origin.context.environment
         execution = seated(self.hosts[host], task)
         if isinstance(execution, FakeSettings):

@@ -1,23 +1,19 @@
 """Runs a campaign: opens and closes its account and the store, around all that runs."""
 
-import shutil
 from collections.abc import Sequence
 from functools import partial
 
 from orchestrator.campaign.control import ControlFiles
-from orchestrator.campaign.driving.account import close_account, opening_row
-from orchestrator.campaign.driving.stages import CampaignRun
-from orchestrator.campaign.driving.steering import THIS_MACHINE
+from orchestrator.campaign.driving.campaign_row import close_account, opening_row
+from orchestrator.campaign.driving.campaign_run import CampaignRun
+from orchestrator.campaign.driving.status import THIS_MACHINE
 from orchestrator.campaign.files import ProjectFiles, drop_caches
 from orchestrator.campaign.order import CampaignOrder
 from orchestrator.campaign.progress import Notice, Observer, one_at_a_time
-from orchestrator.delivery import Committer
-from orchestrator.errors import StoreError
-from orchestrator.scheduling import Scheduler
+from orchestrator.errors import InfrastructureError, StoreError
+from orchestrator.scheduling import Scheduler, remove_directories
 from orchestrator.scheduling.nodes import RayCluster
-from orchestrator.store import SealReport, Store
-
-LOOPBACK = "127.0.0.1"
+from orchestrator.store import Ingest, SealReport, Store
 
 
 def ray_scheduler(cluster: RayCluster | None = None) -> Scheduler:
@@ -38,8 +34,6 @@ def run_campaign(
     files: ProjectFiles,
     observe: Observer,
     *,
-    address: str = LOOPBACK,
-    port: int = 0,
     place: str = THIS_MACHINE,
 ) -> None:
     """Runs what is left of a campaign until each of its trials has a row.
@@ -53,17 +47,15 @@ def run_campaign(
         store: where the rows go.
         files: of the project.
         observe: told what happens; by several threads, but never by two at once.
-        address: of this machine, as the hosts reach it to deliver their rows.
-        port: where they do; 0 takes any that is free.
         place: where this driver runs, for those who watch: `this machine`, or the name of its container.
 
     Raises:
-        InfrastructureError: the cluster cannot be started, or `address` cannot be listened on.
+        InfrastructureError: the cluster cannot be started.
         NoUsableHostError: a host is not part of the cluster, or another campaign of the project is driven.
         StoreError: a row cannot be written; no further trial is then run.
     """
     with ControlFiles(files.control).driving():
-        _run_campaign(order, scheduler, store, files, one_at_a_time(observe), address, port, place)
+        _run_campaign(order, scheduler, store, files, one_at_a_time(observe), place)
 
 
 def _run_campaign(
@@ -72,8 +64,6 @@ def _run_campaign(
     store: Store,
     files: ProjectFiles,
     told: Observer,
-    address: str,
-    port: int,
     place: str,
 ) -> None:
     campaign_id = order.continuation.campaign_id
@@ -83,9 +73,9 @@ def _run_campaign(
             writer.put_campaign(opening_row(order))
         _tell_of_damage(writer.reports, told, "of a killed run")
         earlier = len(writer.reports)
-        with Committer(store, writer, lambda text: told(Notice(text))) as committer:
-            run = CampaignRun(order, scheduler, committer, store, files, told, place)
-            run.all(address, port)
+        with Ingest(store, writer, lambda text: told(Notice(text))) as ingest:
+            run = CampaignRun(order, scheduler, ingest, store, files, told, place)
+            run.all()
         close_account(store, writer, campaign_id)
         writer.close()
         _tell_of_damage(writer.reports[earlier:], told, "of this run")
@@ -103,7 +93,10 @@ def _run_campaign(
     directory = files.campaign(campaign_id)
     if directory.exists() and run.is_cleared:
         # else the directories of lost tasks stay, with their logs, and it tells the next campaign what hosts may have
-        shutil.rmtree(directory)
+        try:
+            remove_directories([directory])
+        except InfrastructureError as error:
+            told(Notice(str(error)))
 
 
 def _tell_of_damage(reports: Sequence[SealReport], observe: Observer, whose: str) -> None:

@@ -8,9 +8,9 @@ import pyarrow as pa
 from orchestrator.campaign.exchange.environments import Provided, as_found, as_locked, differences
 from orchestrator.campaign.exchange.manifest import Manifest
 from orchestrator.campaign.exchange.reading import Damage, Recorded, Start, TaskResults
-from orchestrator.delivery import environment_id, is_of_this_run
 from orchestrator.errors import StoreError
 from orchestrator.store import TRIALS, Row, RowContext, environment_row, system_row, trial_row
+from orchestrator.store.building import environment_id, is_of_this_run
 from runners.contract import Status, Trial, TrialRecord, encode
 from runners.contract.record import FactValue
 from runners.system import hot_columns, hw_id, system_id

@@ -6,12 +6,12 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from orchestrator.campaign.reproducing.identical import before_building
-from orchestrator.campaign.reproducing.repeating import is_reproduction
-from orchestrator.campaign.reproducing.stored import stored_pin
+from orchestrator.campaign.reproduce.environment import before_building
+from orchestrator.campaign.reproduce.reproduction import is_reproduction
+from orchestrator.campaign.reproduce.stored import stored_pin
 from orchestrator.campaign.resuming.earlier import StoredPlan, disagreeing, is_shared
 from orchestrator.campaign.resuming.resume import Continuation, continued
-from orchestrator.config.sweep import Sweep
+from orchestrator.config import Sweep
 from orchestrator.environments import Catalogue, lock_sha256, short_digest
 from orchestrator.errors import ConfigurationError, NoUsableHostError
 from orchestrator.hosts.check import differences

@@ -163,6 +163,11 @@ class Host(HostEntry):
     state: HostState = HostState.ACTIVE
     expect: Expectation = Expectation()
 
+    @property
+    def can_do_without_containers(self) -> bool:
+        """Whether trials may run there as plain processes."""
+        return self.connection is not Connection.SSH
+
     @model_validator(mode="after")
     def _keys_fit_connection(self) -> "Host":
         values = {name: getattr(self, name) for name in type(self).model_fields}

@@ -39,7 +39,6 @@ class Cluster:
     head_address: str
     """Of the driver's machine, as the hosts reach it."""
     head_port: int
-    delivery_port: int
     agents: Mapping[str, Agent]
     token_path: Path
     """Of the secret that whoever takes part must know; the head's container has the file under the same path."""

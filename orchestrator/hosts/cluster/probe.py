@@ -79,9 +79,9 @@ class Listener:
             server.close()
 
 
-def listened_ports(ports: Ports) -> tuple[int, int]:
+def listened_ports(ports: Ports) -> tuple[int, ...]:
     """Ports of this machine that must be reached besides the head's, and on which nobody listens between campaigns."""
-    return ports.delivery, ports.driver_workers[1]
+    return (ports.driver_workers[1],)
 
 
 def probe(

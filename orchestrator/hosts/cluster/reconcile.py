@@ -51,6 +51,8 @@ from orchestrator.hosts.containers import ALL_GPUS, start_container
 JOIN_S = 90.0
 """That a node may take from the start of its container on; usually five."""
 
+_HEAD_PORTS = 7
+"""That a head listens on, counted from the first, besides those of its workers."""
 _HEAD_S = 60.0
 _POLL_S = 0.1
 _LAST_COMMAND_S = 10.0
@@ -259,7 +261,7 @@ def _refuse_use(client: DockerClient, container: Any) -> None:
 
 
 def _refuse_taken_ports(ports: Ports) -> None:
-    for port in (ports.head, *range(ports.first + 1, ports.delivery + 1)):
+    for port in (ports.head, *range(ports.first + 1, ports.first + _HEAD_PORTS)):
         try:
             socket.create_server(("", port)).close()
         except OSError as error:

@@ -62,11 +62,6 @@ class Ports:
         return self.first
 
     @property
-    def delivery(self) -> int:
-        """Where the driver takes rows."""
-        return self.first + 7
-
-    @property
     def driver_workers(self) -> tuple[int, int]:
         """First and last of the driver, where the agents speak to it."""
         return self.first + _WORKERS, self.first + 2 * _WORKERS - 1

@@ -149,7 +149,6 @@ class StateFiles:
             id=state.id,
             head_address=state.head_address,
             head_port=ports.head,
-            delivery_port=ports.delivery,
             agents=dict(state.agents),
             token_path=self.token,
             sockets=Path(state.sockets),

@@ -1,0 +1,218 @@
+"""What each host of a running campaign has to do, and how it is. Asks nobody."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orchestrator.campaign.control import HostPhase
+from orchestrator.campaign.driving.task_tracker import restarted
+from orchestrator.campaign.provision import ReadyHost
+from orchestrator.config.inventory import Faults
+from orchestrator.planning import Plan, PlannedTask
+from orchestrator.planning.slots import slot_of, slots_at_once
+from orchestrator.scheduling import Acknowledgement, TaskEnded, WorkerProcess
+
+BREAK_S = 3.0
+"""A driver that took nothing for so long was stopped, or had to wait itself: it cannot tell who was silent."""
+
+
+class ListeningClock:
+    """Counts the seconds in which a driver took what its hosts said; time in which it did not counts for nobody."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._last_s = clock()
+        self.now_s = 0.0
+
+    def tick(self) -> None:
+        """Whoever listens calls it again and again."""
+        now_s = self._clock()
+        if now_s - self._last_s <= BREAK_S:
+            self.now_s += now_s - self._last_s
+        self._last_s = now_s
+
+    def skip(self) -> None:
+        """Nothing was taken until now."""
+        self._last_s = self._clock()
+
+
+@dataclass
+class RunningTask:
+    """A task that was submitted and has not ended."""
+
+    planned: PlannedTask
+    directory: Path
+    """On its host."""
+    heard_s: float
+    """When something of it was heard last, or it was submitted, by the driver's `ListeningClock`."""
+    has_begun: bool = False
+    worker: WorkerProcess | None = None
+    ended: TaskEnded | None = None
+    """How it ended; some of its rows may not be on the disk yet."""
+    stuck: WorkerProcess | None = None
+    """What ran it, if nothing was heard of it any more and it may be stuck."""
+
+
+@dataclass
+class Loss:
+    """A host does not answer, or something of it failed a task."""
+
+    reason: str
+    since_s: float
+    workers: list[WorkerProcess] = field(default_factory=list)
+    """What ran tasks that nothing was heard of any more, and may be stuck in them still."""
+
+
+@dataclass
+class HostWork:
+    """One host."""
+
+    name: str
+    slots: int = 1
+    """How many tasks run there at once."""
+    waiting: deque[PlannedTask] = field(default_factory=deque)
+    """In their order."""
+    running: dict[str, RunningTask] = field(default_factory=dict)
+    """By task id."""
+    acknowledgements: list[Acknowledgement] = field(default_factory=list)
+    """What the host is to be told with its next task."""
+    loss: Loss | None = None
+    is_drained: bool = False
+    given_up: str | None = None
+    """Why nothing runs there any more."""
+    total: int = 0
+    """Trials that this host has, those that were in the store before included."""
+
+    @property
+    def can_start(self) -> bool:
+        """Whether it takes tasks, if it had any."""
+        return self.loss is None and self.given_up is None and not self.is_drained
+
+    @property
+    def has_more(self) -> bool:
+        """Whether something of it goes on, or could."""
+        return bool(self.running) or (self.can_start and bool(self.waiting))
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the campaign waits for it to come back."""
+        return self.loss is not None and bool(self.waiting) and not self.is_drained and self.given_up is None
+
+    def next_task(self) -> PlannedTask | None:
+        """Takes the first that can start now out of what waits; null if none can."""
+        busy = {self.slot_of(task.planned) for task in self.running.values()}
+        if not self.can_start or len(busy) >= self.slots:
+            return None
+        for planned in self.waiting:
+            if self.slot_of(planned) not in busy:
+                self.waiting.remove(planned)
+                return planned
+        return None
+
+    def slot_of(self, planned: PlannedTask) -> int:
+        """Where a task runs: hosts that run one at a time have one place for all."""
+        return planned.slot if self.slots > 1 else 0
+
+    def lose(self, reason: str, now_s: float, stuck: WorkerProcess | None) -> bool:
+        """Notes that a task was lost here, and what may be stuck in it; false if the host was lost already."""
+        is_news = self.loss is None
+        if self.loss is None:
+            self.loss = Loss(reason, now_s)
+        if stuck is not None:
+            self.loss.workers.append(stuck)
+        return is_news
+
+    @property
+    def phase(self) -> HostPhase:
+        """How it is, in a word."""
+        if self.given_up is not None:
+            return HostPhase.GIVEN_UP
+        if self.loss is not None and (self.waiting or self.running):
+            return HostPhase.LOST
+        if self.running:
+            return HostPhase.DRAINED if self.is_drained else HostPhase.RUNNING
+        if not self.waiting:
+            return HostPhase.DONE
+        return HostPhase.DRAINED if self.is_drained else HostPhase.READY
+
+    @property
+    def reason(self) -> str | None:
+        """Why it is in its phase, where that is not plain."""
+        if self.phase is HostPhase.DRAINED:
+            return "asked for"
+        return self.given_up or (self.loss.reason if self.loss is not None else None)
+
+
+def silent(host: HostWork, now_s: float, faults: Faults) -> dict[str, str]:
+    """The tasks of a host that must be taken as lost, whatever Ray says, and why.
+
+    Args:
+        host: whose tasks.
+        now_s: by the clock that counts only while the driver listens.
+        faults: how long hosts are waited for.
+    """
+    lost = {}
+    for task_id, task in host.running.items():
+        limit_s = faults.silence_s if task.has_begun else faults.queue_s
+        why = "no sign of life for" if task.has_begun else "the task did not begin within"
+        if task.ended is None and now_s - task.heard_s > limit_s:
+            lost[task_id] = f"{why} {limit_s} s"
+    return lost
+
+
+def hopeless(hosts: Mapping[str, HostWork], now_s: float, faults: Faults) -> list[HostWork]:
+    """The hosts that have been waited for long enough, now that nothing else is left to do."""
+    if any(host.has_more for host in hosts.values()):
+        return []
+    awaited = [host for host in hosts.values() if host.is_awaited]
+    return [host for host in awaited if host.loss is not None and now_s - host.loss.since_s >= faults.return_s]
+
+
+def trials_of(alone: Plan) -> frozenset[str]:
+    """Ids of the trials of a plan. Of one for a host alone, they tell which of another's trials it can take.
+
+    An id holds the place of its host, so it is shared only by hosts that stand for each other.
+    """
+    return frozenset(trial.trial_id for planned in alone.tasks for trial in planned.task.trials)
+
+
+def slots_on(host: ReadyHost, planned: Plan) -> int:
+    """How many tasks of a plan run at once on a host."""
+    tasks = [task.task for task in planned.tasks if task.host == host.planning.name]
+    return slots_at_once(host.planning.slots, tasks) if host.planning.slots else 1
+
+
+def move(sources: Iterable[HostWork], target: HostWork, ready: ReadyHost, able: Collection[str]) -> dict[str, int]:
+    """Moves waiting trials to a host that can take them.
+
+    Args:
+        sources: hosts that start nothing now.
+        target: where the trials go to.
+        ready: the same host.
+        able: ids of the trials that it can take.
+
+    Returns:
+        By source, how many trials were moved.
+    """
+    moved: dict[str, int] = {}
+    for source in sources:
+        kept: list[PlannedTask] = []
+        for planned in source.waiting:
+            task = planned.task
+            going = tuple(trial for trial in task.trials if trial.trial_id in able)
+            staying = tuple(trial for trial in task.trials if trial.trial_id not in able)
+            if going:
+                origin = f"{task.campaign_id}-{target.name}-{task.environment}-r{going[0].round}"
+                new = restarted(task, going, origin)
+                slot = slot_of(ready.planning.slots, new).index if ready.planning.slots else 0
+                target.waiting.append(PlannedTask(target.name, new, slot))
+                moved[source.name] = moved.get(source.name, 0) + len(going)
+            if staying:
+                kept.append(PlannedTask(source.name, restarted(task, staying) if going else task, planned.slot))
+        source.waiting.clear()
+        source.waiting.extend(kept)
+        source.total -= moved.get(source.name, 0)
+        target.total += moved.get(source.name, 0)
+    return moved

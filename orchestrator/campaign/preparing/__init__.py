@@ -1,1 +1,0 @@
-"""Makes this machine ready to start trials: isolation, cores, memory, environments."""

@@ -1,0 +1,224 @@
+"""Makes hosts ready: leftovers removed, images built here and brought there, or virtual environments made there."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from orchestrator.campaign.files import ProjectFiles
+from orchestrator.campaign.pins import KnownEnvironments, image_pin, trial_memory_bytes
+from orchestrator.environments import BuiltImage, Catalogue, ImageIdentity, connect, engine_problem, ensure_image
+from orchestrator.errors import InfrastructureError
+from orchestrator.execution import DockerSettings, ExecutionSettings, ProcessSettings
+from orchestrator.hosts import HostAccess, HostFacts, Hosts
+from orchestrator.hosts.provision import (
+    ANSWER_S,
+    MAKE_S,
+    EnvironmentsWanted,
+    bring_image,
+    make_environments,
+    read_recipes,
+    unavailable_environments,
+)
+from orchestrator.planning import Isolation, PlanningHost
+from runners.system import Fingerprint
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class ReadyHost:
+    """A host that can start trials now."""
+
+    planning: PlanningHost
+    executions: Mapping[str, ExecutionSettings]
+    """By environment; the cache is still to be set for a campaign."""
+    agent_cores: frozenset[int] = frozenset()
+    """Cores kept for the agent; empty if it shares all."""
+    work_directory: str | None = None
+    """Where a host that an agent serves keeps our files; null for this machine, which keeps them in the project."""
+    fingerprint: Fingerprint | None = None
+    """As its rows have it."""
+
+
+@dataclass(frozen=True)
+class Images:
+    """The images that hosts may be given."""
+
+    built: Mapping[str, BuiltImage]
+    """By environment."""
+    cannot_send: str | None
+    """Why this machine cannot send them; null if it can."""
+
+
+def images_for(environments: Collection[str], known: KnownEnvironments, engine: str | None, say: Say) -> Images:
+    """The images of environments: built on an engine of this machine, or, where none answers, those on record.
+
+    Args:
+        environments: that trials on engines will run in.
+        known: the catalogue, and the record of what was built.
+        engine: its address; null for the usual one.
+        say: told about long steps.
+
+    Raises:
+        ConfigurationError: the engine has another image than the recorded one.
+        InfrastructureError: an image can neither be had nor built.
+    """
+    problem = engine_problem(engine) if environments else None
+    if problem is not None:
+        pins = known.pins(Isolation.DOCKER, "")
+        return Images({name: known.built[name] for name, pin in pins.items() if pin.image_id is not None}, problem)
+    if not environments:
+        return Images({}, None)
+    with closing(connect(engine)) as client:
+        entries = [known.catalogue.entry(name) for name in sorted(environments)]
+        return Images({entry.name: ensure_image(entry, client, say, engine) for entry in entries}, None)
+
+
+def unavailable_on(access: HostAccess, facts: HostFacts, known: KnownEnvironments) -> dict[str, str]:
+    """What a host cannot have at all; what cannot be built, though it should, is an error and not found here.
+
+    Raises:
+        InfrastructureError: it does not answer.
+    """
+    if facts.isolation is not Isolation.PROCESS:
+        return {}
+    return access.call(unavailable_environments, _wanted(known.locked, facts, known.catalogue), ANSWER_S)
+
+
+def remove_leftovers(hosts: Hosts, facts: Mapping[str, HostFacts], files: ProjectFiles, say: Say) -> dict[str, str]:
+    """Removes the containers of campaigns that were killed. Their directories here tell which ones those are.
+
+    The caller holds the hosts for itself, so that none of them is in use.
+
+    Args:
+        hosts: how they are reached.
+        facts: of those that are part of the cluster, by name.
+        files: where the directories of unfinished campaigns are.
+        say: told what was removed.
+
+    Returns:
+        Why that could not be done, by host.
+    """
+    campaigns = sorted(path.name for path in files.campaigns.iterdir()) if files.campaigns.is_dir() else []
+
+    def remove(access: HostAccess) -> None:
+        with access.engine() as engine:
+            for container in [name for campaign in campaigns for name in engine.remove_containers(campaign)]:
+                say(f"{access.name}: removed container {container}, left by a run that was killed")
+
+    with_engine = [name for name, found in facts.items() if found.isolation is Isolation.DOCKER]
+    results = hosts.each(with_engine if campaigns else (), remove)
+    return {name: problem for name, problem in results.items() if isinstance(problem, str)}
+
+
+def provision(
+    hosts: Hosts,
+    planned: Mapping[str, PlanningHost],
+    facts: Mapping[str, HostFacts],
+    needed: Mapping[str, Collection[str]],
+    images: Images,
+    catalogue: Catalogue,
+    say: Say,
+) -> tuple[list[ReadyHost], dict[str, str]]:
+    """Gives hosts what their trials need, all at once.
+
+    Args:
+        hosts: how they are reached.
+        planned: as planning takes them, by name.
+        facts: what they are, by name.
+        needed: by host, the environments that its trials run in.
+        images: those of hosts with engines.
+        catalogue: of the environments.
+        say: told about long steps, with the host's name first.
+
+    Returns:
+        The hosts that are ready; and why the others are not, by name.
+    """
+
+    def ready(access: HostAccess) -> ReadyHost:
+        name = access.name
+        environments = sorted(needed[name])
+
+        def tell(text: str) -> None:
+            say(f"{name}: {text}")
+
+        if facts[name].isolation is Isolation.DOCKER:
+            return _in_containers(access, planned[name], facts[name], environments, images, tell)
+        return _in_virtual_environments(access, planned[name], facts[name], environments, catalogue, tell)
+
+    results = hosts.each(needed, ready)
+    problems = {name: result for name, result in results.items() if isinstance(result, str)}
+    return [result for result in results.values() if isinstance(result, ReadyHost)], problems
+
+
+def ready_host(planning: PlanningHost, facts: HostFacts, executions: Mapping[str, ExecutionSettings]) -> ReadyHost:
+    """A host with what it provides, by environment; with nothing, one of which it is noted what it cannot run."""
+    agent_cores = frozenset(facts.cores) - set(planning.cores)
+    return ReadyHost(planning, executions, agent_cores, facts.work_directory, facts.fingerprint)
+
+
+def container(planning: PlanningHost, facts: HostFacts, image: ImageIdentity) -> DockerSettings:
+    """How trials start in an image, as the host's engine calls it.
+
+    Raises:
+        InfrastructureError: the size of the host's memory is unknown.
+    """
+    return DockerSettings(image.image_id, facts.engine, planning.cores, _memory_bytes(facts), Path(), image)
+
+
+def _in_containers(
+    access: HostAccess,
+    planning: PlanningHost,
+    facts: HostFacts,
+    environments: Sequence[str],
+    images: Images,
+    tell: Say,
+) -> ReadyHost:
+    tell(f"trials run in containers ({facts.isolation_reason})")
+    for name in environments:
+        if name not in images.built:
+            raise InfrastructureError(
+                f"nobody knows the image of {name}: build it on a machine with an engine (`taxmeter images build "
+                f"{name}`), and bring docker/images.lock.yaml here"
+            )
+    found = {name: bring_image(access, name, images.built[name], images.cannot_send, tell) for name in environments}
+    with access.engine() as engine:
+        problem = engine.sharing_problem(facts.work_directory, found[environments[0]])
+    if problem is not None:
+        raise InfrastructureError(problem)
+    pins = {name: image_pin(planning.environments[name], images.built[name]) for name in environments}
+    pinned = replace(planning, environments={**planning.environments, **pins})
+    return ready_host(pinned, facts, {name: container(planning, facts, image) for name, image in found.items()})
+
+
+def _in_virtual_environments(
+    access: HostAccess,
+    planning: PlanningHost,
+    facts: HostFacts,
+    environments: Sequence[str],
+    catalogue: Catalogue,
+    tell: Say,
+) -> ReadyHost:
+    tell(f"trials run in virtual environments made from the same lock ({facts.isolation_reason})")
+    if facts.niceness:
+        tell(
+            f"Ray's processes, and so trials without containers, run at nice {facts.niceness} there: start Ray with "
+            "RAY_worker_niceness=0"
+        )
+    tell(f"making sure of {', '.join(environments)} (first time, a minute or two each)")
+    pythons = access.call(make_environments, _wanted(environments, facts, catalogue), MAKE_S)
+    cores, memory_bytes = planning.cores, _memory_bytes(facts)
+    executions = {name: ProcessSettings(Path(python), cores, memory_bytes, Path()) for name, python in pythons.items()}
+    return ready_host(planning, facts, executions)
+
+
+def _memory_bytes(facts: HostFacts) -> int:
+    memory_bytes = trial_memory_bytes(facts)
+    if memory_bytes is None:
+        raise InfrastructureError("the size of its memory cannot be read from /proc/meminfo")
+    return memory_bytes
+
+
+def _wanted(environments: Collection[str], facts: HostFacts, catalogue: Catalogue) -> EnvironmentsWanted:
+    return EnvironmentsWanted(tuple(environments), facts.work_directory, read_recipes(catalogue))

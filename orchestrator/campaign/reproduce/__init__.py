@@ -1,0 +1,1 @@
+"""Stored trials run again, in what they ran in."""

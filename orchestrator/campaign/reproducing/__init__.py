@@ -1,1 +1,0 @@
-"""Runs stored trials again in what they ran in, and says what differs."""

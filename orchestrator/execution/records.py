@@ -1,0 +1,91 @@
+"""Reads `records.jsonl`, whole or in pieces as it grows. Whoever reads what a runner says reads it by this."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from runners.contract import ContractError, Line, TaskFiles, decode_line
+
+PIECE_BYTES: Final = 64 * 2**10
+"""Longest piece: what is shorter than 100 kB travels in Ray's own messages, without its object store."""
+
+MAX_LINE_BYTES: Final = 64 * 2**20
+"""A runner writes no longer record."""
+
+
+@dataclass(frozen=True)
+class RecordLine:
+    """A whole line."""
+
+    number: int
+    """Counted from 1."""
+    line: Line | None
+    """Null if it cannot be used."""
+    problem: str
+    """Why it cannot; empty if it can."""
+    size: int
+    """In bytes, without its end."""
+
+
+class RecordReader:
+    """Joins the pieces of one file and decodes its lines. A line that a dying supervisor has cut is never whole."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        """Bytes that were read."""
+        self._pieces: list[bytes] = []
+        self._waiting = 0
+        self._number = 0
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the last line has no end yet."""
+        return self._waiting > 0
+
+    def feed(self, data: bytes) -> Iterator[RecordLine]:
+        """Takes the next piece and yields the lines that are whole with it."""
+        self.size += len(data)
+        *ends, rest = data.split(b"\n")
+        for end in ends:
+            self._keep(end)
+            yield self._take()
+        self._keep(rest)
+
+    def _keep(self, data: bytes) -> None:
+        self._waiting += len(data)
+        if self._waiting > MAX_LINE_BYTES:
+            self._pieces.clear()  # whatever comes of it, it takes no memory
+        elif data:
+            self._pieces.append(data)
+
+    def _take(self) -> RecordLine:
+        raw, size = b"".join(self._pieces), self._waiting
+        self._pieces.clear()
+        self._waiting = 0
+        self._number += 1
+        if size > MAX_LINE_BYTES:
+            return RecordLine(self._number, None, f"{size} bytes in one line; at most {MAX_LINE_BYTES} are taken", size)
+        try:
+            return RecordLine(self._number, decode_line(raw), "", size)
+        except ContractError as error:
+            return RecordLine(self._number, None, str(error), size)
+
+
+def read_pieces(path: Path, offset: int = 0) -> Iterator[bytes]:
+    """What a file holds from an offset on, in pieces of `PIECE_BYTES`; nothing if it is not there."""
+    try:
+        stream = path.open("rb")
+    except FileNotFoundError:
+        return
+    with stream:
+        stream.seek(offset)
+        while piece := stream.read(PIECE_BYTES):
+            yield piece
+
+
+def read_lines(directory: Path) -> list[Line]:
+    """The lines of a task directory that can be used."""
+    reader = RecordReader()
+    pieces = read_pieces(Path(TaskFiles(str(directory)).records))
+    return [read.line for piece in pieces for read in reader.feed(piece) if read.line is not None]

@@ -1,0 +1,148 @@
+"""Gives one host what its trials run in: an image on its engine, or a virtual environment made from the same lock."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orchestrator.environments import (
+    BuiltImage,
+    Catalogue,
+    ImageIdentity,
+    StoredImage,
+    ensure_virtualenv,
+    virtualenv_problem,
+)
+from orchestrator.errors import ConfigurationError, InfrastructureError
+from orchestrator.hosts.access import HostAccess
+
+Say = Callable[[str], None]
+
+ANSWER_S = 120.0
+"""For looks. The first answer may bring our code to the host and start a process there."""
+
+MAKE_S = 3600.0
+"""For a virtual environment, whose packages may come over a slow line."""
+
+_CATALOGUE = "docker/images.yaml"
+
+
+@dataclass(frozen=True)
+class Recipes:
+    """The catalogue of environments and its locks, for hosts that do not have the project."""
+
+    project: str
+    """Where they were read. A host that has the very same there uses them in place, with the wheels beside them."""
+    files: Mapping[str, str] = field(repr=False)
+    """Contents by their path in the project."""
+
+    def catalogue(self, directory: Path) -> Catalogue:
+        """The catalogue on this host; written below `directory` if the project is not here.
+
+        Raises:
+            InfrastructureError: they cannot be written.
+        """
+        if all(_text(Path(self.project) / name) == content for name, content in self.files.items()):
+            return Catalogue.load(Path(self.project) / _CATALOGUE)
+        for name, content in self.files.items():
+            path = directory / "recipes" / name
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(content, encoding="utf-8")
+            except OSError as error:
+                raise InfrastructureError(f"{path} cannot be written: {error.strerror or error}") from error
+        return Catalogue.load(directory / "recipes" / _CATALOGUE)
+
+
+def read_recipes(catalogue: Catalogue) -> Recipes:
+    """The recipes of a project."""
+    root = catalogue.path.absolute().parents[1]
+    locks = (entry.lock_path for entry in catalogue.entries.values() if entry.lock_path.is_file())
+    paths = [catalogue.path.absolute(), *(path.absolute() for path in locks)]
+    return Recipes(str(root), {str(path.relative_to(root)): path.read_text(encoding="utf-8") for path in paths})
+
+
+@dataclass(frozen=True)
+class EnvironmentsWanted:
+    """Virtual environments that a host is asked about, or is to make."""
+
+    environments: tuple[str, ...]
+    work_directory: str
+    recipes: Recipes
+
+
+def unavailable_environments(wanted: EnvironmentsWanted) -> dict[str, str]:
+    """Which of the environments this host cannot have, and why. Nothing is built. Those without a lock are left out.
+
+    Raises:
+        InfrastructureError: the recipes cannot be written.
+    """
+    directory = Path(wanted.work_directory)
+    catalogue = wanted.recipes.catalogue(directory)
+    entries = [catalogue.entry(name) for name in wanted.environments]
+    problems = {
+        entry.name: virtualenv_problem(entry, directory / "environments")
+        for entry in entries
+        if entry.unresolved is None
+    }
+    return {name: problem for name, problem in problems.items() if problem is not None}
+
+
+def make_environments(wanted: EnvironmentsWanted) -> dict[str, str]:
+    """Makes virtual environments from their locks, unless they are there. Returns the path of Python of each.
+
+    Raises:
+        InfrastructureError: a package cannot be fetched, or there is no Python for one of them.
+    """
+    directory = Path(wanted.work_directory)
+    catalogue = wanted.recipes.catalogue(directory)
+    try:
+        return {
+            name: str(ensure_virtualenv(catalogue.entry(name), directory / "environments", _say_nothing).python)
+            for name in wanted.environments
+        }
+    except ConfigurationError as error:
+        raise InfrastructureError(str(error)) from error
+
+
+def bring_image(access: HostAccess, name: str, image: BuiltImage, cannot_send: str | None, say: Say) -> ImageIdentity:
+    """The image as the host's engine has it, which gets it from a registry or from this machine if it does not.
+
+    Args:
+        access: of the host.
+        name: of the environment.
+        image: as it is recorded.
+        cannot_send: why this machine cannot send images; null if it can.
+        say: told about long steps.
+
+    Raises:
+        InfrastructureError: the host cannot get it; says what to do.
+    """
+    with access.engine() as engine:
+        stored = StoredImage(name, image.image_id, image.repo_digest, image.identity)
+        found = engine.look(stored).found
+        if found is not None:
+            return found
+        if image.repo_digest is not None:
+            say(f"pulling {image.repo_digest}")
+            try:
+                return engine.pull(stored)
+            except InfrastructureError as error:
+                say(str(error))
+        if cannot_send is None:
+            return engine.send(image, say)
+    raise InfrastructureError(
+        f"its engine does not have {image.reference}, and this machine cannot send it: {cannot_send}; load it there "
+        "(`taxmeter images save` where it was built, then `docker load`), or push it to a registry (`taxmeter images "
+        "push`)"
+    )
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        return None
+
+
+def _say_nothing(_: str) -> None:
+    pass

@@ -1,0 +1,257 @@
+"""The pipeline of a sweep on pretended hosts: who takes part, what each gets, and why the others do not."""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from orchestrator.campaign import CampaignOrder, ProjectFiles, ResumePolicy, RunRequest, choose_campaign, look
+from orchestrator.campaign import recovery as recovery_module
+from orchestrator.campaign import run as run_module
+from orchestrator.campaign.provision import Images
+from orchestrator.config import Connection, Exclusive, Host, Inventory, Sweep, load_sweep
+from orchestrator.environments import Catalogue
+from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError
+from orchestrator.hosts import HostFacts
+from orchestrator.hosts.connection import Connections
+from orchestrator.hosts.fake import FakeEngine, FakeHost
+from orchestrator.hosts.fleet import LocalHosts
+from orchestrator.hosts.provision import make_environments, unavailable_environments
+from orchestrator.planning import Isolation, needed_environments, plan
+from orchestrator.planning.feasibility import GpuFacts
+from orchestrator.store import Store
+from runners.system import GpuPlace, Topology
+from tests.conftest import PROJECT
+
+HERE = Host(connection=Connection.LOCAL)
+FIREWALL = "a firewall drops what goes to port 6400"
+FULL = "its disk is full"
+PASCAL = GpuFacts("NVIDIA GeForce GTX 1080 Ti", "6.1", 11 * 2**30)
+
+
+def facts(name: str, gpu: GpuFacts | None = None, **changes: Any) -> HostFacts:
+    return replace(
+        HostFacts(
+            host=name,
+            cores=(0, 1),
+            memory_bytes=10_000_000_000,
+            architecture="x86_64",
+            cpu_model=None,
+            gpus=() if gpu is None else (gpu,),
+            gpu_driver_version=None if gpu is None else "535.183.01",
+            gpu_reason="NVML does not start" if gpu is None else None,
+            topology=Topology(gpus=() if gpu is None else (GpuPlace("GPU-a", None),)),
+            isolation=Isolation.PROCESS,
+            isolation_reason="for a test",
+            engine=None,
+            work_directory="/nowhere",
+        ),
+        **changes,
+    )
+
+
+class Fleet(LocalHosts):
+    """Hosts of which some cannot join a cluster, and some cannot be made ready."""
+
+    def __init__(self, *known: HostFacts) -> None:
+        self.fakes = {
+            found.host: FakeHost(found.host, HERE, found, Path("/"), FakeEngine(), answers=dict(ANSWERS))
+            for found in known
+        }
+        super().__init__(self.fakes, Connections({}))
+        self.unjoinable: dict[str, str] = {}
+        self.brought: list[list[str]] = []
+
+    def join(self, names: Iterable[str], say: Callable[[str], None]) -> tuple[dict[str, HostFacts], dict[str, str]]:
+        self.brought.append(sorted(names))
+        joined, _ = super().join([name for name in self.brought[-1] if name not in self.unjoinable], say)
+        return joined, {name: self.unjoinable[name] for name in self.brought[-1] if name in self.unjoinable}
+
+    def mend(self, name: str, say: Callable[[str], None], campaign_id: str | None = None) -> HostFacts:
+        return self.fakes[name].facts()
+
+    def fails(self, name: str, why: str) -> None:
+        self.fakes[name].answers = {**ANSWERS, make_environments: InfrastructureError(why)}
+
+    def lacks(self, **problems: str) -> None:
+        for host in self.fakes.values():
+            host.answers = {**ANSWERS, unavailable_environments: problems}
+
+
+ANSWERS: Mapping[Callable[..., Any], Any] = {
+    unavailable_environments: {},
+    make_environments: {"cpu": "/nowhere/cpu/bin/python"},
+}
+
+
+def sweep(targets: str = "any", environments: str | tuple[str, ...] = "cpu") -> Sweep:
+    return Sweep.model_validate(
+        {
+            "version": 1,
+            "name": "s",
+            "environments": environments,
+            "workloads": ({"name": "synthetic-null", "batch": 1},),
+            "backends": ("python",),
+            "targets": targets,
+        }
+    )
+
+
+def request_for(fleet: Fleet, wanted: Sweep, **settings: Any) -> RunRequest:
+    hosts = {name: HERE.model_copy(update=settings) for name in fleet.fakes}
+    return RunRequest(wanted, Inventory(hosts=hosts), hosts, ProjectFiles(PROJECT), Path("results"))
+
+
+def chosen(fleet: Fleet, targets: str) -> tuple[list[str], Mapping[str, str]]:
+    """The hosts that take part, and those that are left out."""
+    request = request_for(fleet, sweep(targets))
+    ready = run_module._ready(request, fleet, look(request, fleet), lambda text: None)
+    return [host.planning.name for host in ready.hosts], ready.left_out
+
+
+def test_another_host_takes_the_place_of_one_that_cannot_join() -> None:
+    fleet = Fleet(facts("h1"), facts("h2"))
+    fleet.unjoinable = {"h1": FIREWALL}
+    assert chosen(fleet, "any") == (["h2"], {"h1": FIREWALL})
+    assert fleet.brought == [["h1"], ["h2"]]
+
+
+def test_another_host_takes_the_place_of_one_that_cannot_be_made_ready() -> None:
+    fleet = Fleet(facts("h1"), facts("h2"))
+    fleet.fails("h1", FULL)
+    assert chosen(fleet, "any") == (["h2"], {"h1": FULL})
+
+
+def test_each_model_of_gpu_has_its_own_that_stand_for_each_other() -> None:
+    models = (("a1", "A"), ("a2", "A"), ("b1", "B"), ("b2", "B"))
+    fleet = Fleet(*(facts(name, GpuFacts(model, "9.0", 80 * 2**30)) for name, model in models))
+    fleet.unjoinable = {"a1": FIREWALL}
+    fleet.fails("b1", FULL)
+    assert chosen(fleet, "each-gpu-model") == (["a2", "b2"], {"a1": FIREWALL, "b1": FULL})
+
+
+def test_every_reason_is_told_when_no_host_is_left() -> None:
+    fleet = Fleet(facts("h1"), facts("h2"))
+    fleet.unjoinable = {"h1": FIREWALL}
+    fleet.fails("h2", FULL)
+    with pytest.raises(NoUsableHostError, match=f"no host can be used: h1: {FIREWALL}; h2: {FULL}"):
+        chosen(fleet, "any")
+
+
+def test_a_host_that_cannot_be_looked_at_is_left_out_and_the_others_measured() -> None:
+    fleet = Fleet(facts("h1"), facts("h2"))
+    fleet.fakes["h1"].told = InfrastructureError(FIREWALL)
+    assert chosen(fleet, "each-host") == (["h2"], {"h1": FIREWALL})
+    fleet.fakes["h2"].told = InfrastructureError(FULL)
+    with pytest.raises(NoUsableHostError, match=f"no host can be used: h1: {FIREWALL}; h2: {FULL}"):
+        chosen(fleet, "each-host")
+
+
+def test_a_node_that_takes_too_few_tasks_at_once_is_left_out() -> None:
+    two = Topology(gpus=(GpuPlace("GPU-a", None), GpuPlace("GPU-b", None)))
+    fleet = Fleet(facts("h1", gpus=(PASCAL, PASCAL), topology=two, gpu_driver_version="535.183.01"))
+    fleet.fakes["h1"].offered = 1
+    wanted = Sweep.model_validate(
+        {
+            "version": 1,
+            "name": "s",
+            "environments": "cuda126",
+            "device": "cuda",
+            "backends": ("eager",),
+            "workloads": ({"name": "tiny-bert", "batch": 1},),
+            "threads": (1,),
+        }
+    )
+    request = request_for(fleet, wanted, exclusive=Exclusive.GPU)
+    with pytest.raises(NoUsableHostError, match="h1: with `exclusive: gpu` 2 trials run at once, .* bench_slot 1; st"):
+        run_module._ready(request, fleet, look(request, fleet), lambda text: None)
+
+
+def test_a_host_lacks_what_its_interpreters_cannot_serve() -> None:
+    fleet = Fleet(facts("here"))
+    problem = {"cpu-2022": "there is no Python 3.9"}
+    fleet.lacks(**problem)
+    host = look(request_for(fleet, sweep(environments=("cpu", "cpu-2022"))), fleet).hosts["here"]
+    assert host.unavailable == problem
+    assert set(host.environments) == {"cpu", "cpu-2022"}
+
+
+@pytest.mark.parametrize("environments", [("cpu", "cpu-2022"), "any-suitable"])
+def test_a_sweep_that_no_host_can_serve_at_all_ends(environments: str | tuple[str, ...]) -> None:
+    fleet = Fleet(facts("here"))
+    known = Catalogue.load(ProjectFiles(PROJECT).catalogue).entries
+    fleet.lacks(**{name: f"no Python for {name}" for name in known})
+    with pytest.raises(NoUsableHostError, match="no Python for cpu; no Python for cpu-2022"):
+        look(request_for(fleet, sweep(environments=environments)), fleet)
+
+
+def test_an_environment_without_a_lock_is_none() -> None:
+    fleet = Fleet(facts("here"))
+    with pytest.raises(NoUsableHostError, match="tensorrt: this environment has no lock: "):
+        look(request_for(fleet, sweep(environments="tensorrt")), fleet)
+    assert look(request_for(fleet, sweep(environments=("tensorrt", "cpu"))), fleet).hosts
+
+
+def test_planning_knows_the_gpus_of_the_facts_and_what_environments_need() -> None:
+    fleet = Fleet(facts("here", PASCAL))
+    wanted = load_sweep(PROJECT / "sweeps/paper/figure_3.yaml").model_copy(
+        update={"threads": (1,), "environments": ("any-suitable",)}
+    )
+    host = look(request_for(fleet, wanted), fleet).hosts["here"]
+    assert host.machine is not None
+    assert (host.machine.gpus, host.machine.driver_version, host.machine.gpu_reason) == ((PASCAL,), "535.183.01", None)
+    assert (host.machine.trial_memory_bytes, host.machine.architecture) == (9_000_000_000, "x86_64")
+    assert set(host.environments) == {*host.demands, "any-suitable"} > {"cpu", "cuda126", "tensorrt"}
+    assert host.environments["tensorrt"].lock_sha256 is None
+    assert needed_environments(plan(wanted, [host], "c")) == {"here": {"cuda126"}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"reserved_cores": 2}, "hosts.here.reserved_cores: 2 cores are reserved, but the host has 2; at most 1 can"),
+        ({"gpus": ("GPU-z",)}, "hosts.here.gpus: gpus names GPU-z, and the host has 0: GPU-a; correct it, or mend"),
+    ],
+)
+def test_what_the_inventory_asks_of_a_host_and_it_does_not_have(settings: dict[str, Any], expected: str) -> None:
+    fleet = Fleet(facts("here", PASCAL))
+    with pytest.raises(ConfigurationError, match=expected):
+        look(request_for(fleet, sweep(), **settings), fleet)
+
+
+def test_a_spare_host_that_cannot_be_made_ready_says_why(tmp_path: Path) -> None:
+    fleet = Fleet(facts("h1"), facts("h2"))
+    fleet.fails("h2", FULL)
+    request = request_for(fleet, sweep())
+    preview = look(request, fleet)
+    continuation = choose_campaign(
+        request.sweep, [preview.hosts["h1"]], Store.open(tmp_path / "results"), ResumePolicy.NEVER
+    )
+    order = CampaignOrder(continuation, [], "s", "sweep", "inventory", "0", None, sweep=request.sweep)
+    spares = recovery_module.Spares(
+        {"h2": preview.hosts["h2"]}, request.hosts, request.inventory, Images({}, None), preview.known
+    )
+    recovery = recovery_module._Recovery(order, fleet, spares, cast("Any", None), print)
+    assert recovery._spare_for("h1") == "h2"
+    with pytest.raises(InfrastructureError, match=FULL):
+        recovery._offer("h2")
+
+
+def test_a_host_that_is_lost_as_a_campaign_ends_does_not_disturb_its_end() -> None:
+    lost: dict[str, recovery_module._LostHost] = {}
+
+    class Meanwhile(recovery_module._LostHost):
+        """While the threads are listed, the watching one takes up another host."""
+
+        def __getattribute__(self, name: str) -> Any:
+            if name == "worker":
+                lost["h2"] = recovery_module._LostHost(0, 0)
+            return super().__getattribute__(name)
+
+    lost["h1"] = Meanwhile(0, 0, threading.current_thread())
+    nothing = cast("Any", None)
+    recovery = recovery_module._Recovery(nothing, nothing, nothing, nothing, print, lost)
+    assert recovery._threads() == [threading.current_thread()]

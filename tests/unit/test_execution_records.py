@@ -1,0 +1,56 @@
+"""One reader of records: whatever the pieces, the same lines; what is damaged is told with its number."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.execution import RecordReader, read_lines, read_pieces, records
+from runners.contract import Begin, End, encode_line
+
+LINES = [Begin("a", 1, 5), Begin("b", 1, 6), End("t", 2)]
+WHOLE = b"".join(map(encode_line, LINES))
+
+
+@pytest.mark.parametrize("size", [1, 7, len(WHOLE)])
+def test_pieces_of_any_size_give_the_same_lines(size: int) -> None:
+    reader = RecordReader()
+    pieces = [WHOLE[at : at + size] for at in range(0, len(WHOLE), size)]
+    read = [line for piece in pieces for line in reader.feed(piece)]
+    assert [line.line for line in read] == LINES
+    assert [line.number for line in read] == [1, 2, 3]
+    assert sum(line.size + 1 for line in read) == reader.size == len(WHOLE)
+
+
+def test_a_line_that_is_cut_is_no_line() -> None:
+    reader = RecordReader()
+    assert len(list(reader.feed(WHOLE[:-1]))) == 2
+    assert reader.is_cut
+    assert len(list(reader.feed(b"\n"))) == 1
+    assert not reader.is_cut
+
+
+def test_damage_is_told_with_its_line_and_costs_no_other() -> None:
+    damaged = WHOLE.replace(b'"b"', b'"c"')
+    read = list(RecordReader().feed(damaged))
+    assert [line.line for line in read] == [LINES[0], None, LINES[2]]
+    assert (read[1].number, read[1].problem) == (2, "damaged: the line does not end in its checksum")
+
+
+def test_a_line_that_is_too_long_is_refused_and_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "MAX_LINE_BYTES", 1000)
+    reader = RecordReader()
+    for _ in range(50):
+        assert list(reader.feed(b"x" * 100)) == []
+        assert sum(map(len, reader._pieces)) <= 1000
+    read = list(reader.feed(b"\n" + WHOLE))
+    assert read[0].problem == "5000 bytes in one line; at most 1000 are taken"
+    assert [line.line for line in read[1:]] == LINES
+
+
+def test_a_file_is_read_in_bounded_pieces_from_any_place(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    path.write_bytes(bytes(200_000))
+    assert [len(piece) for piece in read_pieces(path, 10_000)] == [65536, 65536, 58928]
+    assert list(read_pieces(tmp_path / "none")) == []
+    path.write_bytes(WHOLE + b'{"type":')
+    assert read_lines(tmp_path) == LINES
