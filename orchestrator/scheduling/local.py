@@ -99,6 +99,8 @@ class LocalScheduler:
         """See `Scheduler.events`. The only ticks are those of a task: nothing happens here between two of them."""
         while self._queue:
             request = self._queue.popleft()
+            if request.task.task_id in self._given_up:
+                continue
             with closing(run_on_host(request)) as running:
                 for event in running:
                     yield event
