@@ -23,7 +23,7 @@ import numpy as np
 from orchestrator.analysis import judge
 from orchestrator.analysis.statistics import Estimate, median_of_values, paired_ratio
 from orchestrator.campaign import ProjectFiles
-from orchestrator.config.inventory import load_inventory
+from orchestrator.config import load_inventory
 from orchestrator.execution import ProcessSettings, cores_in, create_executor, read_lines, stage
 from orchestrator.hosts.cluster import host_engine, load
 from orchestrator.hosts.connection import Connections

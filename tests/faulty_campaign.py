@@ -16,8 +16,7 @@ from orchestrator.campaign import CampaignOrder, Notice, ProjectFiles, ReadyHost
 from orchestrator.campaign.control import ControlFiles
 from orchestrator.campaign.driving.running import run_campaign
 from orchestrator.campaign.progress import CampaignProgress
-from orchestrator.config.inventory import Faults
-from orchestrator.config.sweep import Sweep
+from orchestrator.config import Faults, Sweep
 from orchestrator.execution import FakeSettings
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
 from orchestrator.scheduling import Event, ExistingCluster, HostObserved, RecordPiece, SchedulingHost

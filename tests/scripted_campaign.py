@@ -15,8 +15,7 @@ from orchestrator.campaign.driving import driver, host_work, recovery
 from orchestrator.campaign.driving.running import run_campaign
 from orchestrator.campaign.progress import CampaignProgress
 from orchestrator.campaign.resuming.resume import ResumePolicy
-from orchestrator.config.inventory import Faults
-from orchestrator.config.sweep import Sweep
+from orchestrator.config import Faults, Sweep
 from orchestrator.execution import FakeSettings
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
 from orchestrator.scheduling import (

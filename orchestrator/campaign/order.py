@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 
 from orchestrator.campaign.provision import ReadyHost
 from orchestrator.campaign.resuming.resume import Continuation
-from orchestrator.config.inventory import Faults
-from orchestrator.config.sweep import Sweep
+from orchestrator.config import Faults, Sweep
 from orchestrator.store import Reproduces
 
 

@@ -7,16 +7,17 @@ from orchestrator.config import Host, Inventory
 from orchestrator.environments import BuiltImage, Catalogue, EnvironmentEntry, lock_sha256, recipe_sha256
 from orchestrator.hosts import HostFacts
 from orchestrator.planning import (
+    ANY_SUITABLE,
     NONE_USED,
     EnvironmentPin,
     Isolation,
+    Machine,
     PlanningHost,
     TooFewCoresError,
     choose_gpus,
     make_slots,
     used_of,
 )
-from orchestrator.planning.feasibility import ANY_SUITABLE, Machine
 
 MEMORY_SHARE = 0.9
 """Of the host's memory, what a trial may take: beyond it the kernel would kill others instead of the trial."""

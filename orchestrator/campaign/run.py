@@ -29,8 +29,16 @@ from orchestrator.environments import Catalogue, read_built_images
 from orchestrator.errors import ConfigurationError, NoUsableHostError
 from orchestrator.hosts import HostFacts, Hosts
 from orchestrator.hosts.labels import SLOT
-from orchestrator.planning import Isolation, Plan, PlanningHost, needed_environments, plan, slots_at_once
-from orchestrator.planning.feasibility import ANY_SUITABLE, environment_problem
+from orchestrator.planning import (
+    ANY_SUITABLE,
+    Isolation,
+    Plan,
+    PlanningHost,
+    environment_problem,
+    needed_environments,
+    plan,
+    slots_at_once,
+)
 from orchestrator.scheduling import scheduler_at
 from orchestrator.store import Store
 

@@ -16,8 +16,7 @@ from orchestrator.cli.results import print_summary
 from orchestrator.config import Sweep
 from orchestrator.environments import Catalogue
 from orchestrator.errors import ConfigurationError, ExitCode, NoUsableHostError, did_you_mean
-from orchestrator.planning import Plan, PlanningHost, environments_on
-from orchestrator.planning.feasibility import ANY_SUITABLE
+from orchestrator.planning import ANY_SUITABLE, Plan, PlanningHost, environments_on
 from orchestrator.store import Attempt, Store
 from runners.contract import Status
 

@@ -13,8 +13,7 @@ from orchestrator.cli.sweep import sweep_argument
 from orchestrator.config import Sweep, load_sweep
 from orchestrator.environments import Catalogue
 from orchestrator.errors import ConfigurationError, did_you_mean
-from orchestrator.planning import plan
-from orchestrator.planning.feasibility import ANY_SUITABLE
+from orchestrator.planning import ANY_SUITABLE, plan
 
 
 @click.group()

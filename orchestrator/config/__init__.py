@@ -1,7 +1,8 @@
 """What people write down, read once and strictly: inventories, sweeps, and the YAML that both are made of."""
 
 from orchestrator.config.documents import Document, Source, StrictModel, load_yaml
-from orchestrator.config.inventory import (
+from orchestrator.config.inventory.loading import inventory_words, json_schema, load_inventory
+from orchestrator.config.inventory.model import (
     WORK_DIRECTORY,
     Connection,
     Exclusive,
@@ -12,17 +13,12 @@ from orchestrator.config.inventory import (
     HostState,
     Inventory,
     active_hosts,
-    fingerprint_of,
     groups_of,
-    in_range,
-    inventory_words,
-    json_schema,
-    load_inventory,
     local_engine,
-    local_path,
     refuse_nodes,
     select_hosts,
 )
+from orchestrator.config.inventory.values import fingerprint_of, in_range, local_path
 from orchestrator.config.sweep import ANY, EACH_GPU_MODEL, EACH_HOST, BackendAxis, Sweep, WorkloadAxis, load_sweep
 
 __all__ = [

@@ -141,11 +141,6 @@ def nodes(tree: Any, location: Location = ()) -> Iterator[tuple[Location, Any]]:
         yield from nodes(child, (*location, step))
 
 
-def line_of_key(path: Path, location: Location) -> int:
-    """The line of a key of a file that was already read without error, for errors found later."""
-    return Source.read(path).line(*location)
-
-
 @lru_cache(maxsize=8)
 def _parsed(source: Source) -> Any:
     try:

@@ -8,9 +8,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from orchestrator.config.documents import Document, StrictModel, load_yaml
+from orchestrator.config import Document, StrictModel, load_yaml
 from orchestrator.errors import ConfigurationError, did_you_mean
-from orchestrator.planning.feasibility import ANY_SUITABLE, Demands
+from orchestrator.planning import ANY_SUITABLE, Demands
 
 DOCKERFILE = "Dockerfile"
 WHEEL_DIRECTORY = "wheels"

@@ -68,3 +68,11 @@ def test_of_which_kind_a_host_is_is_asked_behind_the_seam() -> None:
     names = {path.relative_to(PROJECT).as_posix() for path in paths if asks.search(path.read_text())}
     outside = {name for name in names if not name.startswith(("orchestrator/hosts/", "orchestrator/config/"))}
     assert outside == set()
+
+
+def test_config_and_planning_are_imported_by_their_faces() -> None:
+    behind = re.compile(r"^\s*(?:from|import) orchestrator\.(?:config|planning)\.", re.MULTILINE)
+    packages = (PROJECT / "orchestrator" / "config", PROJECT / "orchestrator" / "planning")
+    others = [path for path in tracked("orchestrator/*.py") if not any(path.is_relative_to(own) for own in packages)]
+    assert others
+    assert [str(path.relative_to(PROJECT)) for path in others if behind.search(path.read_text())] == []

@@ -24,7 +24,7 @@ from orchestrator.campaign import (
     run_campaign,
 )
 from orchestrator.campaign.driving.task_tracker import TaskTracker
-from orchestrator.config.sweep import Sweep
+from orchestrator.config import Sweep
 from orchestrator.errors import StoreError
 from orchestrator.execution import Aftermath, FakeSettings, TaskOutcome, aftermath
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost

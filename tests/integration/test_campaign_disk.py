@@ -21,7 +21,7 @@ from orchestrator.campaign import (
     run_campaign,
 )
 from orchestrator.campaign.progress import Observer
-from orchestrator.config.sweep import Sweep
+from orchestrator.config import Sweep
 from orchestrator.execution import FakeSettings
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
 from orchestrator.scheduling import LocalScheduler

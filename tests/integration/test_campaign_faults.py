@@ -10,7 +10,7 @@ import pytest
 from orchestrator.campaign import Notice, TrialBegun
 from orchestrator.campaign.control import CampaignPhase, HostPhase, Request, RequestKind
 from orchestrator.campaign.progress import CampaignProgress, TrialRecorded
-from orchestrator.config.inventory import Faults
+from orchestrator.config import Faults
 from orchestrator.scheduling import Event, TaskRequest, Tick, run_on_host
 from tests.scripted_campaign import BOUND_S, PATIENT, Frozen, Lab, ready, sweep
 

@@ -18,7 +18,7 @@ from orchestrator.campaign import (
     choose_campaign,
     run_campaign,
 )
-from orchestrator.config.sweep import load_sweep
+from orchestrator.config import load_sweep
 from orchestrator.execution import ProcessSettings
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
 from orchestrator.scheduling import LocalScheduler

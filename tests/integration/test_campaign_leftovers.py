@@ -11,8 +11,7 @@ from orchestrator.campaign import CampaignOrder, Notice, ProjectFiles, ReadyHost
 from orchestrator.campaign.files import WorkFiles
 from orchestrator.campaign.progress import CampaignProgress, TrialRecorded
 from orchestrator.campaign.resuming.resume import ResumePolicy
-from orchestrator.config.inventory import Faults
-from orchestrator.config.sweep import Sweep
+from orchestrator.config import Faults, Sweep
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import FakeSettings
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost

@@ -12,7 +12,7 @@ from orchestrator.campaign import CampaignOrder, Continuation, ReadyHost, Resume
 from orchestrator.campaign.driving.campaign_row import opening_row
 from orchestrator.campaign.resuming.pinned import go_on, pinned, refuse_other_locks
 from orchestrator.campaign.resuming.resume import write_widened
-from orchestrator.config.sweep import Sweep
+from orchestrator.config import Sweep
 from orchestrator.environments import Catalogue, lock_sha256
 from orchestrator.errors import ConfigurationError, NoUsableHostError
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost

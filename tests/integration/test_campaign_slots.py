@@ -18,10 +18,9 @@ DRIVER = textwrap.dedent(
     from orchestrator.campaign import CampaignOrder, Notice, ProjectFiles, ReadyHost, ResumePolicy, choose_campaign
     from orchestrator.campaign import ray_scheduler, run_campaign
     from orchestrator.execution import FakeSettings
-    from orchestrator.config.inventory import Exclusive
+    from orchestrator.config import Exclusive, Sweep
     from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, make_slots
     from orchestrator.store import Store
-    from orchestrator.config.sweep import Sweep
     from runners.system import GpuPlace, NumaNode, Topology
 
     directory, device, exclusive = Path(sys.argv[1]), sys.argv[2], Exclusive(sys.argv[3])

@@ -26,8 +26,7 @@ from orchestrator.campaign import (
 from orchestrator.campaign.reproduce.reproduction import ReadyTarget, continuation_of, decide, order_again
 from orchestrator.campaign.reproduce.stored import Wanted
 from orchestrator.cli.reproduce import print_reproduction
-from orchestrator.config.inventory import Connection, Host, Inventory
-from orchestrator.config.sweep import Sweep
+from orchestrator.config import Connection, Host, Inventory, Sweep
 from orchestrator.errors import ConfigurationError
 from orchestrator.execution import FakeSettings
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost

@@ -15,7 +15,7 @@ from orchestrator.campaign.reproduce.reproduction import ReadyTarget, decide
 from orchestrator.campaign.reproduce.run import make_ready, preview
 from orchestrator.campaign.reproduce.stored import Configuration, Limits, Wanted
 from orchestrator.campaign.reproduce.targets import AS_THEN
-from orchestrator.config.inventory import Connection, Host, Inventory
+from orchestrator.config import Connection, Host, Inventory
 from orchestrator.environments import (
     LABEL_ENVIRONMENT,
     BuiltImage,

@@ -9,7 +9,7 @@ import pytest
 from orchestrator.campaign import ProjectFiles
 from orchestrator.campaign.pins import KnownEnvironments, planning_host
 from orchestrator.cli import run
-from orchestrator.config.inventory import load_inventory, select_hosts
+from orchestrator.config import load_inventory, select_hosts
 from orchestrator.environments import BuiltImage, Catalogue
 from orchestrator.errors import ExitCode
 from orchestrator.execution.docker import device_requests

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.campaign import ProjectFiles
 from orchestrator.campaign.pins import KnownEnvironments, planning_host
-from orchestrator.config.inventory import Exclusive, Host, load_inventory
+from orchestrator.config import Exclusive, Host, load_inventory
 from orchestrator.environments import Catalogue
 from orchestrator.hosts import open_hosts
 from orchestrator.hosts.cluster import Cluster, up

@@ -24,11 +24,10 @@ from orchestrator.campaign.driving.host_work import (
 )
 from orchestrator.campaign.driving.recovery import PAUSE_S, PING_S, RECOVERY_S, Recovery
 from orchestrator.campaign.provision import ReadyHost
-from orchestrator.config.inventory import Faults
+from orchestrator.config import Faults
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import FakeSettings
-from orchestrator.planning import PlannedTask, PlanningHost, plan
-from orchestrator.planning.feasibility import GpuFacts, Machine
+from orchestrator.planning import GpuFacts, Machine, PlannedTask, PlanningHost, plan
 from orchestrator.scheduling import (
     Acknowledgement,
     Disposal,

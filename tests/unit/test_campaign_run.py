@@ -20,8 +20,7 @@ from orchestrator.hosts.connection import Connections
 from orchestrator.hosts.fake import FakeEngine, FakeHost
 from orchestrator.hosts.fleet import LocalHosts
 from orchestrator.hosts.provision import make_environments, unavailable_environments
-from orchestrator.planning import Isolation, needed_environments, plan
-from orchestrator.planning.feasibility import GpuFacts
+from orchestrator.planning import GpuFacts, Isolation, needed_environments, plan
 from orchestrator.store import Store
 from runners.system import GpuPlace, Topology
 from tests.conftest import PROJECT

@@ -12,13 +12,12 @@ from orchestrator.campaign.pins import KnownEnvironments, planning_host
 from orchestrator.campaign.provision import ReadyHost
 from orchestrator.campaign.reproduce.targets import limited
 from orchestrator.campaign.seats import part_of, seated
-from orchestrator.config.inventory import Exclusive, load_inventory
+from orchestrator.config import Exclusive, load_inventory
 from orchestrator.environments import Catalogue
 from orchestrator.errors import ConfigurationError
 from orchestrator.execution import DockerSettings
 from orchestrator.hosts import HostFacts
-from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, make_slots
-from orchestrator.planning.feasibility import GpuFacts
+from orchestrator.planning import EnvironmentPin, GpuFacts, Isolation, PlanningHost, make_slots
 from runners.contract import Task, Trial
 from runners.system import GpuPlace, NumaNode, Topology, collect
 from runners.system.nvml import Gpu

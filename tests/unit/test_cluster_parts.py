@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.inventory import Connection, Host
+from orchestrator.config import Connection, Host
 from orchestrator.errors import ConfigurationError, InfrastructureError
 from orchestrator.hosts.cluster.model import Agent
 from orchestrator.hosts.cluster.plan import refuse_unfit

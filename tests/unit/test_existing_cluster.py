@@ -10,7 +10,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from orchestrator.campaign import ProjectFiles
-from orchestrator.config.inventory import Connection, ExecutorChoice, Host, load_inventory, refuse_nodes
+from orchestrator.config import Connection, ExecutorChoice, Host, load_inventory, refuse_nodes
 from orchestrator.environments import Catalogue
 from orchestrator.errors import ConfigurationError, InfrastructureError
 from orchestrator.hosts import cluster_info as info_module

@@ -5,10 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.sweep import Sweep, load_sweep
+from orchestrator.config import Sweep, load_sweep
 from orchestrator.errors import ConfigurationError
-from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, needed_environments, plan, trial_key
-from orchestrator.planning.feasibility import Demands, GpuFacts, Machine
+from orchestrator.planning import (
+    Demands,
+    EnvironmentPin,
+    GpuFacts,
+    Isolation,
+    Machine,
+    PlanningHost,
+    needed_environments,
+    plan,
+    trial_key,
+)
 from orchestrator.store import environment_id
 from runners.contract.catalogue import BACKENDS
 

@@ -13,7 +13,7 @@ from orchestrator.campaign.reproduce.reproduction import ReadyTarget, Reproducti
 from orchestrator.campaign.reproduce.run import make_ready, preview
 from orchestrator.campaign.reproduce.stored import Configuration, Limits, Wanted
 from orchestrator.campaign.reproduce.targets import AS_THEN
-from orchestrator.config.inventory import Connection, ExecutorChoice, Host, Inventory
+from orchestrator.config import Connection, ExecutorChoice, Host, Inventory
 from orchestrator.environments import ImageIdentity
 from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError
 from orchestrator.execution import DockerSettings, ExecutionSettings, FakeSettings

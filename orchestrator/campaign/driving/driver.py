@@ -22,8 +22,7 @@ from orchestrator.campaign.driving.requests import Requests
 from orchestrator.campaign.driving.status import Publisher
 from orchestrator.campaign.driving.task_tracker import TaskTracker, restarted
 from orchestrator.campaign.provision import ReadyHost
-from orchestrator.config.inventory import Faults
-from orchestrator.config.sweep import Sweep
+from orchestrator.config import Faults, Sweep
 from orchestrator.planning import PlannedTask, plan
 from orchestrator.scheduling import Event, HostObserved, Returned, Scheduler, TaskEnded, Tick, WorkerProcess
 from orchestrator.store import Ingest

@@ -9,9 +9,8 @@ from pathlib import Path
 from orchestrator.campaign.control import HostPhase
 from orchestrator.campaign.driving.task_tracker import restarted
 from orchestrator.campaign.provision import ReadyHost
-from orchestrator.config.inventory import Faults
-from orchestrator.planning import Plan, PlannedTask
-from orchestrator.planning.slots import slot_of, slots_at_once
+from orchestrator.config import Faults
+from orchestrator.planning import Plan, PlannedTask, slot_of, slots_at_once
 from orchestrator.scheduling import Acknowledgement, TaskEnded, WorkerProcess
 
 BREAK_S = 3.0

@@ -43,8 +43,7 @@ from orchestrator.errors import InfrastructureError, NoUsableHostError
 from orchestrator.execution import ProcessSettings
 from orchestrator.hosts import HostAccess, HostFacts, Hosts
 from orchestrator.hosts.provision import ANSWER_S
-from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
-from orchestrator.planning.feasibility import environment_problem, model_problem
+from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, environment_problem, model_problem
 from orchestrator.store import Store
 
 _Subject = TypeVar("_Subject")

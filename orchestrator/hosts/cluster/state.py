@@ -11,7 +11,7 @@ from typing import Final, Literal, Protocol
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from orchestrator.config.inventory import Connection, Host
+from orchestrator.config import Connection, Host
 from orchestrator.errors import InfrastructureError
 from orchestrator.files import exclusive, write_atomically
 from orchestrator.hosts.cluster.model import Agent, Cluster
