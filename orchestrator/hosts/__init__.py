@@ -2,6 +2,7 @@
 
 from orchestrator.hosts.access import HostAccess, HostEngine, HostFacts, SystemDescription
 from orchestrator.hosts.fleet import DriverPlace, Hosts, a_sweep_is_under_way
+from orchestrator.hosts.local import fingerprint_here
 from orchestrator.hosts.opening import describe_here, offered_key, open_hosts
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "SystemDescription",
     "a_sweep_is_under_way",
     "describe_here",
+    "fingerprint_here",
     "offered_key",
     "open_hosts",
 ]

@@ -13,11 +13,11 @@ from typing import Final
 
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import TaskOutcome, create_executor, read_pieces, stage, unpack
+from orchestrator.hosts import fingerprint_here
 from orchestrator.scheduling.acknowledging import acknowledge
 from orchestrator.scheduling.base import HostNotice, HostObserved, RecordPiece, TaskEnded, TaskEvent, TaskRequest
 from orchestrator.scheduling.workers import this_worker
 from runners.contract import TaskFiles, encode
-from runners.system import collect
 
 TICK_S: Final = 1.0
 """A task of which nothing else is to be said is heard of so often."""
@@ -97,7 +97,7 @@ def _run(request: TaskRequest, say: Callable[[_Said], None], stop: threading.Eve
     host, task = request.host, request.task
     for problem in acknowledge(request.acknowledged):
         say(HostNotice(host, task.task_id, problem))
-    fingerprint = collect()
+    fingerprint = fingerprint_here()
     say(HostObserved(host, task.task_id, fingerprint, this_worker()))
     code = request.code if request.packed is None else unpack(request.packed, request.code)
     origin = {"store_id": request.store_id, "origin": request.origin, "fingerprint": encode(fingerprint)}

@@ -16,14 +16,18 @@ from orchestrator.config import Connection, Exclusive, Host, Inventory, Sweep, l
 from orchestrator.environments import Catalogue
 from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError
 from orchestrator.hosts import HostFacts
+from orchestrator.hosts import local as local_module
 from orchestrator.hosts.connection import Connections
 from orchestrator.hosts.fake import FakeEngine, FakeHost
 from orchestrator.hosts.fleet import LocalHosts
 from orchestrator.hosts.provision import make_environments, unavailable_environments
 from orchestrator.planning import GpuFacts, Isolation, needed_environments, plan
 from orchestrator.store import Store
-from runners.system import GpuPlace, Topology
+from runners.system import Fingerprint, GpuPlace, Topology, collect
 from tests.conftest import PROJECT
+from tests.scripted_campaign import Frozen, Lab
+from tests.scripted_campaign import ready as scripted_host
+from tests.scripted_campaign import sweep as scripted_sweep
 
 HERE = Host(connection=Connection.LOCAL)
 FIREWALL = "a firewall drops what goes to port 6400"
@@ -254,3 +258,19 @@ def test_a_host_that_is_lost_as_a_campaign_ends_does_not_disturb_its_end() -> No
     nothing = cast("Any", None)
     recovery = recovery_module._Recovery(nothing, nothing, nothing, nothing, print, lost)
     assert recovery._threads() == [threading.current_thread()]
+
+
+def test_a_campaign_fingerprints_its_machine_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[None] = []
+
+    def counted() -> Fingerprint:
+        calls.append(None)
+        return collect()
+
+    monkeypatch.setattr(local_module, "collect", counted)
+    local_module.fingerprint_here.cache_clear()
+    lab = Lab(tmp_path)
+    lab.run(scripted_sweep(rounds=3), Frozen(), [scripted_host("h1")])
+    assert len(lab.rows()) == 6
+    assert len(calls) == 1
+    local_module.fingerprint_here.cache_clear()

@@ -19,11 +19,11 @@ from orchestrator.campaign.provision import ReadyHost
 from orchestrator.campaign.resuming.resume import unfinished
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import keep_code
+from orchestrator.hosts import fingerprint_here
 from orchestrator.planning import Plan, PlannedTask
 from orchestrator.scheduling import Leftovers, Scheduler, SchedulingHost, acknowledge, remove_directories
 from orchestrator.store import Ingest, Store
 from orchestrator.store.storage.snapshot import store_id
-from runners.system import collect
 
 ANSWER_S = 60.0
 """A host that is up does in seconds what it is asked here."""
@@ -58,7 +58,7 @@ class CampaignRun:
         self._tracker = TaskTracker(
             self._campaign_id,
             ingest,
-            Origins(self._campaign_id, self._hosts, order.reproduces, collect()),
+            Origins(self._campaign_id, self._hosts, order.reproduces, fingerprint_here()),
             observe,
         )
         self._scheduler = scheduler
