@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 
 from orchestrator.campaign import ProjectFiles
 from orchestrator.config import Connection, Host, load_inventory
-from orchestrator.environments import BuiltImage, connect
+from orchestrator.environments import BuiltImage, StoredImage, connect
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution.docker import LABEL
 from orchestrator.hosts import HostAccess, HostFacts, open_hosts
@@ -193,16 +193,18 @@ def test_all_that_is_read_about_it_is_told(host: HostAccess) -> None:
 
 @pytest.mark.engine
 def test_an_engine_finds_images_and_lacks_others(host: HostAccess, cpu_image: BuiltImage) -> None:
-    lost = cpu_image.model_copy(
-        update={"layers": ("sha256:" + "0" * 64,), "image_id": "sha256:" + "1" * 64, "repo_digest": None}
-    )
+    wanted = StoredImage("cpu", cpu_image.image_id, None, cpu_image.identity)
+    layers = ("sha256:" + "0" * 64,)
+    lost = replace(wanted, image_id="sha256:" + "1" * 64, identity=replace(cpu_image.identity, layers=layers))
     with host.engine() as engine:
         if isinstance(engine, FakeEngine):
             engine.send(cpu_image, print)
-        found = engine.find(cpu_image)
+        found = engine.look(wanted).found
         assert found is not None
         assert found.layers == cpu_image.layers
-        assert engine.find(lost) is None
+        looked = engine.look(lost)
+        assert looked.found is None
+        assert looked.nearest is not None
         with pytest.raises(InfrastructureError):
             engine.pull(lost)
 
@@ -236,8 +238,7 @@ def test_containers_of_a_campaign_are_removed_and_no_others(host: HostAccess, cp
 @pytest.mark.engine
 def test_containers_see_the_directories_of_the_host(host: HostAccess, cpu_image: BuiltImage) -> None:
     with host.engine() as engine:
-        image = engine.find(cpu_image)
-        assert image is not None
+        image = engine.send(cpu_image, print) if isinstance(engine, FakeEngine) else cpu_image.identity
         assert engine.sharing_problem(f"{host.facts().work_directory}/shared", image) is None
         with pytest.raises(InfrastructureError, match="^its engine refused: "):
             engine.sharing_problem(host.facts().work_directory, replace(image, image_id="sha256:" + "1" * 64))
