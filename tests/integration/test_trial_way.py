@@ -1,0 +1,133 @@
+"""The list of stations in docs/architecture.md is walked: by a sweep of one trial, all of whose processes are followed."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+import pytest
+
+from orchestrator.errors import ExitCode
+from tests.conftest import PROJECT
+
+pytestmark = pytest.mark.cluster
+
+SWEEP = """
+version: 1
+name: walked
+environments: [cpu]
+workloads: [{name: tiny-bert, batch: 1}]
+backends: [eager]
+rounds: 1
+protocol:
+  {warmup_min_calls: 1, warmup_min_ms: 10, warmup_max_ms: 100, sync_budget_ms: 50, sync_min_samples: 3,
+   pipelined_budget_ms: 50, pipelined_min_samples: 2, pipelined_block_ms: 10}
+"""
+
+FOLLOWING = '''
+"""Writes down which functions are called, at most every AGAIN_NS of each; Python 3.8, as the runners."""
+
+import os
+import sys
+import threading
+import time
+
+AGAIN_NS = 20_000_000
+LISTENED = os.sep + "orchestrator" + os.sep, os.sep + "runners" + os.sep
+
+
+def follow(directory):
+    last_ns, own = {}, {"pid": 0}
+
+    def hear(frame, event, _):
+        code = frame.f_code
+        if event != "call" or not any(part in code.co_filename for part in LISTENED):
+            return
+        now_ns = time.monotonic_ns()
+        if now_ns - last_ns.get(code, -AGAIN_NS) < AGAIN_NS:
+            return
+        last_ns[code] = now_ns
+        if own["pid"] != os.getpid():
+            own["pid"] = os.getpid()
+            own["file"] = open(os.path.join(directory, str(os.getpid())), "a", buffering=1)
+        own["file"].write("%d %s %s\\n" % (now_ns, code.co_filename, getattr(code, "co_qualname", code.co_name)))
+
+    if sys.getprofile() is None:
+        threading.setprofile(hear)
+        sys.setprofile(hear)
+'''
+
+
+class Station(NamedTuple):
+    """A function on the way of a trial."""
+
+    path: str
+    name: str
+
+
+def stations() -> list[Station]:
+    """The list of the document, in its order."""
+    text = (PROJECT / "docs" / "architecture.md").read_text()
+    section = text.partition("## The way of one trial\n")[2].partition("\n## ")[0]
+    return [Station(*found) for found in re.findall(r"^- `([^`]+)` `([^`]+)`: ", section, re.MULTILINE)]
+
+
+def returns(folders: Sequence[PurePosixPath]) -> int:
+    """How often a folder is entered again that was left."""
+    entered = [folder for folder, before in zip(folders, [None, *folders], strict=False) if folder != before]
+    return len(entered) - len(set(entered))
+
+
+def test_the_way_is_short() -> None:
+    way = stations()
+    assert 40 <= len(way) <= 60
+    assert len({station.path for station in way}) <= 45
+    assert returns([PurePosixPath(station.path).parent for station in way]) <= 16  # 12 are meant
+
+
+def called(directory: Path) -> list[tuple[int, Station]]:
+    """What was called, in the order of time; all processes of a machine have one monotonic clock."""
+    calls = []
+    for path in directory.iterdir():
+        for line in path.read_text().splitlines():
+            at_ns, file, name = line.split(" ", 2)
+            # the last part that names a package, because copies of the runners lie below directories of ours
+            place = max(file.rfind("/orchestrator/"), file.rfind("/runners/"))
+            calls.append((int(at_ns), Station(file[place + 1 :], name)))
+    return sorted(calls)
+
+
+def test_a_trial_passes_the_stations_in_their_order(tmp_path: Path, cpu_python: Path) -> None:
+    assert cpu_python.exists()
+    code, seen = tmp_path / "code", tmp_path / "seen"
+    shutil.copytree(PROJECT / "runners", code / "runners", ignore=shutil.ignore_patterns("__pycache__"))
+    seen.mkdir()
+    begin = f"from runners import following\nfollowing.follow({str(seen)!r})\n"
+    (code / "runners" / "following.py").write_text(FOLLOWING)
+    # Ours and Ray's workers inherit the path, and with it this; the runner inherits nothing, but has the code.
+    (code / "sitecustomize.py").write_text(begin)
+    with (code / "runners" / "__init__.py").open("a") as package:
+        package.write(begin)
+    sweep = tmp_path / "walked.yaml"
+    sweep.write_text(SWEEP)
+    done = subprocess.run(
+        [sys.executable, "-m", "orchestrator", "sweep", "run", str(sweep), "--results", str(tmp_path / "results")],
+        cwd=PROJECT,
+        env={**os.environ, "PYTHONPATH": str(code), "DOCKER_HOST": "unix:///nonexistent/docker.sock"},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == ExitCode.OK, done.stdout + done.stderr
+    calls = called(seen)
+    at_ns = 0
+    for number, station in enumerate(stations(), 1):
+        times = [time_ns for time_ns, other in calls if other == station]
+        later = [time_ns for time_ns in times if time_ns >= at_ns]
+        assert later, f"station {number}, {station}, was called {len(times)} times, but never after the one before"
+        at_ns = later[0]
