@@ -24,7 +24,7 @@ from orchestrator.analysis import judge
 from orchestrator.analysis.statistics import Estimate, median_of_values, paired_ratio
 from orchestrator.campaign import ProjectFiles
 from orchestrator.config import load_inventory
-from orchestrator.execution import ProcessSettings, cores_in, create_executor, read_lines, stage
+from orchestrator.execution import ProcessSettings, create_executor, read_lines, stage
 from orchestrator.hosts.cluster import host_engine, load
 from orchestrator.hosts.connection import Connections
 from runners.contract import (
@@ -38,6 +38,7 @@ from runners.contract import (
     TrialSpec,
     WorkloadSpec,
 )
+from runners.system import cores_in
 
 RUNNING, FROZEN, AGAIN = "running", "frozen", "frozen again"
 _PROTOCOL = Protocol(

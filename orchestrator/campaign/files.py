@@ -22,10 +22,6 @@ class WorkFiles:
         """Task directories, code, caches and logs of one campaign; gone once it is complete."""
         return self.campaigns / campaign_id
 
-    def spool(self, store_id: str) -> Path:
-        """Rows measured on this host that have not reached a store."""
-        return self.root / "spool" / store_id
-
     def code(self, campaign_id: str) -> Path:
         """The runner's code as it was when the campaign began."""
         return self.campaign(campaign_id) / "code"
@@ -74,10 +70,6 @@ class ProjectFiles:
     def campaign(self, campaign_id: str) -> Path:
         """See `WorkFiles.campaign`."""
         return self.work.campaign(campaign_id)
-
-    def spool(self, store_id: str) -> Path:
-        """See `WorkFiles.spool`."""
-        return self.work.spool(store_id)
 
     def code(self, campaign_id: str) -> Path:
         """See `WorkFiles.code`."""

@@ -32,7 +32,7 @@ from orchestrator.environments.image import (
     pull_stored_image,
 )
 from orchestrator.environments.lock import Pin, read_lock
-from orchestrator.environments.record import LABEL_ENVIRONMENT, BuiltImage, identity_on, read_built_images
+from orchestrator.environments.record import LABEL_ENVIRONMENT, BuiltImage, read_built_images
 from orchestrator.environments.registry import pull_images, push_images
 from orchestrator.environments.resolution import resolve_locks
 from orchestrator.environments.transfer import (
@@ -91,7 +91,6 @@ __all__ = [
     "find_builder",
     "host_network_problem",
     "identity_of",
-    "identity_on",
     "load_environment",
     "lock_differences",
     "lock_sha256",

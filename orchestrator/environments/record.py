@@ -11,7 +11,6 @@ from ruamel.yaml import YAML
 
 from orchestrator.config import Document, StrictModel, load_yaml
 from orchestrator.environments.catalogue import EnvironmentEntry
-from orchestrator.environments.engine import attributes_of
 from orchestrator.environments.identity import ImageIdentity, differences, identity_of
 from orchestrator.environments.observation import FactValue, observe
 from orchestrator.errors import ConfigurationError, InfrastructureError, did_you_mean
@@ -146,18 +145,6 @@ def describe(
         versions=dict(seen.versions),
         facts=dict(seen.facts),
     )
-
-
-def identity_on(client: DockerClient, image: BuiltImage) -> ImageIdentity:
-    """The identity of an image as this engine has it: with its own id, under which it must be started.
-
-    Raises:
-        InfrastructureError: the engine does not have it.
-    """
-    attributes = attributes_of(client, image.reference)
-    if attributes is None:
-        raise InfrastructureError(f"the engine does not have {image.reference}; `taxmeter images build` makes it")
-    return identity_of(attributes)
 
 
 def labels_of(attributes: Mapping[str, Any]) -> dict[str, str]:

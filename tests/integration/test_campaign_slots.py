@@ -16,10 +16,11 @@ DRIVER = textwrap.dedent(
     import json, sys
     from pathlib import Path
     from orchestrator.campaign import CampaignOrder, Notice, ProjectFiles, ReadyHost, ResumePolicy, choose_campaign
-    from orchestrator.campaign import ray_scheduler, run_campaign
+    from orchestrator.campaign import run_campaign
     from orchestrator.execution import FakeSettings
     from orchestrator.config import Exclusive, Sweep
     from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, make_slots
+    from orchestrator.scheduling.ray import RayScheduler
     from orchestrator.store import Store
     from runners.system import GpuPlace, NumaNode, Topology
 
@@ -39,7 +40,7 @@ DRIVER = textwrap.dedent(
     ready = ReadyHost(host, {"cpu": FakeSettings(float(sys.argv[4]))})
     order = CampaignOrder(continuation, [ready], "s", "sweep", "inventory", "0", None)
     told = []
-    run_campaign(order, ray_scheduler(), store, ProjectFiles(directory), lambda one: told.append(one))
+    run_campaign(order, RayScheduler(), store, ProjectFiles(directory), lambda one: told.append(one))
     notices = [one.text for one in told if isinstance(one, Notice)]
     columns = ["status", "round", "slot", "gpu_uuid", "exclusive", "threads", "started_at"]
     rows = store.trials(columns).to_pylist()

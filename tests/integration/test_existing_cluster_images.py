@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from docker import DockerClient
 
 from orchestrator.environments import BuiltImage, connect
 from orchestrator.errors import ExitCode
-from orchestrator.execution.shared import shared_directory_problem
+from orchestrator.hosts.engine import EngineAt, marked_here
 from orchestrator.hosts.labels import HOST_LABEL
 from tests.foreign_ray import ForeignCluster, Node
 from tests.integration.test_environments_engines import LABEL, wait_for
@@ -87,8 +88,9 @@ def test_an_image_that_a_node_lacks_is_sent_through_ray(
     assert (row["host"], row["isolation"]) == ("a", "docker")
     assert cluster.job_goes_on
 
-    assert shared_directory_problem(address, image.id, shared) is None
-    problem = shared_directory_problem(address, image.id, project)
+    asked, identity = EngineAt(address, marked_here), replace(cpu_image.identity, image_id=str(image.id))
+    assert asked.sharing_problem(str(shared), identity) is None
+    problem = asked.sharing_problem(str(project), identity)
     assert problem is not None
     assert problem.startswith(f"its engine does not see {project} as this node does")
     shutil.rmtree(shared / "work")

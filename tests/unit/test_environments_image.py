@@ -15,7 +15,6 @@ from orchestrator.environments import (
     EnvironmentEntry,
     ensure_image,
     identity_of,
-    identity_on,
     read_built_images,
     verify_images,
 )
@@ -96,7 +95,6 @@ def test_the_same_content_under_another_id_is_no_other_image(entry: EnvironmentE
     other.named[reference_of(entry)] = an_image(entry, image_id="2")
     image = ensure_image(entry, engine, print)
     assert ensure_image(entry, other, print) == image
-    assert identity_on(other, image).image_id == "sha256:" + "2" * 64
     assert len(looked_into) == 1
 
 

@@ -12,19 +12,7 @@ from orchestrator.campaign.order import CampaignOrder
 from orchestrator.campaign.progress import Notice, Observer, one_at_a_time
 from orchestrator.errors import InfrastructureError, StoreError
 from orchestrator.scheduling import Scheduler, remove_directories
-from orchestrator.scheduling.nodes import RayCluster
 from orchestrator.store import Ingest, SealReport, Store
-
-
-def ray_scheduler(cluster: RayCluster | None = None) -> Scheduler:
-    """The scheduler of a real campaign. Ray takes a second to import, which most commands do without.
-
-    Args:
-        cluster: where tasks run; by default on this machine.
-    """
-    from orchestrator.scheduling.ray import RayScheduler
-
-    return RayScheduler(cluster)
 
 
 def run_campaign(
