@@ -155,8 +155,9 @@ def run_sweep(request: RunRequest, hosts: Hosts, choose: Choose, say: Say, watch
         preview = look(request, hosts)
         _tell_left_out(preview.left_out, say)
         for name, host in preview.hosts.items():
-            for environment in (one for one in request.sweep.environments if one in host.unavailable):
-                say(f"{name}: {host.unavailable[environment]}; its trials are skipped")
+            for environment in request.sweep.environments:
+                if environment in host.unavailable:
+                    say(f"{name}: {host.unavailable[environment]}; its trials are skipped")
         with hosts.gathered(say):
             ready = _ready(request, hosts, preview, say)
             store = Store.open(request.results)

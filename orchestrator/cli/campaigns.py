@@ -39,8 +39,8 @@ def print_plan(planned: Plan) -> None:
             f"  round {task.task.trials[0].round}: {count} trials in one task on {task.host}, {task.task.environment}"
         )
     counts: Counter[tuple[str, str]] = Counter()
-    for one in planned.tasks:
-        for trial in one.task.trials:
+    for task in planned.tasks:
+        for trial in task.task.trials:
             counts[(trial.spec.workload.name, trial.spec.backend.name)] += 1
     for (workload, backend), count in sorted(counts.items()):
         click.echo(f"  {workload:20} {backend:16} {count:4} trials")

@@ -70,7 +70,7 @@ def claims_command(
         click.echo(claims_markdown(decisions), nl=False)
     else:
         wide_console().print(render_claims(decisions, detailed=bool(ids)))
-    findings = {one.finding for one in decisions}
+    findings = {decision.finding for decision in decisions}
     missed = findings - {Finding.HOLDS} if require == "holds" else findings & {Finding.FAILS}
     return ExitCode.TRIALS_FAILED if require is not None and missed else ExitCode.OK
 

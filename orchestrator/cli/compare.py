@@ -46,7 +46,9 @@ class Names(click.ParamType[tuple[str, ...]]):
 
     def convert(self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None) -> tuple[str, ...]:
         """From the text to the names."""
-        return value if isinstance(value, tuple) else tuple(one.strip() for one in str(value).split(",") if one.strip())
+        return (
+            value if isinstance(value, tuple) else tuple(name.strip() for name in str(value).split(",") if name.strip())
+        )
 
 
 where_option = click.option(
@@ -72,7 +74,7 @@ _pool = click.option(
     type=Names(),
     default=(),
     metavar="NAME,…",
-    help=f"What trials of one cell may differ in: {', '.join(one.value for one in Pool)}.",
+    help=f"What trials of one cell may differ in: {', '.join(pool.value for pool in Pool)}.",
 )
 _latest = click.option("--latest", is_flag=True, help="Of each cell only the newest campaign.")
 _flagged = click.option(
@@ -80,7 +82,7 @@ _flagged = click.option(
 )
 _interval = click.option(
     "--interval",
-    type=click.Choice([one.value for one in Interval]),
+    type=click.Choice([interval.value for interval in Interval]),
     default=Interval.STUDENT.value,
     show_default=True,
     help="Of paired ratios: Student's t, or the hierarchical bootstrap over rounds and samples.",

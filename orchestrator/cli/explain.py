@@ -71,14 +71,16 @@ def _by_id(moment: Moment, name: str, place: str | Path) -> dict[str, Any]:
 
 def _by_axes(moment: Moment, texts: Sequence[str]) -> dict[str, Any]:
     conditions: tuple[Condition, ...] = parse_conditions(texts)
-    columns = [*explain_columns(), *(name for one in AXES.values() for name in one.columns)]
+    columns = [*explain_columns(), *(name for axis in AXES.values() for name in axis.columns)]
     rows = moment.rows(columns, moment.condition(conditions))
     if not rows:
-        raise ConfigurationError(f"no trial meets {' '.join(one.text for one in conditions)}, taken together")
-    differing = [one for one in _configuration_axes() if len({one.read(row) for row in rows}) > 1]
+        raise ConfigurationError(
+            f"no trial meets {' '.join(condition.text for condition in conditions)}, taken together"
+        )
+    differing = [axis for axis in _configuration_axes() if len({axis.read(row) for row in rows}) > 1]
     if differing:
         first, *others = differing
-        more = f" (they differ in {', '.join(one.name for one in others)}, too)" if others else ""
+        more = f" (they differ in {', '.join(axis.name for axis in others)}, too)" if others else ""
         raise ConfigurationError(
             f"several configurations: {first.name} is {_listed(first, rows)}; "
             f"add a condition such as '{first.name}={_cut(first, first.read(rows[0]))}'{more}"
@@ -88,17 +90,17 @@ def _by_axes(moment: Moment, texts: Sequence[str]) -> dict[str, Any]:
 
 
 def _configuration_axes() -> tuple[Axis, ...]:
-    return tuple(one for one in AXES.values() if one.name not in _TELLING)
+    return tuple(axis for axis in AXES.values() if axis.name not in _TELLING)
 
 
-def _listed(one: Axis, rows: Sequence[dict[str, Any]]) -> str:
-    values = sorted({values_of(row, [one])[0] for row in rows}, key=lambda value: (isinstance(value, str), value or 0))
+def _listed(axis: Axis, rows: Sequence[dict[str, Any]]) -> str:
+    values = sorted({values_of(row, [axis])[0] for row in rows}, key=lambda value: (isinstance(value, str), value or 0))
     more = f" and {len(values) - _VALUES_SHOWN} more" if len(values) > _VALUES_SHOWN else ""
-    return " or ".join(_cut(one, value) for value in values[:_VALUES_SHOWN]) + more
+    return " or ".join(_cut(axis, value) for value in values[:_VALUES_SHOWN]) + more
 
 
-def _cut(one: Axis, value: Any) -> str:
-    return one.shown(value)[: _ID_SHOWN if one.is_identity else None]
+def _cut(axis: Axis, value: Any) -> str:
+    return axis.shown(value)[: _ID_SHOWN if axis.is_identity else None]
 
 
 def _command(found: Explanation, lack: Lack) -> str | None:

@@ -87,8 +87,9 @@ def paper_command(
             f"{error.name} is not installed, which draws; `make paper` installs it, or `requirements/sync report`"
         ) from None
 
-    def told(one: Written) -> None:
-        click.echo(f"{one.sheet.spec.label:9} {one.sheet.state.value:7}  {one.sheet.completeness.partition('. ')[0]}")
+    def told(written: Written) -> None:
+        sheet = written.sheet
+        click.echo(f"{sheet.spec.label:9} {sheet.state.value:7}  {sheet.completeness.partition('. ')[0]}")
 
     path = write_paper(output, specs, trials, published, _SWEEPS, decisions, formats, told)
     click.echo(f"{path}: all of them, beside the paper's numbers")

@@ -68,9 +68,9 @@ def _row(campaign_id: str | None, results: Path) -> Mapping[str, Any] | None:
     if campaign_id is not None:
         return known_campaign(opened, campaign_id, results)
     rows = {row["campaign_id"]: row for row in opened.campaigns().arrow().to_pylist()}
-    for one in campaign_list(opened.view()).to_pylist():
-        row: Mapping[str, Any] = rows[one["campaign_id"]]
-        if one["left_to_do"] and not is_reproduction(row):
+    for listed in campaign_list(opened.view()).to_pylist():
+        row: Mapping[str, Any] = rows[listed["campaign_id"]]
+        if listed["left_to_do"] and not is_reproduction(row):
             return row
     return None
 

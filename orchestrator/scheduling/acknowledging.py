@@ -48,7 +48,7 @@ def acknowledge(acknowledgements: Sequence[Acknowledgement]) -> list[str]:
     Returns:
         What could not be done.
     """
-    return [problem for one in acknowledgements if (problem := _take(one)) is not None]
+    return [problem for acknowledgement in acknowledgements if (problem := _take(acknowledgement)) is not None]
 
 
 def is_unstored(directory: Path) -> bool:

@@ -1,7 +1,9 @@
 """`taxmeter paper`: what it draws, what it measures first, and what it says of what is wrong."""
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +12,7 @@ from orchestrator.cli.paper_measuring import chosen_sweeps, measure
 from orchestrator.config import load_sweep
 from orchestrator.errors import ConfigurationError, ExitCode
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, plan
+from runners.system import Topology
 from tests.machines import CPU_ONLY, RTX_8000
 from tests.paper_world import SWEEPS, add_models, paper_design
 from tests.results import taxmeter
@@ -149,7 +152,12 @@ def test_a_lab_without_a_gpu_is_measured_on_its_processors(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(paper_measuring, "_run", lambda _: ExitCode.OK)
-    monkeypatch.setattr(paper_measuring, "pins_without_building", lambda *_: [TWO_CORES])
+    without_gpu = SimpleNamespace(topology=Topology(("0", "1"), (), ()))
+    monkeypatch.setattr(
+        paper_measuring,
+        "open_hosts",
+        lambda hosts, *_: nullcontext(SimpleNamespace(look=lambda: (dict.fromkeys(hosts, without_gpu), {}))),
+    )
     assert measure(Path("hostinventory.yaml"), None, Path("r"), SWEEPS, quick=True, device="auto", resume="auto") == 0
     told = capsys.readouterr().out
     assert "the lab is measured on its processors, for it has no GPU" in told

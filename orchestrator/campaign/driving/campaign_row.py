@@ -40,5 +40,5 @@ def close_account(store: Store, writer: Writer, campaign_id: str) -> None:
 
 def driver_versions() -> dict[str, str]:
     """Every distribution that is installed beside this code, and Python itself."""
-    found = {str(one.metadata["Name"]).lower(): one.version for one in distributions()}
+    found = {str(distribution.metadata["Name"]).lower(): distribution.version for distribution in distributions()}
     return {**found, "python": platform.python_version()}

@@ -101,7 +101,9 @@ def read_task_results(root: Path, exported: ExportedTask, manifest: Manifest) ->
         for files in TaskFiles(str(directory)).starts()
         if Path(files.records).exists()
     ]
-    last = {trial_id: max(at for at, one in enumerate(starts) if trial_id in one.begun) for trial_id in _begun(starts)}
+    last = {
+        trial_id: max(at for at, start in enumerate(starts) if trial_id in start.begun) for trial_id in _begun(starts)
+    }
     done = {record.trial_id for start in starts for _, record in start.records}
     results.begun = set(last) - done
     results.untouched = set(trials) - done - set(last)
@@ -114,7 +116,7 @@ def read_task_results(root: Path, exported: ExportedTask, manifest: Manifest) ->
             if trial_id not in own and last[trial_id] > at:
                 lost = _lost(begin)
                 recorded.append(Recorded(path.relative_to(root), line, _trial(trials, lost), lost))
-        recorded = [one for one in recorded if _is_first(one, seen, results.damages)]
+        recorded = [record for record in recorded if _is_first(record, seen, results.damages)]
         complete = _complete(root, start, exported.environment, tuple(recorded), results.damages)
         if complete is not None:
             results.starts.append(complete)
@@ -213,10 +215,10 @@ def _complete(
     return Start(start.task_id, environment, start.seen, fingerprint, recorded)
 
 
-def _is_first(one: Recorded, seen: set[tuple[str, int]], damages: list[Damage]) -> bool:
-    key = one.record.trial_id, one.record.attempt
+def _is_first(recorded: Recorded, seen: set[tuple[str, int]], damages: list[Damage]) -> bool:
+    key = recorded.record.trial_id, recorded.record.attempt
     if key in seen:
-        damages.append(Damage(one.file, one.line, f"a second record of trial {key[0]}, attempt {key[1]}"))
+        damages.append(Damage(recorded.file, recorded.line, f"a second record of trial {key[0]}, attempt {key[1]}"))
         return False
     seen.add(key)
     return True

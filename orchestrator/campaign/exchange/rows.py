@@ -43,11 +43,11 @@ def _add_start(manifest: Manifest, start: Start, provided: Provided, rows: Rows)
     context = _with_system(context, start, rows)
     context = _with_environment(context, start, provided, rows)
     observed = {name: value for name, value in start.seen.facts.items() if is_of_this_run(name)}
-    for one in start.recorded:
+    for recorded in start.recorded:
         try:
-            rows.trials.append(_row(context, provided, one, observed))
+            rows.trials.append(_row(context, provided, recorded, observed))
         except (StoreError, ValueError, OverflowError) as error:
-            rows.damages.append(Damage(one.file, one.line, f"it gives no row: {error}"))
+            rows.damages.append(Damage(recorded.file, recorded.line, f"it gives no row: {error}"))
 
 
 def skip_row(manifest: Manifest, provided: Provided, trial: Trial, reason: str) -> Row:
@@ -73,9 +73,9 @@ def on_system(row: Row, systems: Collection[Row]) -> Row:
     return {**row, **{name: value for name, value in system.items() if name in TRIALS.names}}
 
 
-def _row(context: RowContext, provided: Provided, one: Recorded, observed: Mapping[str, FactValue]) -> Row:
-    trial = replace(one.trial, trial_key=provided.key(one.trial))
-    row = trial_row(context, trial, replace(one.record, facts={**observed, **one.record.facts}))
+def _row(context: RowContext, provided: Provided, recorded: Recorded, observed: Mapping[str, FactValue]) -> Row:
+    trial = replace(recorded.trial, trial_key=provided.key(recorded.trial))
+    row = trial_row(context, trial, replace(recorded.record, facts={**observed, **recorded.record.facts}))
     try:
         pa.RecordBatch.from_pylist([row], TRIALS)
     except (pa.ArrowException, TypeError) as error:

@@ -103,7 +103,7 @@ def _cause(error: OSError) -> str:
 
 def _exported(planned: PlannedTask, plan: Plan) -> ExportedTask:
     task = planned.task
-    digits = len(str(max(one.task.trials[0].round for one in plan.tasks)))
+    digits = len(str(max(entry.task.trials[0].round for entry in plan.tasks)))
     return ExportedTask(
         directory=f"tasks/r{task.trials[0].round:0{digits}d}-{task.environment}",
         task_id=task.task_id,

@@ -29,7 +29,7 @@ class StoredPlan:
     @property
     def places(self) -> frozenset[str]:
         """All that it has, those too at which nothing could run."""
-        return frozenset(self.place(one["host"]) for one in (*self.document["tasks"], *self.document["skips"]))
+        return frozenset(self.place(entry["host"]) for entry in (*self.document["tasks"], *self.document["skips"]))
 
     def place(self, host: str) -> str:
         """What stands for a host in its trials' identity."""
@@ -37,7 +37,7 @@ class StoredPlan:
 
     def hosts(self, place: str) -> frozenset[str]:
         """The hosts that it has at a place."""
-        return frozenset(one["host"] for part in ("tasks", "skips") for one in self._at({place}, part))
+        return frozenset(entry["host"] for part in ("tasks", "skips") for entry in self._at({place}, part))
 
     def visits(self) -> dict[str, frozenset[Visit]]:
         """What was to run, by place."""
@@ -86,7 +86,7 @@ class StoredPlan:
         return campaign_plan(both, plan_digest=work_digest(self.sweep, visits), planned_trials=len(visits))
 
     def _at(self, places: Collection[str], part: str) -> list[Mapping[str, Any]]:
-        return [one for one in self.document[part] if self.place(one["host"]) in places]
+        return [entry for entry in self.document[part] if self.place(entry["host"]) in places]
 
     def _trials(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
         for task in self.document["tasks"]:
@@ -99,18 +99,18 @@ def plan_document(plan: Plan) -> dict[str, Any]:
     """A plan as a JSON value. What trials share with their repetitions is written once, under their key."""
     tasks = [
         {
-            "task_id": one.task.task_id,
-            "host": one.host,
-            "environment": one.task.environment,
-            "trials": [_trial(trial) for trial in one.task.trials],
+            "task_id": planned.task.task_id,
+            "host": planned.host,
+            "environment": planned.task.environment,
+            "trials": [_trial(trial) for trial in planned.task.trials],
         }
-        for one in plan.tasks
+        for planned in plan.tasks
     ]
     skips = [
         {"host": skip.host, "environment": skip.environment, "reason": skip.reason, "trial": _trial(skip.trial)}
         for skip in plan.skips
     ]
-    trials = [*(trial for one in plan.tasks for trial in one.task.trials), *(skip.trial for skip in plan.skips)]
+    trials = [*(trial for planned in plan.tasks for trial in planned.task.trials), *(skip.trial for skip in plan.skips)]
     return {
         "tasks": tasks,
         "skips": skips,

@@ -72,14 +72,14 @@ def pinned(row: Mapping[str, Any], store: Store) -> Pinned:
     if stored is None:
         raise ConfigurationError(f"campaign {campaign_id} was begun by a version that stored no plan; start anew")
     trials = store.trials(["reproduces", *_COLUMNS], campaign_id=campaign_id)
-    reproduced = next((one for one in trials["reproduces"].to_pylist() if one), None)
+    reproduced = next((origin for origin in trials["reproduces"].to_pylist() if origin), None)
     if reproduced is not None or is_reproduction(row):
         again = reproduced or "ID"
         raise ConfigurationError(
             f"campaign {campaign_id} reproduces another one; `taxmeter reproduce {again}` goes on with it by itself"
         )
     ran = trials.filter(pc.is_valid(trials["runner_sha256"])).sort_by([("started_at", "descending")]).to_pylist()
-    seen = {one["environment_id"]: one for one in store.environments().to_pylist()}
+    seen = {environment["environment_id"]: environment for environment in store.environments().to_pylist()}
     return Pinned(row, stored, ran, seen)
 
 
@@ -123,7 +123,7 @@ def go_on(campaign: Pinned, sweep: Sweep, hosts: Sequence[PlanningHost], store: 
 
 def _problems(place: str, campaign: Pinned, now: Plan, hosts: Sequence[PlanningHost]) -> list[str]:
     """Why a place would not do the same."""
-    host = next(one for one in hosts if now.places.get(one.name) == place)
+    host = next(host for host in hosts if now.places.get(host.name) == place)
     problems = [
         f"{host.name}: environment {name}: {line}"
         for name, pin in campaign.pins(place).items()
@@ -131,7 +131,7 @@ def _problems(place: str, campaign: Pinned, now: Plan, hosts: Sequence[PlanningH
         for line in before_building(pin, host.environments[name]).lines
     ]
     methods = {row["method_version"] for row in campaign.ran} - {METHOD_VERSION}
-    problems += [f"method version: expected {one}, found {METHOD_VERSION}" for one in methods]
+    problems += [f"method version: expected {method}, found {METHOD_VERSION}" for method in methods]
     problems += [f"{host.name}: {line}" for line in _other_points(place, campaign.plan, now, host.name)]
     unknown = "its environments are not those that it was planned for, and nothing ran that tells how they differ"
     return problems or [f"{host.name}: {unknown}"]
@@ -140,7 +140,7 @@ def _problems(place: str, campaign: Pinned, now: Plan, hosts: Sequence[PlanningH
 def _other_points(place: str, stored: StoredPlan, now: Plan, host: str) -> list[str]:
     """In what the points of the parameter space differ, whatever they would run in."""
     then = list(stored.specifications(place).values())
-    trials = {trial.trial_key: trial for one in now.tasks if one.host == host for trial in one.task.trials}
+    trials = {trial.trial_key: trial for planned in now.tasks if planned.host == host for trial in planned.task.trials}
     today = [encode(trial.spec) for trial in trials.values()]
     impossible = [(encode(skip.trial.spec), skip.reason) for skip in now.skips if skip.host == host]
     lines = []
@@ -152,7 +152,7 @@ def _other_points(place: str, stored: StoredPlan, now: Plan, host: str) -> list[
         if reason is not None:
             lines.append(f"what it was to run cannot run there: {reason}")
         else:
-            lines += [f"{one.key}: expected {one.one}, found {one.other}" for one in found]
+            lines += [f"{point.key}: expected {point.one}, found {point.other}" for point in found]
     return list(dict.fromkeys(lines))
 
 

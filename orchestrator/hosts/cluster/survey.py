@@ -71,7 +71,7 @@ def parse(text: str) -> Survey:
     Raises:
         InfrastructureError: it is none, or the host was reached by IPv6, which Ray is not used with here.
     """
-    line = next((one for one in text.splitlines() if _MARK in one), None)
+    line = next((line for line in text.splitlines() if _MARK in line), None)
     if line is None:
         raise InfrastructureError("its shell gives no answer that can be understood")
     connection, gpus, release, kind, ports = line.partition(_MARK)[2].split("|")
@@ -93,7 +93,7 @@ def choose_address(surveys: Iterable[Survey], before: str | None) -> str:
         surveys: of the hosts.
         before: the address that the cluster has; it is kept where it still can be.
     """
-    found = [address for one in surveys if (address := _of_this_machine(one)) is not None]
+    found = [address for survey in surveys if (address := _of_this_machine(survey)) is not None]
     if before is not None and is_own_address(before) and (before in found or not found):
         return before
     return Counter(found).most_common(1)[0][0] if found else (_towards("192.0.2.1") or "127.0.0.1")
@@ -109,11 +109,11 @@ def is_own_address(address: str) -> bool:
     return True
 
 
-def _of_this_machine(one: Survey) -> str | None:
+def _of_this_machine(survey: Survey) -> str | None:
     """What the host sees, unless that is a jump host or a router in between; then what leads to the host from here."""
-    if one.ours is None or one.own is None:
+    if survey.ours is None or survey.own is None:
         return None
-    return one.ours if is_own_address(one.ours) else _towards(one.own)
+    return survey.ours if is_own_address(survey.ours) else _towards(survey.own)
 
 
 def _towards(address: str) -> str | None:
