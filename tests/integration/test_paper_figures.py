@@ -203,7 +203,7 @@ def test_a_panel_without_any_point_says_which_sweep_measures_it(poor: Trials) ->
     (note,) = with_gid(axes, "missing")
     assert note.get_text().replace("\n", " ") == "not measured; sweeps/paper/figure_4.yaml measures it"  # type: ignore[attr-defined]
     assert not points(axes, "mark")
-    assert sheet.completeness.startswith("3 of 132 points of the paper's sweep measured; 129 not measured.")
+    assert sheet.completeness.startswith("2 of 132 points of the paper's sweep measured; 130 not measured.")
 
 
 def test_the_small_print_says_where_the_numbers_come_from(trials: Trials) -> None:
