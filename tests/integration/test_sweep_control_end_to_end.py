@@ -155,7 +155,7 @@ def test_a_campaign_is_steered_from_another_process(lab: Project, tmp_path: Path
     assert Counter((row["status"], row["host"]) for row in rows) == {("ok", "bench"): TRIALS}
     assert len({row["trial_id"] for row in rows}) == TRIALS
     assert lab.store.campaigns().num_rows == 1
-    assert list((tmp_path / ".taxmeter" / "resume").iterdir()) == []
+    assert list((tmp_path / ".taxmeter" / "campaigns").glob("*")) == []
     code, said = lab.run("status")
     assert code == ExitCode.OK
     assert f"is finished: {TRIALS} trials" in words(said)
