@@ -23,7 +23,7 @@ OUTSIDE = """
 import sys
 from pathlib import Path
 from orchestrator.hosts.cluster import Cluster, execute_in_head
-cluster = Cluster(sys.argv[1], "127.0.0.1", 1, 2, {}, Path("/nowhere"), Path("/nowhere"), {}, Path(sys.argv[2]))
+cluster = Cluster(sys.argv[1], "127.0.0.1", 1, {}, Path("/nowhere"), Path("/nowhere"), {}, Path(sys.argv[2]))
 sys.exit(execute_in_head(cluster, sys.argv[3:]))
 """
 # Says that it is ready, and what ended it.
