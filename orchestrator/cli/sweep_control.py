@@ -111,13 +111,13 @@ def _look(files: ProjectFiles, place: str | Path | None) -> Seen:
     control = ControlFiles(files.control)
     # In this order: a driver that ends says so before it is gone.
     is_alive, state = control.is_alive(), control.state()
-    locked = not is_alive and a_sweep_is_under_way(files)
+    locked = not is_alive and a_sweep_is_under_way(files.state)
     last = None if is_alive else _last(place or (Path("results") if state is None else Path(state.results)))
     return Seen(is_alive, state, last, time.time_ns(), locked)
 
 
 def _why(files: ProjectFiles) -> str:
-    return f"; {PREPARING}" if a_sweep_is_under_way(files) else ""
+    return f"; {PREPARING}" if a_sweep_is_under_way(files.state) else ""
 
 
 def _last(place: str | Path) -> dict[str, Any] | None:

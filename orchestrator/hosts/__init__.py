@@ -1,9 +1,9 @@
 """The machines of an inventory: how each is reached, what it is, and the cluster that is made of them."""
 
 from orchestrator.hosts.access import HostAccess, HostEngine, HostFacts, SystemDescription
-from orchestrator.hosts.fleet import DriverPlace, Hosts, a_sweep_is_under_way
+from orchestrator.hosts.fleet import DriverPlace, Hosts, describe_here, offered_key, open_hosts
 from orchestrator.hosts.local import fingerprint_here
-from orchestrator.hosts.opening import describe_here, offered_key, open_hosts
+from orchestrator.hosts.lock import a_sweep_is_under_way
 
 __all__ = [
     "DriverPlace",

@@ -1,45 +1,47 @@
-"""The hosts of one command as a whole: how a sweep has them for itself, brings them together, and drives them."""
+"""The hosts of one command: opened, looked at, brought together. Of which kind each is, is decided here alone.
 
-import os
+`Hosts` is this machine alone; the kinds that need more than that derive from it.
+"""
+
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import TypeVar
 
-from orchestrator.config import ExecutorChoice, Inventory
+from orchestrator.config import Connection, ExecutorChoice, Host, Inventory, refuse_nodes
 from orchestrator.environments import engine_errors
-from orchestrator.errors import InfrastructureError, NoUsableHostError
-from orchestrator.execution import remove_containers
-from orchestrator.files import held_at_once, is_locked
-from orchestrator.hosts.access import HostAccess, HostFacts
-from orchestrator.hosts.cluster import Cluster, NoHostJoinedError, borrowed, find, fingerprint_on, host_engine, mend, up
+from orchestrator.errors import InfrastructureError
+from orchestrator.execution import pack_project, remove_containers, unpack
+from orchestrator.hosts.access import HostAccess, HostFacts, SystemDescription
+from orchestrator.hosts.check import Requirements, read_requirements
+from orchestrator.hosts.cluster import (
+    Cluster,
+    NoHostJoinedError,
+    Project,
+    borrowed,
+    find,
+    fingerprint_on,
+    host_engine,
+    mend,
+    up,
+)
+from orchestrator.hosts.cluster_info import ClusterInfo, cluster_info
 from orchestrator.hosts.connection import Connections, for_each
 from orchestrator.hosts.external_cluster import ExternalCluster
-from orchestrator.hosts.lock import HostLock
+from orchestrator.hosts.local import LocalHost
+from orchestrator.hosts.lock import project_to_ourselves, this_machine_to_ourselves
+from orchestrator.hosts.ray import RayHost
+from orchestrator.hosts.ssh import SshHost
 
 Say = Callable[[str], None]
 Result = TypeVar("Result")
 
-HOST_LOCK: Final = HostLock()
-"""Of all of this machine."""
-
-_AT_ONCE_S: Final = 1.0
-"""Whoever waits longer for the lock of this machine waits for a measurement."""
-
-
-class Project(Protocol):
-    """Where a project is."""
-
-    @property
-    def root(self) -> Path:
-        """The directory in which the commands run."""
-        ...
-
-    @property
-    def state(self) -> Path:
-        """What can be made anew."""
-        ...
+_CATALOGUE = "docker/images.yaml"
+_RAY_ADDRESS = "ray_address"
+_DESCRIBE_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -55,82 +57,13 @@ class DriverPlace:
     """The cluster of somebody else's that this process has joined; null if there is none."""
 
 
-class Hosts(Protocol):
-    """The hosts of one command."""
-
-    @property
-    def builder(self) -> str | None:
-        """Address of the engine of this machine on which images for them are built; null for the usual one."""
-        ...
-
-    @property
-    def driver_root(self) -> Path | None:
-        """The only directory of this machine that the driver sees; null if it sees all."""
-        ...
-
-    @property
-    def are_locked(self) -> bool:
-        """Whether `undisturbed` has the lock of every host; else tasks take the lock of theirs, one by one."""
-        ...
-
-    def __getitem__(self, name: str) -> HostAccess: ...
-
-    def look(self) -> tuple[dict[str, HostFacts], dict[str, str]]:
-        """The facts of all hosts, asked at once: by host; and why the others cannot be used, by host too."""
-        ...
-
-    def each(self, names: Iterable[str], do: Callable[[HostAccess], Result]) -> dict[str, Result | str]:
-        """Does something with several hosts at once. The answers by host; of an InfrastructureError its text."""
-        ...
-
-    def undisturbed(self) -> AbstractContextManager[None]:
-        """Keeps other sweeps of this project off the hosts, and all others off this machine if it is one of them.
-
-        Raises:
-            NoUsableHostError: another sweep runs.
-        """
-        ...
-
-    def gathered(self, say: Callable[[str], None]) -> AbstractContextManager[None]:
-        """Around all that needs the cluster: one that is brought up for a sweep alone is taken down at the end."""
-        ...
-
-    def join(self, names: Iterable[str], say: Callable[[str], None]) -> tuple[dict[str, HostFacts], dict[str, str]]:
-        """Makes hosts part of the cluster: their facts as processes of ours there see them; and why others are not.
-
-        Raises:
-            ConfigurationError: the settings of the cluster are wrong.
-            InfrastructureError: this machine or its engine is at fault.
-        """
-        ...
-
-    def mend(self, name: str, say: Callable[[str], None], campaign_id: str | None = None) -> HostFacts:
-        """Brings a host of a cluster in use back into it, or a further host into it.
-
-        Args:
-            name: of the host.
-            say: told about long steps.
-            campaign_id: whose containers are removed there if nobody collects from them any more.
-
-        Raises:
-            InfrastructureError: it cannot be part now; says why.
-        """
-        ...
-
-    def abort(self) -> None:
-        """Ends all connections at once, so that nobody waits for a host any longer; new ones can be made."""
-        ...
-
-    def driver(self) -> DriverPlace:
-        """Where the driver runs that uses them."""
-        ...
-
-
-class LocalHosts:
-    """This machine alone: its Ray is started with the campaign, and the whole sweep holds its lock. See `Hosts`."""
+class Hosts:
+    """The hosts of one command. As it stands, this machine alone: its Ray is started with the campaign."""
 
     driver_root: Path | None = None
+    """The only directory of this machine that the driver sees; null if it sees all."""
     are_locked = True
+    """Whether `undisturbed` has the lock of every host; else tasks take the lock of theirs, one by one."""
 
     def __init__(self, hosts: Mapping[str, HostAccess], connections: Connections) -> None:
         """Reaches nothing yet.
@@ -145,62 +78,78 @@ class LocalHosts:
     def __getitem__(self, name: str) -> HostAccess:
         return self._hosts[name]
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._hosts)
-
     @property
     def builder(self) -> str | None:
-        """See `Hosts.builder`. A machine of its own may have chosen an engine."""
+        """Address of the engine of this machine on which images for them are built; null for the usual one."""
         engines = {access.settings.engine for access in self._hosts.values()}
         return engines.pop() if len(engines) == 1 else None
 
     def look(self) -> tuple[dict[str, HostFacts], dict[str, str]]:
-        """See `Hosts.look`."""
+        """The facts of all hosts, asked at once: by host; and why the others cannot be used, by host too."""
         return _divided(self.each(self._hosts, lambda access: access.facts()))
 
     def each(self, names: Iterable[str], do: Callable[[HostAccess], Result]) -> dict[str, Result | str]:
-        """See `Hosts.each`."""
+        """Does something with several hosts at once. The answers by host; of an InfrastructureError its text."""
 
-        def one_of(name: str) -> Result | str:
+        def answer(name: str) -> Result | str:
             try:
                 return do(self._hosts[name])
             except InfrastructureError as error:
                 return str(error)
 
         chosen = list(names)
-        return dict(zip(chosen, for_each(chosen, one_of, self._connections), strict=True))
+        return dict(zip(chosen, for_each(chosen, answer, self._connections), strict=True))
 
     def abort(self) -> None:
-        """See `Hosts.abort`."""
+        """Ends all connections at once, so that nobody waits for a host any longer; new ones can be made."""
         self._connections.abort()
 
     def undisturbed(self) -> AbstractContextManager[None]:
-        """See `Hosts.undisturbed`."""
+        """Keeps other sweeps of this project off the hosts, and all others off this machine if it is one of them.
+
+        Raises:
+            NoUsableHostError: another sweep runs.
+        """
         return this_machine_to_ourselves()
 
-    def gathered(self, say: Say) -> AbstractContextManager[None]:  # noqa: ARG002 - the interface
-        """See `Hosts.gathered`."""
+    def gathered(self, say: Say) -> AbstractContextManager[None]:  # noqa: ARG002 - of those with a cluster
+        """Around all that needs the cluster: one that is brought up for a sweep alone is taken down at the end."""
         return nullcontext()
 
     def join(self, names: Iterable[str], say: Say) -> tuple[dict[str, HostFacts], dict[str, str]]:  # noqa: ARG002
-        """See `Hosts.join`. There is nothing to bring together."""
+        """Makes hosts part of the cluster: their facts as processes of ours there see them; and why others are not.
+
+        Raises:
+            ConfigurationError: the settings of the cluster are wrong.
+            InfrastructureError: this machine or its engine is at fault.
+        """
         chosen = set(names)
         facts, problems = self.look()
         return {name: facts[name] for name in facts if name in chosen}, problems
 
     def mend(self, name: str, say: Say, campaign_id: str | None = None) -> HostFacts:  # noqa: ARG002
-        """See `Hosts.mend`."""
+        """Brings a host of a cluster in use back into it, or a further host into it.
+
+        Args:
+            name: of the host.
+            say: told about long steps.
+            campaign_id: whose containers are removed there if nobody collects from them any more.
+
+        Raises:
+            InfrastructureError: it cannot be part now; says why.
+        """
         raise InfrastructureError("nobody mends it: it is part of no cluster of ours")
 
     def driver(self) -> DriverPlace:
-        """See `Hosts.driver`."""
+        """Where the driver runs that uses them."""
         return DriverPlace()
 
 
-class NodeHosts(LocalHosts):
+class NodeHosts(Hosts):
     """Nodes of somebody else's Ray cluster, which this process joins. Tasks hold the lock of their host."""
 
     are_locked = False
+    builder = None
 
     def __init__(self, hosts: Mapping[str, HostAccess], cluster: ExternalCluster, project: Project) -> None:
         """Reaches nothing yet.
@@ -214,24 +163,21 @@ class NodeHosts(LocalHosts):
         self._cluster = cluster
         self._project = project
 
-    @property
-    def builder(self) -> str | None:
-        """See `Hosts.builder`."""
-        return None
-
     def undisturbed(self) -> AbstractContextManager[None]:
         """See `Hosts.undisturbed`."""
-        return project_to_ourselves(self._project)
+        return project_to_ourselves(self._project.state)
 
     def driver(self) -> DriverPlace:
         """See `Hosts.driver`."""
         return DriverPlace(external=self._cluster)
 
 
-class AgentHosts(LocalHosts):
+class AgentHosts(Hosts):
     """Hosts of which one at least is reached over SSH: all of them get agents, and the driver runs in the head."""
 
     are_locked = False
+    builder = None
+    """Images come from this machine's usual engine, on which the head runs too."""
 
     def __init__(
         self, hosts: Mapping[str, HostAccess], connections: Connections, inventory: Inventory, project: Project
@@ -250,11 +196,6 @@ class AgentHosts(LocalHosts):
         self._cluster: Cluster | None = None
         self.driver_root = project.root.resolve()
 
-    @property
-    def builder(self) -> str | None:
-        """See `Hosts.builder`. Images come from this machine's usual engine, on which the head runs too."""
-        return None
-
     def look(self) -> tuple[dict[str, HostFacts], dict[str, str]]:
         """See `Hosts.look`."""
         for name, access in self._hosts.items():
@@ -268,7 +209,7 @@ class AgentHosts(LocalHosts):
 
     def undisturbed(self) -> AbstractContextManager[None]:
         """See `Hosts.undisturbed`."""
-        return project_to_ourselves(self._project)
+        return project_to_ourselves(self._project.state)
 
     def gathered(self, say: Say) -> AbstractContextManager[None]:
         """See `Hosts.gathered`."""
@@ -339,51 +280,76 @@ class AgentHosts(LocalHosts):
 
 
 @contextmanager
-def this_machine_to_ourselves() -> Iterator[None]:
-    """Keeps others off this machine, local sweeps and tasks of clusters: two benchmarks at once measure each other.
+def open_hosts(hosts: Mapping[str, Host], inventory: Inventory, project: Project) -> Iterator[Hosts]:
+    """Hosts of an inventory, for as long as the block lasts. Connections are made when they are used.
+
+    Args:
+        hosts: those that are wanted, by name.
+        inventory: with those that they are reached through.
+        project: where we are.
 
     Raises:
-        NoUsableHostError: another sweep measures here.
+        ConfigurationError: this machine is no node of the cluster that the inventory names, or token or versions are
+            not its own; the catalogue of images or its record is malformed.
+        NoUsableHostError: no such cluster answers.
+        InfrastructureError: it cannot be joined for another reason.
     """
-    with HOST_LOCK.hold() as held:
-        if not held.wait(_AT_ONCE_S):
-            raise NoUsableHostError(f"another sweep runs on this machine; wait for it ({HOST_LOCK.path} is locked)")
-        yield
+    if inventory.ray_address is not None:
+        with _open_cluster(inventory.ray_address, inventory) as (seen, cluster):
+            yield NodeHosts(
+                {name: RayHost(name, host, seen, cluster) for name, host in hosts.items()}, cluster, project
+            )
+        return
+
+    @cache
+    def wanted() -> Requirements:
+        return read_requirements(project.root / _CATALOGUE)
+
+    with Connections(inventory.hosts) as connections:
+        opened = {name: _open(name, host, connections, wanted, project) for name, host in hosts.items()}
+        is_far = any(host.connection is Connection.SSH for host in hosts.values())
+        yield AgentHosts(opened, connections, inventory, project) if is_far else Hosts(opened, connections)
+
+
+def _open(
+    name: str, host: Host, connections: Connections, wanted: Callable[[], Requirements], project: Project
+) -> HostAccess:
+    if host.connection is Connection.LOCAL:
+        return LocalHost(name, host, project.state)
+    return SshHost(name, host, connections, wanted)
 
 
 @contextmanager
-def project_to_ourselves(project: Project) -> Iterator[None]:
-    """Keeps a second sweep off the cluster of this project, whose leftovers it would take for those of a killed one.
+def _open_cluster(address: str, inventory: Inventory) -> Iterator[tuple[ClusterInfo, ExternalCluster]]:
+    seen = cluster_info(address, lambda problem: inventory.error(problem, _RAY_ADDRESS))
+    with tempfile.TemporaryDirectory(prefix="taxmeter-code-") as directory:
+        cluster = ExternalCluster(seen.address, unpack(pack_project(), Path(directory)))
+        try:
+            # here and not where it is first used: that may be a thread, and Ray needs the process's first one
+            cluster.join()
+            yield seen, cluster
+        finally:
+            cluster.leave()
+
+
+def offered_key(name: str, inventory: Inventory, timeout_s: float) -> str:
+    """The public key that a host offers over SSH, as `type text`. It is not trusted by this, and nobody logs in.
 
     Raises:
-        NoUsableHostError: another sweep runs on it.
+        ConfigurationError: the host is not reached over SSH.
+        HostConnectionError: it was not reached.
     """
-    lock = _project_lock(project)
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        # Reading is enough for a lock, and allowed for a file that another user made.
-        if not lock.exists():
-            lock.touch(mode=0o644)
-        descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        raise NoUsableHostError(f"{lock} cannot be opened: {error.strerror}; remove it") from None
-    try:
-        if not held_at_once(descriptor):
-            raise NoUsableHostError(
-                f"another sweep of this project runs on the hosts of its cluster; wait for it ({lock} is locked)"
-            )
-        yield
-    finally:
-        os.close(descriptor)
+    host = inventory.hosts[name]
+    refuse_nodes({name: host}, inventory)
+    if host.connection is Connection.LOCAL:
+        raise inventory.error(f"{name} is this machine, which needs no host key")
+    with Connections(inventory.hosts) as connections:
+        return connections.offered_key(name, timeout_s)
 
 
-def a_sweep_is_under_way(project: Project) -> bool:
-    """Whether a sweep has this machine, or the cluster of this project, for itself."""
-    return is_locked(HOST_LOCK.path) or is_locked(_project_lock(project))
-
-
-def _project_lock(project: Project) -> Path:
-    return project.state / "locks" / "remote-sweep"
+def describe_here() -> SystemDescription:
+    """What this machine is, whatever an inventory says; see `HostAccess.describe`."""
+    return LocalHost("this machine", Host(connection=Connection.LOCAL), Path()).describe(_DESCRIBE_S)
 
 
 def _divided(answers: Mapping[str, HostFacts | str]) -> tuple[dict[str, HostFacts], dict[str, str]]:

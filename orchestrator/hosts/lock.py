@@ -1,21 +1,28 @@
-"""The lock of a host: whoever measures there has it for itself, a local sweep or a task of whichever cluster."""
+"""The lock of a host: whoever measures there has it for itself, a local sweep or a task of whichever cluster.
+
+And that of a project: its cluster has one sweep at a time.
+"""
 
 import fcntl
 import os
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from orchestrator.errors import InfrastructureError
+from orchestrator.errors import InfrastructureError, NoUsableHostError
+from orchestrator.files import held_at_once, is_locked
 
 LOCKS: Final = Path("/tmp/taxmeter-locks")  # noqa: S108 - one for all users and projects, whatever TMPDIR says
 """Of a host, and under the same path in containers of ours that take its lock: agents mount it."""
 
 _ANYBODYS: Final = 0o1777
 _LOCK_MODE: Final = 0o644
+_AT_ONCE_S: Final = 1.0
+"""Whoever waits longer for the lock of this machine waits for a measurement."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +106,59 @@ class HeldHostLock:
         self._opened.clear()
 
 
-def make_lock_directory(directory: Path = LOCKS) -> None:
+HOST_LOCK: Final = HostLock()
+"""Of all of this machine."""
+
+
+@contextmanager
+def this_machine_to_ourselves() -> Iterator[None]:
+    """Keeps others off this machine, local sweeps and tasks of clusters: two benchmarks at once measure each other.
+
+    Raises:
+        NoUsableHostError: another sweep measures here.
+    """
+    with HOST_LOCK.hold() as held:
+        if not held.wait(_AT_ONCE_S):
+            raise NoUsableHostError(f"another sweep runs on this machine; wait for it ({HOST_LOCK.path} is locked)")
+        yield
+
+
+@contextmanager
+def project_to_ourselves(state: Path) -> Iterator[None]:
+    """Keeps a second sweep off the cluster of a project, whose leftovers it would take for those of a killed one.
+
+    Args:
+        state: the directory of the project for what can be made anew.
+
+    Raises:
+        NoUsableHostError: another sweep runs on it.
+    """
+    lock = _project_lock(state)
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        descriptor = _opened(lock)
+    except OSError as error:
+        raise NoUsableHostError(f"{lock} cannot be opened: {error.strerror}; remove it") from None
+    try:
+        if not held_at_once(descriptor):
+            raise NoUsableHostError(
+                f"another sweep of this project runs on the hosts of its cluster; wait for it ({lock} is locked)"
+            )
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def a_sweep_is_under_way(state: Path) -> bool:
+    """Whether a sweep has this machine, or the cluster of the project with this state, for itself."""
+    return is_locked(HOST_LOCK.path) or is_locked(_project_lock(state))
+
+
+def _project_lock(state: Path) -> Path:
+    return state / "locks" / "remote-sweep"
+
+
+def make_lock_directory(directory: Path) -> None:
     """Makes the directory of the locks, in which every user of the host can make files.
 
     Raises:

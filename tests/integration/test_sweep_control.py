@@ -66,7 +66,7 @@ def state(phase: CampaignPhase = CampaignPhase.RUNNING, **hosts: HostPhase) -> C
 def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ControlFiles:
     """Of a project that is the current directory."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("orchestrator.hosts.fleet.HOST_LOCK", HostLock(directory=tmp_path))
+    monkeypatch.setattr("orchestrator.hosts.lock.HOST_LOCK", HostLock(directory=tmp_path))
     return ControlFiles(ProjectFiles(tmp_path).control)
 
 

@@ -19,7 +19,7 @@ from orchestrator.hosts import HostFacts
 from orchestrator.hosts import local as local_module
 from orchestrator.hosts.connection import Connections
 from orchestrator.hosts.fake import FakeEngine, FakeHost
-from orchestrator.hosts.fleet import LocalHosts
+from orchestrator.hosts.fleet import Hosts
 from orchestrator.hosts.provision import make_environments, unavailable_environments
 from orchestrator.planning import GpuFacts, Isolation, needed_environments, plan
 from orchestrator.store import Store
@@ -56,7 +56,7 @@ def facts(name: str, gpu: GpuFacts | None = None, **changes: Any) -> HostFacts:
     )
 
 
-class Fleet(LocalHosts):
+class Fleet(Hosts):
     """Hosts of which some cannot join a cluster, and some cannot be made ready."""
 
     def __init__(self, *known: HostFacts) -> None:

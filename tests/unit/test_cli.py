@@ -9,8 +9,7 @@ import pytest
 from orchestrator.cli import run
 from orchestrator.cli.campaigns import exit_code
 from orchestrator.errors import ExitCode
-from orchestrator.hosts.fleet import this_machine_to_ourselves
-from orchestrator.hosts.lock import HostLock
+from orchestrator.hosts.lock import HostLock, this_machine_to_ourselves
 from orchestrator.store import Attempt
 from runners.contract import Status
 
@@ -21,7 +20,7 @@ PROJECT = Path(__file__).parents[2]
 def project_copy(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     # A sweep that runs on this machine meanwhile holds the lock in the usual place.
     monkeypatch.setattr(
-        sys.modules["orchestrator.hosts.fleet"],
+        sys.modules["orchestrator.hosts.lock"],
         "HOST_LOCK",
         HostLock(directory=tmp_path_factory.mktemp("locks")),
     )
@@ -170,7 +169,7 @@ def test_two_sweeps_at_once_are_refused(project_copy: Path, capsys: pytest.Captu
 def test_a_sweep_of_this_machine_and_a_task_of_a_cluster_exclude_each_other(
     project_copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lock: HostLock = sys.modules["orchestrator.hosts.fleet"].HOST_LOCK
+    lock: HostLock = sys.modules["orchestrator.hosts.lock"].HOST_LOCK
     task = replace(lock, part="GPU-1")  # as a worker of an agent holds it, whoever runs that
     with task.hold() as held:
         assert held.wait(20)

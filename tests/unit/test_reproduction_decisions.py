@@ -20,7 +20,7 @@ from orchestrator.execution import DockerSettings, ExecutionSettings, FakeSettin
 from orchestrator.hosts import HostFacts
 from orchestrator.hosts.connection import Connections
 from orchestrator.hosts.fake import FakeEngine, FakeHost
-from orchestrator.hosts.fleet import LocalHosts
+from orchestrator.hosts.fleet import Hosts
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, trial_key
 from orchestrator.store import Reproduces
 from runners.contract import METHOD_VERSION, BackendSpec, Protocol, TrialSpec, WorkloadSpec
@@ -169,8 +169,8 @@ def test_hosts_that_are_not_there() -> None:
     assert adapter.validate_json(adapter.dump_json(reproduction.reproduces)) == reproduction.reproduces
 
 
-def fleet(*fakes: FakeHost) -> LocalHosts:
-    return LocalHosts({fake.name: fake for fake in fakes}, Connections({}))
+def fleet(*fakes: FakeHost) -> Hosts:
+    return Hosts({fake.name: fake for fake in fakes}, Connections({}))
 
 
 def fake(name: str, engine: FakeEngine | None, **changes: Any) -> FakeHost:

@@ -10,6 +10,7 @@ from orchestrator.hosts.cluster.image import ensure_agent_image
 from orchestrator.hosts.cluster.lifecycle import NoHostJoinedError, borrowed, down, keep, load, mend, status, up
 from orchestrator.hosts.cluster.model import Agent, Cluster, ClusterStatus, NodeStatus
 from orchestrator.hosts.cluster.settings import CODE_VARIABLE
+from orchestrator.hosts.cluster.state import Project
 
 __all__ = [
     "CODE_VARIABLE",
@@ -19,6 +20,7 @@ __all__ = [
     "HostEngine",
     "NoHostJoinedError",
     "NodeStatus",
+    "Project",
     "borrowed",
     "down",
     "ensure_agent_image",
