@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from orchestrator.hosts.labels import HOST_LABEL, SLOT
+from orchestrator.hosts.cluster import HOST_LABEL, SLOT
 
 UP_S = 120.0
 """For a node to be up; alone on a machine it takes 5 s."""

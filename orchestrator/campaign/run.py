@@ -28,7 +28,7 @@ from orchestrator.config import Host, Inventory, Sweep
 from orchestrator.environments import Catalogue, read_built_images
 from orchestrator.errors import ConfigurationError, NoUsableHostError
 from orchestrator.hosts import HostFacts, Hosts
-from orchestrator.hosts.labels import SLOT
+from orchestrator.hosts.cluster import SLOT
 from orchestrator.planning import (
     ANY_SUITABLE,
     Isolation,

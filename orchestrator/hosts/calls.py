@@ -1,18 +1,78 @@
-"""A function of ours called on a host: argument and answer travel as JSON, so that reading them runs nothing."""
+"""A function of ours called on a host: argument and answer travel as JSON, so that reading them runs nothing.
+
+Also as one program, for an interpreter in which nothing of ours is installed: the same code that runs here and in the
+containers of trials, and it writes nothing to a disk.
+"""
 
 import importlib
+import importlib.util
 import inspect
 import json
 import typing
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+import orchestrator
+import runners
 from orchestrator.errors import InfrastructureError
 
 Argument = TypeVar("Argument")
 Answer = TypeVar("Answer")
+
+MARK = "taxmeter-answer:"
+"""Begins the line with the answer: a login script may have printed others."""
+
+# Of the runners what needs the standard library alone. The driver's library is asked through one file of Python, so
+# that a host needs no package for its GPUs.
+_PARTS = ("contract", "system")
+_NVML = "pynvml"
+
+_LOADER = '''
+import importlib.abc, importlib.util, json, sys
+sys.dont_write_bytecode = True
+SOURCES = json.loads(%(sources)r)
+
+
+class Sent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports what was sent with this program."""
+
+    def find_spec(self, name, path=None, target=None):
+        place = name.replace(".", "/")
+        file = next((name for name in (place + "/__init__.py", place + ".py") if name in SOURCES), None)
+        if file is None:
+            return None
+        spec = importlib.util.spec_from_loader(name, self, origin=file, is_package=file.endswith("/__init__.py"))
+        spec.has_location = True  # some look at their __file__
+        return spec
+
+    def exec_module(self, module):
+        origin = module.__spec__.origin
+        exec(compile(SOURCES[origin], origin, "exec"), module.__dict__)
+
+
+sys.meta_path.insert(0, Sent())
+CALL = %(call)r
+%(body)s
+print("\\n" + %(mark)r + perform(CALL))
+'''
+
+# The same as `perform`, where there is no pydantic.
+_PLAIN = """
+import importlib, inspect, typing
+from runners.contract import decode, encode
+
+def perform(call):
+    document = json.loads(call)
+    module, _, name = document["function"].partition(":")
+    function = getattr(importlib.import_module(module), name)
+    kind = typing.get_type_hints(function)[next(iter(inspect.signature(function).parameters))]
+    return json.dumps({"answer": encode(function(decode(kind, document["argument"], "argument")))})
+"""
+_FULL = "from orchestrator.hosts.calls import perform"
 
 
 def encode_call(function: Callable[[Argument], Answer], argument: Argument) -> str:
@@ -59,8 +119,49 @@ def decode_answer(function: Callable[[Argument], Answer], text: str) -> Answer:
     return answer
 
 
+@dataclass(frozen=True)
+class Program:
+    """What runs a call."""
+
+    text: str
+    """For `python -`."""
+    oldest_python: tuple[int, int]
+    needs_packages: bool
+    """Whether it imports those of requirements/base.lock; else the standard library is enough."""
+
+
+def call_program(function: Callable[..., Any], call: str) -> Program:
+    """The program that performs a call and prints its answer after `MARK`.
+
+    Args:
+        function: of `runners.contract` or `runners.system`, or of the orchestrator.
+        call: of that function, by `encode_call`.
+    """
+    needs_packages = function.__module__.partition(".")[0] != runners.__name__
+    sources = _sources(runners, _PARTS)
+    if needs_packages:
+        sources |= _sources(orchestrator, ("",))
+    values = {
+        "sources": json.dumps(sources),
+        "call": call,
+        "body": _FULL if needs_packages else _PLAIN,
+        "mark": MARK,
+    }
+    return Program(_LOADER % values, (3, 11) if needs_packages else (3, 8), needs_packages)
+
+
 def _annotations(function: Callable[..., Any]) -> tuple[Any, Any]:
     """The kinds of the first argument and of the answer."""
     kinds = typing.get_type_hints(function)
     [name, *_] = inspect.signature(function).parameters
     return kinds[name], kinds["return"]
+
+
+def _sources(package: Any, parts: tuple[str, ...]) -> dict[str, str]:
+    top = Path(package.__path__[0])
+    files = [top / "__init__.py", *(path for part in parts for path in sorted((top / part).rglob("*.py")))]
+    sources = {str(path.relative_to(top.parent)): path.read_text(encoding="utf-8") for path in files}
+    nvml = importlib.util.find_spec(_NVML)
+    if nvml is not None and nvml.origin is not None:
+        sources[f"{_NVML}.py"] = Path(nvml.origin).read_text(encoding="utf-8")
+    return sources

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from docker.errors import APIError, ContainerError
 from docker.types import Mount
@@ -27,13 +27,11 @@ from orchestrator.environments import (
 )
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import remove_containers
+from orchestrator.hosts.calls import Answer, Argument
 
 PULL_S = 3600.0
 _ANSWER_S = 120.0
 _MARK_AT = "/taxmeter-shared"
-
-Argument = TypeVar("Argument")
-Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)

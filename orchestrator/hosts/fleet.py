@@ -28,9 +28,8 @@ from orchestrator.hosts.cluster import (
     mend,
     up,
 )
-from orchestrator.hosts.cluster_info import ClusterInfo, cluster_info
 from orchestrator.hosts.connection import Connections, for_each
-from orchestrator.hosts.external_cluster import ExternalCluster
+from orchestrator.hosts.external_cluster import ClusterInfo, ExternalCluster, cluster_info
 from orchestrator.hosts.local import LocalHost
 from orchestrator.hosts.lock import project_to_ourselves, this_machine_to_ourselves
 from orchestrator.hosts.ray import RayHost
@@ -40,7 +39,6 @@ Say = Callable[[str], None]
 Result = TypeVar("Result")
 
 _CATALOGUE = "docker/images.yaml"
-_RAY_ADDRESS = "ray_address"
 _DESCRIBE_S = 120.0
 
 
@@ -295,7 +293,7 @@ def open_hosts(hosts: Mapping[str, Host], inventory: Inventory, project: Project
         InfrastructureError: it cannot be joined for another reason.
     """
     if inventory.ray_address is not None:
-        with _open_cluster(inventory.ray_address, inventory) as (seen, cluster):
+        with _open_cluster(inventory) as (seen, cluster):
             yield NodeHosts(
                 {name: RayHost(name, host, seen, cluster) for name, host in hosts.items()}, cluster, project
             )
@@ -320,8 +318,8 @@ def _open(
 
 
 @contextmanager
-def _open_cluster(address: str, inventory: Inventory) -> Iterator[tuple[ClusterInfo, ExternalCluster]]:
-    seen = cluster_info(address, lambda problem: inventory.error(problem, _RAY_ADDRESS))
+def _open_cluster(inventory: Inventory) -> Iterator[tuple[ClusterInfo, ExternalCluster]]:
+    seen = cluster_info(inventory)
     with tempfile.TemporaryDirectory(prefix="taxmeter-code-") as directory:
         cluster = ExternalCluster(seen.address, unpack(pack_project(), Path(directory)))
         try:

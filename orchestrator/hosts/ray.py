@@ -1,16 +1,21 @@
 """A host that is a node of somebody else's Ray cluster."""
 
 import base64
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import platform
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path, PurePosixPath
+from typing import Any, Final
 
 from orchestrator.config import WORK_DIRECTORY, Host, local_engine
 from orchestrator.environments import Awaited, BuiltImage, ImageIdentity, receive_image, saved_image
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.access import Answer, Argument, HostFacts, SystemDescription
-from orchestrator.hosts.broadcast import send
 from orchestrator.hosts.check import (
     EngineFacts,
     EngineQuestion,
@@ -27,10 +32,10 @@ from orchestrator.hosts.check import (
     measure_skew_of,
     preflight_here,
 )
-from orchestrator.hosts.cluster_info import ClusterInfo, node_of
+from orchestrator.hosts.cluster import HOST_LABEL
 from orchestrator.hosts.connection import Deadline
 from orchestrator.hosts.engine import EngineThere
-from orchestrator.hosts.external_cluster import ExternalCluster
+from orchestrator.hosts.external_cluster import ClusterInfo, ExternalCluster, answered, is_there, node_of
 from orchestrator.hosts.local import FactsQuestion, facts_here, refuse_directory, this_python, write_files
 from orchestrator.planning import Isolation
 from runners.system import SystemRoot, describe_system
@@ -40,6 +45,13 @@ _ANSWER_S = 120.0
 _PLACE_S = 600.0
 _LOAD_S = 900.0
 """That an engine may unpack an image of gigabytes after its last byte has come."""
+_PIECE_BYTES: Final = 8 * 2**20
+_PIECES_AHEAD: Final = 3
+"""On their way to a node; an object store of Ray has 75 MB at the least."""
+_PIECE_S: Final = 120.0
+"""A node that takes nothing for so long is given up."""
+_HELD: Final = 2
+_POLL_S: Final = 0.5
 
 
 class RayHost:
@@ -76,8 +88,8 @@ class RayHost:
         # Ray would wait for a node for ever
         node_of(self.name, self._seen)
         if not self._fits:
-            self._cluster.refuse_other_packages(self.name, _ANSWER_S)
-            self._cluster.refuse_unheard(self.name, _ANSWER_S)
+            refuse_other_packages(self.name, self._cluster)
+            refuse_unheard(self.name, self._cluster)
             self._fits = True
         return self._cluster.call(self.name, function, argument, timeout_s)
 
@@ -126,11 +138,11 @@ class RayHost:
 
     def _send(self, image: BuiltImage, say: Callable[[str], None]) -> ImageIdentity:
         say(f"sending {image.reference}")
-        awaited = {self.name: Awaited(image.reference, image.identity, self.facts().engine)}
-        answer = send(saved_image(image, say), receive_image, awaited, _LOAD_S)[self.name]
-        if isinstance(answer, InfrastructureError):
-            raise InfrastructureError(f"it could not be sent {image.reference}: {answer}") from answer
-        return answer
+        awaited = Awaited(image.reference, image.identity, self.facts().engine)
+        try:
+            return send(saved_image(image, say), receive_image, awaited, self.name, self._cluster)
+        except InfrastructureError as error:
+            raise InfrastructureError(f"it could not be sent {image.reference}: {error}") from error
 
 
 def facts_of_node(question: FactsQuestion) -> HostFacts:
@@ -141,6 +153,71 @@ def facts_of_node(question: FactsQuestion) -> HostFacts:
     """
     refuse_directory(Path(question.work_directory))
     return facts_here(question)
+
+
+def refuse_other_packages(host: str, cluster: ExternalCluster) -> None:
+    """Refuses a node that does not have the packages of this process.
+
+    Raises:
+        InfrastructureError: it does not, or gives no answer.
+    """
+    needed = metadata.requires("taxmeter") or []
+    versions_there = _versions(sorted({requirement.partition(";")[0].strip() for requirement in needed}))
+    ours, theirs = versions_there(""), cluster.run(host, versions_there, "", _ANSWER_S)
+    wrong = [
+        f"{name} is {theirs.get(name) or 'missing'} there, and {version} here"
+        for name, version in ours.items()
+        if theirs.get(name) != version
+    ]
+    if wrong:
+        raise InfrastructureError(
+            f"{', '.join(wrong)}: install requirements/base.lock with this Python there (the agents' image has it)"
+        )
+
+
+def refuse_unheard(host: str, cluster: ExternalCluster) -> None:
+    """Refuses a node that cannot stream results to this process: tasks there would hang without a word.
+
+    Raises:
+        InfrastructureError: it cannot.
+    """
+    ray = cluster.join()
+    streaming = ray.remote(num_cpus=0, max_retries=0)(_count)
+    stream = streaming.options(num_returns="streaming", label_selector={HOST_LABEL: host}).remote()
+    try:
+        for _ in range(2):
+            if not is_there(ray, stream, _ANSWER_S, fetch_local=False):
+                break
+            ray.get(next(stream))
+        else:
+            return
+    except ray.exceptions.RayError as error:
+        said = " ".join(str(error).split())[:300]
+        raise InfrastructureError(f"Ray runs no task there: {said}") from error
+    ray.cancel(stream, force=True)
+    raise InfrastructureError(
+        f"its results do not arrive here within {_ANSWER_S:.0f} s: the ports of Ray's drivers and workers "
+        f"(--min-worker-port to --max-worker-port) must be open between {ray.util.get_node_ip_address()} and it"
+    )
+
+
+def _versions(names: Sequence[str]) -> Callable[[str], dict[str, str | None]]:
+    """A function that Ray sends as it is: where a package is missing, ours cannot be imported."""
+
+    def here(_: str) -> dict[str, str | None]:
+        found: dict[str, str | None] = {"python": platform.python_version()}
+        for name in names:
+            found[name] = None
+            with suppress(metadata.PackageNotFoundError):
+                found[name] = metadata.version(name)
+        return found
+
+    return here
+
+
+def _count() -> Iterator[int]:
+    yield 1
+    yield 2
 
 
 @dataclass(frozen=True)
@@ -161,3 +238,86 @@ def write_placed(placed: PlacedFiles) -> int:
     files = {name: base64.b64decode(content) for name, content in placed.files.items()}
     write_files(files, PurePosixPath(placed.directory))
     return len(files)
+
+
+class Inbox:
+    """A node's end, in a process of its own there: hands what comes to a function that runs meanwhile."""
+
+    def __init__(self, receive: Callable[[Argument, Iterator[bytes]], Any], asked: Argument) -> None:
+        self._pieces: queue.Queue[bytes | None] = queue.Queue(_HELD)
+        self._answer: Any = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, args=(receive, asked), name="receive", daemon=True)
+        self._thread.start()
+
+    def put(self, piece: bytes | None) -> bool:
+        """Takes a piece, null after the last one, when there is room. Returns whether any more is wanted."""
+        while self._thread.is_alive():
+            try:
+                self._pieces.put(piece, timeout=_POLL_S)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+    def answer(self) -> Any:
+        """What the function returned, once it has."""
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._answer
+
+    def _run(self, receive: Callable[[Argument, Iterator[bytes]], Any], asked: Argument) -> None:
+        try:
+            self._answer = receive(asked, iter(self._pieces.get, None))
+        except BaseException as error:  # noqa: BLE001 - raised again by `answer`
+            self._error = error
+
+
+def send(
+    pieces: Iterable[bytes],
+    receive: Callable[[Argument, Iterator[bytes]], Answer],
+    asked: Argument,
+    host: str,
+    cluster: ExternalCluster,
+) -> Answer:
+    """Has a function on a node read bytes as this process reads them, through Ray's object store.
+
+    Args:
+        pieces: the bytes, as they come; whatever their lengths.
+        receive: the function, of an installed module. It says what went wrong by an InfrastructureError.
+        asked: its first argument.
+        host: on whose node it runs.
+        cluster: of the node.
+
+    Raises:
+        InfrastructureError: what the function raised, or why there is no answer. Whatever reading the pieces raises
+            is raised too; nothing is then left running.
+    """
+    ray = cluster.join()
+    remote = ray.remote(num_cpus=0, max_restarts=0, max_task_retries=0)(Inbox)
+    inbox = remote.options(label_selector={HOST_LABEL: host}).remote(receive, asked)
+    taken: deque[Any] = deque()
+    try:
+        for piece in rechunked(pieces, _PIECE_BYTES):
+            taken.append(inbox.put.remote(piece))
+            if len(taken) > _PIECES_AHEAD and not answered(ray, taken.popleft(), _PIECE_S):
+                break  # it wants no more: its answer is ready
+        inbox.put.remote(None)
+        answer: Answer = answered(ray, inbox.answer.remote(), _LOAD_S)
+        return answer
+    finally:
+        with suppress(ray.exceptions.RayError):  # its node is gone, and it with it
+            ray.kill(inbox)
+
+
+def rechunked(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
+    """The same bytes in pieces of one size, but for the last."""
+    pending = bytearray()
+    for piece in pieces:
+        pending += piece
+        while len(pending) >= size:
+            yield bytes(pending[:size])
+            del pending[:size]
+    if pending:
+        yield bytes(pending)

@@ -10,7 +10,7 @@ from orchestrator.environments import connect, engine_errors
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import tar_of
 from orchestrator.hosts.access import Answer, Argument, HostFacts, SystemDescription
-from orchestrator.hosts.calls import decode_answer, encode_call
+from orchestrator.hosts.calls import MARK, Program, call_program, decode_answer, encode_call
 from orchestrator.hosts.check import (
     CHECK_TIMEOUT_S,
     ENGINE_ROOTS,
@@ -39,7 +39,6 @@ from orchestrator.hosts.check import (
 from orchestrator.hosts.connection import CommandOutput, Connections, Deadline, HostConnectionError
 from orchestrator.hosts.engine import EngineAt, mark_name
 from orchestrator.hosts.local import CHOSEN, ENGINE_ANSWERS, refuse_outside
-from orchestrator.hosts.program import MARK, Program, call_program
 from orchestrator.planning import GpuFacts, Isolation
 from runners.system import SystemRoot, describe_system
 

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from orchestrator.errors import NoUsableHostError
-from orchestrator.hosts.cluster import CODE_VARIABLE
+from orchestrator.hosts.cluster import CODE_VARIABLE, HOST_LABEL, SLOT
 from orchestrator.hosts.external_cluster import initialise
-from orchestrator.hosts.labels import HOST_LABEL, SLOT
 from orchestrator.scheduling.base import SchedulingHost
 
 DIRECTORY_PREFIX = "taxmeter-ray-"

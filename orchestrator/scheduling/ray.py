@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic
 
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.labels import HOST_LABEL, SLOT
+from orchestrator.hosts.cluster import HOST_LABEL, SLOT
 from orchestrator.scheduling.base import (
     Answered,
     Asked,

@@ -18,7 +18,7 @@ import pytest
 from orchestrator.environments import connect, engine_problem
 from orchestrator.errors import ExitCode
 from orchestrator.execution.docker import LABEL
-from orchestrator.hosts.labels import HOST_LABEL
+from orchestrator.hosts.cluster import HOST_LABEL
 from orchestrator.store import Store
 from tests.conftest import PROJECT
 from tests.foreign_ray import ForeignCluster, Node

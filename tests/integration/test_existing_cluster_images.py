@@ -11,8 +11,8 @@ from docker import DockerClient
 
 from orchestrator.environments import BuiltImage, connect
 from orchestrator.errors import ExitCode
+from orchestrator.hosts.cluster import HOST_LABEL
 from orchestrator.hosts.engine import EngineAt, marked_here
-from orchestrator.hosts.labels import HOST_LABEL
 from tests.foreign_ray import ForeignCluster, Node
 from tests.integration.test_environments_engines import LABEL, wait_for
 from tests.integration.test_existing_cluster import MODELS, Workshop
@@ -81,7 +81,7 @@ def test_an_image_that_a_node_lacks_is_sent_through_ray(
 
     done = workshop.run("run", MODELS, inventory, timeout_s=900)
     assert done.returncode == ExitCode.OK, done.stdout + done.stderr
-    assert f"sending {cpu_image.reference} to a" in done.stdout
+    assert f"a: sending {cpu_image.reference}" in done.stdout
     [image] = engine.images.list()
     assert cpu_image.reference in image.tags
     [row] = [row for row in workshop.rows() if row["status"] == "ok"]

@@ -13,12 +13,10 @@ from orchestrator.campaign import ProjectFiles
 from orchestrator.config import Connection, ExecutorChoice, Host, load_inventory, refuse_nodes
 from orchestrator.environments import Catalogue
 from orchestrator.errors import ConfigurationError, InfrastructureError
-from orchestrator.hosts import cluster_info as info_module
+from orchestrator.hosts import external_cluster as info_module
 from orchestrator.hosts import open_hosts
-from orchestrator.hosts.broadcast import Inbox, rechunked
-from orchestrator.hosts.cluster_info import ClusterInfo, RayNode, node_of
-from orchestrator.hosts.external_cluster import ExternalCluster
-from orchestrator.hosts.labels import HOST_LABEL, SLOT
+from orchestrator.hosts.cluster import HOST_LABEL, SLOT
+from orchestrator.hosts.external_cluster import ClusterInfo, ExternalCluster, RayNode, node_of
 from orchestrator.hosts.local import FactsQuestion
 from orchestrator.hosts.provision import (
     EnvironmentsWanted,
@@ -26,7 +24,7 @@ from orchestrator.hosts.provision import (
     read_recipes,
     unavailable_environments,
 )
-from orchestrator.hosts.ray import RayHost, facts_of_node
+from orchestrator.hosts.ray import Inbox, RayHost, facts_of_node, rechunked
 from orchestrator.planning import Isolation
 from tests.conftest import PROJECT
 
@@ -208,7 +206,7 @@ def test_an_environment_without_its_python_is_told(tmp_path: Path, monkeypatch: 
 class Skewed(ExternalCluster):
     """Each of its nodes has another version of a package, and lacks one."""
 
-    def _run(self, host: str, function: Callable[[str], Any], text: str, timeout_s: float) -> Any:
+    def run(self, host: str, function: Callable[[str], Any], text: str, timeout_s: float) -> Any:
         return {**function(text), "pyarrow": "1.0", "docker": None}
 
 

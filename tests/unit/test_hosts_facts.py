@@ -13,12 +13,11 @@ import pytest
 from orchestrator.config import Connection, Host
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts import describe_here
-from orchestrator.hosts.calls import encode_call
+from orchestrator.hosts.calls import MARK, call_program, encode_call
 from orchestrator.hosts.check import Difference, PreflightQuestion, Requirements, differences, preflight_here
 from orchestrator.hosts.check.differences import flattened
 from orchestrator.hosts.connection import CommandOutput, Connections
 from orchestrator.hosts.fake import Exercise, exercise
-from orchestrator.hosts.program import MARK, call_program
 from orchestrator.hosts.ssh import SshHost
 from runners.system import SystemRoot, describe_system
 

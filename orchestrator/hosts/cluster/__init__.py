@@ -9,11 +9,13 @@ from orchestrator.hosts.cluster.executing import execute_in_head
 from orchestrator.hosts.cluster.image import ensure_agent_image
 from orchestrator.hosts.cluster.lifecycle import NoHostJoinedError, borrowed, down, keep, load, mend, status, up
 from orchestrator.hosts.cluster.model import Agent, Cluster, ClusterStatus, NodeStatus
-from orchestrator.hosts.cluster.settings import CODE_VARIABLE
+from orchestrator.hosts.cluster.settings import CODE_VARIABLE, HOST_LABEL, SLOT
 from orchestrator.hosts.cluster.state import Project
 
 __all__ = [
     "CODE_VARIABLE",
+    "HOST_LABEL",
+    "SLOT",
     "Agent",
     "Cluster",
     "ClusterStatus",

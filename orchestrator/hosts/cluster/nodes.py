@@ -21,7 +21,7 @@ from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.cluster.executing import Execution, execution
 from orchestrator.hosts.cluster.model import Cluster
 from orchestrator.hosts.cluster.plan import NODE_LABEL
-from orchestrator.hosts.labels import HOST_LABEL
+from orchestrator.hosts.cluster.settings import HOST_LABEL
 
 MARK = "taxmeter-nodes:"
 _POLL_S = 0.2

@@ -16,9 +16,17 @@ from orchestrator.environments import UNLABELLED
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.cluster.image import AgentImage
 from orchestrator.hosts.cluster.model import AGENT_CONTAINER, HEAD_CONTAINER
-from orchestrator.hosts.cluster.settings import TOKEN, Ports, agent_command, environment, head_command, tls_files
+from orchestrator.hosts.cluster.settings import (
+    HOST_LABEL,
+    SLOT,
+    TOKEN,
+    Ports,
+    agent_command,
+    environment,
+    head_command,
+    tls_files,
+)
 from orchestrator.hosts.cluster.survey import Survey
-from orchestrator.hosts.labels import HOST_LABEL, SLOT
 from orchestrator.hosts.lock import LOCKS
 
 LABEL: Final = "org.taxmeter.cluster"

@@ -5,8 +5,13 @@ import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from orchestrator.errors import ConfigurationError
+
+HOST_LABEL: Final = "taxmeter-host"
+SLOT: Final = "bench_slot"
+"""A resource, usually one per host: a second benchmark would disturb the first, whatever cores it uses."""
 
 FIRST_PORT = 20000
 FIRST_PORT_VARIABLE = "TAXMETER_FIRST_PORT"
