@@ -2,40 +2,49 @@
 
 import signal
 import sys
+from importlib import import_module
 from types import FrameType
 
 import click
 
-from orchestrator.cli.claims import claims_command
-from orchestrator.cli.cluster import cluster
-from orchestrator.cli.compare import compare_command
-from orchestrator.cli.explain import explain_command
-from orchestrator.cli.gate import gate_command
-from orchestrator.cli.hosts import hosts
-from orchestrator.cli.images import images
-from orchestrator.cli.paper import paper_command
-from orchestrator.cli.report import report_command, serve_command
-from orchestrator.cli.reproduce import reproduce
-from orchestrator.cli.results import results
-from orchestrator.cli.sweep import sweep
-from orchestrator.cli.sweep_resume import resume_command
-from orchestrator.cli.task import task
 from orchestrator.errors import ExitCode, TaxmeterError
 
+_PLACES = {
+    "claims": "claims:claims_command",
+    "cluster": "cluster:cluster",
+    "compare": "compare:compare_command",
+    "explain": "explain:explain_command",
+    "gate": "compare:gate_command",
+    "hosts": "hosts:hosts",
+    "images": "images:images",
+    "paper": "paper:paper_command",
+    "report": "report:report_command",
+    "reproduce": "reproduce:reproduce",
+    "results": "results:results",
+    "serve": "report:serve_command",
+    "sweep": "sweep:sweep",
+    "task": "task:task",
+}
+"""By the name of a command its module and its name there."""
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+
+class _LazyGroup(click.Group):
+    """Imports a command when it is called for: none waits for what the others need."""
+
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
+        module, _, name = _PLACES.get(cmd_name, "").partition(":")
+        command: click.Command | None = getattr(import_module(f"orchestrator.cli.{module}"), name) if module else None
+        return command
+
+
+@click.group(
+    cls=_LazyGroup,
+    commands=[click.Command(name) for name in _PLACES],  # for the names: each stands for what is imported later
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(package_name="taxmeter")
 def taxmeter() -> None:
     """Measures the framework tax of deep-learning inference on the machines of a lab."""
-
-
-for command in (
-    *(sweep, results, compare_command, explain_command, claims_command, gate_command, reproduce),
-    *(report_command, serve_command, paper_command),
-    *(task, images, hosts, cluster),
-):
-    taxmeter.add_command(command)
-sweep.add_command(resume_command)
 
 
 def main() -> None:

@@ -1,27 +1,21 @@
 """`taxmeter claims`: which findings the store confirms, which it refutes, and what it lacks to decide."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import click
 
-from orchestrator.analysis.claiming import (
-    Claim,
-    Finding,
-    claim_columns,
-    configurations,
-    decide,
-    load_claims,
-)
+from orchestrator.analysis.claiming import Claim, Decision, Finding, claim_columns, configurations, decide, load_claims
 from orchestrator.analysis.comparing.reading import Moment
 from orchestrator.analysis.conditions import parse_conditions
 from orchestrator.cli.compare import where_option
-from orchestrator.cli.options import place_option, require_store
-from orchestrator.cli.results.tables import wide_console
+from orchestrator.cli.options import format_option, place_option, require_store
+from orchestrator.cli.tables import wide_console
 from orchestrator.errors import ConfigurationError, ExitCode, did_you_mean
 from orchestrator.report.claims import claims_document, claims_markdown, render_claims
+from orchestrator.store import Results
 
 _DIRECTORY: Final = Path("claims")
 
@@ -39,7 +33,7 @@ _DIRECTORY: Final = Path("claims")
     show_default=True,
     help="Files of claims, or directories of such files.",
 )
-@click.option("--format", "form", type=click.Choice(["table", "json", "markdown"]), default="table", show_default=True)
+@format_option("table", "json", "markdown")
 @click.option(
     "--require",
     type=click.Choice(["holds", "no-failure"]),
@@ -60,10 +54,7 @@ def claims_command(
     verdicts, unless --require says so.
     """
     claims = _chosen(load_claims(paths), ids)
-    moment = Moment.of(require_store(place))
-    rows = moment.rows(claim_columns(), moment.condition(parse_conditions(where, "--where")))
-    every = configurations(rows)
-    decisions = [decide(claim, every) for claim in claims.values()]
+    decisions = decided(require_store(place), claims, where)
     if form == "json":
         click.echo(json.dumps(claims_document(decisions), indent=2, ensure_ascii=False))
     elif form == "markdown":
@@ -73,6 +64,13 @@ def claims_command(
     findings = {decision.finding for decision in decisions}
     missed = findings - {Finding.HOLDS} if require == "holds" else findings & {Finding.FAILS}
     return ExitCode.TRIALS_FAILED if require is not None and missed else ExitCode.OK
+
+
+def decided(results: Results, claims: Mapping[str, Claim], where: Sequence[str]) -> list[Decision]:
+    """What the trials that meet the conditions say about each claim."""
+    moment = Moment.of(results)
+    every = configurations(moment.rows(claim_columns(), moment.condition(parse_conditions(where, "--where"))))
+    return [decide(claim, every) for claim in claims.values()]
 
 
 def _chosen(claims: Mapping[str, Claim], ids: tuple[str, ...]) -> dict[str, Claim]:

@@ -10,7 +10,8 @@ from pathlib import Path
 import click
 
 from orchestrator.campaign import ProjectFiles
-from orchestrator.cli.options import inventory_option, limit_option
+from orchestrator.cli.options import format_option, inventory_option, limit_option
+from orchestrator.cli.tables import print_status
 from orchestrator.config import load_inventory, refuse_nodes, select_hosts
 from orchestrator.environments import connect, engine_address
 from orchestrator.errors import ExitCode
@@ -59,14 +60,17 @@ def up(inventory: Path, limit: str | None, first_port: int | None, address: str 
 
 
 @cluster.command()
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@format_option("table", "json")
 def status(form: str) -> ExitCode:
     """Says how the head and every agent is."""
     found = look(ProjectFiles(Path.cwd()))
     if found is None:
         click.echo("null" if form == "json" else "no cluster is up; make cluster-up brings one up")
         return ExitCode.NO_USABLE_HOST
-    click.echo(json.dumps(asdict(found), indent=2) if form == "json" else _text(found))
+    if form == "json":
+        click.echo(json.dumps(asdict(found), indent=2))
+    else:
+        _print(found)
     return ExitCode.OK if found.is_healthy else ExitCode.TRIALS_FAILED
 
 
@@ -91,17 +95,12 @@ def down() -> ExitCode:
     return ExitCode.OK
 
 
-def _text(found: ClusterStatus) -> str:
+def _print(found: ClusterStatus) -> None:
     nodes = (found.head, *found.agents)
-    rows = [["node", "address", "container", "Ray", "up for", "Python", "Ray version"]]
-    rows += [_row(node) for node in nodes]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    rows = [["node", "address", "container", "Ray", "up for", "Python", "Ray version"], *map(_row, nodes)]
     problems = [f"✗ {node.name}: {problem}" for node in nodes for problem in node.problems]
     living = sum(1 for node in found.agents if node.is_alive)
-    return "\n".join(
-        [*lines, "", *problems, *([""] if problems else []), f"{living} of {len(found.agents)} hosts live"]
-    )
+    print_status(rows, problems, f"{living} of {len(found.agents)} hosts live")
 
 
 def _row(node: NodeStatus) -> list[str]:

@@ -1,23 +1,25 @@
-"""`taxmeter compare`: a table by named axes, or two selections side by side, with ratios that hold."""
+"""`taxmeter compare`: a table by named axes, or two selections side by side; `taxmeter gate`: fails on a slow-down."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from orchestrator.analysis.comparing import ComparisonTable, Interval, Policy, compare, compare_selections
+from orchestrator.analysis.comparing import Interval, Policy, compare, compare_selections, gate
+from orchestrator.analysis.comparing.gating import MAX_SLOWDOWN
 from orchestrator.analysis.comparing.policies import Pool, pools
 from orchestrator.analysis.metrics import metric
 from orchestrator.analysis.verdict import MINIMUM_EFFECT
-from orchestrator.cli.options import place_option, require_store
-from orchestrator.cli.results.tables import print_rows, wide_console
-from orchestrator.cli.results.taking import chosen_form
-from orchestrator.errors import ConfigurationError
+from orchestrator.cli.options import Command, place_option, require_store
+from orchestrator.cli.results import chosen_form, force_option, rows_format_option, rows_output_option
+from orchestrator.cli.tables import print_rows, wide_console, write_text
+from orchestrator.errors import ConfigurationError, ExitCode
 from orchestrator.report.comparison import render_comparison
-from orchestrator.store.query.tabular import FORMATS, appearing, write_rows
+from orchestrator.report.gating import gate_junit, gate_markdown, render_gate
+from orchestrator.store.query.tabular import appearing, write_rows
 
 
 class Percent(click.ParamType[float]):
@@ -89,9 +91,6 @@ _interval = click.option(
 )
 
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
 def selecting(command: Command) -> Command:
     """Adds the options that say which trials are compared, and how."""
     for option in (_interval, _flagged, _latest, _pool, _metric, _match):
@@ -114,15 +113,9 @@ def selecting(command: Command) -> Command:
     help="Smaller differences are none. Twice the noise floor takes its place where that is more.",
 )
 @place_option
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", *FORMATS]),
-    default=None,
-    help="By default a table, or what the name of --output says. In JSON there is one object per line.",
-)
-@click.option("--output", type=click.Path(path_type=Path), help="A file for the rows; printed without it.")
-@click.option("--force", is_flag=True, help="Take the place of a file that is there.")
+@rows_format_option
+@rows_output_option
+@force_option
 def compare_command(
     selections: tuple[str, ...],
     rows: tuple[str, ...],
@@ -152,7 +145,7 @@ def compare_command(
     form = chosen_form(form, output)
     if not minimum_effect > 0:
         raise ConfigurationError(f"is {minimum_effect:g}, expected more than 0, such as 3%", key="--minimum-effect")
-    usual = policy_of(metric_name, pool, latest=latest, without_flagged=without_flagged, interval=interval)
+    usual = _policy(metric_name, pool, latest=latest, without_flagged=without_flagged, interval=interval)
     policy = replace(usual, minimum_effect=minimum_effect)
     if selections:
         left, right = _two(selections, rows or cols or baseline)
@@ -161,10 +154,76 @@ def compare_command(
         if match is not None:
             raise ConfigurationError("is for two selections; by axes, --rows and --cols say it", key="--match")
         table = compare(require_store(place), rows, cols, baseline, where, policy)
-    _give(table, form, output, force=force)
+    if output is not None:
+        with appearing(output, force=force) as temporary:
+            count = write_rows(table.arrow().to_reader(), temporary, form)
+        click.echo(f"{output}: {count} rows", err=True)
+    elif form == "table":
+        console = wide_console()
+        console.print(render_comparison(table, console.width))
+    else:
+        print_rows(table.arrow(), form)
 
 
-def policy_of(
+@click.command("gate")
+@click.option("--baseline", multiple=True, required=True, metavar="SELECTION", help="Such as campaign=previous.")
+@click.option(
+    "--candidate",
+    multiple=True,
+    default=("campaign=newest",),
+    metavar="SELECTION",
+    show_default="campaign=newest",
+    help="What must not be slower.",
+)
+@click.option(
+    "--max-slowdown",
+    type=Percent(),
+    default=MAX_SLOWDOWN,
+    metavar="PERCENT",
+    show_default="5%",
+    help="What is allowed. Twice the noise floor takes its place where that is more.",
+)
+@selecting
+@click.option("--require-all", is_flag=True, help="Fail, too, if the candidate lacks what the baseline has.")
+@click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="A file for the cells as JUnit's XML.")
+@click.option(
+    "--markdown",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help='A file that a page is added to, such as "$GITHUB_STEP_SUMMARY".',
+)
+@place_option
+def gate_command(
+    baseline: tuple[str, ...],
+    candidate: tuple[str, ...],
+    max_slowdown: float,
+    where: tuple[str, ...],
+    match: tuple[str, ...] | None,
+    metric_name: str | None,
+    pool: tuple[str, ...],
+    latest: bool,
+    without_flagged: bool,
+    interval: str,
+    require_all: bool,
+    junit: Path | None,
+    markdown: Path | None,
+    place: str | Path,
+) -> ExitCode:
+    """Says whether anything became slower by more than is allowed, beyond doubt.
+
+    Exit code 0: nothing did, or it is not proven. 1: something did. 2: there is nothing to compare, or the options are
+    wrong.
+    """
+    policy = _policy(metric_name, pool, latest=latest, without_flagged=without_flagged, interval=interval)
+    found = gate(require_store(place), baseline, candidate, max_slowdown, match, where, policy, require_all=require_all)
+    wide_console().print(render_gate(found))
+    if junit is not None:
+        write_text(junit, gate_junit(found))
+    if markdown is not None:
+        write_text(markdown, gate_markdown(found), append=True)
+    return ExitCode.OK if found.passed else ExitCode.TRIALS_FAILED
+
+
+def _policy(
     metric_name: str | None, pool: tuple[str, ...], *, latest: bool, without_flagged: bool, interval: str
 ) -> Policy:
     """How to compare, from the options.
@@ -185,15 +244,3 @@ def _two(selections: Sequence[str], others: object) -> Sequence[str]:
             "such as 'gpu=A100 dtype=float16' 'gpu=H200 dtype=float16'"
         )
     return selections
-
-
-def _give(table: ComparisonTable, form: str, output: Path | None, *, force: bool) -> None:
-    if output is not None:
-        with appearing(output, force=force) as temporary:
-            count = write_rows(table.arrow().to_reader(), temporary, form)
-        click.echo(f"{output}: {count} rows", err=True)
-    elif form == "table":
-        console = wide_console()
-        console.print(render_comparison(table, console.width))
-    else:
-        print_rows(table.arrow(), form)

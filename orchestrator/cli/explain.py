@@ -13,8 +13,8 @@ from orchestrator.analysis.comparing.reading import Moment
 from orchestrator.analysis.conditions import Condition, parse_conditions
 from orchestrator.analysis.explaining import Explanation, Lack, explain, explain_columns
 from orchestrator.analysis.explaining.missing import measuring
-from orchestrator.cli.options import place_option, require_store
-from orchestrator.cli.results.tables import wide_console
+from orchestrator.cli.options import format_option, place_option, require_store
+from orchestrator.cli.tables import wide_console
 from orchestrator.config import Sweep, load_sweep
 from orchestrator.errors import ConfigurationError
 from orchestrator.report.explanation import render_explanation
@@ -30,7 +30,7 @@ _TELLING: Final = ("campaign", "sweep", "host", "hw")
 @click.command("explain")
 @click.argument("trial", nargs=-1, required=True)
 @place_option
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@format_option("text", "json")
 def explain_command(trial: tuple[str, ...], place: str | Path, form: str) -> None:
     """Explains one configuration: its tax, its regime, where that changes, and what would remove it.
 

@@ -1,6 +1,8 @@
-"""`taxmeter hosts`: what the machines are."""
+"""`taxmeter hosts`: what the machines are, and whether they can be used."""
 
 import json
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -8,8 +10,8 @@ from typing import Any
 import click
 
 from orchestrator.campaign import ProjectFiles
-from orchestrator.cli.hosts_check import check
-from orchestrator.cli.options import inventory_option, limit_option
+from orchestrator.cli.options import ComparingGroup, format_option, inventory_option, limit_option, timeout_option
+from orchestrator.cli.tables import print_status
 from orchestrator.config import (
     Expectation,
     Host,
@@ -22,24 +24,24 @@ from orchestrator.config import (
 )
 from orchestrator.errors import ExitCode, InfrastructureError, did_you_mean
 from orchestrator.hosts import SystemDescription, describe_here, offered_key, open_hosts
-from orchestrator.hosts.check import differences
+from orchestrator.hosts.check import (
+    CHECK_TIMEOUT_S,
+    Check,
+    Finding,
+    HostReport,
+    Level,
+    differences,
+    read_requirements,
+)
+from orchestrator.hosts.cluster import ClusterStatus, status
 
 _FACTS_TIMEOUT_S = 120.0
 _KEY_TIMEOUT_S = 30.0
+_MARKS = {Level.FAILURE: "✗", Level.WARNING: "!"}
 _PROGRAM_KEYS = ("ssh-ed25519", "ed25519"), ("ecdsa", "ecdsa"), ("ssh-rsa", "rsa")
 
 
-class _Hosts(click.Group):
-    def invoke(self, ctx: click.Context) -> Any:
-        """Exit code 1 means that something differs or is unusable, so a host that cannot be asked at all is 3."""
-        try:
-            return super().invoke(ctx)
-        except InfrastructureError as error:
-            error.exit_code = ExitCode.NO_USABLE_HOST
-            raise
-
-
-@click.group(cls=_Hosts)
+@click.group(cls=ComparingGroup)
 def hosts() -> None:
     """The machines of the inventory.
 
@@ -48,7 +50,29 @@ def hosts() -> None:
     """
 
 
-hosts.add_command(check)
+@hosts.command()
+@inventory_option
+@limit_option
+@format_option("table", "json")
+@timeout_option(CHECK_TIMEOUT_S, help="Seconds for each host.")
+def check(inventory: Path, limit: str | None, form: str, timeout_s: float) -> ExitCode:
+    """Looks at every host: whether it can be used, and what may disturb a measurement.
+
+    Nothing is changed or installed on a host; a short container is started where GPUs must be seen from inside. Exit
+    code 0: all can be used, 1: some cannot, 3: none can.
+    """
+    known = load_inventory(inventory)
+    chosen = select_hosts(known, limit)
+    files = ProjectFiles(Path.cwd())
+    wanted = read_requirements(files.catalogue)
+    with open_hosts(chosen, known, files) as hosts:
+        answers = hosts.each(chosen, lambda access: access.check(wanted, timeout_s))
+    reports = _with_agents([answer for answer in answers.values() if isinstance(answer, HostReport)], status(files))
+    if form == "json":
+        click.echo(json.dumps(_document(reports), indent=2))
+    else:
+        _print_reports(reports)
+    return exit_code(reports)
 
 
 @hosts.command("list")
@@ -82,7 +106,7 @@ def show(name: str, inventory: Path) -> None:
 @hosts.command()
 @click.argument("name", required=False)
 @inventory_option
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=1), default=_FACTS_TIMEOUT_S, show_default=True)
+@timeout_option(_FACTS_TIMEOUT_S)
 def facts(name: str | None, inventory: Path, timeout_s: float) -> None:
     """Prints the fingerprint of host NAME, or of this machine, as JSON."""
     [found] = [describe_here()] if name is None else _facts([name], inventory, timeout_s)
@@ -93,7 +117,7 @@ def facts(name: str | None, inventory: Path, timeout_s: float) -> None:
 @click.argument("one", metavar="A")
 @click.argument("other", metavar="B")
 @inventory_option
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=1), default=_FACTS_TIMEOUT_S, show_default=True)
+@timeout_option(_FACTS_TIMEOUT_S)
 def diff(one: str, other: str, inventory: Path, timeout_s: float) -> int:
     """Says in what the fingerprints of hosts A and B differ."""
     left, right = _facts([one, other], inventory, timeout_s)
@@ -171,3 +195,74 @@ def _settings(host: Host) -> dict[str, str]:
             value = ", ".join(value) or "none" if isinstance(value, tuple) else value
             shown[name] = str(value.value if isinstance(value, Enum) else "-" if value is None else value)
     return shown
+
+
+def _with_agents(reports: Sequence[HostReport], cluster: ClusterStatus | None) -> list[HostReport]:
+    """Adds how the agents are that this project's cluster has on the hosts.
+
+    A wrong one is a warning: `cluster up` mends it, and so does the next sweep.
+    """
+    agents = {
+        agent.name: Finding(Level.WARNING, agent.container, "; ".join(agent.problems))
+        if agent.problems
+        else Finding(Level.OK, "live")
+        for agent in (() if cluster is None else cluster.agents)
+    }
+    return [
+        replace(report, findings={**report.findings, Check.AGENT: agents[report.host]})
+        if report.host in agents
+        else report
+        for report in reports
+    ]
+
+
+def exit_code(reports: Sequence[HostReport]) -> ExitCode:
+    """0 if every host can be used, 1 if some cannot, 3 if none can that takes trials."""
+    if not any(report.is_usable and report.is_active for report in reports):
+        return ExitCode.NO_USABLE_HOST
+    return ExitCode.OK if all(report.is_usable for report in reports) else ExitCode.TRIALS_FAILED
+
+
+def _print_reports(reports: Sequence[HostReport]) -> None:
+    rows = [["host", *(check.value for check in Check)]]
+    for report in reports:
+        name = report.host if report.is_active else f"{report.host} (drain)"
+        rows.append([name, *(_cell(report, check) for check in Check)])
+    problems = [
+        f"{_MARKS[finding.level]} {report.host}: {check.value}: {finding.problem}"
+        for level in (Level.FAILURE, Level.WARNING)
+        for report in reports
+        for check, finding in report.findings.items()
+        if finding.level is level
+    ]
+    usable = sum(1 for report in reports if report.is_usable and report.is_active)
+    drained = sum(1 for report in reports if not report.is_active)
+    total = f"{usable} of {len(reports)} hosts can be used" + (f", {drained} take no new trials" if drained else "")
+    print_status(rows, problems, total)
+
+
+def _cell(report: HostReport, check: Check) -> str:
+    finding = report.findings[check]
+    mark = _MARKS.get(finding.level)
+    return f"{finding.shown} {mark}" if mark else finding.shown
+
+
+def _document(reports: Sequence[HostReport]) -> dict[str, Any]:
+    return {
+        "hosts": [
+            {
+                "host": report.host,
+                "active": report.is_active,
+                "usable": report.is_usable,
+                "checks": {check.value: _plain(asdict(finding)) for check, finding in report.findings.items()},
+                "reading": None if report.preflight is None else asdict(report.preflight),
+                "engine": None if report.engine is None else asdict(report.engine),
+                "clock": None if report.skew is None else asdict(report.skew),
+            }
+            for report in reports
+        ]
+    }
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value.value if isinstance(value, Enum) else value for name, value in values.items()}

@@ -1,11 +1,11 @@
 """`taxmeter images`: the environments, and the images built from them."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 
 from orchestrator.campaign import ProjectFiles
+from orchestrator.cli.options import ComparingGroup
 from orchestrator.environments import (
     BuildPolicy,
     Catalogue,
@@ -22,24 +22,14 @@ from orchestrator.environments import (
     save_environment,
     verify_images,
 )
-from orchestrator.errors import ExitCode, InfrastructureError
+from orchestrator.errors import ExitCode
 
 _engine_option = click.option(
     "--engine", default=None, metavar="ADDRESS", help="Such as ssh://lab1; by default DOCKER_HOST or the local one."
 )
 
 
-class _Images(click.Group):
-    def invoke(self, ctx: click.Context) -> Any:
-        """Exit code 1 means that something differs, so what cannot be told, or done, here is 3."""
-        try:
-            return super().invoke(ctx)
-        except InfrastructureError as error:
-            error.exit_code = ExitCode.NO_USABLE_HOST
-            raise
-
-
-@click.group(cls=_Images)
+@click.group(cls=ComparingGroup)
 def images() -> None:
     """Environments: pinned software stacks.
 
@@ -68,7 +58,8 @@ def list_images(verbose: bool) -> None:
         cuda = "" if entry.cuda is None else f" (CUDA {entry.cuda}, driver {entry.minimum_driver} or newer)"
         click.echo(f"{name:16} Python {entry.python:6} {entry.purpose}{cuda}\n{'':16} {state}")
         if verbose:
-            _indented(tuple(f"{'':14} {line}" for line in description(entry)))
+            for line in description(entry):
+                click.echo(f"{'':16} {line}")
 
 
 @images.command()

@@ -1,14 +1,14 @@
-"""Options that several commands share."""
+"""What several commands share: groups, options, and the stores that they open."""
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 
-from orchestrator.errors import ConfigurationError, StoreError
+from orchestrator.errors import ConfigurationError, ExitCode, InfrastructureError, StoreError
 from orchestrator.store import Results, Store, is_store, is_url, open_store
 
 _INSIDE: Final = {
@@ -19,6 +19,21 @@ _INSIDE: Final = {
 _BEFORE_THE_FIRST_ROW: Final = {"README.md", "lock", "lock.compaction", "lock.push", "tmp", "generations", "current"}
 """What may stand in a store that nothing was written to yet, or is just being made."""
 _NOT_WRITABLE: Final = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR, errno.ENOTDIR}
+
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class ComparingGroup(click.Group):
+    """Its exit code 1 says that something differs or is unusable, so what cannot be asked or done at all is 3."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """See `click.Group`."""
+        try:
+            return super().invoke(ctx)
+        except InfrastructureError as error:
+            error.exit_code = ExitCode.NO_USABLE_HOST
+            raise
 
 
 class StorePlace(click.ParamType[str | Path]):
@@ -77,6 +92,18 @@ place_option = click.option(
     show_default=True,
     help="The result store, or the URL of one that was pushed.",
 )
+
+
+def format_option(*forms: str, **settings: Any) -> Callable[[Command], Command]:
+    """`--format`, by default the first of `forms`."""
+    chosen = {"default": forms[0], "show_default": True, **settings}
+    return click.option("--format", "form", type=click.Choice(forms), **chosen)
+
+
+def timeout_option(default_s: float, **settings: Any) -> Callable[[Command], Command]:
+    """`--timeout`, in seconds."""
+    kind = click.FloatRange(min=1)
+    return click.option("--timeout", "timeout_s", type=kind, default=default_s, show_default=True, **settings)
 
 
 def open_existing(directory: Path) -> Store:

@@ -17,10 +17,9 @@ from orchestrator.campaign import (
     run_reproduction,
     targets,
 )
-from orchestrator.cli.campaigns import ending_cleanly, exit_code, git_commit
-from orchestrator.cli.options import inventory_option, results_option
-from orchestrator.cli.results import open_existing, wide_console
-from orchestrator.cli.sweep import say, watched
+from orchestrator.cli.options import inventory_option, open_existing, results_option
+from orchestrator.cli.sweep import ending_cleanly, exit_code, git_commit, say, watched
+from orchestrator.cli.tables import wide_console
 from orchestrator.config import load_inventory
 from orchestrator.errors import ExitCode
 from orchestrator.hosts import open_hosts

@@ -1,40 +1,53 @@
 """`taxmeter sweep`: plan, run, and what is done with a campaign that runs or was interrupted."""
 
+import shutil
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 
 from orchestrator.campaign import (
     Choose,
+    Continuation,
+    ControlFiles,
     Observer,
     ProjectFiles,
     ResumePolicy,
     RunRequest,
     choose_campaign,
     drive,
+    is_reproduction,
     look,
     run_sweep,
 )
-from orchestrator.cli.campaigns import (
-    ending_cleanly,
-    exit_code,
-    git_commit,
-    known_environments,
-    print_pins,
-    print_plan,
-    print_results,
-    telling,
-)
-from orchestrator.cli.options import inventory_option, limit_option, results_option
-from orchestrator.cli.progress import ProgressLine
-from orchestrator.cli.results import wide_console
+from orchestrator.campaign.resuming.pinned import Pinned, go_on, pinned, refuse_other_locks
+from orchestrator.cli.options import inventory_option, limit_option, open_existing, open_results, results_option
+from orchestrator.cli.progress import ProgressLine, duration_text
+from orchestrator.cli.results import known_campaign, print_summary
 from orchestrator.cli.sweep_control import drain_command, status_command, stop_command
-from orchestrator.config import active_hosts, load_inventory, load_sweep, select_hosts
+from orchestrator.cli.tables import wide_console
+from orchestrator.config import (
+    Host,
+    Inventory,
+    Source,
+    Sweep,
+    active_hosts,
+    load_inventory,
+    load_sweep,
+    select_hosts,
+)
+from orchestrator.environments import Catalogue
+from orchestrator.errors import ConfigurationError, ExitCode, NoUsableHostError, did_you_mean
 from orchestrator.hosts import open_hosts
-from orchestrator.store import Store
+from orchestrator.planning import ANY_SUITABLE, Plan, PlanningHost, environments_on
+from orchestrator.store import Attempt, Store
+from orchestrator.store.query.listing import campaign_list
+from runners.contract import Status
 
 _CLEAR_LINE = "\r\x1b[2K"
 
@@ -55,6 +68,10 @@ def sweep() -> None:
     """Sweeps: parameter spaces to measure."""
 
 
+for command in (status_command, stop_command, drain_command):
+    sweep.add_command(command)
+
+
 @sweep.command("plan")
 @sweep_argument
 @inventory_option
@@ -65,7 +82,7 @@ def plan_command(sweep_file: Path, inventory: Path, limit: str | None) -> None:
     with open_hosts(request.hosts, request.inventory, request.files) as hosts:
         preview = look(request, hosts)
     planned = preview.plan(request.sweep)
-    print_pins(request.sweep, preview.hosts.values())
+    _print_pins(request.sweep, preview.hosts.values())
     print_plan(planned)
 
 
@@ -93,15 +110,58 @@ def drive_command(order_file: Path) -> None:
         drive(order_file, observe)
 
 
+@sweep.command("resume")
+@click.argument("campaign_id", metavar="[CAMPAIGN]", required=False)
+@click.option(
+    "--inventory",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="The machines; by default as the inventory described them that the campaign is stored with.",
+)
+@limit_option
+@results_option
+def resume_command(
+    campaign_id: str | None, inventory: Path | None, limit: str | None, results_directory: Path
+) -> int | None:
+    """Goes on with a campaign, by default with the newest that is not finished.
+
+    Sweep, inventory and plan are those of the store: their files may have changed or be gone. What is not as it was
+    then, such as an image or a lock, is refused.
+    """
+    files = ProjectFiles(Path.cwd())
+    control = ControlFiles(files.control)
+    running = control.state()
+    if control.is_alive():
+        name = "a campaign" if running is None else running.campaign_id
+        raise NoUsableHostError(f"{name} of this project runs; `taxmeter sweep status` shows it")
+    store = open_existing(results_directory)
+    row = _row(campaign_id, results_directory)
+    if row is None:
+        click.echo("nothing is left of any campaign")
+        return ExitCode.OK
+    campaign = pinned(row, store)
+    waiting = campaign.plan.waiting(store.attempts(campaign.campaign_id))
+    click.echo(_begun(campaign, waiting))
+    if not waiting:
+        return exit_code(store.attempts(campaign.campaign_id).values())
+    again = load_sweep(Source(Path(f"sweep of {campaign.campaign_id}"), row["sweep_document"]))
+    stored = Source(Path(f"inventory of {campaign.campaign_id}"), row["inventory_document"])
+    at = load_inventory(stored if inventory is None else inventory)
+    hosts = _hosts(at, limit, campaign, waiting)
+    known_environments(again, files)
+    refuse_other_locks(campaign, Catalogue.load(files.catalogue))
+    request = RunRequest(again, at, hosts, files, results_directory, git_commit())
+    return run_and_show(request, lambda at_hand, results, _absent: go_on(campaign, again, at_hand, results))
+
+
 def run_and_show(request: RunRequest, choose: Choose) -> int:
     """Runs a sweep, shows its table, and names the hosts that took no part."""
     with ending_cleanly(), open_hosts(request.hosts, request.inventory, request.files) as hosts:
-        outcome = run_sweep(request, hosts, telling(choose), say, watched)
+        outcome = run_sweep(request, hosts, _telling(choose), say, watched)
     code = outcome.exit_code
     if code == 0:
-        store = Store.open(request.results)
-        print_results(store, request.results, outcome.campaign_id)
-        code = exit_code(store.attempts(outcome.campaign_id).values())
+        _print_results(request.results, outcome.campaign_id)
+        code = exit_code(open_existing(request.results).attempts(outcome.campaign_id).values())
     for name, reason in outcome.left_out.items():
         click.echo(f"not measured: {name}: {reason}")
     return code
@@ -127,5 +187,141 @@ def _request(sweep_file: Path, inventory: Path, limit: str | None, results: Path
     return RunRequest(wanted, known, hosts, files, results, git_commit())
 
 
-for command in (status_command, stop_command, drain_command):
-    sweep.add_command(command)
+def exit_code(attempts: Collection[Attempt]) -> ExitCode:
+    """The exit code of a campaign, from the last attempt of each of its trials, whenever they ran.
+
+    What an environment or a host cannot do is no failure, unless nothing else came of the sweep.
+    """
+    statuses = {attempt.status for attempt in attempts}
+    failed = statuses - {Status.OK, Status.UNSUPPORTED, Status.SKIPPED}
+    return ExitCode.TRIALS_FAILED if failed or Status.OK not in statuses else ExitCode.OK
+
+
+def print_plan(planned: Plan) -> None:
+    """Prints tasks, skips with reasons, the number of trials and the estimate."""
+    for task in planned.tasks:
+        count = len(task.task.trials)
+        click.echo(
+            f"  round {task.task.trials[0].round}: {count} trials in one task on {task.host}, {task.task.environment}"
+        )
+    counts: Counter[tuple[str, str]] = Counter()
+    for task in planned.tasks:
+        for trial in task.task.trials:
+            counts[(trial.spec.workload.name, trial.spec.backend.name)] += 1
+    for (workload, backend), count in sorted(counts.items()):
+        click.echo(f"  {workload:20} {backend:16} {count:4} trials")
+    for reason in planned.unmatched:
+        click.echo(f"  not measured: {reason}")
+    for reason, count in Counter(skip.reason for skip in planned.skips).items():
+        click.echo(f"  skipped: {count} trials, {reason}")
+    click.echo(f"{planned.trials} trials, about {duration_text(planned.estimate_s)} without set-up")
+
+
+def _print_pins(wanted: Sweep, hosts: Iterable[PlanningHost]) -> None:
+    """Prints what each host would run in."""
+    for host in hosts:
+        for pin in (host.environments[name] for name in environments_on(wanted, host)):
+            identity = pin.image_digest or (f"lock {pin.lock_sha256[:12]}" if pin.lock_sha256 else "no lock")
+            click.echo(f"{host.name}: {pin.name} in isolation {pin.isolation.value} ({pin.reason}), {identity}")
+
+
+def known_environments(wanted: Sweep, files: ProjectFiles) -> None:
+    """Refuses an environment that is not in the catalogue, where the sweep names it.
+
+    Raises:
+        ConfigurationError: names the line of the sweep.
+    """
+    known = Catalogue.load(files.catalogue).entries
+    for position, name in enumerate(wanted.environments):
+        if name not in known and name != ANY_SUITABLE:
+            problem = f"unknown environment {name}; {did_you_mean(name, [*known, ANY_SUITABLE])}"
+            line = wanted.file.line("environments", position)
+            raise ConfigurationError(problem, file=wanted.file.path, line=line, key="environments")
+
+
+def refuse_empty(planned: Plan) -> None:
+    """Refuses a plan without work, before anything is built for it.
+
+    Raises:
+        NoUsableHostError: no host is what the sweep's targets ask for.
+    """
+    if not planned.tasks and not planned.skips:
+        raise NoUsableHostError(f"no host is what the sweep's targets ask for: {'; '.join(planned.unmatched)}")
+
+
+def git_commit() -> str | None:
+    """The commit of the project in the current directory, `-dirty` if it was changed; None outside of a repository."""
+    if shutil.which("git") is None:
+        return None
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+@contextmanager
+def ending_cleanly() -> Iterator[None]:
+    """Says what became of a sweep that is interrupted."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo("\ninterrupted; what was measured is in the store. Run the same command again to go on.", err=True)
+        raise click.exceptions.Abort from None
+
+
+def _telling(choose: Choose) -> Choose:
+    """Chooses, and says which hosts come to a campaign that began without them."""
+
+    def chosen(hosts: Sequence[PlanningHost], store: Store, absent: Collection[str]) -> Continuation:
+        continuation = choose(hosts, store, absent)
+        if continuation.joined:
+            click.echo(f"new to campaign {continuation.campaign_id}: {', '.join(continuation.joined)}")
+        return continuation
+
+    return chosen
+
+
+def _print_results(results: Path, campaign_id: str) -> None:
+    """The table of a campaign that has ended, and how to read its rows."""
+    print_summary(open_results(results), campaign_id)
+    click.echo(f"\nThis table again:  .venv/bin/taxmeter results show {campaign_id} --results {results}")
+    click.echo(
+        "All rows:          "
+        f'.venv/bin/python -c "import pyarrow.dataset as ds; '
+        f"print(ds.dataset('{results / 'trials'}', partitioning='hive').to_table().num_rows)\""
+    )
+    query = "SELECT status, count(*) FROM trials GROUP BY status"
+    click.echo(f'In SQL:            .venv/bin/taxmeter results sql "{query}" --results {results}')
+    click.echo("results/README.md shows how pyarrow, DuckDB, pandas and Polars read them.")
+
+
+def _row(campaign_id: str | None, results: Path) -> Mapping[str, Any] | None:
+    """The row of a campaign; null if none is named and none is unfinished."""
+    opened = open_results(results)
+    if campaign_id is not None:
+        return known_campaign(opened, campaign_id, results)
+    rows = {row["campaign_id"]: row for row in opened.campaigns().arrow().to_pylist()}
+    for listed in campaign_list(opened.view()).to_pylist():
+        row: Mapping[str, Any] = rows[listed["campaign_id"]]
+        if listed["left_to_do"] and not is_reproduction(row):
+            return row
+    return None
+
+
+def _hosts(inventory: Inventory, limit: str | None, campaign: Pinned, waiting: Mapping[str, int]) -> dict[str, Host]:
+    """Those with something left to do. A host that the campaign does not know may get a part in it."""
+    chosen = active_hosts(select_hosts(inventory, limit), click.echo)
+    done = [name for name in chosen if name in campaign.plan.places and name not in waiting]
+    left = {name: host for name, host in chosen.items() if name not in done}
+    if not left:
+        places = ", ".join(f"{place} ({count})" for place, count in waiting.items())
+        raise inventory.error(f"nothing is left to do on {', '.join(done)}; trials are left on {places}")
+    return left
+
+
+def _begun(campaign: Pinned, waiting: Mapping[str, int]) -> str:
+    began = f"{campaign.row['started_at']:%Y-%m-%d %H:%M} UTC"
+    places = ", ".join(f"{place} {count}" for place, count in waiting.items())
+    what = f"of {campaign.row['planned_trials']} trials {sum(waiting.values())} are left ({places})"
+    if not waiting:
+        what = f"all {campaign.row['planned_trials']} trials are in the store"
+    return f"campaign {campaign.campaign_id} of sweep {campaign.row['sweep']}, begun {began}: {what}"

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.cli import paper_measuring
-from orchestrator.cli.paper_measuring import chosen_sweeps, measure
+from orchestrator.cli import paper
+from orchestrator.cli.paper import chosen_sweeps, measure
 from orchestrator.config import load_sweep
 from orchestrator.errors import ConfigurationError, ExitCode
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, plan
@@ -132,7 +132,7 @@ def test_each_sweep_is_run_and_what_is_finished_is_not_measured_again(monkeypatc
         ran.append(arguments)
         return ExitCode.TRIALS_FAILED if len(ran) == 1 else ExitCode.OK
 
-    monkeypatch.setattr(paper_measuring, "_run", run)
+    monkeypatch.setattr(paper, "_run", run)
     code = measure(Path("hostinventory.yaml"), None, Path("r"), SWEEPS, quick=True, device="cpu", resume="auto")
     assert code == ExitCode.TRIALS_FAILED
     assert [Path(one[2]).name for one in ran] == [path.name for path in chosen_sweeps(SWEEPS, "cpu", quick=True)]
@@ -142,7 +142,7 @@ def test_each_sweep_is_run_and_what_is_finished_is_not_measured_again(monkeypatc
 def test_an_interrupted_sweep_ends_it_and_says_how_to_go_on(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(paper_measuring, "_run", lambda _: ExitCode.INTERRUPTED)
+    monkeypatch.setattr(paper, "_run", lambda _: ExitCode.INTERRUPTED)
     code = measure(Path("hostinventory.yaml"), None, Path("r"), SWEEPS, quick=True, device="cpu", resume="auto")
     assert code == ExitCode.INTERRUPTED
     assert "run the same command again to go on" in capsys.readouterr().err
@@ -151,10 +151,10 @@ def test_an_interrupted_sweep_ends_it_and_says_how_to_go_on(
 def test_a_lab_without_a_gpu_is_measured_on_its_processors(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(paper_measuring, "_run", lambda _: ExitCode.OK)
+    monkeypatch.setattr(paper, "_run", lambda _: ExitCode.OK)
     without_gpu = SimpleNamespace(topology=Topology(("0", "1"), (), ()))
     monkeypatch.setattr(
-        paper_measuring,
+        paper,
         "open_hosts",
         lambda hosts, *_: nullcontext(SimpleNamespace(look=lambda: (dict.fromkeys(hosts, without_gpu), {}))),
     )

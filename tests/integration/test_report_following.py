@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from orchestrator.analysis.conditions import parse_conditions
 from orchestrator.cli import taxmeter as commands
-from orchestrator.cli.serving import PageServer, page_server
+from orchestrator.cli.report import PageServer, page_server
 from orchestrator.errors import ConfigurationError
 from orchestrator.report.page import make_report
 from orchestrator.report.page.following import Follower, Made, Question, follow

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from orchestrator.analysis.conditions import parse_conditions
-from orchestrator.cli.serving import PageServer, page_server
+from orchestrator.cli.report import PageServer, page_server
 from orchestrator.report.page.following import Follower, Question
 from orchestrator.store import Store, open_store
 from tests.browser import Opened, browser, opened

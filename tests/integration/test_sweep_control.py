@@ -22,7 +22,7 @@ from orchestrator.campaign.control import (
 )
 from orchestrator.campaign.driving.campaign_row import opening_row
 from orchestrator.cli import run, sweep_control
-from orchestrator.cli.sweep_status import Seen, render
+from orchestrator.cli.sweep_control import Seen, render
 from orchestrator.config import load_sweep
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.lock import HostLock

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import run
-from orchestrator.cli.campaigns import exit_code
+from orchestrator.cli.sweep import exit_code
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.lock import HostLock, this_machine_to_ourselves
 from orchestrator.store import Attempt

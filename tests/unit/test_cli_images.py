@@ -1,6 +1,5 @@
 """The commands about images, as far as they need no engine."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -38,8 +37,7 @@ def elsewhere(in_project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_verify_says_so_by_its_exit_code(
     problems: tuple[str, ...], code: int, printed: str, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    module = sys.modules["orchestrator.cli.images"]
-    monkeypatch.setattr(module, "verify_images", lambda *_: {"cpu": Verified(IMAGE, problems)})
+    monkeypatch.setattr("orchestrator.cli.images.verify_images", lambda *_: {"cpu": Verified(IMAGE, problems)})
     assert run(["images", "verify"]) == code
     assert capsys.readouterr().out.startswith(printed)
 
@@ -49,7 +47,7 @@ def test_verify_says_so_by_its_exit_code(
     [((), ExitCode.OK, "identical\n"), (("layer 1",), ExitCode.TRIALS_FAILED, "a (expected) and b (found) differ:\n")],
 )
 def test_diff_says_so_by_its_exit_code(lines, code, printed, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    monkeypatch.setattr(sys.modules["orchestrator.cli.images"], "compare_images", lambda *_: lines)
+    monkeypatch.setattr("orchestrator.cli.images.compare_images", lambda *_: lines)
     assert run(["images", "diff", "a", "b"]) == code
     assert capsys.readouterr().out.startswith(printed)
 

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from orchestrator.campaign.control import CampaignPhase, CampaignProgressState, HostPhase, HostProgress
-from orchestrator.cli.sweep_status import Seen, left_s, render
+from orchestrator.cli.sweep_control import Seen, left_s, render
 
 S = 10**9
 BEGAN = 1_790_000_000 * S

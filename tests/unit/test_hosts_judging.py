@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.cli.hosts_check import exit_code
+from orchestrator.cli.hosts import exit_code
 from orchestrator.config import Connection, Exclusive, Expectation, Host
 from orchestrator.environments import BuiltImage, ImageIdentity, host_network_problem
 from orchestrator.errors import ExitCode
