@@ -9,10 +9,10 @@ from typing import Dict, Optional, Tuple, Union
 
 from runners.contract.guards import NO_GUARDS, Guards
 
-CONTRACT_VERSION = 3
+CONTRACT_VERSION = 1
 """Version of the documents that cross the boundary. A runner refuses a task of another version."""
 
-METHOD_VERSION = 2
+METHOD_VERSION = 1
 """Version of what the measured numbers mean. It is part of every trial key: raise it with the method."""
 
 OptionValue = Union[bool, int, str]

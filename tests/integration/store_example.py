@@ -9,7 +9,7 @@ from runners.contract import Status
 
 SHARED = {
     "replicate": 0, "attempt": 1, "workload": "bert-base", "backend_options": "{}", "dtype": "float32",
-    "device": "cpu", "threads": 2, "seed": 0, "protocol": "{}", "method_version": 2, "contract_version": 2,
+    "device": "cpu", "threads": 2, "seed": 0, "protocol": "{}", "method_version": 1, "contract_version": 1,
     "isolation": "docker",
 }  # fmt: skip
 SYSTEMS = {

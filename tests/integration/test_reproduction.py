@@ -195,11 +195,11 @@ def test_another_image_is_refused_or_every_row_says_so_and_pairs_in_sql(
     with pytest.raises(ConfigurationError, match="layer 2 of 2: expected b{12}, found d{12}; --allow-different-image"):
         lab.decide(lab.campaign, REBUILT)
     first, second = (trial.trial_key for trial in lab.find(lab.campaign).configurations)
-    allowed = Allowed(image=True, method={first: "method version 1 then, 2 now"})
+    allowed = Allowed(image=True, method={first: "method version 2 then, 1 now"})
     rows = lab.rows(lab.run(lab.decide(lab.campaign, REBUILT, allowed=allowed)))
     layers = "layer 2 of 2: expected bbbbbbbbbbbb, found dddddddddddd"
     assert {(row["reproduces_trial_key"], row["reproduction_differs"]) for row in rows} == {
-        (first, f"method version 1 then, 2 now; {layers}"),
+        (first, f"method version 2 then, 1 now; {layers}"),
         (second, layers),
     }
     assert not {row["trial_key"] for row in rows} & {row["trial_key"] for row in lab.rows(lab.campaign)}

@@ -23,7 +23,7 @@ def trials(campaign: str, conditions: list[dict[str, object]], **more: object) -
         "trial_key": "k", "campaign_id": campaign, "order": 1, "replicate": 0, "attempt": 1, "status": "ok",
         "started_at": datetime(2026, 11, 20, tzinfo=UTC), "workload": "bert-base", "batch": 1, "backend": "eager",
         "backend_options": "{}", "dtype": "float32", "device": "cpu", "threads": 2, "seed": 0, "protocol": "{}",
-        "timeout_s": 60.0, "method_version": 2, "contract_version": 2, "environment": "cpu", "environment_id": "e1",
+        "timeout_s": 60.0, "method_version": 1, "contract_version": 1, "environment": "cpu", "environment_id": "e1",
         "host": "lab1", "isolation": "docker", "system_id": "s1", "runner_sha256": "r1", "facts": "{}",
     }  # fmt: skip
     rows = [

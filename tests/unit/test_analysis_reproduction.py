@@ -23,7 +23,7 @@ def trials(campaign: str, host: str, key: str, latency_s: float, **more: object)
             "replicate": 0, "attempt": 1, "status": "ok", "started_at": datetime(2026, 11, 20, tzinfo=UTC),
             "workload": "bert-base", "batch": 1, "sequence_length": 128, "workload_options": "{}", "backend": "eager",
             "backend_options": "{}", "dtype": "float32", "device": "cpu", "threads": 2, "seed": 0, "protocol": "{}",
-            "method_version": 2, "contract_version": 2, "environment": "cpu", "isolation": "docker", "host": host,
+            "method_version": 1, "contract_version": 1, "environment": "cpu", "isolation": "docker", "host": host,
             "samples_sync_s": [latency_s * (1 + (number - 3) / 400)] * 3, **more,
         }
         for number in range(1, 6)
