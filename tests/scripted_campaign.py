@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from orchestrator.campaign import CampaignOrder, Notice, ProjectFiles, ReadyHost, choose_campaign
+from orchestrator.campaign import CampaignOrder, Notice, ProjectFiles, ReadyHost, TrialRecorded, choose_campaign
 from orchestrator.campaign.control import ControlFiles
 from orchestrator.campaign.driving import driver, host_work, recovery
 from orchestrator.campaign.driving.running import run_campaign
 from orchestrator.campaign.progress import CampaignProgress
 from orchestrator.campaign.resuming.resume import ResumePolicy
 from orchestrator.config import Faults, Sweep
-from orchestrator.execution import FakeSettings
+from orchestrator.execution import ExecutionSettings, FakeSettings
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
 from orchestrator.scheduling import (
     Event,
@@ -41,18 +41,26 @@ BOUND_S = 30.0
 """Generous: nothing here waits for longer than a few seconds."""
 
 
-def ready(name: str) -> ReadyHost:
-    return ReadyHost(PlanningHost(name, {}, (0, 1), {"cpu": PIN}), {"cpu": FakeSettings()})
+def ready(name: str, work_directory: Path | None = None, settings: ExecutionSettings | None = None) -> ReadyHost:
+    place = None if work_directory is None else str(work_directory)
+    planning = PlanningHost(name, {}, (0, 1), {"cpu": PIN})
+    return ReadyHost(planning, {"cpu": settings or FakeSettings()}, work_directory=place)
 
 
-def sweep(targets: object = "each-host", rounds: int = 2) -> Sweep:
+def sweep(
+    targets: object = "each-host",
+    rounds: int = 2,
+    workloads: Sequence[str] = ("synthetic-null",),
+    backends: Sequence[str] = ("python",),
+) -> Sweep:
+    """Two trials of each workload and backend in each round; backend `eager` cannot run them, so that it is skipped."""
     return Sweep.model_validate(
         {
             "version": 1,
             "name": "s",
             "environments": "cpu",
-            "workloads": ({"name": "synthetic-null", "batch": (1, 2)},),
-            "backends": ("python",),
+            "workloads": tuple({"name": name, "batch": (1, 2)} for name in workloads),
+            "backends": tuple(backends),
             "rounds": rounds,
             "targets": targets,
         }
@@ -70,7 +78,19 @@ class Unanswered:
         pass
 
 
-class Frozen(LocalScheduler):
+class Kept(LocalScheduler):
+    """Remembers what was submitted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.submitted: list[TaskRequest] = []
+
+    def submit(self, request: TaskRequest) -> None:
+        self.submitted.append(request)
+        super().submit(request)
+
+
+class Frozen(Kept):
     """Hosts in this process, of which some freeze: their tasks say how they began, and then nothing."""
 
     def __init__(self) -> None:
@@ -81,7 +101,6 @@ class Frozen(LocalScheduler):
         self.absent_until: Callable[[], bool] = lambda: True
         """When a frozen host answers again."""
         self.on_tick: Callable[[], object] = lambda: None
-        self.submitted: list[TaskRequest] = []
         self.cancelled: list[str] = []
         self.asked: list[str] = []
         """Hosts that were asked something, and waited for."""
@@ -100,10 +119,6 @@ class Frozen(LocalScheduler):
             return Unanswered()
         self.frozen.discard(host)
         return super().begin(question, host, asked)
-
-    def submit(self, request: TaskRequest) -> None:
-        self.submitted.append(request)
-        super().submit(request)
 
     def cancel(self, task_id: str) -> None:
         self.cancelled.append(task_id)
@@ -133,10 +148,10 @@ class Frozen(LocalScheduler):
 class Lab:
     """A project directory with its store, in which campaigns run that look for lost hosts often."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, results: Path | None = None) -> None:
         self.files = ProjectFiles(directory)
         self.control = ControlFiles(self.files.control)
-        self.store = Store.open(directory / "results")
+        self.store = Store.open(results or directory / "results")
         self.told: list[CampaignProgress] = []
 
     def run(
@@ -146,8 +161,9 @@ class Lab:
         hosts: list[ReadyHost],
         observe: Callable[[CampaignProgress], None] = lambda progress: None,
         faults: Faults = FAULTS,
+        policy: ResumePolicy = ResumePolicy.AUTO,
     ) -> str:
-        continuation = choose_campaign(wanted, [host.planning for host in hosts], self.store, ResumePolicy.AUTO)
+        continuation = choose_campaign(wanted, [host.planning for host in hosts], self.store, policy)
         order = CampaignOrder(
             continuation, hosts, wanted.name, "sweep", "inventory", "0", None, faults=faults, sweep=wanted
         )
@@ -172,4 +188,7 @@ class Lab:
         return sorted((row["host"], row["status"], row["attempt"]) for row in rows if row["status"] != "skipped")
 
     def notices(self) -> str:
-        return "\n".join(one.text for one in self.told if isinstance(one, Notice))
+        return "\n".join(progress.text for progress in self.told if isinstance(progress, Notice))
+
+    def recorded(self) -> list[TrialRecorded]:
+        return [progress for progress in self.told if isinstance(progress, TrialRecorded)]

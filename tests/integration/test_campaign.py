@@ -1,91 +1,35 @@
-"""Campaigns on a real store, with the fake executor forcing what a campaign must survive."""
+"""Campaigns on a real store: rows, retries, resumes and guards. The fake executor forces what a campaign must survive."""
 
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
 import time
 import uuid
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-from orchestrator.campaign import (
-    CampaignOrder,
-    CampaignPlanned,
-    CampaignProgress,
-    Notice,
-    ProjectFiles,
-    ReadyHost,
-    ResumePolicy,
-    TrialRecorded,
-    choose_campaign,
-    run_campaign,
-)
+from orchestrator.campaign import CampaignPlanned, CampaignProgress, ResumePolicy, TrialRecorded, choose_campaign
 from orchestrator.campaign.driving.task_tracker import TaskTracker
-from orchestrator.config import Sweep
-from orchestrator.errors import StoreError
-from orchestrator.execution import Aftermath, FakeSettings, TaskOutcome, aftermath
-from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
-from orchestrator.scheduling import (
-    Event,
-    HostObserved,
-    LocalScheduler,
-    RecordPiece,
-    TaskEnded,
-    TaskRequest,
-    run_on_host,
-)
-from orchestrator.store import Store, Writer, environment_id
+from orchestrator.config import load_sweep
+from orchestrator.execution import Aftermath, ProcessSettings, TaskOutcome, aftermath
+from orchestrator.scheduling import Event, HostObserved, LocalScheduler, RecordPiece, TaskEnded, run_on_host
+from orchestrator.store import environment_id, open_store
 from runners.contract import Begin, Status, Task, TaskFiles, Trial, encode_line
 from runners.system import collect
+from tests.scripted_campaign import PATIENT, PIN, Kept, Lab, ready, sweep
 
-PIN = EnvironmentPin("cpu", Isolation.PROCESS, "for a test", "0" * 64)
-HOST = ReadyHost(PlanningHost("h1", {}, (0, 1), {"cpu": PIN}), {"cpu": FakeSettings()})
-
-
-def sweep(*workloads: str, rounds: int = 2) -> Sweep:
-    return Sweep.model_validate(
-        {
-            "version": 1,
-            "name": "s",
-            "environments": "cpu",
-            "workloads": tuple({"name": name, "batch": (1, 2)} for name in workloads),
-            "backends": ("python", "eager"),
-            "rounds": rounds,
-        }
-    )
-
-
-class Lab:
-    """A project directory with its store, in which campaigns run."""
-
-    def __init__(self, directory: Path) -> None:
-        self.files = ProjectFiles(directory)
-        self.store = Store.open(directory / "results")
-        self.told: list[CampaignProgress] = []
-
-    def run(
-        self,
-        wanted: Sweep,
-        scheduler: LocalScheduler | None = None,
-        policy: ResumePolicy = ResumePolicy.AUTO,
-        observe: Callable[[CampaignProgress], None] = lambda progress: None,
-    ) -> str:
-        continuation = choose_campaign(wanted, [HOST.planning], self.store, policy)
-        order = CampaignOrder(continuation, [HOST], wanted.name, "sweep", "inventory", "0", None)
-        self.told.clear()
-
-        def both(progress: CampaignProgress) -> None:
-            self.told.append(progress)
-            observe(progress)
-
-        run_campaign(order, scheduler or LocalScheduler(), self.store, self.files, both)
-        return continuation.campaign_id
-
-    def statuses(self) -> list[str]:
-        return sorted(self.store.trials(["status"])["status"].to_pylist())
+HOST = ready("h1")
+WANTED = sweep(backends=("python", "eager"))
+"""Four trials of which one backend is able, and two skips."""
+CRASHING = sweep(workloads=("synthetic-null", "synthetic-crash"), backends=("python", "eager"))
 
 
 @pytest.fixture
@@ -93,72 +37,78 @@ def lab(tmp_path: Path) -> Lab:
     return Lab(tmp_path)
 
 
-def test_every_trial_gets_one_row_and_skips_get_theirs(lab: Lab) -> None:
-    campaign = lab.run(sweep("synthetic-null", "synthetic-crash"))
-    assert lab.statuses() == ["crashed"] * 4 + ["ok"] * 4 + ["skipped"] * 4
+def statuses(lab: Lab) -> list[str]:
+    return sorted(lab.store.trials(["status"])["status"].to_pylist())
+
+
+def test_every_trial_and_every_skip_gets_one_row_that_joins(lab: Lab) -> None:
+    campaign_id = lab.run(CRASHING, LocalScheduler(), [HOST])
+    assert statuses(lab) == ["crashed"] * 4 + ["ok"] * 4 + ["skipped"] * 4
     rows = lab.store.trials().to_pylist()
-    assert {row["campaign_id"] for row in rows} == {campaign}
+    assert {row["campaign_id"] for row in rows} == {campaign_id}
     assert {row["isolation"] for row in rows} == {"process"}
-    assert len({row["trial_id"] for row in rows}) == len(rows)
-    ran = [row for row in rows if row["status"] != "skipped"]
-    assert {row["system_id"] for row in ran} == set(lab.store.systems()["system_id"].to_pylist())
+    assert {row["system_id"] for row in rows} == set(lab.store.systems()["system_id"].to_pylist())
     assert {row["environment_id"] for row in rows} == set(lab.store.environments()["environment_id"].to_pylist())
-    assert lab.store.campaigns()["campaign_id"].to_pylist() == [campaign]
-    assert not lab.files.campaign(campaign).exists()
+    assert not lab.files.campaign(campaign_id).exists()
+
+    [campaign] = lab.store.campaigns().to_pylist()
+    counts = ("rows", "planned_trials", "trials_ok", "trials_crashed", "trials_skipped", "trials_timeout")
+    assert [campaign[name] for name in counts] == [12, 8, 4, 4, 4, 0]
+    assert campaign["finished_at"] > campaign["started_at"]
+    assert json.loads(campaign["versions"])["pyarrow"] == version("pyarrow")
+    planned = json.loads(campaign["plan"])
+    trials = [trial for task in planned["tasks"] for trial in task["trials"]]
+    trials += [skip["trial"] for skip in planned["skips"]]
+    assert sorted(trial["trial_id"] for trial in trials) == sorted(row["trial_id"] for row in rows)
+    assert {trial["trial_key"] for trial in trials} == set(planned["specifications"])
 
 
 def test_a_complete_campaign_is_followed_by_a_new_one_unless_told_otherwise(lab: Lab) -> None:
-    wanted = sweep("synthetic-null")
-    first = lab.run(wanted)
-    assert lab.run(wanted, policy=ResumePolicy.ALWAYS) == first
-    assert [p.plan.trials for p in lab.told if isinstance(p, CampaignPlanned)] == [0]
-    assert lab.statuses().count("ok") == 4
-    assert lab.run(wanted) != first
-    assert lab.statuses().count("ok") == 8
+    first = lab.run(WANTED, LocalScheduler(), [HOST])
+    assert lab.run(WANTED, LocalScheduler(), [HOST], policy=ResumePolicy.ALWAYS) == first
+    assert [progress.plan.trials for progress in lab.told if isinstance(progress, CampaignPlanned)] == [0]
+    assert statuses(lab).count("ok") == 4
+    assert lab.run(WANTED, LocalScheduler(), [HOST]) != first
+    assert statuses(lab).count("ok") == 8
 
 
-def test_an_interrupted_campaign_goes_on_where_it_stopped(lab: Lab) -> None:
-    wanted = sweep("synthetic-null", rounds=4)
+def test_an_interrupted_campaign_says_what_there_is_and_goes_on_where_it_stopped(lab: Lab) -> None:
+    wanted = sweep(rounds=4, backends=("python", "eager"))
 
     def interrupt(progress: CampaignProgress) -> None:
         if isinstance(progress, TrialRecorded) and len(lab.told) > 6:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        lab.run(wanted, observe=interrupt)
-    before = lab.store.trials(["trial_id", "status"]).to_pylist()
-    done = {row["trial_id"] for row in before if row["status"] == "ok"}
+        lab.run(wanted, LocalScheduler(), [HOST], interrupt)
+    rows = lab.store.trials(["trial_id", "status"]).to_pylist()
+    done = {row["trial_id"] for row in rows if row["status"] == "ok"}
     assert 0 < len(done) < 8
-    lab.run(wanted)
-    rows = lab.store.trials(["trial_id", "status", "campaign_id"]).to_pylist()
-    assert sorted(row["status"] for row in rows) == ["ok"] * 8 + ["skipped"] * 2
-    assert len({row["campaign_id"] for row in rows}) == 1
-    assert not done & {p.trial.trial_id for p in lab.told if isinstance(p, TrialRecorded)}
+    [before] = lab.store.campaigns().to_pylist()
+    assert (before["rows"], before["trials_ok"], before["trials_skipped"]) == (len(rows), len(done), 2)
+    assert choose_campaign(wanted, [HOST.planning], lab.store, ResumePolicy.NEVER).is_new
 
-
-def test_never_resuming_starts_anew(lab: Lab) -> None:
-    wanted = sweep("synthetic-null")
-    assert lab.run(wanted) != lab.run(wanted, policy=ResumePolicy.NEVER)
+    assert lab.run(wanted, LocalScheduler(), [HOST]) == before["campaign_id"]
+    assert statuses(lab) == ["ok"] * 8 + ["skipped"] * 2
+    assert not done & {progress.trial.trial_id for progress in lab.recorded()}
+    [after] = lab.store.campaigns().to_pylist()
+    assert (after["rows"], after["trials_ok"], after["trials_skipped"]) == (10, 8, 2)
+    assert after["finished_at"] > before["finished_at"]
 
 
 def test_a_dead_supervisor_costs_its_trial_and_the_rest_runs_again(lab: Lab) -> None:
-    lab.run(sweep("synthetic-null", "synthetic-kill-supervisor"))
-    assert lab.statuses() == ["crashed"] * 4 + ["ok"] * 4 + ["skipped"] * 4
-    assert any(isinstance(p, Notice) and "before its trials were done" in p.text for p in lab.told)
+    lab.run(sweep(workloads=("synthetic-null", "synthetic-kill-supervisor")), LocalScheduler(), [HOST])
+    assert statuses(lab) == ["crashed"] * 4 + ["ok"] * 4
+    assert "before its trials were done" in lab.notices()
 
 
-class Unstable(LocalScheduler):
+class Unstable(Kept):
     """Loses tasks: the first `losses` of them, after `lines` lines each."""
 
     def __init__(self, losses: int, lines: int) -> None:
         super().__init__()
         self._losses = losses
         self._lines = lines
-        self.submitted: list[TaskRequest] = []
-
-    def submit(self, request: TaskRequest) -> None:
-        self.submitted.append(request)
-        super().submit(request)
 
     def events(self) -> Generator[Event, None, None]:
         while self._queue:
@@ -179,9 +129,9 @@ class Unstable(LocalScheduler):
 
 def test_a_lost_trial_is_tried_again_and_each_attempt_is_a_row(lab: Lab) -> None:
     # environment, begin: the first trial of the first task was running when the host went away
-    lab.run(sweep("synthetic-null"), Unstable(losses=1, lines=2))
+    lab.run(sweep(), Unstable(losses=1, lines=2), [HOST], faults=PATIENT)
     rows = lab.store.trials(["trial_id", "attempt", "status", "reason"]).to_pylist()
-    assert lab.statuses() == ["infrastructure_error"] + ["ok"] * 4 + ["skipped"] * 2
+    assert statuses(lab) == ["infrastructure_error"] + ["ok"] * 4
     [lost] = [row for row in rows if row["status"] == "infrastructure_error"]
     assert (lost["attempt"], lost["reason"]) == (1, "the host went away")
     assert [row["attempt"] for row in rows if row["trial_id"] == lost["trial_id"] and row["status"] == "ok"] == [2]
@@ -203,29 +153,28 @@ def test_a_row_that_arrives_while_its_task_is_given_up_is_neither_told_as_lost_n
     monkeypatch.setattr(TaskTracker, "is_stored", seen_late)
     monkeypatch.setattr("orchestrator.campaign.driving.task_tracker.aftermath", deciding)
     # environment, begin, record: the first trial of the first task was stored when the host went away
-    lab.run(sweep("synthetic-null"), Unstable(losses=1, lines=3))
+    lab.run(sweep(), Unstable(losses=1, lines=3), [HOST], faults=PATIENT)
     assert decided[0].victim is not None
-    assert lab.statuses() == ["ok"] * 4 + ["skipped"] * 2
-    assert set(lab.store.trials(["attempt"])["attempt"].to_pylist()) == {1}
-    told = [p for p in lab.told if isinstance(p, TrialRecorded)]
-    assert [(p.record.status, p.final) for p in told] == [(Status.OK, True)] * 4
+    assert lab.rows() == [("h1", "ok", 1)] * 4
+    assert [(progress.record.status, progress.final) for progress in lab.recorded()] == [(Status.OK, True)] * 4
 
 
 def test_a_host_that_never_starts_a_task_is_given_up_and_a_resume_tries_again(lab: Lab) -> None:
-    wanted = sweep("synthetic-null", rounds=1)
+    wanted = sweep(rounds=1, backends=("python", "eager"))
     scheduler = Unstable(losses=100, lines=0)
-    campaign = lab.run(wanted, scheduler)
+    campaign_id = lab.run(wanted, scheduler, [HOST], faults=PATIENT)
     assert len(scheduler.submitted) == 3
-    assert lab.statuses() == ["infrastructure_error"] * 2 + ["skipped"] * 2
-    assert [p.final for p in lab.told if isinstance(p, TrialRecorded)] == [True, True]
-    assert lab.run(wanted) == campaign
-    rows = lab.store.trials(["attempt", "status"]).to_pylist()
-    assert sorted((row["attempt"], row["status"]) for row in rows if row["status"] != "skipped") == [
-        (1, "infrastructure_error"),
-        (1, "infrastructure_error"),
-        (2, "ok"),
-        (2, "ok"),
-    ]
+    assert statuses(lab) == ["infrastructure_error"] * 2 + ["skipped"] * 2
+    assert [progress.final for progress in lab.recorded()] == [True, True]
+    # Where nothing ran, rows join all the same.
+    rows = lab.store.trials(["environment_id", "system_id", "hw_id"]).to_pylist()
+    [environment], [system] = lab.store.environments().to_pylist(), lab.store.systems().to_pylist()
+    assert {row["environment_id"] for row in rows} == {environment["environment_id"]} == {environment_id(PIN, {})}
+    assert environment["versions"] == "{}"
+    assert {(row["system_id"], row["hw_id"]) for row in rows} == {(system["system_id"], system["hw_id"])}
+
+    assert lab.run(wanted, LocalScheduler(), [HOST]) == campaign_id
+    assert lab.rows() == [("h1", "infrastructure_error", 1)] * 2 + [("h1", "ok", 2)] * 2
 
 
 def test_a_record_that_its_task_ended_early_says_why(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,88 +184,69 @@ def test_a_record_that_its_task_ended_early_says_why(lab: Lab, monkeypatch: pyte
         return TaskOutcome(137, time.time_ns(), None, "the end of the log")
 
     monkeypatch.setattr("orchestrator.execution.fake.FakeExecutor.run", runs_out_of_memory)
-    lab.run(sweep("synthetic-null", rounds=1))
-    rows = [row for row in lab.store.trials().to_pylist() if row["status"] == "oom"]
-    assert len(rows) == 2
-    assert {(row["reason"], row["log_tail"], row["exit_code"]) for row in rows} == {
-        ("the task ran out of memory while this trial ran", "the end of the log", 137)
-    }
+    lab.run(sweep(rounds=1), LocalScheduler(), [HOST])
+    rows = lab.store.trials(["status", "reason", "log_tail", "exit_code"]).to_pylist()
+    expected = ("oom", "the task ran out of memory while this trial ran", "the end of the log", 137)
+    assert [tuple(row.values()) for row in rows] == [expected] * 2
 
 
-def test_pins_decide_what_is_continued(lab: Lab) -> None:
-    wanted = sweep("synthetic-null")
-    lab.run(wanted)
-    other = replace(HOST.planning, environments={"cpu": replace(PIN, lock_sha256="1" * 64)})
-    continuation = choose_campaign(wanted, [other], lab.store, ResumePolicy.ALWAYS)
-    assert continuation.is_new
+CORE = max(os.sched_getaffinity(0))
+GUARDED = """
+version: 1
+name: guarded
+environments: cpu
+workloads: [{name: synthetic-sleep, batch: 1}]
+backends: [python]
+threads: 1
+rounds: 1
+protocol: {warmup_min_ms: 1, sync_budget_ms: 1000, pipelined_budget_ms: 20, pipelined_min_samples: 2, floor_budget_ms: 0}
+"""
 
 
-def test_a_row_that_arrived_counts_though_nobody_heard_of_it(lab: Lab) -> None:
-    class Deaf(LocalScheduler):
-        """Hears how a task began, and that it was lost when all its rows were stored."""
-
-        def events(self) -> Generator[Event, None, None]:
-            while self._queue:
-                request = self._queue.popleft()
-                yield from [event for event in run_on_host(request) if isinstance(event, HostObserved)]
-                yield TaskEnded(request.host, request.task.task_id, None, "the host went away", None)
-
-    lab.run(sweep("synthetic-null"), Deaf())
-    assert lab.statuses() == ["ok"] * 4 + ["skipped"] * 2
+@contextmanager
+def neighbour() -> Iterator[None]:
+    """Somebody who keeps the trial's core busy."""
+    command = ["taskset", "--cpu-list", str(CORE), sys.executable, "-c", "while True: pass"]
+    with subprocess.Popen(command, start_new_session=True) as process:
+        try:
+            yield
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
 
 
-def test_every_row_joins_also_where_nothing_ran(lab: Lab) -> None:
-    lab.run(sweep("synthetic-null", rounds=1), Unstable(losses=100, lines=0))
-    rows = lab.store.trials(["status", "environment_id", "system_id", "hw_id", "campaign_id"]).to_pylist()
-    assert {row["status"] for row in rows} == {"infrastructure_error", "skipped"}
-    environments = {row["environment_id"]: row for row in lab.store.environments().to_pylist()}
-    assert {row["environment_id"] for row in rows} == set(environments) == {environment_id(PIN, {})}
-    assert [row["versions"] for row in environments.values()] == ["{}"]
-    assert {(row["system_id"], row["hw_id"]) for row in rows} == {
-        (row["system_id"], row["hw_id"]) for row in lab.store.systems().to_pylist()
-    }
-    assert {row["campaign_id"] for row in rows} == set(lab.store.campaigns()["campaign_id"].to_pylist())
+def test_what_a_guard_forbids_is_a_row_and_a_resume_with_other_guards_measures_it(lab: Lab, tmp_path: Path) -> None:
+    """From a sweep file to the store: a real runner beside a real neighbour."""
+    host = ready("h1", settings=ProcessSettings(Path(sys.executable), (CORE,), 2**31, Path()))
 
+    def run(guards: str) -> str:
+        (tmp_path / "sweep.yaml").write_text(GUARDED + guards)
+        return lab.run(load_sweep(tmp_path / "sweep.yaml"), LocalScheduler(), [host], faults=PATIENT)
 
-def test_a_campaign_says_what_was_planned_and_what_came_of_it(lab: Lab) -> None:
-    lab.run(sweep("synthetic-null", "synthetic-crash"))
-    [campaign] = lab.store.campaigns().to_pylist()
-    counts = ("rows", "planned_trials", "trials_ok", "trials_crashed", "trials_skipped", "trials_timeout")
-    assert [campaign[name] for name in counts] == [12, 8, 4, 4, 4, 0]
-    assert campaign["finished_at"] > campaign["started_at"]
-    planned = json.loads(campaign["plan"])
-    trials = [trial for task in planned["tasks"] for trial in task["trials"]] + [
-        one["trial"] for one in planned["skips"]
+    with neighbour():
+        first = run("guards: {load: {policy: wait, max_busy_permille: 500, wait_s: 1}, throttling: off, clocks: off}")
+        second = run("guards: {load: {policy: flag, max_busy_permille: 500}, throttling: off, clocks: off}")
+    assert second == first
+    refused, measured = lab.store.trials().sort_by("attempt").to_pylist()
+    assert (refused["status"], refused["attempt"]) == ("infrastructure_error", 1)
+    assert refused["reason"] == (
+        "guard load: others keep the trial's cores busy, still after waiting 1 s; the trial did not run"
+    )
+    assert refused["guard_flags"] == []
+    [before] = [observed for observed in refused["guards"] if observed["guard"] == "load"]
+    assert (before["policy"], before["outcome"], before["limit"]) == ("wait", "failed", 500)
+    assert before["waited_s"] >= 1
+    assert (measured["status"], measured["attempt"]) == ("ok", 2)
+    assert "load" in measured["guard_flags"]
+    assert measured["trial_key"] == refused["trial_key"]
+
+    results = open_store(lab.store.layout.root)
+    rows = results.sql(
+        "SELECT guard.guard, guard.moment, guard.outcome, guard.observed > guard.limit, guard.unit "
+        "FROM (SELECT unnest(guards) AS guard FROM latest) ORDER BY guard.moment"
+    ).fetchall()
+    assert rows == [
+        ("load", "after", "flagged", True, "permille"),
+        ("load", "before", "flagged", True, "permille"),
     ]
-    assert {trial["trial_id"] for trial in trials} == set(lab.store.trials(["trial_id"])["trial_id"].to_pylist())
-    assert {trial["trial_key"] for trial in trials} == set(planned["specifications"])
-    assert json.loads(campaign["versions"])["pyarrow"] == version("pyarrow")
-
-
-def test_an_interrupted_campaign_says_what_there_is_so_far(lab: Lab) -> None:
-    def interrupt(progress: CampaignProgress) -> None:
-        if isinstance(progress, TrialRecorded):
-            raise KeyboardInterrupt
-
-    wanted = sweep("synthetic-null")
-    with pytest.raises(KeyboardInterrupt):
-        lab.run(wanted, observe=interrupt)
-    [campaign] = lab.store.campaigns().to_pylist()
-    assert (campaign["rows"], campaign["trials_ok"], campaign["trials_skipped"]) == (4, 2, 2), "also what came after"
-    lab.run(wanted)
-    [after] = lab.store.campaigns().to_pylist()
-    assert (after["rows"], after["trials_ok"], after["trials_skipped"]) == (6, 4, 2)
-    assert after["finished_at"] > campaign["finished_at"]
-
-
-def test_a_store_that_fails_ends_the_campaign(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(self: Writer, batches: object) -> None:
-        raise StoreError("cannot write the journal")
-
-    wanted = sweep("synthetic-null")
-    with monkeypatch.context() as patch:
-        patch.setattr(Writer, "append_batches", fails)
-        with pytest.raises(StoreError, match="cannot write the journal"):
-            lab.run(wanted)
-    lab.run(wanted)
-    assert lab.statuses() == ["ok"] * 4 + ["skipped"] * 2
+    unflagged = "SELECT attempt FROM trials WHERE coalesce(len(guard_flags), 0) = 0"
+    assert results.sql(unflagged).fetchall() == [(1,)]

@@ -1,16 +1,17 @@
-"""Campaigns whose hosts fall silent, come back, stay away, are drained or replaced: a scripted scheduler, a real store."""
+"""Campaigns whose hosts are silent or away, come back, are drained or replaced: a scripted scheduler, a real store."""
 
 import os
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
 
 from orchestrator.campaign import Notice, TrialBegun
-from orchestrator.campaign.control import CampaignPhase, HostPhase, Request, RequestKind
+from orchestrator.campaign.control import CampaignPhase, CampaignProgressState, HostPhase, Request, RequestKind
 from orchestrator.campaign.progress import CampaignProgress, TrialRecorded
 from orchestrator.config import Faults
+from orchestrator.execution import FakeSettings
 from orchestrator.scheduling import Event, TaskRequest, Tick, run_on_host
 from tests.scripted_campaign import BOUND_S, PATIENT, Frozen, Lab, ready, sweep
 
@@ -20,28 +21,32 @@ def lab(tmp_path: Path) -> Lab:
     return Lab(tmp_path)
 
 
-def test_a_silent_host_is_lost_and_used_again_when_it_is_back(lab: Lab) -> None:
+def freeze(scheduler: Frozen) -> None:
+    """The host falls silent in the middle of its first task."""
+    scheduler.frozen = {"h1"}
+
+
+def remove(scheduler: Frozen) -> None:
+    """The host is not there as the campaign starts, though it was made ready."""
+    scheduler.absent = {"h1": "no node serves it"}
+
+
+VICTIM = ("h1", "infrastructure_error", 1)
+
+
+@pytest.mark.parametrize(
+    ("fault", "why", "rows"),
+    [
+        (freeze, "no sign of life for 1 s", [VICTIM, *[("h1", "ok", 1)] * 3, ("h1", "ok", 2)]),
+        # it had no task that could be lost
+        (remove, "no node serves it", [("h1", "ok", 1)] * 4),
+    ],
+)
+def test_a_lost_host_holds_nobody_up_and_is_used_again_when_it_is_back(
+    lab: Lab, fault: Callable[[Frozen], None], why: str, rows: list[tuple[str, str, int]]
+) -> None:
     scheduler, begun = Frozen(), time.monotonic()
-    scheduler.frozen = {"h1"}
-    scheduler.absent_until = lambda: time.monotonic() > begun + 2
-    lab.run(sweep(), scheduler, [ready("h1"), ready("h2")], faults=PATIENT)
-    assert time.monotonic() - begun < BOUND_S
-    assert lab.rows() == [
-        ("h1", "infrastructure_error", 1),
-        *[("h1", "ok", 1)] * 3,
-        ("h1", "ok", 2),
-        *[("h2", "ok", 1)] * 4,
-    ]
-    assert len(scheduler.cancelled) == 1
-    assert "h1 is lost: no sign of life for 1 s" in lab.notices()
-    assert "h1 answers, and takes tasks" in lab.notices()
-    # No storm: what was lost was submitted once more, and not before the host was back.
-    assert [request.host for request in scheduler.submitted].count("h1") == 3
-
-
-def test_the_others_go_on_while_a_host_is_lost(lab: Lab) -> None:
-    scheduler = Frozen()
-    scheduler.frozen = {"h1"}
+    fault(scheduler)
     done: list[str] = []
 
     def note(progress: CampaignProgress) -> None:
@@ -50,20 +55,30 @@ def test_the_others_go_on_while_a_host_is_lost(lab: Lab) -> None:
 
     scheduler.absent_until = lambda: done.count("h2") == 4
     lab.run(sweep(), scheduler, [ready("h1"), ready("h2")], note, faults=PATIENT)
+    assert time.monotonic() - begun < BOUND_S
     assert done == ["h2"] * 4 + ["h1"] * 4
+    assert lab.rows() == [*rows, *[("h2", "ok", 1)] * 4]
+    [told] = [line for line in lab.notices().splitlines() if "h1 is lost" in line]
+    assert told.startswith(f"h1 is lost: {why}; its trials wait until it is back")
+    assert "h1 answers, and takes tasks" in lab.notices()
+    # No storm: what was lost was submitted once more, and not before the host was back.
+    assert len(scheduler.cancelled) == rows.count(VICTIM)
+    assert [request.host for request in scheduler.submitted].count("h1") == 2 + rows.count(VICTIM)
 
 
-def test_a_host_that_stays_away_is_given_up_and_a_resume_measures_the_rest(lab: Lab) -> None:
+# A victim has its first attempt and its second, which never ran.
+@pytest.mark.parametrize(("fault", "second_attempts"), [(freeze, 1), (remove, 0)])
+def test_a_host_that_stays_away_is_given_up_and_a_resume_measures_the_rest(
+    lab: Lab, fault: Callable[[Frozen], None], second_attempts: int
+) -> None:
     scheduler, begun = Frozen(), time.monotonic()
-    scheduler.frozen = {"h1"}
+    fault(scheduler)
     scheduler.absent_until = lambda: False
     hosts = [ready("h1"), ready("h2")]
     campaign = lab.run(sweep(), scheduler, hosts)
     assert time.monotonic() - begun < BOUND_S
-    assert lab.rows().count(("h2", "ok", 1)) == 4
-    errors = [row for row in lab.rows() if row[1] == "infrastructure_error"]
-    # The victim has its first attempt and its second, which never ran.
-    assert errors == [("h1", "infrastructure_error", 1)] * 4 + [("h1", "infrastructure_error", 2)]
+    second = [("h1", "infrastructure_error", 2)] * second_attempts
+    assert lab.rows() == [*[VICTIM] * 4, *second, *[("h2", "ok", 1)] * 4]
     assert "h1 is given up: it did not come back within 2 s" in lab.notices()
     state = lab.control.state()
     assert state is not None
@@ -73,10 +88,32 @@ def test_a_host_that_stays_away_is_given_up_and_a_resume_measures_the_rest(lab: 
     assert [row[:2] for row in lab.rows()].count(("h1", "ok")) == 4
 
 
+def test_a_resumed_campaign_does_not_wait_for_the_answer_of_a_host_that_is_not_there(lab: Lab) -> None:
+    def stop(progress: CampaignProgress) -> None:
+        if isinstance(progress, TrialRecorded):
+            raise KeyboardInterrupt
+
+    hosts = [ready(name, lab.files.root / name) for name in ("h1", "h2")]
+    with pytest.raises(KeyboardInterrupt):
+        lab.run(sweep(), Frozen(), hosts, stop)
+    scheduler = Frozen()
+    remove(scheduler)
+    asked: list[str] = []
+
+    def is_back() -> bool:
+        asked[:] = asked or scheduler.asked
+        return True
+
+    scheduler.absent_until = is_back
+    lab.run(sweep(), scheduler, hosts, faults=PATIENT)
+    assert asked == ["h2"], "what waits there is delivered; h1 delivers when it is back"
+    assert lab.rows() == [("h1", "ok", 1)] * 4 + [("h2", "ok", 1)] * 4
+
+
 def test_a_row_that_comes_late_is_stored_once(lab: Lab) -> None:
     """The lost host had measured on: the victim's row is there already, the next trial's is not."""
     scheduler = Frozen()
-    scheduler.frozen = {"h1"}
+    freeze(scheduler)
     late: list[str] = []
 
     def measured_meanwhile() -> bool:
@@ -145,38 +182,25 @@ def test_a_stop_is_an_interrupt(lab: Lab) -> None:
     assert lab.rows() == [("h1", "ok", 1)] * 10
 
 
-def test_a_host_that_is_offered_takes_over_with_targets_any(lab: Lab) -> None:
+@pytest.mark.parametrize("targets", ["any", "each-host"])
+def test_a_host_that_is_offered_takes_over_with_targets_any_alone(lab: Lab, targets: str) -> None:
     scheduler, begun = Frozen(), time.monotonic()
-    scheduler.frozen = {"h1"}
+    freeze(scheduler)
     scheduler.absent_until = lambda: False
 
     def offer(progress: CampaignProgress) -> None:
         if isinstance(progress, Notice) and "h1 is lost" in progress.text:
             lab.control.offer(ready("h2"))
 
-    lab.run(sweep("any"), scheduler, [ready("h1")], offer)
+    lab.run(sweep(targets), scheduler, [ready("h1")], offer)
     assert time.monotonic() - begun < BOUND_S
-    assert lab.rows() == [
-        ("h1", "infrastructure_error", 1),
-        *[("h2", "ok", 1)] * 3,
-        ("h2", "ok", 2),
-    ]
+    if targets == "each-host":
+        assert {row[:2] for row in lab.rows()} == {("h1", "infrastructure_error")}
+        return
+    assert lab.rows() == [VICTIM, *[("h2", "ok", 1)] * 3, ("h2", "ok", 2)]
     assert "h2 takes 4 trials of h1" in lab.notices()
     trials = lab.store.trials(["trial_id", "attempt"]).to_pylist()
     assert len({(row["trial_id"], row["attempt"]) for row in trials}) == len(trials)
-
-
-def test_a_host_that_is_offered_takes_nothing_that_belongs_to_another_alone(lab: Lab) -> None:
-    scheduler = Frozen()
-    scheduler.frozen = {"h1"}
-    scheduler.absent_until = lambda: False
-
-    def offer(progress: CampaignProgress) -> None:
-        if isinstance(progress, Notice) and "h1 is lost" in progress.text:
-            lab.control.offer(ready("h2"))
-
-    lab.run(sweep("each-host"), scheduler, [ready("h1")], offer)
-    assert {row[:2] for row in lab.rows()} == {("h1", "infrastructure_error")}
 
 
 def test_a_task_that_never_begins_is_lost(lab: Lab) -> None:
@@ -185,15 +209,15 @@ def test_a_task_that_never_begins_is_lost(lab: Lab) -> None:
             yield Tick()
 
     scheduler = Stuck()
-    scheduler.frozen = {"h1"}
+    freeze(scheduler)
     hasty = Faults.model_construct(silence_s=1, return_s=60, queue_s=3)
     lab.run(sweep(), scheduler, [ready("h1")], faults=hasty)
     assert "h1 is lost: the task did not begin within 3 s" in lab.notices()
     assert lab.rows() == [("h1", "ok", 1)] * 4, "nothing had begun, so nothing was lost with it"
 
 
-def test_others_see_how_a_campaign_is(lab: Lab) -> None:
-    seen = []
+def test_others_see_how_a_campaign_is_and_which_trial_runs(lab: Lab) -> None:
+    seen: list[tuple[bool, CampaignProgressState]] = []
 
     def look(progress: CampaignProgress) -> None:
         state = lab.control.state()
@@ -201,28 +225,15 @@ def test_others_see_how_a_campaign_is(lab: Lab) -> None:
             seen.append((lab.control.is_alive(), state))
         time.sleep(0.1 if isinstance(progress, TrialRecorded) else 0)
 
-    campaign = lab.run(sweep(rounds=4), Frozen(), [ready("h1")], look)
+    campaign = lab.run(sweep(rounds=4), Frozen(), [ready("h1", settings=FakeSettings(0.2))], look)
     assert all(is_alive for is_alive, _ in seen)
     states = [state for _, state in seen]
     assert {state.campaign_id for state in states} == {campaign}
     assert all(state.done + state.left == 8 for state in states)
     assert (states[0].pid, states[0].place) == (os.getpid(), "this machine")
     assert states[0].results == str(lab.store.layout.root)
-    assert HostPhase.RUNNING in {state.hosts[0].phase for state in states}
+    hosts = [state.hosts[0] for state in states]
+    assert HostPhase.RUNNING in {host.phase for host in hosts}
+    expected = {f"synthetic-null python batch {batch} round {number}" for batch in (1, 2) for number in (1, 2, 3, 4)}
+    assert set() < {host.trial for host in hosts} - {None} <= expected
     assert not lab.control.is_alive()
-
-
-def test_others_see_which_trial_runs(lab: Lab) -> None:
-    scheduler, seen = Frozen(), set()
-
-    def look() -> None:
-        state = lab.control.state()
-        seen.add(state.hosts[0].trial if state is not None else None)
-
-    scheduler.frozen = {"h1"}
-    scheduler.on_tick = look
-    lab.run(
-        sweep(rounds=1), scheduler, [ready("h1")], faults=Faults.model_construct(silence_s=5, return_s=60, queue_s=60)
-    )
-    [trial] = seen - {None}
-    assert str(trial) in {f"synthetic-null python batch {batch} round 1" for batch in (1, 2)}
