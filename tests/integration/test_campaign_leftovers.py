@@ -7,31 +7,15 @@ from typing import Any
 
 import pytest
 
-from orchestrator.campaign import CampaignOrder, Notice, ProjectFiles, ReadyHost, choose_campaign, run_campaign
+from orchestrator.campaign import CampaignPlanned, CampaignProgress, ResumePolicy, TrialRecorded
 from orchestrator.campaign.files import WorkFiles
-from orchestrator.campaign.progress import CampaignProgress, TrialRecorded
-from orchestrator.campaign.resuming.resume import ResumePolicy
-from orchestrator.config import Faults, Sweep
 from orchestrator.errors import InfrastructureError
-from orchestrator.execution import FakeSettings
-from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
 from orchestrator.scheduling import LocalScheduler, SchedulingHost
 from orchestrator.scheduling.host_calls import remove_directories
-from orchestrator.store import Store
-from tests.scripted_campaign import Unanswered
+from tests import scripted_campaign
+from tests.scripted_campaign import Unanswered, ready, sweep
 
-PIN = EnvironmentPin("cpu", Isolation.PROCESS, "for a test", "0" * 64)
 HOSTS = ("h1", "h2")
-SWEEP = Sweep.model_validate(
-    {
-        "version": 1,
-        "name": "s",
-        "environments": "cpu",
-        "workloads": ({"name": "synthetic-null", "batch": 1},),
-        "backends": ("python",),
-        "rounds": 2,
-    }
-)
 
 
 class Unwilling(LocalScheduler):
@@ -60,44 +44,30 @@ class Away(LocalScheduler):
         return super().begin(question, host, asked) if host != "h2" else Unanswered()
 
 
-class Lab:
+class Lab(scripted_campaign.Lab):
     """A project whose hosts keep their files in directories beside it; each campaign puts something into its caches."""
 
     def __init__(self, directory: Path, hosts: Path, results: str = "results") -> None:
-        self.files = ProjectFiles(directory)
-        self.store = Store.open(directory / results)
+        super().__init__(directory, directory / results)
         self._hosts = hosts
-        self.told: list[str] = []
 
     def on(self, host: str) -> WorkFiles:
         return WorkFiles(self._hosts / host)
 
     def campaign(self, scheduler: LocalScheduler | None = None, *, is_stopped: bool = False) -> str:
-        hosts = [
-            ReadyHost(
-                PlanningHost(name, {}, (0, 1), {"cpu": PIN}),
-                {"cpu": FakeSettings()},
-                work_directory=str(self.on(name).root),
-            )
-            for name in HOSTS
-        ]
-        chosen = choose_campaign(SWEEP, [host.planning for host in hosts], self.store, ResumePolicy.NEVER)
-        faults = Faults.model_construct(silence_s=20, return_s=1, queue_s=60)
-        order = CampaignOrder(chosen, hosts, "s", "sweep", "inventory", "0", None, faults=faults, sweep=SWEEP)
-
         def observe(progress: CampaignProgress) -> None:
-            if isinstance(progress, Notice):
-                self.told.append(progress.text)
+            if isinstance(progress, CampaignPlanned):
+                for host in HOSTS:
+                    cache = self.on(host).cache(progress.campaign_id, "cpu", "process")
+                    cache.mkdir(parents=True)
+                    (cache / "reference").touch()
             if isinstance(progress, TrialRecorded) and is_stopped:
                 raise KeyboardInterrupt
 
-        for host in HOSTS:
-            cache = self.on(host).cache(chosen.campaign_id, "cpu", "process")
-            cache.mkdir(parents=True)
-            (cache / "reference").touch()
+        hosts = [ready(name, self.on(name).root) for name in HOSTS]
         with pytest.raises(KeyboardInterrupt) if is_stopped else nullcontext():
-            run_campaign(order, scheduler or LocalScheduler(), self.store, self.files, observe)
-        return chosen.campaign_id
+            self.run(sweep(), scheduler or LocalScheduler(), hosts, observe, policy=ResumePolicy.NEVER)
+        return str(self.store.campaigns().sort_by("started_at")["campaign_id"].to_pylist()[-1])
 
     def caches(self, host: str) -> list[str]:
         """The campaigns of which a host has a cache."""
@@ -127,7 +97,7 @@ def test_the_next_campaign_drops_the_caches_of_one_that_was_stopped_and_nothing_
     assert [lab.caches(host) for host in HOSTS] == [[], []]
     assert log.exists()
     assert unsent.exists()
-    assert lab.told == []
+    assert lab.notices() == ""
 
 
 def test_what_another_project_or_another_store_keeps_on_a_host_is_left_alone(lab: Lab, tmp_path: Path) -> None:
@@ -144,19 +114,15 @@ def test_a_host_that_drops_nothing_is_named_and_holds_nothing_up(lab: Lab) -> No
     lab.campaign(Unwilling("h2"))
     assert lab.caches("h1") == []
     assert stopped in lab.caches("h2")
-    assert lab.told == ["h2: it gave no answer within 60 s"] * 2, "at the start, and at the end"
+    assert lab.notices().splitlines() == ["h2: it gave no answer within 60 s"] * 2, "at the start, and at the end"
 
 
-def test_a_host_that_was_not_cleared_is_cleared_by_a_later_campaign(lab: Lab) -> None:
-    left = lab.campaign(Unwilling("h2"))
+@pytest.mark.parametrize("scheduler", [Unwilling("h2"), Away()], ids=["unwilling", "away"])
+def test_a_host_that_was_not_cleared_at_the_end_is_cleared_by_a_later_campaign(
+    lab: Lab, scheduler: LocalScheduler
+) -> None:
+    left = lab.campaign(scheduler)
     assert [lab.caches(host) for host in HOSTS] == [[], [left]]
     assert lab.files.campaign(left).exists(), "who else would know of it?"
-    lab.campaign()
-    assert lab.caches("h2") == []
-
-
-def test_a_host_that_was_away_at_the_end_is_cleared_by_a_later_campaign(lab: Lab) -> None:
-    left = lab.campaign(Away())
-    assert [lab.caches(host) for host in HOSTS] == [[], [left]]
     lab.campaign()
     assert [lab.caches(host) for host in HOSTS] == [[], []]

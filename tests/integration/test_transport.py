@@ -1,11 +1,14 @@
 """From a host's records to the store: what the stream, the acknowledgements and the leftovers promise."""
 
 import fcntl
+import gc
 import json
 import os
 import shutil
+import signal
+import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,14 +17,13 @@ import pytest
 
 from orchestrator.campaign import Notice, TrialRecorded
 from orchestrator.errors import InfrastructureError, StoreError
-from orchestrator.execution import INSTALLED, RecordReader, TaskOutcome
+from orchestrator.execution import INSTALLED, FakeSettings, RecordReader, TaskOutcome
 from orchestrator.execution.fake import FakeExecutor
 from orchestrator.scheduling import (
     Acknowledgement,
     Disposal,
     Event,
     HostObserved,
-    LocalScheduler,
     RecordPiece,
     TaskEnded,
     TaskRequest,
@@ -33,24 +35,12 @@ from orchestrator.scheduling import (
 from orchestrator.store import Writer, read_origin
 from runners.contract import Task, TaskFiles, TrialRecord
 from tests.recording import line_of
-from tests.scripted_campaign import Frozen, Lab, ready, sweep
+from tests.scripted_campaign import Frozen, Kept, Lab, ready, sweep
 
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
     return Lab(tmp_path)
-
-
-class Kept(LocalScheduler):
-    """Remembers what was submitted."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.submitted: list[TaskRequest] = []
-
-    def submit(self, request: TaskRequest) -> None:
-        self.submitted.append(request)
-        super().submit(request)
 
 
 class Killed(BaseException):
@@ -93,6 +83,7 @@ def test_what_a_killed_driver_had_not_stored_is_stored_once_and_not_measured_aga
     assert read_origin((directory / "origin.json").read_bytes()).origin.context.host == "h1"
     again = Kept()
     lab.run(sweep(rounds=1), again, [ready("h1")])
+    assert all("\n" not in notice.text for notice in lab.told if isinstance(notice, Notice))
     assert again.submitted == []
     assert lab.rows() == [("h1", "ok", 1)] * 2
     assert directories(lab) == []
@@ -353,7 +344,56 @@ def test_nothing_that_is_not_acknowledged_is_cleared(stored: tuple[Path, int], n
     assert (directory / name).exists()
 
 
-def test_notices_are_lines(lab: Lab) -> None:
-    killed(lab)
-    lab.run(sweep(rounds=1), Kept(), [ready("h1")])
-    assert all("\n" not in progress.text for progress in lab.told if isinstance(progress, Notice))
+@pytest.fixture
+def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A file system of 4 MiB for the results alone; only root can have one."""
+    monkeypatch.setattr("orchestrator.store.ingest.RETRY_S", 0.1)
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)]
+    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode != 0:
+        pytest.skip("mounting needs root")
+    yield place
+    gc.collect()  # the traceback of an interrupt keeps what it passed, and with it files
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_full_disk_is_waited_for_and_an_interrupt_leaves_what_waits_to_the_next_run(
+    disk: Path, tmp_path: Path
+) -> None:
+    lab, wanted, ballast = Lab(tmp_path, disk / "results"), sweep(rounds=15), disk / "ballast"
+    slow = [ready("h1", settings=FakeSettings(0.05))]
+
+    def is_full(progress: object) -> bool:
+        return isinstance(progress, Notice) and "is full: waiting for room" in progress.text
+
+    def fill(progress: object) -> None:
+        if isinstance(progress, TrialRecorded) and len(lab.recorded()) == 3:
+            with ballast.open("wb", buffering=0) as file:
+                while os.statvfs(disk).f_bavail:
+                    file.write(bytes(4096))
+
+    def fill_and_interrupt(progress: object) -> None:
+        fill(progress)
+        if is_full(progress):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def fill_and_make_room(progress: object) -> None:
+        fill(progress)
+        if is_full(progress):
+            ballast.unlink()
+
+    with pytest.raises(KeyboardInterrupt):
+        lab.run(wanted, Kept(), slow, fill_and_interrupt)
+    before = set(lab.store.trials(["trial_id"])["trial_id"].to_pylist())
+    left = [path for path in directories(lab) if (path / "records.jsonl").exists()]
+    assert left, "what waited is on its host"
+    ballast.unlink()
+
+    lab.run(wanted, Kept(), slow, fill_and_make_room)
+    told = [progress.trial.trial_id for progress in lab.recorded()]
+    assert len(told) == len(set(told)) < 30 - len(before), "what waited was stored, and not measured again"
+    assert before.isdisjoint(told)
+    assert [is_full(progress) for progress in lab.told].count(True) == 1
+    assert lab.rows() == [("h1", "ok", 1)] * 30
+    assert directories(lab) == []
