@@ -3,7 +3,7 @@
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,10 @@ import pytest
 from orchestrator.campaign import CampaignOrder, Notice, ProjectFiles, ReadyHost, TrialRecorded, choose_campaign
 from orchestrator.campaign.control import ControlFiles
 from orchestrator.campaign.driving import driver, host_work, recovery
+from orchestrator.campaign.driving.campaign_row import opening_row
 from orchestrator.campaign.driving.running import run_campaign
 from orchestrator.campaign.progress import CampaignProgress
-from orchestrator.campaign.resuming.resume import ResumePolicy
+from orchestrator.campaign.resuming.resume import Continuation, ResumePolicy
 from orchestrator.config import Faults, Sweep
 from orchestrator.execution import ExecutionSettings, FakeSettings
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
@@ -29,8 +30,8 @@ from orchestrator.scheduling import (
     host_task,
     run_on_host,
 )
-from orchestrator.store import Store
-from runners.contract import Begin, encode_line
+from orchestrator.store import RowContext, Store, trial_row
+from runners.contract import Begin, Status, TrialRecord, encode_line
 from runners.system import collect
 
 PIN = EnvironmentPin("cpu", Isolation.PROCESS, "for a test", "0" * 64)
@@ -192,3 +193,42 @@ class Lab:
 
     def recorded(self) -> list[TrialRecorded]:
         return [progress for progress in self.told if isinstance(progress, TrialRecorded)]
+
+
+STORED = replace(PIN, lock_sha256="lock")
+
+
+class Stored:
+    """A store of campaigns that end where a test says, without any that ran."""
+
+    def __init__(self, directory: Path) -> None:
+        self.store = Store.open(directory)
+
+    def begin(
+        self, wanted: Sweep, *hosts: PlanningHost, document: str = "sweep", inventory: str = "inventory"
+    ) -> Continuation:
+        chosen = choose_campaign(wanted, hosts, self.store, ResumePolicy.NEVER)
+        ready = [ReadyHost(host, {}) for host in hosts]
+        order = CampaignOrder(chosen, ready, wanted.name, document, inventory, "0", "c0ffee")
+        with self.store.writer() as writer:
+            writer.put_campaign(opening_row(order))
+        return chosen
+
+    def measure(
+        self,
+        chosen: Continuation,
+        hosts: Mapping[str, int | None],
+        status: Status = Status.OK,
+        pin: EnvironmentPin = STORED,
+    ) -> None:
+        """Gives rows to so many of the trials that are left on each host; to all where the number is null."""
+        with self.store.writer() as writer:
+            for host, number in hosts.items():
+                trials = [t for planned in chosen.left.tasks if planned.host == host for t in planned.task.trials]
+                context = RowContext(
+                    chosen.campaign_id, "t", host, pin.isolation.value, "", "cpu", "e", pin.image_digest,
+                    pin.image_id, pin.lock_sha256, "code", {}, None, None, {},
+                )  # fmt: skip
+                for trial in trials[:number]:
+                    record = TrialRecord(trial.trial_id, trial.attempt, status, "r", 1, 2)
+                    writer.append([trial_row(context, trial, record)])

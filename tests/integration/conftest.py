@@ -38,24 +38,6 @@ def object_service(swift: ObjectService, monkeypatch: pytest.MonkeyPatch) -> Obj
     return swift
 
 
-@pytest.fixture(
-    params=[
-        # where containers are required the same in them is enough, but for one test that names both
-        pytest.param("process", marks=pytest.mark.long if os.environ.get("TAXMETER_REQUIRE_ENGINE") == "1" else ()),
-        pytest.param("docker", marks=pytest.mark.engine),
-    ]
-)
-def isolation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The isolation that `executor: auto` takes, with its environment built."""
-    kind = str(request.param)
-    if kind == "docker":
-        request.getfixturevalue("cpu_image")
-    else:
-        request.getfixturevalue("cpu_python")
-        monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
-    return kind
-
-
 @pytest.fixture(autouse=True)
 def sql_of_its_own() -> Iterator[None]:
     """A default connection of DuckDB for each test: views that one makes there must not answer another."""

@@ -1,73 +1,32 @@
 """A campaign goes on with other hosts than it began with, as long as each does what it was to do."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from orchestrator.campaign import CampaignOrder, Continuation, ReadyHost, ResumePolicy, choose_campaign
-from orchestrator.campaign.driving.campaign_row import opening_row
-from orchestrator.campaign.resuming.pinned import go_on, pinned, refuse_other_locks
+from orchestrator.campaign import Continuation, ResumePolicy, choose_campaign
+from orchestrator.campaign.resuming.pinned import Pinned, go_on, pinned, refuse_other_locks
 from orchestrator.campaign.resuming.resume import write_widened
 from orchestrator.config import Sweep
 from orchestrator.environments import Catalogue, lock_sha256
 from orchestrator.errors import ConfigurationError, NoUsableHostError
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
-from orchestrator.store import RowContext, Store, trial_row
-from runners.contract import Status, TrialRecord
+from runners.contract import Status
+from tests.conftest import PROJECT
+from tests.scripted_campaign import STORED as PIN
+from tests.scripted_campaign import Stored, sweep
 
-PROJECT = Path(__file__).parents[2]
-PIN = EnvironmentPin("cpu", Isolation.PROCESS, "for a test", "lock")
 H1, H2, H3 = (PlanningHost(name, {}, (0, 1), {"cpu": PIN}) for name in ("h1", "h2", "h3"))
-SWEEP = Sweep.model_validate(
-    {
-        "version": 1,
-        "name": "s",
-        "environments": "cpu",
-        "workloads": ({"name": "synthetic-null", "batch": (1, 2)},),
-        "backends": ("python",),
-        "rounds": 2,
-    }
-)
-ANY = SWEEP.model_copy(update={"targets": "any"})
+SWEEP, ANY = sweep(), sweep("any")
 
 
-class Bench:
+class Bench(Stored):
     """A store, and campaigns that end where a test says."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.store = Store.open(directory)
-
-    def begin(self, sweep: Sweep, *hosts: PlanningHost, inventory: str = "inventory") -> Continuation:
-        chosen = choose_campaign(sweep, hosts, self.store, ResumePolicy.NEVER)
-        ready = [ReadyHost(host, {}) for host in hosts]
-        order = CampaignOrder(chosen, ready, sweep.name, "sweep", inventory, "0", "c0ffee")
-        with self.store.writer() as writer:
-            writer.put_campaign(opening_row(order))
-        return chosen
-
-    def measure(
-        self,
-        chosen: Continuation,
-        hosts: Mapping[str, int | None],
-        status: Status = Status.OK,
-        pin: EnvironmentPin = PIN,
-    ) -> None:
-        """Gives rows to so many of the trials that are left on each host; to all where the number is null."""
-        with self.store.writer() as writer:
-            for host, number in hosts.items():
-                trials = [t for one in chosen.left.tasks if one.host == host for t in one.task.trials]
-                context = RowContext(
-                    chosen.campaign_id, "t", host, pin.isolation.value, "", "cpu", "e", pin.image_digest,
-                    pin.image_id, pin.lock_sha256, "code", {}, None, None, {},
-                )  # fmt: skip
-                for trial in trials[:number]:
-                    record = TrialRecord(trial.trial_id, trial.attempt, status, "r", 1, 2)
-                    writer.append([trial_row(context, trial, record)])
 
     def choose(
         self, sweep: Sweep, *hosts: PlanningHost, policy: ResumePolicy = ResumePolicy.AUTO, absent: Iterable[str] = ()
@@ -79,6 +38,9 @@ class Bench:
     def row(self, campaign_id: str) -> dict[str, object]:
         return next(row for row in self.store.campaigns().to_pylist() if row["campaign_id"] == campaign_id)
 
+    def pinned(self, chosen: Continuation) -> Pinned:
+        return pinned(self.row(chosen.campaign_id), self.store)
+
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
@@ -86,10 +48,7 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def left(chosen: Continuation) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for one in chosen.left.tasks:
-        counts[one.host] = counts.get(one.host, 0) + len(one.task.trials)
-    return counts
+    return dict(Counter(planned.host for planned in chosen.left.tasks for _ in planned.task.trials))
 
 
 def test_an_unfinished_campaign_goes_on_without_a_host_that_is_gone(bench: Bench) -> None:
@@ -174,35 +133,47 @@ def test_a_campaign_is_gone_on_with_by_its_name(bench: Bench) -> None:
     first = bench.begin(SWEEP, H1, H2)
     bench.begin(SWEEP, H1, H2)
     bench.measure(first, {"h1": 1})
-    campaign = pinned(bench.row(first.campaign_id), bench.store)
+    campaign = bench.pinned(first)
     again = go_on(campaign, SWEEP, [H2, H1], bench.store)
     assert (again.campaign_id, left(again)) == (first.campaign_id, {"h1": 3, "h2": 4})
     with pytest.raises(NoUsableHostError, match=r"has trials for h1, h2, and at hand is h3; name an inventory"):
         go_on(campaign, SWEEP, [H3], bench.store)
 
 
+IMAGE = EnvironmentPin("cpu", Isolation.DOCKER, "", "lock", image_id="sha256:" + "1" * 64)
+REBUILT = replace(IMAGE, image_id="sha256:" + "2" * 64, image_layers=("a",), image_config_sha256="c")
+
+
 @pytest.mark.parametrize(
-    ("other", "named"),
+    ("pin", "other", "named"),
     [
         (
+            PIN,
             replace(H1, environments={"cpu": replace(PIN, lock_sha256="another")}),
             "h1: environment cpu: lock: expected lock, found another",
         ),
-        (replace(H1, cores=(0, 1, 2)), "h1: threads: expected 2, found 3"),
+        (PIN, replace(H1, cores=(0, 1, 2)), "h1: threads: expected 2, found 3"),
         (
+            PIN,
             replace(H1, unavailable={"cpu": "there is no Python 3.9"}),
             "h1: what it was to run cannot run there: there is no Python 3.9",
         ),
         (
+            PIN,
             replace(H1, environments={"cpu": replace(PIN, isolation=Isolation.DOCKER, image_id="sha256:1")}),
             "h1: environment cpu: isolation: expected process, found docker (for a test)",
         ),
+        (
+            IMAGE,
+            replace(H1, environments={"cpu": REBUILT}),
+            "image: expected 111111111111, found 222222222222",
+        ),
     ],
 )
-def test_what_is_not_as_it_was_is_named(bench: Bench, other: PlanningHost, named: str) -> None:
-    first = bench.begin(SWEEP, H1, H2)
-    bench.measure(first, {"h1": 1})
-    campaign = pinned(bench.row(first.campaign_id), bench.store)
+def test_what_is_not_as_it_was_is_named(bench: Bench, pin: EnvironmentPin, other: PlanningHost, named: str) -> None:
+    first = bench.begin(SWEEP, replace(H1, environments={"cpu": pin}), H2)
+    bench.measure(first, {"h1": 1}, pin=pin)
+    campaign = bench.pinned(first)
     with pytest.raises(ConfigurationError) as caught:
         go_on(campaign, SWEEP, [other, H2], bench.store)
     text = str(caught.value)
@@ -212,26 +183,15 @@ def test_what_is_not_as_it_was_is_named(bench: Bench, other: PlanningHost, named
     assert "taxmeter sweep run --resume never" in text
 
 
-def test_another_image_is_named(bench: Bench) -> None:
-    pin = EnvironmentPin("cpu", Isolation.DOCKER, "", "lock", image_id="sha256:" + "1" * 64)
-    host = replace(H1, environments={"cpu": pin})
-    first = bench.begin(SWEEP, host)
-    bench.measure(first, {"h1": 1}, pin=pin)
-    campaign = pinned(bench.row(first.campaign_id), bench.store)
-    other = replace(pin, image_id="sha256:" + "2" * 64, image_layers=("a",), image_config_sha256="c")
-    with pytest.raises(ConfigurationError, match="image: expected 111111111111, found 222222222222"):
-        go_on(campaign, SWEEP, [replace(host, environments={"cpu": other})], bench.store)
-
-
 def test_other_locks_are_refused_before_anything_is_built(bench: Bench) -> None:
     catalogue = Catalogue.load(PROJECT / "docker" / "images.yaml")
     first = bench.begin(SWEEP, H1)
     bench.measure(first, {"h1": 1}, pin=replace(PIN, lock_sha256=lock_sha256(catalogue.entry("cpu"))))
-    refuse_other_locks(pinned(bench.row(first.campaign_id), bench.store), catalogue)
+    refuse_other_locks(bench.pinned(first), catalogue)
     second = bench.begin(SWEEP, H1)
     bench.measure(second, {"h1": 1})
     with pytest.raises(ConfigurationError, match=r"environment cpu: lock: expected lock, found [0-9a-f]{12}"):
-        refuse_other_locks(pinned(bench.row(second.campaign_id), bench.store), catalogue)
+        refuse_other_locks(bench.pinned(second), catalogue)
 
 
 def test_campaigns_without_a_plan_start_anew_and_are_refused_by_name(bench: Bench) -> None:
@@ -241,4 +201,4 @@ def test_campaigns_without_a_plan_start_anew_and_are_refused_by_name(bench: Benc
     assert bench.choose(SWEEP, H1, H2).campaign_id == first.campaign_id
     assert bench.choose(SWEEP, H1).is_new
     with pytest.raises(ConfigurationError, match="stored no plan"):
-        pinned(bench.row(first.campaign_id), bench.store)
+        bench.pinned(first)

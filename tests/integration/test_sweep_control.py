@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.campaign import CampaignOrder, Continuation, ProjectFiles, ReadyHost, ResumePolicy, choose_campaign
+from orchestrator.campaign import Continuation, ProjectFiles
 from orchestrator.campaign.control import (
     CampaignPhase,
     CampaignProgressState,
@@ -20,17 +20,14 @@ from orchestrator.campaign.control import (
     Request,
     RequestKind,
 )
-from orchestrator.campaign.driving.campaign_row import opening_row
 from orchestrator.cli import run, sweep_control
 from orchestrator.cli.sweep_control import Seen, render
 from orchestrator.config import load_sweep
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.lock import HostLock
-from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
-from orchestrator.store import RowContext, Store, trial_row
-from runners.contract import Status, TrialRecord
+from orchestrator.planning import PlanningHost
+from tests.scripted_campaign import STORED, Stored
 
-PIN = EnvironmentPin("cpu", Isolation.PROCESS, "for a test", "lock")
 SWEEP = """
 version: 1
 name: s
@@ -114,25 +111,27 @@ def test_a_stop_waits_until_the_driver_has_ended(control: ControlFiles, capsys: 
     assert "c-1 has ended: 2 of 6 trials are in the store; `taxmeter sweep resume` goes on with it" in said
 
 
-def test_some_hosts_are_drained(control: ControlFiles, capsys: pytest.CaptureFixture[str]) -> None:
-    drained = state(h1=HostPhase.RUNNING, h2=HostPhase.DRAINED)
-    with driver(control, state(), lambda *_: drained) as taken:
-        assert run(["sweep", "drain", "h2"]) == ExitCode.OK
-        assert taken == [Request(RequestKind.DRAIN, ("h2",))]
-    said = capsys.readouterr().out
-    assert "asked c-1 to drain h2" in said
-    assert "2 trials are left there" in said
-
-
-def test_all_hosts_are_drained_and_what_runs_is_named(
-    control: ControlFiles, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("hosts", "answer", "told"),
+    [
+        (("h2",), state(h1=HostPhase.RUNNING, h2=HostPhase.DRAINED), ("drain h2", "2 trials are left there")),
+        ((), state(CampaignPhase.DRAINING), ("drain all hosts", "h1 ends tiny-bert eager batch 1 round 1")),
+    ],
+    ids=["some", "all"],
+)
+def test_hosts_are_drained_and_what_runs_or_is_left_is_named(
+    control: ControlFiles,
+    capsys: pytest.CaptureFixture[str],
+    hosts: tuple[str, ...],
+    answer: CampaignProgressState,
+    told: tuple[str, str],
 ) -> None:
-    with driver(control, state(), lambda *_: state(CampaignPhase.DRAINING)) as taken:
-        assert run(["sweep", "drain"]) == ExitCode.OK
-        assert taken == [Request(RequestKind.DRAIN)]
+    with driver(control, state(), lambda *_: answer) as taken:
+        assert run(["sweep", "drain", *hosts]) == ExitCode.OK
+        assert taken == [Request(RequestKind.DRAIN, hosts)]
     said = capsys.readouterr().out
-    assert "asked c-1 to drain all hosts" in said
-    assert "h1 ends tiny-bert eager batch 1 round 1" in said
+    assert f"asked c-1 to {told[0]}" in said
+    assert told[1] in said
 
 
 def test_a_host_that_takes_no_part_cannot_be_drained(control: ControlFiles, capsys: pytest.CaptureFixture[str]) -> None:
@@ -199,23 +198,14 @@ def test_what_nobody_understood_is_named(control: ControlFiles, capsys: pytest.C
     assert f"not understood, so nobody acted on it: {file}.refused" in capsys.readouterr().out
 
 
-def begun(directory: Path, rows: int, lock: str = "lock") -> Continuation:
+def begun(directory: Path, rows: int) -> Continuation:
     """A campaign in the store `results` that ended after so many rows."""
     path = directory / "s.yaml"
     path.write_text(SWEEP)
-    sweep, store = load_sweep(path), Store.open(directory / "results")
-    pin = replace(PIN, lock_sha256=lock)
-    host = PlanningHost("here", {}, (0,), {"cpu": pin})
-    chosen = choose_campaign(sweep, [host], store, ResumePolicy.NEVER)
-    order = CampaignOrder(chosen, [ReadyHost(host, {})], "s", SWEEP, INVENTORY, "0", "c0ffee")
-    context = RowContext(
-        chosen.campaign_id, "t", "here", "process", "", "cpu", "e", None, None, lock, "code", {}, None, None, {}
-    )
-    with store.writer() as writer:
-        writer.put_campaign(opening_row(order))
-        trials = [trial for one in chosen.plan.tasks for trial in one.task.trials]
-        for trial in trials[:rows]:
-            writer.append([trial_row(context, trial, TrialRecord(trial.trial_id, 1, Status.OK, None, 1, 2))])
+    stored = Stored(directory / "results")
+    host = PlanningHost("here", {}, (0,), {"cpu": STORED})
+    chosen = stored.begin(load_sweep(path), host, document=SWEEP, inventory=INVENTORY)
+    stored.measure(chosen, {"here": rows})
     path.unlink()
     return chosen
 
