@@ -18,12 +18,13 @@ import pytest
 
 from orchestrator.campaign import CampaignPlanned, CampaignProgress, ResumePolicy, TrialRecorded, choose_campaign
 from orchestrator.campaign.driving.task_tracker import TaskTracker
-from orchestrator.config import load_sweep
+from orchestrator.config import Exclusive, load_sweep
 from orchestrator.execution import Aftermath, ProcessSettings, TaskOutcome, aftermath
+from orchestrator.planning import make_slots
 from orchestrator.scheduling import Event, HostObserved, LocalScheduler, RecordPiece, TaskEnded, run_on_host
 from orchestrator.store import environment_id, open_store
 from runners.contract import Begin, Status, Task, TaskFiles, Trial, encode_line
-from runners.system import collect
+from runners.system import GpuPlace, NumaNode, Topology, collect
 from tests.scripted_campaign import PATIENT, PIN, Kept, Lab, ready, sweep
 
 HOST = ready("h1")
@@ -188,6 +189,23 @@ def test_a_record_that_its_task_ended_early_says_why(lab: Lab, monkeypatch: pyte
     rows = lab.store.trials(["status", "reason", "log_tail", "exit_code"]).to_pylist()
     expected = ("oom", "the task ran out of memory while this trial ran", "the end of the log", 137)
     assert [tuple(row.values()) for row in rows] == [expected] * 2
+
+
+def test_rounds_take_turns_on_the_gpus_of_a_host_and_rows_tell_which(lab: Lab) -> None:
+    gpus = (GpuPlace("GPU-a", None, 0), GpuPlace("GPU-b", None, 1))
+    topology = Topology(tuple(map(str, range(8))), (NumaNode(0, "0-3"), NumaNode(1, "4-7")), gpus)
+    cores, shared = tuple(range(8)), Exclusive.GPU
+    slots = make_slots(cores, topology, gpus, shared)
+    planning = replace(HOST.planning, cores=cores, topology=topology, slots=slots, exclusive=shared)
+    wanted = sweep(rounds=3, workloads=("bert-base",), backends=("eager",))
+    wanted = wanted.model_copy(update={"device": "cuda", "threads": ("all",)})
+    lab.run(wanted, LocalScheduler(), [replace(HOST, planning=planning)])
+    rows = lab.store.trials(["round", "slot", "gpu_uuid", "exclusive", "threads"]).to_pylist()
+    assert sorted(tuple(row.values()) for row in rows) == [
+        *[(1, 0, "GPU-a", "gpu", 4)] * 2,
+        *[(2, 1, "GPU-b", "gpu", 4)] * 2,
+        *[(3, 0, "GPU-a", "gpu", 4)] * 2,
+    ]
 
 
 CORE = max(os.sched_getaffinity(0))

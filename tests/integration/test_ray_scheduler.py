@@ -43,7 +43,8 @@ DRIVER = textwrap.dedent(
         scheduler.submit(request("flood", FakeSettings(0.0, 40_000), 20, 1))
         readers = {name: RecordReader() for name in ("calm0", "calm1", "flood")}
         for event in scheduler.events():
-            if isinstance(event, Tick):
+            # a sign of life comes at any time, also before a host on a busy machine says what it is
+            if isinstance(event, Tick) or isinstance(event, RecordPiece) and not event.data:
                 continue
             lines = []
             if isinstance(event, RecordPiece):
@@ -107,10 +108,11 @@ def test_records_come_while_the_task_runs(told: list[list[Any]]) -> None:
     assert times[-1] - times[0] > 1.0
 
 
-def test_a_host_that_floods_hides_no_other(told: list[list[Any]]) -> None:
+def test_slots_work_side_by_side_and_one_that_floods_hides_no_other(told: list[list[Any]]) -> None:
     assert sum(entry[3].count("TrialRecord") for entry in of(told, "flood")) == 20
     flood, calm = of(told, "flood"), of(told, "calm0")
     first, last = flood[0][2], flood[-1][2]
+    assert first < of(told, "calm1")[-1][2], "the slots of a host work side by side"
     beside = [entry[2] for entry in calm if first < entry[2] < last]
     gaps = [after - before for before, after in itertools.pairwise(beside)]
     assert max(gaps, default=0.0) < 3.0, gaps
