@@ -14,7 +14,7 @@ from pathlib import Path
 
 from orchestrator.campaign import CampaignOrder, Notice, ProjectFiles, ReadyHost, ResumePolicy, choose_campaign
 from orchestrator.campaign.control import ControlFiles
-from orchestrator.campaign.driving.running import run_campaign
+from orchestrator.campaign.driver.campaign_run import run_campaign
 from orchestrator.campaign.progress import CampaignProgress
 from orchestrator.config import Faults, Sweep
 from orchestrator.execution import FakeSettings

@@ -11,28 +11,29 @@ import pytest
 
 from orchestrator.campaign import CampaignOrder, Notice, ProjectFiles, ReadyHost, TrialRecorded, choose_campaign
 from orchestrator.campaign.control import ControlFiles
-from orchestrator.campaign.driving import driver, host_work, recovery
-from orchestrator.campaign.driving.campaign_row import opening_row
-from orchestrator.campaign.driving.running import run_campaign
+from orchestrator.campaign.driver import driver, host_work, leftovers
+from orchestrator.campaign.driver.campaign_run import opening_row, run_campaign
 from orchestrator.campaign.progress import CampaignProgress
-from orchestrator.campaign.resuming.resume import Continuation, ResumePolicy
+from orchestrator.campaign.resume import Continuation, ResumePolicy
 from orchestrator.config import Faults, Sweep
 from orchestrator.execution import ExecutionSettings, FakeSettings
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
 from orchestrator.scheduling import (
     Event,
     HostObserved,
-    LocalScheduler,
     RecordPiece,
     SchedulingHost,
     TaskRequest,
     Tick,
     host_task,
+    is_there,
+    recover,
     run_on_host,
 )
 from orchestrator.store import RowContext, Store, trial_row
 from runners.contract import Begin, Status, TrialRecord, encode_line
 from runners.system import collect
+from tests.local_scheduler import LocalScheduler
 
 PIN = EnvironmentPin("cpu", Isolation.PROCESS, "for a test", "0" * 64)
 FAULTS = Faults.model_construct(silence_s=1, return_s=2, queue_s=10)
@@ -72,8 +73,11 @@ def sweep(
 class Unanswered:
     """A question to a host that is not there."""
 
-    def reply(self) -> None:
-        return None
+    is_over = False
+    problem = None
+
+    def take(self) -> list[Any]:
+        return []
 
     def drop(self) -> None:
         pass
@@ -111,15 +115,14 @@ class Frozen(Kept):
         self.frozen |= self.absent.keys()
         return {**super().start(hosts), **self.absent}
 
-    def ask(self, question: Any, of: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-        self.asked += of
-        return super().ask(question, of, timeout_s)
-
-    def begin(self, question: Any, host: str, asked: Any) -> Any:
-        if host in self.frozen and not self.absent_until():
-            return Unanswered()
-        self.frozen.discard(host)
-        return super().begin(question, host, asked)
+    def stream(self, question: Any, host: str, asked: Any) -> Any:
+        if question is is_there:
+            if host in self.frozen and not self.absent_until():
+                return Unanswered()
+            self.frozen.discard(host)
+        elif question is not recover:
+            self.asked.append(host)
+        return super().stream(question, host, asked)
 
     def cancel(self, task_id: str) -> None:
         self.cancelled.append(task_id)
@@ -175,8 +178,8 @@ class Lab:
             observe(progress)
 
         with pytest.MonkeyPatch.context() as hasty:
-            hasty.setattr(recovery, "PING_S", 0.3)
-            hasty.setattr(recovery, "PAUSE_S", 0.1)
+            hasty.setattr(leftovers, "PING_S", 0.3)
+            hasty.setattr(leftovers, "PAUSE_S", 0.1)
             hasty.setattr(driver, "LOOK_S", 0.0)
             # far below the second after which FAULTS take a host for lost, so that one that is well never is
             hasty.setattr(host_task, "TICK_S", 0.1)

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from orchestrator.campaign import ReadyHost, TrialRecorded
-from orchestrator.campaign.driving.task_tracker import Origins, TaskTracker
+from orchestrator.campaign import ProjectFiles, ReadyHost, TrialRecorded
+from orchestrator.campaign.driver.requests import Requests
+from orchestrator.campaign.driver.task_tracker import RunningTask, TaskTracker
 from orchestrator.campaign.progress import CampaignProgress
 from orchestrator.execution import FakeSettings
 from orchestrator.planning import EnvironmentPin, Isolation, PlannedTask, PlanningHost
@@ -77,19 +78,20 @@ def _drive(directory: Path, tasks: int, rate: float, seconds: float) -> Acknowle
     scheduler = RayScheduler()
     trials = int(rate * (seconds + _START_S * tasks / len(os.sched_getaffinity(0)) + 10))
     with store.writer() as writer, Ingest(store, writer, print) as ingest:
-        tracker = TaskTracker("c", ingest, Origins("c", {"h1": host}, None, collect()), observe)
+        requests = Requests("c", {"h1": host}, ProjectFiles(place), "store", collect())
+        tracker = TaskTracker(requests, ingest, observe)
         try:
             scheduler.start([SchedulingHost("h1", {}, slots=tasks)])
-            for number in range(tasks):
-                _submit(scheduler, tracker, place, number, trials, rate)
+            running = {f"task{number}": _submit(scheduler, tracker, number, trials, rate) for number in range(tasks)}
             begun = 0
             for event in scheduler.events():
                 if isinstance(event, TaskEnded):
                     sys.exit(f"a task ended before all had run for {seconds} s: {event.problem}")
+                for task in running.values():
+                    tracker.confirm(task)
                 if isinstance(event, Tick):
-                    tracker.confirm()
                     continue
-                tracker.take(event)
+                tracker.take(running[event.task_id], event)
                 if isinstance(event, HostObserved):
                     begun += 1
                     if begun == tasks:
@@ -105,13 +107,13 @@ def _drive(directory: Path, tasks: int, rate: float, seconds: float) -> Acknowle
     return Acknowledged(len(seen), len(seen) / elapsed_s, cpu_s / len(seen), float(quantiles[0]), float(quantiles[1]))
 
 
-def _submit(scheduler: RayScheduler, tracker: TaskTracker, place: Path, number: int, trials: int, rate: float) -> None:
+def _submit(scheduler: RayScheduler, tracker: TaskTracker, number: int, trials: int, rate: float) -> RunningTask:
     several = tuple(Trial(f"t{number}-{count}", "k", 1, count, 0, 1, 60, _SPEC) for count in range(trials))
     task = Task(CONTRACT_VERSION, "c", f"task{number}", "cpu", several)
-    directory = place / f"task{number}"
-    origin = tracker.begin(PlannedTask("h1", task, number), directory)
-    settings = FakeSettings(1 / rate, SAMPLES)
-    scheduler.submit(TaskRequest("h1", task, settings, directory, "store", origin_document(origin), slot=number))
+    running = tracker.begin(PlannedTask("h1", task, number), 0.0)
+    settings, origin = FakeSettings(1 / rate, SAMPLES), origin_document(running.origin)
+    scheduler.submit(TaskRequest("h1", task, settings, running.intake.directory, "store", origin))
+    return running
 
 
 if __name__ == "__main__":

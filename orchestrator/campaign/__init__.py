@@ -1,7 +1,7 @@
 """One run of a sweep on an inventory: the only place where the scheduler and the store meet."""
 
 from orchestrator.campaign.control import ControlFiles
-from orchestrator.campaign.driving.running import run_campaign
+from orchestrator.campaign.driver.campaign_run import run_campaign
 from orchestrator.campaign.files import ProjectFiles, drop_caches
 from orchestrator.campaign.handover import drive
 from orchestrator.campaign.order import CampaignOrder
@@ -14,11 +14,16 @@ from orchestrator.campaign.progress import (
     TrialRecorded,
 )
 from orchestrator.campaign.provision import ReadyHost
-from orchestrator.campaign.reproduce.reproduction import Reproduction, is_reproduction
+from orchestrator.campaign.reproduce.reproduction import (
+    Allowed,
+    Reproduction,
+    is_reproduction,
+    refuse_another_method,
+    targets,
+)
 from orchestrator.campaign.reproduce.run import ReproduceRequest, run_reproduction
 from orchestrator.campaign.reproduce.stored import find
-from orchestrator.campaign.reproduce.targets import Allowed, refuse_another_method, targets
-from orchestrator.campaign.resuming.resume import Choose, Continuation, ResumePolicy, choose_campaign
+from orchestrator.campaign.resume import Choose, Continuation, ResumePolicy, choose_campaign
 from orchestrator.campaign.run import RunRequest, listed, look, run_sweep
 
 __all__ = [

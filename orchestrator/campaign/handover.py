@@ -7,7 +7,7 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from orchestrator.campaign.driving.running import run_campaign
+from orchestrator.campaign.driver.campaign_run import run_campaign
 from orchestrator.campaign.files import ProjectFiles
 from orchestrator.campaign.order import CampaignOrder
 from orchestrator.campaign.progress import Observer

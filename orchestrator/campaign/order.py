@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from orchestrator.campaign.provision import ReadyHost
-from orchestrator.campaign.resuming.resume import Continuation
+from orchestrator.campaign.resume import Continuation
 from orchestrator.config import Faults, Sweep
 from orchestrator.store import Reproduces
 

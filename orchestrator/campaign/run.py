@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from orchestrator.campaign.driving.running import run_campaign
+from orchestrator.campaign.driver.campaign_run import run_campaign
 from orchestrator.campaign.files import ProjectFiles, drop_caches
 from orchestrator.campaign.handover import Handover, drive_in_head
 from orchestrator.campaign.order import CampaignOrder
@@ -23,7 +23,7 @@ from orchestrator.campaign.provision import (
     unavailable_on,
 )
 from orchestrator.campaign.recovery import Spares, recovering
-from orchestrator.campaign.resuming.resume import Choose, write_widened
+from orchestrator.campaign.resume import Choose, write_widened
 from orchestrator.config import Host, Inventory, Sweep
 from orchestrator.environments import Catalogue, read_built_images
 from orchestrator.errors import ConfigurationError, NoUsableHostError

@@ -61,11 +61,11 @@ def reproduce(
     files = ProjectFiles(Path.cwd())
     request = ReproduceRequest(wanted, places, allowed, rounds, known, files, results_directory, git_commit())
     with ending_cleanly(), open_hosts({place.name: place.host for place in places}, known, files) as hosts:
-        outcome = run_reproduction(request, hosts, say, watched)
+        reproduction, outcome = run_reproduction(request, hosts, say, watched)
     if outcome.exit_code:
         return ExitCode(outcome.exit_code)
     store = open_existing(results_directory)
-    print_reproduction(store, outcome.reproduction, outcome.campaign_id)
+    print_reproduction(store, reproduction, outcome.campaign_id)
     return exit_code(store.attempts(outcome.campaign_id).values())
 
 

@@ -25,7 +25,7 @@ from orchestrator.campaign import (
     look,
     run_sweep,
 )
-from orchestrator.campaign.resuming.pinned import Pinned, go_on, pinned, refuse_other_locks
+from orchestrator.campaign.pinned import Pinned, go_on, pinned, refuse_other_locks
 from orchestrator.cli.options import inventory_option, limit_option, open_existing, open_results, results_option
 from orchestrator.cli.progress import ProgressLine, duration_text
 from orchestrator.cli.results import known_campaign, print_summary

@@ -7,7 +7,7 @@ import click
 
 from orchestrator.campaign import ProjectFiles
 from orchestrator.campaign.exchange import Cores, Origin, cores_of, exported_host, write_export
-from orchestrator.campaign.resuming.resume import new_campaign_id
+from orchestrator.campaign.resume import new_campaign_id
 from orchestrator.cli.sweep import git_commit, known_environments, print_plan, refuse_empty, sweep_argument
 from orchestrator.config import Sweep, load_sweep
 from orchestrator.environments import Catalogue

@@ -1,8 +1,6 @@
 """Brings tasks to hosts and their records back, as events."""
 
-from orchestrator.scheduling.acknowledging import Acknowledgement, Disposal, acknowledge
 from orchestrator.scheduling.base import (
-    Asking,
     Event,
     HostNotice,
     HostObserved,
@@ -15,24 +13,25 @@ from orchestrator.scheduling.base import (
     Tick,
 )
 from orchestrator.scheduling.host_calls import (
+    Acknowledgement,
+    Disposal,
     LeftoverPart,
     LeftoverPiece,
     Leftovers,
     Returned,
+    WorkerProcess,
+    acknowledge,
     is_there,
     read_leftovers,
     recover,
     remove_directories,
 )
 from orchestrator.scheduling.host_task import run_on_host
-from orchestrator.scheduling.local import LocalScheduler
 from orchestrator.scheduling.nodes import ExistingCluster
-from orchestrator.scheduling.places import scheduler_at
-from orchestrator.scheduling.workers import WorkerProcess
+from orchestrator.scheduling.ray import RayScheduler, scheduler_at
 
 __all__ = [
     "Acknowledgement",
-    "Asking",
     "Disposal",
     "Event",
     "ExistingCluster",
@@ -42,7 +41,7 @@ __all__ = [
     "LeftoverPart",
     "LeftoverPiece",
     "Leftovers",
-    "LocalScheduler",
+    "RayScheduler",
     "RecordPiece",
     "Returned",
     "Scheduler",

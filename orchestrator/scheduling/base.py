@@ -8,15 +8,13 @@ from typing import Protocol, TypeVar
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import INSTALLED, ExecutionSettings, PackedCode, TaskOutcome
 from orchestrator.hosts.lock import HostLock
-from orchestrator.scheduling.acknowledging import Acknowledgement
-from orchestrator.scheduling.workers import WorkerProcess
+from orchestrator.scheduling.host_calls import Acknowledgement, WorkerProcess
 from runners.contract import Task
 from runners.system import Fingerprint
 
 Asked = TypeVar("Asked")
-Answered = TypeVar("Answered")
-Replied = TypeVar("Replied", covariant=True)
 Item = TypeVar("Item")
+Said = TypeVar("Said", covariant=True)
 
 
 @dataclass(frozen=True)
@@ -48,8 +46,6 @@ class TaskRequest:
     """Where the runner's package lies on the host; below it, if it is sent along."""
     packed: PackedCode | None = None
     """The runner's package for a host that does not have it."""
-    slot: int = 0
-    """Of the host's slots, counted from 0; tasks of one slot run one after the other."""
     lock: HostLock | None = None
     """Held while it runs, where others may measure too; null where the driver sees to that."""
     acknowledged: tuple[Acknowledgement, ...] = ()
@@ -113,19 +109,7 @@ TaskEvent = HostObserved | RecordPiece | HostNotice | TaskEnded
 Event = TaskEvent | Tick
 
 
-class Asking(Protocol[Replied]):
-    """A question to a host that is on its way."""
-
-    def reply(self) -> Replied | InfrastructureError | None:
-        """The answer, or why there is none; null as long as neither is known. Never waits."""
-        ...
-
-    def drop(self) -> None:
-        """Takes the question back. Never waits; whether the host has heard it meanwhile is unknown."""
-        ...
-
-
-class HostStream(Protocol[Replied]):
+class HostStream(Protocol[Said]):
     """What a host says piece by piece, and is on its way."""
 
     @property
@@ -138,7 +122,7 @@ class HostStream(Protocol[Replied]):
         """Why it ended before its end."""
         ...
 
-    def take(self) -> Sequence[Replied]:
+    def take(self) -> Sequence[Said]:
         """What has come since the last time, in order. Never waits."""
         ...
 
@@ -148,7 +132,7 @@ class HostStream(Protocol[Replied]):
 
 
 class Scheduler(Protocol):
-    """Runs tasks on hosts, one at a time in each slot of a host."""
+    """Runs tasks on hosts, at most as many at once as a host has slots."""
 
     def start(self, hosts: Sequence[SchedulingHost]) -> Mapping[str, str]:
         """Makes the hosts ready.
@@ -162,43 +146,19 @@ class Scheduler(Protocol):
         """
         ...
 
-    def ask(
-        self, question: Callable[[Asked], Answered], of: Mapping[str, Asked], timeout_s: float
-    ) -> dict[str, Answered | InfrastructureError]:
-        """Runs a short function on hosts, all at once and beside whatever runs there, and waits for the answers.
-
-        Args:
-            question: the function, of an installed module. It says what went wrong by an InfrastructureError.
-            of: its argument, by the host that it runs on.
-            timeout_s: for all of it.
-
-        Returns:
-            By host the answer, or why there is none.
-        """
-        ...
-
-    def begin(self, question: Callable[[Asked], Answered], host: str, asked: Asked) -> Asking[Answered]:
-        """Asks one host, as `ask`, and waits for nothing: it may be gone, and nobody knows for how long.
-
-        Args:
-            question: the function, of an installed module; its answer is not null.
-            host: where it runs, as soon as the host is there.
-            asked: its argument.
-        """
-        ...
-
     def stream(self, question: Callable[[Asked], Iterator[Item]], host: str, asked: Asked) -> HostStream[Item]:
-        """Asks one host for something that is long, and waits for nothing. The host goes on as what it said is taken.
+        """Asks one host for something, beside whatever runs there, and waits for nothing: it may be gone.
 
         Args:
-            question: a generator function of an installed module; what it yields is small.
+            question: a generator function of an installed module; what it yields is small, and the host goes on as
+                that is taken. It says what went wrong by an InfrastructureError.
             host: where it runs, as soon as the host is there.
             asked: its argument.
         """
         ...
 
     def submit(self, request: TaskRequest) -> None:
-        """Queues a task. Tasks of one slot of a host run in the order in which they were submitted."""
+        """Starts a task, as soon as its host is there and has room for it."""
         ...
 
     def cancel(self, task_id: str) -> None:

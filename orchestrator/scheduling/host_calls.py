@@ -1,28 +1,69 @@
-"""What is done on a host besides its tasks: functions for `Scheduler.ask`, `begin` and `stream`."""
+"""What is done on a host besides its tasks: generator functions for `Scheduler.stream`.
 
+A task's directory stays on its host until the driver has every row of it: then it is acknowledged.
+"""
+
+import fcntl
 import json
+import os
 import shutil
+import signal
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from orchestrator.errors import InfrastructureError
 from orchestrator.execution import read_pieces, remove_containers
-from orchestrator.scheduling.acknowledging import Acknowledgement, acknowledge, is_free, is_unstored
-from orchestrator.scheduling.workers import WorkerProcess, end_worker
 from runners.contract import TaskFiles
 
 RUNNER_ENDS_S: Final = 15.0
 """A runner whose driver was killed ends within that."""
+
+STORED: Final = "records.stored.jsonl"
+"""The records of a failed task, whose directory stays for its logs."""
+
+SET_ASIDE: Final = "records.refused.jsonl"
+"""Records of which some gave no row: a person decides about them."""
+
+_PAUSE_S: Final = 0.1
+
+_STARTED: Final = 19
+"""Place of a process's start among the fields of /proc/PID/stat that follow its name."""
+
+
+@dataclass(frozen=True)
+class WorkerProcess:
+    """A process on one host; its number alone would be given to another one day."""
+
+    pid: int
+    started_ticks: int
+    """When it started, since the host did."""
+
+
+class Disposal(Enum):
+    """What becomes of a directory."""
+
+    REMOVE = "remove"
+    KEEP_LOGS = "keep logs"
+    SET_ASIDE = "set aside"
+
+
+@dataclass(frozen=True)
+class Acknowledgement:
+    """The driver has read a task's records and stored what they say."""
+
+    directory: Path
+    size: int
+    """In bytes, of the records that were read."""
+    disposal: Disposal
 
 
 @dataclass(frozen=True)
 class Leftovers:
     """Where records wait on a host for a driver."""
 
-    host: str
     campaigns: Path
     """Holds the directories of campaigns, and these those of tasks."""
     store_id: str
@@ -68,9 +109,35 @@ class LeftoverPiece:
     data: bytes = b""
 
 
-def is_there(host: str) -> str:
+def is_there(host: str) -> Iterator[str]:
     """A sign of life: the answer is the question."""
-    return host
+    yield host
+
+
+def acknowledge(acknowledgements: Sequence[Acknowledgement]) -> Iterator[str]:
+    """Removes directories of tasks, or puts their records aside.
+
+    Nothing is lost by an acknowledgement: one that comes while a runner works there, or after the records have grown,
+    changes nothing. One that comes again does no harm.
+
+    Yields:
+        What could not be done.
+    """
+    for acknowledged in acknowledgements:
+        directory, records = acknowledged.directory, Path(TaskFiles(str(acknowledged.directory)).records)
+        try:
+            size = records.stat().st_size if records.exists() else 0
+            if size and size != acknowledged.size:
+                yield f"{records} has {size} bytes, and {acknowledged.size} are stored: it stays, and is read again"
+            elif not _is_free(directory):
+                yield f"{directory} stays: a runner works there"
+            elif acknowledged.disposal is Disposal.REMOVE:
+                if directory.exists():
+                    shutil.rmtree(directory)
+            elif size:
+                records.rename(directory / (STORED if acknowledged.disposal is Disposal.KEEP_LOGS else SET_ASIDE))
+        except OSError as error:
+            yield f"{directory} cannot be cleared: {error.strerror or error}"
 
 
 def recover(returned: Returned) -> Iterator[LeftoverPiece]:
@@ -108,7 +175,7 @@ def read_leftovers(leftovers: Leftovers) -> Iterator[LeftoverPiece]:
             continue
         if not is_ours:
             continue
-        if not is_free(directory, RUNNER_ENDS_S):
+        if not _is_free(directory, RUNNER_ENDS_S):
             yield _notice(directory, f"a runner works in {directory}; what it records is stored later")
             continue
         parts = ((LeftoverPart.ORIGIN, files.origin), (LeftoverPart.TASK, files.task))
@@ -118,23 +185,79 @@ def read_leftovers(leftovers: Leftovers) -> Iterator[LeftoverPiece]:
         yield LeftoverPiece(directory, LeftoverPart.END)
 
 
-def remove_directories(directories: Sequence[Path]) -> None:
-    """Removes directories of ours on a host, those that are there.
+def remove_directories(directories: Sequence[Path]) -> Iterator[str]:
+    """Removes directories of ours on a host, those that are there and hold no record that is not stored.
 
-    Raises:
-        InfrastructureError: one cannot be removed, or holds records that are not stored.
+    Yields:
+        Why one stays.
     """
     for directory in directories:
-        unstored = sorted(str(path) for path in directory.glob("*") if path.is_dir() and is_unstored(path))
+        unstored = sorted(str(path) for path in directory.glob("*") if path.is_dir() and _is_unstored(path))
         if unstored:
-            raise InfrastructureError(f"{unstored[0]} stays: it has records that are not stored")
-        if not directory.exists():
-            continue
-        try:
-            shutil.rmtree(directory)
-        except OSError as error:
-            raise InfrastructureError(f"{directory} cannot be removed: {error.strerror or error}") from error
+            yield f"{unstored[0]} stays: it has records that are not stored"
+        elif directory.exists():
+            try:
+                shutil.rmtree(directory)
+            except OSError as error:
+                yield f"{directory} cannot be removed: {error.strerror or error}"
+
+
+def this_worker() -> WorkerProcess:
+    """The process that calls."""
+    started = _started_ticks(os.getpid())
+    assert started is not None
+    return WorkerProcess(os.getpid(), started)
+
+
+def end_worker(worker: WorkerProcess) -> bool:
+    """Kills a process of this host, frozen or not. False if it is gone, or the very process that calls."""
+    if worker.pid == os.getpid() or _started_ticks(worker.pid) != worker.started_ticks:
+        return False
+    try:
+        os.kill(worker.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _notice(directory: Path, text: str) -> LeftoverPiece:
     return LeftoverPiece(directory, LeftoverPart.NOTICE, text.encode())
+
+
+def _is_unstored(directory: Path) -> bool:
+    """Whether a task directory has records that nobody acknowledged, or that were refused."""
+    names = (Path(TaskFiles(str(directory)).records).name, SET_ASIDE)
+    return any((directory / name).is_file() and (directory / name).stat().st_size for name in names)
+
+
+def _is_free(directory: Path, wait_s: float = 0.0) -> bool:
+    """Whether no runner works in a task directory; waits for one that is just ending."""
+    until_s = time.monotonic() + wait_s
+    while _is_locked(Path(TaskFiles(str(directory)).lock)):
+        if time.monotonic() >= until_s:
+            return False
+        time.sleep(_PAUSE_S)
+    return True
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _started_ticks(pid: int) -> int | None:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # A name may hold spaces and brackets of its own.
+    return int(text.rpartition(")")[2].split()[_STARTED])

@@ -1,4 +1,4 @@
-"""The nodes on which a scheduler runs tasks: of this machine alone, or of a cluster that is up."""
+"""The nodes on which a scheduler runs tasks: of this machine alone, of our cluster, or of somebody else's."""
 
 import os
 import secrets
@@ -6,13 +6,13 @@ import shutil
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from orchestrator.errors import NoUsableHostError
 from orchestrator.hosts.cluster import CODE_VARIABLE, HOST_LABEL, SLOT
-from orchestrator.hosts.external_cluster import initialise
+from orchestrator.hosts.external_cluster import ExternalCluster, initialise
 from orchestrator.scheduling.base import SchedulingHost
 
 DIRECTORY_PREFIX = "taxmeter-ray-"
@@ -129,6 +129,21 @@ class ExistingCluster:
         import ray
 
         ray.shutdown()
+
+
+@dataclass(frozen=True)
+class JoinedCluster:
+    """A cluster that somebody else keeps; see `RayCluster`."""
+
+    external: ExternalCluster
+
+    def connect(self, hosts: Sequence[SchedulingHost]) -> Connected:
+        """See `RayCluster.connect`. The labels of the inventory need not be labels of Ray there."""
+        return connected(self.external.join(), [replace(host, labels={}) for host in hosts])
+
+    def disconnect(self) -> None:
+        """See `RayCluster.disconnect`."""
+        self.external.leave()
 
 
 def connected(ray: Any, hosts: Sequence[SchedulingHost]) -> Connected:

@@ -1,26 +1,25 @@
 """Runs tasks on a Ray cluster. Ray stays outside what is measured: it starts tasks and carries records back."""
 
 import time
-from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic
 
 from orchestrator.errors import InfrastructureError
+from orchestrator.hosts import DriverPlace
 from orchestrator.hosts.cluster import HOST_LABEL, SLOT
 from orchestrator.scheduling.base import (
-    Answered,
     Asked,
-    Asking,
     Event,
     Item,
+    Scheduler,
     SchedulingHost,
     TaskEnded,
     TaskRequest,
     Tick,
 )
 from orchestrator.scheduling.host_task import run_on_host
-from orchestrator.scheduling.nodes import RayCluster, ThisMachine
+from orchestrator.scheduling.nodes import ExistingCluster, JoinedCluster, RayCluster, ThisMachine
 
 TICK_S = 1.0
 
@@ -36,27 +35,19 @@ _DEATHS = {
 STOP_DEADLINE_S = 30.0
 
 
+def scheduler_at(place: DriverPlace) -> Scheduler:
+    """The scheduler of a campaign that is driven from a place."""
+    if place.external is not None:
+        return RayScheduler(JoinedCluster(place.external))
+    if place.head is not None:
+        return RayScheduler(ExistingCluster(place.head.ray_address, place.head.token_path))
+    return RayScheduler(ThisMachine())
+
+
 @dataclass
 class _Running:
     request: TaskRequest
     ended: TaskEnded | None = None
-
-
-class _Asked(Generic[Answered]):
-    """A question that Ray carries to a host."""
-
-    def __init__(self, scheduler: "RayScheduler", reference: Any) -> None:
-        self._scheduler = scheduler
-        self._reference = reference
-
-    def reply(self) -> Answered | InfrastructureError | None:
-        """See `Asking.reply`."""
-        known: Answered | InfrastructureError | None = self._scheduler.answer_to(self._reference)
-        return known
-
-    def drop(self) -> None:
-        """See `Asking.drop`."""
-        self._scheduler.drop(self._reference)
 
 
 class _RayStream(Generic[Item]):
@@ -100,7 +91,6 @@ class RayScheduler:
             cluster: where tasks run; by default on this machine, for which a cluster is started and ended.
         """
         self._cluster = cluster or ThisMachine()
-        self._queues: dict[tuple[str, int], deque[TaskRequest]] = {}
         self._running: dict[Any, _Running] = {}
         self._ray: Any = None
 
@@ -114,77 +104,26 @@ class RayScheduler:
         self._ray = connected.ray
         return connected.absent
 
-    def ask(
-        self, question: Callable[[Asked], Answered], of: Mapping[str, Asked], timeout_s: float
-    ) -> dict[str, Answered | InfrastructureError]:
-        """See `Scheduler.ask`."""
-        asked = {self._ask(question, host, argument): host for host, argument in of.items()}
-        answers: dict[str, Answered | InfrastructureError] = {}
-        waiting, deadline = list(asked), time.monotonic() + timeout_s
-        while waiting and (left_s := deadline - time.monotonic()) > 0:
-            # in short steps, so that an interrupt is heard
-            ready, waiting = self._ray.wait(waiting, num_returns=1, timeout=min(1.0, left_s))
-            for reference in ready:
-                answers[asked[reference]] = self._answer(reference)
-        for reference in waiting:
-            self.drop(reference)
-            answers[asked[reference]] = InfrastructureError(f"it gave no answer within {timeout_s:.0f} s")
-        return answers
-
-    def begin(self, question: Callable[[Asked], Answered], host: str, asked: Asked) -> Asking[Answered]:
-        """See `Scheduler.begin`."""
-        return _Asked(self, self._ask(question, host, asked))
-
-    def _ask(self, question: Callable[[Asked], Answered], host: str, asked: Asked) -> Any:
-        remote = self._ray.remote(num_cpus=0, max_retries=0)(question)
-        return remote.options(label_selector={HOST_LABEL: host}).remote(asked)
-
     def stream(self, question: Callable[[Asked], Iterator[Item]], host: str, asked: Asked) -> _RayStream[Item]:
         """See `Scheduler.stream`."""
-        remote = self._ray.remote(num_cpus=0, max_retries=0)(question)
-        options = {
-            "num_returns": "streaming",
-            "label_selector": {HOST_LABEL: host},
-            "_generator_backpressure_num_objects": _AHEAD,
-        }
-        return _RayStream(self._ray, remote.options(**options).remote(asked))
-
-    def answer_to(self, reference: Any) -> Any:
-        """The answer, or why there is none; null as long as neither is known."""
-        if self._ray is None:
-            return None
-        ready, _ = self._ray.wait([reference], timeout=0)
-        return self._answer(reference) if ready else None
-
-    def drop(self, reference: Any) -> None:
-        """Ends what was asked, if its host still hears of it."""
-        if self._ray is not None:
-            self._ray.cancel(reference, force=True)
-
-    def _answer(self, reference: Any) -> Any:
-        try:
-            return self._ray.get(reference)
-        except self._ray.exceptions.RayError as error:
-            return _infrastructure_error(error)
+        return _RayStream(self._ray, self._remote(question, host, asked))
 
     def submit(self, request: TaskRequest) -> None:
-        """See `Scheduler.submit`."""
-        self._queues.setdefault((request.host, request.slot), deque()).append(request)
+        """See `Scheduler.submit`. Of more tasks than a host has slots, Ray keeps some waiting."""
+        options = {"resources": {SLOT: 1}, "name": request.task.task_id}
+        self._running[self._remote(run_on_host, request.host, request, **options)] = _Running(request)
 
     def cancel(self, task_id: str) -> None:
         """See `Scheduler.cancel`."""
-        for queue in self._queues.values():
-            for request in [request for request in queue if request.task.task_id == task_id]:
-                queue.remove(request)
         for stream, running in list(self._running.items()):
             if running.request.task.task_id == task_id:
                 del self._running[stream]
-                self.drop(stream)
+                self._ray.cancel(stream, force=True)
 
     def events(self) -> Generator[Event, None, None]:
         """See `Scheduler.events`."""
         ticked_at = time.monotonic()
-        while self._launch_ready() or self._running:
+        while self._running:
             streams = list(self._running)
             self._ray.wait(streams, num_returns=1, timeout=TICK_S, fetch_local=False)
             # One event of each that has some, so that none is kept waiting by another that talks much.
@@ -198,29 +137,21 @@ class RayScheduler:
 
     def stop(self) -> None:
         """See `Scheduler.stop`."""
-        self._queues.clear()
         if self._ray is not None:
             self._cancel_running()
             self._ray = None
         self._cluster.disconnect()
 
-    def _launch_ready(self) -> bool:
-        busy = {(running.request.host, running.request.slot) for running in self._running.values()}
-        for place, queue in self._queues.items():
-            if queue and place not in busy:
-                request = queue.popleft()
-                self._running[self._launch(request)] = _Running(request)
-        return bool(self._running)
-
-    def _launch(self, request: TaskRequest) -> Any:
-        remote = self._ray.remote(num_cpus=0, resources={SLOT: 1}, max_retries=0)(run_on_host)
+    def _remote(self, question: Callable[[Asked], Iterator[Item]], host: str, asked: Asked, **more: Any) -> Any:
+        """Ray's stream of what a generator function says on a host."""
         options = {
+            "num_cpus": 0,
+            "max_retries": 0,
             "num_returns": "streaming",
-            "label_selector": {HOST_LABEL: request.host},
-            "name": request.task.task_id,
+            "label_selector": {HOST_LABEL: host},
             "_generator_backpressure_num_objects": _AHEAD,
         }
-        return remote.options(**options).remote(request)
+        return self._ray.remote(question).options(**options, **more).remote(asked)
 
     def _next_event(self, stream: Any) -> Iterator[Event]:
         running = self._running[stream]

@@ -17,14 +17,15 @@ from pathlib import Path
 import pytest
 
 from orchestrator.campaign import CampaignPlanned, CampaignProgress, ResumePolicy, TrialRecorded, choose_campaign
-from orchestrator.campaign.driving.task_tracker import TaskTracker
+from orchestrator.campaign.driver.task_tracker import TaskTracker
 from orchestrator.config import Exclusive, load_sweep
 from orchestrator.execution import Aftermath, ProcessSettings, TaskOutcome, aftermath
 from orchestrator.planning import make_slots
-from orchestrator.scheduling import Event, HostObserved, LocalScheduler, RecordPiece, TaskEnded, run_on_host
+from orchestrator.scheduling import Event, HostObserved, RecordPiece, TaskEnded, run_on_host
 from orchestrator.store import environment_id, open_store
 from runners.contract import Begin, Status, Task, TaskFiles, Trial, encode_line
 from runners.system import GpuPlace, NumaNode, Topology, collect
+from tests.local_scheduler import LocalScheduler
 from tests.scripted_campaign import PATIENT, PIN, Kept, Lab, ready, sweep
 
 HOST = ready("h1")
@@ -152,7 +153,7 @@ def test_a_row_that_arrives_while_its_task_is_given_up_is_neither_told_as_lost_n
         return decided[-1]
 
     monkeypatch.setattr(TaskTracker, "is_stored", seen_late)
-    monkeypatch.setattr("orchestrator.campaign.driving.task_tracker.aftermath", deciding)
+    monkeypatch.setattr("orchestrator.campaign.driver.task_tracker.aftermath", deciding)
     # environment, begin, record: the first trial of the first task was stored when the host went away
     lab.run(sweep(), Unstable(losses=1, lines=3), [HOST], faults=PATIENT)
     assert decided[0].victim is not None

@@ -106,7 +106,7 @@ def test_a_resumed_campaign_does_not_wait_for_the_answer_of_a_host_that_is_not_t
 
     scheduler.absent_until = is_back
     lab.run(sweep(), scheduler, hosts, faults=PATIENT)
-    assert asked == ["h2"], "what waits there is delivered; h1 delivers when it is back"
+    assert set(asked) == {"h2"}, "what waits there is delivered; h1 delivers when it is back"
     assert lab.rows() == [("h1", "ok", 1)] * 4 + [("h2", "ok", 1)] * 4
 
 

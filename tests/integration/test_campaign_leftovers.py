@@ -1,6 +1,6 @@
 """What campaigns leave in the directories of hosts, which here are directories of this machine, and who removes it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,10 @@ import pytest
 from orchestrator.campaign import CampaignPlanned, CampaignProgress, ResumePolicy, TrialRecorded
 from orchestrator.campaign.files import WorkFiles
 from orchestrator.errors import InfrastructureError
-from orchestrator.scheduling import LocalScheduler, SchedulingHost
+from orchestrator.scheduling import SchedulingHost
 from orchestrator.scheduling.host_calls import remove_directories
 from tests import scripted_campaign
+from tests.local_scheduler import LocalScheduler
 from tests.scripted_campaign import Unanswered, ready, sweep
 
 HOSTS = ("h1", "h2")
@@ -25,12 +26,13 @@ class Unwilling(LocalScheduler):
         super().__init__()
         self._unwilling = unwilling
 
-    def ask(self, question: Any, of: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-        if question is not remove_directories:
-            return super().ask(question, of, timeout_s)
-        problem = InfrastructureError("it gave no answer within 60 s")
-        willing = {host: asked for host, asked in of.items() if host not in self._unwilling}
-        return super().ask(question, willing, timeout_s) | dict.fromkeys(of.keys() - willing.keys(), problem)
+    def stream(self, question: Any, host: str, asked: Any) -> Any:
+        is_willing = question is not remove_directories or host not in self._unwilling
+        return super().stream(question if is_willing else self._refuse, host, asked)
+
+    def _refuse(self, asked: Any) -> Iterator[str]:
+        raise InfrastructureError("its disk is stuck")
+        yield
 
 
 class Away(LocalScheduler):
@@ -40,8 +42,8 @@ class Away(LocalScheduler):
         super().start(hosts)
         return {"h2": "no node serves it"}
 
-    def begin(self, question: Any, host: str, asked: Any) -> Any:
-        return super().begin(question, host, asked) if host != "h2" else Unanswered()
+    def stream(self, question: Any, host: str, asked: Any) -> Any:
+        return super().stream(question, host, asked) if host != "h2" else Unanswered()
 
 
 class Lab(scripted_campaign.Lab):
@@ -114,7 +116,7 @@ def test_a_host_that_drops_nothing_is_named_and_holds_nothing_up(lab: Lab) -> No
     lab.campaign(Unwilling("h2"))
     assert lab.caches("h1") == []
     assert stopped in lab.caches("h2")
-    assert lab.notices().splitlines() == ["h2: it gave no answer within 60 s"] * 2, "at the start, and at the end"
+    assert lab.notices().splitlines() == ["h2: its disk is stuck"] * 2, "at the start, and at the end"
 
 
 @pytest.mark.parametrize("scheduler", [Unwilling("h2"), Away()], ids=["unwilling", "away"])

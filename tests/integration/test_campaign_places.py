@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.campaign import Continuation, ResumePolicy, choose_campaign
-from orchestrator.campaign.resuming.pinned import Pinned, go_on, pinned, refuse_other_locks
-from orchestrator.campaign.resuming.resume import write_widened
+from orchestrator.campaign.pinned import Pinned, go_on, pinned, refuse_other_locks
+from orchestrator.campaign.resume import write_widened
 from orchestrator.config import Sweep
 from orchestrator.environments import Catalogue, lock_sha256
 from orchestrator.errors import ConfigurationError, NoUsableHostError

@@ -30,9 +30,9 @@ from orchestrator.config import Connection, Host, Inventory, Sweep
 from orchestrator.errors import ConfigurationError
 from orchestrator.execution import FakeSettings
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
-from orchestrator.scheduling import LocalScheduler
 from orchestrator.store import TRIALS, Store
 from runners.contract import Protocol
+from tests.local_scheduler import LocalScheduler
 
 LAYERS = ("sha256:" + "a" * 64, "sha256:" + "b" * 64)
 PIN = EnvironmentPin(

@@ -11,10 +11,9 @@ import pytest
 from docker import DockerClient
 
 from orchestrator.campaign import Allowed, ProjectFiles, ReproduceRequest, targets
-from orchestrator.campaign.reproduce.reproduction import ReadyTarget, decide
+from orchestrator.campaign.reproduce.reproduction import AS_THEN, ReadyTarget, decide
 from orchestrator.campaign.reproduce.run import make_ready, preview
 from orchestrator.campaign.reproduce.stored import Configuration, Limits, Wanted
-from orchestrator.campaign.reproduce.targets import AS_THEN
 from orchestrator.config import Connection, Host, Inventory
 from orchestrator.environments import (
     LABEL_ENVIRONMENT,

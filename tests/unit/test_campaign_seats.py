@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.campaign import ProjectFiles
-from orchestrator.campaign.driving.task_tracker import Origins
+from orchestrator.campaign.driver.requests import Requests, seat_of
 from orchestrator.campaign.pins import KnownEnvironments, planning_host
 from orchestrator.campaign.provision import ReadyHost
-from orchestrator.campaign.reproduce.targets import limited
-from orchestrator.campaign.seats import part_of, seated
+from orchestrator.campaign.reproduce.reproduction import limited
 from orchestrator.config import Exclusive, load_inventory
 from orchestrator.environments import Catalogue
 from orchestrator.errors import ConfigurationError
@@ -19,7 +18,7 @@ from orchestrator.execution import DockerSettings
 from orchestrator.hosts import HostFacts
 from orchestrator.planning import EnvironmentPin, GpuFacts, Isolation, PlanningHost, make_slots
 from runners.contract import Task, Trial
-from runners.system import GpuPlace, NumaNode, Topology, collect
+from runners.system import Fingerprint, GpuPlace, NumaNode, Topology, collect
 from runners.system.nvml import Gpu
 
 TOPOLOGY = Topology(
@@ -46,40 +45,40 @@ def task(make_trial: Callable[..., Trial], make_task: Callable[..., Task]) -> Ca
     return task
 
 
+def limits(host: ReadyHost, task: Task) -> tuple[str | None, tuple[int, ...], int, str | None]:
+    seat = seat_of(host, task)
+    assert isinstance(seat.execution, DockerSettings)
+    return seat.execution.gpu_uuid, seat.execution.cores, seat.execution.memory_bytes, seat.part
+
+
 def test_slots_share_cores_and_memory_and_have_a_gpu_each(task: Callable[[str, int], Task]) -> None:
     shared = host(Exclusive.GPU)
-    first, second, third = (seated(shared, task("cuda", number)) for number in (1, 2, 3))
-    assert isinstance(first, DockerSettings)
-    assert isinstance(second, DockerSettings)
-    assert (first.gpu_uuid, first.cores, first.memory_bytes) == ("GPU-a", (0, 1, 2, 3), 500)
-    assert (second.gpu_uuid, second.cores, second.memory_bytes) == ("GPU-b", (4, 5, 6, 7), 500)
-    assert third == first
-    assert part_of(shared.planning, task("cuda", 2)) == "GPU-b"
+    assert [limits(shared, task("cuda", number)) for number in (1, 2, 3)] == [
+        ("GPU-a", (0, 1, 2, 3), 500, "GPU-a"),
+        ("GPU-b", (4, 5, 6, 7), 500, "GPU-b"),
+        ("GPU-a", (0, 1, 2, 3), 500, "GPU-a"),
+    ]
+    assert limits(shared, task("cpu", 2)) == (None, CORES, 1000, None), "trials of processors have all, and no GPU"
 
 
 def test_an_exclusive_host_gives_its_first_gpu_and_everything_else(task: Callable[[str, int], Task]) -> None:
-    whole = host(Exclusive.HOST)
-    for number in (1, 2):
-        given = seated(whole, task("cuda", number))
-        assert isinstance(given, DockerSettings)
-        assert (given.gpu_uuid, given.cores, given.memory_bytes) == ("GPU-a", CORES, 1000)
-        assert part_of(whole.planning, task("cuda", number)) is None
+    for whole in (host(Exclusive.HOST), limited(host(Exclusive.GPU), {}, 1)):  # stored trials are repeated one by one
+        for number in (1, 2):
+            assert limits(whole, task("cuda", number)) == ("GPU-a", CORES, 1000, None)
 
 
-def test_trials_of_processors_have_all_and_no_gpu(task: Callable[[str, int], Task]) -> None:
-    shared = host(Exclusive.GPU)
-    assert seated(shared, task("cpu", 2)) == shared.executions["cpu"]
-    assert part_of(shared.planning, task("cpu", 2)) is None
+def requests(fingerprint: Fingerprint) -> Requests:
+    return Requests("c", {"h1": host(Exclusive.GPU)}, ProjectFiles(Path()), "store", fingerprint)
 
 
 def test_rows_tell_the_cores_and_the_memory_of_the_slot(task: Callable[[str, int], Task]) -> None:
-    origins = Origins("c", {"h1": host(Exclusive.GPU)}, None, collect())
-    context = origins.of("h1", "cpu", task("cuda", 2)).context
+    asked = requests(collect())
+    context = asked.origin("h1", "cpu", task("cuda", 2)).context
     assert (context.trial_cores, context.memory_limit_bytes) == ("4-7", 500)
     assert (context.gpu_uuid, context.exclusive, context.slot) == ("GPU-b", "gpu", 1)
-    alone = origins.of("h1", "cpu", task("cpu", 2)).context
+    alone = asked.origin("h1", "cpu", task("cpu", 2)).context
     assert (alone.trial_cores, alone.gpu_uuid, alone.exclusive, alone.slot) == ("0-7", None, "host", 0)
-    unrun = origins.of("h1", "cpu", None).context
+    unrun = asked.origin("h1", "cpu").context
     assert (unrun.trial_cores, unrun.exclusive, unrun.slot) == ("0-7", None, None)
 
 
@@ -88,18 +87,10 @@ def test_a_row_names_its_gpu_where_a_host_has_several_kinds(task: Callable[[str,
     assert seen.private is not None
     gpu = Gpu("NVIDIA A100-SXM4-80GB", "8.0", 80 * 2**30, *(None,) * 10)
     private = replace(seen.private, gpu_uuids=("GPU-a", "GPU-b"))
-    mixed = replace(seen, gpus=(gpu, replace(gpu, name="Tesla T4")), private=private)
-    origins = Origins("c", {"h1": host(Exclusive.GPU)}, None, mixed)
-    builder = origins.builder(origins.of("h1", "cpu", task("cuda", 2)))
+    asked = requests(replace(seen, gpus=(gpu, replace(gpu, name="Tesla T4")), private=private))
+    builder = asked.builder(asked.origin("h1", "cpu", task("cuda", 2)))
     assert builder.context.hot["gpu_name"] == "Tesla T4"
     assert builder.rows([]).systems[0]["gpu_name"] == "NVIDIA A100-SXM4-80GB, Tesla T4"
-
-
-def test_stored_trials_are_repeated_one_by_one(task: Callable[[str, int], Task]) -> None:
-    again = limited(host(Exclusive.GPU), {}, 1)
-    given = seated(again, task("cuda", 2))
-    assert isinstance(given, DockerSettings)
-    assert (given.gpu_uuid, given.cores) == ("GPU-a", CORES)
 
 
 def facts(cores: tuple[int, ...] = CORES) -> HostFacts:

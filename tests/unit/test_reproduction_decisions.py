@@ -9,10 +9,9 @@ from pydantic import TypeAdapter
 
 from orchestrator.campaign import Allowed, ProjectFiles, ReadyHost, ReproduceRequest, refuse_another_method, targets
 from orchestrator.campaign.reproduce import run as run_module
-from orchestrator.campaign.reproduce.reproduction import ReadyTarget, Reproduction, decide, plan_again
+from orchestrator.campaign.reproduce.reproduction import AS_THEN, ReadyTarget, Reproduction, decide, plan_again
 from orchestrator.campaign.reproduce.run import make_ready, preview
 from orchestrator.campaign.reproduce.stored import Configuration, Limits, Wanted
-from orchestrator.campaign.reproduce.targets import AS_THEN
 from orchestrator.config import Connection, ExecutorChoice, Host, Inventory
 from orchestrator.environments import ImageIdentity
 from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError

@@ -1,7 +1,8 @@
 """Runs stored trials again: a plan from the store, through the same stations as a sweep, on any host."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import TypeVar
@@ -19,24 +20,20 @@ from orchestrator.campaign.provision import (
     unavailable_on,
 )
 from orchestrator.campaign.recovery import Spares
-from orchestrator.campaign.reproduce.environment import (
-    EnvironmentMatch,
-    at_hand,
-    before_building,
-    observed_versions,
-    obtain,
-    pin_of_then,
-)
+from orchestrator.campaign.reproduce.environment import EnvironmentMatch, compare, observed_versions, obtain
 from orchestrator.campaign.reproduce.reproduction import (
+    AS_THEN,
+    Allowed,
     ReadyTarget,
     Reproduction,
+    Target,
     continuation_of,
     decide,
     order_again,
+    refuse,
 )
 from orchestrator.campaign.reproduce.stored import Configuration, Wanted
-from orchestrator.campaign.reproduce.targets import AS_THEN, Allowed, Target, refuse
-from orchestrator.campaign.run import Say, Watch, drive_order, listed, refuse_results_elsewhere
+from orchestrator.campaign.run import RunOutcome, Say, Watch, drive_order, listed, refuse_results_elsewhere
 from orchestrator.config import Inventory
 from orchestrator.environments import Catalogue, ImageIdentity, read_built_images
 from orchestrator.errors import InfrastructureError, NoUsableHostError
@@ -65,18 +62,16 @@ class ReproduceRequest:
     results: Path
     commit: str | None = None
 
-
-@dataclass(frozen=True)
-class ReproduceOutcome:
-    """What became of it."""
-
-    reproduction: Reproduction
-    campaign_id: str
-    exit_code: int
-    """Of a driver in another process; 0 if it did its work."""
+    @cached_property
+    def known(self) -> KnownEnvironments:
+        """What is known of the environments; it names none of them."""
+        catalogue = self.files.catalogue
+        return KnownEnvironments((), Catalogue.load(catalogue), read_built_images(catalogue))
 
 
-def run_reproduction(request: ReproduceRequest, hosts: Hosts, say: Say, watch: Watch) -> ReproduceOutcome:
+def run_reproduction(
+    request: ReproduceRequest, hosts: Hosts, say: Say, watch: Watch
+) -> tuple[Reproduction, RunOutcome]:
     """Runs stored trials again.
 
     Args:
@@ -84,6 +79,9 @@ def run_reproduction(request: ReproduceRequest, hosts: Hosts, say: Say, watch: W
         hosts: how the hosts are reached.
         say: told about choices and long steps.
         watch: shows the progress.
+
+    Returns:
+        What was decided, and what became of it.
 
     Raises:
         ConfigurationError: isolation, lock or image differ and that is not allowed, or an environment is unknown.
@@ -102,8 +100,11 @@ def run_reproduction(request: ReproduceRequest, hosts: Hosts, say: Say, watch: W
             chosen = continuation_of(reproduction, store)
             order = order_again(reproduction, chosen, request.inventory, version("taxmeter"), request.commit)
             drop_caches(request.files, keep=chosen.campaign_id)
-            code = drive_order(order, hosts, request.files, store, say, watch, _no_spares(request))
-    return ReproduceOutcome(reproduction, chosen.campaign_id, code)
+            # Lost hosts are brought back, and no other one stands for them.
+            settings = {target.name: target.host for target in request.targets}
+            spares = Spares({}, settings, request.inventory, Images({}, None), request.known)
+            code = drive_order(order, hosts, request.files, store, say, watch, spares)
+    return reproduction, RunOutcome(chosen.campaign_id, {}, code)
 
 
 def preview(request: ReproduceRequest, hosts: Hosts) -> None:
@@ -135,12 +136,9 @@ def make_ready(request: ReproduceRequest, hosts: Hosts, say: Say) -> list[ReadyT
     places = _places(request, hosts, facts)
     _refuse(remove_leftovers(hosts, facts, request.files, say))
     obtained = _at_each(hosts, places, lambda place: _obtain(place, request.allowed, say))
-    others = _from_catalogue([images for images in obtained if images.left], request, hosts, say)
-    return _at_each(
-        hosts,
-        {images.place.target.name: images for images in obtained},
-        lambda images: _ready(images, others.get(images.place.target.name)),
-    )
+    others = _from_catalogue([place for place in obtained if place.left], hosts, say)
+    again = {place.target.name: place for place in obtained}
+    return _at_each(hosts, again, lambda place: _ready(place, others.get(place.target.name)))
 
 
 @dataclass(frozen=True)
@@ -152,37 +150,30 @@ class _Place:
     facts: HostFacts
     planning: PlanningHost
     known: KnownEnvironments
+    images: Mapping[str, ImageIdentity] = field(default_factory=dict)
+    """Of then, as its engine calls them, by environment."""
 
+    @property
+    def left(self) -> tuple[str, ...]:
+        """Environments that come from the catalogue."""
+        return tuple(environment for environment in self.target.environments if environment not in self.images)
 
-def _known(request: ReproduceRequest) -> KnownEnvironments:
-    """What is known, without the name of any environment."""
-    catalogue = request.files.catalogue
-    return KnownEnvironments((), Catalogue.load(catalogue), read_built_images(catalogue))
-
-
-def _no_spares(request: ReproduceRequest) -> Spares:
-    """Lost hosts are brought back, and no other one stands for them."""
-    settings = {target.name: target.host for target in request.targets}
-    return Spares({}, settings, request.inventory, Images({}, None), _known(request))
+    def runs_in_container_again(self, configuration: Configuration) -> bool:
+        """Whether the image of then can be asked for."""
+        return configuration.pin.isolation is self.facts.isolation is Isolation.DOCKER
 
 
 def _places(request: ReproduceRequest, hosts: Hosts, facts: Mapping[str, HostFacts]) -> dict[str, _Place]:
-    known = _known(request)
     targets = {target.name: target for target in request.targets}
-    places = _at_each(
-        hosts,
-        targets,
-        lambda target: _place(target, hosts[target.name], facts[target.name], known, request.inventory),
-    )
+    places = _at_each(hosts, targets, lambda target: _place(target, hosts[target.name], facts[target.name], request))
     return {place.target.name: place for place in places}
 
 
-def _place(
-    target: Target, access: HostAccess, facts: HostFacts, known: KnownEnvironments, inventory: Inventory
-) -> _Place:
+def _place(target: Target, access: HostAccess, facts: HostFacts, request: ReproduceRequest) -> _Place:
     """The host as far as it is known. An image may be had though the catalogue knows its environment no longer."""
     pins = {configuration.pin.name: configuration.pin for configuration in target.configurations}
     were_in_containers = all(pin.isolation is Isolation.DOCKER for pin in pins.values())
+    known, unavailable = request.known, dict[str, str]()
     if target.is_as_then:
         if were_in_containers and facts.isolation is Isolation.PROCESS:
             raise NoUsableHostError(
@@ -190,106 +181,87 @@ def _place(
                 "--allow-different-image to run them without"
             )
         facts = replace(facts, isolation_reason=AS_THEN)
-    if were_in_containers and facts.isolation is Isolation.DOCKER:
-        planning = planning_host(facts, target.host, inventory, known, {})
+    stays_in_containers = were_in_containers and facts.isolation is Isolation.DOCKER
+    if not stays_in_containers:
+        known = replace(known, names=tuple(target.environments))
+        unavailable = unavailable_on(access, facts, known)
+        for problem in unavailable.values():
+            raise NoUsableHostError(f"{target.name}: {problem}")
+    planning = planning_host(facts, target.host, request.inventory, known, unavailable)
+    if stays_in_containers:
         here = {
             name: EnvironmentPin(name, facts.isolation, facts.isolation_reason, pin.lock_sha256)
             for name, pin in pins.items()
         }
-        return _Place(target, access, facts, replace(planning, environments=here), known)
-    known = replace(known, names=tuple(target.environments))
-    unavailable = unavailable_on(access, facts, known)
-    for problem in unavailable.values():
-        raise NoUsableHostError(f"{target.name}: {problem}")
-    return _Place(target, access, facts, planning_host(facts, target.host, inventory, known, unavailable), known)
+        planning = replace(planning, environments=here)
+    return _Place(target, access, facts, planning, known)
 
 
 def _refuse_known_differences(place: _Place, allowed: Allowed) -> None:
-    target = place.target
-    for configuration in {trial.pin: trial for trial in target.configurations}.values():
-        refuse(configuration, target.name, _match_before(configuration, place), allowed)
-    for configuration in target.configurations:
-        obstacle = _obstacle(configuration, place)
+    target, machine = place.target, place.planning.machine
+    for trial in {trial.pin: trial for trial in target.configurations}.values():
+        if place.runs_in_container_again(trial):
+            match = obtain(trial.pin, place.access, place.known.built, None)
+        else:
+            match = compare(trial.pin, place.planning.environments[trial.pin.name])
+        if isinstance(match, EnvironmentMatch):
+            refuse(trial, target.name, match, allowed)
+    for trial in target.configurations:
+        entry = place.known.catalogue.entries.get(trial.pin.name)
+        # Whether it has a lock today is nothing to an image that is there.
+        demands = None if entry is None else replace(entry.demands, unresolved=None)
+        obstacle = None if demands is None else environment_problem(demands, machine, trial.spec.device)
+        obstacle = obstacle or model_problem(trial.spec, machine)
         if obstacle is not None:
-            raise NoUsableHostError(f"{target.name} cannot run {configuration.name}: {obstacle}")
+            raise NoUsableHostError(f"{target.name} cannot run {trial.name}: {obstacle}")
 
 
-def _match_before(configuration: Configuration, place: _Place) -> EnvironmentMatch:
-    here = place.planning.environments[configuration.pin.name]
-    if not _both_in_containers(configuration.pin, here):
-        return before_building(configuration.pin, here)
-    return at_hand(configuration.pin, place.access, place.known.built)
-
-
-def _both_in_containers(stored: EnvironmentPin, here: EnvironmentPin) -> bool:
-    return stored.isolation is here.isolation is Isolation.DOCKER
-
-
-def _obstacle(configuration: Configuration, place: _Place) -> str | None:
-    entry = place.known.catalogue.entries.get(configuration.pin.name)
-    # Whether it has a lock today is nothing to an image that is there.
-    demands = None if entry is None else replace(entry.demands, unresolved=None)
-    machine, device = place.planning.machine, configuration.spec.device
-    obstacle = None if demands is None else environment_problem(demands, machine, device)
-    return obstacle or model_problem(configuration.spec, machine)
-
-
-@dataclass(frozen=True)
-class _Obtained:
-    """The images of then that a host has now."""
-
-    place: _Place
-    pins: Mapping[str, EnvironmentPin]
-    """By environment."""
-    images: Mapping[str, ImageIdentity]
-    """By environment, as its engine calls them."""
-    left: tuple[str, ...]
-    """Environments that come from the catalogue."""
-
-
-def _obtain(place: _Place, allowed: Allowed, say: Say) -> _Obtained:
+def _obtain(place: _Place, allowed: Allowed, say: Say) -> _Place:
+    """The place with the images of then, as far as they can be had."""
     target, name = place.target, place.target.name
 
     def tell(text: str) -> None:
         say(f"{name}: {text}")
 
-    pins: dict[str, EnvironmentPin] = {}
+    pins = dict(place.planning.environments)
     images: dict[str, ImageIdentity] = {}
     for environment in target.environments:
-        configuration = next(trial for trial in target.configurations if trial.pin.name == environment)
-        here = place.planning.environments[environment]
-        if not _both_in_containers(configuration.pin, here):
+        trial = next(trial for trial in target.configurations if trial.pin.name == environment)
+        if not place.runs_in_container_again(trial):
             continue
-        got = obtain(configuration.pin, place.access, place.known.built, tell)
-        if isinstance(got, EnvironmentMatch):
-            refuse(configuration, name, got, allowed)
-        else:
-            pins[environment] = pin_of_then(configuration.pin, got, here.reason)
+        got = obtain(trial.pin, place.access, place.known.built, tell)
+        if isinstance(got, ImageIdentity):
+            # What is identical keeps its lock and its names: what the engine calls it stands in the settings.
+            pins[environment] = replace(
+                trial.pin,
+                reason=pins[environment].reason,
+                image_layers=got.layers,
+                image_config_sha256=got.config_sha256,
+            )
             images[environment] = got
+        elif got is not None:
+            refuse(trial, name, got, allowed)
     if images:
         with place.access.engine() as engine:
             problem = engine.sharing_problem(place.facts.work_directory, next(iter(images.values())))
         if problem is not None:
             raise InfrastructureError(problem)
         tell(f"trials run in containers of the images of then ({place.facts.isolation_reason})")
-    left = tuple(environment for environment in target.environments if environment not in images)
-    return _Obtained(place, pins, images, left)
+    return replace(place, planning=replace(place.planning, environments=pins), images=images)
 
 
-def _from_catalogue(
-    obtained: Sequence[_Obtained], request: ReproduceRequest, hosts: Hosts, say: Say
-) -> dict[str, ReadyHost]:
+def _from_catalogue(places: Sequence[_Place], hosts: Hosts, say: Say) -> dict[str, ReadyHost]:
     """What is left, by host: as for a sweep."""
-    if not obtained:
+    if not places:
         return {}
-    needed = {images.place.target.name: images.left for images in obtained}
-    places = {images.place.target.name: images.place for images in obtained}
-    environments = tuple(sorted({environment for left in needed.values() for environment in left}))
-    known = replace(next(iter(places.values())).known, names=environments)
-    facts = {name: place.facts for name, place in places.items()}
+    needed = {place.target.name: place.left for place in places}
+    known = replace(places[0].known, names=tuple(sorted({name for left in needed.values() for name in left})))
+    facts = {place.target.name: place.facts for place in places}
     planned = {
-        name: planning_host(facts[name], place.target.host, request.inventory, known, {})
-        for name, place in places.items()
+        place.target.name: replace(
+            place.planning, environments=known.pins(place.facts.isolation, place.facts.isolation_reason)
+        )
+        for place in places
     }
     in_containers = {name for name, found in facts.items() if found.isolation is Isolation.DOCKER}
     images = images_for({name for host in in_containers for name in needed[host]}, known, hosts.builder, say)
@@ -298,14 +270,13 @@ def _from_catalogue(
     return {host.planning.name: host for host in ready}
 
 
-def _ready(obtained: _Obtained, other: ReadyHost | None) -> ReadyTarget:
+def _ready(place: _Place, other: ReadyHost | None) -> ReadyTarget:
     """A host with the images of then and with what came from the catalogue, into which it is looked."""
-    place = obtained.place
-    executions = {name: container(place.planning, place.facts, image) for name, image in obtained.images.items()}
+    executions = {name: container(place.planning, place.facts, image) for name, image in place.images.items()}
     others = {} if other is None else other.executions
-    made = {} if other is None else {name: other.planning.environments[name] for name in obtained.left}
-    pins = {**place.planning.environments, **made, **obtained.pins}
-    ready = ready_host(replace(place.planning, environments=pins), place.facts, {**others, **executions})
+    made = {} if other is None else {name: other.planning.environments[name] for name in place.left}
+    planning = replace(place.planning, environments={**place.planning.environments, **made})
+    ready = ready_host(planning, place.facts, {**others, **executions})
     installed = {
         name: place.access.call(observed_versions, str(execution.python), ANSWER_S)
         for name, execution in others.items()

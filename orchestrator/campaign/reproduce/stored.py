@@ -67,11 +67,6 @@ class Configuration:
         """The key of the rebuilt specification, by the method of then: the stored one, if nothing was lost."""
         return trial_key(self.spec, self.pin, self.method_version)
 
-    @property
-    def is_rebuilt(self) -> bool:
-        """Whether nothing was lost on the way: the rebuilt specification has the stored key."""
-        return self.trial_key == self.rebuilt_key
-
 
 @dataclass(frozen=True)
 class Wanted:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from orchestrator.campaign.resuming.earlier import StoredPlan, disagreeing, is_shared, places_of, plan_document
+from orchestrator.campaign.stored_plan import StoredPlan, disagreeing, is_shared, places_of, plan_document
 from orchestrator.config import Sweep
 from orchestrator.planning import Plan, PlanningHost, estimate_s, plan, with_trials
 from orchestrator.store import Attempt, Row, Store

@@ -1,6 +1,18 @@
-"""The files by which a driver and those outside of it speak with each other.
+"""A running campaign as other processes see and steer it, through files in the project.
 
-Each is written whole and then named, so that nobody sees a half, and only its owner can write or read them.
+The driver holds the project's campaign and says how it goes; others read that, ask it to stop or to drain, and offer
+hosts. Nothing of this is needed to go on with a campaign: that is in the store.
+
+    control = ControlFiles(files.control)
+    with control.driving():                    # the driver, around all of the campaign
+        control.publish(state)                 # on changes, and as a sign of life
+        for request in control.take_requests(): ...
+        for host in control.take_offers(): ...
+
+    control.state(), control.is_alive()        # anybody else, in this machine or in the head's container
+    control.request(Request(RequestKind.DRAIN, ("h2",)))
+
+Each file is written whole and then named, so that nobody sees a half, and only its owner can write or read it.
 """
 
 import os
@@ -9,15 +21,115 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Final, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from orchestrator.campaign.control.state import CampaignProgressState, Request
 from orchestrator.campaign.provision import ReadyHost
 from orchestrator.errors import NoUsableHostError
 from orchestrator.files import held_at_once, is_locked, read_private, write_private
+
+
+class HostPhase(Enum):
+    """How a host of a running campaign is."""
+
+    READY = "ready"
+    """It takes tasks, and has none now."""
+    RUNNING = "running"
+    LOST = "lost"
+    """It does not answer; its tasks wait for it."""
+    DRAINED = "drained"
+    """It takes no new tasks, because somebody asked for that; what runs there ends by itself."""
+    GIVEN_UP = "given-up"
+    """It was lost for too long, or failed too often: what is left there is not measured by this run."""
+    DONE = "done"
+    """Nothing is left for it."""
+
+
+class CampaignPhase(Enum):
+    """How a campaign is."""
+
+    RUNNING = "running"
+    DRAINING = "draining"
+    """No host takes new tasks; what runs ends by itself."""
+    STOPPING = "stopping"
+    """What runs is being ended."""
+    ENDED = "ended"
+    """The driver has said its last word: finished, drained, or stopped."""
+
+
+@dataclass(frozen=True)
+class HostProgress:
+    """One host of a running campaign."""
+
+    name: str
+    phase: HostPhase
+    since_ns: int
+    """When the phase began, in nanoseconds since 1970."""
+    reason: str | None = None
+    """Why it is in this phase, where that is not plain: of lost, drained and given-up."""
+    task_id: str | None = None
+    trial: str | None = None
+    """What runs there now, in a few words: workload, backend, batch, round."""
+    done: int = 0
+    """Trials of this host with a final row, those that were in the store before included."""
+    left: int = 0
+    """Trials of this host without one."""
+    failed: int = 0
+    """Of those done by this run: whose status says that something went wrong."""
+    already_done: int = 0
+    """Of `done`, those that were in the store before this run."""
+
+
+@dataclass(frozen=True)
+class CampaignProgressState:
+    """A running campaign, as its driver last saw it."""
+
+    campaign_id: str
+    sweep: str
+    started_at_ns: int
+    """When this run of it began, in nanoseconds since 1970."""
+    beat_at_ns: int
+    """When this was written."""
+    phase: CampaignPhase
+    hosts: tuple[HostProgress, ...]
+    done: int
+    """Trials with a final row, those that were in the store before this run included."""
+    left: int
+    """Trials without one."""
+    failed: int
+    """Of those done by this run: whose status says that something went wrong."""
+    pid: int
+    """Of the driver, in its own container if it has one: to tell runs apart, no proof of life."""
+    place: str
+    """`this machine`, or the container of the cluster's head."""
+    results: str
+    """The store's directory, absolute."""
+    already_done: int = 0
+    """Of `done`, those that were in the store before this run."""
+    estimate_s: float | None = None
+    """What the plan expected for what was left as this run began, in seconds; null if unknown."""
+
+
+class RequestKind(Enum):
+    """What a driver can be asked."""
+
+    STOP = "stop"
+    """As Ctrl-C there: what runs is ended, what is recorded stays."""
+    DRAIN = "drain"
+    """No new tasks for some hosts, or for all."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What somebody asks of the driver."""
+
+    kind: RequestKind
+    hosts: tuple[str, ...] = ()
+    """The hosts that are meant, by name; none means all. Of a stop always none."""
+
 
 _STATE: Final = TypeAdapter(CampaignProgressState)
 _REQUEST: Final = TypeAdapter(Request)

@@ -6,26 +6,20 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from orchestrator.campaign.control import CampaignPhase, ControlFiles, RequestKind
-from orchestrator.campaign.driving.host_work import (
-    HostWork,
-    ListeningClock,
-    RunningTask,
-    hopeless,
-    move,
-    silent,
-    slots_on,
-    trials_of,
+from orchestrator.campaign.control import (
+    CampaignPhase,
+    CampaignProgressState,
+    ControlFiles,
+    HostProgress,
+    RequestKind,
 )
-from orchestrator.campaign.driving.recovery import MAX_WAITING_BYTES, LeftoverIntake, Recovery
-from orchestrator.campaign.driving.requests import Requests
-from orchestrator.campaign.driving.status import Publisher
-from orchestrator.campaign.driving.task_tracker import TaskTracker, restarted
-from orchestrator.campaign.provision import ReadyHost
+from orchestrator.campaign.driver.host_work import HostWork, ListeningClock, hopeless, move, silent, slots_on
+from orchestrator.campaign.driver.leftovers import MAX_WAITING_BYTES, LeftoverIntake, Recovery
+from orchestrator.campaign.driver.task_tracker import RunningTask, TaskTracker, restarted
 from orchestrator.config import Faults, Sweep
 from orchestrator.planning import PlannedTask, plan
-from orchestrator.scheduling import Event, HostObserved, Returned, Scheduler, TaskEnded, Tick, WorkerProcess
-from orchestrator.store import Ingest
+from orchestrator.scheduling import Event, Returned, Scheduler, TaskEnded, Tick, WorkerProcess
+from runners.contract import Trial
 
 LOOK_S: Final = 0.5
 """Between two looks at who is silent, who is back and what was asked."""
@@ -33,22 +27,22 @@ LOOK_S: Final = 0.5
 PAUSE_S: Final = 0.1
 """Where nothing comes, and hosts or the disk are waited for."""
 
+PUBLISH_S: Final = 1.0
+"""Between two accounts, if no host's phase changes: a sign of life, and no more writing than that."""
+
 
 @dataclass
 class Driver:
     """Runs the tasks of a campaign until nothing is left that could run."""
 
-    hosts: dict[str, ReadyHost]
-    """All that the campaign knows, by name; those that are offered are added."""
     works: dict[str, HostWork]
-    """What is to be done on each of those that have something to do."""
+    """What is to be done on each host that has something to do, by name; those that are offered are added."""
     scheduler: Scheduler
-    ingest: Ingest
-    """Stores the rows."""
-    requests: Requests
     tracker: TaskTracker
+    """Knows all hosts of the campaign, and has what stores the rows."""
     control: ControlFiles
-    publisher: Publisher
+    state: CampaignProgressState
+    """How the campaign is, as it was published last."""
     faults: Faults
     sweep: Sweep | None
     """What is measured; null where no host can take the place of another."""
@@ -56,13 +50,12 @@ class Driver:
     """Hosts that were made ready and are not there now, and why: lost from the start, until they answer."""
     clock: Callable[[], float] = time.monotonic
     _listening: ListeningClock = field(init=False)
-    _recoveries: dict[str, Recovery] = field(default_factory=dict, init=False)
-    _able: dict[str, frozenset[str]] = field(default_factory=dict, init=False)
-    """By host that was offered, the trials that it can take."""
     _looked_s: float = field(default=float("-inf"), init=False)
+    _published_s: float = field(default=float("-inf"), init=False)
 
     def __post_init__(self) -> None:
         self._listening = ListeningClock(self.clock)
+        self._ingest, self._requests = self.tracker.ingest, self.tracker.requests
 
     def run(self) -> None:
         """Runs everything. A host that is lost for good leaves its trials with rows that say so; a drained one none.
@@ -71,6 +64,12 @@ class Driver:
             KeyboardInterrupt: also if somebody asked from elsewhere for the campaign's end.
             StoreError: nothing can be stored any more.
         """
+        try:
+            self._run()
+        finally:
+            self._publish(CampaignPhase.ENDED)
+
+    def _run(self) -> None:
         for name, why in self.absent.items():
             self._lose(self.works[name], why)
         while True:
@@ -85,25 +84,28 @@ class Driver:
                 for event in events:
                     self._take(event)
                     self._go_on()
-                    while self.ingest.waiting_bytes > MAX_WAITING_BYTES:
+                    while self._ingest.waiting_bytes > MAX_WAITING_BYTES:
                         # Nothing is taken meanwhile: hosts keep what they record, and nobody is called silent for it.
                         self._wait_for_store()
             if any(host.running for host in self.works.values()):
                 self._wait_for_store()
-        for recovery in self._recoveries.values():
-            recovery.drop()
-        self._tell_what_is_left()
+        for host in self.works.values():
+            if host.loss is not None and host.loss.recovery is not None:
+                host.loss.recovery.drop()
+            left = sum(len(self.tracker.open_trials(planned.task)) for planned in host.waiting)
+            if left:
+                self.tracker.notice(f"{left} trials of {host.name} are left: it was drained; a resume goes on")
 
     def _go_on(self) -> None:
-        if self.ingest.failure is not None:
-            raise self.ingest.failure
+        if self._ingest.failure is not None:
+            raise self._ingest.failure
         self._end_settled()
         self._look()
         self._submit()
 
     def _wait_for_store(self) -> None:
-        self.ingest.answered.wait(PAUSE_S)
-        self.ingest.answered.clear()
+        self._ingest.answered.wait(PAUSE_S)
+        self._ingest.answered.clear()
         self._listening.skip()
         self._go_on()
 
@@ -118,37 +120,34 @@ class Driver:
             return  # all their rows came late, from a host that was lost
         if len(trials) < len(planned.task.trials):
             planned = replace(planned, task=restarted(planned.task, trials))
-        directory = self.requests.directory(planned)
-        origin = self.tracker.begin(planned, directory)
-        host.running[planned.task.task_id] = RunningTask(planned, directory, self._listening.now_s)
+        running = self.tracker.begin(planned, self._listening.now_s)
+        host.running[planned.task.task_id] = running
         acknowledged, host.acknowledgements = tuple(host.acknowledgements), []
-        self.scheduler.submit(self.requests.of(planned, host.slot_of(planned), directory, origin, acknowledged))
+        self.scheduler.submit(self._requests.of(planned, running.intake.directory, running.origin, acknowledged))
 
     def _take(self, event: Event) -> None:
         self._listening.tick()
         if isinstance(event, Tick):
-            self.tracker.confirm()
             return
         running = self.works[event.host].running[event.task_id]
         running.heard_s = self._listening.now_s
         if isinstance(event, TaskEnded):
             running.ended = event
-            self.ingest.hurry()
-            return
-        if isinstance(event, HostObserved):
-            running.has_begun, running.worker = True, event.worker
-        self.tracker.take(event)
+            self._ingest.hurry()
+        else:
+            self.tracker.take(running, event)
 
     def _end_settled(self) -> None:
-        """Ends the tasks of which nothing more comes and every row is on the disk."""
+        """Ends the tasks of which nothing more comes and every row is on the disk; tells of the rows of the others."""
         for host in self.works.values():
             for task_id, running in list(host.running.items()):
-                if running.ended is not None and self.tracker.is_settled(task_id):
-                    self._ended(host, task_id, running.ended)
+                self.tracker.confirm(running)
+                if running.ended is not None and running.intake.is_settled:
+                    del host.running[task_id]
+                    self._ended(host, running, running.ended)
 
-    def _ended(self, host: HostWork, task_id: str, ended: TaskEnded) -> None:
-        running = host.running.pop(task_id)
-        end = self.tracker.end(task_id, ended.outcome, ended.problem, ended.size)
+    def _ended(self, host: HostWork, running: RunningTask, ended: TaskEnded) -> None:
+        end = self.tracker.end(running, ended)
         if end.acknowledgement is not None:
             host.acknowledgements.append(end.acknowledgement)
         if end.left:
@@ -173,13 +172,13 @@ class Driver:
             self._take_up_returned(now_s)
             self._move()
             self._give_up(now_s)
-            self.publisher.publish(self.works)
+            self._publish()
 
     def _hear_requests(self) -> None:
         for request in self.control.take_requests():
             if request.kind is RequestKind.STOP:
                 self.tracker.notice("the campaign is stopped, as was asked; what is recorded stays")
-                self.publisher.publish(self.works, CampaignPhase.STOPPING)
+                self._publish(CampaignPhase.STOPPING)
                 raise KeyboardInterrupt
             for name in request.hosts or tuple(self.works):
                 if name not in self.works:
@@ -194,10 +193,11 @@ class Driver:
             if name in self.works or self.sweep is None:
                 self.tracker.notice(f"{name} was offered, and is not needed")
                 continue
-            self.hosts[name] = ready
-            alone = plan(self.sweep, [ready.planning], self.requests.campaign_id)
-            self._able[name] = trials_of(alone)
-            new = self.works[name] = HostWork(name, slots_on(ready, alone))
+            self._requests.hosts[name] = ready
+            alone = plan(self.sweep, [ready.planning], self._requests.campaign_id)
+            # An id holds the place of its host, so it is shared only by hosts that stand for each other.
+            able = frozenset(trial.trial_id for planned in alone.tasks for trial in planned.task.trials)
+            new = self.works[name] = HostWork(name, slots_on(ready, alone), able=able)
             # It has to answer first, as one that was lost has.
             new.lose("it has not answered yet", self.clock(), None)
             self.tracker.notice(f"{name} was offered in the place of a host that is lost")
@@ -208,61 +208,96 @@ class Driver:
                 self.scheduler.cancel(task_id)
                 running = host.running[task_id]
                 running.ended, running.stuck = TaskEnded(host.name, task_id, None, why, None), running.worker
-                self.ingest.hurry()
+                self._ingest.hurry()
         self._end_settled()
 
     def _take_up_returned(self, now_s: float) -> None:
         for host in self.works.values():
-            if host.loss is None or host.given_up is not None:
+            loss = host.loss
+            if loss is None or host.given_up is not None:
                 continue
-            recovery = self._recoveries.get(host.name)
-            if recovery is None:
-                recovery = self._recoveries[host.name] = self._recovery(host)
-            acknowledgements = recovery.look(now_s, may_take=self.ingest.waiting_bytes <= MAX_WAITING_BYTES)
-            if recovery.problem is not None:
-                host.loss.reason = recovery.problem
+            loss.recovery = loss.recovery or self._recovery(host)
+            may_take = self._ingest.waiting_bytes <= MAX_WAITING_BYTES
+            acknowledgements = loss.recovery.look(now_s, may_take=may_take)
+            loss.reason = loss.recovery.problem or loss.reason
             if acknowledgements is not None:
-                del self._recoveries[host.name]
-                host.loss = None
-                host.acknowledgements = acknowledgements
+                host.loss, host.acknowledgements = None, acknowledgements
                 self.tracker.notice(f"{host.name} answers, and takes tasks")
 
     def _recovery(self, host: HostWork) -> Recovery:
         def returned() -> Returned:
-            assert host.loss is not None
-            running = {task_id: task.directory for task_id, task in host.running.items()}
-            workers, acknowledged = tuple(host.loss.workers), tuple(host.acknowledgements)
-            return self.requests.returned(host.name, running, workers, acknowledged)
+            workers = () if host.loss is None else tuple(host.loss.workers)
+            running = {task_id: task.intake.directory for task_id, task in host.running.items()}
+            return self._requests.returned(host.name, running, workers, tuple(host.acknowledgements))
 
         def intake() -> LeftoverIntake:
-            return LeftoverIntake(self.ingest, lambda text: self.tracker.notice(f"{host.name}: {text}"))
+            return LeftoverIntake(self._ingest, lambda text: self.tracker.notice(f"{host.name}: {text}"))
 
         return Recovery(self.scheduler, host.name, returned, intake)
 
     def _move(self) -> None:
-        for name, able in self._able.items():
-            target = self.works[name]
-            if not target.can_start or target.waiting or target.running:
-                continue
-            sources = [host for host in self.works.values() if not host.can_start and host is not target]
-            for source, count in move(sources, target, self.hosts[name], able).items():
-                self.tracker.notice(f"{name} takes {count} trials of {source}")
+        for target in self.works.values():
+            if target.able and target.can_start and not target.waiting and not target.running:
+                sources = [host for host in self.works.values() if not host.can_start and host is not target]
+                slots = self._requests.hosts[target.name].planning.slots
+                for source, count in move(sources, target, slots).items():
+                    self.tracker.notice(f"{target.name} takes {count} trials of {source}")
 
     def _give_up(self, now_s: float) -> None:
         for host in hopeless(self.works, now_s, self.faults):
-            recovery = self._recoveries.get(host.name)
-            if recovery is not None and recovery.is_under_way:
-                continue
             assert host.loss is not None
-            host.given_up = f"it did not come back within {self.faults.return_s} s: {host.loss.reason}"
+            recovery = host.loss.recovery
             if recovery is not None:
-                self._recoveries.pop(host.name).drop()
+                if recovery.is_under_way:
+                    continue
+                recovery.drop()
+            host.given_up = f"it did not come back within {self.faults.return_s} s: {host.loss.reason}"
             self.tracker.notice(f"{host.name} is given up: {host.given_up}")
             while host.waiting:
                 self.tracker.give_up(host.waiting.popleft(), f"{host.name} was lost; {host.given_up}")
 
-    def _tell_what_is_left(self) -> None:
-        for host in self.works.values():
-            left = sum(len(self.tracker.open_trials(planned.task)) for planned in host.waiting)
-            if left:
-                self.tracker.notice(f"{left} trials of {host.name} are left: it was drained; a resume goes on")
+    def _publish(self, phase: CampaignPhase | None = None) -> None:
+        """Says how the campaign is, if it is time for that or something has changed.
+
+        Args:
+            phase: of the campaign; by default it runs or is drained, as its hosts say.
+        """
+        has_changed = [host for host in self.works.values() if host.note_phase()] or phase is not None
+        if not has_changed and self.clock() - self._published_s < PUBLISH_S:
+            return
+        self._published_s = self.clock()
+        hosts = tuple(self._progress(host) for host in self.works.values())
+        is_drained = bool(hosts) and all(host.is_drained for host in self.works.values())
+        self.state = replace(
+            self.state,
+            beat_at_ns=time.time_ns(),
+            phase=phase or (CampaignPhase.DRAINING if is_drained else CampaignPhase.RUNNING),
+            hosts=hosts,
+            done=sum(host.done for host in hosts),
+            left=sum(host.left for host in hosts),
+            failed=sum(host.failed for host in hosts),
+        )
+        self.control.publish(self.state)
+
+    def _progress(self, host: HostWork) -> HostProgress:
+        first = next(iter(host.running.values()), None)
+        trial = None if first is None else self.tracker.current(first)
+        # What waits is not looked up trial by trial: of a row that came late, its task knows when it starts.
+        left = sum(len(planned.task.trials) for planned in host.waiting)
+        left += sum(len(self.tracker.open_trials(task.planned.task)) for task in host.running.values())
+        return HostProgress(
+            host.name,
+            host.phase,
+            host.since_ns,
+            host.reason,
+            None if first is None else first.planned.task.task_id,
+            None if trial is None else _text(trial),
+            host.total - left,
+            left,
+            self.tracker.failed[host.name],
+        )
+
+
+def _text(trial: Trial) -> str:
+    spec = trial.spec
+    return f"{spec.workload.name} {spec.backend.name} batch {spec.workload.batch} round {trial.round}"

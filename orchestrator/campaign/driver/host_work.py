@@ -2,16 +2,16 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from orchestrator.campaign.control import HostPhase
-from orchestrator.campaign.driving.task_tracker import restarted
+from orchestrator.campaign.driver.leftovers import Recovery
+from orchestrator.campaign.driver.task_tracker import RunningTask, restarted
 from orchestrator.campaign.provision import ReadyHost
 from orchestrator.config import Faults
-from orchestrator.planning import Plan, PlannedTask, slot_of, slots_at_once
-from orchestrator.scheduling import Acknowledgement, TaskEnded, WorkerProcess
+from orchestrator.planning import Plan, PlannedTask, Slot, slot_of, slots_at_once
+from orchestrator.scheduling import Acknowledgement, WorkerProcess
 
 BREAK_S = 3.0
 """A driver that took nothing for so long was stopped, or had to wait itself: it cannot tell who was silent."""
@@ -38,23 +38,6 @@ class ListeningClock:
 
 
 @dataclass
-class RunningTask:
-    """A task that was submitted and has not ended."""
-
-    planned: PlannedTask
-    directory: Path
-    """On its host."""
-    heard_s: float
-    """When something of it was heard last, or it was submitted, by the driver's `ListeningClock`."""
-    has_begun: bool = False
-    worker: WorkerProcess | None = None
-    ended: TaskEnded | None = None
-    """How it ended; some of its rows may not be on the disk yet."""
-    stuck: WorkerProcess | None = None
-    """What ran it, if nothing was heard of it any more and it may be stuck."""
-
-
-@dataclass
 class Loss:
     """A host does not answer, or something of it failed a task."""
 
@@ -62,6 +45,8 @@ class Loss:
     since_s: float
     workers: list[WorkerProcess] = field(default_factory=list)
     """What ran tasks that nothing was heard of any more, and may be stuck in them still."""
+    recovery: Recovery | None = None
+    """Its way back; null until somebody has looked for it."""
 
 
 @dataclass
@@ -83,6 +68,11 @@ class HostWork:
     """Why nothing runs there any more."""
     total: int = 0
     """Trials that this host has, those that were in the store before included."""
+    able: frozenset[str] = frozenset()
+    """Of a host that was offered in the place of others: ids of the trials that it can take."""
+    since_ns: int = 0
+    """When its phase began, in nanoseconds since 1970, as far as `note_phase` has seen."""
+    _noted: tuple[HostPhase, str | None] | None = None
 
     @property
     def can_start(self) -> bool:
@@ -143,6 +133,16 @@ class HostWork:
             return "asked for"
         return self.given_up or (self.loss.reason if self.loss is not None else None)
 
+    def note_phase(self) -> bool:
+        """Notes since when it is in its phase; says whether phase or reason are new."""
+        now = self.phase, self.reason
+        if self._noted == now:
+            return False
+        if self._noted is None or self._noted[0] is not now[0]:
+            self.since_ns = time.time_ns()
+        self._noted = now
+        return True
+
 
 def silent(host: HostWork, now_s: float, faults: Faults) -> dict[str, str]:
     """The tasks of a host that must be taken as lost, whatever Ray says, and why.
@@ -169,49 +169,38 @@ def hopeless(hosts: Mapping[str, HostWork], now_s: float, faults: Faults) -> lis
     return [host for host in awaited if host.loss is not None and now_s - host.loss.since_s >= faults.return_s]
 
 
-def trials_of(alone: Plan) -> frozenset[str]:
-    """Ids of the trials of a plan. Of one for a host alone, they tell which of another's trials it can take.
-
-    An id holds the place of its host, so it is shared only by hosts that stand for each other.
-    """
-    return frozenset(trial.trial_id for planned in alone.tasks for trial in planned.task.trials)
-
-
 def slots_on(host: ReadyHost, planned: Plan) -> int:
     """How many tasks of a plan run at once on a host."""
     tasks = [task.task for task in planned.tasks if task.host == host.planning.name]
     return slots_at_once(host.planning.slots, tasks) if host.planning.slots else 1
 
 
-def move(sources: Iterable[HostWork], target: HostWork, ready: ReadyHost, able: Collection[str]) -> dict[str, int]:
-    """Moves waiting trials to a host that can take them.
+def move(sources: Iterable[HostWork], target: HostWork, slots: Sequence[Slot]) -> dict[str, int]:
+    """Moves waiting trials to a host that was offered and can take them.
 
     Args:
         sources: hosts that start nothing now.
         target: where the trials go to.
-        ready: the same host.
-        able: ids of the trials that it can take.
+        slots: of the same host.
 
     Returns:
         By source, how many trials were moved.
     """
     moved: dict[str, int] = {}
     for source in sources:
-        kept: list[PlannedTask] = []
-        for planned in source.waiting:
+        waiting = list(source.waiting)
+        source.waiting.clear()
+        for planned in waiting:
             task = planned.task
-            going = tuple(trial for trial in task.trials if trial.trial_id in able)
-            staying = tuple(trial for trial in task.trials if trial.trial_id not in able)
+            going = tuple(trial for trial in task.trials if trial.trial_id in target.able)
+            staying = tuple(trial for trial in task.trials if trial.trial_id not in target.able)
             if going:
                 origin = f"{task.campaign_id}-{target.name}-{task.environment}-r{going[0].round}"
                 new = restarted(task, going, origin)
-                slot = slot_of(ready.planning.slots, new).index if ready.planning.slots else 0
-                target.waiting.append(PlannedTask(target.name, new, slot))
+                target.waiting.append(PlannedTask(target.name, new, slot_of(slots, new).index if slots else 0))
                 moved[source.name] = moved.get(source.name, 0) + len(going)
             if staying:
-                kept.append(PlannedTask(source.name, restarted(task, staying) if going else task, planned.slot))
-        source.waiting.clear()
-        source.waiting.extend(kept)
+                source.waiting.append(replace(planned, task=restarted(task, staying)) if going else planned)
         source.total -= moved.get(source.name, 0)
         target.total += moved.get(source.name, 0)
     return moved

@@ -6,11 +6,11 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from orchestrator.campaign.reproduce.environment import before_building
+from orchestrator.campaign.reproduce.environment import compare
 from orchestrator.campaign.reproduce.reproduction import is_reproduction
 from orchestrator.campaign.reproduce.stored import stored_pin
-from orchestrator.campaign.resuming.earlier import StoredPlan, disagreeing, is_shared
-from orchestrator.campaign.resuming.resume import Continuation, continued
+from orchestrator.campaign.resume import Continuation, continued
+from orchestrator.campaign.stored_plan import StoredPlan, disagreeing, is_shared
 from orchestrator.config import Sweep
 from orchestrator.environments import Catalogue, lock_sha256, short_digest
 from orchestrator.errors import ConfigurationError, NoUsableHostError
@@ -128,7 +128,7 @@ def _problems(place: str, campaign: Pinned, now: Plan, hosts: Sequence[PlanningH
         f"{host.name}: environment {name}: {line}"
         for name, pin in campaign.pins(place).items()
         if name in host.environments
-        for line in before_building(pin, host.environments[name]).lines
+        for line in compare(pin, host.environments[name]).lines
     ]
     methods = {row["method_version"] for row in campaign.ran} - {METHOD_VERSION}
     problems += [f"method version: expected {method}, found {METHOD_VERSION}" for method in methods]

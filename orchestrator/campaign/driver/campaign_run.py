@@ -1,0 +1,293 @@
+"""Runs a campaign: what waits is stored, the cluster is there, the tasks run, the hosts are cleared."""
+
+import os
+import platform
+import time
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Final
+
+from orchestrator.campaign.control import CampaignPhase, CampaignProgressState, ControlFiles
+from orchestrator.campaign.driver.driver import Driver
+from orchestrator.campaign.driver.host_work import HostWork, slots_on
+from orchestrator.campaign.driver.leftovers import acknowledge_on, ask, store_leftovers, store_leftovers_here
+from orchestrator.campaign.driver.requests import Requests
+from orchestrator.campaign.driver.task_tracker import TaskTracker, restarted
+from orchestrator.campaign.files import CACHE, ProjectFiles, drop_caches, other_campaigns
+from orchestrator.campaign.order import CampaignOrder
+from orchestrator.campaign.progress import CampaignPlanned, Notice, Observer, one_at_a_time
+from orchestrator.campaign.resume import unfinished
+from orchestrator.campaign.stored_plan import plan_document
+from orchestrator.errors import StoreError
+from orchestrator.execution import keep_code
+from orchestrator.hosts import fingerprint_here
+from orchestrator.planning import Plan
+from orchestrator.scheduling import Leftovers, Scheduler, SchedulingHost, acknowledge, remove_directories
+from orchestrator.store import Ingest, Row, SealReport, Store, Writer, campaign_row, campaign_totals
+from orchestrator.store.storage.snapshot import store_id
+
+ANSWER_S: Final = 60.0
+"""A host that is up does in seconds what it is asked here."""
+
+THIS_MACHINE: Final = "this machine"
+
+CODE_HAS_CHANGED: Final = (
+    "runners/ has changed since this campaign began; it goes on with the code that it began with "
+    "(--resume never starts a new campaign with the new code)"
+)
+
+
+def run_campaign(
+    order: CampaignOrder,
+    scheduler: Scheduler,
+    store: Store,
+    files: ProjectFiles,
+    observe: Observer,
+    *,
+    place: str = THIS_MACHINE,
+) -> None:
+    """Runs what is left of a campaign until each of its trials has a row.
+
+    A KeyboardInterrupt ends the running trials, leaves nothing of them behind and passes on; what was recorded
+    stays recorded.
+
+    Args:
+        order: what to run.
+        scheduler: brings tasks to hosts.
+        store: where the rows go.
+        files: of the project.
+        observe: told what happens; by several threads, but never by two at once.
+        place: where this driver runs, for those who watch: `this machine`, or the name of its container.
+
+    Raises:
+        InfrastructureError: the cluster cannot be started.
+        NoUsableHostError: a host is not part of the cluster, or another campaign of the project is driven.
+        StoreError: a row cannot be written; no further trial is then run.
+    """
+    campaign_id, told = order.continuation.campaign_id, one_at_a_time(observe)
+    with ControlFiles(files.control).driving():
+        writer = store.writer()
+        try:
+            if order.continuation.is_new:
+                writer.put_campaign(opening_row(order))
+            _tell_of_damage(writer.reports, told, "of a killed run")
+            earlier = len(writer.reports)
+            with Ingest(store, writer, lambda text: told(Notice(text))) as ingest:
+                run = CampaignRun(order, scheduler, ingest, store, files, told, place)
+                run.all()
+            _close_account(store, writer, campaign_id)
+            writer.close()
+            _tell_of_damage(writer.reports[earlier:], told, "of this run")
+        except BaseException:
+            # What cannot be written any more must not hide why the campaign ends.
+            for last in (partial(_close_account, store, writer, campaign_id), writer.close):
+                try:
+                    last()
+                except StoreError as error:
+                    told(Notice(str(error)))
+            raise
+        for problem in writer.compaction_problems:
+            told(Notice(problem))
+        drop_caches(files, keep=None)
+        if run.is_cleared:
+            # else the directories of lost tasks stay, with their logs: they tell the next campaign what hosts may have
+            for problem in remove_directories([files.campaign(campaign_id)]):
+                told(Notice(problem))
+
+
+class CampaignRun:
+    """Runs what is left of one campaign, with a store that is open for writing."""
+
+    def __init__(
+        self,
+        order: CampaignOrder,
+        scheduler: Scheduler,
+        ingest: Ingest,
+        store: Store,
+        files: ProjectFiles,
+        observe: Observer,
+        place: str,
+    ) -> None:
+        """Runs nothing yet. The arguments are those of `run_campaign`, and what writes the store."""
+        self._order = order
+        self._campaign_id = order.continuation.campaign_id
+        self._scheduler = scheduler
+        self._ingest = ingest
+        self._store = store
+        self._files = files
+        self._observe = observe
+        self._place = place
+        self._hosts = {host.planning.name: host for host in order.hosts}
+        self._requests = Requests(
+            self._campaign_id,
+            self._hosts,
+            files,
+            store_id(store.layout) or "",
+            fingerprint_here(),
+            order.reproduces,
+        )
+        self._tracker = TaskTracker(self._requests, ingest, observe)
+        self.is_cleared = not self._served(self._hosts)
+        """Whether no host has anything of the campaign any more, and no task of it was lost whose logs should stay."""
+
+    def all(self) -> None:
+        """Runs everything that is left, and first stores what an earlier run measured and did not store."""
+        self._store_leftovers_here()
+        left = self._left()
+        if not left.tasks:
+            self._begin(left)
+            return
+        if not keep_code(self._files.code(self._campaign_id)):
+            self._tracker.notice(CODE_HAS_CHANGED)
+        works: dict[str, HostWork] = {}
+        try:
+            busy = [host for name, host in self._hosts.items() if any(task.host == name for task in left.tasks)]
+            absent = self._scheduler.start(
+                [
+                    SchedulingHost(host.planning.name, host.planning.labels, host.agent_cores, slots_on(host, left))
+                    for host in busy
+                ]
+            )
+            there = self._served(host.planning.name for host in busy) - absent.keys()
+            self._drop_caches(there)
+            leftovers = {host: self._requests.leftovers(host) for host in sorted(there)}
+            store_leftovers(self._scheduler, leftovers, self._ingest, self._tracker.notice)
+            left = self._left()
+            self._begin(left)
+            works |= self._works(left)
+            self._drive(left, works, absent)
+            self._clear(works)
+        finally:
+            self._scheduler.stop()
+            self._end_here(works)
+
+    def _left(self) -> Plan:
+        return unfinished(self._order.continuation.plan, self._store.attempts(self._campaign_id))
+
+    def _served(self, names: Iterable[str]) -> set[str]:
+        """The hosts that an agent serves, and that keep our files themselves."""
+        return {name for name in names if self._hosts[name].work_directory is not None}
+
+    def _begin(self, left: Plan) -> None:
+        self._observe(CampaignPlanned(self._campaign_id, left, self._order.continuation.plan.trials - left.trials))
+        self._tracker.record_skips(left.skips)
+
+    def _works(self, left: Plan) -> dict[str, HostWork]:
+        planned = self._order.continuation.plan.tasks
+        total = {name: sum(len(task.task.trials) for task in planned if task.host == name) for name in self._hosts}
+        works = {}
+        for name, host in self._hosts.items():
+            tasks = [task for task in left.tasks if task.host == name]
+            if not self._order.continuation.is_new:
+                tasks = [replace(task, task=restarted(task.task)) for task in tasks]
+            if total[name]:
+                works[name] = HostWork(name, slots_on(host, left), deque(tasks), total=total[name])
+        return works
+
+    def _drive(self, left: Plan, works: dict[str, HostWork], absent: Mapping[str, str]) -> None:
+        now_ns = time.time_ns()
+        state = CampaignProgressState(
+            self._campaign_id,
+            self._order.sweep_name,
+            started_at_ns=now_ns,
+            beat_at_ns=now_ns,
+            phase=CampaignPhase.RUNNING,
+            hosts=(),
+            done=0,
+            left=left.trials,
+            failed=0,
+            pid=os.getpid(),
+            place=self._place,
+            results=str(self._store.layout.root.resolve()),
+            already_done=self._order.continuation.plan.trials - left.trials,
+            estimate_s=left.estimate_s,
+        )
+        control, faults, sweep = ControlFiles(self._files.control), self._order.faults, self._order.sweep
+        Driver(works, self._scheduler, self._tracker, control, state, faults, sweep, absent).run()
+
+    def _clear(self, works: Mapping[str, HostWork]) -> None:
+        """Has the hosts that are there forget what is stored, and removes what `run_campaign` removes here."""
+        there = {name for name, work in works.items() if work.loss is None}
+        stored = {name: works[name].acknowledgements for name in sorted(there)}
+        acknowledge_on(self._scheduler, stored, self._tracker.notice)
+        for name in there:
+            works[name].acknowledgements = []
+        served = self._served(works)
+        is_kept = self._tracker.lost_a_task or not served <= there
+        campaigns = {name: self._requests.work(name).campaign(self._campaign_id) for name in sorted(served & there)}
+        gone = {name: [path / CACHE if is_kept else path] for name, path in campaigns.items()}
+        self.is_cleared = self._removed(gone) == served and not is_kept
+
+    def _drop_caches(self, hosts: Collection[str]) -> None:
+        """Does on hosts what `drop_caches` does here: a campaign that was ended and never resumed left gigabytes there.
+
+        A host may serve other projects too. Those of this project have a directory here, and a row in this store.
+        """
+        others = other_campaigns(self._files, keep=self._campaign_id)
+        known = set(self._store.campaigns()["campaign_id"].to_pylist()) if others and hosts else set()
+        ours = [campaign_id for campaign_id in others if campaign_id in known]
+        if ours:
+            caches = {host: [self._requests.work(host).campaign(name) / CACHE for name in ours] for host in hosts}
+            self._removed(caches)
+
+    def _removed(self, directories: Mapping[str, list[Path]]) -> set[str]:
+        """Removes directories on hosts; those that do not are named, and hold nothing up."""
+        unwilling = set()
+
+        def note(host: str, problem: str) -> None:
+            unwilling.add(host)
+            self._tracker.notice(f"{host}: {problem}")
+
+        return ask(self._scheduler, remove_directories, directories, ANSWER_S, note, self._tracker.notice) - unwilling
+
+    def _end_here(self, works: Mapping[str, HostWork]) -> None:
+        """Stores what tasks of this machine recorded after they were listened to, as an interrupted one has."""
+        if self._ingest.failure is not None or self._ingest.is_full:
+            return
+        for name, work in works.items():
+            if self._hosts[name].work_directory is None:
+                for problem in acknowledge(work.acknowledgements):
+                    self._tracker.notice(problem)
+        self._store_leftovers_here()
+
+    def _store_leftovers_here(self) -> None:
+        here = Leftovers(self._files.campaigns.resolve(), self._requests.store_id)
+        store_leftovers_here(here, self._ingest, self._tracker.notice)
+
+
+def opening_row(order: CampaignOrder) -> Row:
+    """The row of a campaign as it starts: what it was to do."""
+    continuation = order.continuation
+    installed = {str(found.metadata["Name"]).lower(): found.version for found in distributions()}
+    return campaign_row(
+        continuation.campaign_id,
+        datetime.now(UTC),
+        order.sweep_name,
+        sweep_document=order.sweep_document,
+        inventory_document=order.inventory_document,
+        planned_trials=continuation.plan.trials,
+        plan_digest=continuation.plan.digest,
+        taxmeter_version=order.taxmeter_version,
+        git_commit=order.git_commit,
+        plan=plan_document(continuation.plan),
+        versions={**installed, "python": platform.python_version()},
+    )
+
+
+def _close_account(store: Store, writer: Writer, campaign_id: str) -> None:
+    """Writes down when a campaign ended, for now or for good, and what there is of it by then."""
+    statuses = [attempt.status for attempt in store.attempts(campaign_id).values()]
+    rows = len(store.trials(["trial_id"], campaign_id=campaign_id))
+    writer.finish_campaign(campaign_id, **campaign_totals(datetime.now(UTC), statuses, rows=rows))
+
+
+def _tell_of_damage(reports: Sequence[SealReport], observe: Observer, whose: str) -> None:
+    for report in reports:
+        if report.damage is not None:
+            text = f"the journal {whose} was damaged: {report.damage}; it is kept at {report.quarantined}"
+            observe(Notice(text))

@@ -1,0 +1,329 @@
+"""What tasks left on their hosts: hosts that come back are made fit, and records that wait there are stored."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from orchestrator.campaign.driver.task_tracker import RecordIntake
+from orchestrator.errors import StoreError
+from orchestrator.scheduling import (
+    Acknowledgement,
+    Disposal,
+    HostStream,
+    LeftoverPart,
+    LeftoverPiece,
+    Leftovers,
+    Returned,
+    Scheduler,
+    acknowledge,
+    is_there,
+    read_leftovers,
+    recover,
+)
+from orchestrator.store import Ingest, RowBuilder, read_origin
+from runners.contract import Task
+
+PING_S: Final = 5.0
+"""A host that is there answers in well under a second; in more a frozen one is asked anew, if it comes back."""
+
+PAUSE_S: Final = 3.0
+"""Between two attempts."""
+
+RECOVERY_S: Final = 60.0
+"""Within that a host says the next thing of what is left there, or that there is no more."""
+
+LEFTOVERS_S: Final = 120.0
+"""A host that is up tells what waits there in seconds; one that is not must not hold up the others."""
+
+MAX_WAITING_BYTES: Final = 64 * 2**20
+"""Of records whose rows are not stored yet; nothing more is taken from anybody while there are more."""
+
+_MAX_DOCUMENT_BYTES = 64 * 2**20
+_TASK = TypeAdapter(Task)
+
+Tell = Callable[[str], None]
+Asked = TypeVar("Asked")
+Item = TypeVar("Item")
+
+
+class _Directory:
+    """One task directory of which pieces come: first its documents, then its records."""
+
+    def __init__(self, directory: Path, ingest: Ingest) -> None:
+        self.directory = directory
+        self._ingest = ingest
+        self._documents = {LeftoverPart.ORIGIN: bytearray(), LeftoverPart.TASK: bytearray()}
+        self._size = 0
+        self._damage: str | None = None
+        self.intake: RecordIntake | None = None
+        self.is_complete = False
+
+    def take(self, piece: LeftoverPiece) -> None:
+        if piece.part is LeftoverPart.END:
+            self.is_complete = True
+        elif piece.part is not LeftoverPart.RECORDS:
+            if len(self._documents[piece.part]) <= _MAX_DOCUMENT_BYTES:
+                self._documents[piece.part] += piece.data
+            return
+        self._size += len(piece.data)
+        if self.intake is None and self._damage is None:
+            try:
+                self.intake = self._open()
+            except StoreError as error:
+                self._damage = str(error)
+        if self.intake is not None:
+            self.intake.take(piece.data)
+
+    def _open(self) -> RecordIntake:
+        stored = read_origin(bytes(self._documents[LeftoverPart.ORIGIN]))
+        try:
+            task = _TASK.validate_json(bytes(self._documents[LeftoverPart.TASK]), strict=True)
+        except ValidationError as error:
+            raise StoreError(f"its task is damaged: {error.errors(include_url=False)[0]['msg']}") from None
+        builder = RowBuilder(stored.origin)
+        builder.runs_on(stored.fingerprint)
+        return RecordIntake(self.directory, task.trials, builder, self._ingest)
+
+    @property
+    def doubt(self) -> str | None:
+        return self._damage if self.intake is None else self.intake.doubt
+
+    def acknowledgement(self) -> Acknowledgement | None:
+        if not self.is_complete:
+            return None
+        if self.intake is None:
+            return Acknowledgement(self.directory, self._size, Disposal.SET_ASIDE)
+        return self.intake.acknowledgement(is_well=self.intake.has_end)
+
+
+class LeftoverIntake:
+    """Makes rows of what waits on one host, and says what the host may forget."""
+
+    def __init__(self, ingest: Ingest, tell: Tell) -> None:
+        """Takes nothing yet.
+
+        Args:
+            ingest: stores the rows.
+            tell: takes a line for a person.
+        """
+        self._ingest = ingest
+        self._tell = tell
+        self._directories: dict[Path, _Directory] = {}
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every record was answered by the store."""
+        intakes = [found.intake for found in self._directories.values() if found.intake is not None]
+        for intake in intakes:
+            intake.answered()
+        return all(intake.is_settled for intake in intakes)
+
+    def take(self, piece: LeftoverPiece) -> None:
+        """Takes the next piece."""
+        if piece.part is LeftoverPart.NOTICE:
+            self._tell(piece.data.decode("utf-8", "replace"))
+        else:
+            self._directories.setdefault(piece.directory, _Directory(piece.directory, self._ingest)).take(piece)
+
+    def acknowledgements(self) -> list[Acknowledgement]:
+        """What the host may forget now that all is settled. A directory of which something is not stored stays."""
+        found = []
+        for directory in self._directories.values():
+            acknowledgement = directory.acknowledgement()
+            if acknowledgement is not None:
+                found.append(acknowledgement)
+                if directory.doubt is not None:
+                    self._tell(f"{directory.directory}: {directory.doubt}; its records are kept there")
+        return found
+
+
+class Recovery:
+    """The way back of one host: it answers, is made fit, what it has is stored, it takes tasks again. Never waits."""
+
+    def __init__(
+        self, scheduler: Scheduler, host: str, returned: Callable[[], Returned], intake: Callable[[], LeftoverIntake]
+    ) -> None:
+        """Asks nobody yet.
+
+        Args:
+            scheduler: reaches the host.
+            host: its name.
+            returned: what is to be done there, once it answers.
+            intake: takes what it has.
+        """
+        self._scheduler = scheduler
+        self._host = host
+        self._returned = returned
+        self._new_intake = intake
+        self._ping: HostStream[str] | None = None
+        self._stream: HostStream[LeftoverPiece] | None = None
+        self._intake = intake()
+        self._until_s = 0.0
+        self._not_before_s = 0.0
+        self.problem: str | None = None
+        """Why it could not be taken up, though it answered."""
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether it has answered, and is being made fit."""
+        return self._stream is not None
+
+    def look(self, now_s: float, *, may_take: bool = True) -> list[Acknowledgement] | None:
+        """Goes on as far as that is possible without waiting.
+
+        Args:
+            now_s: by the driver's monotonic clock.
+            may_take: whether there is room for more records.
+
+        Returns:
+            What the host may forget, once it is fit; null until then.
+        """
+        if self._stream is None:
+            self._look_for_answer(now_s)
+        if self._stream is None:
+            return None
+        for piece in self._stream.take() if may_take else ():
+            self._intake.take(piece)
+            self._until_s = now_s + RECOVERY_S
+        if self._stream.problem is not None:
+            self.problem = str(self._stream.problem)
+            self._again(now_s)
+        elif self._stream.is_over:
+            if self._intake.is_settled:
+                self._stream = None
+                return self._intake.acknowledgements()
+        elif may_take and now_s > self._until_s:
+            self.problem = f"it answers, but did not remove what was left there within {RECOVERY_S:.0f} s"
+            self._again(now_s)
+        return None
+
+    def drop(self) -> None:
+        """Takes back what was asked."""
+        for stream in (self._ping, self._stream):
+            if stream is not None and not stream.is_over:
+                stream.drop()
+        self._ping = self._stream = None
+
+    def _look_for_answer(self, now_s: float) -> None:
+        if self._ping is None:
+            if now_s < self._not_before_s:
+                return
+            # First whether it is there: who is asked for more in vain may hear of it long after, beside another task.
+            self._ping = self._scheduler.stream(is_there, self._host, self._host)
+            self._until_s = now_s + PING_S
+        if self._ping.take():
+            self._ping = None
+            self._stream = self._scheduler.stream(recover, self._host, self._returned())
+            self._intake = self._new_intake()
+            self._until_s = now_s + RECOVERY_S
+        elif self._ping.problem is not None or now_s > self._until_s:
+            self._again(now_s)
+
+    def _again(self, now_s: float) -> None:
+        self.drop()
+        self._not_before_s = now_s + PAUSE_S
+
+
+def store_leftovers_here(leftovers: Leftovers, ingest: Ingest, tell: Tell) -> None:
+    """Stores what waits on this machine, waiting for room on the disk.
+
+    Raises:
+        StoreError: the store takes nothing more.
+    """
+    intake = LeftoverIntake(ingest, tell)
+    for piece in read_leftovers(leftovers):
+        _wait_for_room(ingest)
+        intake.take(piece)
+    _settle([intake], ingest)
+    for problem in acknowledge(intake.acknowledgements()):
+        tell(problem)
+
+
+def store_leftovers(scheduler: Scheduler, leftovers: Mapping[str, Leftovers], ingest: Ingest, tell: Tell) -> None:
+    """Stores what waits on hosts, all at once; `tell` is told what could not be.
+
+    Raises:
+        StoreError: the store takes nothing more.
+    """
+    intakes = {host: LeftoverIntake(ingest, _prefixed(host, tell)) for host in leftovers}
+
+    def take(host: str, piece: LeftoverPiece) -> None:
+        intakes[host].take(piece)
+        _wait_for_room(ingest)
+
+    ask(scheduler, read_leftovers, leftovers, LEFTOVERS_S, take, tell)
+    _settle(intakes.values(), ingest)
+    acknowledged = {host: intake.acknowledgements() for host, intake in intakes.items()}
+    acknowledge_on(scheduler, acknowledged, tell)
+
+
+def acknowledge_on(scheduler: Scheduler, acknowledged: Mapping[str, list[Acknowledgement]], tell: Tell) -> None:
+    """Has hosts forget what is stored; `tell` is told what could not be done."""
+    found = {host: some for host, some in acknowledged.items() if some}
+    ask(scheduler, acknowledge, found, RECOVERY_S, lambda host, problem: tell(f"{host}: {problem}"), tell)
+
+
+def ask(
+    scheduler: Scheduler,
+    question: Callable[[Asked], Iterator[Item]],
+    of: Mapping[str, Asked],
+    timeout_s: float,
+    take: Callable[[str, Item], None],
+    tell: Tell,
+) -> set[str]:
+    """Asks hosts, all at once and beside whatever runs there, and waits for the end of what they say.
+
+    Args:
+        scheduler: reaches them.
+        question: see `Scheduler.stream`.
+        of: its argument, by the host that it runs on.
+        timeout_s: for all of it.
+        take: takes what a host says.
+        tell: told why a host did not come to its end.
+
+    Returns:
+        The hosts that did.
+    """
+    streams = {host: scheduler.stream(question, host, asked) for host, asked in of.items()}
+    until_s = time.monotonic() + timeout_s
+    while waiting := [host for host, stream in streams.items() if not stream.is_over]:
+        taken = [(host, item) for host in waiting for item in streams[host].take()]
+        for host, item in taken:
+            take(host, item)
+        if time.monotonic() > until_s:
+            break
+        if not taken:
+            time.sleep(0.02)
+    ended = set()
+    for host, stream in streams.items():
+        if not stream.is_over:
+            stream.drop()
+            tell(f"{host}: it gave no answer within {timeout_s:.0f} s")
+        elif stream.problem is not None:
+            tell(f"{host}: {stream.problem}")
+        else:
+            ended.add(host)
+    return ended
+
+
+def _prefixed(host: str, tell: Tell) -> Tell:
+    return lambda text: tell(f"{host}: {text}")
+
+
+def _wait_for_room(ingest: Ingest) -> None:
+    while ingest.waiting_bytes > MAX_WAITING_BYTES:
+        ingest.answered.wait(1.0)
+        ingest.answered.clear()
+
+
+def _settle(intakes: Iterable[LeftoverIntake], ingest: Ingest) -> None:
+    """Waits until the store has answered for everything."""
+    ingest.hurry()
+    while not all(intake.is_settled for intake in intakes):
+        ingest.answered.wait(0.05)
+        ingest.answered.clear()
+    if ingest.failure is not None:
+        raise ingest.failure

@@ -1,0 +1,350 @@
+"""From the records of a task to its rows, and what becomes of its trials when it ends."""
+
+import queue
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from orchestrator.campaign.driver.requests import Requests
+from orchestrator.campaign.progress import Notice, Observer, TrialBegun, TrialRecorded
+from orchestrator.errors import StoreError
+from orchestrator.execution import RecordReader, TaskOutcome, aftermath
+from orchestrator.planning import PlannedTask, Skip, with_trials
+from orchestrator.scheduling import (
+    Acknowledgement,
+    Disposal,
+    HostNotice,
+    HostObserved,
+    RecordPiece,
+    TaskEnded,
+    WorkerProcess,
+)
+from orchestrator.store import Answer, Ingest, Outcome, RowBuilder, RowKey, TaskOrigin
+from runners.contract import Begin, End, Environment, Line, Status, Task, Trial, TrialRecord
+
+MAX_ATTEMPTS = 3
+"""Of a trial, or of a task that dies before its first trial begins, when the infrastructure is at fault."""
+
+AGAIN = "-again-"
+"""Between a task's planned id and what tells its restarts apart."""
+
+SKIPS_AT_ONCE = 1000
+
+FINE = frozenset({Status.OK, Status.UNSUPPORTED, Status.SKIPPED})
+"""What a trial may come to without anything being wrong."""
+
+
+class RecordIntake:
+    """Makes rows of the records of one task directory, hands them to the store, and says what its host may forget."""
+
+    def __init__(self, directory: Path, trials: Iterable[Trial], builder: RowBuilder, ingest: Ingest) -> None:
+        """Takes nothing yet.
+
+        Args:
+            directory: on its host.
+            trials: those that it can have records of.
+            builder: makes their rows.
+            ingest: stores them.
+        """
+        self.directory = directory
+        self.builder = builder
+        self.begun: dict[str, Begin] = {}
+        """By trial id."""
+        self.has_end = False
+        """Whether the runner said that it was done."""
+        self.problem: str | None = None
+        """Why the first of its records that gives no row does not."""
+        self._trials = {trial.trial_id: trial for trial in trials}
+        self._ingest = ingest
+        self._reader = RecordReader()
+        self._answers: queue.SimpleQueue[tuple[Trial, TrialRecord, Answer]] = queue.SimpleQueue()
+        self._unanswered = 0
+        self._differs: str | None = None
+        self._is_left = False
+
+    @property
+    def size(self) -> int:
+        """Bytes that were taken."""
+        return self._reader.size
+
+    @property
+    def doubt(self) -> str | None:
+        """Why its records stay where they are, for a person to decide about; null if all of them are rows."""
+        return self.problem or self._differs
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the store has answered for all that was taken, and `answered` has told of it."""
+        return self._unanswered == 0
+
+    def take(self, data: bytes) -> list[Trial]:
+        """Takes the next bytes of the records; returns the trials that begin with them."""
+        begun = []
+        for read in self._reader.feed(data):
+            if read.line is None:
+                self.fail(f"line {read.number} of its records cannot be read: {read.problem}")
+            elif isinstance(read.line, Environment):
+                self.builder.saw(read.line)
+            elif isinstance(read.line, End):
+                self.has_end = True
+            elif (trial := self._trial(read.line)) is not None:
+                if isinstance(read.line, Begin):
+                    self.begun[trial.trial_id] = read.line
+                    begun.append(trial)
+                elif isinstance(read.line, TrialRecord):
+                    self._record(trial, read.line, read.size)
+        return begun
+
+    def answered(self) -> list[tuple[Trial, TrialRecord]]:
+        """The records whose rows the store has, of those that it has answered for since the last time."""
+        stored = []
+        while not self._answers.empty():
+            trial, record, answer = self._answers.get()
+            self._unanswered -= 1
+            if answer.outcome is Outcome.REFUSED:
+                self.fail(f"the record of {trial.trial_id} gives no row: {answer.reason}")
+            elif answer.outcome is Outcome.LEFT:
+                self._is_left = True
+            else:
+                self._differs = answer.reason or self._differs
+                stored.append((trial, record))
+        return stored
+
+    def fail(self, problem: str) -> None:
+        """Notes what is wrong with its records."""
+        self.problem = self.problem or problem
+
+    def acknowledgement(self, *, is_well: bool) -> Acknowledgement | None:
+        """For its host; null if the store took nothing more, so that its records have to be read again.
+
+        Args:
+            is_well: whether nobody needs the logs of the task.
+        """
+        if self._is_left:
+            return None
+        disposal = Disposal.REMOVE if is_well else Disposal.KEEP_LOGS
+        return Acknowledgement(self.directory, self.size, disposal if self.doubt is None else Disposal.SET_ASIDE)
+
+    def _trial(self, line: Line) -> Trial | None:
+        if not isinstance(line, Begin | TrialRecord):
+            return None
+        trial = self._trials.get(line.trial_id)
+        if trial is None:
+            self.fail(f"the runner recorded {line.trial_id}, which is no trial of its task")
+        return trial
+
+    def _record(self, trial: Trial, record: TrialRecord, size: int) -> None:
+        try:
+            rows = self.builder.rows([(trial, record)], size)
+        except (StoreError, KeyError) as error:
+            self.fail(f"the record of {trial.trial_id} gives no row: {error}")
+            return
+        self._unanswered += 1
+        self._ingest.submit(rows, lambda answer: self._answers.put((trial, record, answer)))
+
+
+@dataclass
+class RunningTask:
+    """A task that was submitted and has not ended."""
+
+    planned: PlannedTask
+    origin: TaskOrigin
+    """Of its rows."""
+    intake: RecordIntake
+    heard_s: float
+    """When something of it was heard last, or it was submitted, by the driver's `ListeningClock`."""
+    pieces: int = 0
+    """That have come."""
+    has_begun: bool = False
+    worker: WorkerProcess | None = None
+    ended: TaskEnded | None = None
+    """How it ended; some of its rows may not be on the disk yet."""
+    stuck: WorkerProcess | None = None
+    """What ran it, if nothing was heard of it any more and it may be stuck."""
+
+
+@dataclass(frozen=True)
+class TaskEnd:
+    """What is to be done when a task has ended."""
+
+    left: tuple[Trial, ...]
+    """The trials that are to run again; one that was running is counted on to its next attempt."""
+    problem: str | None
+    """What was at fault with the infrastructure; null if nothing was."""
+    acknowledgement: Acknowledgement | None
+    """For its host; null if what it recorded has to be read again."""
+
+
+@dataclass
+class TaskTracker:
+    """Sees that each trial gets its row, and decides which are tried again."""
+
+    requests: Requests
+    ingest: Ingest
+    observe: Observer
+    lost_a_task: bool = field(default=False, init=False)
+    """Whether a task ended before its trials were done."""
+    failed: Counter[str] = field(default_factory=Counter, init=False)
+    """By host, the trials with a final row that says that something went wrong."""
+    _failed_starts: Counter[str] = field(default_factory=Counter, init=False)
+    """By planned id of a task."""
+
+    def begin(self, planned: PlannedTask, now_s: float) -> RunningTask:
+        """A task that starts now, in a directory of its own."""
+        task = planned.task
+        origin = self.requests.origin(planned.host, task.environment, task)
+        directory = self.requests.directory(planned)
+        intake = RecordIntake(directory, task.trials, self.requests.builder(origin), self.ingest)
+        return RunningTask(planned, origin, intake, now_s)
+
+    def take(self, running: RunningTask, event: HostObserved | RecordPiece | HostNotice) -> None:
+        """Takes what a host says of a task."""
+        if isinstance(event, HostObserved):
+            running.has_begun, running.worker = True, event.worker
+            running.intake.builder.runs_on(event.fingerprint)
+        elif isinstance(event, HostNotice):
+            self.notice(f"{event.host}: {event.text}")
+        else:
+            expected = running.pieces, running.intake.size
+            if (event.sequence, event.offset) != expected:
+                raise AssertionError(f"piece {event.sequence} at {event.offset}, expected {expected}")
+            running.pieces += 1
+            for trial in running.intake.take(event.data):
+                self.observe(TrialBegun(event.host, trial))
+
+    def confirm(self, running: RunningTask) -> None:
+        """Tells of the records of a task whose rows are on the disk by now, and of no others."""
+        for trial, record in running.intake.answered():
+            self._tell(running.planned.host, trial, record, final=True)
+
+    def end(self, running: RunningTask, ended: TaskEnded) -> TaskEnd:
+        """What is to be done after a settled task, with a row for the trial that died with it."""
+        intake = running.intake
+        problem = ended.problem or intake.problem
+        left = self._left(running, ended.outcome, problem)
+        is_whole = ended.size == intake.size
+        is_well = ended.outcome is not None and ended.outcome.exit_code == 0
+        return TaskEnd(left, problem, intake.acknowledgement(is_well=is_well) if is_whole else None)
+
+    def _left(self, running: RunningTask, outcome: TaskOutcome | None, problem: str | None) -> tuple[Trial, ...]:
+        host, task = running.planned.host, running.planned.task
+        recorded = frozenset(trial.trial_id for trial in task.trials if self.is_stored(trial))
+        outcome = outcome or TaskOutcome(None, None, None, "")
+        what_is_left = aftermath(task, running.intake.begun, recorded, outcome)
+        left = list(what_is_left.left)
+        if what_is_left.victim is not None:
+            left += self._victim(running, what_is_left.victim, problem)
+        self.lost_a_task |= bool(left) or what_is_left.victim is not None
+        if not left:
+            return ()
+        why = problem or f"the task ended with exit code {outcome.exit_code} before its trials were done"
+        if problem is None:
+            self.notice(f"{host}: {why}{_last_line(outcome.log_tail)}")
+        origin = _origin(task)
+        # What was measured and did not arrive is no progress: it would be measured for ever.
+        progressed = bool(recorded) or (problem is None and bool(running.intake.begun))
+        self._failed_starts[origin] = 0 if progressed else self._failed_starts[origin] + 1
+        if self._failed_starts[origin] < MAX_ATTEMPTS:
+            return tuple(left)
+        self._give_up(host, running.intake.builder, left, why, outcome.log_tail)
+        return ()
+
+    def give_up(self, planned: PlannedTask, why: str) -> None:
+        """Gives the trials of a task that waits a final row: the infrastructure failed them. A resume tries again."""
+        builder = self.requests.builder(self.requests.origin(planned.host, planned.task.environment))
+        self._give_up(planned.host, builder, self.open_trials(planned.task), why)
+        self.lost_a_task = True
+
+    def record_skips(self, skips: Sequence[Skip]) -> None:
+        """Gives rows to trials that cannot run."""
+        for host, environment in sorted({(skip.host, skip.environment) for skip in skips}):
+            builder = self.requests.builder(self.requests.origin(host, environment))
+            here = [skip for skip in skips if (skip.host, skip.environment) == (host, environment)]
+            for first in range(0, len(here), SKIPS_AT_ONCE):
+                some = here[first : first + SKIPS_AT_ONCE]
+                records = [(skip.trial, _unrun(skip.trial, Status.SKIPPED, skip.reason)) for skip in some]
+                self.ingest.commit(builder.rows(records))
+
+    def open_trials(self, task: Task) -> tuple[Trial, ...]:
+        """The trials of a task whose rows have not arrived, on whatever way."""
+        return tuple(trial for trial in task.trials if not self.is_stored(trial))
+
+    def is_stored(self, trial: Trial) -> bool:
+        """Whether the row of this attempt is on the disk."""
+        return self.ingest.is_stored(RowKey(self.requests.campaign_id, trial.trial_id, trial.attempt))
+
+    def current(self, running: RunningTask) -> Trial | None:
+        """The trial that a task runs now, as far as is known."""
+        trials = running.planned.task.trials
+        return next((t for t in trials if t.trial_id in running.intake.begun and not self.is_stored(t)), None)
+
+    def notice(self, text: str) -> None:
+        """Tells something that a person should know."""
+        self.observe(Notice(text))
+
+    def _tell(self, host: str, trial: Trial, record: TrialRecord, *, final: bool) -> None:
+        self.failed[host] += final and record.status not in FINE
+        self.observe(TrialRecorded(host, trial, record, final))
+
+    def _write(self, host: str, builder: RowBuilder, trial: Trial, record: TrialRecord, *, final: bool) -> bool:
+        """Stores a row of the driver's own and tells of it; false if the task's own row came just before, and stays."""
+        answer = self.ingest.commit(builder.rows([(trial, record)]))
+        if answer.outcome is Outcome.DUPLICATE:
+            return False
+        self._tell(host, trial, record, final=final)
+        return True
+
+    def _victim(self, running: RunningTask, victim: TrialRecord, problem: str | None) -> list[Trial]:
+        """Records the trial that was running; returns it once more if the infrastructure was at fault."""
+        host, builder = running.planned.host, running.intake.builder
+        trial = next(trial for trial in running.planned.task.trials if trial.trial_id == victim.trial_id)
+        if problem is None:
+            self._write(host, builder, trial, victim, final=True)
+            return []
+        again = trial.attempt < MAX_ATTEMPTS
+        failed = replace(victim, status=Status.INFRASTRUCTURE_ERROR, reason=problem)
+        was_lost = self._write(host, builder, trial, failed, final=not again)
+        return [replace(trial, attempt=trial.attempt + 1)] if again and was_lost else []
+
+    def _give_up(self, host: str, builder: RowBuilder, left: Sequence[Trial], problem: str, log_tail: str = "") -> None:
+        for trial in left:
+            record = _unrun(trial, Status.INFRASTRUCTURE_ERROR, problem, log_tail)
+            self._write(host, builder, trial, record, final=True)
+
+
+def restarted(task: Task, trials: tuple[Trial, ...] | None = None, origin: str | None = None) -> Task:
+    """The same work for another container: a task id names one container, the outer level of replication.
+
+    Args:
+        task: that was to run, or did.
+        trials: those to run now; by default all.
+        origin: what its id begins with; by default what it was planned as.
+    """
+    whole = task if trials is None else with_trials(task, trials)
+    return replace(whole, task_id=f"{origin or _origin(task)}{AGAIN}{uuid.uuid4().hex[:6]}")
+
+
+def _origin(task: Task) -> str:
+    """The id that a task had when it was planned, whatever number of restarts ago."""
+    return task.task_id.partition(AGAIN)[0]
+
+
+def _unrun(trial: Trial, status: Status, reason: str, log_tail: str = "") -> TrialRecord:
+    now_ns = time.time_ns()
+    return TrialRecord(
+        trial_id=trial.trial_id,
+        attempt=trial.attempt,
+        status=status,
+        reason=reason,
+        started_at_ns=now_ns,
+        finished_at_ns=now_ns,
+        log_tail=log_tail,
+    )
+
+
+def _last_line(log: str) -> str:
+    lines = log.strip().splitlines()
+    return f" ({lines[-1].strip()})" if lines else ""

@@ -1,1 +1,0 @@
-"""Which campaign goes on, and what is left of it."""
