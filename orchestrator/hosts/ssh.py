@@ -16,7 +16,6 @@ from orchestrator.hosts.check import (
     ENGINE_ROOTS,
     SCRIPT,
     Check,
-    ContainerCommand,
     EngineFacts,
     EngineQuestion,
     HostReport,
@@ -33,10 +32,10 @@ from orchestrator.hosts.check import (
     measure_skew,
     parse,
     refusal,
-    run_in_container,
     socket_problem,
 )
 from orchestrator.hosts.connection import CommandOutput, Connections, Deadline, HostConnectionError
+from orchestrator.hosts.containers import ContainerCommand, run_in_container
 from orchestrator.hosts.engine import EngineAt, mark_name
 from orchestrator.hosts.local import CHOSEN, ENGINE_ANSWERS, refuse_outside
 from orchestrator.planning import GpuFacts, Isolation

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from orchestrator.hosts.cluster.engines import run_in
+from orchestrator.hosts.cluster.executing import run_in
 from tests.lab.host import LabHost
 
 _GPUS = "/run/lab/gpus"
@@ -41,4 +41,4 @@ def simulated_gpus(host: LabHost, count: int, divided: int | None = None) -> Ite
 
 def _run(host: LabHost, command: str) -> None:
     done = run_in(host.container, ["sh", "-c", command])
-    assert done.exit_code == 0, done.errors
+    assert done.exit_code == 0, done.stderr

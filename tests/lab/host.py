@@ -16,7 +16,7 @@ from docker.models.networks import Network
 
 from orchestrator.environments import connect
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.cluster.engines import run_in
+from orchestrator.hosts.cluster.executing import run_in
 from tests.lab.hardware import Hardware
 from tests.lab.keys import CONFIGURATION, give_host_key
 
@@ -174,8 +174,8 @@ class LabHost:
         done = run_in(self.container, ["sh", "-c", script])
         if done.exit_code != 0:
             called = f"{self.name}: {script.partition(';')[0]} …"
-            raise InfrastructureError(f"{called}: exit code {done.exit_code}: {done.last_words}")
-        return done.output.decode(errors="replace")
+            raise InfrastructureError(f"{called}: exit code {done.exit_code}: {done.stderr.strip()}")
+        return done.stdout
 
 
 def state_of(container: Container, network: Network) -> str:

@@ -15,8 +15,8 @@ from orchestrator.environments import connect, engine_address
 from orchestrator.errors import InfrastructureError, NoUsableHostError
 from orchestrator.execution import pack_files, pack_project, read_tree
 from orchestrator.hosts.cluster import Cluster, ensure_agent_image, lifecycle, load, up
-from orchestrator.hosts.cluster.engines import run_in
-from orchestrator.hosts.cluster.image import AgentImage
+from orchestrator.hosts.cluster.executing import run_in
+from orchestrator.hosts.cluster.plan import AgentImage
 from orchestrator.hosts.lock import HostLock
 from tests.lab.clusters import Site, ask, containers, foreign, free_ports, ours
 from tests.lab.image import PROJECT
@@ -164,12 +164,12 @@ def test_the_token_is_in_one_file_of_its_owner(cluster: Cluster, lab: Lab, clien
         with host.engine() as engine:
             [agent] = ours(engine, cluster)
             assert token not in json.dumps(agent.attrs)
-            said = run_in(agent, ["stat", "-c", "%a %U", "/run/taxmeter/token", "/run/taxmeter"]).output.decode()
+            said = run_in(agent, ["stat", "-c", "%a %U", "/run/taxmeter/token", "/run/taxmeter"]).stdout
             assert said.splitlines() == ["600 root", "700 root"]
         script = "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n'; true"
-        seen = run_in(host.container, ["sh", "-c", script]).output
-        assert b"ray" in seen
-        assert token.encode() not in seen
+        seen = run_in(host.container, ["sh", "-c", script]).stdout
+        assert "ray" in seen
+        assert token not in seen
 
 
 @pytest.mark.long
@@ -225,7 +225,7 @@ def test_a_wrong_token_and_other_versions_are_told_and_mended(site: Site, cluste
     with lab.host("h2").engine() as engine:
         agent = engine.containers.get(cluster.agent_container)
         assert agent.exec_run(["sh", "-c", "echo wrong >/run/taxmeter/token"]).exit_code == 0
-        place = run_in(agent, ["python", "-c", other]).output.decode().strip()
+        place = run_in(agent, ["python", "-c", other]).stdout.strip()
         assert agent.exec_run(["sed", "-i", "s/^Version: .*/Version: 1.2.3/", f"{place}/METADATA"]).exit_code == 0
     found = {one.name: one.problems for one in site.status().agents}
     assert "its token is not that of the cluster; `taxmeter cluster up` mends it" in found["h2"]
@@ -294,7 +294,7 @@ def test_a_firewall_is_named_before_anything_hangs(
     host = lab.host("h2")
     done = run_in(host.container, ["sh", "-c", f"iptables -A {rule.format(**ports)} -j REJECT"])
     if done.exit_code != 0:
-        pytest.skip(f"no firewall in a lab host: {done.last_words}")
+        pytest.skip(f"no firewall in a lab host: {done.stderr.strip()}")
     try:
         with pytest.raises(NoUsableHostError, match=reason.format(**ports)):
             other.up("h2")
@@ -334,7 +334,7 @@ def test_down_removes_ours_and_nothing_else(lab: Lab, image: AgentImage, tmp_pat
         program = (
             "import ray; ray.init('127.0.0.1:7777'); print(ray.get(ray.remote(num_cpus=0)(lambda: 'alive').remote()))"
         )
-        assert b"alive" in run_in(node, ["timeout", "60", "python", "-c", program]).output
+        assert "alive" in run_in(node, ["timeout", "60", "python", "-c", program]).stdout
         assert ours(engine, found) == []
     assert ours(client, found) == []
     assert load(other) is None

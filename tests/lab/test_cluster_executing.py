@@ -23,7 +23,7 @@ OUTSIDE = """
 import sys
 from pathlib import Path
 from orchestrator.hosts.cluster import Cluster, execute_in_head
-cluster = Cluster(sys.argv[1], "127.0.0.1", 1, {}, Path("/nowhere"), Path("/nowhere"), {}, Path(sys.argv[2]))
+cluster = Cluster(sys.argv[1], 1, Path("/nowhere"), Path("/nowhere"), "127.0.0.1", Path(sys.argv[2]))
 sys.exit(execute_in_head(cluster, sys.argv[3:]))
 """
 # Says that it is ready, and what ended it.
@@ -120,6 +120,6 @@ def test_a_terminal_here_is_a_terminal_there(cluster: Cluster) -> None:
 
 
 def test_a_cluster_that_is_gone_is_named(shared_lab: Lab, tmp_path: Path) -> None:
-    gone = Cluster("0badcafe", "127.0.0.1", 1, {}, tmp_path, tmp_path, {}, tmp_path)
+    gone = Cluster("0badcafe", 1, tmp_path, tmp_path)
     with pytest.raises(InfrastructureError, match="taxmeter-head-0badcafe; `taxmeter cluster up`"):
         execute_in_head(gone, ["true"])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from orchestrator.hosts.cluster import Cluster
-from orchestrator.hosts.cluster.engines import run_in
+from orchestrator.hosts.cluster.executing import run_in
 from tests.lab.clusters import Site, ask, foreign, free_ports, ours
 from tests.lab.lab import Lab
 
@@ -66,6 +66,6 @@ def test_a_node_with_the_token_but_without_tls_does_not_come_in(cluster: Cluster
             assert stranger.wait(timeout=90)["StatusCode"] != 0
         assert ask(cluster, NODES) == 3
         [agent] = ours(engine, cluster)
-        said = run_in(agent, ["sh", "-c", "stat -c %a /run/taxmeter/tls-*"]).output.split()
-        assert said == [b"600"] * 3
+        said = run_in(agent, ["sh", "-c", "stat -c %a /run/taxmeter/tls-*"]).stdout.split()
+        assert said == ["600"] * 3
         assert "PRIVATE KEY" not in str(agent.attrs)

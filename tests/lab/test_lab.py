@@ -14,7 +14,7 @@ from docker import DockerClient
 from orchestrator.config import load_inventory
 from orchestrator.environments import Catalogue, connect, ensure_base
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.cluster.engines import run_in
+from orchestrator.hosts.cluster.executing import run_in
 from orchestrator.hosts.connection import Connections
 from tests.lab.host import LabHost
 from tests.lab.image import PROJECT
@@ -41,7 +41,7 @@ def test_the_inventory_pins_the_keys_of_the_hosts(lab: Lab) -> None:
     inventory = load_inventory(lab.inventory())
     for host in lab.hosts():
         entry = inventory.hosts[host.name]
-        key = run_in(host.container, ["ssh-keygen", "-y", "-f", "/etc/lab/ssh_host_ed25519_key"]).output.decode()
+        key = run_in(host.container, ["ssh-keygen", "-y", "-f", "/etc/lab/ssh_host_ed25519_key"]).stdout
         assert entry.host_key == " ".join(key.split()[:2])
         assert (entry.address, entry.user) == (host.address, "bench")
         assert entry.labels["gpu_generation"] == host.hardware.gpu_generation

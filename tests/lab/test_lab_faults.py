@@ -17,7 +17,7 @@ import pytest
 from orchestrator.campaign.control import HostPhase
 from orchestrator.errors import ExitCode
 from orchestrator.execution.docker import LABEL
-from orchestrator.hosts.cluster.engines import run_in
+from orchestrator.hosts.cluster.executing import run_in
 from tests.lab.host import LabHost
 from tests.lab.workshop import HOSTS, SLEEPS, Workshop
 
@@ -106,7 +106,7 @@ def kill_worker(workshop: Workshop, host: LabHost) -> None:
     """The process of Ray that runs the task on the host."""
     with host.engine() as engine:
         agent = engine.containers.get(workshop.cluster().agent_container)
-        assert b"killed" in run_in(agent, ["sh", "-c", KILL_WORKER]).output
+        assert "killed" in run_in(agent, ["sh", "-c", KILL_WORKER]).stdout
 
 
 def kill_agent(workshop: Workshop, host: LabHost) -> None:

@@ -14,7 +14,7 @@ from docker import DockerClient
 from orchestrator.environments import connect, engine_address
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.cluster import down, ensure_agent_image
-from orchestrator.hosts.cluster.engines import run_in
+from orchestrator.hosts.cluster.executing import run_in
 from tests.lab.clusters import foreign
 from tests.lab.image import PROJECT
 from tests.lab.lab import Lab
@@ -42,7 +42,7 @@ def test_two_projects_measure_in_turn_on_the_same_hosts(workshop: Workshop, anot
     for one in (workshop, another):
         up = one.taxmeter("cluster", "up", "--inventory", str(one.inventory()), "--limit", "h1:h2")
         assert up.returncode == ExitCode.OK, up.stdout + up.stderr
-    assert another.cluster().head_port != workshop.cluster().head_port
+    assert another.cluster().first_port != workshop.cluster().first_port
     assert another.cluster().id != workshop.cluster().id
     logs = [tmp_path / "one.log", tmp_path / "two.log"]
     drivers = [one.start(LONGER, log, "--limit", "h1:h2") for one, log in zip((workshop, another), logs, strict=True)]
@@ -102,5 +102,5 @@ def test_foreign_ray_and_foreign_containers_survive_a_sweep(workshop: Workshop, 
         program = (
             "import ray; ray.init('127.0.0.1:7777'); print(ray.get(ray.remote(num_cpus=0)(lambda: 'alive').remote()))"
         )
-        assert b"alive" in run_in(on_host[0], ["timeout", "60", "python", "-c", program]).output
+        assert "alive" in run_in(on_host[0], ["timeout", "60", "python", "-c", program]).stdout
         assert {one.id for one in engine.containers.list(all=True, ignore_removed=True)} == {one.id for one in on_host}

@@ -14,7 +14,7 @@ from orchestrator.environments import BuiltImage, connect, remove_container
 from orchestrator.errors import ExitCode
 from orchestrator.execution.docker import LABEL
 from orchestrator.hosts.cluster import load
-from orchestrator.hosts.cluster.engines import run_in
+from orchestrator.hosts.cluster.executing import run_in
 from orchestrator.store import Store
 from tests.lab.host import LabHost
 from tests.lab.workshop import HOSTS, MODELS, SLEEPS, Workshop
@@ -74,7 +74,7 @@ def test_another_host_takes_the_place_of_one_that_cannot_join(workshop: Workshop
         mend.callback(run_in, walled.container, ["iptables", "-F"])
         blocked = run_in(walled.container, ["iptables", "-A", "OUTPUT", "-p", "tcp", "--syn", "-j", "REJECT"])
         if blocked.exit_code != 0:
-            pytest.skip(f"no firewall in a lab host: {blocked.last_words}")
+            pytest.skip(f"no firewall in a lab host: {blocked.stderr.strip()}")
         done = workshop.run(MODELS + "targets: any\n")
     assert done.returncode == ExitCode.OK, done.stdout + done.stderr
     [host] = {row["host"] for row in workshop.rows()}

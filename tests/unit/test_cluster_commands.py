@@ -15,8 +15,8 @@ import pytest
 from docker import DockerClient
 from docker.errors import APIError
 
-from orchestrator.hosts.cluster.engines import Ended, frames, run_in
-from orchestrator.hosts.cluster.executing import Execution
+from orchestrator.hosts.cluster.executing import Execution, frames, run_in
+from orchestrator.hosts.connection import CommandOutput
 
 
 def frame(stream: int, data: bytes) -> bytes:
@@ -90,7 +90,7 @@ def client(engine: Engine) -> Iterator[DockerClient]:
 
 def test_what_came_with_the_header_is_there(engine: Engine, client: DockerClient) -> None:
     done = run_in(Container(client), ["stat", "x"])
-    assert done == Ended(0, b"600 root\n700 root\n", b"a warning\n")
+    assert done == CommandOutput(0, "600 root\n700 root\n", "a warning\n")
     assert [path for path, _ in engine.asked] == [
         "/v1.41/containers/c1/exec",
         "/v1.41/exec/e1/start",
@@ -130,11 +130,3 @@ def test_the_exit_code(engine: Engine, client: DockerClient, code: int | None, e
 )
 def test_frames_end_where_the_stream_ends(sent: bytes, expected: list[tuple[int, bytes]]) -> None:
     assert list(frames(io.BytesIO(sent))) == expected
-
-
-@pytest.mark.parametrize(
-    ("output", "errors", "expected"),
-    [(b"a\nb\n", b"", "b"), (b"a\n", b"x\ny \n", "y"), (b"", b"", ""), (b"\xff", b" \n", "\ufffd")],
-)
-def test_last_words(output: bytes, errors: bytes, expected: str) -> None:
-    assert Ended(1, output, errors).last_words == expected

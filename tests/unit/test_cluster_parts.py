@@ -1,5 +1,6 @@
 """The parts of a cluster that need no machine: settings, state, and what a host's answer means."""
 
+import re
 import socket
 import subprocess
 from collections.abc import Sequence
@@ -10,8 +11,9 @@ import pytest
 
 from orchestrator.config import Connection, Host
 from orchestrator.errors import ConfigurationError, InfrastructureError
-from orchestrator.hosts.cluster.model import Agent
-from orchestrator.hosts.cluster.plan import refuse_unfit
+from orchestrator.hosts.check import Preflight
+from orchestrator.hosts.cluster import state
+from orchestrator.hosts.cluster.reach import choose_address, listened_here, survey
 from orchestrator.hosts.cluster.reconcile import last_words
 from orchestrator.hosts.cluster.settings import (
     Ports,
@@ -21,8 +23,7 @@ from orchestrator.hosts.cluster.settings import (
     environment,
     head_command,
 )
-from orchestrator.hosts.cluster.state import State, StateFiles, way_to
-from orchestrator.hosts.cluster.survey import Survey, choose_address, listened_here, parse, survey
+from orchestrator.hosts.cluster.state import Agent, Cluster, ClusterFiles
 from orchestrator.hosts.connection import CommandOutput, Connections
 
 
@@ -96,28 +97,24 @@ def test_tls_takes_three_files_and_names_the_one_that_is_missing(tmp_path: Path)
         chosen_tls(given)
 
 
-def test_what_is_remembered_comes_back_as_it_was(tmp_path: Path) -> None:
-    files = StateFiles(Project(tmp_path))
+def test_what_is_remembered_comes_back_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "_SHORT", tmp_path)
+    files = ClusterFiles(Project(tmp_path))
     assert files.load() is None
-    state = files.create(Ports(21000))
-    try:
-        assert files.cluster(state) is None
-        host = Host(connection=Connection.SSH, address="10.0.0.7", jump="gate", labels={"rack": "b"})
-        gate = Host(connection=Connection.SSH, address="10.0.0.1")
-        state = replace(state, head_address="10.0.0.2", code="ab", agents={"h1": AGENT}, unusable={"h2": "off"})
-        state = state.with_touched("h1", {"h1": host, "gate": gate, "other": gate})
-        files.save(state)
-        assert files.load() == state
-        assert set(state.hosts) == {"h1", "gate"}
-        cluster = files.cluster(state)
-        assert cluster is not None
-        assert (cluster.ray_address, cluster.code) == ("10.0.0.2:21000", files.code / "ab")
-        assert files.token.stat().st_mode & 0o777 == 0o600
-        assert files.token.read_text() not in (files.directory / "state.json").read_text()
-    finally:
-        Path(state.sockets).rmdir()
-    files.forget()
+    cluster = files.create(Ports(21000))
+    host = Host(connection=Connection.SSH, address="10.0.0.7", jump="gate", labels={"rack": "b"})
+    gate = Host(connection=Connection.SSH, address="10.0.0.1")
+    cluster = replace(cluster, head_address="10.0.0.2", code=files.code, agents={"h1": AGENT}, unusable={"h2": "off"})
+    cluster = cluster.with_touched("h1", {"h1": host, "gate": gate, "other": gate})
+    files.save(cluster)
+    assert files.load() == cluster
+    assert set(cluster.hosts) == {"h1", "gate"}
+    assert cluster.ray_address == "10.0.0.2:21000"
+    assert cluster.token_path.stat().st_mode & 0o777 == 0o600
+    assert cluster.token_path.read_text() not in (files.directory / "state.json").read_text()
+    files.forget(cluster)
     assert files.load() is None
+    assert not cluster.token_path.exists()
 
 
 @pytest.mark.parametrize(
@@ -131,8 +128,9 @@ def test_what_is_remembered_comes_back_as_it_was(tmp_path: Path) -> None:
     ids=["refused", "unknown", "of another version", "cut"],
 )
 def test_what_was_remembered_and_cannot_be_read_is_named(tmp_path: Path, old: str, new: str, why: str) -> None:
-    files = StateFiles(Project(tmp_path))
-    files.save(State("c", 21000, "/nowhere", hosts={"h1": Host(connection=Connection.SSH, address="10.0.0.7")}))
+    files = ClusterFiles(Project(tmp_path))
+    far = {"h1": Host(connection=Connection.SSH, address="10.0.0.7")}
+    files.save(Cluster("c", 21000, tmp_path / "token", tmp_path, hosts=far))
     path = files.directory / "state.json"
     path.write_text(path.read_text().replace(old, new))
     with pytest.raises(InfrastructureError, match=f"state.json is damaged, or of another version of taxmeter: {why}"):
@@ -154,51 +152,49 @@ def test_of_an_agent_that_ended_one_line_is_told(log: str, words: str) -> None:
     assert last_words(log) == words
 
 
-def test_jumps_that_go_in_circles_end() -> None:
+def test_jumps_that_go_in_circles_end(tmp_path: Path) -> None:
     hosts = {name: Host(connection=Connection.SSH, address=name, jump=to) for name, to in (("a", "b"), ("b", "a"))}
-    assert set(way_to("a", hosts)) == {"a", "b"}
+    assert set(Cluster("c", 21000, tmp_path, tmp_path).with_touched("a", hosts).hosts) == {"a", "b"}
+
+
+class Told(Connections):
+    """To a host that says something else than this machine, where what is to run there runs."""
+
+    def __init__(self, old: str, new: str) -> None:
+        super().__init__({})
+        self.old, self.new = old, new
+
+    def run(self, name: str, argv: Sequence[str], timeout_s: float, stdin: str | bytes = b"") -> CommandOutput:
+        said = subprocess.run(argv, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=True).stdout
+        return CommandOutput(0, re.sub(self.old, self.new, said, flags=re.MULTILINE), "")
+
+
+FAR = Host(connection=Connection.SSH, address="h", work_directory="/not/yet")
+
+
+def test_a_work_directory_that_hosts_share_is_refused() -> None:
+    with pytest.raises(InfrastructureError, match=r"/not/yet is on a network file system \(nfs\).*`work_directory:`"):
+        survey("h", FAR, Told("^.* /not/yet$", "nfs /not/yet"))
 
 
 def test_a_host_tells_both_addresses_of_its_connection() -> None:
-    assert parse("Welcome!\ntaxmeter-survey:10.0.0.1 5000 10.0.0.7 22|2|yes|ext2/ext3|0016 1F90 0016 \n") == Survey(
-        "10.0.0.1", "10.0.0.7", True, True, frozenset({22, 8080}), "ext2/ext3"
+    assert survey("h", FAR, Told("^@connection\n.*", "@connection\n10.0.0.1 5000 10.0.0.7 22")).connection == (
+        "10.0.0.1",
+        "10.0.0.7",
     )
-    assert parse("taxmeter-survey:|0|no||\n") == Survey(None, None, has_gpus=False, has_os_release=False)
-    with pytest.raises(InfrastructureError, match="no answer that can be understood"):
-        parse("command not found")
     with pytest.raises(InfrastructureError, match=r"IPv6 \(fe80::1%eth0\)"):
-        parse("taxmeter-survey:fe80::1%eth0 5000 fe80::2%eth0 22|0|no||\n")
-
-
-class SharedDisk(Connections):
-    """To a host with a file system of the network; what is to run there runs here."""
-
-    def run(self, name: str, argv: Sequence[str], timeout_s: float, stdin: str = "") -> CommandOutput:
-        said = subprocess.run(argv, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=True).stdout
-        here = said.rpartition("|")[0].rpartition("|")[2]
-        assert here not in ("", "nfs")
-        return CommandOutput(0, said.replace(f"|{here}|", "|nfs|"), "")
-
-
-def test_a_work_directory_that_hosts_share_is_refused(tmp_path: Path) -> None:
-    host = Host(connection=Connection.SSH, address="h", work_directory=str(tmp_path / "not" / "yet"))
-    with pytest.raises(InfrastructureError, match=r"not/yet is on a network file system \(nfs\).*`work_directory:`"):
-        survey("h", host, SharedDisk({"h": host}))
+        survey("h", FAR, Told("^@connection\n.*", "@connection\nfe80::1%eth0 5000 fe80::2%eth0 22"))
 
 
 def test_the_head_has_the_address_that_most_hosts_see_and_keeps_it() -> None:
-    def seen(ours: str) -> Survey:
-        return Survey(ours, "127.0.0.9", has_gpus=False, has_os_release=True)
+    here = survey("here", Host(connection=Connection.LOCAL), Connections({}))
 
-    many = [seen("127.0.0.2"), seen("127.0.0.3"), seen("127.0.0.3")]
+    def seen(ours: str) -> Preflight:
+        return replace(here, connection=(ours, "127.0.0.9"))
+
+    many = [seen("127.0.0.2"), seen("127.0.0.3"), seen("127.0.0.3"), here]
     assert choose_address(many, None) == "127.0.0.3"
     assert choose_address(many, "127.0.0.2") == "127.0.0.2"
     assert choose_address(many, "127.0.0.4") == "127.0.0.3"
     # a jump host's address is none of ours: the way from here to the host counts
     assert choose_address([seen("192.0.2.77")], None) == "127.0.0.1"
-
-
-def test_a_label_that_ray_does_not_take_is_named() -> None:
-    refuse_unfit(Host(connection=Connection.LOCAL, labels={"rack": "b-1", "org/site": "lab_2"}))
-    with pytest.raises(InfrastructureError, match="does not take its label `rack: first floor`"):
-        refuse_unfit(Host(connection=Connection.LOCAL, labels={"rack": "first floor"}))

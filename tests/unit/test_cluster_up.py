@@ -1,5 +1,6 @@
-"""A cluster that no host can join, and one that a sweep brings up for itself. Without hosts and engines."""
+"""Whose a cluster is: one that a sweep brought up goes with it, and another stays. Without hosts and engines."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,59 +8,100 @@ import pytest
 
 from orchestrator.campaign import ProjectFiles
 from orchestrator.config import Connection, Host, HostState, Inventory
-from orchestrator.hosts.cluster import NoHostJoinedError, borrowed, lifecycle, up
-from orchestrator.hosts.cluster.state import State, StateFiles
-from orchestrator.hosts.cluster.survey import Survey
+from orchestrator.environments import ImageIdentity
+from orchestrator.errors import InfrastructureError
+from orchestrator.hosts.cluster import NoHostJoinedError, borrowed, down, keep, lifecycle, load, state, up
+from orchestrator.hosts.cluster.plan import AgentImage
+from orchestrator.hosts.cluster.settings import Ports
+from orchestrator.hosts.cluster.state import ClusterFiles
 
 HERE = Host(connection=Connection.LOCAL)
 FIREWALL = "a firewall drops what goes to port 6400"
 
 
-@pytest.fixture
-def inventory(monkeypatch: pytest.MonkeyPatch) -> Inventory:
-    """Of no hosts; this machine's engine is not asked."""
+class Client:
+    """This machine's engine, which has no container of ours."""
 
-    class Client:
-        def close(self) -> None:
-            pass
+    def close(self) -> None:
+        pass
 
+    @property
+    def containers(self) -> "Client":
+        return self
+
+    def list(self, **_: object) -> list[object]:
+        return []
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProjectFiles]:
     monkeypatch.setattr(lifecycle, "local_socket", lambda: None)
     monkeypatch.setattr(lifecycle, "connect", Client)
-    return Inventory({"other": HERE})
+    monkeypatch.setattr(state, "_SHORT", tmp_path)
+    return ProjectFiles(tmp_path)
 
 
-def test_a_cluster_that_no_host_can_join_says_why_of_each(tmp_path: Path, inventory: Inventory) -> None:
+def brought_up(project: ProjectFiles) -> None:
+    files = ClusterFiles(project)
+    files.save(replace(files.create(Ports(20000)), head_address="10.0.0.1"))
+
+
+def test_a_cluster_that_no_host_can_join_says_why_of_each(project: ProjectFiles) -> None:
     hosts = {
         "h1": Host(connection=Connection.LOCAL, state=HostState.DRAIN),
         "h2": Host(connection=Connection.LOCAL, labels={"bad label": "x"}),
     }
     with pytest.raises(NoHostJoinedError) as caught:
-        up(hosts, inventory, ProjectFiles(tmp_path), print)
+        up(hosts, Inventory({"other": HERE}), project, print)
     assert caught.value.reasons["h1"] == "the inventory drains it"
     assert "Ray does not take its label" in caught.value.reasons["h2"]
 
 
-def test_a_cluster_that_a_sweep_brings_up_for_the_next_host_goes_with_the_sweep(
-    tmp_path: Path, inventory: Inventory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    project = ProjectFiles(tmp_path)
-    mark = StateFiles(project).of_a_sweep
-
-    def brought(client: object, state: State, *_: object) -> State:
-        return replace(state, unusable={"h1": FIREWALL})
-
-    def taken_down(files: StateFiles, *_: object) -> None:
-        files.forget()
-
-    monkeypatch.setattr(
-        lifecycle, "_survey_all", lambda *_: ({"h1": Survey(None, None, False, False, frozenset(), None)}, {})
-    )
-    monkeypatch.setattr(lifecycle, "ensure_agent_image", lambda *_: None)
-    monkeypatch.setattr(lifecycle, "_reconciled", brought)
-    monkeypatch.setattr(lifecycle, "_take_down", taken_down)
+def test_a_cluster_of_a_sweep_goes_with_it_and_another_stays(project: ProjectFiles) -> None:
     with borrowed(project, print):
-        with pytest.raises(NoHostJoinedError) as caught:
-            up({"h1": HERE}, inventory, project, print)
-        assert caught.value.reasons == {"h1": FIREWALL}
-        assert mark.exists()
-    assert not mark.exists()
+        brought_up(project)
+    assert load(project) is None
+
+    brought_up(project)
+    with borrowed(project, print):
+        pass
+    assert load(project) is not None, "it was up for its own sake"
+    down(project, print)
+
+    # A killed sweep leaves its cluster, which is the next sweep's as if that had brought it up ...
+    ClusterFiles(project).of_a_sweep.touch()
+    brought_up(project)
+    with borrowed(project, print):
+        pass
+    assert load(project) is None
+    # ... unless somebody asked for it meanwhile.
+    ClusterFiles(project).of_a_sweep.touch()
+    brought_up(project)
+    keep(project)
+    with borrowed(project, print):
+        pass
+    assert load(project) is not None
+
+
+def test_a_mark_that_a_killed_sweep_left_goes_with_the_cluster(project: ProjectFiles) -> None:
+    brought_up(project)
+    ClusterFiles(project).of_a_sweep.touch()
+    assert down(project, print) == {}
+    assert not ClusterFiles(project).of_a_sweep.exists()
+
+
+def test_a_cluster_that_a_sweep_brings_up_for_the_next_host_goes_with_the_sweep(
+    project: ProjectFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise InfrastructureError(FIREWALL)
+
+    image = AgentImage("taxmeter/agent:1", ImageIdentity("sha256:1", "0" * 64, ()))
+    monkeypatch.setattr(lifecycle, "ensure_agent_image", lambda *_: image)
+    monkeypatch.setattr(lifecycle, "reconciled_head", refuse)
+    monkeypatch.setattr(lifecycle, "host_engine", refuse)
+    with borrowed(project, print):
+        with pytest.raises(InfrastructureError, match=FIREWALL):
+            up({"h1": HERE}, Inventory({}), project, print)
+        assert ClusterFiles(project).of_a_sweep.exists()
+    assert not ClusterFiles(project).of_a_sweep.exists()

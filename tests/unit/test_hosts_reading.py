@@ -5,16 +5,16 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.check import SCRIPT, Preflight, parse
-from orchestrator.hosts.check.clock import Exchange, skew_of
+from orchestrator.hosts.check import SCRIPT, Preflight, PreflightQuestion, measure_skew_of, parse
+from orchestrator.hosts.check.clock import skew_of
 from orchestrator.hosts.check.preflight import GpuProcess, PreflightGpu
-from orchestrator.hosts.check.script import arguments
 
 Run = Callable[..., Preflight]
 SHELLS = [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)]
@@ -41,7 +41,7 @@ def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
             program = binaries / name.replace("_", "-")
             program.write_text(f"#!/bin/sh\n{text}\n")
             program.chmod(0o755)
-        _, *rest = arguments(engine, directories)
+        _, *rest = PreflightQuestion(engine, directories, 60.0).command
         command = [shell, "sh", *rest] if shell == "busybox" else [shell, *rest]
         path = f"{binaries}:{os.environ['PATH']}"
         done = subprocess.run(
@@ -230,17 +230,25 @@ def test_a_shell_that_is_none(text: str) -> None:
         parse(text)
 
 
-def test_the_skew_is_that_of_the_quickest_exchange() -> None:
-    slow, quick = Exchange(100.0, "107.5", 103.0), Exchange(200.0, "205.1", 200.2)
-    skew = skew_of([slow, quick])
+def test_the_skew_is_that_of_the_quickest_answer() -> None:
+    waits = iter([0.3, 0.3, 0.0, 0.3, 0.3])
+
+    def ask() -> str:
+        wait_s = next(waits)
+        time.sleep(wait_s)
+        return f"{time.time() + 5:.6f}" if wait_s == 0 else "0"
+
+    skew = measure_skew_of(ask)
     assert skew is not None
-    assert skew.offset_s == pytest.approx(5.0)
-    assert skew.uncertainty_s == pytest.approx(0.1)
+    assert skew.offset_s == pytest.approx(5.0, abs=0.1)
+    assert skew.uncertainty_s < 0.1
+    assert measure_skew_of(lambda: "sh: date: not found") is None
 
 
-def test_a_clock_without_fractions_is_less_certain() -> None:
-    skew = skew_of([Exchange(100.0, "100.N", 100.2)])
+@pytest.mark.parametrize(
+    ("answer", "offset_s", "uncertainty_s"), [("107.5", 6.0, 1.5), ("100.N", -1.0, 2.0)], ids=["exact", "whole seconds"]
+)
+def test_a_skew_is_as_certain_as_its_answer(answer: str, offset_s: float, uncertainty_s: float) -> None:
+    skew = skew_of(100.0, answer, 103.0)
     assert skew is not None
-    assert skew.offset_s == pytest.approx(0.4)
-    assert skew.uncertainty_s == pytest.approx(0.6)
-    assert skew_of([Exchange(1.0, "sh: date: not found", 2.0)]) is None
+    assert (skew.offset_s, skew.uncertainty_s) == (pytest.approx(offset_s), pytest.approx(uncertainty_s))

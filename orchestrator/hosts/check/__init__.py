@@ -1,7 +1,6 @@
 """Looks at a host: whether it can be used, and what it is. Nothing is changed there."""
 
 from orchestrator.hosts.check.clock import Skew, clock_here, measure_skew, measure_skew_of
-from orchestrator.hosts.check.container import ContainerCommand, run_in_container
 from orchestrator.hosts.check.differences import Difference, differences
 from orchestrator.hosts.check.engine import (
     EngineFacts,
@@ -12,9 +11,8 @@ from orchestrator.hosts.check.engine import (
     images_on,
     read_requirements,
 )
-from orchestrator.hosts.check.expectation import unmet
-from orchestrator.hosts.check.findings import Check, Finding, Level
-from orchestrator.hosts.check.preflight import Preflight, PreflightQuestion, parse, preflight_here
+from orchestrator.hosts.check.findings import Check, Finding, Level, filesystem_problem, unmet
+from orchestrator.hosts.check.preflight import SCRIPT, Preflight, PreflightQuestion, parse, preflight_here
 from orchestrator.hosts.check.report import (
     CHECK_TIMEOUT_S,
     ENGINE_ROOTS,
@@ -24,15 +22,12 @@ from orchestrator.hosts.check.report import (
     refusal,
     socket_problem,
 )
-from orchestrator.hosts.check.script import FILESYSTEM, SCRIPT, filesystem_problem
 
 __all__ = [
     "CHECK_TIMEOUT_S",
     "ENGINE_ROOTS",
-    "FILESYSTEM",
     "SCRIPT",
     "Check",
-    "ContainerCommand",
     "Difference",
     "EngineFacts",
     "EngineQuestion",
@@ -57,7 +52,6 @@ __all__ = [
     "preflight_here",
     "read_requirements",
     "refusal",
-    "run_in_container",
     "socket_problem",
     "unmet",
 ]

@@ -3,7 +3,7 @@
 import re
 import select
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from orchestrator.hosts.connection import Connections, HostConnectionError, Reason, end
@@ -21,69 +21,60 @@ class Skew:
     """The truth lies within the offset plus or minus this."""
 
 
-@dataclass(frozen=True)
-class Exchange:
-    """One question and its answer. All in seconds since 1970: two of this machine's clock, one of the host's."""
+def measure_skew_of(ask: Callable[[], str]) -> Skew | None:
+    """The skew as the quickest of some questions tells it; null if none tells it.
 
-    asked: float
-    answered: str
-    received: float
-
-
-def skew_of(exchanges: Sequence[Exchange]) -> Skew | None:
-    """The skew as the quickest exchange tells it; None if none tells it.
-
-    Wherever in the exchange the host looked at its clock, the middle is wrong by at most half of its time.
+    Args:
+        ask: a host for its time, in seconds since 1970.
     """
-    known = [skew for skew in map(_skew, exchanges) if skew is not None]
-    return min(known, key=lambda skew: skew.uncertainty_s, default=None)
+    found = []
+    for _ in range(_EXCHANGES):
+        asked = time.time()
+        answer = ask()
+        found.append(skew_of(asked, answer, time.time()))
+    return min((skew for skew in found if skew is not None), key=lambda skew: skew.uncertainty_s, default=None)
+
+
+def skew_of(asked: float, answered: str, received: float) -> Skew | None:
+    """What one question tells; all in seconds since 1970, by this machine's clock but for the answer.
+
+    Wherever in between the host looked at its clock, the middle is wrong by at most half of the time.
+    """
+    match = re.match(r"(\d+)(\.\d+)?", answered)
+    if match is None:
+        return None
+    # a date without fractions: any moment of that second
+    said, resolution = (float(match[0]), 0.0) if match[2] is not None else (float(match[0]) + 0.5, 0.5)
+    return Skew(said - (asked + received) / 2, (received - asked) / 2 + resolution)
 
 
 def measure_skew(connections: Connections, name: str, timeout_s: float) -> Skew | None:
-    """Asks a host for its time some times over one connection; None if it does not tell.
+    """Asks a host over one connection of SSH; null if it does not tell.
 
     Raises:
         HostConnectionError: the connection ended, or the time was up.
     """
     deadline = time.monotonic() + timeout_s
     process = connections.start(name, _COMMAND)
-    assert process.stdin is not None
-    assert process.stdout is not None
-    exchanges = []
+
+    def ask() -> str:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        readable, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
+        if not readable:
+            raise HostConnectionError(name, Reason.TIMEOUT, f"no answer about its time within {timeout_s:g} s")
+        return process.stdout.readline().decode("ascii", "replace")
+
     try:
-        for _ in range(_EXCHANGES):
-            asked = time.time()
-            process.stdin.write(b"\n")
-            process.stdin.flush()
-            readable, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
-            if not readable:
-                raise HostConnectionError(name, Reason.TIMEOUT, f"no answer about its time within {timeout_s:g} s")
-            answer = process.stdout.readline()
-            exchanges.append(Exchange(asked, answer.decode("ascii", "replace").strip(), time.time()))
+        return measure_skew_of(ask)
     except BrokenPipeError:
         raise HostConnectionError(name, Reason.OTHER, "the connection ended while it was asked for its time") from None
     finally:
         end(process)
-    return skew_of(exchanges)
 
 
 def clock_here(_: None) -> str:
-    """The time of this machine, as an answer of an exchange."""
+    """The time of this machine, as an answer."""
     return f"{time.time():.6f}"
-
-
-def measure_skew_of(ask: Callable[[], str]) -> Skew | None:
-    """The same with a question that is asked some times."""
-    return skew_of([Exchange(time.time(), ask(), time.time()) for _ in range(_EXCHANGES)])
-
-
-def _skew(exchange: Exchange) -> Skew | None:
-    match = re.match(r"(\d+)(\.\d+)?", exchange.answered)
-    if match is None:
-        return None
-    said, resolution = float(match[0]), 0.0
-    if match[2] is None:
-        # a date without fractions: any moment of that second
-        said, resolution = said + 0.5, 0.5
-    middle = (exchange.asked + exchange.received) / 2
-    return Skew(said - middle, (exchange.received - exchange.asked) / 2 + resolution)

@@ -21,8 +21,8 @@ from orchestrator.environments import (
     read_built_images,
 )
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.check.container import ContainerCommand, run_in_container
 from orchestrator.hosts.connection import Deadline
+from orchestrator.hosts.containers import ContainerCommand, run_in_container
 from orchestrator.planning import Demands
 
 OLDEST_ENGINE = (20, 10)

@@ -1,19 +1,18 @@
 """Turns what was seen of a host into findings: pure, so that each line can be tested without a host."""
 
+import fnmatch
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
-from orchestrator.config import Expectation, Host
+from orchestrator.config import Expectation, Host, in_range
 from orchestrator.hosts.check.clock import Skew
 from orchestrator.hosts.check.engine import EngineFacts, Requirements, WantedImage
-from orchestrator.hosts.check.expectation import unmet
-from orchestrator.hosts.check.preflight import Preflight, PreflightGpu
-from orchestrator.hosts.check.script import filesystem_problem
+from orchestrator.hosts.check.preflight import Preflight
 from orchestrator.planning import (
     GIB,
     NONE_USED,
-    ChosenGpus,
     GpuFacts,
     Machine,
     TooFewCoresError,
@@ -23,7 +22,6 @@ from orchestrator.planning import (
     newest_suitable,
     used_of,
 )
-from runners.system import GpuPlace
 
 BUSY_PER_CORE = 0.25
 """A load per core from which a host is called busy: a neighbour on every fourth core."""
@@ -32,6 +30,8 @@ SKEW_S = 1.0
 LITTLE_BYTES = 10 * GIB
 """For an engine: an environment for GPUs takes most of it."""
 NO_SPACE_BYTES = GIB // 10
+# As `stat -f` of several systems calls them.
+_NETWORK = re.compile(r"nfs|smb|cifs|ceph|lustre|gpfs|beegfs|fhgfs|gluster|sshfs|afs|panfs|ocfs|gfs2|orangefs|pvfs")
 
 
 class Check(Enum):
@@ -103,22 +103,26 @@ def judge(
     missing = {} if engine is None else {name: image for name, image in fitting.items() if name not in engine.images}
     return {
         Check.IMAGES: _NOTHING if engine is None else _images(fitting, missing, wanted),
-        Check.GPU: gpu_finding(host, preflight, engine),
+        Check.GPU: _gpus(host, preflight, engine),
         Check.DRIVER: _driver(preflight, machine, wanted),
         Check.DISK: _disk(preflight, engine, missing, work, own_directory),
         Check.GOVERNOR: _governor(preflight.governors),
         Check.GPU_USERS: _gpu_users(preflight),
         Check.LOAD: _load(preflight),
         Check.CLOCK: _clock(skew),
-        Check.EXPECT: expect_finding(host.expect, preflight),
+        Check.EXPECT: _expected(host.expect, preflight),
         Check.AGENT: _NOTHING,
     }
 
 
 def machine_of(preflight: Preflight, host: Host) -> Machine:
     """What decides which environments a host can serve. Of its GPUs only those that trials use count."""
-    used = {place.uuid for place in used_gpus(host, preflight)}
-    gpus = tuple(_gpu_facts(gpu) for gpu in preflight.gpus if gpu.uuid in used)
+    chosen = choose_gpus(host.gpus, preflight.topology.gpus).gpus
+    # with `exclusive: host` trials use the first of them
+    used = {place.uuid for place in used_of(chosen, host.exclusive)}
+    gpus = tuple(
+        GpuFacts(gpu.name, gpu.compute_capability, gpu.memory_bytes) for gpu in preflight.gpus if gpu.uuid in used
+    )
     reason = None
     if not gpus:
         reason = NONE_USED if preflight.gpus else preflight.gpu_problem or "the host has no NVIDIA GPU"
@@ -129,10 +133,6 @@ def machine_of(preflight: Preflight, host: Host) -> Machine:
         trial_memory_bytes=preflight.memory_bytes,
         architecture=preflight.architecture,
     )
-
-
-def _gpu_facts(gpu: PreflightGpu) -> GpuFacts:
-    return GpuFacts(gpu.name, gpu.compute_capability, gpu.memory_bytes)
 
 
 def _image_problem(image: WantedImage, machine: Machine) -> str | None:
@@ -277,20 +277,10 @@ def _milliseconds(seconds: float, sign: str = "") -> str:
     return f"{seconds:{sign}.1f}s" if abs(seconds) >= 1 else f"{seconds * 1000:{sign}.0f}ms"
 
 
-def chosen_gpus(host: Host, preflight: Preflight) -> ChosenGpus:
-    """The GPUs that trials may use there."""
-    return choose_gpus(host.gpus, preflight.topology.gpus)
-
-
-def used_gpus(host: Host, preflight: Preflight) -> tuple[GpuPlace, ...]:
-    """Those of them that trials do use: with `exclusive: host` it is the first."""
-    return used_of(chosen_gpus(host, preflight).gpus, host.exclusive)
-
-
-def gpu_finding(host: Host, preflight: Preflight, engine: EngineFacts | None) -> Finding:
+def _gpus(host: Host, preflight: Preflight, engine: EngineFacts | None) -> Finding:
     """One finding for all GPUs: the worst of what is wrong."""
     there = len(preflight.gpus)
-    chosen = chosen_gpus(host, preflight)
+    chosen = choose_gpus(host.gpus, preflight.topology.gpus)
     if chosen.problems:
         said = [*chosen.problems, *([preflight.gpu_problem] if preflight.gpu_problem else [])]
         return Finding(Level.FAILURE, f"{there}", f"{'; '.join(said)}: correct `gpus:`, or mend the host")
@@ -301,10 +291,20 @@ def gpu_finding(host: Host, preflight: Preflight, engine: EngineFacts | None) ->
     seen = _seen(there, engine)
     if seen.level is Level.FAILURE:
         return seen
-    problem = _cores_problem(host, preflight, chosen)
-    if problem is not None:
-        return Finding(Level.FAILURE, seen.shown, problem)
-    return _divided(chosen.divided, seen) if chosen.divided else _used(len(chosen.gpus), there, seen)
+    try:
+        cores = range(host.reserved_cores, preflight.threads or 1)
+        make_slots(cores, preflight.topology, chosen.gpus, host.exclusive)
+    except TooFewCoresError as error:
+        return Finding(Level.FAILURE, seen.shown, str(error))
+    if chosen.divided:
+        are = "is" if len(chosen.divided) == 1 else "are"
+        return Finding(
+            Level.WARNING,
+            seen.shown,
+            f"{', '.join(chosen.divided)} {are} divided into parts (MIG), which trials do not use: "
+            f"`sudo nvidia-smi -mig 0 -i {','.join(chosen.divided)}` makes it whole",
+        )
+    return seen if len(chosen.gpus) == there else replace(seen, shown=f"{seen.shown}, {len(chosen.gpus)} used")
 
 
 def _seen(there: int, engine: EngineFacts | None) -> Finding:
@@ -338,39 +338,61 @@ def _seen(there: int, engine: EngineFacts | None) -> Finding:
     )
 
 
-def _cores_problem(host: Host, preflight: Preflight, chosen: ChosenGpus) -> str | None:
-    cores = range(host.reserved_cores, preflight.threads or 1)
-    try:
-        make_slots(cores, preflight.topology, chosen.gpus, host.exclusive)
-    except TooFewCoresError as error:
-        return str(error)
-    return None
-
-
-def _divided(uuids: Sequence[str], seen: Finding) -> Finding:
-    return Finding(
-        Level.WARNING,
-        seen.shown,
-        f"{', '.join(uuids)} {'is' if len(uuids) == 1 else 'are'} divided into parts (MIG), which trials do not use: "
-        f"`sudo nvidia-smi -mig 0 -i {','.join(uuids)}` makes it whole",
-    )
-
-
-def _used(used: int, there: int, seen: Finding) -> Finding:
-    return seen if used == there else Finding(seen.level, f"{seen.shown}, {used} used", seen.problem)
-
-
-def expect_finding(expected: Expectation, preflight: Preflight) -> Finding:
+def _expected(expected: Expectation, preflight: Preflight) -> Finding:
     """One finding for all that is expected; every mismatch stands in its line."""
     count = len([key for key in type(expected).model_fields if getattr(expected, key) is not None])
     if not count:
-        return Finding(Level.NONE, "-")
+        return _NOTHING
     names = [gpu.name for gpu in preflight.gpus]
     wrong = unmet(expected, names, preflight.driver_version, preflight.cpu_model, preflight.memory_bytes)
+    shown = f"{count - len(wrong)}/{count}"
     if not wrong:
-        return Finding(Level.OK, f"{count}/{count}")
-    return Finding(
-        Level.FAILURE,
-        f"{count - len(wrong)}/{count}",
-        f"{'; '.join(wrong)}: mend the host, or correct `expect:`",
+        return Finding(Level.OK, shown)
+    return Finding(Level.FAILURE, shown, f"{'; '.join(wrong)}: mend the host, or correct `expect:`")
+
+
+def unmet(
+    expected: Expectation, gpus: Sequence[str], driver: str | None, model: str | None, memory: int | None
+) -> list[str]:
+    """In what a host is not as expected; what it does not tell is not as expected either.
+
+    Args:
+        expected: of the host.
+        gpus: the names of its GPUs.
+        driver: version of NVIDIA's driver.
+        model: of the processor.
+        memory: in bytes.
+    """
+    wrong = []
+    if expected.gpu_count is not None and expected.gpu_count != len(gpus):
+        wrong.append(f"expected {expected.gpu_count} GPUs, found {len(gpus)}")
+    if expected.gpu_model is not None:
+        others = sorted({name for name in gpus if not fnmatch.fnmatchcase(name, expected.gpu_model)})
+        if others or not gpus:
+            wrong.append(f"expected GPUs {expected.gpu_model}, found {', '.join(others) or 'none'}")
+    if expected.driver is not None and (driver is None or not in_range(driver, expected.driver)):
+        wrong.append(f"expected driver {expected.driver}, found {driver or 'none'}")
+    if expected.cpu_model is not None and (model is None or not fnmatch.fnmatchcase(model, expected.cpu_model)):
+        wrong.append(f"expected processor {expected.cpu_model}, found {model or 'one without a name'}")
+    least = expected.memory_bytes_min
+    if least is not None and (memory is None or memory < least):
+        wrong.append(f"expected at least {least} bytes of memory, found {memory}")
+    return wrong
+
+
+def filesystem_problem(directory: str, kind: str | None) -> str | None:
+    """Why a directory cannot be a host's own, in one line; null if it can.
+
+    What is kept there is of this host: the lock by which clusters take turns, files compiled for its processors and
+    GPUs, and the code that an agent unpacks.
+
+    Args:
+        directory: the host's work directory.
+        kind: of its file system; null if it is not known.
+    """
+    if kind is None or not _NETWORK.search(kind.lower()):
+        return None
+    return (
+        f"{directory} is on a network file system ({kind}), so hosts would mix up their files and wait for each other: "
+        "name a directory of a disk of its own as `work_directory:`"
     )

@@ -1,4 +1,7 @@
-"""The first look at a host, by a shell: there may be no Python. What it printed is understood here, from its text."""
+"""The first look at a host, by a shell, and what it printed: there may be no Python.
+
+The script is POSIX shell and what every Linux has; what is missing is left out of its answer.
+"""
 
 import re
 import subprocess
@@ -6,11 +9,117 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.check.script import SCRIPT, arguments
 from runners.system import GpuPlace, NumaNode, Topology, bus_id
 from runners.system.reading import parse_list
 
 _MIB = 1 << 20
+
+SCRIPT = r"""
+LC_ALL=C; export LC_ALL
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin; export PATH
+engine=$1; shift
+section() { printf '@%s\n' "$1"; }
+# A GPU that has failed can make its tools wait for ever.
+limited() { if command -v timeout >/dev/null 2>&1; then timeout -k 2 20 "$@"; else "$@"; fi; }
+user=$(id -u)
+# the directory, or the nearest above it that is there
+existing() {
+  there=$1
+  while [ -n "$there" ] && [ ! -d "$there" ]; do there=${there%/*}; done
+  echo "${there:-/}"
+}
+filesystem_of() { stat -f -c %T "$(existing "$1")" 2>/dev/null </dev/null; }
+
+section system; uname -s; uname -r; uname -m; uname -n
+section user; id -un; echo "$user"; id -Gn
+section cpu; { sed -n 's/^model name[[:space:]]*: *//p' /proc/cpuinfo | head -n 1; } 2>/dev/null
+section lscpu; { lscpu | sed -n 's/^Model name: *//p' | head -n 1; } 2>/dev/null
+section threads; getconf _NPROCESSORS_ONLN 2>/dev/null || grep -c '^processor' /proc/cpuinfo 2>/dev/null
+section allowed; sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status 2>/dev/null
+section memory; grep '^MemTotal:' /proc/meminfo 2>/dev/null
+section load; cat /proc/loadavg 2>/dev/null
+section governors; cat /sys/devices/system/cpu/cpufreq/policy*/scaling_governor 2>/dev/null | sort -u
+section python; python3 -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' 2>/dev/null </dev/null
+
+section pci
+for device in /sys/bus/pci/devices/*; do
+  read -r vendor <"$device/vendor" && read -r class <"$device/class" || continue
+  case $vendor:$class in 0x10de:0x0300*|0x10de:0x0302*)
+    node=; near=; read -r node <"$device/numa_node"; read -r near <"$device/local_cpulist"
+    echo "${device##*/} ${node:--1} $near";;
+  esac
+done 2>/dev/null
+section cores; cat /sys/devices/system/cpu/cpu[0-9]*/topology/thread_siblings_list 2>/dev/null | sort -u
+section nodes
+for node in /sys/devices/system/node/node[0-9]*; do
+  [ -r "$node/cpulist" ] && echo "${node##*/node} $(cat "$node/cpulist")"
+done 2>/dev/null
+
+section connection; echo "$SSH_CONNECTION"
+section os-release; [ -f /etc/os-release ] && echo yes
+section listened
+sed -n 's/^ *[0-9]*: [0-9A-F]*:\([0-9A-F]*\) [0-9A-F:]* 0A .*/\1/p' /proc/net/tcp /proc/net/tcp6 2>/dev/null
+
+section gpus
+if command -v nvidia-smi >/dev/null 2>&1; then
+  fields=uuid,name,memory.total,driver_version,pci.bus_id
+  ask="limited nvidia-smi --format=csv,noheader,nounits"
+  # drivers of before 2022 do not know the last field, those of before 2020 not the one before it
+  for more in ,mig.mode.current,compute_cap ,mig.mode.current ""; do
+    out=$($ask --query-gpu="$fields$more" 2>&1 </dev/null)
+    failed=$?
+    # done, or no answer at all
+    case $failed in 0|124|137) break;; esac
+  done
+  if [ "$failed" -eq 0 ]; then printf '%s\n' "$out"; fi
+  section nvidia-smi; echo "$failed"
+  if [ "$failed" -ne 0 ]; then
+    printf '%s\n' "$out"
+  else
+    section gpu-processes
+    $ask --query-compute-apps=pid,used_memory,process_name 2>/dev/null </dev/null |
+    while IFS=, read -r pid used name; do
+      owner=$(sed -n 's/^Uid:[[:space:]]*\([0-9]*\).*/\1/p' "/proc/$pid/status" 2>/dev/null)
+      echo "$pid,${used# },$(id -nu "$owner" 2>/dev/null || echo "${owner:-?}"),${name# }"
+    done
+  fi
+fi
+
+section sockets
+case $engine in
+  docker) set -- "$@" : /var/run/docker.sock "/run/user/$user/docker.sock";;
+  podman) if [ "$user" = 0 ]; then set -- "$@" : /run/podman/podman.sock
+          else set -- "$@" : "/run/user/$user/podman/podman.sock" /run/podman/podman.sock; fi;;
+  *) set -- "$@" : "${engine#unix://}";;
+esac
+directories=
+while [ "$1" != : ]; do directories="$directories$1
+"; shift; done
+shift
+for socket; do
+  state=missing
+  if [ -S "$socket" ]; then
+    state=denied
+    if [ -r "$socket" ] && [ -w "$socket" ]; then
+      state=silent
+      # 00010000: somebody waits for connections
+      name=${socket#/var}
+      if grep -q " 00010000 .* \(/var\)\{0,1\}$name\$" /proc/net/unix 2>/dev/null; then state=listening; fi
+    fi
+  fi
+  echo "$state $socket"
+done
+
+section disks
+printf '%s' "$directories" | while read -r directory; do
+  free=$(df -Pk "$(existing "$directory")" 2>/dev/null </dev/null | sed -n 2p | tr -s ' ' | cut -d ' ' -f 4)
+  echo "$free $directory"
+done
+section filesystems
+printf '%s' "$directories" | while read -r directory; do echo "$(filesystem_of "$directory") $directory"; done
+section end
+"""
+"""Changes nothing. Which engine's socket and which directories it looks at, its arguments say."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +195,11 @@ class Preflight:
     """The kind of file system by directory."""
     allowed: tuple[int, ...] = ()
     """The processors that processes of ours may use there; empty if it does not tell."""
+    connection: tuple[str, str] | None = None
+    """Of SSH, by which it was asked: our address as it sees us, and its own on which it was reached."""
+    has_os_release: bool = False
+    listened: tuple[int, ...] = ()
+    """TCP ports on which somebody listens there."""
 
     @property
     def socket(self) -> EngineSocket | None:
@@ -104,7 +218,7 @@ class PreflightQuestion:
     """What a host is looked at for."""
 
     engine: str | None
-    """As the inventory has it."""
+    """As the inventory has it: `docker`, `podman` or a socket as `unix:///path`; null is docker."""
     directories: tuple[str, ...]
     """Of whose disks the free space and the file systems are wanted."""
     limit_s: float
@@ -112,7 +226,7 @@ class PreflightQuestion:
     @property
     def command(self) -> list[str]:
         """The command whose standard input is `SCRIPT`."""
-        return arguments(self.engine, self.directories)
+        return ["sh", "-s", "--", self.engine or "docker", *self.directories]
 
 
 def preflight_here(question: PreflightQuestion) -> Preflight:
@@ -149,6 +263,7 @@ def parse(text: str) -> Preflight:
     system, release, architecture, host_name = sections["system"]
     user, _, groups = (sections["user"] + ["?", "?", ""])[:3]
     rows = [[part.strip() for part in line.split(",")] for line in sections["gpus"]]
+    connection = (_first(sections, "connection") or "").split()
     bus = dict(_place(line) for line in sections.get("pci", []))
     gpus = tuple(_gpu(row, bus) for row in rows if len(row) >= 4)
     return Preflight(
@@ -176,6 +291,9 @@ def parse(text: str) -> Preflight:
         nodes=tuple(_node(line) for line in sections.get("nodes", []) if re.match(r"\d+ \d", line)),
         filesystems=dict(_filesystem(line) for line in sections.get("filesystems", [])),
         allowed=tuple(sorted(parse_list(_first(sections, "allowed")))),
+        connection=(connection[0], connection[2]) if len(connection) == 4 else None,
+        has_os_release="yes" in sections.get("os-release", []),
+        listened=tuple(sorted({int(port, 16) for port in sections.get("listened", [])})),
     )
 
 

@@ -6,11 +6,10 @@ of it carries the cluster's label, and nothing without that label is ever touche
 
 from orchestrator.hosts.cluster.engines import HostEngine, find, fingerprint_on, host_engine
 from orchestrator.hosts.cluster.executing import execute_in_head
-from orchestrator.hosts.cluster.image import ensure_agent_image
 from orchestrator.hosts.cluster.lifecycle import NoHostJoinedError, borrowed, down, keep, load, mend, status, up
-from orchestrator.hosts.cluster.model import Agent, Cluster, ClusterStatus, NodeStatus
+from orchestrator.hosts.cluster.plan import ensure_agent_image
 from orchestrator.hosts.cluster.settings import CODE_VARIABLE, HOST_LABEL, SLOT
-from orchestrator.hosts.cluster.state import Project
+from orchestrator.hosts.cluster.state import Agent, Cluster, ClusterStatus, NodeStatus, Project
 
 __all__ = [
     "CODE_VARIABLE",

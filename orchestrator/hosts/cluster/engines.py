@@ -1,25 +1,23 @@
-"""The engines of the hosts, and the containers of ours on them: found, observed, asked, and removed."""
+"""What there is of a cluster: the engines of the hosts, the containers of ours on them, and the nodes of Ray."""
 
-import io
 import json
-import signal
-import struct
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import Any, Final
 
 from docker import DockerClient
-from docker.errors import NotFound, create_api_error_from_http_exception
-from requests.exceptions import HTTPError
+from docker.errors import NotFound
 
 from orchestrator.config import Connection, Host, local_engine
 from orchestrator.environments import connect, engine_address, engine_errors, remove_container
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import INSTALLED, pack, tar_of
-from orchestrator.hosts.cluster.model import Cluster
-from orchestrator.hosts.cluster.plan import LABEL, LABEL_NODE, LABEL_PLAN, MISSING, RUNNING, Observed, Versions
-from orchestrator.hosts.cluster.settings import DIRECTORY
+from orchestrator.hosts.cluster.executing import Execution, execution, run_in
+from orchestrator.hosts.cluster.plan import LABEL, LABEL_NODE, LABEL_PLAN, NODE_LABEL
+from orchestrator.hosts.cluster.settings import DIRECTORY, HOST_LABEL
+from orchestrator.hosts.cluster.state import Cluster
 from orchestrator.hosts.connection import Connections
 from runners.contract import ContractError, decode
 from runners.system import Fingerprint
@@ -27,11 +25,14 @@ from runners.system import Fingerprint
 ANSWER_S = 60.0
 """For each answer of an engine."""
 
+MENDS: Final = "`taxmeter cluster up` mends it"
+MISSING: Final = "missing"
+RUNNING: Final = "running"
+
 _CONNECT_S = 30.0
 _STOP_S = 5
-_HEADER = struct.Struct(">BxxxL")
-_STDERR = 2
-_KILLED = 128 + signal.SIGKILL
+_STDOUT = 1
+_FIRST_ANSWER_S = 60.0
 _VERSIONS = """
 import hashlib, json, os, pathlib, platform
 from importlib import metadata
@@ -39,12 +40,31 @@ file = pathlib.Path(os.environ["RAY_AUTH_TOKEN_PATH"])
 token = hashlib.sha256(file.read_bytes().strip()).hexdigest() if file.is_file() else "none"
 print(json.dumps({"python": platform.python_version(), "ray": metadata.version("ray"), "token": token}))
 """
-_MARK = b"taxmeter-fingerprint:"
+_FINGERPRINT_MARK = "taxmeter-fingerprint:"
 _FINGERPRINT = f"""
 import json
 from runners.contract import encode
 from runners.system import collect
-print("{_MARK.decode()}" + json.dumps(encode(collect())))
+print("{_FINGERPRINT_MARK}" + json.dumps(encode(collect())))
+"""
+# Runs in the head's container until it is told to end: at once, and whenever something has changed, a line with the
+# living nodes of each host. Ray prints lines of its own between them, such as that a node has died.
+_NODES_MARK = b"taxmeter-nodes:"
+_NODES = f"""
+import collections, json, logging, os, ray, time
+ray.init(os.environ["RAY_ADDRESS"], log_to_driver=False, logging_level=logging.ERROR)
+said = None
+while True:
+    living = collections.defaultdict(list)
+    for node in ray.nodes():
+        labels = node.get("Labels") or {{}}
+        if node["Alive"] and "{HOST_LABEL}" in labels:
+            living[labels["{HOST_LABEL}"]].append(labels.get("{NODE_LABEL}", ""))
+    text = json.dumps(living)
+    if text != said:
+        print("\\n{_NODES_MARK.decode()}" + text, flush=True)
+        said = text
+    time.sleep(0.2)
 """
 
 
@@ -105,6 +125,71 @@ def find(client: DockerClient, name: str, cluster: str) -> Any | None:
     return next((found for found in our_containers(client, cluster) if found.name == name), None)
 
 
+def remove_all(client: DockerClient, cluster: str) -> None:
+    """Removes all containers of a cluster from an engine."""
+    for container in our_containers(client, cluster):
+        remove(container)
+
+
+@dataclass(frozen=True)
+class Versions:
+    """What a running container tells of itself."""
+
+    python: str
+    ray: str
+    token: str
+    """Its digest."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A container as it was found."""
+
+    state: str = MISSING
+    """What its engine says."""
+    id: str = ""
+    since: str | None = None
+    """When it started, as ISO 8601; null if it does not run."""
+    plan: str | None = None
+    node: str | None = None
+    versions: Versions | None = None
+    living: tuple[str, ...] = ()
+    """Labels of the nodes that Ray counts among the living ones of its host."""
+
+
+def problems(
+    found: Observed, *, plan: str | None = None, node: str | None = None, versions: Versions | None = None
+) -> tuple[str, ...]:
+    """What is wrong with a container, each in a line that says what mends it. One with none is left alone.
+
+    Args:
+        found: the container.
+        plan: digest of what it should be made from; null if that makes no difference.
+        node: the label of the node that it should be, if it is one.
+        versions: those it should have; null if they are not known.
+    """
+    if found.state != RUNNING:
+        # Ray hears of its end a moment later, so that its word counts for nothing
+        return (f"its container is {found.state}; {MENDS}",)
+    wrong = []
+    if found.versions is None:
+        wrong.append("it does not tell its versions")
+    elif versions is not None:
+        if found.versions.token != versions.token:
+            wrong.append("its token is not that of the cluster")
+        if found.versions.ray != versions.ray:
+            wrong.append(f"it has Ray {found.versions.ray}, and the head has {versions.ray}")
+        if found.versions.python != versions.python:
+            wrong.append(f"it has Python {found.versions.python}, and the head has {versions.python}")
+    if plan is not None and found.plan != plan:
+        wrong.append("its image, its settings or its token have changed")
+    if node is not None and found.node != node:
+        wrong.append("its container is not the one that `up` started")
+    if node is not None and node not in found.living:
+        wrong.append("its container runs, but Ray does not count it among the living nodes")
+    return tuple(f"{problem}; {MENDS}" for problem in wrong)
+
+
 def observed(client: DockerClient, name: str, cluster: str, living: tuple[str, ...] = ()) -> Observed:
     """A container of ours as it is now.
 
@@ -135,7 +220,7 @@ def observed(client: DockerClient, name: str, cluster: str, living: tuple[str, .
 
 def _versions(container: Any) -> Versions | None:
     done = run_in(container, ["python", "-c", _VERSIONS])
-    return Versions(**json.loads(done.output)) if done.exit_code == 0 else None
+    return Versions(**json.loads(done.stdout)) if done.exit_code == 0 else None
 
 
 def fingerprint_on(engine: HostEngine, cluster: Cluster) -> Fingerprint:
@@ -153,75 +238,91 @@ def fingerprint_on(engine: HostEngine, cluster: Cluster) -> Fingerprint:
         container.put_archive("/", tar_of({f"{place}.tar.gz": code.archive}, (0, 0)))
         script = f'mkdir -p {place} && tar -xzf {place}.tar.gz -C {place} && PYTHONPATH={place} exec python -c "$1"'
         done = run_in(container, ["sh", "-c", script, "sh", _FINGERPRINT])
-    line = next((line for line in done.output.splitlines() if line.startswith(_MARK)), None)
+    line = next((line for line in done.stdout.splitlines() if line.startswith(_FINGERPRINT_MARK)), None)
     if done.exit_code != 0 or line is None:
-        raise InfrastructureError(f"its agent does not tell its fingerprint: {done.last_words or 'it said nothing'}")
+        said = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()[-1]
+        raise InfrastructureError(f"its agent does not tell its fingerprint: {said}")
     try:
-        return decode(Fingerprint, json.loads(line.removeprefix(_MARK)), "fingerprint")
+        return decode(Fingerprint, json.loads(line.removeprefix(_FINGERPRINT_MARK)), "fingerprint")
     except ContractError as error:
         raise InfrastructureError(f"its agent tells a fingerprint of another version: {error}") from error
 
 
-@dataclass(frozen=True)
-class Ended:
-    """A command that has ended."""
+class Watch:
+    """What is known about the nodes, as of now."""
 
-    exit_code: int
-    """As if killed where its container ended under it."""
-    output: bytes
-    errors: bytes
+    def __init__(self, running: Execution) -> None:
+        self._running = running
+        self._changed = threading.Condition()
+        self._living: Mapping[str, list[str]] | None = None
+        self._errors = bytearray()
+        self._is_over = False
+        self._thread = threading.Thread(target=self._listen, name="nodes", daemon=True)
+        self._thread.start()
 
-    @property
-    def last_words(self) -> str:
-        """The last line that it wrote, errors first; empty if it wrote nothing."""
-        lines = (self.errors.strip() or self.output.strip()).splitlines()
-        return lines[-1].decode("utf-8", "replace") if lines else ""
+    def living(self, host: str) -> tuple[str, ...]:
+        """Labels of the nodes that serve a host and live.
+
+        One that came before another may still count as alive for a moment.
+
+        Raises:
+            InfrastructureError: nobody tells them.
+        """
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._living is not None or self._is_over, _FIRST_ANSWER_S):
+                raise InfrastructureError(
+                    f"the head of the cluster says nothing about its nodes for {_FIRST_ANSWER_S:g} s"
+                )
+            if self._is_over or self._living is None:
+                said = " ".join(self._errors.decode("utf-8", "replace").split())[-500:]
+                raise InfrastructureError(f"the head of the cluster does not tell its nodes: {said or 'it ended'}")
+            return tuple(self._living.get(host, ()))
+
+    def wait(self, timeout_s: float) -> None:
+        """Returns when something may have changed."""
+        with self._changed:
+            self._changed.wait(timeout_s)
+
+    def join(self) -> None:
+        """Returns when the listening is over, as it is soon after its command was left."""
+        self._thread.join()
+
+    def _listen(self) -> None:
+        pending = b""
+        try:
+            for stream, data in self._running.frames():
+                if stream != _STDOUT:
+                    self._errors += data
+                    continue
+                pending += data
+                *lines, pending = pending.split(b"\n")
+                for line in lines:
+                    if not line.startswith(_NODES_MARK):
+                        self._errors += line
+                        continue
+                    with self._changed:
+                        self._living = json.loads(line.removeprefix(_NODES_MARK))
+                        self._changed.notify_all()
+        except (OSError, ValueError) as error:
+            # closed at our end, or the engine was lost: whoever asks next is told
+            self._errors += str(error).encode()
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
 
 
-def run_in(container: Any, argv: Sequence[str]) -> Ended:
-    """Runs a command in a container until it ends.
-
-    Not with the SDK's `exec_run`: that turns the connection into a bare socket and loses what came together with the
-    answer's header, the whole output of a short command (docker-py, issue 3332): through a tunnel from a busy machine
-    that of 16 commands in 200. The answer to a plain request is read through the buffer that has the header.
-
-    Args:
-        container: of the SDK, and running.
-        argv: the command.
+@contextmanager
+def watching(cluster: Cluster) -> Iterator[Watch]:
+    """Listens while the block lasts.
 
     Raises:
-        docker.errors.DockerException, requests.RequestException: the engine failed, or says nothing for longer than
-            its client waits.
+        InfrastructureError: there is no head.
     """
-    api = container.client.api
-    number = api.exec_create(container.id, list(argv))["Id"]
-    address = f"{api.base_url}/v{api.api_version}/exec/{number}/start"
-    with api.post(address, json={"Detach": False, "Tty": False}, timeout=api.timeout) as answer:
-        try:
-            answer.raise_for_status()
-        except HTTPError as error:
-            raise create_api_error_from_http_exception(error) from error
-        written = list(frames(io.BytesIO(answer.content)))
-    output, errors = (
-        b"".join(data for stream, data in written if (stream == _STDERR) is wanted) for wanted in (False, True)
-    )
-    code = api.exec_inspect(number)["ExitCode"]
-    return Ended(_KILLED if code is None else int(code), output, errors)
-
-
-def frames(stream: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Takes apart what an engine sends of a command without a terminal, until the stream ends.
-
-    The form is that of `attach` in the engine's interface: a byte for the stream, three of nothing, the length in four,
-    and the data.
-
-    Args:
-        stream: blocks until there are as many bytes as are asked for.
-
-    Returns:
-        1 or 2, for standard output or error, and what was written there.
-    """
-    while len(header := stream.read(_HEADER.size)) == _HEADER.size:
-        number, size = _HEADER.unpack(header)
-        if data := stream.read(size):
-            yield number, data
+    # in this order: the command is left, then the thread hears of it
+    with (
+        ExitStack() as after,
+        execution(cluster, ["python", "-W", "ignore", "-c", _NODES]) as running,
+    ):
+        watch = Watch(running)
+        after.callback(watch.join)
+        yield watch

@@ -2,53 +2,38 @@
 
 import compileall
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from py_compile import PycInvalidationMode
+from typing import TypeVar
 
 from docker import DockerClient
 
-from orchestrator.config import WORK_DIRECTORY, Host, Inventory
-from orchestrator.environments import (
-    connect,
-    engine_address,
-    engine_errors,
-)
+from orchestrator.config import WORK_DIRECTORY, Connection, Host, Inventory
+from orchestrator.environments import connect, engine_address, engine_errors
 from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError
 from orchestrator.execution import pack_project, unpack
-from orchestrator.hosts.cluster.engines import host_engine, observed
-from orchestrator.hosts.cluster.image import AgentImage, ensure_agent_image
-from orchestrator.hosts.cluster.model import Agent, Cluster, ClusterStatus, NodeStatus
-from orchestrator.hosts.cluster.nodes import watching
-from orchestrator.hosts.cluster.plan import (
-    RUNNING,
-    Observed,
-    Site,
-    Wanted,
-    difference,
-    refuse_unfit,
-)
-from orchestrator.hosts.cluster.probe import Listener, listened_ports
+from orchestrator.hosts.check import Preflight
+from orchestrator.hosts.cluster.engines import RUNNING, Observed, host_engine, observed, problems, remove_all, watching
+from orchestrator.hosts.cluster.plan import AgentImage, Site, ensure_agent_image, refuse_unfit
+from orchestrator.hosts.cluster.reach import choose_address, is_own_address, listened_here, listening, survey
 from orchestrator.hosts.cluster.reconcile import (
+    LOST,
     local_socket,
     reconciled_agent,
     reconciled_head,
-    remove_all,
     running_head,
 )
 from orchestrator.hosts.cluster.settings import chosen_ports
-from orchestrator.hosts.cluster.state import Project, State, StateFiles, is_here
-from orchestrator.hosts.cluster.survey import Survey, choose_address, is_own_address, listened_here, survey
+from orchestrator.hosts.cluster.state import Agent, Cluster, ClusterFiles, ClusterStatus, NodeStatus, Project
 from orchestrator.hosts.connection import Connections, HostConnectionError, for_each
 
-_LOST = "the head of the cluster is gone"
 _HERE = "the engine of this machine failed"
 _THERE = "its engine failed"
 
 Say = Callable[[str], None]
+Result = TypeVar("Result")
 
 
 class NoHostJoinedError(NoUsableHostError):
@@ -87,31 +72,35 @@ def up(
         InfrastructureError: this machine or its engine is at fault.
         NoHostJoinedError: no host can be part; of a cluster that was not up before, nothing is left running.
     """
-    files = StateFiles(project)
+    files = ClusterFiles(project)
     known = {**inventory.hosts, **hosts}
     local_socket()
     with files.locked(say), Connections(known) as connections, closing(connect()) as client:
-        surveys, unfit = _survey_all(hosts, connections)
+
+        def look(name: str) -> Preflight:
+            refuse_unfit(hosts[name])
+            return survey(name, hosts[name], connections)
+
+        surveys, unfit = _of_each(hosts, look, connections)
         if not surveys:
             raise NoHostJoinedError(unfit)
         image = ensure_agent_image(files.root, client, engine_address(), say)
-        state = _settled(files, first_port, address, surveys, say)
+        cluster = _settled(files, first_port, address, surveys, say)
         for name in surveys:
-            state = state.with_touched(name, known)
-        files.save(state)
+            cluster = cluster.with_touched(name, known)
+        files.save(cluster)
         try:
-            state = _reconciled(client, state, files, image, surveys, hosts, connections, say)
+            cluster = _reconciled(client, cluster, files, image, surveys, hosts, connections, say)
         except InfrastructureError:
-            if not state.agents:
-                _dismantle(files, state, connections, say)
+            if not cluster.agents:
+                _take_down(files, cluster, connections, say)
             raise
-        state = replace(state, unusable={**unfit, **state.unusable})
-        files.save(state)
-        if not state.agents:
-            _dismantle(files, state, connections, say)
-        cluster = files.cluster(state)
-    if cluster is None or not hosts.keys() & state.agents.keys():
-        raise NoHostJoinedError(state.unusable)
+        cluster = replace(cluster, unusable={**unfit, **cluster.unusable})
+        files.save(cluster)
+        if not cluster.agents:
+            _take_down(files, cluster, connections, say)
+    if not hosts.keys() & cluster.agents.keys():
+        raise NoHostJoinedError(cluster.unusable)
     return cluster
 
 
@@ -134,27 +123,23 @@ def mend(name: str, hosts: Mapping[str, Host], connections: Connections, project
         HostConnectionError: the host was not reached.
         InfrastructureError: it cannot be part; the message says why, without its name. Or there is no head.
     """
-    host, files = hosts[name], StateFiles(project)
+    host, files = hosts[name], ClusterFiles(project)
     refuse_unfit(host)
     seen = survey(name, host, connections)
     with files.locked(say), closing(connect()) as client:
-        state = files.load()
-        cluster = files.cluster(state)
-        if state is None or cluster is None:
-            raise InfrastructureError(_LOST)
+        cluster = load(project)
+        if cluster is None:
+            raise InfrastructureError(LOST)
         with engine_errors(_HERE):
-            head = running_head(client, state, files)
-        state = state.with_touched(name, hosts)
-        files.save(state)
-        site = _site(name, host, seen, state, files)
-        with Listener(listened_ports(head.plan.ports)), watching(cluster) as watch:
-            agent = reconciled_agent(site, head, state.agents.get(name), watch, connections, say)
-        unusable = {other: reason for other, reason in state.unusable.items() if other != name}
-        state = replace(state, agents={**state.agents, name: agent}, unusable=unusable)
-        files.save(state)
-        mended = files.cluster(state)
-    assert mended is not None
-    return mended
+            head = running_head(client, cluster)
+        cluster = cluster.with_touched(name, hosts)
+        files.save(cluster)
+        with listening(cluster.ports), watching(cluster) as watch:
+            agent = reconciled_agent(_site(name, host, seen, cluster, files), head, watch, connections, say)
+        unusable = {other: reason for other, reason in cluster.unusable.items() if other != name}
+        cluster = replace(cluster, agents={**cluster.agents, name: agent}, unusable=unusable)
+        files.save(cluster)
+    return cluster
 
 
 def status(project: Project) -> ClusterStatus | None:
@@ -165,26 +150,20 @@ def status(project: Project) -> ClusterStatus | None:
     Raises:
         InfrastructureError: the engine of this machine failed.
     """
-    files = StateFiles(project)
-    state = files.load()
-    cluster = files.cluster(state)
-    if state is None or cluster is None:
+    cluster = load(project)
+    if cluster is None:
         return None
     with engine_errors(_HERE), closing(connect()) as client:
-        found = observed(client, cluster.head_container, cluster.id)
-    wanted = Wanted(token=files.token.read_text(encoding="ascii") if files.token.exists() else "")
-    problems = difference(wanted, found).problems
+        head = observed(client, cluster.head_container, cluster.id)
+    wrong = problems(head)
     living: dict[str, tuple[str, ...]] = {}
     names = sorted({*cluster.agents, *cluster.unusable})
-    if found.state == RUNNING:
+    if head.state == RUNNING:
         try:
             with watching(cluster) as watch:
                 living = {name: watch.living(name) for name in names}
         except InfrastructureError as error:
-            problems = (*problems, str(error))
-    head = _described("head", cluster.head_address, found, not problems, problems)
-    if found.versions is not None:
-        wanted = replace(wanted, python=found.versions.python, ray=found.versions.ray)
+            wrong = (*wrong, str(error))
 
     def look(name: str) -> NodeStatus:
         agent = cluster.agents.get(name)
@@ -192,15 +171,17 @@ def status(project: Project) -> ClusterStatus | None:
             return _described(name, "-", Observed("none"), False, (f"it was left out: {cluster.unusable[name]}",))
         nodes = living.get(name, ())
         try:
-            with engine_errors(_THERE), host_engine(name, state.hosts[name], connections) as engine:
+            with engine_errors(_THERE), host_engine(name, cluster.hosts[name], connections) as engine:
                 seen = observed(engine.client, cluster.agent_container, cluster.id, nodes)
         except InfrastructureError as error:
             return _described(name, agent.address, Observed("unknown"), agent.node in nodes, (_reason(error),))
         lives = seen.state == RUNNING and agent.node in nodes
-        return _described(name, agent.address, seen, lives, difference(replace(wanted, node=agent.node), seen).problems)
+        return _described(name, agent.address, seen, lives, problems(seen, node=agent.node, versions=head.versions))
 
-    with Connections(state.hosts) as connections:
-        return ClusterStatus(cluster.id, head, tuple(for_each(names, look, connections)))
+    with Connections(cluster.hosts) as connections:
+        agents = tuple(for_each(names, look, connections))
+    described = _described("head", str(cluster.head_address), head, not wrong, wrong)
+    return ClusterStatus(cluster.id, described, agents)
 
 
 def down(project: Project, say: Say) -> Mapping[str, str]:
@@ -212,19 +193,22 @@ def down(project: Project, say: Say) -> Mapping[str, str]:
     Raises:
         InfrastructureError: the engine of this machine failed.
     """
-    files = StateFiles(project)
+    files = ClusterFiles(project)
     with files.locked(say):
-        state = files.load()
-        if state is None:
+        cluster = files.load()
+        if cluster is None:
             return {}
-        with Connections(state.hosts) as connections:
-            return _take_down(files, state, connections, say)
+        with Connections(cluster.hosts) as connections:
+            left = _take_down(files, cluster, connections, say)
+        if not left:
+            files.of_a_sweep.unlink(missing_ok=True)
+        return left
 
 
 def load(project: Project) -> Cluster | None:
     """The cluster of a project as it was left, which may not run any more; null if there is none."""
-    files = StateFiles(project)
-    return files.cluster(files.load())
+    found = ClusterFiles(project).load()
+    return None if found is None or found.head_address is None else found
 
 
 @contextmanager
@@ -236,7 +220,7 @@ def borrowed(project: Project, say: Say) -> Iterator[None]:
     Raises:
         InfrastructureError: the engine of this machine failed.
     """
-    mark = StateFiles(project).of_a_sweep
+    mark = ClusterFiles(project).of_a_sweep
     if load(project) is None:
         mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         mark.touch()
@@ -251,137 +235,108 @@ def borrowed(project: Project, say: Say) -> Iterator[None]:
 
 def keep(project: Project) -> None:
     """Notes that somebody wants the cluster for its own sake, whoever brought it up."""
-    StateFiles(project).of_a_sweep.unlink(missing_ok=True)
+    ClusterFiles(project).of_a_sweep.unlink(missing_ok=True)
 
 
 def _reconciled(
     client: DockerClient,
-    state: State,
-    files: StateFiles,
+    cluster: Cluster,
+    files: ClusterFiles,
     image: AgentImage,
-    surveys: Mapping[str, Survey],
+    surveys: Mapping[str, Preflight],
     hosts: Mapping[str, Host],
     connections: Connections,
     say: Say,
-) -> State:
-    """The state with the head and the agents that live; `unusable` has the hosts that failed now."""
-    place = unpack(pack_project(), files.code)
+) -> Cluster:
+    """The cluster with the head and the agents that live; `unusable` has the hosts that failed now."""
+    code = unpack(pack_project(), files.code)
     # for head and hosts: nobody compiles it again, and nothing is written beside it while Ray packs it
-    compileall.compile_dir(place, quiet=2, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
-    state = replace(state, code=place.name)
+    compileall.compile_dir(code, quiet=2, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
     with engine_errors(_HERE):
-        head = reconciled_head(client, state, files, image, say)
-    if head.is_new:
-        state = replace(state, agents={})
-    sites = [_site(name, hosts[name], seen, state, files) for name, seen in surveys.items()]
-    cluster = files.cluster(state)
-    assert cluster is not None
+        head = reconciled_head(client, replace(cluster, code=code), files.root, image, say)
+    cluster = head.plan.cluster
 
-    def bring(site: Site) -> Agent | str:
-        try:
-            tell = partial(_tell, say, site.name)
-            return reconciled_agent(site, head, state.agents.get(site.name), watch, connections, tell)
-        except InfrastructureError as error:
-            return _reason(error)
+    def bring(name: str) -> Agent:
+        site = _site(name, hosts[name], surveys[name], cluster, files)
+        return reconciled_agent(site, head, watch, connections, lambda text: say(f"{name}: {text}"))
 
-    with Listener(listened_ports(head.plan.ports)), watching(cluster) as watch:
-        found = {site.name: result for site, result in zip(sites, for_each(sites, bring, connections), strict=True)}
-    others = {name: agent for name, agent in state.agents.items() if name not in hosts}
-    agents = {name: result for name, result in found.items() if isinstance(result, Agent)}
-    failed = {name: result for name, result in found.items() if isinstance(result, str)}
-    return replace(state, agents={**others, **agents}, unusable=failed)
+    with listening(cluster.ports), watching(cluster) as watch:
+        agents, failed = _of_each(surveys, bring, connections)
+    others = {name: agent for name, agent in cluster.agents.items() if name not in hosts}
+    return replace(cluster, agents={**others, **agents}, unusable=failed)
 
 
-def _take_down(files: StateFiles, state: State, connections: Connections, say: Say) -> dict[str, str]:
-    """As `down`, by whoever holds the lock."""
+def _take_down(files: ClusterFiles, cluster: Cluster, connections: Connections, say: Say) -> dict[str, str]:
+    """As `down`, by whoever holds the lock. Whose it was stays noted: a sweep tries other hosts, with a new cluster."""
 
-    def clear(name: str) -> str | None:
-        try:
-            with engine_errors(_THERE), host_engine(name, state.hosts[name], connections) as engine:
-                remove_all(engine.client, state.id)
-        except InfrastructureError as error:
-            return _reason(error)
+    def clear(name: str) -> None:
+        with engine_errors(_THERE), host_engine(name, cluster.hosts[name], connections) as engine:
+            remove_all(engine.client, cluster.id)
         say(f"{name}: the agent is gone")
-        return None
 
-    results = dict(zip(state.touched, for_each(state.touched, clear, connections), strict=True))
+    _, left = _of_each(cluster.touched, clear, connections)
     with engine_errors(_HERE), closing(connect()) as client:
-        remove_all(client, state.id)
+        remove_all(client, cluster.id)
     say("the head is gone")
-    shutil.rmtree(state.sockets, ignore_errors=True)
+    shutil.rmtree(cluster.sockets, ignore_errors=True)
     shutil.rmtree(files.code, ignore_errors=True)
-    left = {name: problem for name, problem in results.items() if problem is not None}
     if left:
-        files.save(replace(state, head_address=None, agents={}, touched=tuple(left), unusable={}))
+        files.save(replace(cluster, head_address=None, agents={}, touched=tuple(left), unusable={}))
     else:
-        files.forget()
+        files.forget(cluster)
     return left
 
 
-def _dismantle(files: StateFiles, state: State, connections: Connections, say: Say) -> None:
-    """Takes down what serves no host. Whose it is stays noted: a sweep tries other hosts, with a cluster anew."""
-    is_of_a_sweep = files.of_a_sweep.exists()
-    _take_down(files, state, connections, say)
-    if is_of_a_sweep:
-        files.of_a_sweep.touch()
-
-
 def _settled(
-    files: StateFiles, first_port: int | None, address: str | None, surveys: Mapping[str, Survey], say: Say
-) -> State:
-    """The state with ports and address of the head."""
-    state = files.load()
-    if state is None:
+    files: ClusterFiles, first_port: int | None, address: str | None, surveys: Mapping[str, Preflight], say: Say
+) -> Cluster:
+    """The cluster with ports and address of the head."""
+    cluster = files.load()
+    if cluster is None:
         taken = listened_here().union(*(seen.listened for seen in surveys.values()))
-        state = files.create(chosen_ports(first_port, taken))
-    elif first_port is not None and first_port != state.first_port:
+        cluster = files.create(chosen_ports(first_port, taken))
+    elif first_port is not None and first_port != cluster.first_port:
         say(f"the cluster moves to the ports from {first_port} on")
-        state = replace(state, first_port=chosen_ports(first_port).first)
-    if not files.token.exists():
-        files.new_token()
-    Path(state.sockets).mkdir(mode=0o700, exist_ok=True)
+        cluster = replace(cluster, first_port=chosen_ports(first_port).first)
+    if not cluster.token_path.exists():
+        files.new_token(cluster)
+    cluster.sockets.mkdir(mode=0o700, exist_ok=True)
     if address is not None and not is_own_address(address):
         raise ConfigurationError(f"{address} is no IPv4 address of this machine; `ip -4 address` lists them")
-    return replace(state, head_address=address or choose_address(surveys.values(), state.head_address))
+    return replace(cluster, head_address=address or choose_address(surveys.values(), cluster.head_address))
 
 
-def _site(name: str, host: Host, seen: Survey, state: State, files: StateFiles) -> Site:
-    assert state.head_address is not None
-    usual = str(files.directory.parent) if is_here(host) else WORK_DIRECTORY
-    address = state.head_address if is_here(host) else (seen.own or host.address or "")
-    return Site(name, host, host.work_directory or usual, seen, address)
+def _site(name: str, host: Host, seen: Preflight, cluster: Cluster, files: ClusterFiles) -> Site:
+    usual, address = WORK_DIRECTORY, host.address
+    if host.connection is Connection.LOCAL:
+        usual, address = str(files.directory.parent), cluster.head_address
+    elif seen.connection is not None:
+        address = seen.connection[1]
+    return Site(name, host, address or "", host.work_directory or usual, bool(seen.gpus), seen.has_os_release)
 
 
-def _survey_all(hosts: Mapping[str, Host], connections: Connections) -> tuple[dict[str, Survey], dict[str, str]]:
-    def ask(name: str) -> Survey | str:
+def _of_each(
+    names: Iterable[str], do: Callable[[str], Result], connections: Connections
+) -> tuple[dict[str, Result], dict[str, str]]:
+    """Does something for several hosts at once: the results, and the reasons of those that failed."""
+
+    def answer(name: str) -> tuple[Result, ...] | str:
         try:
-            refuse_unfit(hosts[name])
-            return survey(name, hosts[name], connections)
+            return (do(name),)
         except InfrastructureError as error:
             return _reason(error)
 
-    found = dict(zip(hosts, for_each(hosts, ask, connections), strict=True))
-    surveys = {name: answer for name, answer in found.items() if isinstance(answer, Survey)}
-    return surveys, {name: answer for name, answer in found.items() if isinstance(answer, str)}
+    chosen = tuple(names)
+    answers = dict(zip(chosen, for_each(chosen, answer, connections), strict=True))
+    results = {name: found[0] for name, found in answers.items() if not isinstance(found, str)}
+    return results, {name: reason for name, reason in answers.items() if isinstance(reason, str)}
 
 
-def _described(name: str, address: str, found: Observed, is_alive: bool, problems: Sequence[str]) -> NodeStatus:
+def _described(name: str, address: str, found: Observed, is_alive: bool, wrong: tuple[str, ...]) -> NodeStatus:
     versions = found.versions
-    return NodeStatus(
-        name=name,
-        address=address,
-        container=found.state,
-        is_alive=is_alive,
-        since=found.since,
-        python=None if versions is None else versions.python,
-        ray=None if versions is None else versions.ray,
-        problems=tuple(problems),
-    )
+    python, ray = (None, None) if versions is None else (versions.python, versions.ray)
+    return NodeStatus(name, address, found.state, is_alive, found.since, python, ray, wrong)
 
 
 def _reason(error: InfrastructureError) -> str:
     return error.problem if isinstance(error, HostConnectionError) else str(error)
-
-
-def _tell(say: Say, name: str, text: str) -> None:
-    say(f"{name}: {text}")

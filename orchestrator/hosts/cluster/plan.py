@@ -1,32 +1,41 @@
-"""What the containers of a cluster should be, and how what is seen of them differs. Pure: nothing is asked here."""
+"""What the head and the agents of a cluster are made of: their image, and the settings of their containers."""
 
 import hashlib
 import json
+import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import Enum, auto
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from docker import DockerClient
 from docker.types import Mount
 
-from orchestrator.config import Exclusive, ExecutorChoice, Host, HostState
-from orchestrator.environments import UNLABELLED
-from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.cluster.image import AgentImage
-from orchestrator.hosts.cluster.model import AGENT_CONTAINER, HEAD_CONTAINER
+from orchestrator.config import Connection, Exclusive, ExecutorChoice, Host, HostState
+from orchestrator.environments import (
+    UNLABELLED,
+    Build,
+    ImageIdentity,
+    attributes_of,
+    engine_errors,
+    ensure_base,
+    find_builder,
+    identity_of,
+    run_build,
+)
+from orchestrator.errors import ConfigurationError, InfrastructureError
+from orchestrator.files import exclusive
 from orchestrator.hosts.cluster.settings import (
     HOST_LABEL,
     SLOT,
     TOKEN,
-    Ports,
     agent_command,
     environment,
     head_command,
     tls_files,
 )
-from orchestrator.hosts.cluster.survey import Survey
+from orchestrator.hosts.cluster.state import Cluster
 from orchestrator.hosts.lock import LOCKS
 
 LABEL: Final = "org.taxmeter.cluster"
@@ -38,9 +47,6 @@ LABEL_NODE: Final = "org.taxmeter.cluster.node"
 NODE_LABEL: Final = "taxmeter-node"
 """Of a node of Ray: random, so that it is not taken for an earlier one of the same host."""
 
-MENDS: Final = "`taxmeter cluster up` mends it"
-MISSING: Final = "missing"
-RUNNING: Final = "running"
 MOST_SLOTS: Final = 64
 """Of a host with `exclusive: gpu`, before its GPUs are counted: the driver never asks for more than one for each."""
 
@@ -51,38 +57,87 @@ _NODE: Final = "NODE"
 # What Ray takes as a label; of a key also with a prefix.
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 _LABEL_KEY = re.compile(r"([a-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+PYTHON = "3.11"
+_LABEL_RECIPE = "org.taxmeter.agent-recipe-sha256"
+_LABEL_BASE_ID = "org.taxmeter.base-id"
+
+
+@dataclass(frozen=True)
+class AgentBase:
+    """What the image is built on; that of the environments of today, so that a site has one base to bring."""
+
+    base: str = "python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b"
+    debian_suite: str = "bookworm"
+
+
+@dataclass(frozen=True)
+class AgentImage:
+    """The image as this machine's engine has it."""
+
+    reference: str
+    identity: ImageIdentity
+
+
+def ensure_agent_image(root: Path, client: DockerClient, address: str, say: Callable[[str], None]) -> AgentImage:
+    """The image of this recipe, built if the engine lacks it (a minute or two).
+
+    Args:
+        root: of the project: `docker/agent` and `requirements` are in it.
+        client: a connection to this machine's engine.
+        address: of that engine.
+        say: told about long steps.
+
+    Raises:
+        ConfigurationError: the project has no recipe.
+        InfrastructureError: the base cannot be had, or the build fails.
+    """
+    dockerfile, lock = root / "docker" / "agent" / "Dockerfile", root / "requirements" / "base.lock"
+    for path in (dockerfile, lock):
+        if not path.is_file():
+            raise ConfigurationError("the image of the agents is made from it; run this in the project", file=path)
+    base = AgentBase()
+    recipe = _recipe_sha256(dockerfile, lock, base)
+    reference = f"taxmeter/agent:{recipe[:12]}"
+    waiting = "waiting for another command that builds the image of the agents"
+    with exclusive(root / ".taxmeter" / "locks" / "image-agent", lambda: say(waiting)):
+        attributes = attributes_of(client, reference)
+        if attributes is None:
+            builder = find_builder()
+            with engine_errors(f"the engine at {address} failed"):
+                name = ensure_base(base, client, say)
+                base_id = str((attributes_of(client, name) or {}).get("Id"))
+            log = root / ".taxmeter" / "logs" / "build-agent.log"
+            say(f"building the image of the agents on {name} (a minute or two; log: {log})")
+            arguments = {"BASE_IMAGE": name, "PYTHON": f"python{PYTHON}"}
+            labels = {_LABEL_RECIPE: recipe, _LABEL_BASE_ID: base_id}
+            what = "the image of the agents"
+            run_build(builder, Build(what, reference, dockerfile, lock.parent, arguments, log, labels), address)
+            attributes = attributes_of(client, reference)
+    if attributes is None:
+        raise InfrastructureError(f"the build of {reference} succeeded, but the engine at {address} does not have it")
+    return AgentImage(reference, identity_of(attributes))
+
+
+def _recipe_sha256(dockerfile: Path, lock: Path, base: AgentBase) -> str:
+    recipe = {
+        "base": base.base,
+        "debian_suite": base.debian_suite,
+        "dockerfile": hashlib.sha256(dockerfile.read_bytes()).hexdigest(),
+        "lock": hashlib.sha256(lock.read_bytes()).hexdigest(),
+        "python": PYTHON,
+    }
+    return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class ClusterPlan:
     """What all containers of a cluster are made from."""
 
-    id: str
-    address: str
-    """Of this machine, as the hosts reach it."""
-    ports: Ports
+    cluster: Cluster
     image: AgentImage
     token: str
     tls: Mapping[str, bytes]
     """Of `settings.chosen_tls`."""
-
-
-@dataclass(frozen=True)
-class HeadPlace:
-    """This machine, as far as the head's container depends on it."""
-
-    root: Path
-    """The project."""
-    state: Path
-    """The directory with the files of the cluster."""
-    token: Path
-    sockets: str
-    engine: str
-    """Path of the engine's socket."""
-    user: int
-    group: int
-    engine_group: int
-    """Who may use the socket."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +146,15 @@ class Site:
 
     name: str
     host: Host
-    work_directory: str
-    survey: Survey
     address: str
+    work_directory: str
+    has_gpus: bool
+    has_os_release: bool
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is this machine."""
+        return self.host.connection is Connection.LOCAL
 
 
 @dataclass(frozen=True)
@@ -123,33 +184,41 @@ class ContainerPlan:
         return {**self.settings, "command": command, "labels": {**self.labels, **own}}
 
 
-def head_container(plan: ClusterPlan, place: HeadPlace) -> ContainerPlan:
-    """The head: runs as the user, with the project's directory at its own path. Drivers run in it too."""
-    own = [str(place.root), place.sockets]
-    if not place.state.is_relative_to(place.root):
-        own.append(str(place.state))
-    mounts = {place.engine: _SOCKET, **{path: path for path in own}}
+def head_container(plan: ClusterPlan, root: Path, engine: str) -> ContainerPlan:
+    """The head: runs as the user, with the project's directory at its own path. Drivers run in it too.
+
+    Args:
+        plan: of the cluster.
+        root: of the project.
+        engine: path of the socket of this machine's engine.
+    """
+    cluster, user, group = plan.cluster, os.geteuid(), os.getegid()
+    state = cluster.token_path.parent
+    own = [str(root), str(cluster.sockets)]
+    if not state.is_relative_to(root):
+        own.append(str(state))
+    mounts = {engine: _SOCKET, **{path: path for path in own}}
     settings = {
-        "name": f"{HEAD_CONTAINER}{plan.id}",
+        "name": cluster.head_container,
         "image": plan.image.identity.image_id,
-        "command": head_command(plan.address, plan.ports),
+        "command": head_command(str(cluster.head_address), cluster.ports),
         "network_mode": "host",
         "init": True,
         "security_opt": [UNLABELLED],
         "shm_size": _SHARED_MEMORY,
         # What a campaign writes is the user's, not root's; the engine's socket is its group's.
-        "user": f"{place.user}:{place.group}",
-        "group_add": [str(place.engine_group)],
-        "working_dir": str(place.root),
+        "user": f"{user}:{group}",
+        "group_add": [str(Path(engine).stat().st_gid)],
+        "working_dir": str(root),
         "environment": {
-            **environment(str(place.token), plan.tls),
+            **environment(str(cluster.token_path), plan.tls),
             "HOME": "/tmp",  # noqa: S108 - in the container
             "USER": "taxmeter",
         },
         "volumes": {path: {"bind": bind, "mode": "rw"} for path, bind in mounts.items()},
     }
-    labels = {LABEL: plan.id, LABEL_ROLE: "head"}
-    return ContainerPlan(labels, settings, tls_files(plan.tls), (place.user, place.group), (_sha256(plan.token),))
+    labels = {LABEL: cluster.id, LABEL_ROLE: "head"}
+    return ContainerPlan(labels, settings, tls_files(plan.tls), (user, group), (_sha256(plan.token),))
 
 
 def agent_container(plan: ClusterPlan, site: Site, socket: str, image_id: str, head: str) -> ContainerPlan:
@@ -162,19 +231,20 @@ def agent_container(plan: ClusterPlan, site: Site, socket: str, image_id: str, h
         image_id: of the agents' image, as that engine calls it.
         head: id of the head's container: agents of an earlier head are of no use.
     """
+    cluster = plan.cluster
     mounts = [Mount(target=_SOCKET, source=socket, type="bind")]
-    if site.survey.has_os_release:
+    if site.has_os_release:
         # for the fingerprint: it is the host that is described, not the image
         mounts.append(Mount(target="/etc/os-release", source="/etc/os-release", type="bind", read_only=True))
     node = {**site.host.labels, HOST_LABEL: site.name, NODE_LABEL: _NODE}
-    slots = MOST_SLOTS if site.host.exclusive is Exclusive.GPU and site.survey.has_gpus else 1
+    slots = MOST_SLOTS if site.host.exclusive is Exclusive.GPU and site.has_gpus else 1
     settings = {
-        "name": f"{AGENT_CONTAINER}{plan.id}",
+        "name": cluster.agent_container,
         "image": image_id,
         "command": [
             # every user of the host may take its lock, also where the engine has just made the directory
             *("sh", "-c", f'chmod 1777 {LOCKS} && exec "$@"', "sh"),
-            *agent_command(f"{plan.address}:{plan.ports.head}", site.address, plan.ports, node, {SLOT: slots}),
+            *agent_command(cluster.ray_address, site.address, cluster.ports, node, {SLOT: slots}),
         ],
         "network_mode": "host",
         "init": True,
@@ -188,90 +258,8 @@ def agent_container(plan: ClusterPlan, site: Site, socket: str, image_id: str, h
         "restart_policy": {"Name": "no"},
     }
     files = {TOKEN: plan.token.encode("ascii"), **tls_files(plan.tls)}
-    depends = (head, str(site.host.reserved_cores), str(site.survey.has_gpus))
-    return ContainerPlan({LABEL: plan.id, LABEL_ROLE: "agent"}, settings, files, (0, 0), depends)
-
-
-@dataclass(frozen=True)
-class Versions:
-    """What a running container tells of itself."""
-
-    python: str
-    ray: str
-    token: str
-    """Its digest."""
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """How a container should be found; null where that is not known, or makes no difference."""
-
-    plan: str | None = None
-    node: str | None = None
-    token: str | None = None
-    """The token itself."""
-    python: str | None = None
-    ray: str | None = None
-
-
-@dataclass(frozen=True)
-class Observed:
-    """A container as it was found."""
-
-    state: str = MISSING
-    """What its engine says."""
-    id: str = ""
-    since: str | None = None
-    plan: str | None = None
-    node: str | None = None
-    versions: Versions | None = None
-    living: tuple[str, ...] = field(default=())
-    """Labels of the nodes that Ray counts among the living ones of its host."""
-
-
-class Action(Enum):
-    """What is to be done with a container."""
-
-    KEEP = auto()
-    MAKE = auto()
-    REPLACE = auto()
-
-
-@dataclass(frozen=True)
-class Difference:
-    """What lies between a container as it should be and as it is."""
-
-    action: Action
-    problems: tuple[str, ...] = ()
-    """Each in a line that says what mends it."""
-
-
-def difference(wanted: Wanted, observed: Observed) -> Difference:
-    """What is wrong with a container, and what is therefore to be done with it."""
-    if observed.state != RUNNING:
-        action = Action.MAKE if observed.state == MISSING else Action.REPLACE
-        # Ray hears of its end a moment later, so that its word counts for nothing
-        return Difference(action, (f"its container is {observed.state}; {MENDS}",))
-    problems = [*_version_problems(wanted, observed.versions)]
-    if wanted.plan is not None and observed.plan != wanted.plan:
-        problems.append(f"its image, its settings or its token have changed; {MENDS}")
-    if wanted.node is not None and observed.node != wanted.node:
-        problems.append(f"its container is not the one that `up` started; {MENDS}")
-    if wanted.node is not None and wanted.node not in observed.living:
-        problems.append(f"its container runs, but Ray does not count it among the living nodes; {MENDS}")
-    return Difference(Action.REPLACE if problems else Action.KEEP, tuple(problems))
-
-
-def _version_problems(wanted: Wanted, found: Versions | None) -> list[str]:
-    if found is None:
-        return [f"it does not tell its versions; {MENDS}"]
-    problems = []
-    if wanted.token is not None and found.token != _sha256(wanted.token):
-        problems.append(f"its token is not that of the cluster; {MENDS}")
-    for what, theirs, ours in (("Ray", found.ray, wanted.ray), ("Python", found.python, wanted.python)):
-        if ours is not None and theirs != ours:
-            problems.append(f"it has {what} {theirs}, and the head has {ours}; {MENDS}")
-    return problems
+    depends = (head, str(site.host.reserved_cores), str(site.has_gpus))
+    return ContainerPlan({LABEL: cluster.id, LABEL_ROLE: "agent"}, settings, files, (0, 0), depends)
 
 
 def refuse_unfit(host: Host) -> None:
@@ -295,4 +283,5 @@ def refuse_unfit(host: Host) -> None:
 
 
 def _sha256(token: str) -> str:
+    """The digest by which a token is told, and not the token."""
     return hashlib.sha256(token.strip().encode("ascii")).hexdigest()

@@ -7,7 +7,7 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,26 +25,28 @@ from orchestrator.environments import (
     identity_of,
 )
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.cluster.engines import ANSWER_S, HostEngine, find, host_engine, observed, our_containers, remove
-from orchestrator.hosts.cluster.image import AgentImage
-from orchestrator.hosts.cluster.model import AGENT_CONTAINER, HEAD_CONTAINER, Agent
-from orchestrator.hosts.cluster.nodes import Watch
-from orchestrator.hosts.cluster.plan import (
+from orchestrator.hosts.cluster.engines import (
     MISSING,
     RUNNING,
-    Action,
-    ClusterPlan,
-    HeadPlace,
+    HostEngine,
     Observed,
+    Watch,
+    find,
+    host_engine,
+    observed,
+    problems,
+    remove,
+)
+from orchestrator.hosts.cluster.plan import (
+    AgentImage,
+    ClusterPlan,
     Site,
-    Wanted,
     agent_container,
-    difference,
     head_container,
 )
-from orchestrator.hosts.cluster.probe import probe
+from orchestrator.hosts.cluster.reach import probe
 from orchestrator.hosts.cluster.settings import Ports, chosen_tls
-from orchestrator.hosts.cluster.state import State, StateFiles, is_here
+from orchestrator.hosts.cluster.state import Agent, Cluster
 from orchestrator.hosts.connection import Connections
 from orchestrator.hosts.containers import ALL_GPUS, start_container
 
@@ -59,9 +61,7 @@ _LAST_COMMAND_S = 10.0
 """For what was told to end a moment ago, such as a look at the nodes."""
 _LAST_LINES = 40
 _MOST_CHARACTERS = 600
-_LOST = "the head of the cluster is gone"
-_HERE = "the engine of this machine failed"
-_THERE = "its engine failed"
+LOST = "the head of the cluster is gone"
 
 Say = Callable[[str], None]
 
@@ -71,85 +71,94 @@ class Head:
     """The head that agents belong to."""
 
     plan: ClusterPlan
+    """Its cluster has the agents that may belong to this head: none if it has just been made."""
     observed: Observed
-    is_new: bool
-    """Whether it has just been made, so that no node belongs to it yet."""
 
 
-def reconciled_head(client: DockerClient, state: State, files: StateFiles, image: AgentImage, say: Say) -> Head:
-    """The head of the cluster: the one that runs, if it is as it should be."""
-    assert state.head_address is not None
-    token = files.token.read_text(encoding="ascii")
-    plan = ClusterPlan(state.id, state.head_address, Ports(state.first_port), image, token, chosen_tls(os.environ))
-    wanted = head_container(plan, _head_place(state, files))
-    name = f"{HEAD_CONTAINER}{plan.id}"
-    found = observed(client, name, plan.id)
-    action = difference(Wanted(plan=wanted.digest), found).action
-    if action is Action.KEEP:
-        return Head(plan, found, is_new=False)
-    if action is Action.REPLACE:
-        container = find(client, name, plan.id)
-        if container is not None:
-            _refuse_use(client, container)
-            remove(container)
+def reconciled_head(client: DockerClient, cluster: Cluster, root: Path, image: AgentImage, say: Say) -> Head:
+    """The head of the cluster: the one that runs, if it is as it should be.
+
+    Raises:
+        InfrastructureError: it cannot be made, or must be made anew while a command runs in it.
+    """
+    plan, name = _plan(cluster, image), cluster.head_container
+    wanted = head_container(plan, root, local_socket())
+    found = observed(client, name, cluster.id)
+    if not problems(found, plan=wanted.digest):
+        return Head(plan, found)
+    container = find(client, name, cluster.id)
+    if container is not None:
+        _refuse_use(client, container)
+        remove(container)
     problem = host_network_problem(client.info())
     if problem is not None:
         raise InfrastructureError(f"the head of a cluster cannot run on this machine: {problem}")
-    _refuse_taken_ports(plan.ports)
-    say(f"starting the head on {plan.address}:{plan.ports.head}")
+    _refuse_taken_ports(cluster.ports)
+    say(f"starting the head on {cluster.ray_address}")
     container = start_container(client, wanted.created(), wanted.files, wanted.owner)
     try:
-        _wait_for_head(container, plan.address, plan.ports.head)
+        _wait_for_head(container, cluster)
     except BaseException:
         remove(container)
         raise
-    _remove_old_code(files, state.code)
-    return Head(plan, observed(client, name, plan.id), is_new=True)
+    # nothing runs in a head that has just been made
+    for place in cluster.code.parent.iterdir():
+        if place.is_dir() and place != cluster.code:
+            shutil.rmtree(place, ignore_errors=True)
+    return Head(replace(plan, cluster=replace(cluster, agents={})), observed(client, name, cluster.id))
 
 
-def running_head(client: DockerClient, state: State, files: StateFiles) -> Head:
-    """The head that runs, with the plan that agents of it are made from."""
-    assert state.head_address is not None
-    container = find(client, f"{HEAD_CONTAINER}{state.id}", state.id)
+def running_head(client: DockerClient, cluster: Cluster) -> Head:
+    """The head that runs, with the plan that agents of it are made from.
+
+    Raises:
+        InfrastructureError: none runs, or its image is gone.
+    """
+    container = find(client, cluster.head_container, cluster.id)
     if container is None or container.status != RUNNING:
-        raise InfrastructureError(_LOST)
+        raise InfrastructureError(LOST)
     attributes = attributes_of(client, container.attrs["Image"])
     if attributes is None:
         raise InfrastructureError(f"the engine of this machine no longer has the image {container.attrs['Image']}")
     reference = str((attributes.get("RepoTags") or [attributes["Id"]])[0])
-    image = AgentImage(reference, identity_of(attributes))
-    token = files.token.read_text(encoding="ascii")
-    plan = ClusterPlan(state.id, state.head_address, Ports(state.first_port), image, token, chosen_tls(os.environ))
-    return Head(plan, observed(client, f"{HEAD_CONTAINER}{state.id}", state.id), is_new=False)
+    plan = _plan(cluster, AgentImage(reference, identity_of(attributes)))
+    return Head(plan, observed(client, cluster.head_container, cluster.id))
 
 
-def reconciled_agent(
-    site: Site, head: Head, known: Agent | None, watch: Watch, connections: Connections, say: Say
-) -> Agent:
+def _plan(cluster: Cluster, image: AgentImage) -> ClusterPlan:
+    return ClusterPlan(cluster, image, cluster.token_path.read_text(encoding="ascii"), chosen_tls(os.environ))
+
+
+def reconciled_agent(site: Site, head: Head, watch: Watch, connections: Connections, say: Say) -> Agent:
     """The agent of a host, as a living node; the one that runs, if nothing is wrong with it.
 
     Raises:
         HostConnectionError: the host was not reached.
         InfrastructureError: it cannot be part; the message says why, without its name.
     """
-    plan, name = head.plan, f"{AGENT_CONTAINER}{head.plan.id}"
-    with engine_errors(_THERE), host_engine(site.name, site.host, connections) as engine:
+    plan, cluster = head.plan, head.plan.cluster
+    known, name = cluster.agents.get(site.name), cluster.agent_container
+    with engine_errors("its engine failed"), host_engine(site.name, site.host, connections) as engine:
         client = engine.client
-        client.api.timeout = ANSWER_S
         problem = host_network_problem(client.info())
         if problem is not None:
             raise InfrastructureError(problem)
         image_id = _ensure_image(engine, plan.image, say)
         wanted = agent_container(plan, site, engine.socket, image_id, head.observed.id)
-        found = observed(client, name, plan.id, watch.living(site.name))
-        if known is not None and difference(_as_agent(wanted.digest, known.node, head), found).action is Action.KEEP:
+        found = observed(client, name, cluster.id, watch.living(site.name))
+        ours = head.observed.versions
+        if known is not None and not problems(found, plan=wanted.digest, node=known.node, versions=ours):
             return known
-        if found.state != MISSING:
-            _remove_named(client, name, plan.id)
-        here = is_here(site.host)
-        probed = probe(client, image_id, plan.id, plan.address, site.address, plan.ports, site.survey.has_gpus, here)
-        _refuse_cores(site, probed.cores)
-        if site.survey.has_gpus and not probed.with_gpus:
+        container = None if found.state == MISSING else find(client, name, cluster.id)
+        if container is not None:
+            remove(container)
+        probed = probe(client, image_id, cluster, site)
+        if site.host.reserved_cores >= len(probed.cores):
+            raise InfrastructureError(
+                f"the inventory reserves {site.host.reserved_cores} cores, but it has {len(probed.cores)}: write a "
+                "smaller `reserved_cores:`"
+            )
+        if site.has_gpus and not probed.with_gpus:
             say("its engine gives no GPU to containers (no NVIDIA container toolkit): trials of processors only")
         say("starting the agent")
         agent = Agent(
@@ -174,12 +183,6 @@ def reconciled_agent(
             remove(container)
             raise
         return agent
-
-
-def _as_agent(plan: str, node: str, head: Head) -> Wanted:
-    versions = head.observed.versions
-    python, ray = (None, None) if versions is None else (versions.python, versions.ray)
-    return Wanted(plan, node, head.plan.token, python, ray)
 
 
 def last_words(log: str) -> str:
@@ -211,20 +214,6 @@ def local_socket() -> str:
     return address.removeprefix("unix://")
 
 
-def _head_place(state: State, files: StateFiles) -> HeadPlace:
-    engine = local_socket()
-    return HeadPlace(
-        root=files.root,
-        state=files.directory,
-        token=files.token,
-        sockets=state.sockets,
-        engine=engine,
-        user=os.geteuid(),
-        group=os.getegid(),
-        engine_group=Path(engine).stat().st_gid,
-    )
-
-
 def _ensure_image(engine: HostEngine, image: AgentImage, say: Say) -> str:
     """The id of the agents' image on an engine, which is sent the image if it has none that is identical."""
     for name in (image.reference, image.identity.image_id):
@@ -235,14 +224,6 @@ def _ensure_image(engine: HostEngine, image: AgentImage, say: Say) -> str:
     with closing(connect()) as source, closing(connect(engine.address, TRANSFER_TIMEOUT_S)) as target:
         source.api.timeout = TRANSFER_TIMEOUT_S
         return str(copy_identical(image.reference, image.identity, source, target, say)["Id"])
-
-
-def _refuse_cores(site: Site, cores: tuple[int, ...]) -> None:
-    if site.host.reserved_cores >= len(cores):
-        raise InfrastructureError(
-            f"the inventory reserves {site.host.reserved_cores} cores, but it has {len(cores)}: write a smaller "
-            "`reserved_cores:`"
-        )
 
 
 def _refuse_use(client: DockerClient, container: Any) -> None:
@@ -271,7 +252,8 @@ def _refuse_taken_ports(ports: Ports) -> None:
             ) from None
 
 
-def _wait_for_head(container: Any, address: str, port: int) -> None:
+def _wait_for_head(container: Any, cluster: Cluster) -> None:
+    address, port = str(cluster.head_address), cluster.ports.head
     deadline = time.monotonic() + _HEAD_S
     while True:
         try:
@@ -288,7 +270,8 @@ def _wait_for_head(container: Any, address: str, port: int) -> None:
 
 def _wait_for_node(container: Any, agent: Agent, watch: Watch) -> None:
     deadline = time.monotonic() + JOIN_S
-    while not watch.serves(agent.name, agent.node):
+    # alone: one that came before it may still count as alive for a moment
+    while watch.living(agent.name) != (agent.node,):
         container.reload()
         if container.status != RUNNING:
             said = last_words(container.logs(tail=_LAST_LINES).decode("utf-8", "replace"))
@@ -296,21 +279,3 @@ def _wait_for_node(container: Any, agent: Agent, watch: Watch) -> None:
         if time.monotonic() > deadline:
             raise InfrastructureError(f"its agent runs, but has not become a node of Ray within {JOIN_S:g} s")
         watch.wait(0.5)
-
-
-def _remove_old_code(files: StateFiles, used: str) -> None:
-    """Nothing runs in a head that has just been made."""
-    for place in files.code.iterdir():
-        if place.is_dir() and place.name != used:
-            shutil.rmtree(place, ignore_errors=True)
-
-
-def _remove_named(client: DockerClient, name: str, cluster: str) -> None:
-    container = find(client, name, cluster)
-    if container is not None:
-        remove(container)
-
-
-def remove_all(client: DockerClient, cluster: str) -> None:
-    for container in our_containers(client, cluster):
-        remove(container)

@@ -1,6 +1,5 @@
-"""What is known of a project's cluster between two commands: a few files below `.taxmeter/cluster`."""
+"""A project's cluster, what is remembered of it between two commands, and how it is."""
 
-import os
 import secrets
 import tempfile
 from collections.abc import Callable, Mapping
@@ -11,11 +10,14 @@ from typing import Final, Literal, Protocol
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from orchestrator.config import Connection, Host
+from orchestrator.config import Host
 from orchestrator.errors import InfrastructureError
-from orchestrator.files import exclusive, write_atomically
-from orchestrator.hosts.cluster.model import Agent, Cluster
+from orchestrator.files import exclusive, write_atomically, write_private
 from orchestrator.hosts.cluster.settings import Ports
+
+HEAD_CONTAINER = "taxmeter-head-"
+AGENT_CONTAINER = "taxmeter-agent-"
+"""The id of the cluster follows."""
 
 _SHORT = Path("/tmp")  # noqa: S108 - whatever TMPDIR says: the path of a socket has 107 bytes
 
@@ -35,45 +37,92 @@ class Project(Protocol):
 
 
 @dataclass(frozen=True)
-class State:
-    """A cluster as it is remembered, up or half taken down."""
+class Agent:
+    """The container of ours on a host: a node of Ray that starts the containers of trials beside itself."""
+
+    name: str
+    """Of the host, in the inventory and as the node's label."""
+    address: str
+    """Of the host, as the driver's machine reaches it."""
+    work_directory: str
+    """On the host; the agent and the host's engine see it under this same path."""
+    cores: tuple[int, ...]
+    """That containers of the host may use."""
+    agent_cores: tuple[int, ...]
+    """Those of them that the agent keeps to, which trials should not get; empty if none is reserved."""
+    image_id: str
+    """Of the agents' image, as the host's engine calls it."""
+    gpu_uuids: tuple[str, ...]
+    """That containers of the host see."""
+    node: str
+    """Random; a label of its node and of its container, so that neither is taken for that of an earlier agent."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster as it is remembered: up, coming up, or half taken down."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
     id: str
     first_port: int
-    sockets: str
+    token_path: Path
+    """Of the secret that whoever takes part must know; the head's container has the file under the same path."""
+    sockets: Path
+    """A short directory of this machine that the head's container has too, for forwarded engines."""
     version: Literal[1] = field(default=1, kw_only=True)
     head_address: str | None = None
-    """Null while there is no head."""
-    code: str = ""
-    """The name of the directory with the code that drivers run."""
+    """Of the driver's machine, as the hosts reach it; null while there is no head."""
+    code: Path = Path()
+    """A directory with our packages as they were when the cluster came up; drivers run them, and Ray brings them to
+    the hosts."""
     agents: Mapping[str, Agent] = field(default_factory=dict)
+    unusable: Mapping[str, str] = field(default_factory=dict)
+    """Why hosts are left out."""
     hosts: Mapping[str, Host] = field(default_factory=dict)
     """All on which something of ours may be, and those that their connections go through."""
     touched: tuple[str, ...] = ()
     """Those of `hosts` on which something may be."""
-    unusable: Mapping[str, str] = field(default_factory=dict)
 
-    def with_touched(self, name: str, hosts: Mapping[str, Host]) -> "State":
-        """Remembers that something is about to be started on a host."""
-        return replace(self, touched=tuple(sorted({*self.touched, name})), hosts={**self.hosts, **way_to(name, hosts)})
+    @property
+    def ports(self) -> Ports:
+        """All its ports."""
+        return Ports(self.first_port)
+
+    @property
+    def head_container(self) -> str:
+        """The name of the head's container on this machine's engine."""
+        return f"{HEAD_CONTAINER}{self.id}"
+
+    @property
+    def agent_container(self) -> str:
+        """The name of the agent's container on every host's engine."""
+        return f"{AGENT_CONTAINER}{self.id}"
+
+    @property
+    def ray_address(self) -> str:
+        """As Ray takes it, inside the head's container."""
+        return f"{self.head_address}:{self.ports.head}"
+
+    def with_touched(self, name: str, hosts: Mapping[str, Host]) -> "Cluster":
+        """Remembers that something is about to be started on a host, and all that its connection jumps through."""
+        way: dict[str, Host] = {}
+        following: str | None = name
+        while following is not None and following in hosts and following not in way:
+            way[following] = hosts[following]
+            following = hosts[following].jump
+        return replace(self, touched=tuple(sorted({*self.touched, name})), hosts={**self.hosts, **way})
 
 
-_STATE: Final = TypeAdapter(State)
+_CLUSTER: Final = TypeAdapter(Cluster)
 
 
-class StateFiles:
-    """The files of a project's cluster."""
+class ClusterFiles:
+    """The files of a project's cluster, below `.taxmeter/cluster`."""
 
     def __init__(self, project: Project) -> None:
         self.root = project.root.absolute()
         self.directory = project.state.absolute() / "cluster"
-
-    @property
-    def token(self) -> Path:
-        """The secret of the cluster; nobody but its owner can read it."""
-        return self.directory / "token"
 
     @property
     def code(self) -> Path:
@@ -95,14 +144,14 @@ class StateFiles:
             self.directory.parent / "locks" / "cluster", lambda: say("waiting for another command on this cluster")
         )
 
-    def load(self) -> State | None:
+    def load(self) -> Cluster | None:
         """What is remembered; null if nothing is.
 
         Raises:
             InfrastructureError: another version wrote it, or it is damaged.
         """
         try:
-            return _STATE.validate_json(self._state.read_bytes())
+            return _CLUSTER.validate_json(self._state.read_bytes())
         except FileNotFoundError:
             return None
         except ValidationError as error:
@@ -114,63 +163,59 @@ class StateFiles:
                 f"org.taxmeter.cluster on its hosts and then {self.directory}"
             ) from error
 
-    def save(self, state: State) -> None:
-        """Remembers a state; a crash leaves the one before or this one."""
-        self._make_directory()
-        write_atomically(self._state, _STATE.dump_json(state, indent=1).decode())
-
-    def create(self, ports: Ports) -> State:
-        """A cluster of a new name, with a new secret. Nothing of it runs yet."""
-        self._make_directory()
-        self.new_token()
-        name = secrets.token_hex(4)
-        state = State(name, ports.first, tempfile.mkdtemp(prefix=f"taxmeter-{name}-", dir=_SHORT))
-        self.save(state)
-        return state
-
-    def new_token(self) -> None:
-        """Writes a new secret."""
-        descriptor = os.open(self.token, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "w", encoding="ascii") as file:
-            os.fchmod(descriptor, 0o600)
-            file.write(secrets.token_hex(32))
-
-    def forget(self) -> None:
-        """Removes what is remembered."""
-        for path in (self._state, self.token, self.of_a_sweep):
-            path.unlink(missing_ok=True)
-
-    def cluster(self, state: State | None) -> Cluster | None:
-        """The cluster that a state tells of; null if it has no head."""
-        if state is None or state.head_address is None:
-            return None
-        ports = Ports(state.first_port)
-        return Cluster(
-            id=state.id,
-            head_address=state.head_address,
-            head_port=ports.head,
-            agents=dict(state.agents),
-            token_path=self.token,
-            sockets=Path(state.sockets),
-            unusable=dict(state.unusable),
-            code=self.code / state.code,
-        )
-
-    def _make_directory(self) -> None:
+    def save(self, cluster: Cluster) -> None:
+        """Remembers it; a crash leaves what was remembered before or this."""
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.directory.chmod(0o700)
+        write_atomically(self._state, _CLUSTER.dump_json(cluster, indent=1).decode())
+
+    def create(self, ports: Ports) -> Cluster:
+        """A cluster of a new name, with a new secret. Nothing of it runs yet."""
+        name = secrets.token_hex(4)
+        sockets = Path(tempfile.mkdtemp(prefix=f"taxmeter-{name}-", dir=_SHORT))
+        cluster = Cluster(name, ports.first, self.directory / "token", sockets)
+        self.save(cluster)
+        self.new_token(cluster)
+        return cluster
+
+    def new_token(self, cluster: Cluster) -> None:
+        """Writes a new secret, which nobody but its owner can read."""
+        write_private(cluster.token_path, secrets.token_hex(32).encode("ascii"))
+
+    def forget(self, cluster: Cluster) -> None:
+        """Removes what is remembered of a cluster of which nothing runs any more."""
+        for path in (self._state, cluster.token_path):
+            path.unlink(missing_ok=True)
 
 
-def way_to(name: str, hosts: Mapping[str, Host]) -> dict[str, Host]:
-    """A host with all that its connection jumps through."""
-    found: dict[str, Host] = {}
-    following: str | None = name
-    while following is not None and following in hosts and following not in found:
-        found[following] = hosts[following]
-        following = hosts[following].jump
-    return found
+@dataclass(frozen=True)
+class NodeStatus:
+    """How the head or an agent is."""
+
+    name: str
+    address: str
+    container: str
+    """What its engine says, such as `running`; `missing`, or `unknown` if nobody could be asked."""
+    is_alive: bool
+    """Whether Ray counts it among its living nodes: it answered in the last seconds."""
+    since: str | None
+    """When the container started, as ISO 8601; null if it does not run."""
+    python: str | None
+    ray: str | None
+    """What is there now, read anew; null if the container does not run."""
+    problems: tuple[str, ...]
+    """What is wrong, each in a line that says what mends it."""
 
 
-def is_here(host: Host) -> bool:
-    """Whether a host is this machine."""
-    return host.connection is Connection.LOCAL
+@dataclass(frozen=True)
+class ClusterStatus:
+    """How a cluster is."""
+
+    id: str
+    head: NodeStatus
+    agents: tuple[NodeStatus, ...]
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether nothing is wrong anywhere."""
+        return not any(node.problems for node in (self.head, *self.agents))
