@@ -21,6 +21,7 @@ from orchestrator.config import Inventory
 from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError
 from orchestrator.hosts.calls import Answer, Argument, decode_answer, encode_call, perform
 from orchestrator.hosts.cluster import HOST_LABEL, SLOT
+from orchestrator.hosts.cluster.settings import WORKERS
 
 _AUTO = "auto"
 _RAY_ADDRESS = "ray_address"
@@ -232,11 +233,6 @@ def _described(node: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-_OF_OUR_WORKERS = {
-    # Ray would run them at nice 15, and what they start with them.
-    "RAY_worker_niceness": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-}
 _POLL_S = 0.5
 
 
@@ -259,7 +255,7 @@ class ExternalCluster:
         import ray  # only now: Ray reads its settings when it is imported
 
         if not ray.is_initialized():
-            runtime = {"working_dir": str(self.code), "env_vars": _OF_OUR_WORKERS}
+            runtime = {"working_dir": str(self.code), "env_vars": WORKERS}
             options = {"address": self.address, "runtime_env": runtime}
             initialise(ray, options, f"the Ray cluster at {self.address} cannot be joined")
         return ray

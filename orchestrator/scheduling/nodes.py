@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from orchestrator.errors import NoUsableHostError
 from orchestrator.hosts.cluster import CODE_VARIABLE, HOST_LABEL, SLOT
+from orchestrator.hosts.cluster.settings import CLUSTER
 from orchestrator.hosts.external_cluster import ExternalCluster, initialise
 from orchestrator.scheduling.base import SchedulingHost
 
@@ -217,15 +218,4 @@ def _settings(directory: Path) -> dict[str, str]:
     token = directory / "token"
     token.touch(mode=0o600)
     token.write_text(secrets.token_hex(32))
-    return {
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN_PATH": str(token),
-        "RAY_USAGE_STATS_ENABLED": "0",
-        # Ray would run its workers, and what they start, at nice 15.
-        "RAY_worker_niceness": "0",
-        "RAY_enable_metrics_collection": "false",
-        "RAY_event_stats": "0",
-        # It would kill the worker, and with it the task, where only the trial is to die of its own limit.
-        "RAY_memory_monitor_refresh_ms": "0",
-        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    }
+    return {**CLUSTER, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}

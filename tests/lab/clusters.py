@@ -11,7 +11,8 @@ from typing import Any
 from docker import DockerClient
 
 from orchestrator.config import load_inventory
-from orchestrator.hosts.cluster import Cluster, ClusterStatus, down, execute_in_head, status, up
+from orchestrator.hosts.cluster import Cluster, ClusterStatus, down, status, up
+from orchestrator.hosts.cluster.executing import execution
 from orchestrator.hosts.cluster.plan import LABEL
 from tests.lab.host import LabHost
 from tests.lab.image import PROJECT
@@ -56,16 +57,12 @@ def free_ports() -> int:
 
 def ask(cluster: Cluster, program: str, environment: Mapping[str, str] | None = None) -> Any:
     """What a program in the head prints as JSON, last."""
-    said = bytearray()
-    errors = bytearray()
-    code = execute_in_head(
-        cluster,
-        ["python", "-c", program],
-        environment,
-        lambda stream, data: (errors if stream == 2 else said).extend(data),
-    )
-    assert code == 0, errors.decode()
-    return json.loads(said.splitlines()[-1])
+    said = {1: b"", 2: b""}
+    with execution(cluster, ["python", "-c", program], environment) as running:
+        for stream, data in running.frames():
+            said[stream] += data
+        assert running.exit_code() == 0, said[2].decode()
+    return json.loads(said[1].splitlines()[-1])
 
 
 def containers(cluster: Cluster, *hosts: LabHost) -> dict[str, tuple[str, str]]:

@@ -13,6 +13,7 @@ import pytest
 
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.cluster import Cluster, execute_in_head
+from orchestrator.hosts.cluster.executing import execution
 from tests.lab.clusters import Site, free_ports
 from tests.lab.image import PROJECT
 from tests.lab.lab import Lab
@@ -53,10 +54,10 @@ def cluster(shared_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def run(cluster: Cluster, *argv: str) -> tuple[int, bytes, bytes]:
     said = {1: b"", 2: b""}
 
-    def write(stream: int, data: bytes) -> None:
-        said[stream] += data
-
-    return execute_in_head(cluster, argv, write=write), said[1], said[2]
+    with execution(cluster, argv) as running:
+        for stream, data in running.frames():
+            said[stream] += data
+        return running.exit_code(), said[1], said[2]
 
 
 def outside(cluster: Cluster, *argv: str) -> "subprocess.Popen[bytes]":

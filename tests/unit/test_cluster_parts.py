@@ -174,7 +174,7 @@ FAR = Host(connection=Connection.SSH, address="h", work_directory="/not/yet")
 
 def test_a_work_directory_that_hosts_share_is_refused() -> None:
     with pytest.raises(InfrastructureError, match=r"/not/yet is on a network file system \(nfs\).*`work_directory:`"):
-        survey("h", FAR, Told("^.* /not/yet$", "nfs /not/yet"))
+        survey("h", FAR, Told(r"\|.*\|/not/yet$", "|nfs|/not/yet"))
 
 
 def test_a_host_tells_both_addresses_of_its_connection() -> None:

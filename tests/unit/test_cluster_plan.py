@@ -35,7 +35,7 @@ SOCKET = "/dev/null"
 """Of an engine; only whose it is counts."""
 
 VERSIONS = Versions("3.11.2", "2.60.0", hashlib.sha256(SECRET.encode()).hexdigest())
-FOUND = Observed("running", "id", "2026-01-01T00:00:00Z", "plan", "node", VERSIONS, ("node",))
+FOUND = Observed("running", None, "2026-01-01T00:00:00Z", "plan", "node", VERSIONS, ("node",))
 
 
 def agent(plan: ClusterPlan = PLAN, site: Site = SITE, head: str = "head-1") -> ContainerPlan:
@@ -66,7 +66,7 @@ def test_what_runs_and_is_right_stays(found: Observed) -> None:
     ("found", "problem"),
     [
         (Observed(), "its container is missing"),
-        (Observed("exited", "id", plan="plan", node="node", living=("node",)), "its container is exited"),
+        (Observed("exited", plan="plan", node="node", living=("node",)), "its container is exited"),
         (replace(FOUND, versions=None), "it does not tell its versions"),
         (replace(FOUND, versions=replace(VERSIONS, token="none")), "its token is not that of the cluster"),
         (replace(FOUND, versions=replace(VERSIONS, ray="1.2.3")), "it has Ray 1.2.3, and the head has 2.60.0"),

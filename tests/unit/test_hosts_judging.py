@@ -1,7 +1,7 @@
 """From what was read to findings: what is a failure, what a warning, and what the line says."""
 
-import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -75,20 +75,36 @@ def engine(*images: str, gpus: GpusInside | None = None, **changes: object) -> E
     return replace(EngineFacts("24.0.7", False, "/var/lib/docker", present, gpus), **changes)  # type: ignore[arg-type]
 
 
-def findings(
+def judged(
     reading: Preflight = READING,
     found: EngineFacts | None = None,
     requirements: Requirements | None = None,
     skew: Skew | None = None,
-    host: Host = HOST,
+    **settings: Any,
 ) -> dict[Check, Finding]:
+    host = HOST.model_copy(update=settings)
     own_directory = "/work" if host.connection is Connection.SSH else None
-    needed = requirements or wanted(cpu=CPU)
-    return judge(host, reading, found or engine("cpu"), skew, needed, "/work", own_directory)
+    return judge(host, reading, found or engine("cpu"), skew, requirements or wanted(cpu=CPU), "/work", own_directory)
+
+
+def with_gpus(*mig: bool, **changes: Any) -> Preflight:
+    gpus = tuple(replace(A100, uuid=f"GPU-{number}", mig=divided) for number, divided in enumerate(mig))
+    return replace(READING, gpus=gpus, driver_version="535.129.03", **changes)
+
+
+def looked_inside(count: int | None, image: str | None = "cpu", problem: str | None = None) -> EngineFacts:
+    return engine("cpu", gpus=GpusInside(count, image, problem))
+
+
+TWO, ONE_DIVIDED = with_gpus(False, False), with_gpus(False, True)
+CPU_AND_CUDA = wanted(cpu=CPU, cuda126=CUDA12)
+BUILT_HERE = wanted("cpu", "cuda126", cpu=CPU, cuda126=CUDA12)
+INSIDE, ENGINE = looked_inside(2), {"/work": 100 * GIB}
+SELECT = 'could not select device driver "" with capabilities: [[gpu]]'
 
 
 def test_a_good_host_has_nothing_to_mend() -> None:
-    found = findings(skew=Skew(0.002, 0.001))
+    found = judged(skew=Skew(0.002, 0.001))
     assert {finding.problem for finding in found.values()} == {None}
     assert found[Check.IMAGES] == Finding(Level.OK, "1/1")
     assert found[Check.GPU] == Finding(Level.NONE, "none")
@@ -96,156 +112,109 @@ def test_a_good_host_has_nothing_to_mend() -> None:
 
 
 @pytest.mark.parametrize(
-    ("present", "here", "level", "expected"),
+    ("check", "level", "shown", "problem", "seen"),
     [
-        (["cpu", "cuda126"], [], Level.OK, None),
-        (["cpu"], ["cuda126"], Level.WARNING, "does not have cuda126: a sweep that needs it brings it from here first"),
-        (
-            ["cpu"],
-            [],
-            Level.WARNING,
-            "neither this machine nor a registry has cuda126: build it here with `taxmeter im",
-        ),
-        ([], ["cpu", "cuda126"], Level.WARNING, "the engine does not have cpu, cuda126: a sweep"),
-        ([], [], Level.FAILURE, "neither this machine nor a registry has cpu, cuda126: build it here"),
+        # images
+        (Check.IMAGES, Level.OK, "2/2", "", (TWO, engine("cpu", "cuda126"), CPU_AND_CUDA)),
+        (Check.IMAGES, Level.WARNING, "1/2", "have cuda126: a sweep that needs it brings", (TWO, None, BUILT_HERE)),
+        (Check.IMAGES, Level.WARNING, "1/2", "nor a registry has cuda126: build it here", (TWO, None, CPU_AND_CUDA)),
+        (Check.IMAGES, Level.WARNING, "0/2", "does not have cpu, cuda126: a sweep", (TWO, engine(), BUILT_HERE)),
+        (Check.IMAGES, Level.FAILURE, "0/2", "nor a registry has cpu, cuda126: build", (TWO, engine(), CPU_AND_CUDA)),
+        (Check.IMAGES, Level.OK, "1/1", "", (READING, None, wanted(cpu=CPU, cuda13=CUDA13))),
+        (Check.IMAGES, Level.NONE, "none built", "", (READING, None, wanted())),
+        (Check.IMAGES, Level.WARNING, "none fits", "fits this host (cpu)", (replace(READING, architecture="aarch64"),)),
+        # no environment is served by a GPU that trials do not use
+        (Check.IMAGES, Level.WARNING, "none fits", "", (with_gpus(True), engine("cuda126"), wanted(cuda126=CUDA12))),
+        # GPUs, as containers see them
+        (Check.GPU, Level.OK, "2, 2 inside", "", (TWO, INSIDE)),
+        (Check.GPU, Level.FAILURE, "2, 1 inside", "containers see 1 of 2 GPUs", (TWO, looked_inside(1))),
+        (Check.GPU, Level.FAILURE, "2, 0 inside", "install NVIDIA's container toolkit", (TWO, looked_inside(0))),
+        (Check.GPU, Level.FAILURE, "2, 0 inside", f"none of the 2 GPUs ({SELECT}): install", (TWO, looked_inside(None, problem=SELECT))),
+        (Check.GPU, Level.WARNING, "2, ? inside", "none of our images is there to look", (TWO, looked_inside(None, None))),
+        (Check.GPU, Level.WARNING, "0?", "no nvidia-smi", (replace(READING, gpu_problem="there is no nvidia-smi"),)),
+        (Check.GPU, Level.WARNING, "2, 2 inside", "GPU-1 is divided into parts (MIG), which trials do not use: `sudo nvidia-smi -mig 0 -i GPU-1`", (ONE_DIVIDED, INSIDE)),
+        # their drivers
+        (Check.DRIVER, Level.OK, "535.129.03", "", (TWO, None, wanted(cpu=CPU, cuda13=CUDA13, cuda126=CUDA12))),
+        (Check.DRIVER, Level.WARNING, "535.129.03", "serves its GPUs (cuda13: driver 535.129.03 is older than 580, which CUDA 13.0 needs): update the driver, or `taxmeter images build cuda126`, which fits", (TWO, None, wanted(cpu=CPU, cuda13=CUDA13))),
+        # disks
+        (Check.DISK, Level.NONE, "?", "", (replace(READING, free_bytes={}),)),
+        (Check.DISK, Level.OK, "1 GiB", "", (replace(READING, free_bytes={"/var/lib/docker": 80 * GIB, "/work": GIB}),)),
+        (Check.DISK, Level.WARNING, "8 GiB", "only 8.0 GiB are free below", (replace(READING, free_bytes={**ENGINE, "/var/lib/docker": 8 * GIB}),)),
+        (Check.DISK, Level.FAILURE, "3 GiB", "3.0 GiB are free below /var/lib/docker, but", (replace(READING, free_bytes={**ENGINE, "/var/lib/docker": 3 * GIB}), engine())),
+        (Check.DISK, Level.FAILURE, "0 GiB", "the disk of /work is full", (replace(READING, free_bytes={"/var/lib/docker": 80 * GIB, "/work": 1000}),)),
+        # what disturbs
+        (Check.GOVERNOR, Level.WARNING, "powersave", "the governor is powersave", (replace(READING, governors=("powersave",)),)),
+        (Check.LOAD, Level.WARNING, "0.50", "load 64 on 128 cores", (replace(READING, load_1m=64.0),)),
+        (Check.GPU_USERS, Level.WARNING, "5", "eve: python (process 2) and 2 more", (replace(TWO, gpu_processes=tuple(GpuProcess(pid, "eve", GIB, "python") for pid in range(5))),)),
+        (Check.CLOCK, Level.WARNING, "-90.0s±100ms", "its clock is 90.0 s behind this machine's", (READING, None, None, Skew(-90.0, 0.1))),
+        (Check.CLOCK, Level.OK, "+5.0s±4.5s", "", (READING, None, None, Skew(5.0, 4.5))),
     ],
-)
-def test_images_that_are_missing(present: list[str], here: list[str], level: Level, expected: str | None) -> None:
-    found = findings(WITH_GPUS, engine(*present), wanted(*here, cpu=CPU, cuda126=CUDA12))[Check.IMAGES]
-    assert found.level is level
-    assert found.shown == f"{len(present)}/2"
-    assert expected is None or expected in (found.problem or "")
-
-
-def test_images_that_do_not_fit_are_not_missed() -> None:
-    found = findings(requirements=wanted(cpu=CPU, cuda13=CUDA13))
-    assert found[Check.IMAGES] == Finding(Level.OK, "1/1")
-    arm = findings(replace(READING, architecture="aarch64"), engine())[Check.IMAGES]
-    assert arm.level is Level.WARNING
-    assert "none of the images built so far fits this host (cpu)" in (arm.problem or "")
-    assert findings(requirements=wanted())[Check.IMAGES] == Finding(Level.NONE, "none built")
+)  # fmt: skip
+def test_what_was_seen_is_a_finding(
+    check: Check, level: Level, shown: str, problem: str, seen: tuple[Any, ...]
+) -> None:
+    found = judged(*seen)[check]
+    assert (found.level, found.shown) == (level, shown)
+    assert problem in (found.problem or "")
+    assert (found.problem is None) is (level in (Level.OK, Level.NONE))
 
 
 @pytest.mark.parametrize(
-    ("inside", "level", "expected"),
+    ("reading", "settings", "level", "told"),
     [
-        (GpusInside(2, "cpu", None), Level.OK, None),
-        (GpusInside(1, "cpu", None), Level.FAILURE, "containers see 1 of 2 GPUs"),
-        (GpusInside(0, "cpu", None), Level.FAILURE, "install NVIDIA's container toolkit"),
-        (
-            GpusInside(None, "cpu", 'could not select device driver "" with capabilities: [[gpu]]'),
-            Level.FAILURE,
-            'containers see none of the 2 GPUs (could not select device driver "" with capabilities: [[gpu]]): install',
-        ),
-        (GpusInside(None, None, "no image"), Level.WARNING, "none of our images is there to look from inside"),
+        (TWO, {"gpus": ("1",)}, Level.OK, "2, 2 inside, 1 used"),
+        (TWO, {"gpus": ()}, Level.OK, "2, 2 inside, 0 used"),
+        (TWO, {"gpus": ("0", "GPU-7*")}, Level.FAILURE, "gpus names GPU-7*, and the host has 0: GPU-0, 1: GPU-1: correct `gpus:`, or mend"),
+        (with_gpus(False, gpu_problem="2 on the bus, 1 shown"), {"gpus": ("1",)}, Level.FAILURE, "2 on the bus, 1 shown"),
+        (READING, {"gpus": ("0",)}, Level.FAILURE, "gpus names 0, and the host has no GPU: correct `gpus:`, or mend the host"),
+        (ONE_DIVIDED, {"gpus": ("1",)}, Level.FAILURE, "GPU-1"),
+        (with_gpus(False, False, threads=2), {"exclusive": Exclusive.HOST, "reserved_cores": 1}, Level.OK, "2, 2 inside"),
+        (with_gpus(False, False, threads=2), {"exclusive": Exclusive.GPU, "reserved_cores": 1}, Level.FAILURE, "2 GPUs at once need as many cores, and trials have 1 whole ones: name fewer in `gpus:`"),
     ],
-)
-def test_gpus_are_looked_for_inside_a_container(inside: GpusInside, level: Level, expected: str | None) -> None:
-    found = findings(WITH_GPUS, engine("cpu", gpus=inside))[Check.GPU]
+)  # fmt: skip
+def test_the_gpus_that_the_inventory_wants(
+    reading: Preflight, settings: dict[str, Any], level: Level, told: str
+) -> None:
+    found = judged(reading, looked_inside(len(reading.gpus)), **settings)[Check.GPU]
     assert found.level is level
-    assert expected is None or expected in (found.problem or "")
-
-
-def test_a_gpu_without_a_driver() -> None:
-    found = findings(replace(READING, gpu_problem="1 NVIDIA GPU on the bus, but there is no nvidia-smi"))[Check.GPU]
-    assert found.level is Level.WARNING
-    assert "no nvidia-smi" in (found.problem or "")
-
-
-def test_a_driver_that_no_image_can_use_names_the_environment_that_fits() -> None:
-    found = findings(WITH_GPUS, requirements=wanted(cpu=CPU, cuda13=CUDA13))[Check.DRIVER]
-    assert found.level is Level.WARNING
-    assert found.problem == (
-        "no image that is built serves its GPUs (cuda13: driver 535.129.03 is older than 580, which CUDA 13.0 needs): "
-        "update the driver, or `taxmeter images build cuda126`, which fits"
-    )
-    both = findings(WITH_GPUS, requirements=wanted(cpu=CPU, cuda13=CUDA13, cuda126=CUDA12))[Check.DRIVER]
-    assert both == Finding(Level.OK, "535.129.03")
+    assert told in (found.problem or found.shown)
 
 
 @pytest.mark.parametrize(
-    ("free", "present", "level", "expected"),
+    ("reading", "expected", "line"),
     [
-        (
-            {"/var/lib/docker": 3 * GIB, "/work": 100 * GIB},
-            [],
-            Level.FAILURE,
-            "3.0 GiB are free below /var/lib/docker, but",
-        ),
-        ({"/var/lib/docker": 8 * GIB, "/work": 100 * GIB}, ["cpu"], Level.WARNING, "only 8.0 GiB are free below"),
-        ({"/var/lib/docker": 80 * GIB, "/work": 1000}, ["cpu"], Level.FAILURE, "the disk of /work is full"),
-        ({"/var/lib/docker": 80 * GIB, "/work": GIB}, ["cpu"], Level.OK, ""),
-        ({}, ["cpu"], Level.NONE, ""),
+        (TWO, Expectation(gpu_count=4), "expected 4 GPUs, found 2"),
+        (TWO, Expectation(gpu_model="NVIDIA H100*"), "expected GPUs NVIDIA H100*, found NVIDIA A100-SXM4-80GB"),
+        (TWO, Expectation(driver=">=550"), "expected driver >=550, found 535.129.03"),
+        (TWO, Expectation(cpu_model="*Xeon*"), "expected processor *Xeon*, found AMD EPYC 7763 64-Core Processor"),
+        (TWO, Expectation(memory_bytes_min=1024 * GIB), "expected at least 1099511627776 bytes of memory, found 549755813888"),
+        (READING, Expectation(gpu_model="*", driver=">=1"), "expected GPUs *, found none; expected driver >=1, found none"),
     ],
-)
-def test_disks_hold_what_is_missing(free: dict[str, int], present: list[str], level: Level, expected: str) -> None:
-    found = findings(replace(READING, free_bytes=free), engine(*present))[Check.DISK]
-    assert found.level is level
-    assert expected in (found.problem or "")
-
-
-def test_what_disturbs_is_a_warning() -> None:
-    busy = replace(
-        WITH_GPUS,
-        governors=("powersave",),
-        load_1m=64.0,
-        gpu_processes=tuple(GpuProcess(number, "eve", GIB, "python") for number in range(5)),
-    )
-    found = findings(busy, engine("cpu", gpus=GpusInside(2, "cpu", None)), skew=Skew(-90.0, 0.1))
-    assert "the governor is powersave" in (found[Check.GOVERNOR].problem or "")
-    assert "load 64 on 128 cores" in (found[Check.LOAD].problem or "")
-    assert "eve: python (process 0)" in (found[Check.GPU_USERS].problem or "")
-    assert "and 2 more" in (found[Check.GPU_USERS].problem or "")
-    assert "its clock is 90.0 s behind this machine's" in (found[Check.CLOCK].problem or "")
-    assert all(finding.level is not Level.FAILURE for finding in found.values())
-
-
-def test_a_skew_that_is_within_its_uncertainty_is_none() -> None:
-    assert findings(skew=Skew(5.0, 4.5))[Check.CLOCK].level is Level.OK
-
-
-@pytest.mark.parametrize(
-    ("expected", "line"),
-    [
-        (Expectation(gpu_count=4), "expected 4 GPUs, found 2"),
-        (Expectation(gpu_model="NVIDIA H100*"), "expected GPUs NVIDIA H100*, found NVIDIA A100-SXM4-80GB"),
-        (Expectation(driver=">=550"), "expected driver >=550, found 535.129.03"),
-        (Expectation(cpu_model="*Xeon*"), "expected processor *Xeon*, found AMD EPYC 7763 64-Core Processor"),
-        (
-            Expectation(memory_bytes_min=1024 * GIB),
-            "expected at least 1099511627776 bytes of memory, found 549755813888",
-        ),
-    ],
-)
-def test_a_host_that_is_not_as_expected_is_not_usable(expected: Expectation, line: str) -> None:
-    found = findings(WITH_GPUS, host=HOST.model_copy(update={"expect": expected}))[Check.EXPECT]
-    assert found == Finding(Level.FAILURE, "0/1", f"{line}: mend the host, or correct `expect:`")
+)  # fmt: skip
+def test_a_host_that_is_not_as_expected_is_not_usable(reading: Preflight, expected: Expectation, line: str) -> None:
+    found = judged(reading, expect=expected)[Check.EXPECT]
+    assert (found.level, found.problem) == (Level.FAILURE, f"{line}: mend the host, or correct `expect:`")
 
 
 def test_a_host_that_is_as_expected() -> None:
     expected = Expectation(
         gpu_count=2, gpu_model="NVIDIA A100*", driver=">=535,<581", cpu_model="*EPYC*", memory_bytes_min=GIB
     )
-    found = findings(WITH_GPUS, host=HOST.model_copy(update={"expect": expected}))[Check.EXPECT]
-    assert found == Finding(Level.OK, "5/5")
-    nothing = findings(host=HOST.model_copy(update={"expect": Expectation(gpu_model="*", driver=">=1")}))[Check.EXPECT]
-    assert (
-        nothing.problem
-        == "expected GPUs *, found none; expected driver >=1, found none: mend the host, or correct `expect:`"
-    )
+    assert judged(TWO, expect=expected)[Check.EXPECT] == Finding(Level.OK, "5/5")
 
 
-def test_engines_that_cannot_be_used_are_told_apart() -> None:
-    denied = replace(READING, sockets=(EngineSocket("/var/run/docker.sock", "denied"),))
-    assert socket_problem(HOST, denied) == (
-        "permission denied: bench may not use /var/run/docker.sock: `sudo usermod -aG docker bench` there, then log in anew"
-    )
-    missing = replace(READING, sockets=(EngineSocket("/var/run/docker.sock", "missing"),))
-    assert "no engine: there is no socket /var/run/docker.sock. Install docker there" in str(
-        socket_problem(HOST, missing)
-    )
-    assert "the engine is down: nobody answers behind /s" in refusal(EngineSocket("/s", "silent"))
-    assert "AllowStreamLocalForwarding yes" in refusal(EngineSocket("/s", "listening"))
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ("denied", "permission denied: bench may not use /s: `sudo usermod -aG docker bench` there, then log in anew"),
+        ("missing", "no engine: there is no socket /s. Install docker there"),
+        ("silent", "the engine is down: nobody answers behind /s"),
+        ("listening", "AllowStreamLocalForwarding yes"),
+    ],
+)
+def test_engines_that_cannot_be_used_are_told_apart(state: str, expected: str) -> None:
+    socket = EngineSocket("/s", state)
+    assert expected in (socket_problem(HOST, replace(READING, sockets=(socket,))) or refusal(socket))
 
 
 @pytest.mark.parametrize(
@@ -269,17 +238,15 @@ def test_an_engine_that_is_too_old(version: str, is_podman: bool, level: Level) 
     ("options", "expected"),
     [
         (["name=seccomp,profile=default", "name=rootless"], "its engine is rootless"),
-        (["name=userns"], r"its engine maps users \(userns-remap\)"),
+        (["name=userns"], "its engine maps users (userns-remap)"),
     ],
 )
 def test_an_engine_without_the_hosts_network_carries_no_agent(options: list[str], expected: str) -> None:
-    problem = host_network_problem({"SecurityOptions": options})
-    found = engine(network_problem=problem)
+    found = engine(network_problem=host_network_problem({"SecurityOptions": options}))
     remote = version_finding(found, has_agent=True)
     assert remote.level is Level.FAILURE
-    assert re.match(expected, remote.problem or "")
+    assert (remote.problem or "").startswith(expected)
     assert version_finding(found, has_agent=False).level is Level.OK
-    assert host_network_problem({"SecurityOptions": ["name=apparmor"]}) is None
 
 
 @pytest.mark.parametrize(
@@ -288,17 +255,14 @@ def test_an_engine_without_the_hosts_network_carries_no_agent(options: list[str]
         ("nfs", Connection.SSH, Level.FAILURE),
         ("lustre", Connection.SSH, Level.FAILURE),
         ("ext2/ext3", Connection.SSH, Level.OK),
-        ("tmpfs", Connection.SSH, Level.OK),
         (None, Connection.SSH, Level.OK),
         ("nfs", Connection.LOCAL, Level.OK),
     ],
 )
 def test_a_work_directory_is_of_one_host(kind: str | None, connection: Connection, level: Level) -> None:
-    found = findings(
-        replace(READING, filesystems={"/work": kind}), host=HOST.model_copy(update={"connection": connection})
-    )
-    assert found[Check.DISK].level is level
-    assert (found[Check.DISK].problem or "/work is on a network file system").startswith("/work is on a network")
+    found = judged(replace(READING, filesystems={"/work": kind}), connection=connection)[Check.DISK]
+    assert found.level is level
+    assert (found.problem or "/work is on a network file system").startswith("/work is on a network")
 
 
 def report(name: str, usable: bool, active: bool = True) -> HostReport:
@@ -318,51 +282,3 @@ def report(name: str, usable: bool, active: bool = True) -> HostReport:
 )
 def test_the_exit_code_says_what_can_be_used(reports: list[HostReport], expected: ExitCode) -> None:
     assert exit_code(reports) is expected
-
-
-def with_gpus(*mig: bool) -> Preflight:
-    gpus = tuple(replace(A100, uuid=f"GPU-{number}", mig=divided) for number, divided in enumerate(mig))
-    return replace(READING, gpus=gpus, driver_version="535.129.03")
-
-
-def gpu_finding(reading: Preflight, **settings: object) -> Finding:
-    host = HOST.model_copy(update=settings)
-    inside = GpusInside(len(reading.gpus), "cpu", None)
-    return findings(reading, engine("cpu", gpus=inside), host=host)[Check.GPU]
-
-
-def test_a_named_gpu_that_is_not_there_is_a_failure() -> None:
-    found = gpu_finding(with_gpus(False, False), gpus=("0", "GPU-7*"))
-    assert found.level is Level.FAILURE
-    assert found.problem == "gpus names GPU-7*, and the host has 0: GPU-0, 1: GPU-1: correct `gpus:`, or mend the host"
-    lost = gpu_finding(replace(with_gpus(False), gpu_problem="2 on the bus, 1 shown"), gpus=("1",))
-    assert "2 on the bus, 1 shown" in (lost.problem or "")
-    assert gpu_finding(READING, gpus=("0",)).problem == (
-        "gpus names 0, and the host has no GPU: correct `gpus:`, or mend the host"
-    )
-
-
-def test_some_gpus_of_many_are_enough() -> None:
-    assert gpu_finding(with_gpus(False, False), gpus=("1",)) == Finding(Level.OK, "2, 2 inside, 1 used")
-    assert gpu_finding(with_gpus(False, False), gpus=()) == Finding(Level.OK, "2, 2 inside, 0 used")
-
-
-def test_divided_gpus_are_not_used() -> None:
-    found = gpu_finding(with_gpus(False, True))
-    assert found.level is Level.WARNING
-    assert "GPU-1 is divided into parts (MIG), which trials do not use: `sudo nvidia-smi -mig 0 -i GPU-1`" in (
-        found.problem or ""
-    )
-    assert gpu_finding(with_gpus(False, True), gpus=("1",)).level is Level.FAILURE
-    whole = findings(with_gpus(True), engine("cuda126"), wanted(cuda126=CUDA12))[Check.IMAGES]
-    assert whole.shown == "none fits", "no environment is served by a GPU that trials do not use"
-
-
-def test_more_gpus_than_cores_are_a_failure_if_each_is_to_run_trials() -> None:
-    reading = replace(with_gpus(False, False), threads=2)
-    assert gpu_finding(reading, exclusive=Exclusive.HOST, reserved_cores=1).level is Level.OK
-    found = gpu_finding(reading, exclusive=Exclusive.GPU, reserved_cores=1)
-    assert found.level is Level.FAILURE
-    assert "2 GPUs at once need as many cores, and trials have 1 whole ones: name fewer in `gpus:`" in (
-        found.problem or ""
-    )

@@ -12,7 +12,7 @@ from orchestrator.errors import InfrastructureError
 from runners.system import GpuPlace, NumaNode, Topology, bus_id
 from runners.system.reading import parse_list
 
-_MIB = 1 << 20
+_KIB, _MIB = 1 << 10, 1 << 20
 
 SCRIPT = r"""
 LC_ALL=C; export LC_ALL
@@ -28,16 +28,16 @@ existing() {
   while [ -n "$there" ] && [ ! -d "$there" ]; do there=${there%/*}; done
   echo "${there:-/}"
 }
-filesystem_of() { stat -f -c %T "$(existing "$1")" 2>/dev/null </dev/null; }
 
 section system; uname -s; uname -r; uname -m; uname -n
 section user; id -un; echo "$user"; id -Gn
-section cpu; { sed -n 's/^model name[[:space:]]*: *//p' /proc/cpuinfo | head -n 1; } 2>/dev/null
-section lscpu; { lscpu | sed -n 's/^Model name: *//p' | head -n 1; } 2>/dev/null
+section cpu
+{ sed -n 's/^model name[[:space:]]*: *//p' /proc/cpuinfo; lscpu | sed -n 's/^Model name: *//p'; } 2>/dev/null |
+  head -n 1
 section threads; getconf _NPROCESSORS_ONLN 2>/dev/null || grep -c '^processor' /proc/cpuinfo 2>/dev/null
 section allowed; sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status 2>/dev/null
-section memory; grep '^MemTotal:' /proc/meminfo 2>/dev/null
-section load; cat /proc/loadavg 2>/dev/null
+section memory; sed -n 's/^MemTotal: *\([0-9]*\) kB.*/\1/p' /proc/meminfo 2>/dev/null
+section load; cut -d ' ' -f 1 /proc/loadavg 2>/dev/null
 section governors; cat /sys/devices/system/cpu/cpufreq/policy*/scaling_governor 2>/dev/null | sort -u
 section python; python3 -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' 2>/dev/null </dev/null
 
@@ -112,11 +112,10 @@ done
 
 section disks
 printf '%s' "$directories" | while read -r directory; do
-  free=$(df -Pk "$(existing "$directory")" 2>/dev/null </dev/null | sed -n 2p | tr -s ' ' | cut -d ' ' -f 4)
-  echo "$free $directory"
+  there=$(existing "$directory")
+  free=$(df -Pk "$there" 2>/dev/null </dev/null | sed -n 2p | tr -s ' ' | cut -d ' ' -f 4)
+  echo "$free|$(stat -f -c %T "$there" 2>/dev/null </dev/null)|$directory"
 done
-section filesystems
-printf '%s' "$directories" | while read -r directory; do echo "$(filesystem_of "$directory") $directory"; done
 section end
 """
 """Changes nothing. Which engine's socket and which directories it looks at, its arguments say."""
@@ -266,6 +265,7 @@ def parse(text: str) -> Preflight:
     connection = (_first(sections, "connection") or "").split()
     bus = dict(_place(line) for line in sections.get("pci", []))
     gpus = tuple(_gpu(row, bus) for row in rows if len(row) >= 4)
+    disks = [line.split("|", 2) for line in sections["disks"]]
     return Preflight(
         system=system,
         release=release,
@@ -273,10 +273,10 @@ def parse(text: str) -> Preflight:
         host_name=host_name,
         user=user,
         groups=tuple(groups.split()),
-        cpu_model=_first(sections, "cpu") or _first(sections, "lscpu"),
+        cpu_model=_first(sections, "cpu"),
         threads=_integer(_first(sections, "threads")),
-        memory_bytes=_kib(_first(sections, "memory")),
-        load_1m=_number((_first(sections, "load") or "").partition(" ")[0]),
+        memory_bytes=_bytes(_first(sections, "memory"), _KIB),
+        load_1m=_number(_first(sections, "load") or ""),
         governors=tuple(sections.get("governors", [])),
         python=_first(sections, "python"),
         gpus=gpus,
@@ -286,10 +286,10 @@ def parse(text: str) -> Preflight:
             _process(line) for line in sections.get("gpu-processes", []) if re.match(r"\d+,[^,]*,[^,]*,", line)
         ),
         sockets=tuple(_socket(line) for line in sections["sockets"]),
-        free_bytes=dict(_disk(line) for line in sections["disks"]),
+        free_bytes={directory: _bytes(free, _KIB) for free, _, directory in disks},
         cores=tuple(sections.get("cores", [])),
         nodes=tuple(_node(line) for line in sections.get("nodes", []) if re.match(r"\d+ \d", line)),
-        filesystems=dict(_filesystem(line) for line in sections.get("filesystems", [])),
+        filesystems={directory: kind or None for _, kind, directory in disks},
         allowed=tuple(sorted(parse_list(_first(sections, "allowed")))),
         connection=(connection[0], connection[2]) if len(connection) == 4 else None,
         has_os_release="yes" in sections.get("os-release", []),
@@ -324,13 +324,12 @@ def _node(line: str) -> NumaNode:
 
 
 def _gpu(row: list[str], bus: Mapping[str, tuple[int | None, str | None]]) -> PreflightGpu:
-    memory = _integer(row[2])
     address, mig, capability = (*row[4:7], "", "", "")[:3]
     node, near = bus.get(bus_id(address) or "", (None, None))
     return PreflightGpu(
         uuid=row[0],
         name=row[1],
-        memory_bytes=None if memory is None else memory * _MIB,
+        memory_bytes=_bytes(row[2], _MIB),
         compute_capability=capability if re.fullmatch(r"\d+\.\d+", capability) else None,
         pci_bus_id=bus_id(address),
         numa_node=node,
@@ -355,25 +354,12 @@ def _gpu_problem(seen: int, on_bus: int, answer: list[str] | None) -> str | None
 
 def _process(line: str) -> GpuProcess:
     pid, used, user, name = line.split(",", 3)
-    memory = _integer(used.strip())
-    return GpuProcess(int(pid), user, None if memory is None else memory * _MIB, name)
+    return GpuProcess(int(pid), user, _bytes(used.strip(), _MIB), name)
 
 
 def _socket(line: str) -> EngineSocket:
     state, _, path = line.partition(" ")
     return EngineSocket(path, state)
-
-
-def _disk(line: str) -> tuple[str, int | None]:
-    free, _, directory = line.partition(" ")
-    # df said nothing: the line begins with the blank, which was stripped
-    return (line, None) if line.startswith("/") else (directory, int(free) * 1024 if free.isdecimal() else None)
-
-
-def _filesystem(line: str) -> tuple[str, str | None]:
-    kind, _, directory = line.partition(" ")
-    # stat said nothing: as above
-    return (line, None) if line.startswith("/") else (directory, kind)
 
 
 def _integer(text: str | None) -> int | None:
@@ -384,6 +370,6 @@ def _number(text: str) -> float | None:
     return float(text) if re.fullmatch(r"\d+(\.\d+)?", text) else None
 
 
-def _kib(text: str | None) -> int | None:
-    match = re.search(r"(\d+) kB", text or "")
-    return int(match[1]) * 1024 if match else None
+def _bytes(text: str | None, unit: int) -> int | None:
+    number = _integer(text)
+    return None if number is None else number * unit

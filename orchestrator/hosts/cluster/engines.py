@@ -147,7 +147,8 @@ class Observed:
 
     state: str = MISSING
     """What its engine says."""
-    id: str = ""
+    container: Any = None
+    """Of the SDK; null if it is missing."""
     since: str | None = None
     """When it started, as ISO 8601; null if it does not run."""
     plan: str | None = None
@@ -209,7 +210,7 @@ def observed(client: DockerClient, name: str, cluster: str, living: tuple[str, .
     is_running = state == RUNNING
     return Observed(
         state=state,
-        id=str(container.id),
+        container=container,
         since=str(container.attrs["State"]["StartedAt"])[:19] + "Z" if is_running else None,
         plan=container.labels.get(LABEL_PLAN),
         node=container.labels.get(LABEL_NODE),

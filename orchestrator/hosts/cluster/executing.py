@@ -19,7 +19,7 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from types import FrameType
 from typing import IO, Any
@@ -42,9 +42,6 @@ _ENGINE_SAYS_S = 2.0
 _POLL_S = 0.1
 GRACE_S = 60.0
 """That a command has for ending when nobody is there any more."""
-
-Write = Callable[[int, bytes], None]
-"""Takes 1 or 2, for standard output or error, and what was written there."""
 
 
 def run_in(container: Any, argv: Sequence[str]) -> CommandOutput:
@@ -193,9 +190,7 @@ def execution(
             yield running
 
 
-def execute_in_head(
-    cluster: Cluster, argv: Sequence[str], environment: Mapping[str, str] | None = None, write: Write | None = None
-) -> int:
+def execute_in_head(cluster: Cluster, argv: Sequence[str]) -> int:
     """Runs a command in the head's container and passes on what it writes and what signals come.
 
     Its standard input is empty. Where our output is a terminal, so is its. If this process dies, the command is told
@@ -204,8 +199,6 @@ def execute_in_head(
     Args:
         cluster: whose head.
         argv: the command; `python -m orchestrator …` runs the very code that the hosts have.
-        environment: what it gets besides the container's.
-        write: gets what it writes instead of this process's standard output and error; it then has no terminal.
 
     Returns:
         Its exit code; 128 and the number of a signal if one ended it.
@@ -213,12 +206,14 @@ def execute_in_head(
     Raises:
         InfrastructureError: there is no head, it ended meanwhile, or the engine fails.
     """
-    shown = write is None and sys.stdout.isatty()
+    shown = sys.stdout.isatty()
     size = "{0.columns}x{0.lines}".format(shutil.get_terminal_size()) if shown else "none"
     term = {"TERM": os.environ.get("TERM", "dumb")} if shown else {}
-    with execution(cluster, argv, {**term, **(environment or {})}, size) as running, _signals(running):
+    with execution(cluster, argv, term, size) as running, _signals(running):
         for stream, data in running.frames():
-            (write or _write_here)(stream, data)
+            target: IO[bytes] = sys.stderr.buffer if stream == _STDERR else sys.stdout.buffer
+            target.write(data)
+            target.flush()
         return running.exit_code()
 
 
@@ -238,12 +233,6 @@ def _signals(running: Execution) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _write_here(stream: int, data: bytes) -> None:
-    target: IO[bytes] = sys.stderr.buffer if stream == _STDERR else sys.stdout.buffer
-    target.write(data)
-    target.flush()
 
 
 def main(arguments: list[str]) -> int:

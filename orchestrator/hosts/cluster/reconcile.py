@@ -26,12 +26,10 @@ from orchestrator.environments import (
 )
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.cluster.engines import (
-    MISSING,
     RUNNING,
     HostEngine,
     Observed,
     Watch,
-    find,
     host_engine,
     observed,
     problems,
@@ -86,10 +84,9 @@ def reconciled_head(client: DockerClient, cluster: Cluster, root: Path, image: A
     found = observed(client, name, cluster.id)
     if not problems(found, plan=wanted.digest):
         return Head(plan, found)
-    container = find(client, name, cluster.id)
-    if container is not None:
-        _refuse_use(client, container)
-        remove(container)
+    if found.container is not None:
+        _refuse_use(client, found.container)
+        remove(found.container)
     problem = host_network_problem(client.info())
     if problem is not None:
         raise InfrastructureError(f"the head of a cluster cannot run on this machine: {problem}")
@@ -114,15 +111,15 @@ def running_head(client: DockerClient, cluster: Cluster) -> Head:
     Raises:
         InfrastructureError: none runs, or its image is gone.
     """
-    container = find(client, cluster.head_container, cluster.id)
-    if container is None or container.status != RUNNING:
+    found = observed(client, cluster.head_container, cluster.id)
+    if found.state != RUNNING:
         raise InfrastructureError(LOST)
-    attributes = attributes_of(client, container.attrs["Image"])
+    image_id = found.container.attrs["Image"]
+    attributes = attributes_of(client, image_id)
     if attributes is None:
-        raise InfrastructureError(f"the engine of this machine no longer has the image {container.attrs['Image']}")
+        raise InfrastructureError(f"the engine of this machine no longer has the image {image_id}")
     reference = str((attributes.get("RepoTags") or [attributes["Id"]])[0])
-    plan = _plan(cluster, AgentImage(reference, identity_of(attributes)))
-    return Head(plan, observed(client, cluster.head_container, cluster.id))
+    return Head(_plan(cluster, AgentImage(reference, identity_of(attributes))), found)
 
 
 def _plan(cluster: Cluster, image: AgentImage) -> ClusterPlan:
@@ -144,14 +141,13 @@ def reconciled_agent(site: Site, head: Head, watch: Watch, connections: Connecti
         if problem is not None:
             raise InfrastructureError(problem)
         image_id = _ensure_image(engine, plan.image, say)
-        wanted = agent_container(plan, site, engine.socket, image_id, head.observed.id)
+        wanted = agent_container(plan, site, engine.socket, image_id, str(head.observed.container.id))
         found = observed(client, name, cluster.id, watch.living(site.name))
         ours = head.observed.versions
         if known is not None and not problems(found, plan=wanted.digest, node=known.node, versions=ours):
             return known
-        container = None if found.state == MISSING else find(client, name, cluster.id)
-        if container is not None:
-            remove(container)
+        if found.container is not None:
+            remove(found.container)
         probed = probe(client, image_id, cluster, site)
         if site.host.reserved_cores >= len(probed.cores):
             raise InfrastructureError(

@@ -36,22 +36,33 @@ _TLS = {
     "RAY_TLS_CA_CERT": f"{DIRECTORY}/tls-ca.crt",
 }
 
-# Undocumented settings of Ray, each of which was found to matter: a frozen host would leave its task pending for ever,
-# workers would run at nice 15, and a killed worker would take its task where only the trial is to die of its own limit.
-_TUNING = {
+# Undocumented settings of Ray, each of which was found to matter.
+WORKERS: Final = {
+    # Ray would run them at nice 15, and what they start with them
+    "RAY_worker_niceness": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+"""For the processes of our tasks, on whichever cluster."""
+
+CLUSTER: Final = {
+    **WORKERS,
+    # it would kill the worker, and with it the task, where only the trial is to die of its own limit
+    "RAY_memory_monitor_refresh_ms": "0",
+    # what runs beside a measurement runs as little as it can
+    "RAY_enable_metrics_collection": "false",
+    "RAY_event_stats": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+"""For every cluster that we start."""
+
+# A frozen host would leave its task pending for ever.
+_FAR = {
     "RAY_health_check_initial_delay_ms": "2000",
     "RAY_health_check_period_ms": "1000",
     "RAY_health_check_timeout_ms": "2000",
     "RAY_health_check_failure_threshold": "5",
     "RAY_grpc_client_keepalive_time_ms": "5000",
     "RAY_grpc_client_keepalive_timeout_ms": "5000",
-    "RAY_worker_niceness": "0",
-    "RAY_memory_monitor_refresh_ms": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    # what runs beside a measurement runs as little as it can
-    "RAY_enable_metrics_collection": "false",
-    "RAY_event_stats": "0",
-    "RAY_USAGE_STATS_ENABLED": "0",
 }
 
 
@@ -157,7 +168,7 @@ def environment(token: str, tls: Mapping[str, bytes]) -> dict[str, str]:
         tls: of `chosen_tls`.
     """
     encrypted = {"RAY_USE_TLS": "1", **{name: _TLS[name] for name in tls}} if tls else {}
-    return {**_TUNING, **encrypted, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": token}
+    return {**CLUSTER, **_FAR, **encrypted, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": token}
 
 
 def head_command(address: str, ports: Ports) -> list[str]:
