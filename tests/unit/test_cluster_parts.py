@@ -11,8 +11,8 @@ import pytest
 
 from orchestrator.config import Connection, Host
 from orchestrator.errors import ConfigurationError, InfrastructureError
-from orchestrator.hosts.check import Preflight
 from orchestrator.hosts.cluster import state
+from orchestrator.hosts.cluster.plan import Site
 from orchestrator.hosts.cluster.reach import choose_address, listened_here, survey
 from orchestrator.hosts.cluster.reconcile import last_words
 from orchestrator.hosts.cluster.settings import (
@@ -36,6 +36,7 @@ class Project:
         return self.root / ".taxmeter"
 
 
+HERE = Host(connection=Connection.LOCAL)
 AGENT = Agent("h1", "10.0.0.7", "/var/lib/taxmeter", (0, 1), (0,), "sha256:1", ("GPU-1",), "n1")
 
 
@@ -71,11 +72,11 @@ def test_ports_that_nobody_asked_for_are_the_first_that_are_free_everywhere(monk
     assert chosen_ports(None, {20007}).head == 20000
 
 
-def test_what_listens_on_this_machine_is_seen() -> None:
+def test_what_listens_on_this_machine_is_seen(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         assert port in listened_here()
-        assert port in survey("here", Host(connection=Connection.LOCAL), Connections({})).listened
+        assert port in survey("here", HERE, Connections({}), Project(tmp_path)).listened
 
 
 def test_tls_takes_three_files_and_names_the_one_that_is_missing(tmp_path: Path) -> None:
@@ -172,27 +173,27 @@ class Told(Connections):
 FAR = Host(connection=Connection.SSH, address="h", work_directory="/not/yet")
 
 
+def surveyed(connections: Connections) -> Site:
+    return survey("h", FAR, connections, Project(Path("/p")))
+
+
 def test_a_work_directory_that_hosts_share_is_refused() -> None:
     with pytest.raises(InfrastructureError, match=r"/not/yet is on a network file system \(nfs\).*`work_directory:`"):
-        survey("h", FAR, Told(r"\|.*\|/not/yet$", "|nfs|/not/yet"))
+        surveyed(Told(r"\|.*\|/not/yet$", "|nfs|/not/yet"))
 
 
 def test_a_host_tells_both_addresses_of_its_connection() -> None:
-    assert survey("h", FAR, Told("^@connection\n.*", "@connection\n10.0.0.1 5000 10.0.0.7 22")).connection == (
-        "10.0.0.1",
-        "10.0.0.7",
-    )
+    site = surveyed(Told("^@connection\n.*", "@connection\n10.0.0.1 5000 10.0.0.7 22"))
+    assert (site.ours, site.address, site.work_directory) == ("10.0.0.1", "10.0.0.7", "/not/yet")
     with pytest.raises(InfrastructureError, match=r"IPv6 \(fe80::1%eth0\)"):
-        survey("h", FAR, Told("^@connection\n.*", "@connection\nfe80::1%eth0 5000 fe80::2%eth0 22"))
+        surveyed(Told("^@connection\n.*", "@connection\nfe80::1%eth0 5000 fe80::2%eth0 22"))
 
 
 def test_the_head_has_the_address_that_most_hosts_see_and_keeps_it() -> None:
-    here = survey("here", Host(connection=Connection.LOCAL), Connections({}))
+    def seen(ours: str | None) -> Site:
+        return Site("h", FAR, "/work", "127.0.0.9", ours, has_gpus=False, has_os_release=True)
 
-    def seen(ours: str) -> Preflight:
-        return replace(here, connection=(ours, "127.0.0.9"))
-
-    many = [seen("127.0.0.2"), seen("127.0.0.3"), seen("127.0.0.3"), here]
+    many = [seen("127.0.0.2"), seen("127.0.0.3"), seen("127.0.0.3"), seen(None)]
     assert choose_address(many, None) == "127.0.0.3"
     assert choose_address(many, "127.0.0.2") == "127.0.0.2"
     assert choose_address(many, "127.0.0.4") == "127.0.0.3"

@@ -30,7 +30,7 @@ SECRET = "5ec2e7"
 IMAGE = AgentImage("taxmeter/agent:1", ImageIdentity("sha256:1", "0" * 64, ()))
 CLUSTER = Cluster("c1", 20000, Path("/p/.taxmeter/cluster/token"), Path("/tmp/s"), "10.0.0.1")
 PLAN = ClusterPlan(CLUSTER, IMAGE, SECRET, {})
-SITE = Site("h1", Host(connection=Connection.LOCAL), "10.0.0.7", "/work", has_gpus=True, has_os_release=True)
+SITE = Site("h1", Host(connection=Connection.LOCAL), "/work", "10.0.0.7", None, has_gpus=True, has_os_release=True)
 SOCKET = "/dev/null"
 """Of an engine; only whose it is counts."""
 

@@ -2,7 +2,7 @@
 
 import compileall
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from py_compile import PycInvalidationMode
@@ -10,13 +10,12 @@ from typing import TypeVar
 
 from docker import DockerClient
 
-from orchestrator.config import WORK_DIRECTORY, Connection, Host, Inventory
+from orchestrator.config import Host, Inventory
 from orchestrator.environments import connect, engine_address, engine_errors
 from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError
 from orchestrator.execution import pack_project, unpack
-from orchestrator.hosts.check import Preflight
 from orchestrator.hosts.cluster.engines import RUNNING, Observed, host_engine, observed, problems, remove_all, watching
-from orchestrator.hosts.cluster.plan import AgentImage, Site, ensure_agent_image, refuse_unfit
+from orchestrator.hosts.cluster.plan import AgentImage, Site, ensure_agent_image
 from orchestrator.hosts.cluster.reach import choose_address, is_own_address, listened_here, listening, survey
 from orchestrator.hosts.cluster.reconcile import (
     LOST,
@@ -76,26 +75,22 @@ def up(
     known = {**inventory.hosts, **hosts}
     local_socket()
     with files.locked(say), Connections(known) as connections, closing(connect()) as client:
-
-        def look(name: str) -> Preflight:
-            refuse_unfit(hosts[name])
-            return survey(name, hosts[name], connections)
-
-        surveys, unfit = _of_each(hosts, look, connections)
-        if not surveys:
+        sites, unfit = _of_each(hosts, lambda name: survey(name, hosts[name], connections, project), connections)
+        if not sites:
             raise NoHostJoinedError(unfit)
         image = ensure_agent_image(files.root, client, engine_address(), say)
-        cluster = _settled(files, first_port, address, surveys, say)
-        for name in surveys:
+        cluster = _settled(files, first_port, address, sites.values(), say)
+        for name in sites:
             cluster = cluster.with_touched(name, known)
         files.save(cluster)
         try:
-            cluster = _reconciled(client, cluster, files, image, surveys, hosts, connections, say)
+            cluster = _reconciled(client, cluster, files, image, sites, connections, say)
         except InfrastructureError:
             if not cluster.agents:
                 _take_down(files, cluster, connections, say)
             raise
-        cluster = replace(cluster, unusable={**unfit, **cluster.unusable})
+        others = {name: agent for name, agent in cluster.agents.items() if name not in unfit}
+        cluster = replace(cluster, agents=others, unusable={**unfit, **cluster.unusable})
         files.save(cluster)
         if not cluster.agents:
             _take_down(files, cluster, connections, say)
@@ -123,9 +118,8 @@ def mend(name: str, hosts: Mapping[str, Host], connections: Connections, project
         HostConnectionError: the host was not reached.
         InfrastructureError: it cannot be part; the message says why, without its name. Or there is no head.
     """
-    host, files = hosts[name], ClusterFiles(project)
-    refuse_unfit(host)
-    seen = survey(name, host, connections)
+    files = ClusterFiles(project)
+    site = survey(name, hosts[name], connections, project)
     with files.locked(say), closing(connect()) as client:
         cluster = load(project)
         if cluster is None:
@@ -135,7 +129,7 @@ def mend(name: str, hosts: Mapping[str, Host], connections: Connections, project
         cluster = cluster.with_touched(name, hosts)
         files.save(cluster)
         with listening(cluster.ports), watching(cluster) as watch:
-            agent = reconciled_agent(_site(name, host, seen, cluster, files), head, watch, connections, say)
+            agent = reconciled_agent(site, head, watch, connections, say)
         unusable = {other: reason for other, reason in cluster.unusable.items() if other != name}
         cluster = replace(cluster, agents={**cluster.agents, name: agent}, unusable=unusable)
         files.save(cluster)
@@ -243,8 +237,7 @@ def _reconciled(
     cluster: Cluster,
     files: ClusterFiles,
     image: AgentImage,
-    surveys: Mapping[str, Preflight],
-    hosts: Mapping[str, Host],
+    sites: Mapping[str, Site],
     connections: Connections,
     say: Say,
 ) -> Cluster:
@@ -257,12 +250,11 @@ def _reconciled(
     cluster = head.plan.cluster
 
     def bring(name: str) -> Agent:
-        site = _site(name, hosts[name], surveys[name], cluster, files)
-        return reconciled_agent(site, head, watch, connections, lambda text: say(f"{name}: {text}"))
+        return reconciled_agent(sites[name], head, watch, connections, lambda text: say(f"{name}: {text}"))
 
     with listening(cluster.ports), watching(cluster) as watch:
-        agents, failed = _of_each(surveys, bring, connections)
-    others = {name: agent for name, agent in cluster.agents.items() if name not in hosts}
+        agents, failed = _of_each(sites, bring, connections)
+    others = {name: agent for name, agent in cluster.agents.items() if name not in failed}
     return replace(cluster, agents={**others, **agents}, unusable=failed)
 
 
@@ -288,12 +280,12 @@ def _take_down(files: ClusterFiles, cluster: Cluster, connections: Connections, 
 
 
 def _settled(
-    files: ClusterFiles, first_port: int | None, address: str | None, surveys: Mapping[str, Preflight], say: Say
+    files: ClusterFiles, first_port: int | None, address: str | None, sites: Collection[Site], say: Say
 ) -> Cluster:
     """The cluster with ports and address of the head."""
     cluster = files.load()
     if cluster is None:
-        taken = listened_here().union(*(seen.listened for seen in surveys.values()))
+        taken = listened_here().union(*(site.listened for site in sites))
         cluster = files.create(chosen_ports(first_port, taken))
     elif first_port is not None and first_port != cluster.first_port:
         say(f"the cluster moves to the ports from {first_port} on")
@@ -303,16 +295,7 @@ def _settled(
     cluster.sockets.mkdir(mode=0o700, exist_ok=True)
     if address is not None and not is_own_address(address):
         raise ConfigurationError(f"{address} is no IPv4 address of this machine; `ip -4 address` lists them")
-    return replace(cluster, head_address=address or choose_address(surveys.values(), cluster.head_address))
-
-
-def _site(name: str, host: Host, seen: Preflight, cluster: Cluster, files: ClusterFiles) -> Site:
-    usual, address = WORK_DIRECTORY, host.address
-    if host.connection is Connection.LOCAL:
-        usual, address = str(files.directory.parent), cluster.head_address
-    elif seen.connection is not None:
-        address = seen.connection[1]
-    return Site(name, host, address or "", host.work_directory or usual, bool(seen.gpus), seen.has_os_release)
+    return replace(cluster, head_address=address or choose_address(sites, cluster.head_address))
 
 
 def _of_each(

@@ -146,10 +146,15 @@ class Site:
 
     name: str
     host: Host
-    address: str
     work_directory: str
+    address: str
+    """On which it was reached; empty for this machine, until the head has an address."""
+    ours: str | None
+    """This machine's address as the host sees it: that of a jump host where there is one; null for this machine."""
     has_gpus: bool
     has_os_release: bool
+    listened: tuple[int, ...] = ()
+    """TCP ports on which somebody listens there."""
 
     @property
     def is_here(self) -> bool:

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,10 @@ from docker.errors import APIError
 from orchestrator.config import WORK_DIRECTORY, Connection, Host
 from orchestrator.environments import engine_message
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.check import SCRIPT, Preflight, PreflightQuestion, filesystem_problem, parse, preflight_here
-from orchestrator.hosts.cluster.plan import LABEL, LABEL_ROLE, Site
+from orchestrator.hosts.check import SCRIPT, PreflightQuestion, filesystem_problem, parse, preflight_here
+from orchestrator.hosts.cluster.plan import LABEL, LABEL_ROLE, Site, refuse_unfit
 from orchestrator.hosts.cluster.settings import Ports
-from orchestrator.hosts.cluster.state import Cluster
+from orchestrator.hosts.cluster.state import Cluster, Project
 from orchestrator.hosts.connection import Connections
 from orchestrator.hosts.containers import ALL_GPUS, short_container
 
@@ -60,18 +60,21 @@ time.sleep({_LISTEN_S})
 _MARK = b"taxmeter-probe:"
 
 
-def survey(name: str, host: Host, connections: Connections) -> Preflight:
+def survey(name: str, host: Host, connections: Connections, project: Project) -> Site:
     """What the shell of a host tells.
 
     Raises:
         HostConnectionError: it was not reached.
-        InfrastructureError: its answer cannot be understood, or its address or its work directory cannot be used.
+        InfrastructureError: it cannot be part by what the inventory says, its answer cannot be understood, or its
+            address or its work directory cannot be used.
     """
-    directory = host.work_directory or WORK_DIRECTORY
+    refuse_unfit(host)
+    is_here = host.connection is Connection.LOCAL
+    directory = host.work_directory or (str(project.state.absolute()) if is_here else WORK_DIRECTORY)
     question = PreflightQuestion(host.engine, (directory,), _ANSWER_S)
-    if host.connection is Connection.LOCAL:
-        # whoever sits at another machine reaches this one over SSH, too
-        return replace(preflight_here(question), connection=None)
+    if is_here:
+        seen = preflight_here(question)
+        return Site(name, host, directory, "", None, bool(seen.gpus), seen.has_os_release, seen.listened)
     seen = parse(connections.run(name, question.command, question.limit_s, stdin=SCRIPT).stdout)
     for address in seen.connection or ():
         if ipaddress.ip_address(address.partition("%")[0]).version != 4:
@@ -79,7 +82,8 @@ def survey(name: str, host: Host, connections: Connections) -> Preflight:
     problem = filesystem_problem(directory, seen.filesystems.get(directory))
     if problem is not None:
         raise InfrastructureError(problem)
-    return seen
+    ours, own = seen.connection or (None, host.address or "")
+    return Site(name, host, directory, own, ours, bool(seen.gpus), seen.has_os_release, seen.listened)
 
 
 def listened_here() -> frozenset[int]:
@@ -89,14 +93,14 @@ def listened_here() -> frozenset[int]:
     return frozenset(int(fields[1].rpartition(":")[2], 16) for fields in lines if fields[3] == _LISTENS)
 
 
-def choose_address(surveys: Iterable[Preflight], before: str | None) -> str:
+def choose_address(sites: Iterable[Site], before: str | None) -> str:
     """This machine's address as the hosts are to call it: the one that most of them see.
 
     Args:
-        surveys: of the hosts.
+        sites: the hosts.
         before: the address that the cluster has; it is kept where it still can be.
     """
-    found = [address for seen in surveys if (address := _of_this_machine(seen)) is not None]
+    found = [address for site in sites if (address := _of_this_machine(site)) is not None]
     if before is not None and is_own_address(before) and (before in found or not found):
         return before
     return Counter(found).most_common(1)[0][0] if found else (_towards("192.0.2.1") or "127.0.0.1")
@@ -112,12 +116,11 @@ def is_own_address(address: str) -> bool:
     return True
 
 
-def _of_this_machine(seen: Preflight) -> str | None:
+def _of_this_machine(site: Site) -> str | None:
     """What the host sees, unless that is a jump host or a router in between; then what leads to the host from here."""
-    if seen.connection is None:
+    if site.ours is None:
         return None
-    ours, theirs = seen.connection
-    return ours if is_own_address(ours) else _towards(theirs)
+    return site.ours if is_own_address(site.ours) else _towards(site.address)
 
 
 def _towards(address: str) -> str | None:

@@ -135,6 +135,8 @@ def reconciled_agent(site: Site, head: Head, watch: Watch, connections: Connecti
     """
     plan, cluster = head.plan, head.plan.cluster
     known, name = cluster.agents.get(site.name), cluster.agent_container
+    if site.is_here:
+        site = replace(site, address=str(cluster.head_address))
     with engine_errors("its engine failed"), host_engine(site.name, site.host, connections) as engine:
         client = engine.client
         problem = host_network_problem(client.info())
