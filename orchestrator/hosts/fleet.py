@@ -313,7 +313,7 @@ def _open(
     name: str, host: Host, connections: Connections, wanted: Callable[[], Requirements], project: Project
 ) -> HostAccess:
     if host.connection is Connection.LOCAL:
-        return LocalHost(name, host, project.state)
+        return LocalHost(name, host, str(project.state.absolute()))
     return SshHost(name, host, connections, wanted)
 
 
@@ -347,7 +347,7 @@ def offered_key(name: str, inventory: Inventory, timeout_s: float) -> str:
 
 def describe_here() -> SystemDescription:
     """What this machine is, whatever an inventory says; see `HostAccess.describe`."""
-    return LocalHost("this machine", Host(connection=Connection.LOCAL), Path()).describe(_DESCRIBE_S)
+    return LocalHost("this machine", Host(connection=Connection.LOCAL), "").describe(_DESCRIBE_S)
 
 
 def _divided(answers: Mapping[str, HostFacts | str]) -> tuple[dict[str, HostFacts], dict[str, str]]:

@@ -5,6 +5,7 @@ import queue
 import secrets
 import sys
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,29 +42,77 @@ CHOSEN = "chosen in the inventory"
 ENGINE_ANSWERS = "a Docker engine answers"
 
 
-class LocalHost:
-    """The machine on which the command runs; see `HostAccess`."""
+class CalledHost(ABC):
+    """A host on which all that is asked runs as functions of ours; see `HostAccess`."""
 
-    way = Way.HERE
+    way: Way
+    where: str
+    """As it is told to people."""
 
-    def __init__(self, name: str, settings: Host, project: Path) -> None:
-        """Looks at nothing yet.
+    def __init__(self, name: str, settings: Host, work_directory: str) -> None:
+        """Asks nothing yet.
 
         Args:
             name: of the host.
             settings: as the inventory has it.
-            project: the directory below which a host that names none keeps our files.
+            work_directory: where it keeps our files, unless the settings name another place.
         """
         self.name = name
         self.settings = settings
-        self.work_directory = settings.work_directory or str(project.absolute())
+        self.work_directory = settings.work_directory or work_directory
         self._facts: HostFacts | None = None
 
     def facts(self) -> HostFacts:
         """See `HostAccess.facts`."""
         if self._facts is None:
-            self._facts = facts_here(FactsQuestion(self.name, self.settings, self.work_directory))
+            self._facts = self.look(FactsQuestion(self.name, self.settings, self.work_directory))
         return self._facts
+
+    @abstractmethod
+    def look(self, question: "FactsQuestion") -> HostFacts:
+        """Asks for its facts."""
+
+    @abstractmethod
+    def call(self, function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:
+        """See `HostAccess.call`."""
+
+    @abstractmethod
+    def skew(self, deadline: Deadline, /) -> Skew | None:
+        """See `Probes.skew`."""
+
+    def check(self, wanted: Requirements, timeout_s: float) -> HostReport:
+        """See `HostAccess.check`."""
+        return check_host(self, wanted, timeout_s)
+
+    def describe(self, timeout_s: float) -> SystemDescription:
+        """See `HostAccess.describe`."""
+        python = ".".join(map(str, sys.version_info[:3]))
+        document = self.call(describe_system, SystemRoot(), timeout_s)
+        return SystemDescription(f"{self.where}, by Python {python}", document)
+
+    def preflight(self, deadline: Deadline, directories: tuple[str, ...]) -> Preflight:
+        """See `Probes.preflight`."""
+        limit_s = deadline.left_s()
+        return self.call(preflight_here, PreflightQuestion(self.settings.engine, directories, limit_s), limit_s)
+
+    def engine_facts(
+        self, _: Preflight, wanted: Mapping[str, WantedImage], with_gpus: bool, deadline: Deadline
+    ) -> EngineFacts:
+        """See `Probes.engine_facts`."""
+        limit_s = deadline.left_s()
+        question = EngineQuestion(local_engine(self.settings.engine), wanted, with_gpus, limit_s)
+        return self.call(engine_facts, question, limit_s)
+
+
+class LocalHost(CalledHost):
+    """The machine on which the command runs; see `HostAccess`."""
+
+    way = Way.HERE
+    where = "on this machine"
+
+    def look(self, question: "FactsQuestion") -> HostFacts:
+        """See `CalledHost.look`."""
+        return facts_here(question)
 
     def call(self, function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:
         """See `HostAccess.call`. It runs in this process; one that takes too long is left to itself."""
@@ -86,35 +135,9 @@ class LocalHost:
         """See `HostAccess.slots`."""
         return None
 
-    def check(self, wanted: Requirements, timeout_s: float) -> HostReport:
-        """See `HostAccess.check`."""
-        return check_host(self, wanted, timeout_s)
-
-    def describe(self, timeout_s: float) -> SystemDescription:
-        """See `HostAccess.describe`."""
-        return SystemDescription(
-            f"on this machine, by Python {this_python()}", self.call(describe_system, SystemRoot(), timeout_s)
-        )
-
-    def preflight(self, deadline: Deadline, directories: tuple[str, ...]) -> Preflight:
-        """See `Probes.preflight`."""
-        return preflight_here(PreflightQuestion(self.settings.engine, directories, deadline.left_s()))
-
-    def engine_facts(
-        self, _: Preflight, wanted: Mapping[str, WantedImage], with_gpus: bool, deadline: Deadline
-    ) -> EngineFacts:
-        """See `Probes.engine_facts`."""
-        address = local_engine(self.settings.engine)
-        return engine_facts(EngineQuestion(address, wanted, with_gpus, deadline.left_s()))
-
-    def skew(self, _: Deadline) -> Skew | None:
+    def skew(self, _: Deadline, /) -> Skew | None:
         """See `Probes.skew`."""
         return None
-
-
-def this_python() -> str:
-    """Version of the Python that runs here."""
-    return ".".join(map(str, sys.version_info[:3]))
 
 
 def call_here(function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:

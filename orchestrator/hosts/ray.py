@@ -12,33 +12,22 @@ from importlib import metadata
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from orchestrator.config import WORK_DIRECTORY, Host, local_engine
+from orchestrator.config import WORK_DIRECTORY, Host
 from orchestrator.environments import Awaited, BuiltImage, ImageIdentity, receive_image, saved_image
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.access import Answer, Argument, HostFacts, SystemDescription
+from orchestrator.hosts.access import Answer, Argument, HostFacts
 from orchestrator.hosts.check import (
-    EngineFacts,
-    EngineQuestion,
-    HostReport,
-    Preflight,
-    PreflightQuestion,
-    Requirements,
     Skew,
-    WantedImage,
     Way,
-    check_host,
     clock_here,
-    engine_facts,
     measure_skew_of,
-    preflight_here,
 )
 from orchestrator.hosts.cluster import HOST_LABEL
 from orchestrator.hosts.connection import Deadline
 from orchestrator.hosts.engine import EngineThere
 from orchestrator.hosts.external_cluster import ClusterInfo, ExternalCluster, answered, is_there, node_of
-from orchestrator.hosts.local import FactsQuestion, facts_here, refuse_directory, this_python, write_files
+from orchestrator.hosts.local import CalledHost, FactsQuestion, facts_here, refuse_directory, write_files
 from orchestrator.planning import Isolation
-from runners.system import SystemRoot, describe_system
 
 _ANSWER_S = 120.0
 """For the first answer Ray brings our code to a node, and starts a process there."""
@@ -54,10 +43,11 @@ _HELD: Final = 2
 _POLL_S: Final = 0.5
 
 
-class RayHost:
+class RayHost(CalledHost):
     """A node of an external cluster; see `HostAccess`."""
 
     way = Way.RAY
+    where = "on its node of Ray"
 
     def __init__(self, name: str, settings: Host, seen: ClusterInfo, cluster: ExternalCluster) -> None:
         """Asks nothing yet.
@@ -68,20 +58,14 @@ class RayHost:
             seen: of its cluster.
             cluster: the same, to be joined.
         """
-        self.name = name
-        self.settings = settings
-        self.work_directory = settings.work_directory or WORK_DIRECTORY
+        super().__init__(name, settings, WORK_DIRECTORY)
         self._seen = seen
         self._cluster = cluster
         self._fits = False
-        self._facts: HostFacts | None = None
 
-    def facts(self) -> HostFacts:
-        """See `HostAccess.facts`."""
-        if self._facts is None:
-            question = FactsQuestion(self.name, self.settings, self.work_directory)
-            self._facts = self.call(facts_of_node, question, _ANSWER_S)
-        return self._facts
+    def look(self, question: FactsQuestion) -> HostFacts:
+        """See `CalledHost.look`."""
+        return self.call(facts_of_node, question, _ANSWER_S)
 
     def call(self, function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:
         """See `HostAccess.call`. It is a task of Ray that claims nothing."""
@@ -110,29 +94,7 @@ class RayHost:
         """See `HostAccess.slots`."""
         return int(node_of(self.name, self._seen).slots)
 
-    def check(self, wanted: Requirements, timeout_s: float) -> HostReport:
-        """See `HostAccess.check`."""
-        return check_host(self, wanted, timeout_s)
-
-    def describe(self, timeout_s: float) -> SystemDescription:
-        """See `HostAccess.describe`."""
-        document = self.call(describe_system, SystemRoot(), timeout_s)
-        return SystemDescription(f"on its node of Ray, by Python {this_python()}", document)
-
-    def preflight(self, deadline: Deadline, directories: tuple[str, ...]) -> Preflight:
-        """See `Probes.preflight`."""
-        limit_s = deadline.left_s()
-        return self.call(preflight_here, PreflightQuestion(self.settings.engine, directories, limit_s), limit_s)
-
-    def engine_facts(
-        self, _: Preflight, wanted: Mapping[str, WantedImage], with_gpus: bool, deadline: Deadline
-    ) -> EngineFacts:
-        """See `Probes.engine_facts`."""
-        limit_s = deadline.left_s()
-        question = EngineQuestion(local_engine(self.settings.engine), wanted, with_gpus, limit_s)
-        return self.call(engine_facts, question, limit_s)
-
-    def skew(self, deadline: Deadline) -> Skew | None:
+    def skew(self, deadline: Deadline, /) -> Skew | None:
         """See `Probes.skew`."""
         return measure_skew_of(lambda: self.call(clock_here, None, deadline.left_s()))
 

@@ -46,7 +46,7 @@ def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         if request.param == "fake":
             settings = Host(connection=Connection.LOCAL)
             work = str(directory / "work")
-            facts = replace(LocalHost(NAME, settings, PROJECT).facts(), work_directory=work)
+            facts = replace(LocalHost(NAME, settings, str(PROJECT)).facts(), work_directory=work)
             yield FakeHost(NAME, settings, facts, Path("/"), FakeEngine())
             return
         if request.param == "local":
@@ -72,7 +72,7 @@ def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def here() -> HostFacts:
-    return LocalHost(NAME, Host(connection=Connection.LOCAL), PROJECT).facts()
+    return LocalHost(NAME, Host(connection=Connection.LOCAL), str(PROJECT)).facts()
 
 
 def test_facts_are_those_of_the_machine(host: HostAccess, here: HostFacts) -> None:

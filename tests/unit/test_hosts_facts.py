@@ -15,7 +15,6 @@ from orchestrator.errors import InfrastructureError
 from orchestrator.hosts import describe_here
 from orchestrator.hosts.calls import MARK, call_program, encode_call
 from orchestrator.hosts.check import Difference, PreflightQuestion, Requirements, differences, preflight_here
-from orchestrator.hosts.check.differences import flattened
 from orchestrator.hosts.connection import CommandOutput, Connections
 from orchestrator.hosts.fake import Exercise, exercise
 from orchestrator.hosts.ssh import SshHost
@@ -102,11 +101,6 @@ OTHER = {
     "gpus": [{"name": "G"}],
     "private": {"host_name": "h2"},
 }
-
-
-def test_nested_keys_become_dotted_ones() -> None:
-    assert flattened(ONE)["cpu.caches.0.size_bytes"] == 32
-    assert flattened(ONE)["cpu.flags"] == ("avx", "avx2")
 
 
 def test_only_what_differs_is_named() -> None:

@@ -14,7 +14,7 @@ import pytest
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.check import SCRIPT, Preflight, PreflightQuestion, measure_skew_of, parse
 from orchestrator.hosts.check.clock import skew_of
-from orchestrator.hosts.check.preflight import GpuProcess, PreflightGpu
+from orchestrator.hosts.check.preflight import EngineSocket, GpuProcess, PreflightGpu
 
 Run = Callable[..., Preflight]
 SHELLS = [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)]
@@ -62,14 +62,10 @@ def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 @pytest.mark.parametrize("shell", SHELLS)
 def test_this_machine(look: Run, shell: str) -> None:
     seen = look(shell, directories=("/", "/nonexistent/below/a b"))
-    assert seen.system == "Linux"
-    assert seen.release == os.uname().release
-    assert seen.architecture == os.uname().machine
-    assert seen.threads is not None
-    assert seen.threads >= 1
-    assert seen.memory_bytes is not None
-    assert seen.memory_bytes > 1 << 28
+    assert (seen.system, seen.release, seen.architecture) == ("Linux", os.uname().release, os.uname().machine)
+    assert min(seen.threads or 0, (seen.memory_bytes or 0) >> 28) >= 1
     assert seen.load_1m is not None
+    assert seen.has_os_release is Path("/etc/os-release").exists()
     # what is not there yet would be on the disk of what is
     assert set(seen.free_bytes) == {"/", "/nonexistent/below/a b"}
     assert all(free is not None and free > 0 for free in seen.free_bytes.values())
@@ -93,20 +89,23 @@ def test_gpus_and_what_runs_on_them(look: Run) -> None:
     )
 
 
-def test_a_driver_that_does_not_know_the_compute_capability(look: Run) -> None:
-    rows = GPUS.replace(", 8.0", "").replace(", Enabled", "").replace(", [N/A]", "")
-    seen = look(
-        nvidia_smi=f"case \"$*\" in *compute_cap*|*mig*) echo no >&2; exit 2;; *compute-apps*) ;; *) cat <<'X'\n{rows}X\n;; esac"
-    )
-    assert [gpu.compute_capability for gpu in seen.gpus] == [None, None]
+@pytest.mark.parametrize(
+    ("unknown", "lost", "known"),
+    [
+        ("*compute_cap*|*mig*", (", 8.0", ", Enabled", ", [N/A]"), [(None, None), (None, None)]),
+        ("*compute_cap*", (", 8.0",), [(None, None), (True, None)]),
+    ],
+    ids=["of before 2020", "of before 2022"],
+)
+def test_an_old_driver_tells_what_it_knows(look: Run, unknown: str, lost: tuple[str, ...], known: list[object]) -> None:
+    rows = GPUS
+    for field in lost:
+        rows = rows.replace(field, "")
+    program = f"case \"$*\" in {unknown}) echo no >&2; exit 2;; *compute-apps*) ;; *) cat <<'X'\n{rows}X\n;; esac"
+    seen = look(nvidia_smi=program)
+    assert [(gpu.mig, gpu.compute_capability) for gpu in seen.gpus] == known
     assert [gpu.pci_bus_id for gpu in seen.gpus] == ["0000:3b:00.0", "0000:b1:00.0"]
     assert seen.gpu_problem is None
-
-
-def test_a_driver_that_knows_divided_gpus_and_not_the_compute_capability(look: Run) -> None:
-    rows = GPUS.replace(", 8.0", "")
-    seen = look(nvidia_smi=f"case \"$*\" in *compute_cap*) exit 2;; *compute-apps*) ;; *) cat <<'X'\n{rows}X\n;; esac")
-    assert [(gpu.mig, gpu.compute_capability) for gpu in seen.gpus] == [(None, None), (True, None)]
 
 
 def test_where_gpus_and_processors_sit() -> None:
@@ -128,20 +127,6 @@ def test_a_driver_that_fails_says_why(look: Run) -> None:
     assert "nvidia-smi fails (NVIDIA-SMI has failed because it could not" in seen.gpu_problem
 
 
-def test_the_socket_of_an_engine(look: Run, tmp_path: Path) -> None:
-    path = tmp_path / "docker.sock"
-    assert look(engine=f"unix://{path}").socket is None
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(path))
-        found = look(engine=f"unix://{path}").socket
-        assert found is not None
-        assert (found.path, found.state) == (str(path), "silent")
-        listener.listen()
-        found = look(engine=f"unix://{path}").socket
-        assert found is not None
-        assert found.state == "listening"
-
-
 @pytest.fixture
 def open_directory() -> Iterator[Path]:
     """That others may enter, as they may not those of pytest."""
@@ -150,14 +135,18 @@ def open_directory() -> Iterator[Path]:
         yield Path(directory)
 
 
-def test_a_socket_of_somebody_else(look: Run, open_directory: Path) -> None:
+def test_the_socket_of_an_engine(look: Run, open_directory: Path) -> None:
     path = open_directory / "docker.sock"
+    engine = f"unix://{path}"
+    assert look(engine=engine).socket is None
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
+        assert look(engine=engine).socket == EngineSocket(str(path), "silent")
+        listener.listen()
+        assert look(engine=engine).socket == EngineSocket(str(path), "listening")
         path.chmod(0)
-        found = look(engine=f"unix://{path}", user=65534 if os.geteuid() == 0 else None).socket
-    assert found is not None
-    assert found.state == "denied"
+        of_another = 65534 if os.geteuid() == 0 else None
+        assert look(engine=engine, user=of_another).socket == EngineSocket(str(path), "denied")
 
 
 WHOLE = """\
@@ -207,8 +196,7 @@ def test_an_answer_from_elsewhere() -> None:
     assert seen.python is None
     assert seen.groups == ("bench", "docker")
     assert seen.gpu_problem == "2 NVIDIA GPUs on the bus, but there is no nvidia-smi: install NVIDIA's driver"
-    assert seen.socket is not None
-    assert seen.socket.state == "denied"
+    assert seen.socket == EngineSocket("/var/run/docker.sock", "denied")
     assert seen.free_bytes == {"/var/lib/docker": 1 << 20, "/var/lib/taxmeter": None, "/home/bench/a|b": 4096}
     assert list(seen.filesystems.values()) == ["UNKNOWN (0x1)", None, "nfs"]
 
