@@ -104,7 +104,7 @@ def image_of(environment: str) -> BuiltImage:
 def cpu_python() -> Path:
     """Python of the `cpu` environment, made from its lock if it is not there."""
     entry = Catalogue.load(PROJECT / "docker" / "images.yaml").entry("cpu")
-    return ensure_virtualenv(entry, PROJECT / ".taxmeter" / "environments", print).python
+    return ensure_virtualenv(entry, PROJECT / ".taxmeter" / "environments", print)
 
 
 @pytest.fixture

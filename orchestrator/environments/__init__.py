@@ -1,7 +1,15 @@
 """Environments: one lock each, built as an image or as a virtual environment."""
 
-from orchestrator.environments.build import Build, Builder, ensure_base, find_builder, run_build
-from orchestrator.environments.catalogue import Catalogue, EnvironmentEntry, description, lock_sha256, recipe_sha256
+from orchestrator.environments.build import Build, build_image
+from orchestrator.environments.catalogue import (
+    Catalogue,
+    EnvironmentEntry,
+    Pin,
+    description,
+    lock_sha256,
+    read_lock,
+    recipe_sha256,
+)
 from orchestrator.environments.engine import (
     ENGINE_EXCEPTIONS,
     TRANSFER_TIMEOUT_S,
@@ -31,38 +39,27 @@ from orchestrator.environments.image import (
     prepare,
     pull_stored_image,
 )
-from orchestrator.environments.lock import Pin, read_lock
-from orchestrator.environments.record import LABEL_ENVIRONMENT, BuiltImage, read_built_images
+from orchestrator.environments.record import BuiltImage, compare_images, read_built_images, verify_images
 from orchestrator.environments.registry import pull_images, push_images
 from orchestrator.environments.resolution import resolve_locks
 from orchestrator.environments.transfer import (
     Awaited,
     copy_environment,
-    copy_identical,
     copy_image,
     load_environment,
     receive_image,
     save_environment,
     saved_image,
 )
-from orchestrator.environments.verify import Verified, compare_images, verify_images
-from orchestrator.environments.virtualenv import (
-    VirtualEnvironment,
-    ensure_virtualenv,
-    lock_differences,
-    virtualenv_problem,
-)
-from orchestrator.environments.wheels import ensure_wheels
+from orchestrator.environments.virtualenv import ensure_virtualenv, lock_differences, virtualenv_problem
 
 __all__ = [
     "ENGINE_EXCEPTIONS",
-    "LABEL_ENVIRONMENT",
     "TRANSFER_TIMEOUT_S",
     "UNLABELLED",
     "Awaited",
     "Build",
     "BuildPolicy",
-    "Builder",
     "BuiltImage",
     "Catalogue",
     "EnvironmentEntry",
@@ -70,13 +67,11 @@ __all__ = [
     "Looked",
     "Pin",
     "StoredImage",
-    "Verified",
-    "VirtualEnvironment",
     "attributes_of",
+    "build_image",
     "compare_images",
     "connect",
     "copy_environment",
-    "copy_identical",
     "copy_image",
     "description",
     "differences",
@@ -84,11 +79,8 @@ __all__ = [
     "engine_errors",
     "engine_message",
     "engine_problem",
-    "ensure_base",
     "ensure_image",
     "ensure_virtualenv",
-    "ensure_wheels",
-    "find_builder",
     "host_network_problem",
     "identity_of",
     "load_environment",
@@ -106,7 +98,6 @@ __all__ = [
     "recipe_sha256",
     "remove_container",
     "resolve_locks",
-    "run_build",
     "save_environment",
     "saved_image",
     "short_digest",

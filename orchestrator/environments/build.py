@@ -1,4 +1,4 @@
-"""Builds images: the client that can, the base that they stand on, and the command with the settings of this site."""
+"""Builds images: on a base that the engine has, with a client that can, and with the settings of this site."""
 
 import os
 import re
@@ -6,9 +6,9 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 from docker import DockerClient
 from docker.errors import APIError
@@ -16,16 +16,18 @@ from docker.errors import APIError
 from orchestrator.environments.engine import (
     NO_SPACE,
     attributes_of,
+    engine_errors,
     engine_message,
     explain,
     explain_registry,
     is_unreachable,
 )
-from orchestrator.environments.installers import hash_mismatch
+from orchestrator.environments.packages import hash_mismatch
 from orchestrator.environments.site_settings import site_ca_bundle, site_pip_configuration
 from orchestrator.errors import InfrastructureError
 
 OFFLINE_REPOSITORY = "taxmeter/base"
+LABEL_BASE_ID = "org.taxmeter.base-id"
 
 _TAIL_LINES = 15
 _ENGINE_DOWN = re.compile(r"Cannot connect to the Docker daemon[^\n]*|error during connect:[^\n]*")
@@ -46,28 +48,53 @@ class Build:
 
     what: str
     """In messages, such as `the image cpu`."""
+    duration: str
+    """For people, such as `a few minutes`."""
     reference: str
+    base: str
+    """The pinned image that it stands on, as NAME@sha256:…"""
+    debian_suite: str
+    """What stands in for the base where its registry cannot be reached."""
     dockerfile: Path
     context: Path
     arguments: Mapping[str, str]
+    """Of the Dockerfile, beside `BASE_IMAGE`."""
     log: Path
-    labels: Mapping[str, str]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Beside that of the base's id."""
     from_scratch: bool = False
     """Without what the engine kept of earlier builds."""
 
 
-class BaseImage(Protocol):
-    """What an image is built on."""
+def build_image(build: Build, client: DockerClient, address: str, say: Callable[[str], None]) -> dict[str, Any]:
+    """Builds an image on an engine, with the settings that this site has for pip and for certificates.
 
-    @property
-    def base(self) -> str:
-        """The pinned image, as NAME@sha256:…"""
-        ...
+    Args:
+        build: what to build.
+        client: a connection to the engine.
+        address: of the engine; the command that builds needs it too.
+        say: told about long steps.
 
-    @property
-    def debian_suite(self) -> str:
-        """What stands in for it where its registry cannot be reached."""
-        ...
+    Returns:
+        What the engine's `inspect` says about it.
+
+    Raises:
+        InfrastructureError: no client can build, the base cannot be had, or the build fails; the message says why, or
+            ends with the tail of the log.
+    """
+    builder = find_builder()
+    with engine_errors(f"the engine at {address} failed"):
+        base = ensure_base(build.base, build.debian_suite, client, say)
+        base_id = str((attributes_of(client, base) or {}).get("Id"))
+        say(f"building {build.what} on {base} ({build.duration}; log: {build.log})")
+        # A label and no part of a recipe, which would have another digest; labels change no identity.
+        _run(builder, build, address, {"BASE_IMAGE": base, **build.arguments}, {LABEL_BASE_ID: base_id, **build.labels})
+        attributes = attributes_of(client, build.reference)
+    if attributes is None:
+        raise InfrastructureError(
+            f"the build of {build.reference} succeeded, but the engine at {address} does not have it"
+        )
+    return attributes
 
 
 def find_builder(search_path: str | None = None) -> Builder:
@@ -93,43 +120,39 @@ def find_builder(search_path: str | None = None) -> Builder:
     )
 
 
-def ensure_base(entry: BaseImage, client: DockerClient, say: Callable[[str], None]) -> str:
+def ensure_base(base: str, debian_suite: str, client: DockerClient, say: Callable[[str], None]) -> str:
     """The reference of a base image that the engine has: the pinned one wherever possible.
+
+    Args:
+        base: the pinned one.
+        debian_suite: what stands in for it.
+        client: a connection to the engine.
+        say: told about long steps.
 
     Raises:
         InfrastructureError: the registry answers but does not give the image, or no stand-in can be made.
     """
-    if attributes_of(client, entry.base) is not None:
-        return entry.base
-    problem = _pull(client, entry.base, say)
+    if attributes_of(client, base) is not None:
+        return base
+    problem = _pull(client, base, say)
     if problem is None:
-        return entry.base
-    offline = f"{OFFLINE_REPOSITORY}:{entry.debian_suite}"
-    say(f"the registry of {entry.base.partition('@')[0]} cannot be reached ({problem})")
+        return base
+    offline = f"{OFFLINE_REPOSITORY}:{debian_suite}"
+    say(f"the registry of {base.partition('@')[0]} cannot be reached ({problem})")
     if attributes_of(client, offline) is not None:
         say(f"the base is {offline}, made on this machine earlier")
     else:
-        _make_offline(entry.debian_suite, offline, client, say)
+        _make_offline(debian_suite, offline, client, say)
     return offline
 
 
-def run_build(builder: Builder, build: Build, address: str) -> None:
-    """Builds an image on an engine, with the settings that this site has for pip and for certificates.
-
-    Args:
-        builder: the client.
-        build: what it builds.
-        address: of the engine.
-
-    Raises:
-        InfrastructureError: the build fails; the message says why, or ends with the tail of the log.
-    """
+def _run(builder: Builder, build: Build, address: str, arguments: Mapping[str, str], labels: Mapping[str, str]) -> None:
     command = [*builder.command, "--progress", "plain", "--network", "host", "--tag", build.reference]
     if build.from_scratch:
         command.append("--no-cache")
-    for name, value in build.labels.items():
+    for name, value in labels.items():
         command += ["--label", f"{name}={value}"]
-    for name, value in build.arguments.items():
+    for name, value in arguments.items():
         command += ["--build-arg", f"{name}={value}"]
     bundle = site_ca_bundle()
     if bundle is not None:
@@ -142,7 +165,9 @@ def run_build(builder: Builder, build: Build, address: str) -> None:
             path.write_text(settings, encoding="utf-8")
             command += ["--secret", f"id=pipconf,src={path}"]
         command += ["--file", str(build.dockerfile), str(build.context)]
-        environment = _environment(builder, address)
+        # It must build on the very engine that the Python client speaks to, whatever its current context is.
+        environment = {name: value for name, value in os.environ.items() if name != "DOCKER_CONTEXT"}
+        environment |= {"DOCKER_HOST": address, **dict(builder.environment)}
         done = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, env=environment, check=False)
     if done.returncode != 0:
         text = build.log.read_text(encoding="utf-8", errors="replace")
@@ -237,9 +262,3 @@ def _import(root: Path, reference: str, client: DockerClient) -> None:
             client.api.import_image_from_data(stream, repository=repository, tag=tag)
     if attributes_of(client, reference) is None:
         raise InfrastructureError(f"the engine did not keep {reference}")
-
-
-def _environment(builder: Builder, address: str) -> dict[str, str]:
-    # The client must build on the very engine that the Python client speaks to, whatever its current context is.
-    environment = {name: value for name, value in os.environ.items() if name != "DOCKER_CONTEXT"}
-    return environment | {"DOCKER_HOST": address} | dict(builder.environment)

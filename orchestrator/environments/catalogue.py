@@ -1,11 +1,15 @@
-"""The catalogue of environments, `docker/images.yaml`, and the digests that identify one of them."""
+"""The catalogue of environments, `docker/images.yaml`, their locks, and the digests that identify one of them."""
 
 import hashlib
 import json
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
 from pydantic import Field, model_validator
 
 from orchestrator.config import Document, StrictModel, load_yaml
@@ -15,6 +19,7 @@ from orchestrator.planning import ANY_SUITABLE, Demands
 DOCKERFILE = "Dockerfile"
 WHEEL_DIRECTORY = "wheels"
 
+_HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})\b")
 _Name = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
 _Text = Annotated[str, Field(min_length=1)]
 
@@ -223,3 +228,75 @@ def description(entry: EnvironmentEntry) -> tuple[str, ...]:
     parts += [("deviation", deviation) for deviation in entry.deviations]
     width = max(len(label) for label, _ in parts) + 1
     return tuple(f"{label + ':':{width}} {text}" for label, text in parts)
+
+
+@dataclass(frozen=True)
+class Pin:
+    """One distribution of a lock."""
+
+    name: str
+    version: str
+    sha256: frozenset[str]
+
+    @property
+    def requirement(self) -> str:
+        """The pin as a line of a requirements file."""
+        return " ".join([f"{self.name}=={self.version}", *(f"--hash=sha256:{h}" for h in sorted(self.sha256))])
+
+
+def read_lock(path: Path) -> dict[str, Pin]:
+    """The pins of an environment's lock, by canonical name.
+
+    Raises:
+        ConfigurationError: a line is no pin with hashes, or holds for some platforms only.
+    """
+    pins: dict[str, Pin] = {}
+    for line, text in logical_lines(path.read_text(encoding="utf-8")):
+        requirement = parsed_requirement(text.partition("--hash=")[0])
+        version = None if requirement is None else exact_version(requirement)
+        if requirement is None or version is None:
+            raise ConfigurationError(
+                f"expected name==version --hash=…, not {text[:60]!r}; `make lock` writes the locks",
+                file=path,
+                line=line,
+            )
+        name, hashes = canonicalize_name(requirement.name), frozenset(_HASH.findall(text))
+        if requirement.marker is not None:
+            raise ConfigurationError(
+                "a lock of an environment is for one platform, so it has no markers", file=path, line=line, key=name
+            )
+        if name in pins:
+            raise ConfigurationError("this distribution is pinned twice", file=path, line=line, key=name)
+        if not hashes:
+            raise ConfigurationError("this pin has no --hash=sha256:…", file=path, line=line, key=name)
+        pins[name] = Pin(name, version, hashes)
+    return pins
+
+
+def exact_version(requirement: Requirement) -> str | None:
+    """The version, as it is spelled; null if the requirement names none or more than one."""
+    specifiers = list(requirement.specifier)
+    if len(specifiers) != 1 or specifiers[0].operator != "==" or specifiers[0].version.endswith("*"):
+        return None
+    return specifiers[0].version
+
+
+def parsed_requirement(text: str) -> Requirement | None:
+    """A line as the requirement that it is; null if it is none."""
+    try:
+        return Requirement(text.strip())
+    except InvalidRequirement:
+        return None
+
+
+def logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines without comments, continuations joined, each with the number of its first line."""
+    parts: list[str] = []
+    first = 1
+    for number, raw in enumerate([*text.splitlines(), ""], start=1):
+        line = re.sub(r"(^|\s)#.*$", "", raw).strip()
+        first = number if not parts else first
+        parts += [line.removesuffix("\\").strip()] if line else []
+        if parts and not line.endswith("\\"):
+            yield first, " ".join(parts)
+            parts = []

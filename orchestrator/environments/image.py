@@ -8,7 +8,7 @@ from typing import Any
 
 from docker import DockerClient
 
-from orchestrator.environments.build import Build, ensure_base, find_builder, run_build
+from orchestrator.environments.build import Build, build_image
 from orchestrator.environments.catalogue import DOCKERFILE, Catalogue, EnvironmentEntry, lock_sha256, recipe_sha256
 from orchestrator.environments.engine import (
     TRANSFER_TIMEOUT_S,
@@ -18,8 +18,8 @@ from orchestrator.environments.engine import (
     engine_errors,
 )
 from orchestrator.environments.identity import ImageIdentity, differences, identity_of
+from orchestrator.environments.packages import ensure_wheels
 from orchestrator.environments.record import (
-    LABEL_BASE_ID,
     LABEL_ENVIRONMENT,
     LABEL_RECIPE,
     RECORD,
@@ -31,7 +31,6 @@ from orchestrator.environments.record import (
 )
 from orchestrator.environments.registry import pull_digest, pull_image
 from orchestrator.environments.transfer import copy_image
-from orchestrator.environments.wheels import ensure_wheels
 from orchestrator.errors import ConfigurationError, InfrastructureError
 
 Say = Callable[[str], None]
@@ -226,7 +225,7 @@ def _bring(entry: EnvironmentEntry, recorded: BuiltImage, address: str, say: Say
         try:
             if home != address:
                 with closing(connect(home, TRANSFER_TIMEOUT_S)) as source:
-                    return copy_image(recorded, source, client, say)
+                    return copy_image(recorded.reference, recorded.identity, source, client, say)
             reasons.append("there is no other engine to copy it from")
         except InfrastructureError as error:
             reasons.append(str(error))
@@ -253,35 +252,26 @@ def _refuse_another(entry: EnvironmentEntry, recorded: BuiltImage, attributes: M
 def _make(
     entry: EnvironmentEntry, reference: str, client: DockerClient, say: Say, address: str, from_scratch: bool
 ) -> dict[str, Any]:
-    builder = find_builder()
     ensure_wheels(entry, say)
-    base = ensure_base(entry, client, say)
-    base_id = (attributes_of(client, base) or {}).get("Id")
-    log = entry.state_directory / "logs" / f"build-{entry.name}.log"
-    say(f"building the image {entry.name} on {base} (a few minutes; log: {log})")
     build = Build(
         what=f"the image {entry.name}",
+        duration="a few minutes",
         reference=reference,
+        base=entry.base,
+        debian_suite=entry.debian_suite,
         dockerfile=entry.directory / DOCKERFILE,
         context=entry.directory,
         arguments={
-            "BASE_IMAGE": base,
             "PYTHON": f"python{entry.python}",
             "LOCK": entry.lock,
             "ENVIRONMENT": entry.name,
             "LOCK_SHA256": lock_sha256(entry),
             "RECIPE_SHA256": recipe_sha256(entry),
         },
-        log=log,
-        # Not in the recipe, because another recipe would have another digest; labels change no identity.
-        labels={} if base_id is None else {LABEL_BASE_ID: base_id},
+        log=entry.state_directory / "logs" / f"build-{entry.name}.log",
         from_scratch=from_scratch,
     )
-    run_build(builder, build, address)
-    attributes = _find(client, reference, recipe_sha256(entry), None)
-    if attributes is None:
-        raise InfrastructureError(f"the build of {reference} succeeded, but the engine at {address} does not have it")
-    return attributes
+    return build_image(build, client, address, say)
 
 
 def _find_stored(client: DockerClient, stored: StoredImage) -> ImageIdentity | None:

@@ -1,8 +1,12 @@
-"""What was built: `images.lock.yaml` beside the catalogue, and the labels by which images of environments are known."""
+"""What was built: `images.lock.yaml` beside the catalogue, the labels of such images, and whether an engine has them.
+
+Any two images are compared in the same way: the recorded one, an engine's, or one in a file.
+"""
 
 import io
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +14,27 @@ from docker import DockerClient
 from ruamel.yaml import YAML
 
 from orchestrator.config import Document, StrictModel, load_yaml
+from orchestrator.environments.build import LABEL_BASE_ID
 from orchestrator.environments.catalogue import EnvironmentEntry
-from orchestrator.environments.identity import ImageIdentity, differences, identity_of
-from orchestrator.environments.observation import FactValue, observe
+from orchestrator.environments.engine import attributes_of, connect, engine_address, engine_errors
+from orchestrator.environments.identity import (
+    ImageIdentity,
+    differences,
+    identity_of,
+    is_archive,
+    layer_differences,
+    mapping_differences,
+    read_archive,
+    setting_differences,
+    settings,
+)
+from orchestrator.environments.observation import FactValue, Observation, observe
 from orchestrator.errors import ConfigurationError, InfrastructureError, did_you_mean
 from orchestrator.files import exclusive, write_atomically
 
 RECORD = "images.lock.yaml"
 LABEL_ENVIRONMENT = "org.taxmeter.environment"
 LABEL_BASE = "org.taxmeter.base"
-LABEL_BASE_ID = "org.taxmeter.base-id"
 LABEL_LOCK = "org.taxmeter.lock-sha256"
 LABEL_RECIPE = "org.taxmeter.recipe-sha256"
 _HEADER = "# Written by `taxmeter images`: the image that each environment stands for here. Not for editing.\n"
@@ -48,6 +63,11 @@ class BuiltImage(StrictModel):
     """Builds of the frameworks, as observed inside."""
 
     @property
+    def seen(self) -> Observation:
+        """What was observed inside."""
+        return Observation(self.versions, self.facts)
+
+    @property
     def identity(self) -> ImageIdentity:
         """What the image is on any engine."""
         return ImageIdentity(self.image_id, self.config_sha256, self.layers)
@@ -55,6 +75,16 @@ class BuiltImage(StrictModel):
 
 class _Document(Document):
     images: dict[str, BuiltImage]
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One side of a comparison."""
+
+    name: str
+    attributes: Mapping[str, Any]
+    seen: Observation | None
+    """Null if the image is in a file and nothing is recorded about it: a file cannot be started."""
 
 
 def image_lock(entry: EnvironmentEntry, say: Callable[[str], None]) -> AbstractContextManager[None]:
@@ -129,8 +159,7 @@ def describe(
     if recorded is not None and not differences(recorded.identity, found):
         # With the id of the first engine: others may call the same content differently, which is then no other image.
         return recorded
-    say(f"looking at what is installed in {reference}")
-    seen = observe(client, found.image_id)
+    seen = _look_into(client, reference, found.image_id, say)
     return BuiltImage(
         reference=reference,
         image_id=found.image_id,
@@ -168,3 +197,100 @@ def reference_of(attributes: Mapping[str, Any]) -> str:
     """
     labels = labels_of(attributes)
     return f"taxmeter/{labels[LABEL_ENVIRONMENT]}:{labels[LABEL_RECIPE][:12]}"
+
+
+def verify_images(
+    names: Sequence[str], catalogue: Path, engine: str | None, say: Callable[[str], None]
+) -> dict[str, tuple[str, ...]]:
+    """Compares recorded images, or all, with what the engine has, and looks inside each again.
+
+    Returns:
+        By environment, in what the engine's image differs: nothing if layers, settings and versions are identical.
+
+    Raises:
+        ConfigurationError: an image is not recorded.
+        InfrastructureError: the engine does not answer.
+    """
+    images = recorded_images(names, catalogue)
+    with closing(connect(engine)) as client, engine_errors(f"the engine at {engine_address(engine)} failed"):
+        return {name: _problems(image, client, say) for name, image in images.items()}
+
+
+def compare_images(
+    expected: str, found: str, catalogue: Path, engine: str | None, say: Callable[[str], None]
+) -> tuple[str, ...]:
+    """In what two images differ, a line each: layers, settings, versions. Empty if in nothing.
+
+    Args:
+        expected: an environment, a reference, an id or a digest that the engine knows, or a saved file.
+        found: the same.
+        catalogue: the catalogue beside which images are recorded.
+        engine: where images are that are not in files.
+        say: told about what takes long or cannot be compared.
+
+    Raises:
+        ConfigurationError: there is no such image.
+        InfrastructureError: the engine does not answer, or an image cannot be started.
+    """
+    recorded = read_built_images(catalogue)
+    if is_archive(expected) and is_archive(found):
+        left, right = _from_file(expected, recorded), _from_file(found, recorded)
+    else:
+        with closing(connect(engine)) as client, engine_errors(f"the engine at {engine_address(engine)} failed"):
+            left, right = (_side(name, recorded, client, say) for name in (expected, found))
+    return _compare(left, right, say)
+
+
+def _problems(image: BuiltImage, client: DockerClient, say: Callable[[str], None]) -> tuple[str, ...]:
+    attributes = attributes_of(client, image.reference)
+    if attributes is None:
+        return (f"the engine has no {image.reference}",)
+    found = identity_of(attributes)
+    problems = differences(image.identity, found)
+    try:
+        seen = _look_into(client, image.reference, found.image_id, say)
+    except InfrastructureError as error:
+        return (*problems, str(error))
+    return (*problems, *_seen_differences(image.seen, seen))
+
+
+def _side(name: str, recorded: Mapping[str, BuiltImage], client: DockerClient, say: Callable[[str], None]) -> _Side:
+    if is_archive(name):
+        return _from_file(name, recorded)
+    reference = recorded[name].reference if name in recorded else name
+    attributes = attributes_of(client, reference)
+    if attributes is None:
+        raise ConfigurationError(
+            f"{name} is no image of the engine, no recorded environment ({', '.join(recorded) or 'there is none'}) "
+            "and no file that ends in .tar"
+        )
+    return _Side(name, attributes, _look_into(client, reference, str(attributes["Id"]), say))
+
+
+def _from_file(name: str, recorded: Mapping[str, BuiltImage]) -> _Side:
+    attributes = read_archive(Path(name))
+    for image in recorded.values():
+        if not differences(image.identity, identity_of(attributes)):
+            return _Side(name, attributes, image.seen)
+    return _Side(name, attributes, None)
+
+
+def _compare(left: _Side, right: _Side, say: Callable[[str], None]) -> tuple[str, ...]:
+    lines = layer_differences(identity_of(left.attributes).layers, identity_of(right.attributes).layers)
+    lines += setting_differences(settings(left.attributes), settings(right.attributes))
+    for side in (left, right):
+        if side.seen is None and lines:
+            say(f"versions are not compared: {side.name} is a file; load it to look inside")
+    if left.seen is not None and right.seen is not None:
+        lines += _seen_differences(left.seen, right.seen)
+    return tuple(lines)
+
+
+def _seen_differences(expected: Observation, found: Observation) -> list[str]:
+    versions = mapping_differences(expected.versions, found.versions)
+    return versions + mapping_differences(expected.facts, found.facts)
+
+
+def _look_into(client: DockerClient, reference: str, image_id: str, say: Callable[[str], None]) -> Observation:
+    say(f"looking at what is installed in {reference}")
+    return observe(client, image_id)

@@ -11,7 +11,7 @@ from docker import DockerClient
 
 from orchestrator.environments.catalogue import Catalogue, EnvironmentEntry
 from orchestrator.environments.engine import TRANSFER_TIMEOUT_S, attributes_of, connect, engine_errors, explain_registry
-from orchestrator.environments.identity import differences, identity_of, insist
+from orchestrator.environments.identity import identity_of, insist
 from orchestrator.environments.record import (
     RECORD,
     BuiltImage,
@@ -20,38 +20,12 @@ from orchestrator.environments.record import (
     record_built_image,
     recorded_images,
 )
-from orchestrator.environments.transfer import INTERVAL_S, MEGABYTE
+from orchestrator.environments.transfer import INTERVAL_S, MEGABYTE, image_present
 from orchestrator.errors import ConfigurationError, InfrastructureError
 
 _REGISTRY = re.compile(r"(?P<host>[A-Za-z0-9.-]+)(?P<port>:\d{1,5})?(?P<prefix>(/[a-z0-9]+([._-][a-z0-9]+)*)*)")
 
 Say = Callable[[str], None]
-
-
-class LayerProgress:
-    """Sums up what an engine tells about the single layers of a push or pull."""
-
-    def __init__(self, what: str, say: Say, clock: Callable[[], float] = time.monotonic) -> None:
-        self.what = what
-        self._say = say
-        self._clock = clock
-        self._last = clock()
-        self._sizes: dict[str, tuple[int, int]] = {}
-
-    def event(self, event: Mapping[str, Any]) -> None:
-        """Takes in one event, and says how far it is every few seconds."""
-        detail = event.get("progressDetail") or {}
-        # Unpacking counts again from nothing: only the transfer itself is told.
-        if detail.get("total") and event.get("status") in ("Pushing", "Downloading"):
-            self._sizes[str(event.get("id"))] = (int(detail.get("current") or 0), int(detail["total"]))
-        elif self._sizes.get(str(event.get("id"))) and event.get("status") in ("Pushed", "Download complete"):
-            total = self._sizes[str(event["id"])][1]
-            self._sizes[str(event["id"])] = (total, total)
-        if self._sizes and self._clock() - self._last >= INTERVAL_S:
-            self._last = self._clock()
-            done = sum(min(current, total) for current, total in self._sizes.values())
-            of = sum(total for _, total in self._sizes.values())
-            self._say(f"{self.what}: {done // MEGABYTE} of {of // MEGABYTE} MB")
 
 
 def push_images(names: Sequence[str], catalogue: Path, registry: str, say: Say) -> dict[str, str]:
@@ -125,7 +99,7 @@ def push_image(client: DockerClient, image: BuiltImage, registry: str, say: Say)
         insist(image.identity, identity_of(attributes), image.reference, "it was not pushed")
         client.images.get(attributes["Id"]).tag(repository, tag)
         events = client.api.push(repository, tag=tag, stream=True, decode=True)
-        digest = follow(events, LayerProgress(f"pushing {image.reference}", say))
+        digest = follow(events, f"pushing {image.reference}", say)
     if digest is None:
         raise InfrastructureError(f"{registry} took {image.reference}, but told no digest; push it again")
     return f"{repository}@{digest}"
@@ -145,9 +119,8 @@ def pull_image(client: DockerClient, image: BuiltImage, say: Say) -> dict[str, A
             f"{image.reference} was never pushed: `taxmeter images push --registry HOST` where it is does so"
         )
     with engine_errors(f"{image.reference} cannot be pulled from {image.repo_digest}", about_a_registry=True):
-        present = attributes_of(client, image.reference)
-        if present is not None and not differences(image.identity, identity_of(present)):
-            say(f"the engine has {image.reference} already")
+        present = image_present(client, image.reference, image.identity, say)
+        if present is not None:
             return present
         pull_digest(client, image.repo_digest, f"pulling {image.reference}", say)
         attributes = attributes_of(client, image.repo_digest)
@@ -171,21 +144,37 @@ def pull_digest(client: DockerClient, digest: str, what: str, say: Say) -> None:
         InfrastructureError: the registry refuses.
     """
     repository, _, tag = digest.partition("@")
-    follow(client.api.pull(repository, tag=tag, stream=True, decode=True), LayerProgress(what, say))
+    follow(client.api.pull(repository, tag=tag, stream=True, decode=True), what, say)
 
 
-def follow(events: Iterable[Mapping[str, Any]], progress: LayerProgress) -> str | None:
-    """Reads the events of a push or pull to their end. Returns the digest that a push ends with.
+def follow(
+    events: Iterable[Mapping[str, Any]], what: str, say: Say, clock: Callable[[], float] = time.monotonic
+) -> str | None:
+    """Reads the events of a push or pull to their end, and says every few seconds how far all layers are.
+
+    Returns the digest that a push ends with.
 
     Raises:
         InfrastructureError: one of them is an error.
     """
     digest: str | None = None
+    sizes: dict[str, tuple[int, int]] = {}
+    last = clock()
     for event in events:
         if "error" in event:
-            raise InfrastructureError(f"{progress.what} failed: {explain_registry(str(event['error']))}")
-        progress.event(event)
+            raise InfrastructureError(f"{what} failed: {explain_registry(str(event['error']))}")
         digest = (event.get("aux") or {}).get("Digest", digest)
+        layer, detail = str(event.get("id")), event.get("progressDetail") or {}
+        # Unpacking counts again from nothing: only the transfer itself is told.
+        if detail.get("total") and event.get("status") in ("Pushing", "Downloading"):
+            sizes[layer] = int(detail.get("current") or 0), int(detail["total"])
+        elif layer in sizes and event.get("status") in ("Pushed", "Download complete"):
+            sizes[layer] = sizes[layer][1], sizes[layer][1]
+        if sizes and clock() - last >= INTERVAL_S:
+            last = clock()
+            done = sum(min(current, total) for current, total in sizes.values())
+            of = sum(total for _, total in sizes.values())
+            say(f"{what}: {done // MEGABYTE} of {of // MEGABYTE} MB")
     return digest
 
 

@@ -10,15 +10,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
-from orchestrator.environments.catalogue import Catalogue, EnvironmentEntry, RecordedWheel
-from orchestrator.environments.installers import run_uv
-from orchestrator.environments.lock import exact_requirement, exact_version, read_lock
+from orchestrator.environments.catalogue import (
+    Catalogue,
+    EnvironmentEntry,
+    RecordedWheel,
+    exact_version,
+    logical_lines,
+    parsed_requirement,
+    read_lock,
+)
+from orchestrator.environments.packages import fetch_unlocked, run_uv
 from orchestrator.environments.site_settings import uv_environment
-from orchestrator.environments.wheels import fetch_unlocked
 from orchestrator.errors import ConfigurationError, InfrastructureError
 from orchestrator.files import write_atomically
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True)
@@ -107,7 +117,7 @@ def _stand_ins(entry: EnvironmentEntry, requirements: str) -> str:
     """
     lines = requirements.splitlines()
     for name, wheel in entry.recorded.items():
-        line, requirement = exact_requirement(entry.requirements_path, requirements, name)
+        line, requirement = _exact_requirement(entry.requirements_path, requirements, name)
         if exact_version(requirement) != wheel.version:
             problem = (
                 f"expected {name}=={wheel.version}, which `recorded` of the environment {entry.name} has; "
@@ -119,12 +129,38 @@ def _stand_ins(entry: EnvironmentEntry, requirements: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _exact_requirement(path: Path, text: str, name: str) -> tuple[int, Requirement]:
+    """The requirement of one exact version of a distribution that comes from a `wheel_index`, and its line.
+
+    Args:
+        path: of the requirements, for messages.
+        text: of the requirements.
+        name: in its canonical spelling.
+
+    Raises:
+        ConfigurationError: there is none, there are several, or it is anything else than one exact version.
+    """
+    lines = list(logical_lines(text))
+    found = [(number, line) for number, line in lines if canonicalize_name((_NAME.match(line) or [""])[0]) == name]
+    if not found:
+        raise ConfigurationError(f"no requirement of {name}, which the catalogue's wheel_index names", file=path)
+    number, line = found[-1]
+    if len(found) > 1:
+        problem = f"line {found[0][0]} requires it too; keep one of them"
+        raise ConfigurationError(problem, file=path, line=number, key=name)
+    requirement = parsed_requirement(line)
+    if requirement is None or requirement.marker is not None or exact_version(requirement) is None:
+        problem = f"expected {name}==VERSION and no more, since wheel_index has it; not {line!r}"
+        raise ConfigurationError(problem, file=path, line=number, key=name)
+    return number, requirement
+
+
 def _wheels(entry: EnvironmentEntry, requirements: str, say: Callable[[str], None]) -> list[Path]:
     """The wheels of `wheel_index` that can be fetched: all that the lock may take from the wheel directory."""
     wheels: list[Path] = []
     for name in entry.wheel_index.distributions if entry.wheel_index else ():
         if name not in entry.recorded:
-            _, requirement = exact_requirement(entry.requirements_path, requirements, name)
+            _, requirement = _exact_requirement(entry.requirements_path, requirements, name)
             wheels += fetch_unlocked(entry, name, str(exact_version(requirement)), say)
     return wheels
 

@@ -1,9 +1,6 @@
 """Images without a registry: saved as a file, loaded from one, or streamed from one engine to another."""
 
-import hashlib
-import json
 import os
-import tarfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, nullcontext, suppress
@@ -19,11 +16,10 @@ from orchestrator.environments.engine import (
     TRANSFER_TIMEOUT_S,
     attributes_of,
     connect,
-    engine_address,
     engine_errors,
     explain,
 )
-from orchestrator.environments.identity import ImageIdentity, differences, identity_of, insist
+from orchestrator.environments.identity import ImageIdentity, differences, identity_of, insist, read_archive
 from orchestrator.environments.record import (
     LABEL_ENVIRONMENT,
     LABEL_RECIPE,
@@ -124,7 +120,7 @@ def copy_environment(name: str, catalogue: Path, target: str, source: str | None
         engine_id = "".join(letter for letter in known_as if letter.isalnum() or letter in "-_")
         lock = catalogue.absolute().parents[1] / ".taxmeter" / "locks" / f"copy-{name}-{engine_id}"
         with exclusive(lock, lambda: say(f"waiting for another command that copies {name} to {target}")):
-            copy_image(image, origin, destination, say)
+            copy_image(image.reference, image.identity, origin, destination, say)
     return image
 
 
@@ -134,20 +130,14 @@ def save_image(client: DockerClient, image: BuiltImage, file: Path, say: Say) ->
     Raises:
         InfrastructureError: the engine has another image or none, or the file cannot be written.
     """
-    expected = image.identity
     partial = file.with_name(f".{file.name}.partial-{os.getpid()}")
     try:
-        with engine_errors(f"{image.reference} cannot be saved"):
-            source = _image_present(client, image.reference, expected)
-            if source is None:
-                raise InfrastructureError(f"the engine does not have {image.reference} as it is recorded")
-            with partial.open("xb") as stream:
-                # By its id: an archive with a name would rename what an engine has before it could be checked.
-                for chunk in counted(client.api.get_image(source["Id"], _CHUNK_BYTES), f"saving {file.name}", say):
-                    stream.write(chunk)
-                stream.flush()
-                os.fsync(stream.fileno())
-        insist(expected, identity_of(read_archive(partial)), "what the engine gave", f"{file} was not written")
+        with engine_errors(f"{image.reference} cannot be saved"), partial.open("xb") as stream:
+            for chunk in _saved(client, image.reference, image.identity, f"saving {file.name}", say):
+                stream.write(chunk)
+            stream.flush()
+            os.fsync(stream.fileno())
+        insist(image.identity, identity_of(read_archive(partial)), "what the engine gave", f"{file} was not written")
         partial.replace(file)
     except OSError as error:
         raise InfrastructureError(f"{file} cannot be written: {error.strerror or error}") from error
@@ -167,15 +157,16 @@ def load_image(client: DockerClient, file: Path, say: Say) -> dict[str, Any]:
     archived = read_archive(file)
     reference, expected = reference_of(archived), identity_of(archived)
     with engine_errors(f"{file} cannot be loaded"):
-        present = attributes_of(client, reference)
-        if present is not None and not differences(expected, identity_of(present)):
-            say(f"the engine has {reference} already")
+        present = image_present(client, reference, expected, say)
+        if present is not None:
             return present
         return _load_identical(client, counted(_chunks(file), f"loading {file.name}", say), expected, reference)
 
 
-def copy_image(image: BuiltImage, source: DockerClient, target: DockerClient, say: Say) -> dict[str, Any]:
-    """Streams a recorded image from one engine to another, without a file in between.
+def copy_image(
+    reference: str, expected: ImageIdentity, source: DockerClient, target: DockerClient, say: Say
+) -> dict[str, Any]:
+    """Streams an image from one engine to another, without a file in between.
 
     Nothing is sent to an engine that has the identical image. What is interrupted leaves no image behind.
     Returns what the target's `inspect` says about it.
@@ -183,32 +174,12 @@ def copy_image(image: BuiltImage, source: DockerClient, target: DockerClient, sa
     Raises:
         InfrastructureError: the source has another image or none, or an engine fails.
     """
-    return copy_identical(image.reference, image.identity, source, target, say)
-
-
-def copy_identical(
-    reference: str,
-    expected: ImageIdentity,
-    source: DockerClient,
-    target: DockerClient,
-    say: Say,
-) -> dict[str, Any]:
-    """As `copy_image`, for any image that is known well enough.
-
-    Raises:
-        InfrastructureError: the source has another image or none, or an engine fails.
-    """
     with engine_errors(f"{reference} cannot be copied"):
-        present = _image_present(target, reference, expected)
+        present = image_present(target, reference, expected, say)
         if present is not None:
-            target.images.get(present["Id"]).tag(reference)
-            say(f"the engine has {reference} already")
             return present
-        origin = _image_present(source, reference, expected)
-        if origin is None:
-            raise InfrastructureError(f"the engine to copy from does not have {reference} as it is recorded")
-        chunks = source.api.get_image(origin["Id"], _CHUNK_BYTES)
-        return _load_identical(target, counted(chunks, f"copying {reference}", say), expected, reference)
+        chunks = _saved(source, reference, expected, f"copying {reference}", say)
+        return _load_identical(target, chunks, expected, reference)
 
 
 def saved_image(image: BuiltImage, say: Say) -> Iterator[bytes]:
@@ -217,13 +188,11 @@ def saved_image(image: BuiltImage, say: Say) -> Iterator[bytes]:
     Raises:
         InfrastructureError: the engine has another image or none, or fails.
     """
-    expected = image.identity
-    what = f"{image.reference} cannot be sent"
-    with engine_errors(what), closing(connect(timeout_s=TRANSFER_TIMEOUT_S)) as client:
-        found = _image_present(client, image.reference, expected)
-        if found is None:
-            raise InfrastructureError(f"the engine at {engine_address()} does not have {image.reference} as recorded")
-        yield from counted(client.api.get_image(found["Id"], _CHUNK_BYTES), f"sending {image.reference}", say)
+    with (
+        engine_errors(f"{image.reference} cannot be sent"),
+        closing(connect(timeout_s=TRANSFER_TIMEOUT_S)) as client,
+    ):
+        yield from _saved(client, image.reference, image.identity, f"sending {image.reference}", say)
 
 
 def receive_image(awaited: Awaited, chunks: Iterator[bytes]) -> ImageIdentity:
@@ -237,40 +206,13 @@ def receive_image(awaited: Awaited, chunks: Iterator[bytes]) -> ImageIdentity:
         return identity_of(_load_identical(client, chunks, awaited.expected, awaited.reference))
 
 
-def is_archive(name: str) -> bool:
-    """Whether a name on the command line is meant as such a file."""
-    path = Path(name)
-    return path.suffix == ".tar" or (path.is_file() and tarfile.is_tarfile(path))
-
-
-def read_archive(path: Path) -> dict[str, Any]:
-    """The image in a file, in the form in which engines describe images. Layers are not unpacked.
-
-    Raises:
-        ConfigurationError: it cannot be read, is cut off, or holds no image or several.
-    """
-    try:
-        with tarfile.open(path) as archive:
-            manifest = _member(archive, "manifest.json")
-            images = json.loads(manifest)
-            if len(images) != 1:
-                raise ConfigurationError(f"{len(images)} images; expected one", file=path)
-            data = _member(archive, images[0]["Config"])
-            members = set(archive.getnames())
-            missing = [name for name in images[0]["Layers"] if name not in members]
-            if missing:
-                raise ConfigurationError(f"the layer {missing[0]} is missing; save the image again", file=path)
-    except FileNotFoundError:
-        raise ConfigurationError("no such file", file=path) from None
-    except OSError as error:
-        raise ConfigurationError(f"cannot be read: {error.strerror or error}", file=path) from None
-    except (tarfile.TarError, EOFError, KeyError, TypeError, ValueError) as error:
-        raise ConfigurationError(
-            f"no saved image, or one that was cut off ({' '.join(str(error).split())}); "
-            "`taxmeter images save` writes such files",
-            file=path,
-        ) from None
-    return _attributes(data)
+def image_present(client: DockerClient, reference: str, expected: ImageIdentity, say: Say) -> dict[str, Any] | None:
+    """What an engine says about the expected image, which then has its name; null if the engine does not have it."""
+    present = _find(client, reference, expected)
+    if present is not None:
+        client.images.get(present["Id"]).tag(reference)
+        say(f"the engine has {reference} already")
+    return present
 
 
 def counted(
@@ -289,13 +231,25 @@ def counted(
         yield chunk
 
 
-def _image_present(client: DockerClient, reference: str, expected: ImageIdentity) -> dict[str, Any] | None:
+def _find(client: DockerClient, reference: str, expected: ImageIdentity) -> dict[str, Any] | None:
     """What an engine says about the expected image, under its name or its id; null if it does not have it."""
     for name in (reference, expected.image_id):
         attributes = attributes_of(client, name)
         if attributes is not None and not differences(expected, identity_of(attributes)):
             return attributes
     return None
+
+
+def _saved(client: DockerClient, reference: str, expected: ImageIdentity, what: str, say: Say) -> Iterator[bytes]:
+    """The expected image as an engine saves it, by its id: an archive with a name would rename what another has.
+
+    Raises:
+        InfrastructureError: the engine has another image or none.
+    """
+    found = _find(client, reference, expected)
+    if found is None:
+        raise InfrastructureError(f"the engine does not have {reference} as it is recorded")
+    yield from counted(client.api.get_image(found["Id"], _CHUNK_BYTES), what, say)
 
 
 def _load_identical(
@@ -335,21 +289,3 @@ def _chunks(file: Path) -> Iterator[bytes]:
     with file.open("rb") as stream:
         while chunk := stream.read(_CHUNK_BYTES):
             yield chunk
-
-
-def _member(archive: tarfile.TarFile, name: str) -> bytes:
-    stream = archive.extractfile(name)
-    if stream is None:
-        raise KeyError(f"{name} is no file")
-    return stream.read()
-
-
-def _attributes(data: bytes) -> dict[str, Any]:
-    configuration = json.loads(data)
-    return {
-        "Id": f"sha256:{hashlib.sha256(data).hexdigest()}",
-        "Architecture": configuration.get("architecture"),
-        "Os": configuration.get("os"),
-        "Config": configuration.get("config"),
-        "RootFS": {"Layers": configuration["rootfs"]["diff_ids"]},
-    }

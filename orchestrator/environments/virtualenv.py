@@ -7,16 +7,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from orchestrator.environments.catalogue import EnvironmentEntry, lock_sha256
-from orchestrator.environments.installers import run_uv
-from orchestrator.environments.lock import Pin, read_lock
+from orchestrator.environments.catalogue import EnvironmentEntry, Pin, lock_sha256, read_lock
+from orchestrator.environments.packages import ensure_wheels, run_uv, wheels_of
 from orchestrator.environments.site_settings import uv_environment
-from orchestrator.environments.wheels import ensure_wheels, wheels_of
 from orchestrator.errors import ConfigurationError, InfrastructureError
 from orchestrator.files import exclusive, write_atomically
 
@@ -28,54 +25,49 @@ _SEEDS = frozenset({"pip", "setuptools", "pkg-resources"})
 _PROBE = "import sys; print('%d.%d' % sys.version_info[:2])"
 
 
-@dataclass(frozen=True)
-class VirtualEnvironment:
-    """A complete virtual environment whose installed versions equal the lock."""
+def ensure_virtualenv(entry: EnvironmentEntry, root: Path, say: Callable[[str], None]) -> Path:
+    """The Python of the virtual environment of `entry` under `root`, whose installed versions equal the lock.
 
-    python: Path
-    lock_sha256: str
-
-
-def ensure_virtualenv(entry: EnvironmentEntry, root: Path, say: Callable[[str], None]) -> VirtualEnvironment:
-    """The virtual environment of `entry` under `root`; it is built when it is not there or only half there.
+    It is built when it is not there or only half there.
 
     Raises:
         ConfigurationError: this machine does not have the Python of the environment.
         InfrastructureError: a package cannot be fetched, or what was installed is not what the lock says.
     """
-    directory, built = _place(entry, root)
-    if _is_complete(directory, built):
-        return built
-    lock = directory.with_name(f".{directory.name}.lock")
-    with exclusive(lock, lambda: say(f"waiting for another command that sets up the environment {entry.name}")):
-        if not _is_complete(directory, built):
-            _build(entry, directory, built, say)
-    return built
+    directory = _directory(entry, root)
+    if not _is_complete(entry, directory):
+        lock = directory.with_name(f".{directory.name}.lock")
+        with exclusive(lock, lambda: say(f"waiting for another command that sets up the environment {entry.name}")):
+            if not _is_complete(entry, directory):
+                _build(entry, directory, say)
+    return _python(directory)
 
 
 def virtualenv_problem(entry: EnvironmentEntry, root: Path) -> str | None:
     """Why this machine cannot have the virtual environment of `entry`, in one line, or None. Builds nothing."""
-    if _is_complete(*_place(entry, root)) or find_python(entry.python) is not None:
+    if _is_complete(entry, _directory(entry, root)) or find_python(entry.python) is not None:
         return None
     return missing_python(entry.name, entry.python)
 
 
-def _place(entry: EnvironmentEntry, root: Path) -> tuple[Path, VirtualEnvironment]:
-    sha256 = lock_sha256(entry)
-    directory = root.absolute() / f"{entry.name}-{sha256[:12]}"
-    return directory, VirtualEnvironment(directory / "bin" / "python", sha256)
+def _directory(entry: EnvironmentEntry, root: Path) -> Path:
+    return root.absolute() / f"{entry.name}-{lock_sha256(entry)[:12]}"
 
 
-def _is_complete(directory: Path, built: VirtualEnvironment) -> bool:
+def _python(directory: Path) -> Path:
+    return directory / "bin" / "python"
+
+
+def _is_complete(entry: EnvironmentEntry, directory: Path) -> bool:
     try:
         marker = json.loads((directory / MARKER).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         return False
     # The interpreter is a link: it dangles after the Python that it came from was removed.
-    return bool(marker["lock_sha256"] == built.lock_sha256) and built.python.exists()
+    return bool(marker["lock_sha256"] == lock_sha256(entry)) and _python(directory).exists()
 
 
-def _build(entry: EnvironmentEntry, directory: Path, built: VirtualEnvironment, say: Callable[[str], None]) -> None:
+def _build(entry: EnvironmentEntry, directory: Path, say: Callable[[str], None]) -> None:
     interpreter = find_python(entry.python)
     if interpreter is None:
         raise ConfigurationError(missing_python(entry.name, entry.python))
@@ -89,7 +81,7 @@ def _build(entry: EnvironmentEntry, directory: Path, built: VirtualEnvironment, 
     uv = uv_environment()
     make = ["venv", "--quiet", "--no-project", "--python", str(interpreter), str(directory)]
     run_uv(make, uv, "a virtual environment cannot be made")
-    python = ["--python", str(built.python)]
+    python = ["--python", str(_python(directory))]
     # Compiled now, and not while the first trial imports.
     install = ["pip", "install", "--quiet", "--require-hashes", "--only-binary", ":all:", "--compile-bytecode", *python]
     for place in [str(entry.wheel_directory), *uv.pop("UV_FIND_LINKS", "").split(",")]:
@@ -109,7 +101,7 @@ def _build(entry: EnvironmentEntry, directory: Path, built: VirtualEnvironment, 
         )
     write_atomically(
         directory / MARKER,
-        json.dumps({"lock_sha256": built.lock_sha256, "python": entry.python}) + "\n",
+        json.dumps({"lock_sha256": lock_sha256(entry), "python": entry.python}) + "\n",
     )
 
 

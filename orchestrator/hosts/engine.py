@@ -57,7 +57,7 @@ class EngineAt:
             closing(connect(timeout_s=TRANSFER_TIMEOUT_S)) as source,
             closing(connect(self.address, TRANSFER_TIMEOUT_S)) as target,
         ):
-            return identity_of(copy_image(image, source, target, say))
+            return identity_of(copy_image(image.reference, image.identity, source, target, say))
 
     def remove_containers(self, campaign_id: str) -> list[str]:
         """See `HostEngine.remove_containers`."""

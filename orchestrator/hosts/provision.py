@@ -97,7 +97,7 @@ def make_environments(wanted: EnvironmentsWanted) -> dict[str, str]:
     catalogue = wanted.recipes.catalogue(directory)
     try:
         return {
-            name: str(ensure_virtualenv(catalogue.entry(name), directory / "environments", _say_nothing).python)
+            name: str(ensure_virtualenv(catalogue.entry(name), directory / "environments", _say_nothing))
             for name in wanted.environments
         }
     except ConfigurationError as error:

@@ -32,8 +32,9 @@ from orchestrator.environments import (
     look_for_image,
     pull_stored_image,
 )
+from orchestrator.environments.identity import read_archive
 from orchestrator.environments.registry import pull_image, push_image
-from orchestrator.environments.transfer import load_image, read_archive, save_image
+from orchestrator.environments.transfer import load_image, save_image
 from orchestrator.errors import InfrastructureError
 from tests.lab.image import ensure_lab_image
 
@@ -208,10 +209,10 @@ def test_an_image_is_the_same_after_save_and_load(client, second, name, forget, 
 
 def test_an_image_is_copied_between_engines_once(client, second, name, forget) -> None:
     image = make(client, name)
-    copy_image(image, client, second, print)
+    copy_image(image.reference, image.identity, client, second, print)
     assert on(second, image) == ()
     said: list[str] = []
-    copy_image(image, client, second, said.append)
+    copy_image(image.reference, image.identity, client, second, said.append)
     assert said == [f"the engine has {image.reference} already"]
 
 
@@ -225,11 +226,11 @@ def test_an_interrupted_copy_leaves_no_image(client, second, name, forget, monke
 
     monkeypatch.setattr(client.api, "get_image", cut)
     with pytest.raises(KeyboardInterrupt):
-        copy_image(image, client, second, print)
+        copy_image(image.reference, image.identity, client, second, print)
     assert attributes_of(second, image.reference) is None
     assert attributes_of(second, image.image_id) is None
     monkeypatch.undo()
-    copy_image(image, client, second, print)
+    copy_image(image.reference, image.identity, client, second, print)
     assert on(second, image) == ()
 
 
@@ -291,7 +292,7 @@ def test_a_full_disk_is_said_and_nothing_is_left(client, lab, name, forget, tmp_
     try:
         with closing(wait_for(f"unix://{tmp_path}/docker.sock", container)) as small:
             with pytest.raises(InfrastructureError, match=r": the disk is full: .*no space left on device"):
-                copy_image(image, client, small, print)
+                copy_image(image.reference, image.identity, client, small, print)
             assert small.images.list(all=True) == []
     finally:
         container.remove(force=True, v=True)

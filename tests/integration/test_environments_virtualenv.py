@@ -57,11 +57,9 @@ def test_a_half_built_one_is_replaced_and_a_whole_one_is_kept(entry: Environment
     stray.touch()
     said: list[str] = []
     built = ensure_virtualenv(entry, tmp_path / "root", said.append)
-    assert built.python.parents[1] == stray.parent
+    assert built.parents[1] == stray.parent
     assert not stray.exists()
-    done = subprocess.run(
-        [built.python, "-c", "import tiny_pkg; print(tiny_pkg.answer)"], capture_output=True, check=True
-    )
+    done = subprocess.run([built, "-c", "import tiny_pkg; print(tiny_pkg.answer)"], capture_output=True, check=True)
     assert done.stdout == b"42\n"
     assert ensure_virtualenv(entry, tmp_path / "root", said.append) == built
     assert len(said) == 1
@@ -73,7 +71,7 @@ def test_one_whose_python_was_removed_does_not_count_as_whole(entry: Environment
     (directory / "bin").mkdir(parents=True)
     (directory / MARKER).write_text(json.dumps({"lock_sha256": lock_sha256(entry)}))
     (directory / "bin/python").symlink_to(sys.executable)
-    assert ensure_virtualenv(entry, tmp_path / "root", lambda _: None).python == directory / "bin/python"
+    assert ensure_virtualenv(entry, tmp_path / "root", lambda _: None) == directory / "bin/python"
     (directory / "bin/python").unlink()
     (directory / "bin/python").symlink_to("/nonexistent/python3.99")
     with pytest.raises(ConfigurationError, match=r"needs Python 3\.99"):
@@ -117,7 +115,7 @@ def test_what_lies_in_the_wheel_directory_needs_no_index(
 ):
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.setenv("PIP_INDEX_URL", "https://127.0.0.1:9/simple")
-    assert ensure_virtualenv(entry, tmp_path / "root", lambda _: None).python.exists()
+    assert ensure_virtualenv(entry, tmp_path / "root", lambda _: None).exists()
 
 
 def test_a_package_that_cannot_be_fetched_is_one_line(

@@ -16,7 +16,6 @@ from orchestrator.campaign.reproduce.run import make_ready, preview
 from orchestrator.campaign.reproduce.stored import Configuration, Limits, Wanted
 from orchestrator.config import Connection, Host, Inventory
 from orchestrator.environments import (
-    LABEL_ENVIRONMENT,
     BuiltImage,
     ImageIdentity,
     attributes_of,
@@ -24,6 +23,7 @@ from orchestrator.environments import (
     identity_of,
     read_built_images,
 )
+from orchestrator.environments.record import LABEL_ENVIRONMENT
 from orchestrator.errors import ConfigurationError
 from orchestrator.execution import DockerSettings
 from orchestrator.hosts import open_hosts

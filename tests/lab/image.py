@@ -8,7 +8,8 @@ from pathlib import Path
 
 from docker import DockerClient
 
-from orchestrator.environments import Catalogue, attributes_of, engine_address, ensure_base, find_builder
+from orchestrator.environments import Catalogue, attributes_of, engine_address
+from orchestrator.environments.build import ensure_base, find_builder
 from orchestrator.errors import InfrastructureError
 
 DIRECTORY = Path(__file__).resolve().parent
@@ -31,7 +32,8 @@ def ensure_lab_image(client: DockerClient, say: Callable[[str], None]) -> str:
     reference = f"taxmeter/lab-host:{_recipe_sha256()[:12]}"
     if attributes_of(client, reference) is not None:
         return reference
-    base = ensure_base(Catalogue.load(PROJECT / "docker" / "images.yaml").entry("cpu"), client, say)
+    entry = Catalogue.load(PROJECT / "docker" / "images.yaml").entry("cpu")
+    base = ensure_base(entry.base, entry.debian_suite, client, say)
     say(f"building the image of the lab hosts on {base} (half a minute)")
     builder = find_builder()
     command = [*builder.command, "--network", "host", "--build-arg", f"BASE={base}", "--tag", reference, str(DIRECTORY)]

@@ -12,7 +12,8 @@ import pytest
 from docker import DockerClient
 
 from orchestrator.config import load_inventory
-from orchestrator.environments import Catalogue, connect, ensure_base
+from orchestrator.environments import Catalogue, connect
+from orchestrator.environments.build import ensure_base
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.cluster.executing import run_in
 from orchestrator.hosts.connection import Connections
@@ -103,7 +104,8 @@ def test_an_image_of_one_engine_is_on_no_other(lab: Lab) -> None:
 
 def layered(client: DockerClient, reference: str, directory: Path) -> None:
     """An image whose second layer replaces a directory of the first."""
-    base = ensure_base(Catalogue.load(PROJECT / "docker" / "images.yaml").entry("cpu"), client, print)
+    entry = Catalogue.load(PROJECT / "docker" / "images.yaml").entry("cpu")
+    base = ensure_base(entry.base, entry.debian_suite, client, print)
     lines = [f"FROM {base}", "RUN mkdir /replaced && touch /replaced/old"]
     lines += ["RUN rm -r /replaced && mkdir /replaced && touch /replaced/new", "ENTRYPOINT []"]
     (directory / "Dockerfile").write_text("\n".join(lines))

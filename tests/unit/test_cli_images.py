@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import run
-from orchestrator.environments import BuiltImage, Verified
+from orchestrator.environments import BuiltImage
 from orchestrator.errors import ExitCode
 
 IMAGE = BuiltImage(
@@ -37,7 +37,8 @@ def elsewhere(in_project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_verify_says_so_by_its_exit_code(
     problems: tuple[str, ...], code: int, printed: str, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    monkeypatch.setattr("orchestrator.cli.images.verify_images", lambda *_: {"cpu": Verified(IMAGE, problems)})
+    monkeypatch.setattr("orchestrator.cli.images.verify_images", lambda *_: {"cpu": problems})
+    monkeypatch.setattr("orchestrator.cli.images.read_built_images", lambda _: {"cpu": IMAGE})
     assert run(["images", "verify"]) == code
     assert capsys.readouterr().out.startswith(printed)
 

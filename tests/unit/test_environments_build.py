@@ -7,11 +7,13 @@ from types import SimpleNamespace
 import pytest
 from docker.errors import APIError, ImageNotFound
 
-from orchestrator.environments import Catalogue, build, ensure_base, find_builder
+from orchestrator.environments import Catalogue, build
+from orchestrator.environments.build import ensure_base, find_builder
 from orchestrator.errors import InfrastructureError
 
 UNREACHABLE = 'Get "https://registry.invalid/v2/": dial tcp: lookup registry.invalid: no such host'
 ENTRY = Catalogue.load(Path(__file__).parents[2] / "docker/images.yaml").entry("cpu")
+BASE = ENTRY.base, ENTRY.debian_suite
 
 
 class Images:
@@ -39,19 +41,19 @@ class Engine:
 
 def test_a_base_that_is_there_is_not_pulled():
     said: list[str] = []
-    assert ensure_base(ENTRY, Engine(ENTRY.base, answer="must not be asked"), said.append) == ENTRY.base
+    assert ensure_base(*BASE, Engine(ENTRY.base, answer="must not be asked"), said.append) == ENTRY.base
     assert said == []
 
 
 def test_the_pinned_base_is_pulled():
     engine = Engine()
-    assert ensure_base(ENTRY, engine, lambda _: None) == ENTRY.base
+    assert ensure_base(*BASE, engine, lambda _: None) == ENTRY.base
     assert engine.images.known == [ENTRY.base]
 
 
 def test_the_stand_in_is_taken_and_said_when_the_registry_is_out_of_reach():
     said: list[str] = []
-    reference = ensure_base(ENTRY, Engine("taxmeter/base:bookworm", answer=UNREACHABLE), said.append)
+    reference = ensure_base(*BASE, Engine("taxmeter/base:bookworm", answer=UNREACHABLE), said.append)
     assert reference == "taxmeter/base:bookworm"
     assert any("cannot be reached" in line and "no such host" in line for line in said)
 
@@ -67,20 +69,20 @@ def test_the_stand_in_is_taken_and_said_when_the_registry_is_out_of_reach():
 )
 def test_a_registry_that_answers_no_is_an_error_and_no_reason_for_a_stand_in(answer: str):
     with pytest.raises(InfrastructureError, match="cannot be pulled"):
-        ensure_base(ENTRY, Engine("taxmeter/base:bookworm", answer=answer), lambda _: None)
+        ensure_base(*BASE, Engine("taxmeter/base:bookworm", answer=answer), lambda _: None)
 
 
 def test_a_stand_in_needs_root(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(build.os, "geteuid", lambda: 1000)
     with pytest.raises(InfrastructureError, match="needs root"):
-        ensure_base(ENTRY, Engine(answer=UNREACHABLE), lambda _: None)
+        ensure_base(*BASE, Engine(answer=UNREACHABLE), lambda _: None)
 
 
 def test_a_stand_in_needs_debootstrap(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(build.os, "geteuid", lambda: 0)
     monkeypatch.setattr(build.shutil, "which", lambda *_, **__: None)
     with pytest.raises(InfrastructureError, match="apt-get install debootstrap"):
-        ensure_base(ENTRY, Engine(answer=UNREACHABLE), lambda _: None)
+        ensure_base(*BASE, Engine(answer=UNREACHABLE), lambda _: None)
 
 
 def fake_docker(directory: Path, version: str, *, buildx: bool) -> str:

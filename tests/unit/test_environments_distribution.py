@@ -223,15 +223,15 @@ def test_a_copy_waits_by_the_engine_and_says_when_that_fails(
 ):
     image = record(entry)
     lock = entry.state_directory / "locks" / "copy-tiny-abc"
-    copied: list[BuiltImage] = []
+    copied: list[str] = []
 
-    def copy_image(image: BuiltImage, *_: object) -> None:
+    def copy_image(reference: str, *_: object) -> None:
         assert is_held(lock)
-        copied.append(image)
+        copied.append(reference)
 
     monkeypatch.setattr(transfer, "copy_image", copy_image)
     assert copy_environment("tiny", catalogue, "ssh://lab1", None, print) == image
-    assert copied == [image]
+    assert copied == [image.reference]
     engine.information = {}
     with pytest.raises(InfrastructureError, match="the engine at ssh://lab1 failed: no"):
         copy_environment("tiny", catalogue, "ssh://lab1", None, print)

@@ -12,7 +12,7 @@ from urllib3.exceptions import ReadTimeoutError
 from orchestrator.environments import engine_errors
 from orchestrator.environments.build import build_failure
 from orchestrator.environments.engine import explain, explain_registry
-from orchestrator.environments.installers import hash_mismatch, pip_failure, uv_failure
+from orchestrator.environments.packages import hash_mismatch, pip_failure, uv_failure
 from orchestrator.errors import InfrastructureError
 
 GOT = "fab454a559fed7294d9de546ece075cb0fef9acbccc55427d3fe5c4af9a4abfb"

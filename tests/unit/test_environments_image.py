@@ -9,22 +9,23 @@ from typing import Any
 import pytest
 
 from orchestrator.environments import (
-    Builder,
     BuildPolicy,
     BuiltImage,
     EnvironmentEntry,
+    ImageIdentity,
     ensure_image,
     identity_of,
     read_built_images,
     verify_images,
 )
+from orchestrator.environments.build import Builder
 from orchestrator.environments.observation import Observation
 from orchestrator.environments.record import labels_of, record_built_image, recorded_images
 from orchestrator.errors import ConfigurationError, InfrastructureError
 from tests.scripted_engine import Engine, an_image, reference_of, tiny_entry
 
-image_module, record, verify, build = (
-    sys.modules[f"orchestrator.environments.{name}"] for name in ("image", "record", "verify", "build")
+image_module, record, build = (
+    sys.modules[f"orchestrator.environments.{name}"] for name in ("image", "record", "build")
 )
 SEEN = Observation({"python": "3.11.2", "torch": "2.13.0"}, {"torch_git_version": "abc"})
 
@@ -44,7 +45,6 @@ def looked_into(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return SEEN
 
     monkeypatch.setattr(record, "observe", observe)
-    monkeypatch.setattr(verify, "observe", observe)
     return looked
 
 
@@ -130,9 +130,9 @@ def test_another_engine_gets_the_image_of_this_one(entry: EnvironmentEntry, monk
     engine.named[reference_of(entry)] = an_image(entry)
     image = ensure_image(entry, engine, print)
 
-    def copy(wanted: BuiltImage, source: object, target: Engine, say: object) -> dict[str, Any]:
-        assert wanted == image
-        target.named[wanted.reference] = an_image(entry)
+    def copy(reference: str, wanted: ImageIdentity, source: object, target: Engine, say: object) -> dict[str, Any]:
+        assert wanted == image.identity
+        target.named[reference] = an_image(entry)
         return an_image(entry)
 
     engines = {"unix:///other.sock": other}
@@ -238,9 +238,9 @@ def test_a_build_labels_the_image_with_the_id_of_its_base(entry: EnvironmentEntr
 
     engine = Engine()
     engine.named["debian:x"] = {"Id": "sha256:base", "Config": {"Labels": {}}}
-    monkeypatch.setattr(image_module, "find_builder", lambda: Builder(("docker", "build")))
+    monkeypatch.setattr(build, "find_builder", lambda: Builder(("docker", "build")))
     monkeypatch.setattr(image_module, "ensure_wheels", lambda *_: None)
-    monkeypatch.setattr(image_module, "ensure_base", lambda *_: "debian:x")
+    monkeypatch.setattr(build, "ensure_base", lambda *_: "debian:x")
     monkeypatch.setattr(build.subprocess, "run", run)
     ensure_image(entry, engine, print)
     [command] = commands
@@ -250,22 +250,22 @@ def test_a_build_labels_the_image_with_the_id_of_its_base(entry: EnvironmentEntr
 
 def test_verify_names_what_differs(entry: EnvironmentEntry, monkeypatch: pytest.MonkeyPatch):
     engine = Engine()
-    monkeypatch.setattr(verify, "connect", lambda *_: engine)
+    monkeypatch.setattr(record, "connect", lambda *_: engine)
     engine.named[reference_of(entry)] = an_image(entry)
     image = ensure_image(entry, engine, print)
     catalogue = entry.directory / "images.yaml"
-    assert verify_images([], catalogue, None, print)["tiny"].problems == ()
+    assert verify_images([], catalogue, None, print)["tiny"] == ()
 
     seen = Observation({"python": "3.11.2", "torch": "2.14.0"}, {"torch_git_version": "def"})
-    monkeypatch.setattr(verify, "observe", lambda *_: seen)
+    monkeypatch.setattr(record, "observe", lambda *_: seen)
     engine.named[reference_of(entry)] = an_image(entry, top="c")
-    assert verify_images(["tiny"], catalogue, None, print)["tiny"].problems == (
+    assert verify_images(["tiny"], catalogue, None, print)["tiny"] == (
         "layer 2 of 2: expected bbbbbbbbbbbb, found cccccccccccc",
         "torch: expected 2.13.0, found 2.14.0",
         "torch_git_version: expected abc, found def",
     )
     engine.named.clear()
-    assert verify_images([], catalogue, None, print)["tiny"].problems == (f"the engine has no {image.reference}",)
+    assert verify_images([], catalogue, None, print)["tiny"] == (f"the engine has no {image.reference}",)
 
 
 def test_an_environment_that_is_not_recorded(entry: EnvironmentEntry):

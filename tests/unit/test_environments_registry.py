@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.environments.registry import LayerProgress, check_registry, follow
+from orchestrator.environments.registry import check_registry, follow
 from orchestrator.environments.transfer import INTERVAL_S, counted
 from orchestrator.errors import ConfigurationError, InfrastructureError
 
@@ -35,11 +35,11 @@ def pushing(layer: str, current: int, total: int, status: str = "Pushing") -> di
 
 def test_progress_sums_the_layers_and_leaves_out_unpacking() -> None:
     said: list[str] = []
-    progress = LayerProgress("pushing x", said.append, Clock(INTERVAL_S))
-    progress.event(pushing("a", 1_000_000, 4_000_000))
-    progress.event(pushing("b", 2_000_000, 6_000_000))
-    progress.event(pushing("b", 1, 6_000_000, "Extracting"))
-    progress.event({"status": "Pushed", "id": "a"})
+    events = [
+        *(pushing("a", 1_000_000, 4_000_000), pushing("b", 2_000_000, 6_000_000)),
+        *(pushing("b", 1, 6_000_000, "Extracting"), {"status": "Pushed", "id": "a"}),
+    ]
+    follow(events, "pushing x", said.append, Clock(INTERVAL_S))
     assert said == [
         "pushing x: 1 of 4 MB",
         "pushing x: 3 of 10 MB",
@@ -57,11 +57,11 @@ def test_progress_is_told_every_few_seconds_only() -> None:
 
 def test_the_digest_of_a_push_is_found() -> None:
     events = [pushing("a", 1, 2), {"aux": {"Tag": "1", "Digest": "sha256:1", "Size": 3}}]
-    assert follow(events, LayerProgress("pushing x", print)) == "sha256:1"
-    assert follow([], LayerProgress("pulling x", print)) is None
+    assert follow(events, "pushing x", print) == "sha256:1"
+    assert follow([], "pulling x", print) is None
 
 
 def test_an_error_among_the_events_is_raised() -> None:
     events = [{"errorDetail": {"message": "m"}, "error": "denied: requested access to the resource is denied"}]
     with pytest.raises(InfrastructureError, match="pushing x failed: the registry refuses: .*docker login"):
-        follow(events, LayerProgress("pushing x", print))
+        follow(events, "pushing x", print)

@@ -55,7 +55,7 @@ def catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     tools.mkdir()
     (tools / "uv").write_text(UV)
     (tools / "uv").chmod(0o755)
-    monkeypatch.setattr("orchestrator.environments.installers.find_uv_bin", lambda: str(tools / "uv"))
+    monkeypatch.setattr("orchestrator.environments.packages.find_uv_bin", lambda: str(tools / "uv"))
     monkeypatch.setenv("UV_LOG", str(tmp_path / "uv.log"))
     monkeypatch.chdir(tmp_path)
     return docker / "images.yaml"

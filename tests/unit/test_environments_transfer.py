@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.environments import compare_images, identity_of
-from orchestrator.environments.transfer import is_archive, read_archive
+from orchestrator.environments.identity import is_archive, read_archive
 from orchestrator.errors import ConfigurationError
 from tests.scripted_engine import an_image, archive, tiny_entry
 

@@ -7,10 +7,16 @@ from pathlib import Path
 import pytest
 from packaging.tags import parse_tag
 
-from orchestrator.environments import Catalogue, EnvironmentEntry, ensure_wheels, read_lock
+from orchestrator.environments import Catalogue, EnvironmentEntry, read_lock
 from orchestrator.environments.catalogue import WheelIndex
-from orchestrator.environments.installers import pip_failure
-from orchestrator.environments.wheels import fetch_unlocked, has_wheel, supported_tags, wheels_of
+from orchestrator.environments.packages import (
+    ensure_wheels,
+    fetch_unlocked,
+    has_wheel,
+    pip_failure,
+    supported_tags,
+    wheels_of,
+)
 from orchestrator.errors import ConfigurationError, InfrastructureError
 
 WHEEL = "tiny_pkg-1.0+cpu-py3-none-any.whl"

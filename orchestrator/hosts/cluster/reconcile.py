@@ -17,7 +17,7 @@ from orchestrator.environments import (
     TRANSFER_TIMEOUT_S,
     attributes_of,
     connect,
-    copy_identical,
+    copy_image,
     differences,
     engine_address,
     engine_errors,
@@ -221,7 +221,7 @@ def _ensure_image(engine: HostEngine, image: AgentImage, say: Say) -> str:
     say(f"sending {image.reference}")
     with closing(connect()) as source, closing(connect(engine.address, TRANSFER_TIMEOUT_S)) as target:
         source.api.timeout = TRANSFER_TIMEOUT_S
-        return str(copy_identical(image.reference, image.identity, source, target, say)["Id"])
+        return str(copy_image(image.reference, image.identity, source, target, say)["Id"])
 
 
 def _refuse_use(client: DockerClient, container: Any) -> None:
