@@ -1,7 +1,5 @@
 """Runs one task on this machine: in a container, in a plain process, or pretended for tests."""
 
-from orchestrator.execution.aftermath import Aftermath, aftermath
-from orchestrator.execution.archive import PackedCode, pack_files, pack_project, read_tree, tar_of, unpack
 from orchestrator.execution.base import (
     DockerSettings,
     ExecutionSettings,
@@ -12,8 +10,28 @@ from orchestrator.execution.base import (
 )
 from orchestrator.execution.choice import create_executor
 from orchestrator.execution.docker import remove_containers
-from orchestrator.execution.records import PIECE_BYTES, RecordLine, RecordReader, read_lines, read_pieces
-from orchestrator.execution.staging import INSTALLED, copy_code, keep_code, pack, stage
+from orchestrator.execution.records import (
+    PIECE_BYTES,
+    Aftermath,
+    RecordLine,
+    RecordReader,
+    aftermath,
+    read_lines,
+    read_pieces,
+)
+from orchestrator.execution.staging import (
+    INSTALLED,
+    PackedCode,
+    copy_code,
+    keep_code,
+    pack,
+    pack_files,
+    pack_project,
+    read_tree,
+    stage,
+    tar_of,
+    unpack,
+)
 
 __all__ = [
     "INSTALLED",

@@ -1,17 +1,127 @@
-"""The directory of a task: the task, and a copy of the runner's code."""
+"""Files on their way: a task's directory, and code to where it runs. One writer of tars, one unpacker."""
 
+import gzip
+import hashlib
+import io
 import json
 import shutil
+import tarfile
+import tempfile
 import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 
+import orchestrator
 import runners
-from orchestrator.execution.archive import PackedCode, pack_files, read_tree
+from orchestrator.errors import InfrastructureError
+from orchestrator.files import exclusive
 from runners.contract import Task, TaskFiles, encode
 
 PACKAGE = runners.__name__
 INSTALLED = Path(runners.__file__).parent.parent
 """Where the runner's package lies that this process has imported."""
+
+_DISTRIBUTION = "taxmeter"
+_COMPILED = "__pycache__"
+_PUBLIC = 0o644
+_PRIVATE = 0o600
+_PRIVATE_DIRECTORY = 0o700
+
+
+@dataclass(frozen=True)
+class PackedCode:
+    """Code on its way to where it runs."""
+
+    digest: str
+    """Over the names and the content of all files."""
+    archive: bytes = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """Of the directory that it lies in, wherever that is."""
+        return self.digest[:12]
+
+
+def read_tree(directory: Path) -> dict[str, bytes]:
+    """The content of all files below a directory by their relative paths, compiled code left out."""
+    return {
+        path.relative_to(directory).as_posix(): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and _COMPILED not in path.parts
+    }
+
+
+def pack_files(files: Mapping[str, bytes]) -> PackedCode:
+    """Packs files by their relative paths; what is equal is packed alike, whenever that is."""
+    return PackedCode(_digest(files), gzip.compress(tar_of(dict(sorted(files.items()))), mtime=0))
+
+
+def pack_project() -> PackedCode:
+    """Packs `orchestrator`, `runners` and what tells the version, as they are now.
+
+    Each file is read once: one that is edited meanwhile is not one thing in the digest and another in the archive.
+    """
+    files = {
+        f"{package.__name__}/{name}": content
+        for package in (orchestrator, runners)
+        for name, content in read_tree(Path(package.__path__[0])).items()
+    }
+    version = metadata.version(_DISTRIBUTION)
+    told = f"Metadata-Version: 2.1\nName: {_DISTRIBUTION}\nVersion: {version}\n"
+    return pack_files({**files, f"{_DISTRIBUTION}-{version}.dist-info/METADATA": told.encode()})
+
+
+def unpack(packed: PackedCode, directory: Path) -> Path:
+    """Unpacks code below a directory, unless it is there already and whole, and returns where it is.
+
+    What is there under its name and differs is replaced. Others may do the same at once.
+
+    Raises:
+        InfrastructureError: the archive is not what its digest says.
+        OSError: it cannot be written.
+    """
+    place = directory / packed.name
+    with exclusive(directory / ".lock", lambda: None):
+        if place.is_dir() and _digest(read_tree(place)) == packed.digest:
+            return place
+        files = _files_in(packed)
+        whole = Path(tempfile.mkdtemp(prefix=f".{packed.name}-", dir=directory))
+        try:
+            for name, content in files.items():
+                (whole / name).parent.mkdir(parents=True, exist_ok=True)
+                (whole / name).write_bytes(content)
+            whole.chmod(0o755)
+            shutil.rmtree(place, ignore_errors=True)
+            whole.rename(place)  # only whole code has this name
+        except BaseException:
+            shutil.rmtree(whole, ignore_errors=True)
+            raise
+    return place
+
+
+def tar_of(files: Mapping[str, bytes], owner: tuple[int, int] | None = None) -> bytes:
+    """A tar of files, for an engine or for `unpack`.
+
+    Args:
+        files: the content by path, of which a leading slash is no part.
+        owner: user and group who alone may read the files and the directories that they lie in; null for everybody.
+    """
+    buffer = io.BytesIO()
+    named = {path.lstrip("/"): content for path, content in files.items()}
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        if owner is not None:
+            for directory in dict.fromkeys(path.rpartition("/")[0] for path in named):
+                entry = tarfile.TarInfo(directory)
+                entry.type, entry.mode, (entry.uid, entry.gid) = tarfile.DIRTYPE, _PRIVATE_DIRECTORY, owner
+                archive.addfile(entry)
+        for path, content in named.items():
+            entry = tarfile.TarInfo(path)
+            entry.size, entry.mode = len(content), _PUBLIC if owner is None else _PRIVATE
+            entry.uid, entry.gid = owner or (0, 0)
+            archive.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
 
 
 def pack(code: Path) -> PackedCode:
@@ -58,3 +168,24 @@ def stage(task: Task, directory: Path, code: Path = INSTALLED, origin: object = 
     # Whatever the umask says: in a container another user reads them.
     for path in [directory, *directory.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+def _files_in(packed: PackedCode) -> dict[str, bytes]:
+    """File by file: early versions of Python 3.11 cannot be told to take nothing but files."""
+    files = {}
+    with tarfile.open(fileobj=io.BytesIO(packed.archive), mode="r:gz") as archive:
+        for member in archive:
+            content = archive.extractfile(member)
+            if content is None or ".." in Path(member.name).parts or member.name.startswith("/"):
+                raise InfrastructureError(f"{member.name} does not belong into the code")
+            files[member.name] = content.read()
+    if _digest(files) != packed.digest:
+        raise InfrastructureError(f"the code that was sent is not {packed.name}")
+    return files
+
+
+def _digest(files: Mapping[str, bytes]) -> str:
+    digest = hashlib.sha256()
+    for name, content in sorted(files.items()):
+        digest.update(f"{name} {len(content)}\n".encode() + content)
+    return digest.hexdigest()

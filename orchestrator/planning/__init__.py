@@ -1,7 +1,14 @@
 """From a sweep, hosts and environments to tasks: pure, so that a plan can be printed before it runs."""
 
-from orchestrator.planning.estimate import estimate_s
-from orchestrator.planning.expansion import environments_on, needed_environments, plan, specifications, unique
+from orchestrator.planning.expansion import (
+    environments_on,
+    estimate_s,
+    needed_environments,
+    place,
+    plan,
+    specifications,
+    unique,
+)
 from orchestrator.planning.feasibility import (
     ANY_SUITABLE,
     GIB,
@@ -12,7 +19,6 @@ from orchestrator.planning.feasibility import (
     model_problem,
     newest_suitable,
 )
-from orchestrator.planning.identity import trial_key, visit, work_digest
 from orchestrator.planning.model import (
     EnvironmentPin,
     Isolation,
@@ -20,7 +26,10 @@ from orchestrator.planning.model import (
     PlannedTask,
     PlanningHost,
     Skip,
+    trial_key,
+    visit,
     with_trials,
+    work_digest,
 )
 from orchestrator.planning.slots import (
     NONE_USED,
@@ -34,7 +43,6 @@ from orchestrator.planning.slots import (
     slots_at_once,
     used_of,
 )
-from orchestrator.planning.targets import place
 
 __all__ = [
     "ANY_SUITABLE",

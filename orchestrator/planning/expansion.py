@@ -1,19 +1,37 @@
-"""From a sweep, hosts and environments to tasks: a pure function, so that a plan can be printed before it runs."""
+"""From a sweep, hosts and environments to tasks, and how long they take: pure, so that a plan can be printed first."""
 
 import itertools
 import random
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 
-from orchestrator.config import Sweep, WorkloadAxis
-from orchestrator.planning.estimate import estimate_s
+from orchestrator.config import ANY, EACH_GPU_MODEL, Sweep, WorkloadAxis
 from orchestrator.planning.feasibility import ANY_SUITABLE, environment_problem, model_problem, newest_suitable
-from orchestrator.planning.identity import trial_key, visit, work_digest
-from orchestrator.planning.model import Plan, PlannedTask, PlanningHost, Skip
+from orchestrator.planning.model import Plan, PlannedTask, PlanningHost, Skip, trial_key, visit, work_digest
 from orchestrator.planning.slots import slot_of
-from orchestrator.planning.targets import choose_hosts, place
-from runners.contract import CONTRACT_VERSION, BackendSpec, Task, Trial, TrialSpec, WorkloadSpec, digest
+from runners.contract import (
+    CONTRACT_VERSION,
+    STANDARD,
+    BackendSpec,
+    GuardPolicy,
+    Task,
+    Trial,
+    TrialSpec,
+    WorkloadSpec,
+    digest,
+)
 from runners.contract.catalogue import WORKLOADS, refusal
+
+# Measured with the quickstart on two cores. Beside its budgets a trial builds, traces or loads its model, verifies it
+# and makes its minimum of calls.
+OVERHEAD_PER_TRIAL_S = 2.6
+# A reference or an export, which the first round makes and later rounds find in the cache.
+PREPARATION_S = 1.4
+# A dispatch floor beside its budget: another model is built, verified and warmed up, once per task and structure.
+OVERHEAD_PER_FLOOR_S = 2.0
+# Start of a task: container, imports, self-check.
+START_OF_TASK_S = 8.0
 
 
 def plan(sweep: Sweep, hosts: Sequence[PlanningHost], campaign_id: str) -> Plan:
@@ -25,7 +43,7 @@ def plan(sweep: Sweep, hosts: Sequence[PlanningHost], campaign_id: str) -> Plan:
             that `any-suitable` may stand for.
         campaign_id: seeds the random order and stands in every trial's identity.
     """
-    chosen, unmatched = choose_hosts(sweep, hosts, lambda host: _able(sweep, host))
+    chosen, unmatched = _choose_hosts(sweep, hosts, lambda host: _able(sweep, host))
     tasks: list[PlannedTask] = []
     skips: list[Skip] = []
     for host in chosen:
@@ -83,6 +101,36 @@ def unique(specs: Iterable[TrialSpec]) -> list[TrialSpec]:
     return list(found.values())
 
 
+def place(sweep: Sweep, host: PlanningHost) -> str:
+    """What a sweep's targets see in a host: hosts of one place stand for each other, and one of them is measured."""
+    if sweep.targets == ANY:
+        return ANY
+    # A model alone says nothing of a host with several: all of them, whatever their order.
+    return ", ".join(_gpu_models(host)) if sweep.targets == EACH_GPU_MODEL else host.name
+
+
+def estimate_s(tasks: Sequence[PlannedTask]) -> float:
+    """Wall time of the tasks in seconds, hosts and their slots in parallel: budgets plus measured overheads."""
+    per_slot: dict[tuple[str, int], float] = {}
+    prepared: set[tuple[str, str, str]] = set()
+    for planned in tasks:
+        seconds = START_OF_TASK_S + _floors_s(planned.task)
+        for trial in planned.task.trials:
+            protocol = trial.spec.protocol
+            budget_ms = protocol.warmup_min_ms + protocol.sync_budget_ms + protocol.pipelined_budget_ms
+            if trial.spec.device == "cuda":
+                budget_ms += protocol.dispatch_budget_ms + protocol.graph_budget_ms
+            budget_ms += 3 * protocol.energy_window_ms + _looking_ms(planned.task)
+            seconds += budget_ms / 1000 + OVERHEAD_PER_TRIAL_S
+            identity = (planned.host, planned.task.environment, trial.trial_key)
+            if identity not in prepared:
+                prepared.add(identity)
+                seconds += PREPARATION_S
+        slot = planned.host, planned.slot
+        per_slot[slot] = per_slot.get(slot, 0.0) + seconds
+    return max(per_slot.values(), default=0.0)
+
+
 @dataclass(frozen=True)
 class _Part:
     """One environment on one host of a campaign."""
@@ -106,6 +154,56 @@ class _Part:
         task_id = f"{self.campaign_id}-{self.host.name}-{self.environment}-r{round_number}"
         task = Task(CONTRACT_VERSION, self.campaign_id, task_id, self.environment, trials, self.sweep.guards)
         return PlannedTask(self.host.name, task, slot_of(self.host.slots, task).index if self.host.slots else 0)
+
+
+def _choose_hosts(
+    sweep: Sweep, hosts: Sequence[PlanningHost], able: Callable[[PlanningHost], int]
+) -> tuple[tuple[PlanningHost, ...], tuple[str, ...]]:
+    """The hosts that take part, and a line about each of the others.
+
+    Where one host of several is enough, it is the one on which most of the sweep can run, the first of equals.
+
+    Args:
+        sweep: the parameter space.
+        hosts: those that may take part.
+        able: how many trials of the sweep can run on a host.
+    """
+    reasons = {host.name: _unwanted(sweep, host) for host in hosts}
+    by_place: dict[str, list[PlanningHost]] = {}
+    for host in hosts:
+        if reasons[host.name] is None:
+            by_place.setdefault(place(sweep, host), []).append(host)
+    enough = "measured, and targets are any" if sweep.targets == ANY else "measured, and has the same model of GPU"
+    for members in by_place.values():
+        best = max(members, key=able)
+        reasons |= {host.name: f"{best.name} is {enough}" for host in members if host is not best}
+    return (
+        tuple(host for host in hosts if reasons[host.name] is None),
+        tuple(f"{name}: {reason}" for name, reason in reasons.items() if reason is not None),
+    )
+
+
+def _unwanted(sweep: Sweep, host: PlanningHost) -> str | None:
+    if isinstance(sweep.targets, dict):
+        labels = {**host.labels, **(host.machine.labels() if host.machine else {})}
+        missing = [
+            f"label {name} is {labels.get(name, 'not set')}, not {value}"
+            for name, value in sorted(sweep.targets.items())
+            if not _matches(labels.get(name), value)
+        ]
+        return "; ".join(missing) or None
+    if sweep.targets == EACH_GPU_MODEL and not _gpu_models(host):
+        return f"it has no GPU, and targets are {EACH_GPU_MODEL}"
+    return None
+
+
+def _matches(label: str | None, wanted: str) -> bool:
+    """Whether a label is the one that is wanted, which may be a pattern; upper and lower case are alike."""
+    return label is not None and fnmatchcase(label.lower(), wanted.lower())
+
+
+def _gpu_models(host: PlanningHost) -> list[str]:
+    return list(host.machine.gpu_models) if host.machine else []
 
 
 def _able(sweep: Sweep, host: PlanningHost) -> int:
@@ -159,3 +257,17 @@ def _shapes(axis: WorkloadAxis) -> Iterator[WorkloadSpec]:
         points = itertools.product(axis.batch, sequences, images, axis.option_points(name))
         for batch, sequence_length, image_size, options in points:
             yield WorkloadSpec(name, batch, sequence_length, image_size, options)
+
+
+def _looking_ms(task: Task) -> int:
+    """For which its guards watch the cores before each trial; that they wait is not expected."""
+    return 0 if task.guards.load.policy is GuardPolicy.OFF else task.guards.load.window_ms
+
+
+def _floors_s(task: Task) -> float:
+    floors = {
+        (digest([replace(spec.workload, batch=1), spec.backend, spec.dtype]), spec.protocol.floor_budget_ms)
+        for spec in (trial.spec for trial in task.trials)
+        if spec.device == "cpu" and spec.protocol.floor_budget_ms and spec.protocol.procedure == STANDARD
+    }
+    return sum(OVERHEAD_PER_FLOOR_S + budget_ms / 1000 for _, budget_ms in floors)

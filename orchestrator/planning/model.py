@@ -1,13 +1,13 @@
-"""What a plan is made of."""
+"""What a plan is made of, and the identity of what is measured, of each visit of it, and of the work as a whole."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from orchestrator.config import Exclusive
 from orchestrator.planning.feasibility import Demands, Machine
 from orchestrator.planning.slots import Slot
-from runners.contract import Task, Trial, digest
+from runners.contract import METHOD_VERSION, Task, Trial, TrialSpec, digest
 from runners.system import Topology
 
 
@@ -123,3 +123,64 @@ class Plan:
 def with_trials(task: Task, trials: tuple[Trial, ...]) -> Task:
     """The same task with other trials."""
     return replace(task, trials=trials)
+
+
+def trial_key(spec: TrialSpec, pin: EnvironmentPin, method_version: int = METHOD_VERSION) -> str:
+    """Identity of what is measured: equal keys may be compared over time, different ones are different trials."""
+    return digest(
+        {
+            "spec": spec,
+            "method_version": method_version,
+            "environment": pin.name,
+            "isolation": pin.isolation,
+            "lock_sha256": pin.lock_sha256,
+            # Neither id nor digest: they depend on the engine and the registry, not on what is measured.
+            "image": pin.content,
+        }
+    )[:32]
+
+
+def work_digest(sweep_name: str, visits: Iterable[tuple[str, str, int, int]]) -> str:
+    """Identity of the work of a plan, without the campaign's id and the order.
+
+    Args:
+        sweep_name: of the sweep.
+        visits: place, key, round and replicate of each trial.
+    """
+    return digest({"sweep": sweep_name, "visits": [list(visit) for visit in sorted(visits)]})
+
+
+def visit(
+    campaign_id: str,
+    place: str,
+    key: str,
+    spec: TrialSpec,
+    round_number: int,
+    order: int,
+    replicate: int,
+    timeout_s: int,
+) -> Trial:
+    """One visit of a specification, with its identity in the store.
+
+    Args:
+        campaign_id: the campaign that it belongs to.
+        place: of `planning.place`: where it may run. A host's name, or what stands for several hosts; then the visit
+            is the same whichever of them it runs on.
+        key: of `trial_key`.
+        spec: what is measured.
+        round_number: 1 and up.
+        order: its place in the round.
+        replicate: 0, or 1 for the second half of an A/A pair.
+        timeout_s: limit of the whole trial, in seconds.
+    """
+    identity = {"campaign": campaign_id, "place": place, "key": key, "round": round_number, "replicate": replicate}
+    return Trial(
+        trial_id=digest(identity)[:32],
+        trial_key=key,
+        round=round_number,
+        order=order,
+        replicate=replicate,
+        attempt=1,
+        timeout_s=timeout_s,
+        spec=spec,
+    )
