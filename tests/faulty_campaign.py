@@ -21,7 +21,7 @@ from orchestrator.execution import FakeSettings
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
 from orchestrator.scheduling import Event, ExistingCluster, HostObserved, RecordPiece, SchedulingHost
 from orchestrator.scheduling.nodes import RayCluster
-from orchestrator.scheduling.ray import RayScheduler
+from orchestrator.scheduling.ray import Scheduler
 from orchestrator.store import Store
 from tests.ray_nodes import RayNodes
 
@@ -30,7 +30,7 @@ ROUNDS = 2
 BATCHES = (1, 2, 3)
 
 
-class Watched(RayScheduler):
+class Watched(Scheduler):
     """Tells of every event before the campaign hears of it."""
 
     def __init__(self, cluster: RayCluster | None, tell: Callable[[Event], None]) -> None:

@@ -8,7 +8,7 @@ from typing import Generic
 
 from orchestrator.errors import InfrastructureError
 from orchestrator.scheduling import Event, SchedulingHost, TaskRequest, run_on_host
-from orchestrator.scheduling.base import Asked, Item
+from orchestrator.scheduling.ray import Asked, Item
 
 
 @dataclass

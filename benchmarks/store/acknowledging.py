@@ -21,7 +21,7 @@ from orchestrator.campaign.progress import CampaignProgress
 from orchestrator.execution import FakeSettings
 from orchestrator.planning import EnvironmentPin, Isolation, PlannedTask, PlanningHost
 from orchestrator.scheduling import HostObserved, SchedulingHost, TaskEnded, TaskRequest, Tick
-from orchestrator.scheduling.ray import RayScheduler
+from orchestrator.scheduling.ray import Scheduler
 from orchestrator.store import Ingest, Store, origin_document
 from runners.contract import CONTRACT_VERSION, BackendSpec, Protocol, Task, Trial, TrialSpec, WorkloadSpec
 from runners.system import collect
@@ -75,7 +75,7 @@ def _drive(directory: Path, tasks: int, rate: float, seconds: float) -> Acknowle
         if isinstance(progress, TrialRecorded):
             latencies.append(time.time() - progress.record.finished_at_ns / 1e9)
 
-    scheduler = RayScheduler()
+    scheduler = Scheduler()
     trials = int(rate * (seconds + _START_S * tasks / len(os.sched_getaffinity(0)) + 10))
     with store.writer() as writer, Ingest(store, writer, print) as ingest:
         requests = Requests("c", {"h1": host}, ProjectFiles(place), "store", collect())
@@ -107,7 +107,7 @@ def _drive(directory: Path, tasks: int, rate: float, seconds: float) -> Acknowle
     return Acknowledged(len(seen), len(seen) / elapsed_s, cpu_s / len(seen), float(quantiles[0]), float(quantiles[1]))
 
 
-def _submit(scheduler: RayScheduler, tracker: TaskTracker, number: int, trials: int, rate: float) -> RunningTask:
+def _submit(scheduler: Scheduler, tracker: TaskTracker, number: int, trials: int, rate: float) -> RunningTask:
     several = tuple(Trial(f"t{number}-{count}", "k", 1, count, 0, 1, 60, _SPEC) for count in range(trials))
     task = Task(CONTRACT_VERSION, "c", f"task{number}", "cpu", several)
     running = tracker.begin(PlannedTask("h1", task, number), 0.0)

@@ -14,9 +14,14 @@ class WorkFiles:
     root: Path
 
     @property
+    def state(self) -> Path:
+        """What can be made anew, and the files of running campaigns."""
+        return self.root
+
+    @property
     def campaigns(self) -> Path:
         """One directory per campaign that is not finished."""
-        return self.root / "campaigns"
+        return self.state / "campaigns"
 
     def campaign(self, campaign_id: str) -> Path:
         """Task directories, code, caches and logs of one campaign; gone once it is complete."""
@@ -32,10 +37,8 @@ class WorkFiles:
 
 
 @dataclass(frozen=True)
-class ProjectFiles:
-    """Paths below the directory in which the command runs."""
-
-    root: Path
+class ProjectFiles(WorkFiles):
+    """Paths below the directory in which the command runs, which is also what this machine keeps as a host."""
 
     @property
     def catalogue(self) -> Path:
@@ -44,40 +47,13 @@ class ProjectFiles:
 
     @property
     def state(self) -> Path:
-        """What can be made anew: virtual environments and the files of running campaigns."""
+        """As of a host; and virtual environments."""
         return self.root / ".taxmeter"
-
-    @property
-    def environments(self) -> Path:
-        """Virtual environments of the `process` isolation."""
-        return self.state / "environments"
 
     @property
     def control(self) -> Path:
         """How the running campaign is seen and steered; see `campaign.control`."""
         return self.state / "control"
-
-    @property
-    def work(self) -> WorkFiles:
-        """What this machine keeps as a host."""
-        return WorkFiles(self.state)
-
-    @property
-    def campaigns(self) -> Path:
-        """See `WorkFiles.campaigns`."""
-        return self.work.campaigns
-
-    def campaign(self, campaign_id: str) -> Path:
-        """See `WorkFiles.campaign`."""
-        return self.work.campaign(campaign_id)
-
-    def code(self, campaign_id: str) -> Path:
-        """See `WorkFiles.code`."""
-        return self.work.code(campaign_id)
-
-    def cache(self, campaign_id: str, environment: str, isolation: str) -> Path:
-        """See `WorkFiles.cache`."""
-        return self.work.cache(campaign_id, environment, isolation)
 
 
 def drop_caches(files: ProjectFiles, keep: str | None) -> None:

@@ -10,7 +10,7 @@ from orchestrator.campaign.reproduce.environment import compare
 from orchestrator.campaign.reproduce.reproduction import is_reproduction
 from orchestrator.campaign.reproduce.stored import stored_pin
 from orchestrator.campaign.resume import Continuation, continued
-from orchestrator.campaign.stored_plan import StoredPlan, disagreeing, is_shared
+from orchestrator.campaign.stored_plan import StoredPlan, plan_document
 from orchestrator.config import Sweep
 from orchestrator.environments import Catalogue, lock_sha256, short_digest
 from orchestrator.errors import ConfigurationError, NoUsableHostError
@@ -70,7 +70,7 @@ def pinned(row: Mapping[str, Any], store: Store) -> Pinned:
     campaign_id = row["campaign_id"]
     stored = StoredPlan.of(row)
     if stored is None:
-        raise ConfigurationError(f"campaign {campaign_id} was begun by a version that stored no plan; start anew")
+        raise ConfigurationError(f"campaign {campaign_id} has no plan in the store: it was imported")
     trials = store.trials(["reproduces", *_COLUMNS], campaign_id=campaign_id)
     reproduced = next((origin for origin in trials["reproduces"].to_pylist() if origin), None)
     if reproduced is not None or is_reproduction(row):
@@ -108,11 +108,12 @@ def go_on(campaign: Pinned, sweep: Sweep, hosts: Sequence[PlanningHost], store: 
         NoUsableHostError: it has nothing to do on any of them.
     """
     now = plan(sweep, hosts, campaign.campaign_id)
-    wrong = sorted(disagreeing(campaign.plan, now))
+    today = StoredPlan(sweep.name, plan_document(now))
+    wrong = sorted(campaign.plan.disagreeing(today))
     if wrong:
         raise campaign.refusal(line for place in wrong for line in _problems(place, campaign, now, hosts))
-    if not is_shared(campaign.plan, now):
-        places = ", ".join(sorted(campaign.plan.visits()))
+    if not campaign.plan.shares_work(today):
+        places = ", ".join(sorted(campaign.plan.places))
         raise NoUsableHostError(
             f"campaign {campaign.campaign_id} has trials for {places}, and at hand is {', '.join(now.places) or 'none'}"
             "; name an inventory that has one of them with --inventory"

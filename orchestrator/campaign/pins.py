@@ -19,9 +19,6 @@ from orchestrator.planning import (
     used_of,
 )
 
-MEMORY_SHARE = 0.9
-"""Of the host's memory, what a trial may take: beyond it the kernel would kill others instead of the trial."""
-
 
 @dataclass(frozen=True)
 class KnownEnvironments:
@@ -128,7 +125,7 @@ def planning_host(
             driver_version=facts.gpu_driver_version,
             gpus=gpus,
             gpu_reason=NONE_USED if facts.gpus and not gpus else facts.gpu_reason,
-            trial_memory_bytes=trial_memory_bytes(facts),
+            trial_memory_bytes=facts.trial_memory_bytes,
             architecture=facts.architecture,
         ),
         demands={entry.name: entry.demands for entry in environments.entries},
@@ -136,8 +133,3 @@ def planning_host(
         slots=slots,
         exclusive=settings.exclusive,
     )
-
-
-def trial_memory_bytes(facts: HostFacts) -> int | None:
-    """What a trial may take of a host's memory; null if its size is unknown."""
-    return None if facts.memory_bytes is None else int(facts.memory_bytes * MEMORY_SHARE)

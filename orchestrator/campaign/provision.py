@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.campaign.files import ProjectFiles
-from orchestrator.campaign.pins import KnownEnvironments, image_pin, trial_memory_bytes
+from orchestrator.campaign.pins import KnownEnvironments, image_pin
 from orchestrator.environments import BuiltImage, Catalogue, ImageIdentity, connect, engine_problem, ensure_image
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import DockerSettings, ExecutionSettings, ProcessSettings
@@ -214,10 +214,9 @@ def _in_virtual_environments(
 
 
 def _memory_bytes(facts: HostFacts) -> int:
-    memory_bytes = trial_memory_bytes(facts)
-    if memory_bytes is None:
+    if facts.trial_memory_bytes is None:
         raise InfrastructureError("the size of its memory cannot be read from /proc/meminfo")
-    return memory_bytes
+    return facts.trial_memory_bytes
 
 
 def _wanted(environments: Collection[str], facts: HostFacts, catalogue: Catalogue) -> EnvironmentsWanted:

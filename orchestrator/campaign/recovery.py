@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from orchestrator.campaign.control import ControlFiles, HostPhase
@@ -64,77 +65,62 @@ def recovering(order: CampaignOrder, hosts: Hosts, spares: Spares, files: Projec
 
 
 @dataclass
-class _LostHost:
-    """What is known of a host that does not answer."""
-
-    since_s: float
-    try_at_s: float
-    worker: threading.Thread | None = None
-    said: str | None = None
-    substitute: str | None = None
-    """Who was tried in its place last."""
-
-
-@dataclass
 class _Recovery:
     order: CampaignOrder
     hosts: Hosts
     spares: Spares
     control: ControlFiles
     say: Say
-    lost: dict[str, _LostHost] = field(default_factory=dict)
+    lost: set[str] = field(default_factory=set)
+    """Hosts that do not answer now, as the driver says."""
     used: set[str] = field(default_factory=set)
     """Spare hosts that were tried."""
     left: threading.Event = field(default_factory=threading.Event)
-    thread: threading.Thread | None = None
+    threads: dict[str, threading.Thread] = field(default_factory=dict)
+    """One that watches, and one for each host that is or was lost."""
 
     def start(self) -> None:
-        self.thread = threading.Thread(target=self._watch, name="recovery", daemon=True)
-        self.thread.start()
+        self._in_thread("recovery", self._watch)
 
     def leave(self) -> None:
         """Returns when nothing is done any more; what is being tried is given up."""
         self.left.set()
         deadline = time.monotonic() + _LEAVING_S
-        while (busy := [thread for thread in self._threads() if thread.is_alive()]) and time.monotonic() < deadline:
+        # a list at once: the watching thread goes on meanwhile
+        while (busy := [t for t in list(self.threads.values()) if t.is_alive()]) and time.monotonic() < deadline:
             # again and again: one that is just between two connections would make a new one
             self.hosts.abort()
             busy[0].join(0.2)
 
-    def _threads(self) -> list[threading.Thread]:
-        known = list(self.lost.values())  # at once: the watching thread goes on meanwhile
-        return [thread for thread in (self.thread, *(lost.worker for lost in known)) if thread is not None]
+    def _in_thread(self, name: str, do: Callable[[], None]) -> None:
+        thread = self.threads[name] = threading.Thread(target=do, name=name, daemon=True)
+        thread.start()
 
     def _watch(self) -> None:
         while not self.left.wait(LOOK_S):
             state = self.control.state() if self.control.is_alive() else None
             lost = {host.name for host in state.hosts if host.phase is HostPhase.LOST} if state is not None else set()
-            self._look(lost & self.spares.settings.keys(), time.monotonic())
+            self.lost = lost & self.spares.settings.keys()
+            for host in sorted(self.lost):
+                thread = self.threads.get(f"recover-{host}")
+                if thread is None or not thread.is_alive():
+                    self._in_thread(f"recover-{host}", partial(self._recover, host))
 
-    def _look(self, lost: set[str], now_s: float) -> None:
-        for name in self.lost.keys() - lost:
-            worker = self.lost[name].worker
-            if worker is None or not worker.is_alive():
-                del self.lost[name]
-        for name in sorted(lost):
-            known = self.lost.setdefault(name, _LostHost(now_s, now_s))
-            if now_s >= known.try_at_s and (known.worker is None or not known.worker.is_alive()):
-                known.try_at_s = now_s + PAUSE_S
-                worker = threading.Thread(target=self._recover, args=(name, known), name=f"recover-{name}", daemon=True)
-                known.worker = worker
-                worker.start()
-
-    def _recover(self, name: str, lost: _LostHost) -> None:
-        problem = self._attempt(lambda: self._bring_back(name))
-        if problem is None:
-            text = f"{name}: its agent runs"
-        else:
-            text = f"{name} is lost: {problem}; it is tried again every {PAUSE_S:g} s"
-        if text != lost.said and not self.left.is_set():
-            lost.said = text
-            self.say(text)
-        if problem is not None and time.monotonic() - lost.since_s >= SUBSTITUTE_S and lost.substitute is None:
-            self._substitute(name, lost)
+    def _recover(self, name: str) -> None:
+        """Tries again and again, as long as the host is lost."""
+        since_s, said, substitute = time.monotonic(), "", None
+        while name in self.lost and not self.left.is_set():
+            problem = self._attempt(lambda: self._bring_back(name))
+            if problem is None:
+                text = f"{name}: its agent runs"
+            else:
+                text = f"{name} is lost: {problem}; it is tried again every {PAUSE_S:g} s"
+            if text != said and not self.left.is_set():
+                said = text
+                self.say(text)
+            if problem is not None and time.monotonic() - since_s >= SUBSTITUTE_S and substitute is None:
+                substitute = self._substitute(name)
+            self.left.wait(PAUSE_S)
 
     def _attempt(self, action: Callable[[], None]) -> str | None:
         """Null, or what went wrong."""
@@ -147,17 +133,19 @@ class _Recovery:
     def _bring_back(self, name: str) -> None:
         self.hosts.mend(name, lambda text: self.say(f"{name}: {text}"), self.order.continuation.campaign_id)
 
-    def _substitute(self, name: str, lost: _LostHost) -> None:
+    def _substitute(self, name: str) -> str | None:
+        """The host that was made ready in place of another; null if there is none, or not yet."""
         spare = self._spare_for(name)
         if spare is None:
-            return
-        lost.substitute = spare
+            return None
         self.used.add(spare)
         self.say(f"{spare} is made ready in place of {name}")
         problem = self._attempt(lambda: self._offer(spare))
-        if problem is not None and not self.left.is_set():
-            lost.substitute = None  # there may be another one
+        if problem is None:
+            return spare
+        if not self.left.is_set():
             self.say(f"{spare} cannot stand in for {name}: {problem}")
+        return None
 
     def _spare_for(self, name: str) -> str | None:
         """A host that stands for the same place, and on which something can run that the lost one was to run."""

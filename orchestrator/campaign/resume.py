@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
+from itertools import islice
 
 import pyarrow.compute as pc
 
-from orchestrator.campaign.stored_plan import StoredPlan, disagreeing, is_shared, places_of, plan_document
+from orchestrator.campaign.stored_plan import StoredPlan, plan_document
 from orchestrator.config import Sweep
 from orchestrator.planning import Plan, PlanningHost, estimate_s, plan, with_trials
 from orchestrator.store import Attempt, Row, Store
@@ -70,10 +70,9 @@ def choose_campaign(
     fresh_id = new_campaign_id(sweep.name)
     fresh = plan(sweep, hosts, fresh_id)
     if policy is not ResumePolicy.NEVER:
-        for row in _candidates(fresh, sweep.name, store):
-            stored = StoredPlan.of(row)
-            attempts = store.attempts(row["campaign_id"])
-            found = continued(row["campaign_id"], stored, sweep, hosts, attempts)
+        for campaign_id, stored in _candidates(fresh, sweep.name, store):
+            attempts = store.attempts(campaign_id)
+            found = continued(campaign_id, stored, sweep, hosts, attempts)
             if policy is ResumePolicy.ALWAYS or _goes_on(found, stored, attempts, absent):
                 return found
     return Continuation(fresh_id, True, fresh, fresh)
@@ -81,7 +80,7 @@ def choose_campaign(
 
 def continued(
     campaign_id: str,
-    stored: StoredPlan | None,
+    stored: StoredPlan,
     sweep: Sweep,
     hosts: Sequence[PlanningHost],
     attempts: Mapping[str, Attempt],
@@ -90,21 +89,19 @@ def continued(
 
     Args:
         campaign_id: its identity.
-        stored: its plan; null if the store has none of it.
+        stored: its plan.
         sweep: its parameter space.
         hosts: those at hand.
         attempts: its trials in the store.
     """
     full = plan(sweep, hosts, campaign_id)
-    widened, joined = None, set[str]()
-    if stored is not None:
-        elsewhere = {place: n for place, n in stored.waiting(attempts).items() if place not in places_of(full)}
-        told = tuple(f"{place}: {count} trials of the campaign are left there" for place, count in elsewhere.items())
-        full = replace(full, unmatched=(*full.unmatched, *told))
-        joined = places_of(full).keys() - stored.places
-        if joined:
-            widened = stored.with_places_of(full, plan_document(full))
-    return Continuation(campaign_id, False, full, unfinished(full, attempts), widened, tuple(sorted(joined)))
+    now = StoredPlan(sweep.name, plan_document(full))
+    elsewhere = {place: count for place, count in stored.waiting(attempts).items() if place not in now.places}
+    told = tuple(f"{place}: {count} trials of the campaign are left there" for place, count in elsewhere.items())
+    full = replace(full, unmatched=(*full.unmatched, *told))
+    joined = tuple(sorted(now.places - stored.places))
+    widened = stored.with_places_of(StoredPlan(sweep.name, plan_document(full))) if joined else None
+    return Continuation(campaign_id, False, full, unfinished(full, attempts), widened, joined)
 
 
 def write_widened(continuation: Continuation, inventory_document: str, store: Store) -> None:
@@ -141,30 +138,22 @@ def new_campaign_id(sweep_name: str) -> str:
     return f"{sweep_name}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{secrets.token_hex(3)}"
 
 
-def _candidates(fresh: Plan, sweep_name: str, store: Store) -> Iterator[dict[str, Any]]:
-    """Rows of campaigns that may be continued: the newest with this plan, then the newest that agrees with it."""
+def _candidates(fresh: Plan, sweep_name: str, store: Store) -> Iterator[tuple[str, StoredPlan]]:
+    """Campaigns that may be continued: the newest with this plan, then the newest that agrees with it."""
+    now = StoredPlan(sweep_name, plan_document(fresh))
     campaigns = store.campaigns()
     of_sweep = campaigns.filter(pc.equal(campaigns["sweep"], sweep_name)).sort_by([("started_at", "descending")])
-    rows = of_sweep.to_pylist()
-    same = next((row for row in rows if row["plan_digest"] == fresh.digest), None)
-    if same is not None:
-        yield same
-    for row in rows:
-        stored = StoredPlan.of(row)
-        if stored is not None and is_shared(stored, fresh) and not disagreeing(stored, fresh):
-            if row is not same:
-                yield row
-            return
+    plans = {row["campaign_id"]: stored for row in of_sweep.to_pylist() if (stored := StoredPlan.of(row)) is not None}
+    same = [row["campaign_id"] for row in of_sweep.to_pylist() if row["plan_digest"] == fresh.digest][:1]
+    agreeing = (name for name, stored in plans.items() if stored.shares_work(now) and not stored.disagreeing(now))
+    for campaign_id in dict.fromkeys([*same, *islice(agreeing, 1)]):
+        if campaign_id in plans:
+            yield campaign_id, plans[campaign_id]
 
 
-def _goes_on(
-    found: Continuation, stored: StoredPlan | None, attempts: Mapping[str, Attempt], absent: Collection[str]
-) -> bool:
-    something_left = bool(found.left.tasks or found.left.skips)
-    if stored is None:
-        return something_left
+def _goes_on(found: Continuation, stored: StoredPlan, attempts: Mapping[str, Attempt], absent: Collection[str]) -> bool:
     waiting = stored.waiting(attempts)
-    if something_left:
+    if found.left.tasks or found.left.skips:
         # A complete campaign does not grow because another host can take part by now.
         return found.widened is None or bool(waiting)
     return any(stored.hosts(place) & set(absent) for place in waiting)

@@ -15,36 +15,46 @@ Visit = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class StoredPlan:
-    """The plan of a campaign's row."""
+    """A plan as the row of its campaign has it."""
 
-    campaign_id: str
     sweep: str
     document: Mapping[str, Any]
+    """Of `plan_document`."""
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Self | None:
-        """The plan of a row of `campaigns`; null if it was written before plans were stored."""
-        return None if row["plan"] is None else cls(row["campaign_id"], row["sweep"], json.loads(row["plan"]))
+        """The plan of a row of `campaigns`; null if it has none, as that of an import."""
+        return None if row["plan"] is None else cls(row["sweep"], json.loads(row["plan"]))
 
     @property
     def places(self) -> frozenset[str]:
         """All that it has, those too at which nothing could run."""
-        return frozenset(self.place(entry["host"]) for entry in (*self.document["tasks"], *self.document["skips"]))
+        return frozenset(self.visits())
 
     def place(self, host: str) -> str:
         """What stands for a host in its trials' identity."""
-        return str(self.document.get("places", {}).get(host, host))
+        return str(self.document["places"].get(host, host))
 
     def hosts(self, place: str) -> frozenset[str]:
         """The hosts that it has at a place."""
         return frozenset(entry["host"] for part in ("tasks", "skips") for entry in self._at({place}, part))
 
     def visits(self) -> dict[str, frozenset[Visit]]:
-        """What was to run, by place."""
-        found: dict[str, set[Visit]] = {place: set() for place in self.places}
+        """What is to run, by place; nothing at those at which nothing can."""
+        found: dict[str, set[Visit]] = {place: set() for place in self.document["places"].values()}
         for place, trial in self._trials():
-            found[place].add((trial["trial_key"], trial["round"], trial["replicate"]))
+            found.setdefault(place, set()).add((trial["trial_key"], trial["round"], trial["replicate"]))
         return {place: frozenset(visits) for place, visits in found.items()}
+
+    def disagreeing(self, other: Self) -> frozenset[str]:
+        """The places that both have, and at which they would not do the same."""
+        here, there = self.visits(), other.visits()
+        return frozenset(place for place in here.keys() & there.keys() if here[place] != there[place])
+
+    def shares_work(self, other: Self) -> bool:
+        """Whether there is a place at which both do something."""
+        here, there = self.visits(), other.visits()
+        return any(here[place] and there[place] for place in here.keys() & there.keys())
 
     def waiting(self, attempts: Mapping[str, Attempt]) -> dict[str, int]:
         """How many trials have no final row, by place; places that are done are not among them.
@@ -64,16 +74,12 @@ class StoredPlan:
         keys = {trial["trial_key"] for where, trial in self._trials() if where == place}
         return {key: self.document["specifications"][key] for key in keys}
 
-    def with_places_of(self, now: Plan, document: Mapping[str, Any]) -> Row:
+    def with_places_of(self, now: Self) -> Row:
         """The columns of the campaign's row for a plan that has places besides: the larger plan.
 
         What the row says of places that `now` has not stays; of the others it says what `now` says.
-
-        Args:
-            now: a plan for the same campaign.
-            document: `now` as the row of a campaign says it.
         """
-        gone = self.places - set(places_of(now))
+        gone, document = self.places - now.places, now.document
         both: dict[str, Any] = {
             "tasks": [*document["tasks"], *self._at(gone, "tasks")],
             "skips": [*document["skips"], *self._at(gone, "skips")],
@@ -81,8 +87,7 @@ class StoredPlan:
             "places": {host: self.place(host) for place in gone for host in self.hosts(place)} | document["places"],
             "specifications": {**self.document["specifications"], **document["specifications"]},
         }
-        whole = StoredPlan(self.campaign_id, self.sweep, both)
-        visits = [(place, *visit) for place, some in whole.visits().items() for visit in some]
+        visits = [(place, *visit) for place, some in StoredPlan(self.sweep, both).visits().items() for visit in some]
         return campaign_plan(both, plan_digest=work_digest(self.sweep, visits), planned_trials=len(visits))
 
     def _at(self, places: Collection[str], part: str) -> list[Mapping[str, Any]]:
@@ -97,50 +102,26 @@ class StoredPlan:
 
 def plan_document(plan: Plan) -> dict[str, Any]:
     """A plan as a JSON value. What trials share with their repetitions is written once, under their key."""
-    tasks = [
-        {
-            "task_id": planned.task.task_id,
-            "host": planned.host,
-            "environment": planned.task.environment,
-            "trials": [_trial(trial) for trial in planned.task.trials],
-        }
-        for planned in plan.tasks
-    ]
-    skips = [
-        {"host": skip.host, "environment": skip.environment, "reason": skip.reason, "trial": _trial(skip.trial)}
-        for skip in plan.skips
-    ]
     trials = [*(trial for planned in plan.tasks for trial in planned.task.trials), *(skip.trial for skip in plan.skips)]
+    specifications = {trial.trial_key: trial.spec for trial in trials}
     return {
-        "tasks": tasks,
-        "skips": skips,
+        "tasks": [
+            {
+                "task_id": planned.task.task_id,
+                "host": planned.host,
+                "environment": planned.task.environment,
+                "trials": [_trial(trial) for trial in planned.task.trials],
+            }
+            for planned in plan.tasks
+        ],
+        "skips": [
+            {"host": skip.host, "environment": skip.environment, "reason": skip.reason, "trial": _trial(skip.trial)}
+            for skip in plan.skips
+        ],
         "unmatched": list(plan.unmatched),
         "places": dict(plan.places),
-        "specifications": {trial.trial_key: encode(trial.spec) for trial in trials},
+        "specifications": {key: encode(spec) for key, spec in specifications.items()},
     }
-
-
-def places_of(plan: Plan) -> dict[str, frozenset[Visit]]:
-    """What is to run by place, as `StoredPlan.visits`; with the places at which nothing can."""
-    found: dict[str, set[Visit]] = {place: set() for place in plan.places.values()}
-    for planned in plan.tasks:
-        at = found.setdefault(plan.places.get(planned.host, planned.host), set())
-        at |= {(trial.trial_key, trial.round, trial.replicate) for trial in planned.task.trials}
-    for skip in plan.skips:
-        found.setdefault(plan.places.get(skip.host, skip.host), set())
-    return {place: frozenset(visits) for place, visits in found.items()}
-
-
-def disagreeing(stored: StoredPlan, now: Plan) -> frozenset[str]:
-    """The places that both have, and at which they would not do the same."""
-    then, today = stored.visits(), places_of(now)
-    return frozenset(place for place in then.keys() & today.keys() if then[place] != today[place])
-
-
-def is_shared(stored: StoredPlan, now: Plan) -> bool:
-    """Whether there is a place at which both do something."""
-    then, today = stored.visits(), places_of(now)
-    return any(then[place] and today[place] for place in then.keys() & today.keys())
 
 
 def _trial(trial: Trial) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from orchestrator.config import Host
 from orchestrator.environments import BuiltImage, ImageIdentity, Looked, StoredImage
@@ -14,6 +14,10 @@ from runners.system import Fingerprint, Topology
 
 Argument = TypeVar("Argument")
 Answer = TypeVar("Answer")
+
+
+MEMORY_SHARE: Final = 0.9
+"""Of a host's memory, what a trial may take: beyond it the kernel would kill others instead of the trial."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,11 @@ class HostFacts:
     """At which processes of ours run there."""
     fingerprint: Fingerprint | None = None
     """Read where the rows of its trials are made; null for a host that has no agent yet."""
+
+    @property
+    def trial_memory_bytes(self) -> int | None:
+        """What a trial may take of its memory; null if its size is unknown."""
+        return None if self.memory_bytes is None else int(self.memory_bytes * MEMORY_SHARE)
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,5 @@
 """Brings tasks to hosts and their records back, as events."""
 
-from orchestrator.scheduling.base import (
-    Event,
-    HostNotice,
-    HostObserved,
-    HostStream,
-    RecordPiece,
-    Scheduler,
-    SchedulingHost,
-    TaskEnded,
-    TaskRequest,
-    Tick,
-)
 from orchestrator.scheduling.host_calls import (
     Acknowledgement,
     Disposal,
@@ -27,8 +15,18 @@ from orchestrator.scheduling.host_calls import (
     remove_directories,
 )
 from orchestrator.scheduling.host_task import run_on_host
+from orchestrator.scheduling.messages import (
+    Event,
+    HostNotice,
+    HostObserved,
+    RecordPiece,
+    SchedulingHost,
+    TaskEnded,
+    TaskRequest,
+    Tick,
+)
 from orchestrator.scheduling.nodes import ExistingCluster
-from orchestrator.scheduling.ray import RayScheduler, scheduler_at
+from orchestrator.scheduling.ray import HostStream, Scheduler, scheduler_at
 
 __all__ = [
     "Acknowledgement",
@@ -41,7 +39,6 @@ __all__ = [
     "LeftoverPart",
     "LeftoverPiece",
     "Leftovers",
-    "RayScheduler",
     "RecordPiece",
     "Returned",
     "Scheduler",

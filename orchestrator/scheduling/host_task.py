@@ -14,8 +14,8 @@ from typing import Final
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import TaskOutcome, create_executor, read_pieces, stage, unpack
 from orchestrator.hosts import fingerprint_here
-from orchestrator.scheduling.base import HostNotice, HostObserved, RecordPiece, TaskEnded, TaskEvent, TaskRequest
 from orchestrator.scheduling.host_calls import acknowledge, this_worker
+from orchestrator.scheduling.messages import HostNotice, HostObserved, RecordPiece, TaskEnded, TaskEvent, TaskRequest
 from runners.contract import TaskFiles, encode
 
 TICK_S: Final = 1.0

@@ -14,7 +14,7 @@ from orchestrator.errors import NoUsableHostError
 from orchestrator.hosts.cluster import CODE_VARIABLE, HOST_LABEL, SLOT
 from orchestrator.hosts.cluster.settings import CLUSTER
 from orchestrator.hosts.external_cluster import ExternalCluster, initialise
-from orchestrator.scheduling.base import SchedulingHost
+from orchestrator.scheduling.messages import SchedulingHost
 
 DIRECTORY_PREFIX = "taxmeter-ray-"
 """Of the directory for Ray's own files; the process number follows."""

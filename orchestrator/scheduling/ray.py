@@ -3,23 +3,23 @@
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic
+from typing import Any, Final, Generic, TypeVar
 
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts import DriverPlace
 from orchestrator.hosts.cluster import HOST_LABEL, SLOT
-from orchestrator.scheduling.base import (
-    Asked,
+from orchestrator.scheduling.host_task import run_on_host
+from orchestrator.scheduling.messages import (
     Event,
-    Item,
-    Scheduler,
     SchedulingHost,
     TaskEnded,
     TaskRequest,
     Tick,
 )
-from orchestrator.scheduling.host_task import run_on_host
 from orchestrator.scheduling.nodes import ExistingCluster, JoinedCluster, RayCluster, ThisMachine
+
+Asked = TypeVar("Asked")
+Item = TypeVar("Item")
 
 TICK_S = 1.0
 
@@ -35,32 +35,25 @@ _DEATHS = {
 STOP_DEADLINE_S = 30.0
 
 
-def scheduler_at(place: DriverPlace) -> Scheduler:
-    """The scheduler of a campaign that is driven from a place."""
-    if place.external is not None:
-        return RayScheduler(JoinedCluster(place.external))
-    if place.head is not None:
-        return RayScheduler(ExistingCluster(place.head.ray_address, place.head.token_path))
-    return RayScheduler(ThisMachine())
-
-
 @dataclass
 class _Running:
     request: TaskRequest
     ended: TaskEnded | None = None
 
 
-class _RayStream(Generic[Item]):
-    """What a host says piece by piece."""
+class HostStream(Generic[Item]):
+    """What a host says piece by piece, and is on its way."""
 
     def __init__(self, ray: Any, reference: Any) -> None:
         self._ray = ray
         self._reference = reference
         self.is_over = False
+        """Whether nothing more comes."""
         self.problem: InfrastructureError | None = None
+        """Why it ended before its end."""
 
     def take(self) -> Sequence[Item]:
-        """See `HostStream.take`."""
+        """What has come since the last time, in order. Never waits."""
         taken: list[Item] = []
         while not self.is_over and len(taken) < _AHEAD:
             ready, _ = self._ray.wait([self._reference], timeout=0, fetch_local=False)
@@ -76,13 +69,13 @@ class _RayStream(Generic[Item]):
         return taken
 
     def drop(self) -> None:
-        """See `HostStream.drop`."""
+        """Ends it. Never waits; whether the host has heard the question meanwhile is unknown."""
         self.is_over = True
         self._ray.cancel(self._reference, force=True)
 
 
-class RayScheduler:
-    """Runs tasks on the nodes of a cluster: one of this machine alone, or one that is there already."""
+class Scheduler:
+    """Runs tasks on the nodes of a Ray cluster, at most as many at once as a host has slots."""
 
     def __init__(self, cluster: RayCluster | None = None) -> None:
         """Starts nothing yet.
@@ -95,7 +88,15 @@ class RayScheduler:
         self._ray: Any = None
 
     def start(self, hosts: Sequence[SchedulingHost]) -> Mapping[str, str]:
-        """See `Scheduler.start`."""
+        """Makes the hosts ready.
+
+        Returns:
+            Those that are not part of the cluster now, and why; what is asked of them waits until they are.
+
+        Raises:
+            NoUsableHostError: no host is part of the cluster; says why, before any task starts.
+            InfrastructureError: the cluster cannot be started.
+        """
         try:
             connected = self._cluster.connect(hosts)
         except BaseException:
@@ -104,24 +105,34 @@ class RayScheduler:
         self._ray = connected.ray
         return connected.absent
 
-    def stream(self, question: Callable[[Asked], Iterator[Item]], host: str, asked: Asked) -> _RayStream[Item]:
-        """See `Scheduler.stream`."""
-        return _RayStream(self._ray, self._remote(question, host, asked))
+    def stream(self, question: Callable[[Asked], Iterator[Item]], host: str, asked: Asked) -> HostStream[Item]:
+        """Asks one host for something, beside whatever runs there, and waits for nothing: it may be gone.
+
+        Args:
+            question: a generator function of an installed module; what it yields is small, and the host goes on as
+                that is taken. It says what went wrong by an InfrastructureError.
+            host: where it runs, as soon as the host is there.
+            asked: its argument.
+        """
+        return HostStream(self._ray, self._remote(question, host, asked))
 
     def submit(self, request: TaskRequest) -> None:
-        """See `Scheduler.submit`. Of more tasks than a host has slots, Ray keeps some waiting."""
+        """Starts a task, as soon as its host is there and has a free slot."""
         options = {"resources": {SLOT: 1}, "name": request.task.task_id}
         self._running[self._remote(run_on_host, request.host, request, **options)] = _Running(request)
 
     def cancel(self, task_id: str) -> None:
-        """See `Scheduler.cancel`."""
+        """Gives a task up that nobody hears of any more. Nothing is waited for, and no event of it comes from now on.
+
+        If its host lives, the task is ended there without a word.
+        """
         for stream, running in list(self._running.items()):
             if running.request.task.task_id == task_id:
                 del self._running[stream]
                 self._ray.cancel(stream, force=True)
 
     def events(self) -> Generator[Event, None, None]:
-        """See `Scheduler.events`."""
+        """Yields what happens until every submitted task, later ones included, has ended; a tick every second."""
         ticked_at = time.monotonic()
         while self._running:
             streams = list(self._running)
@@ -136,7 +147,7 @@ class RayScheduler:
                 yield Tick()
 
     def stop(self) -> None:
-        """See `Scheduler.stop`."""
+        """Ends running tasks, waits until nothing of them is left, and takes the cluster down."""
         if self._ray is not None:
             self._cancel_running()
             self._ray = None
@@ -184,6 +195,15 @@ class RayScheduler:
                 except (StopIteration, self._ray.exceptions.RayError):
                     del self._running[stream]
         self._running.clear()
+
+
+def scheduler_at(place: DriverPlace) -> Scheduler:
+    """The scheduler of a campaign that is driven from a place."""
+    if place.external is not None:
+        return Scheduler(JoinedCluster(place.external))
+    if place.head is not None:
+        return Scheduler(ExistingCluster(place.head.ray_address, place.head.token_path))
+    return Scheduler(ThisMachine())
 
 
 def _failed(request: TaskRequest, problem: str) -> TaskEnded:

@@ -20,12 +20,12 @@ DRIVER = textwrap.dedent(
     from orchestrator.execution import FakeSettings, RecordReader
     from orchestrator.scheduling import RecordPiece, SchedulingHost, TaskEnded, TaskRequest, Tick, read_leftovers
     from orchestrator.scheduling import LeftoverPart, Leftovers
-    from orchestrator.scheduling.ray import RayScheduler
+    from orchestrator.scheduling.ray import Scheduler
     from runners.contract import CONTRACT_VERSION, BackendSpec, Protocol, Task, Trial, TrialSpec, WorkloadSpec
 
     directory = Path(sys.argv[1])
     spec = TrialSpec(WorkloadSpec("synthetic-null", 1), BackendSpec("python", {}), "float32", "cpu", 1, 0, Protocol())
-    scheduler = RayScheduler()
+    scheduler = Scheduler()
     told = []
 
     def request(name, settings, trials):
@@ -54,7 +54,7 @@ DRIVER = textwrap.dedent(
                 if event.task_id == "calm0":
                     scheduler.submit(request("calm1", FakeSettings(1.0), 3))
             told.append([type(event).__name__, event.task_id, time.monotonic(), lines])
-        stream = scheduler.stream(read_leftovers, "h1", Leftovers("h1", directory / "campaigns", "store"))
+        stream = scheduler.stream(read_leftovers, "h1", Leftovers(directory / "campaigns", "store"))
         pieces = []
         while not stream.is_over:
             pieces += stream.take()

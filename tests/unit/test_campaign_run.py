@@ -1,9 +1,9 @@
 """The pipeline of a sweep on pretended hosts: who takes part, what each gets, and why the others do not."""
 
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -243,21 +243,24 @@ def test_a_spare_host_that_cannot_be_made_ready_says_why(tmp_path: Path) -> None
         recovery._offer("h2")
 
 
-def test_a_host_that_is_lost_as_a_campaign_ends_does_not_disturb_its_end() -> None:
-    lost: dict[str, recovery_module._LostHost] = {}
+def test_a_lost_host_is_brought_back_again_and_again_until_the_campaign_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery_module, "PAUSE_S", 0.01)
+    said: list[str] = []
+    attempts: list[str] = []
 
-    class Meanwhile(recovery_module._LostHost):
-        """While the threads are listed, the watching one takes up another host."""
+    def mend(name: str, say: object, campaign_id: str) -> None:
+        attempts.append(name)
+        if len(attempts) == 3:
+            recovery.left.set()
+        raise InfrastructureError("ssh: no route")
 
-        def __getattribute__(self, name: str) -> Any:
-            if name == "worker":
-                lost["h2"] = recovery_module._LostHost(0, 0)
-            return super().__getattribute__(name)
-
-    lost["h1"] = Meanwhile(0, 0, threading.current_thread())
-    nothing = cast("Any", None)
-    recovery = recovery_module._Recovery(nothing, nothing, nothing, nothing, print, lost)
-    assert recovery._threads() == [threading.current_thread()]
+    hosts = cast("Any", SimpleNamespace(mend=mend))
+    order = cast("Any", SimpleNamespace(continuation=SimpleNamespace(campaign_id="c")))
+    recovery = recovery_module._Recovery(order, hosts, cast("Any", None), cast("Any", None), said.append)
+    recovery.lost = {"h1"}
+    recovery._recover("h1")
+    assert attempts == ["h1"] * 3
+    assert said == ["h1 is lost: ssh: no route; it is tried again every 0.01 s"], "the same is said once"
 
 
 def test_a_campaign_fingerprints_its_machine_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

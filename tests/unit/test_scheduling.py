@@ -19,7 +19,7 @@ from orchestrator.scheduling.nodes import (
     remove_abandoned,
     unserved,
 )
-from orchestrator.scheduling.ray import RayScheduler
+from orchestrator.scheduling.ray import Scheduler
 
 HOST = SchedulingHost("h1", {"gpu": "H100"})
 OTHER = SchedulingHost("h2", {"gpu": "H100"})
@@ -56,17 +56,17 @@ def test_a_selector_that_no_node_matches_is_refused_with_the_reason(change: dict
 
 
 @pytest.fixture
-def scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RayScheduler:
+def scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scheduler:
     """A scheduler of a cluster that is up, which this process need not be part of."""
     monkeypatch.setattr("orchestrator.scheduling.nodes.initialise", lambda *_: None)
     monkeypatch.setattr("orchestrator.scheduling.nodes.JOIN_DEADLINE_S", 0.2)
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"):
         monkeypatch.setenv(name, "")  # so that it is as before afterwards
-    return RayScheduler(ExistingCluster("127.0.0.1:1", tmp_path / "token"))
+    return Scheduler(ExistingCluster("127.0.0.1:1", tmp_path / "token"))
 
 
 def test_a_host_that_died_before_the_start_is_named_and_the_others_are_used(
-    scheduler: RayScheduler, monkeypatch: pytest.MonkeyPatch
+    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dead = node(Alive=False, Labels={HOST_LABEL: "h2", "gpu": "H100"})
     monkeypatch.setitem(sys.modules, "ray", ray_with([node(), dead]))
@@ -74,7 +74,7 @@ def test_a_host_that_died_before_the_start_is_named_and_the_others_are_used(
 
 
 def test_a_node_that_others_see_a_moment_later_is_waited_for(
-    scheduler: RayScheduler, monkeypatch: pytest.MonkeyPatch
+    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orchestrator.scheduling.nodes.JOIN_DEADLINE_S", 20.0)
     late = node(Labels={HOST_LABEL: "h2", "gpu": "H100"})
@@ -83,7 +83,7 @@ def test_a_node_that_others_see_a_moment_later_is_waited_for(
 
 
 def test_a_cluster_that_serves_none_of_the_hosts_is_refused(
-    scheduler: RayScheduler, monkeypatch: pytest.MonkeyPatch
+    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", ray_with([node(Alive=False)]))
     with pytest.raises(NoUsableHostError, match="no node of the Ray cluster serves h1, h2 .*living nodes: none"):

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from orchestrator.campaign.order import CampaignOrder
-from orchestrator.campaign.pins import MEMORY_SHARE
 from orchestrator.campaign.provision import ReadyHost
 from orchestrator.campaign.reproduce.environment import EnvironmentMatch, compare
 from orchestrator.campaign.reproduce.stored import Configuration, Limits, Wanted
@@ -14,6 +13,7 @@ from orchestrator.campaign.resume import Continuation, new_campaign_id, unfinish
 from orchestrator.config import ExecutorChoice, Host, Inventory
 from orchestrator.errors import ConfigurationError, NoUsableHostError
 from orchestrator.execution import ExecutionSettings, FakeSettings
+from orchestrator.hosts.access import MEMORY_SHARE
 from orchestrator.planning import EnvironmentPin, Isolation, Plan, PlannedTask, estimate_s, trial_key, visit
 from orchestrator.store import Counterpart, Reproduces, Store
 from runners.contract import CONTRACT_VERSION, METHOD_VERSION, Guards, Task, TrialSpec, digest

@@ -1,20 +1,14 @@
-"""The interface of the schedulers: tasks go to hosts, and what happens there comes back as events."""
+"""What goes to a host for a task, and what comes back: requests and events."""
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
 
-from orchestrator.errors import InfrastructureError
 from orchestrator.execution import INSTALLED, ExecutionSettings, PackedCode, TaskOutcome
 from orchestrator.hosts.lock import HostLock
 from orchestrator.scheduling.host_calls import Acknowledgement, WorkerProcess
 from runners.contract import Task
 from runners.system import Fingerprint
-
-Asked = TypeVar("Asked")
-Item = TypeVar("Item")
-Said = TypeVar("Said", covariant=True)
 
 
 @dataclass(frozen=True)
@@ -107,71 +101,3 @@ class Tick:
 
 TaskEvent = HostObserved | RecordPiece | HostNotice | TaskEnded
 Event = TaskEvent | Tick
-
-
-class HostStream(Protocol[Said]):
-    """What a host says piece by piece, and is on its way."""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing more comes."""
-        ...
-
-    @property
-    def problem(self) -> InfrastructureError | None:
-        """Why it ended before its end."""
-        ...
-
-    def take(self) -> Sequence[Said]:
-        """What has come since the last time, in order. Never waits."""
-        ...
-
-    def drop(self) -> None:
-        """Ends it. Never waits."""
-        ...
-
-
-class Scheduler(Protocol):
-    """Runs tasks on hosts, at most as many at once as a host has slots."""
-
-    def start(self, hosts: Sequence[SchedulingHost]) -> Mapping[str, str]:
-        """Makes the hosts ready.
-
-        Returns:
-            Those that are not part of the cluster now, and why; what is asked of them waits until they are.
-
-        Raises:
-            NoUsableHostError: no host is part of the cluster; says why, before any task starts.
-            InfrastructureError: the cluster cannot be started.
-        """
-        ...
-
-    def stream(self, question: Callable[[Asked], Iterator[Item]], host: str, asked: Asked) -> HostStream[Item]:
-        """Asks one host for something, beside whatever runs there, and waits for nothing: it may be gone.
-
-        Args:
-            question: a generator function of an installed module; what it yields is small, and the host goes on as
-                that is taken. It says what went wrong by an InfrastructureError.
-            host: where it runs, as soon as the host is there.
-            asked: its argument.
-        """
-        ...
-
-    def submit(self, request: TaskRequest) -> None:
-        """Starts a task, as soon as its host is there and has room for it."""
-        ...
-
-    def cancel(self, task_id: str) -> None:
-        """Gives a task up that nobody hears of any more. Nothing is waited for, and no event of it comes from now on.
-
-        If its host lives, the task is ended there without a word.
-        """
-        ...
-
-    def events(self) -> Generator[Event, None, None]:
-        """Yields what happens until every submitted task, later ones included, has ended; a tick every second."""
-        ...
-
-    def stop(self) -> None:
-        """Ends running tasks, waits until nothing of them is left, and takes the cluster down."""
-        ...
