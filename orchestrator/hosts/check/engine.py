@@ -151,13 +151,10 @@ def images_on(address: str | None, wanted: Mapping[str, WantedImage], deadline: 
     Raises:
         InfrastructureError: it does not answer.
     """
-    found = {name: _found(name, image.built, address, deadline.left_s(_ANSWER_S)) for name, image in wanted.items()}
+    images = {name: image.built for name, image in wanted.items()}
+    stored = [StoredImage(name, image.image_id, image.repo_digest, image.identity) for name, image in images.items()]
+    found = {image.environment: look_for_image(image, address, deadline.left_s(_ANSWER_S)).found for image in stored}
     return {name: identity for name, identity in found.items() if identity is not None}
-
-
-def _found(name: str, image: BuiltImage, address: str | None, answer_s: float) -> ImageIdentity | None:
-    stored = StoredImage(name, image.image_id, image.repo_digest, image.identity)
-    return look_for_image(stored, address, answer_s).found
 
 
 def _gpus(

@@ -5,7 +5,7 @@ The script is POSIX shell and what every Linux has; what is missing is left out 
 
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from orchestrator.errors import InfrastructureError
@@ -276,7 +276,7 @@ def parse(text: str) -> Preflight:
         cpu_model=_first(sections, "cpu"),
         threads=_integer(_first(sections, "threads")),
         memory_bytes=_bytes(_first(sections, "memory"), _KIB),
-        load_1m=_number(_first(sections, "load") or ""),
+        load_1m=next((float(load) for load in sections.get("load", []) if re.fullmatch(r"\d+(\.\d+)?", load)), None),
         governors=tuple(sections.get("governors", [])),
         python=_first(sections, "python"),
         gpus=gpus,
@@ -285,10 +285,10 @@ def parse(text: str) -> Preflight:
         gpu_processes=tuple(
             _process(line) for line in sections.get("gpu-processes", []) if re.match(r"\d+,[^,]*,[^,]*,", line)
         ),
-        sockets=tuple(_socket(line) for line in sections["sockets"]),
+        sockets=tuple(EngineSocket(path, state) for state, path in _pairs(sections["sockets"])),
         free_bytes={directory: _bytes(free, _KIB) for free, _, directory in disks},
         cores=tuple(sections.get("cores", [])),
-        nodes=tuple(_node(line) for line in sections.get("nodes", []) if re.match(r"\d+ \d", line)),
+        nodes=tuple(NumaNode(int(node), cpus) for node, cpus in _pairs(sections.get("nodes", [])) if cpus),
         filesystems={directory: kind or None for _, kind, directory in disks},
         allowed=tuple(sorted(parse_list(_first(sections, "allowed")))),
         connection=(connection[0], connection[2]) if len(connection) == 4 else None,
@@ -308,6 +308,11 @@ def _sections(text: str) -> dict[str, list[str]]:
     return sections
 
 
+def _pairs(lines: Sequence[str]) -> list[tuple[str, str]]:
+    """Of each line the first word, and the rest."""
+    return [(first, rest) for first, _, rest in (line.partition(" ") for line in lines)]
+
+
 def _first(sections: Mapping[str, list[str]], name: str) -> str | None:
     return next(iter(sections.get(name, [])), None)
 
@@ -316,11 +321,6 @@ def _place(line: str) -> tuple[str, tuple[int | None, str | None]]:
     """What /sys says of a GPU on the bus: its NUMA node, if it is known, and the processors near to it."""
     address, node, near = [*line.split(), "", ""][:3]
     return address.lower(), (_integer(node), near or None)
-
-
-def _node(line: str) -> NumaNode:
-    number, _, cpus = line.partition(" ")
-    return NumaNode(int(number), cpus)
 
 
 def _gpu(row: list[str], bus: Mapping[str, tuple[int | None, str | None]]) -> PreflightGpu:
@@ -357,17 +357,8 @@ def _process(line: str) -> GpuProcess:
     return GpuProcess(int(pid), user, _bytes(used.strip(), _MIB), name)
 
 
-def _socket(line: str) -> EngineSocket:
-    state, _, path = line.partition(" ")
-    return EngineSocket(path, state)
-
-
 def _integer(text: str | None) -> int | None:
     return int(text) if text is not None and re.fullmatch(r"\d+", text) else None
-
-
-def _number(text: str) -> float | None:
-    return float(text) if re.fullmatch(r"\d+(\.\d+)?", text) else None
 
 
 def _bytes(text: str | None, unit: int) -> int | None:

@@ -97,20 +97,23 @@ def check_host(host: Probes, wanted: Requirements, timeout_s: float = CHECK_TIME
     engine, engine_finding = _engine(host, seen, wanted, deadline)
     if engine is not None and engine.root is not None and engine.root not in seen.free_bytes:
         seen = _with_disk_of(engine.root, host, seen, deadline)
-    skew, skew_finding = _skew(host, deadline)
-    findings = {Check.SSH: _reached(host, seen), Check.ENGINE: engine_finding}
+    skew, clock_problem = None, None
+    if host.way is not Way.HERE:
+        try:
+            skew = host.skew(deadline)
+            clock_problem = "it has no `date +%s`, so its clock is unknown" if skew is None else None
+        except InfrastructureError as error:
+            clock_problem = f"its clock could not be read: {error}"
+    reached = Finding(Level.NONE if host.way is Way.HERE else Level.OK, host.way.value)
+    if seen.system != "Linux":
+        reached = Finding(Level.FAILURE, seen.system, f"it runs {seen.system}, but trials need Linux")
+    findings = {Check.SSH: reached, Check.ENGINE: engine_finding}
     # the files of this machine's own trials are the project's, wherever that is
     own_directory = host.work_directory if host.way is Way.SSH else None
     findings |= judge(settings, seen, engine, skew, wanted, host.work_directory, own_directory)
-    if skew_finding is not None:
-        findings[Check.CLOCK] = skew_finding
+    if clock_problem is not None:
+        findings[Check.CLOCK] = Finding(Level.WARNING, "?", clock_problem)
     return HostReport(host.name, is_active, findings, seen, engine, skew)
-
-
-def _reached(host: Probes, seen: Preflight) -> Finding:
-    if seen.system != "Linux":
-        return Finding(Level.FAILURE, seen.system, f"it runs {seen.system}, but trials need Linux")
-    return Finding(Level.NONE if host.way is Way.HERE else Level.OK, host.way.value)
 
 
 def _engine(
@@ -175,14 +178,3 @@ def _with_disk_of(root: str, host: Probes, seen: Preflight, deadline: Deadline) 
         # it was reached a moment ago; that nothing is known about this disk stands in the table
         return seen
     return replace(seen, free_bytes=again.free_bytes)
-
-
-def _skew(host: Probes, deadline: Deadline) -> tuple[Skew | None, Finding | None]:
-    if host.way is Way.HERE:
-        return None, None
-    try:
-        skew = host.skew(deadline)
-    except InfrastructureError as error:
-        return None, Finding(Level.WARNING, "?", f"its clock could not be read: {error}")
-    unknown = Finding(Level.WARNING, "?", "it has no `date +%s`, so its clock is unknown")
-    return skew, None if skew is not None else unknown
