@@ -42,7 +42,6 @@ _SKEW = "Version mismatch"
 class RayNode:
     """A living node of a cluster."""
 
-    node: str
     address: str
     machine: str
     """The name of its machine or pod."""
@@ -57,8 +56,6 @@ class ClusterInfo:
 
     address: str
     """Of its head, as Ray takes it; never `auto`."""
-    own: RayNode
-    """The node that this machine is."""
     nodes: tuple[RayNode, ...]
 
 
@@ -74,11 +71,9 @@ def cluster_info(inventory: Inventory) -> ClusterInfo:
     if not _a_raylet_runs_here():
         raise _not_here(inventory)
     seen = _from_another_process(inventory)
-    nodes = tuple(RayNode(**node) for node in seen["nodes"])
-    own = next((node for node in nodes if node.node == seen["own_node"]), None)
-    if own is None:
+    if not seen["is_node"]:
         raise _not_here(inventory)
-    return ClusterInfo(str(seen["address"]), own, nodes)
+    return ClusterInfo(str(seen["address"]), tuple(RayNode(**node) for node in seen["nodes"]))
 
 
 def node_of(host: str, seen: ClusterInfo) -> RayNode:
@@ -217,20 +212,19 @@ def main(address: str) -> None:
 
     ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
     context = ray.get_runtime_context()
-    nodes = [_described(node) for node in ray.nodes() if node["Alive"]]
-    seen = {"address": context.gcs_address, "own_node": context.get_node_id(), "nodes": nodes}
-    sys.stdout.write(f"\n{json.dumps(seen)}\n")
+    living = [node for node in ray.nodes() if node["Alive"]]
+    nodes = [
+        {
+            "address": node["NodeManagerAddress"],
+            "machine": node["NodeManagerHostname"],
+            "labels": node.get("Labels") or {},
+            "slots": (node.get("Resources") or {}).get(SLOT, 0.0),
+        }
+        for node in living
+    ]
+    is_node = context.get_node_id() in [node["NodeID"] for node in living]
+    sys.stdout.write(f"\n{json.dumps({'address': context.gcs_address, 'is_node': is_node, 'nodes': nodes})}\n")
     sys.stdout.flush()
-
-
-def _described(node: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "node": node["NodeID"],
-        "address": node["NodeManagerAddress"],
-        "machine": node["NodeManagerHostname"],
-        "labels": node.get("Labels") or {},
-        "slots": (node.get("Resources") or {}).get(SLOT, 0.0),
-    }
 
 
 _POLL_S = 0.5

@@ -32,12 +32,11 @@ INVENTORY = "version: 1\nray_address: {address}\ndefaults: {{connection: ray}}\n
 
 
 def node(name: str, host: str | None, slots: float = 1.0) -> RayNode:
-    return RayNode(name, f"10.0.0.{len(name)}", f"machine-{name}", {} if host is None else {HOST_LABEL: host}, slots)
+    return RayNode(f"10.0.0.{len(name)}", f"machine-{name}", {} if host is None else {HOST_LABEL: host}, slots)
 
 
 SEEN = ClusterInfo(
     "10.0.0.1:6379",
-    node("head", None, 0.0),
     (
         node("head", None, 0.0),
         node("one", "h1"),
@@ -49,7 +48,7 @@ SEEN = ClusterInfo(
 
 
 def test_a_host_is_the_node_with_its_label() -> None:
-    assert node_of("h1", SEEN).node == "one"
+    assert node_of("h1", SEEN).machine == "machine-one"
 
 
 @pytest.mark.parametrize(

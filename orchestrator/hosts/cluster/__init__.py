@@ -4,7 +4,7 @@ Every host gets one container, which is a node of Ray; this machine gets one wit
 of it carries the cluster's label, and nothing without that label is ever touched.
 """
 
-from orchestrator.hosts.cluster.engines import HostEngine, find, fingerprint_on, host_engine
+from orchestrator.hosts.cluster.engines import ConnectedEngine, find, fingerprint_on, host_engine
 from orchestrator.hosts.cluster.executing import execute_in_head
 from orchestrator.hosts.cluster.lifecycle import NoHostJoinedError, borrowed, down, keep, load, mend, status, up
 from orchestrator.hosts.cluster.plan import ensure_agent_image
@@ -18,7 +18,7 @@ __all__ = [
     "Agent",
     "Cluster",
     "ClusterStatus",
-    "HostEngine",
+    "ConnectedEngine",
     "NoHostJoinedError",
     "NodeStatus",
     "Project",

@@ -13,14 +13,15 @@ from docker.errors import NotFound
 from orchestrator.config import Connection, Host, local_engine
 from orchestrator.environments import connect, engine_address, engine_errors, remove_container
 from orchestrator.errors import InfrastructureError
-from orchestrator.execution import INSTALLED, pack, tar_of
+from orchestrator.execution import tar_of
+from orchestrator.hosts.calls import MARK, call_program, decode_answer, encode_call
 from orchestrator.hosts.cluster.executing import Execution, execution, run_in
 from orchestrator.hosts.cluster.plan import LABEL, LABEL_NODE, LABEL_PLAN, NODE_LABEL
 from orchestrator.hosts.cluster.settings import DIRECTORY, HOST_LABEL
 from orchestrator.hosts.cluster.state import Cluster
 from orchestrator.hosts.connection import Connections
-from runners.contract import ContractError, decode
-from runners.system import Fingerprint
+from runners.contract import decode
+from runners.system import Fingerprint, SystemRoot, describe_system
 
 ANSWER_S = 60.0
 """For each answer of an engine."""
@@ -40,13 +41,7 @@ file = pathlib.Path(os.environ["RAY_AUTH_TOKEN_PATH"])
 token = hashlib.sha256(file.read_bytes().strip()).hexdigest() if file.is_file() else "none"
 print(json.dumps({"python": platform.python_version(), "ray": metadata.version("ray"), "token": token}))
 """
-_FINGERPRINT_MARK = "taxmeter-fingerprint:"
-_FINGERPRINT = f"""
-import json
-from runners.contract import encode
-from runners.system import collect
-print("{_FINGERPRINT_MARK}" + json.dumps(encode(collect())))
-"""
+_FINGERPRINT = f"{DIRECTORY}/fingerprint.py"
 # Runs in the head's container until it is told to end: at once, and whenever something has changed, a line with the
 # living nodes of each host. Ray prints lines of its own between them, such as that a node has died.
 _NODES_MARK = b"taxmeter-nodes:"
@@ -69,7 +64,7 @@ while True:
 
 
 @dataclass(frozen=True)
-class HostEngine:
+class ConnectedEngine:
     """A host's engine, connected."""
 
     client: DockerClient
@@ -80,7 +75,7 @@ class HostEngine:
 
 
 @contextmanager
-def host_engine(name: str, host: Host, connections: Connections) -> Iterator[HostEngine]:
+def host_engine(name: str, host: Host, connections: Connections) -> Iterator[ConnectedEngine]:
     """The engine of a host, for as long as the block lasts.
 
     Raises:
@@ -90,14 +85,14 @@ def host_engine(name: str, host: Host, connections: Connections) -> Iterator[Hos
     if host.connection is Connection.LOCAL:
         address = engine_address(local_engine(host.engine))
         with closing(connect(address, ANSWER_S)) as client:
-            yield HostEngine(client, address, address.removeprefix("unix://"))
+            yield ConnectedEngine(client, address, address.removeprefix("unix://"))
         return
     socket = connections.engine_socket(name, _CONNECT_S)
     with (
         connections.forward_engine(name, _CONNECT_S, socket) as forward,
         closing(connect(forward.address, ANSWER_S)) as client,
     ):
-        yield HostEngine(client, forward.address, socket)
+        yield ConnectedEngine(client, forward.address, socket)
 
 
 def our_containers(client: DockerClient, cluster: str) -> list[Any]:
@@ -224,29 +219,25 @@ def _versions(container: Any) -> Versions | None:
     return Versions(**json.loads(done.stdout)) if done.exit_code == 0 else None
 
 
-def fingerprint_on(engine: HostEngine, cluster: Cluster) -> Fingerprint:
+def fingerprint_on(engine: ConnectedEngine, cluster: Cluster) -> Fingerprint:
     """The fingerprint of a host, read where the rows of its trials are made, so that it is the same as theirs.
 
     Raises:
         InfrastructureError: there is no agent, or it does not tell.
     """
-    code = pack(INSTALLED)
+    program = call_program(describe_system, encode_call(describe_system, SystemRoot()))
     with engine_errors("its engine failed"):
         container = find(engine.client, cluster.agent_container, cluster.id)
         if container is None:
             raise InfrastructureError(f"there is no container {cluster.agent_container} any more")
-        place = f"{DIRECTORY}/runners-{code.name}"
-        container.put_archive("/", tar_of({f"{place}.tar.gz": code.archive}, (0, 0)))
-        script = f'mkdir -p {place} && tar -xzf {place}.tar.gz -C {place} && PYTHONPATH={place} exec python -c "$1"'
-        done = run_in(container, ["sh", "-c", script, "sh", _FINGERPRINT])
-    line = next((line for line in done.stdout.splitlines() if line.startswith(_FINGERPRINT_MARK)), None)
-    if done.exit_code != 0 or line is None:
+        container.put_archive("/", tar_of({_FINGERPRINT: program.text.encode()}, (0, 0)))
+        done = run_in(container, ["python", "-I", _FINGERPRINT])
+    line = next((line for line in done.stdout.splitlines() if line.startswith(MARK)), None)
+    if line is None:
         said = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()[-1]
         raise InfrastructureError(f"its agent does not tell its fingerprint: {said}")
-    try:
-        return decode(Fingerprint, json.loads(line.removeprefix(_FINGERPRINT_MARK)), "fingerprint")
-    except ContractError as error:
-        raise InfrastructureError(f"its agent tells a fingerprint of another version: {error}") from error
+    document = decode_answer(describe_system, line.removeprefix(MARK))
+    return decode(Fingerprint, document["fingerprint"], "fingerprint")
 
 
 class Watch:

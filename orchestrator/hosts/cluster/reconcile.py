@@ -27,7 +27,7 @@ from orchestrator.environments import (
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.cluster.engines import (
     RUNNING,
-    HostEngine,
+    ConnectedEngine,
     Observed,
     Watch,
     host_engine,
@@ -212,7 +212,7 @@ def local_socket() -> str:
     return address.removeprefix("unix://")
 
 
-def _ensure_image(engine: HostEngine, image: AgentImage, say: Say) -> str:
+def _ensure_image(engine: ConnectedEngine, image: AgentImage, say: Say) -> str:
     """The id of the agents' image on an engine, which is sent the image if it has none that is identical."""
     for name in (image.reference, image.identity.image_id):
         found = attributes_of(engine.client, name)
