@@ -1,6 +1,5 @@
 """Commands in containers: what an engine sends in one packet with its answer's header is not lost."""
 
-import io
 import json
 import re
 import socket
@@ -15,7 +14,7 @@ import pytest
 from docker import DockerClient
 from docker.errors import APIError
 
-from orchestrator.hosts.cluster.executing import Execution, frames, run_in
+from orchestrator.hosts.cluster.executing import Execution, run_in
 from orchestrator.hosts.connection import CommandOutput
 
 
@@ -116,17 +115,3 @@ def test_an_engine_that_refuses_says_why(engine: Engine, client: DockerClient) -
 def test_the_exit_code(engine: Engine, client: DockerClient, code: int | None, expected: int) -> None:
     engine.exit_code = code
     assert run_in(Container(client), ["stat", "x"]).exit_code == expected
-
-
-@pytest.mark.parametrize(
-    ("sent", "expected"),
-    [
-        (b"", []),
-        (frame(1, b"ab")[:5], []),
-        (frame(2, b"ab") + frame(1, b"cdef")[:-2], [(2, b"ab"), (1, b"cd")]),
-        (frame(1, b"") + frame(1, b"x"), [(1, b"x")]),
-    ],
-    ids=["nothing", "half a header", "half a frame", "an empty frame"],
-)
-def test_frames_end_where_the_stream_ends(sent: bytes, expected: list[tuple[int, bytes]]) -> None:
-    assert list(frames(io.BytesIO(sent))) == expected

@@ -179,21 +179,18 @@ def test_a_node_that_must_have_an_engine_and_has_none_cannot_be_used(tmp_path: P
         facts_of_node(question(host, tmp_path))
 
 
-def test_a_work_directory_that_cannot_be_made_is_told_before_anything_is_done(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(InfrastructureError, match="may not write into .*/file/work: give them the directory, or name"):
-        facts_of_node(question(Host(connection=Connection.RAY), tmp_path / "file" / "work"))
-
-
-def test_a_work_directory_below_a_closed_one_leaves_its_node_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("closed", [False, True], ids=["below a file", "below a directory that is closed"])
+def test_a_work_directory_that_cannot_be_made_is_told_before_anything_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: bool
 ) -> None:
-    def closed(_: Path) -> bool:
+    def refuse(_: Path) -> bool:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "exists", closed)
-    with pytest.raises(InfrastructureError, match="may not write into .*/work: give them the directory, or name"):
-        facts_of_node(question(Host(connection=Connection.RAY), tmp_path / "work"))
+    (tmp_path / "file").touch()
+    if closed:  # nothing is closed for root
+        monkeypatch.setattr(Path, "exists", refuse)
+    with pytest.raises(InfrastructureError, match="may not write into .*/file/work: give them the directory, or name"):
+        facts_of_node(question(Host(connection=Connection.RAY), tmp_path / "file" / "work"))
 
 
 def test_an_environment_without_its_python_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
