@@ -69,7 +69,7 @@ def resolve_locks(
     return resolved
 
 
-def with_recorded(lock: str, recorded: dict[str, RecordedWheel]) -> str:
+def _with_recorded(lock: str, recorded: dict[str, RecordedWheel]) -> str:
     """A lock with the recorded wheels in place of their stand-ins, the same versions without their local part.
 
     Raises:
@@ -102,7 +102,7 @@ def _resolve(entry: EnvironmentEntry, say: Callable[[str], None]) -> ResolvedLoc
         if before is not None:
             target.write_text(before, encoding="utf-8")
         _compile(entry, source, target, wheels)
-        text = with_recorded(target.read_text(encoding="utf-8"), entry.recorded)
+        text = _with_recorded(target.read_text(encoding="utf-8"), entry.recorded)
         target.write_text(text, encoding="utf-8")
         changes = _changes(entry.lock_path if before is not None else None, target)
     if not changes and text != before:

@@ -92,7 +92,10 @@ def test_a_python_that_is_not_there_is_a_user_error_with_a_remedy(entry: Environ
     entry = entry.model_copy(update={"python": "3.99"})
     problem = virtualenv_problem(entry, tmp_path / "root")
     assert problem is not None
-    assert problem.startswith("the environment tiny needs Python 3.99 ")
+    assert problem.startswith("the environment tiny needs Python 3.99 and this machine has none: neither python3.99 ")
+    assert "uv python install 3.99" in problem
+    assert "start a Docker engine, or leave tiny out of the sweep's environments" in problem
+    assert "\n" not in problem
     with pytest.raises(ConfigurationError) as error:
         ensure_virtualenv(entry, tmp_path / "root", lambda _: None)
     assert str(error.value) == problem

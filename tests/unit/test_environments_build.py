@@ -39,23 +39,23 @@ class Engine:
         self.images = Images(list(known), answer)
 
 
-def test_a_base_that_is_there_is_not_pulled():
+@pytest.mark.parametrize(
+    ("known", "answer", "expected", "told"),
+    [
+        ([ENTRY.base], "must not be asked", ENTRY.base, []),
+        ([], None, ENTRY.base, [f"pulling {ENTRY.base}"]),
+        (["taxmeter/base:bookworm"], UNREACHABLE, "taxmeter/base:bookworm", ["pulling", "no such host", "earlier"]),
+    ],
+    ids=["there", "pulled", "its stand-in, where the registry is out of reach"],
+)
+def test_the_pinned_base_is_taken_wherever_possible(
+    known: list[str], answer: str | None, expected: str, told: list[str]
+):
     said: list[str] = []
-    assert ensure_base(*BASE, Engine(ENTRY.base, answer="must not be asked"), said.append) == ENTRY.base
-    assert said == []
-
-
-def test_the_pinned_base_is_pulled():
-    engine = Engine()
-    assert ensure_base(*BASE, engine, lambda _: None) == ENTRY.base
-    assert engine.images.known == [ENTRY.base]
-
-
-def test_the_stand_in_is_taken_and_said_when_the_registry_is_out_of_reach():
-    said: list[str] = []
-    reference = ensure_base(*BASE, Engine("taxmeter/base:bookworm", answer=UNREACHABLE), said.append)
-    assert reference == "taxmeter/base:bookworm"
-    assert any("cannot be reached" in line and "no such host" in line for line in said)
+    engine = Engine(*known, answer=answer)
+    assert ensure_base(*BASE, engine, said.append) == expected
+    assert expected in engine.images.known
+    assert all(part in line for part, line in zip(told, said, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -72,16 +72,11 @@ def test_a_registry_that_answers_no_is_an_error_and_no_reason_for_a_stand_in(ans
         ensure_base(*BASE, Engine("taxmeter/base:bookworm", answer=answer), lambda _: None)
 
 
-def test_a_stand_in_needs_root(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(build.os, "geteuid", lambda: 1000)
-    with pytest.raises(InfrastructureError, match="needs root"):
-        ensure_base(*BASE, Engine(answer=UNREACHABLE), lambda _: None)
-
-
-def test_a_stand_in_needs_debootstrap(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(build.os, "geteuid", lambda: 0)
+@pytest.mark.parametrize(("user", "expected"), [(1000, "needs root"), (0, "apt-get install debootstrap")])
+def test_a_stand_in_needs_root_and_debootstrap(monkeypatch: pytest.MonkeyPatch, user: int, expected: str):
+    monkeypatch.setattr(build.os, "geteuid", lambda: user)
     monkeypatch.setattr(build.shutil, "which", lambda *_, **__: None)
-    with pytest.raises(InfrastructureError, match="apt-get install debootstrap"):
+    with pytest.raises(InfrastructureError, match=expected):
         ensure_base(*BASE, Engine(answer=UNREACHABLE), lambda _: None)
 
 
@@ -110,13 +105,10 @@ def test_a_new_client_without_buildx_is_passed_over_for_an_old_one(tmp_path: Pat
     assert builder.environment == (("DOCKER_BUILDKIT", "1"),)
 
 
-@pytest.mark.parametrize("version", ["Docker version 28.2.2, build e6534b4", "podman version 4.3.1"])
-def test_clients_that_cannot_build_are_named(tmp_path: Path, version: str):
-    client = fake_docker(tmp_path / "a", version, buildx=False)
-    with pytest.raises(InfrastructureError, match=f"tried {client}.*buildx"):
-        find_builder(str(tmp_path / "a"))
-
-
-def test_no_client_at_all(tmp_path: Path):
+def test_clients_that_cannot_build_are_named(tmp_path: Path):
     with pytest.raises(InfrastructureError, match="there is no docker command on PATH"):
         find_builder(str(tmp_path))
+    docker = fake_docker(tmp_path / "a", "Docker version 28.2.2, build e6534b4", buildx=False)
+    podman = fake_docker(tmp_path / "b", "podman version 4.3.1", buildx=False)
+    with pytest.raises(InfrastructureError, match=f"tried {docker}, {podman}.*buildx"):
+        find_builder(f"{tmp_path / 'a'}{os.pathsep}{tmp_path / 'b'}")

@@ -1,5 +1,6 @@
-"""The catalogue of environments and the digests that identify one."""
+"""The catalogue of environments, the digests that identify one, and its locks."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from orchestrator.planning import Demands
 
 PROJECT = Path(__file__).parents[2]
 COMMITTED = PROJECT / "docker/images.yaml"
-DIGEST = "a" * 64
+DIGEST, OTHER = "a" * 64, "b" * 64
 ENTRY = f"""\
 environments:
   tiny:
@@ -44,26 +45,31 @@ def catalogue(tmp_path: Path) -> Path:
 
 
 def test_the_committed_catalogue_is_sound():
-    known = Catalogue.load(PROJECT / "docker/images.yaml")
-    for entry in known.entries.values():
+    known = Catalogue.load(COMMITTED).entries
+    for name, entry in known.items():
         assert entry.requirements_path.is_file()
         if entry.unresolved is not None:
             assert not entry.lock_path.exists()
             continue
         pins = read_lock(entry.lock_path)
         assert entry.wheel_index is None or set(entry.wheel_index.distributions) <= pins.keys()
-        for name, wheel in entry.recorded.items():
-            assert (pins[name].version, pins[name].sha256) == (wheel.version, {wheel.sha256})
+        for distribution, wheel in entry.recorded.items():
+            assert (pins[distribution].version, pins[distribution].sha256) == (wheel.version, {wheel.sha256})
+        text = entry.requirements_path.read_text()
+        wanted = dict(re.findall(r"^([\w.-]+)(?:\[[\w,]+\])?==(\S+)$", text, re.MULTILINE))
+        runtime = "onnxruntime-gpu" if name.startswith("cuda") else "onnxruntime"
+        assert {"torch", "torchvision", "timm", "transformers", "onnx", runtime, "nvidia-ml-py"} <= wanted.keys()
+        assert {distribution: pins[distribution].version for distribution in wanted} == wanted
+        if entry.cuda is None:
+            assert [pin for pin in pins if pin.startswith(("nvidia", "triton", "cuda"))] == ["nvidia-ml-py"]
 
 
 def test_the_committed_locks_for_gpus_bring_the_cuda_that_the_catalogue_says():
-    known = Catalogue.load(PROJECT / "docker/images.yaml").entries
-    runtimes = {"cuda13": "nvidia-cuda-runtime", "cuda126": "nvidia-cuda-runtime-cu12"}
-    cudnn = {"cuda13": "nvidia-cudnn-cu13", "cuda126": "nvidia-cudnn-cu12"}
-    for name, runtime in runtimes.items():
+    known = Catalogue.load(COMMITTED).entries
+    for name, suffixes in {"cuda13": ("", "-cu13"), "cuda126": ("-cu12", "-cu12")}.items():
         pins = read_lock(known[name].lock_path)
-        assert pins[runtime].version.rpartition(".")[0] == known[name].cuda
-        assert pins[cudnn[name]].version == known[name].cudnn
+        assert pins[f"nvidia-cuda-runtime{suffixes[0]}"].version.rpartition(".")[0] == known[name].cuda
+        assert pins[f"nvidia-cudnn{suffixes[1]}"].version == known[name].cudnn
     assert read_lock(known["cuda116-paper"].lock_path)["torch"].version == "1.12.1+cu116"
 
 
@@ -78,64 +84,30 @@ def test_an_environment_without_a_lock_is_known_and_has_no_digest(catalogue: Pat
 
 
 def test_what_an_environment_needs_of_a_host_is_read(catalogue: Path):
-    catalogue.write_text(ENTRY + GPU)
+    catalogue.write_text((ENTRY + GPU).replace("manylinux_2_28_x86_64", "manylinux_2_34_aarch64"))
     demands = Catalogue.load(catalogue).entry("tiny").demands
-    assert demands == Demands("2026-10", "12.6", "525.60.13", ("7.0", "8.6"), architecture="x86_64")
+    assert demands == Demands("2026-10", "12.6", "525.60.13", ("7.0", "8.6"), architecture="aarch64")
 
 
-def test_the_architecture_is_that_of_the_platform(catalogue: Path):
-    catalogue.write_text(ENTRY.replace("manylinux_2_28_x86_64", "manylinux_2_34_aarch64"))
-    assert Catalogue.load(catalogue).entry("tiny").demands.architecture == "aarch64"
-
-
-def test_what_is_said_of_cuda_is_whole(catalogue: Path):
-    catalogue.write_text(ENTRY + GPU.replace('    cudnn: "9.5"\n', ""))
-    with pytest.raises(ConfigurationError, match=r"environments\.tiny: cuda, cudnn, .* stand together or not at all"):
-        Catalogue.load(catalogue)
-
-
-def test_a_recorded_wheel_belongs_to_the_wheel_index(catalogue: Path):
-    recorded = f"{{version: 1.0+cu116, sha256: {DIGEST}, source: a text, confidence: medium}}"
-    catalogue.write_text(ENTRY + f"    recorded:\n      tiny: {recorded}\n")
-    with pytest.raises(ConfigurationError, match="recorded names tiny, which wheel_index does not"):
-        Catalogue.load(catalogue)
-
-
-def test_the_name_that_stands_for_any_environment_is_none(catalogue: Path):
-    catalogue.write_text(ENTRY.replace("  tiny:", "  any-suitable:"))
-    with pytest.raises(ConfigurationError, match=r":2: environments\.any-suitable: sweeps use this name"):
-        Catalogue.load(catalogue)
-
-
-def test_no_python_file_under_docker_shadows_the_sdk():
-    assert list((PROJECT / "docker").rglob("*.py")) == []
-
-
-def test_an_entry_knows_its_files(catalogue: Path):
-    entry = Catalogue.load(catalogue).entry("tiny")
-    assert entry.name == "tiny"
-    assert entry.requirements_path == catalogue.parent / "environments/tiny.in"
-    assert entry.lock_path == catalogue.parent / "environments/tiny.lock"
-    assert entry.wheel_directory == catalogue.parent / "wheels"
+RECORDED = f"    recorded:\n      tiny: {{version: 1.0+cu116, sha256: {DIGEST}, source: a text, confidence: medium}}\n"
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    ("text", "message"),
     [
-        (
-            "purpose: a test",
-            "purpose: a test\n    purpos: b",
-            ":4: environments.tiny.purpos: unknown key; did you mean purpose",
-        ),
-        ("2026-10", "2026-13", ":4: environments.tiny.released: "),
-        ('"3.11"', "3.11", ":5: environments.tiny.python: "),
-        (f"@sha256:{DIGEST}", "", ":7: environments.tiny.base: "),
-        ("tiny.lock", "other.lock", ":10: environments.tiny.lock: no such file"),
-        ("  tiny:", "  Tiny:", ":2: environments.Tiny"),
+        (ENTRY.replace("purpose", "purpos", 1), ":3: environments.tiny.purpos: unknown key; did you mean purpose"),
+        (ENTRY.replace("2026-10", "2026-13"), ":4: environments.tiny.released: "),
+        (ENTRY.replace('"3.11"', "3.11"), ":5: environments.tiny.python: "),
+        (ENTRY.replace(f"@sha256:{DIGEST}", ""), ":7: environments.tiny.base: "),
+        (ENTRY.replace("tiny.lock", "other.lock"), ":10: environments.tiny.lock: no such file"),
+        (ENTRY.replace("  tiny:", "  Tiny:"), ":2: environments.Tiny"),
+        (ENTRY.replace("  tiny:", "  any-suitable:"), ":2: environments.any-suitable: sweeps use this name"),
+        (ENTRY + GPU.replace('    cudnn: "9.5"\n', ""), ":2: environments.tiny: cuda, cudnn, minimum_driver and "),
+        (ENTRY + RECORDED, ":2: environments.tiny: recorded names tiny, which wheel_index does not"),
     ],
 )
-def test_an_error_names_file_line_and_key(catalogue: Path, old: str, new: str, message: str):
-    catalogue.write_text(ENTRY.replace(old, new))
+def test_an_error_names_file_line_and_key(catalogue: Path, text: str, message: str):
+    catalogue.write_text(text)
     with pytest.raises(ConfigurationError) as error:
         Catalogue.load(catalogue)
     assert f"{catalogue}{message}" in str(error.value)
@@ -147,28 +119,23 @@ def test_an_unknown_environment_is_a_user_error_with_a_hint(catalogue: Path):
         Catalogue.load(catalogue).entry("tinny")
 
 
-def test_the_lock_digest_is_that_of_its_bytes(catalogue: Path):
-    entry = Catalogue.load(catalogue).entry("tiny")
-    before = lock_sha256(entry)
-    entry.lock_path.write_text(entry.lock_path.read_text() + "# a comment\n")
-    assert lock_sha256(entry) != before
+def test_the_recipe_changes_with_each_file_and_the_base_but_not_with_words(catalogue: Path):
+    def digests() -> tuple[str, str]:
+        entry = Catalogue.load(catalogue).entry("tiny")
+        return recipe_sha256(entry), lock_sha256(entry)
 
-
-@pytest.mark.parametrize("changed", ["Dockerfile", "environments/tiny.lock"])
-def test_the_recipe_changes_with_each_file(catalogue: Path, changed: str):
-    entry = Catalogue.load(catalogue).entry("tiny")
-    before = recipe_sha256(entry)
-    assert recipe_sha256(entry) == before
-    (catalogue.parent / changed).write_text("other\n")
-    assert recipe_sha256(entry) != before
-
-
-def test_the_recipe_changes_with_the_base_but_not_with_words(catalogue: Path):
-    before = recipe_sha256(Catalogue.load(catalogue).entry("tiny"))
+    seen = [digests()]
     catalogue.write_text(ENTRY.replace("a test", "other words"))
-    assert recipe_sha256(Catalogue.load(catalogue).entry("tiny")) == before
-    catalogue.write_text(ENTRY.replace(DIGEST, "b" * 64))
-    assert recipe_sha256(Catalogue.load(catalogue).entry("tiny")) != before
+    assert digests() == seen[0]
+    catalogue.write_text(ENTRY.replace(DIGEST, OTHER))
+    seen.append(digests())
+    (catalogue.parent / "Dockerfile").write_text("other\n")
+    seen.append(digests())
+    assert len({lock for _, lock in seen}) == 1
+    (catalogue.parent / "environments/tiny.lock").write_text("# a comment\n")
+    seen.append(digests())
+    assert len({recipe for recipe, _ in seen}) == 4
+    assert len({lock for _, lock in seen}) == 2
 
 
 def test_what_was_verified_and_what_deviates_is_shown() -> None:
@@ -188,17 +155,10 @@ def test_what_was_verified_and_what_deviates_is_shown() -> None:
     assert len([label for label, _ in parts if label == "deviation"]) == 3
 
 
-def test_an_environment_of_processors_has_no_line_about_gpus() -> None:
-    lines = description(Catalogue.load(COMMITTED).entry("cpu"))
-    assert [line for line in lines if line.startswith(("CUDA", "cuDNN", "minimum", "machine"))] == []
-    assert any(line.startswith("wheel index:") for line in lines)
-
-
-@pytest.mark.parametrize("option", ["-v", "--verbose"])
-def test_the_list_shows_it_when_asked(option: str, in_project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_shows_it_when_asked(in_project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["images", "list"]) == ExitCode.OK
     short = capsys.readouterr().out
-    assert run(["images", "list", option]) == ExitCode.OK
+    assert run(["images", "list", "-v"]) == ExitCode.OK
     long = capsys.readouterr().out
     assert "base verified:" not in short
     for name, entry in Catalogue.load(COMMITTED).entries.items():
@@ -206,3 +166,39 @@ def test_the_list_shows_it_when_asked(option: str, in_project: Path, capsys: pyt
         for line in description(entry):
             assert line in section
     assert long.count("no lock: torch-tensorrt 2.13.0 needs") == short.count("no lock: torch-tensorrt") == 1
+
+
+def test_pins_over_several_lines_with_comments(tmp_path: Path):
+    lock = tmp_path / "x.lock"
+    hashes = f"    --hash=sha256:{DIGEST} \\\n    --hash=sha256:{OTHER}"
+    lock.write_text(f"# head\nMy_Pkg==1.0+cpu \\\n{hashes}\n    # via x\nother==2 --hash=sha256:{DIGEST}\n")
+    pins = read_lock(lock)
+    assert list(pins) == ["my-pkg", "other"]
+    assert (pins["my-pkg"].version, pins["my-pkg"].sha256) == ("1.0+cpu", {DIGEST, OTHER})
+    assert pins["my-pkg"].requirement == f"my-pkg==1.0+cpu --hash=sha256:{DIGEST} --hash=sha256:{OTHER}"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("other>=2", "expected name==version"),
+        ("other==2", "no --hash"),
+        (f"other==2 ; python_version > '3' --hash=sha256:{DIGEST}", "no markers"),
+        ("other==2.*", "expected name==version"),
+        ("-r base.in", "expected name==version"),
+        (f"First==2 --hash=sha256:{DIGEST}", "pinned twice"),
+    ],
+)
+def test_a_bad_line_of_a_lock_is_named(tmp_path: Path, line: str, message: str):
+    lock = tmp_path / "x.lock"
+    lock.write_text(f"first==1 --hash=sha256:{DIGEST}\n{line}\n")
+    with pytest.raises(ConfigurationError, match=rf"x\.lock:2: .*{message}"):
+        read_lock(lock)
+
+
+def test_each_lock_of_ours_holds_all_of_the_one_before():
+    pin = re.compile(r"^[A-Za-z0-9][^\s\\]*==[^\\\n]+?(?=\s*\\?$)", re.MULTILINE)
+    texts = [(PROJECT / "requirements" / f"{name}.lock").read_text() for name in ("base", "report", "dev")]
+    base, report, dev = (set(pin.findall(text)) for text in texts)
+    assert len(base) > 10
+    assert base < report < dev

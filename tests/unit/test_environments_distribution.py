@@ -1,4 +1,4 @@
-"""What push, pull, load and copy do with the record; the transfers themselves are scripted."""
+"""What push, pull, load and copy do with the record, and what they say; the transfers themselves are scripted."""
 
 import fcntl
 import sys
@@ -22,7 +22,8 @@ from orchestrator.environments import (
 )
 from orchestrator.environments.observation import Observation
 from orchestrator.environments.record import record_built_image
-from orchestrator.environments.transfer import load_image
+from orchestrator.environments.registry import check_registry, follow
+from orchestrator.environments.transfer import INTERVAL_S, counted, load_image
 from orchestrator.errors import ConfigurationError, InfrastructureError
 from tests.scripted_engine import Engine, an_image, archive, reference_of, tiny_entry
 
@@ -77,52 +78,27 @@ def must_not_be(*_: object) -> Any:
     pytest.fail("this must not be reached")
 
 
-def test_a_push_records_the_digest(entry: EnvironmentEntry, catalogue: Path, monkeypatch: pytest.MonkeyPatch):
-    image = record(entry)
-    pushed: list[tuple[BuiltImage, str]] = []
-
-    def push_image(client: object, image: BuiltImage, registry: str, say: object) -> str:
-        pushed.append((image, registry))
-        return "lab:5000/taxmeter/tiny@sha256:1"
-
-    monkeypatch.setattr(registry, "push_image", push_image)
-    assert push_images([], catalogue, "lab:5000", print) == {"tiny": "lab:5000/taxmeter/tiny@sha256:1"}
-    assert pushed == [(image, "lab:5000")]
-    assert recorded(entry) == image.model_copy(update={"repo_digest": "lab:5000/taxmeter/tiny@sha256:1"})
-
-
-@pytest.mark.parametrize("layers_too", [False, True])
-def test_what_was_recorded_during_a_push_is_kept(
-    entry: EnvironmentEntry, catalogue: Path, monkeypatch: pytest.MonkeyPatch, layers_too: bool
+@pytest.mark.parametrize("meanwhile", [{}, {"versions": {"a": "2"}}, {"layers": ("sha256:" + "f" * 64,)}])
+def test_a_push_records_the_digest_of_what_it_pushed(
+    entry: EnvironmentEntry, catalogue: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: dict[str, Any]
 ):
-    record(entry)
-    changes: dict[str, Any] = {"versions": {"a": "2"}} | ({"layers": ("sha256:" + "f" * 64,)} if layers_too else {})
+    image = record(entry)
+    lock = entry.state_directory / "locks" / "image-tiny"
 
-    def push_image(*_: object) -> str:
-        record(entry, **changes)
+    def push_image(client: object, pushed: BuiltImage, registry: str, say: object) -> str:
+        assert (pushed, registry) == (image, "lab:5000")
+        assert is_held(lock)
+        record(entry, **meanwhile)
         return "lab:5000/x@sha256:1"
 
     monkeypatch.setattr(registry, "push_image", push_image)
     said: list[str] = []
-    push_images(["tiny"], catalogue, "lab:5000", said.append)
-    assert recorded(entry).versions == {"a": "2"}
-    assert recorded(entry).repo_digest == (None if layers_too else "lab:5000/x@sha256:1")
-    assert any("digest lab:5000/x@sha256:1 is not recorded" in line for line in said) is layers_too
-
-
-def test_a_push_holds_the_lock_of_the_environment(
-    entry: EnvironmentEntry, catalogue: Path, monkeypatch: pytest.MonkeyPatch
-):
-    record(entry)
-    lock = entry.state_directory / "locks" / "image-tiny"
-
-    def push_image(*_: object) -> str:
-        assert is_held(lock)
-        return "lab:5000/x@sha256:1"
-
-    monkeypatch.setattr(registry, "push_image", push_image)
-    push_images([], catalogue, "lab:5000", print)
+    assert push_images([], catalogue, "lab:5000", said.append) == {"tiny": "lab:5000/x@sha256:1"}
     assert not is_held(lock)
+    is_another = "layers" in meanwhile
+    expected = image.model_copy(update=meanwhile | {"repo_digest": None if is_another else "lab:5000/x@sha256:1"})
+    assert recorded(entry) == expected
+    assert any("digest lab:5000/x@sha256:1 is not recorded" in line for line in said) is is_another
 
 
 def is_held(lock: Path) -> bool:
@@ -147,18 +123,15 @@ def test_what_is_not_in_the_catalogue_any_more_is_known_before_anything_is_pushe
 def test_without_names_only_what_was_pushed_is_pulled(
     entry: EnvironmentEntry, catalogue: Path, monkeypatch: pytest.MonkeyPatch
 ):
+    image = record(entry)
+    with pytest.raises(ConfigurationError, match="was never pushed: `taxmeter images push"):
+        pull_images(["tiny"], catalogue, None, print)
+    record_built_image(entry.model_copy(update={"name": "other"}), image)
     image = record(entry, repo_digest="lab:5000/x@sha256:1")
-    record_built_image(entry.model_copy(update={"name": "other"}), image.model_copy(update={"repo_digest": None}))
     asked: list[BuiltImage] = []
     monkeypatch.setattr(registry, "pull_image", lambda client, image, say: asked.append(image))
     assert pull_images([], catalogue, None, print) == {"tiny": image}
     assert asked == [image]
-
-
-def test_what_was_never_pushed_is_not_pulled(entry: EnvironmentEntry, catalogue: Path):
-    record(entry)
-    with pytest.raises(ConfigurationError, match="was never pushed: `taxmeter images push"):
-        pull_images(["tiny"], catalogue, None, print)
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["recorded", "new"])
@@ -249,3 +222,58 @@ def test_what_has_no_lock_yet_is_not_built(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(image_module, "ensure_image", lambda entry, *_, **__: entry.name)
     assert list(prepare([], catalogue, said.append)) == ["cpu", "cpu-2022"]
     assert "cuda13" in said[0]
+
+
+@pytest.mark.parametrize("good", ["lab:5000", "127.0.0.1:5000/bench", "ghcr.io/a/b-c", "localhost", "r.lab/x/"])
+def test_a_registry_is_a_host_with_a_port_or_prefix(good: str) -> None:
+    assert check_registry(good) == good.removesuffix("/")
+
+
+@pytest.mark.parametrize("bad", ["", "myuser", "lab/bench", "https://lab:5000", "lab:5000/Upper", "lab:port"])
+def test_what_is_no_registry(bad: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"expected HOST\[:PORT\]\[/PREFIX\]"):
+        check_registry(bad)
+
+
+class Clock:
+    """Goes on by `step` at each look."""
+
+    def __init__(self, step: float) -> None:
+        self.now, self.step = 0.0, step
+
+    def __call__(self) -> float:
+        self.now += self.step
+        return self.now
+
+
+def pushing(layer: str, current: int, total: int, status: str = "Pushing") -> dict[str, object]:
+    return {"status": status, "id": layer, "progressDetail": {"current": current, "total": total}}
+
+
+def test_progress_sums_the_layers_and_leaves_out_unpacking() -> None:
+    said: list[str] = []
+    events = [
+        *(pushing("a", 1_000_000, 4_000_000), pushing("b", 2_000_000, 6_000_000)),
+        *(pushing("b", 1, 6_000_000, "Extracting"), {"status": "Pushed", "id": "a"}),
+    ]
+    follow(events, "pushing x", said.append, Clock(INTERVAL_S))
+    assert said == [
+        "pushing x: 1 of 4 MB",
+        "pushing x: 3 of 10 MB",
+        "pushing x: 3 of 10 MB",
+        "pushing x: 6 of 10 MB",
+    ]
+
+
+def test_progress_of_bytes_is_told_every_few_seconds_only() -> None:
+    said: list[str] = []
+    assert sum(map(len, counted([b"x" * 1000] * 50, "copying x", said.append, Clock(INTERVAL_S / 20)))) == 50_000
+    assert 1 <= len(said) <= 3
+
+
+def test_a_push_ends_with_its_digest_or_an_error() -> None:
+    events = [pushing("a", 1, 2), {"aux": {"Tag": "1", "Digest": "sha256:1", "Size": 3}}]
+    assert follow(events, "pushing x", print) == "sha256:1"
+    events = [{"errorDetail": {"message": "m"}, "error": "denied: requested access to the resource is denied"}]
+    with pytest.raises(InfrastructureError, match="pushing x failed: the registry refuses: .*docker login"):
+        follow(events, "pushing x", print)

@@ -1,29 +1,32 @@
-"""What is said when no engine can be used, and what an engine may answer to a removal."""
+"""What is said when no engine can be used or one fails, and what it may answer to a removal; the messages are real."""
 
 import socket
+import threading
 from pathlib import Path
 
+import docker
 import pytest
-from docker.errors import APIError, NotFound
+from docker.errors import APIError, NotFound, StreamParseError
+from requests.exceptions import ConnectionError as LostConnectionError
+from urllib3.exceptions import ReadTimeoutError
 
-from orchestrator.environments import connect, engine_problem, remove_container
+from orchestrator.environments import connect, engine_errors, engine_problem, remove_container
+from orchestrator.environments.engine import explain_registry
 from orchestrator.errors import InfrastructureError
 
 
-def test_a_socket_that_is_not_there(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("unix:///nonexistent/docker.sock", "there is no such socket; is the engine started?"),
+        ("nonsense://x", ""),
+    ],
+)
+def test_an_engine_that_is_not_there_is_one_line(address: str, reason: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("DOCKER_HOST", address)
     problem = engine_problem()
     assert problem is not None
-    assert problem == (
-        "no Docker engine answers at unix:///nonexistent/docker.sock: there is no such socket; is the engine started?"
-    )
-
-
-def test_an_address_that_is_none(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("DOCKER_HOST", "nonsense://x")
-    problem = engine_problem()
-    assert problem is not None
-    assert "nonsense://x" in problem
+    assert problem.startswith(f"no Docker engine answers at {address}: {reason}")
     assert "\n" not in problem
 
 
@@ -75,3 +78,101 @@ def test_a_container_that_goes_by_itself_is_removed(error: APIError) -> None:
 def test_a_container_that_stays_is_not_taken_as_removed() -> None:
     with pytest.raises(APIError, match="device or resource busy"):
         remove_container(Removed(APIError("500 Server Error", explanation="device or resource busy")))
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("write /var/lib/docker/tmp/GetImageBlob1: no space left on device", "the disk is full: "),
+        (
+            'Get "https://lab:5000/v2/": http: server gave HTTP response to HTTPS client',
+            "the registry speaks plain HTTP: name it under insecure-registries",
+        ),
+        ("denied: requested access to the resource is denied", "the registry refuses: denied: "),
+        ("no basic auth credentials", "the registry refuses: no basic auth"),
+        (
+            "manifest for python@sha256:00 not found: manifest unknown: manifest unknown",
+            "the registry does not have it: ",
+        ),
+        (
+            'Get "http://127.0.0.1:9/v2/": dial tcp 127.0.0.1:9: connect: connection refused',
+            "the registry cannot be reached: ",
+        ),
+        (
+            'Get "https://lab:5000/v2/": tls: failed to verify certificate: x509: certificate signed by unknown authority',
+            "the engine does not trust the registry's certificate (",
+        ),
+        ("something\n  new", "something new"),
+    ],
+)
+def test_a_message_about_a_registry_says_what_to_do(message: str, expected: str) -> None:
+    assert explain_registry(message).startswith(expected)
+    assert "\n" not in explain_registry(message)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "archive/tar: unexpected EOF",
+        "OCI runtime create failed: runc create failed: open /dev/x: permission denied: unknown",
+        "dial unix /var/run/docker.sock: connect: permission denied",
+        'exec: "python": stat python: not found: unknown',
+    ],
+)
+def test_no_registry_is_blamed_where_there_is_none(message: str) -> None:
+    with pytest.raises(InfrastructureError) as raised, engine_errors("a copy failed"):
+        raise APIError("500 Server Error", explanation=message)
+    assert str(raised.value) == f"a copy failed: {message}"
+
+
+def test_in_a_push_the_engine_speaks_of_the_registry_and_its_connection_of_itself() -> None:
+    refused = APIError("500 Server Error", explanation="denied: requested access to the resource is denied")
+    with pytest.raises(InfrastructureError, match="the registry refuses"), engine_errors("x", about_a_registry=True):
+        raise refused
+    lost = LostConnectionError("dial unix /var/run/docker.sock: connect: permission denied")
+    with pytest.raises(InfrastructureError) as raised, engine_errors("x", about_a_registry=True):
+        raise lost
+    assert "registry" not in str(raised.value)
+
+
+def answer_and_break_off(listener: socket.socket) -> None:
+    """An engine that ends in the middle of a chunk of 256 bytes."""
+    connection, _ = listener.accept()
+    with connection:
+        connection.recv(65536)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n100\r\n" + b'{"status": "Pu')
+
+
+def test_an_engine_that_ends_in_the_middle_of_a_stream_is_one_line() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        engine = threading.Thread(target=answer_and_break_off, args=(listener,))
+        engine.start()
+        client = docker.DockerClient(f"tcp://127.0.0.1:{listener.getsockname()[1]}", version="1.41", timeout=5)
+        try:
+            with (
+                pytest.raises(InfrastructureError, match="^a pull failed: the engine broke the connection off"),
+                engine_errors("a pull failed"),
+            ):
+                list(client.api.pull("x", tag="y", stream=True, decode=True))
+        finally:
+            engine.join()
+            client.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (APIError("500 Server Error", explanation="write /x: no space left on device"), "the disk is full: write /x: "),
+        (
+            LostConnectionError("('Connection aborted.', RemoteDisconnected('Remote end closed connection'))"),
+            "the engine broke the connection off",
+        ),
+        (ReadTimeoutError(None, "/x", "Read timed out."), "the engine did not answer in time"),
+        (StreamParseError("Extra data"), "Extra data"),
+    ],
+)
+def test_what_an_engine_raises_becomes_one_line(error: Exception, expected: str) -> None:
+    with pytest.raises(InfrastructureError, match=f"^a copy failed: {expected}"), engine_errors("a copy failed"):
+        raise error

@@ -1,11 +1,20 @@
-"""When two images are the same, and what is said when they are not."""
+"""When two images are the same, on an engine or in a file, and what is said when they are not."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from orchestrator.environments import differences, identity_of, mapping_differences
-from orchestrator.environments.identity import layer_differences, setting_differences, settings
+from orchestrator.environments import compare_images, differences, identity_of, mapping_differences
+from orchestrator.environments.identity import (
+    is_archive,
+    layer_differences,
+    read_archive,
+    setting_differences,
+    settings,
+)
+from orchestrator.errors import ConfigurationError
+from tests.scripted_engine import an_image, archive, tiny_entry
 
 LAYERS = tuple(f"sha256:{digit * 64}" for digit in "abc")
 
@@ -59,27 +68,22 @@ def test_a_setting_that_changes_what_runs_matters(name: str, value: object) -> N
     assert len(setting_differences(settings(attributes()), settings(attributes(**{name: value})))) == 1
 
 
-def test_the_digest_of_settings_is_the_one_that_earlier_versions_recorded() -> None:
+def test_the_digest_of_settings_stays_what_stores_have() -> None:
     recorded = "8a7f850c61283930bee400a879dd33b98ca86fec01a38659492df9067e490d54"
     assert identity_of(attributes()).config_sha256 == recorded
     assert identity_of(attributes(Healthcheck=None, Volumes={}, StopSignal="")).config_sha256 == recorded
 
 
-def test_digests_with_equal_beginnings_are_told_apart() -> None:
+def test_layers_are_named_by_number_and_by_as_much_of_their_digest_as_tells_them_apart() -> None:
+    changed = [LAYERS[0], "sha256:" + "d" * 64]
+    lines = (
+        "layer 2 of 3: expected bbbbbbbbbbbb, found dddddddddddd",
+        "layer 3 of 3: expected cccccccccccc, found none",
+    )
+    assert differences(identity_of(attributes()), identity_of(attributes(RootFS={"Layers": changed}))) == lines
     other = LAYERS[2][:30] + "d" * 41
     [line] = layer_differences(LAYERS, [*LAYERS[:2], other])
     assert line == f"layer 3 of 3: expected {LAYERS[2]}, found {other}"
-
-
-def test_layers_are_named_by_number_and_short_digest() -> None:
-    changed = [LAYERS[0], "sha256:" + "d" * 64]
-    assert layer_differences(LAYERS, changed) == [
-        "layer 2 of 3: expected bbbbbbbbbbbb, found dddddddddddd",
-        "layer 3 of 3: expected cccccccccccc, found none",
-    ]
-    assert differences(identity_of(attributes()), identity_of(attributes(RootFS={"Layers": changed}))) == tuple(
-        layer_differences(LAYERS, changed)
-    )
 
 
 def test_of_the_variables_only_those_that_differ_are_named() -> None:
@@ -98,3 +102,34 @@ def test_versions_that_differ() -> None:
         "six: expected 1.0, found none",
         "tomli: expected none, found 2.0",
     ]
+
+
+def test_a_saved_image_is_compared_without_an_engine(tmp_path: Path):
+    entry = tiny_entry(tmp_path)
+    one = archive(tmp_path / "one.tar", an_image(entry))
+    changed = an_image(entry, "c")
+    changed["Config"]["Env"] = ["A=2"]
+    other = archive(tmp_path / "other.tar", changed)
+    found, expected = identity_of(read_archive(one)), identity_of(an_image(entry))
+    assert (found.layers, found.config_sha256) == (expected.layers, expected.config_sha256)
+    said: list[str] = []
+    assert compare_images(str(one), str(other), entry.directory / "images.yaml", "unix:///nowhere", said.append) == (
+        "layer 2 of 2: expected bbbbbbbbbbbb, found cccccccccccc",
+        "variable A: expected 1, found 2",
+    )
+    assert any("versions are not compared" in line for line in said)
+    assert compare_images(str(one), str(one), entry.directory / "images.yaml", "unix:///nowhere", print) == ()
+
+
+@pytest.mark.parametrize("without", ["manifest.json", "c.json", "two.tar"])
+def test_a_file_that_is_no_whole_image_is_refused(tmp_path: Path, without: str):
+    path = archive(tmp_path / "cut.tar", an_image(tiny_entry(tmp_path)), without)
+    with pytest.raises(ConfigurationError, match=r"cut\.tar: (no saved image|the layer two\.tar is missing)"):
+        read_archive(path)
+    with pytest.raises(ConfigurationError, match=r"none\.tar: no such file"):
+        read_archive(tmp_path / "none.tar")
+    (tmp_path / "text.tar").write_text("text")
+    with pytest.raises(ConfigurationError, match="no saved image"):
+        read_archive(tmp_path / "text.tar")
+    assert is_archive("none.tar")
+    assert not is_archive("cpu")

@@ -1,5 +1,6 @@
-"""The recorded image is the only one that is used, with a scripted engine."""
+"""The recorded image is the only one that is used, with a scripted engine; and the file that records it."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,14 +13,13 @@ from orchestrator.environments import (
     BuildPolicy,
     BuiltImage,
     EnvironmentEntry,
-    ImageIdentity,
     ensure_image,
     identity_of,
     read_built_images,
     verify_images,
 )
 from orchestrator.environments.build import Builder
-from orchestrator.environments.observation import Observation
+from orchestrator.environments.observation import Observation, parse
 from orchestrator.environments.record import labels_of, record_built_image, recorded_images
 from orchestrator.errors import ConfigurationError, InfrastructureError
 from tests.scripted_engine import Engine, an_image, reference_of, tiny_entry
@@ -108,43 +108,37 @@ def test_without_its_name_the_recorded_image_is_found_among_others(entry: Enviro
     assert engine.named[reference_of(entry)]["Id"] == image.image_id
 
 
-def test_a_pushed_image_that_is_gone_is_pulled_and_not_built(entry: EnvironmentEntry, monkeypatch):
-    engine = Engine()
+@pytest.mark.parametrize("digest", [None, "lab:5000/x@sha256:1"])
+def test_a_recorded_image_that_is_gone_is_brought_and_not_built(
+    entry: EnvironmentEntry, monkeypatch: pytest.MonkeyPatch, digest: str | None
+):
+    engine, home = Engine(), Engine()
     engine.named[reference_of(entry)] = an_image(entry)
-    image = ensure_image(entry, engine, print).model_copy(update={"repo_digest": "lab:5000/x@sha256:1"})
+    image = ensure_image(entry, engine, print).model_copy(update={"repo_digest": digest})
     record_built_image(entry, image)
     engine.named.clear()
+    # another image of the same recipe gets no name while the recorded one can be brought
+    engine.unnamed = [an_image(entry, top="c", image_id="2")]
 
-    def pull(client: Engine, wanted: BuiltImage, say: object) -> dict[str, Any]:
-        client.named[wanted.reference] = an_image(entry)
+    def bring(reference: str) -> dict[str, Any]:
+        assert engine.named == {}
+        engine.named[reference] = an_image(entry)
         return an_image(entry)
 
-    monkeypatch.setattr(image_module, "connect", lambda address, timeout_s: connected(engine, timeout_s))
-    monkeypatch.setattr(image_module, "pull_image", pull)
-    assert ensure_image(entry, engine, print) == image
-    assert record_of(entry).repo_digest == "lab:5000/x@sha256:1"
+    def connect(address: str, timeout_s: float) -> Engine:
+        assert timeout_s >= 900, "gigabytes pass over such a connection"
+        return engine if address == "unix:///other.sock" else home
 
-
-def test_another_engine_gets_the_image_of_this_one(entry: EnvironmentEntry, monkeypatch):
-    engine, other = Engine(), Engine()
-    engine.named[reference_of(entry)] = an_image(entry)
-    image = ensure_image(entry, engine, print)
-
-    def copy(reference: str, wanted: ImageIdentity, source: object, target: Engine, say: object) -> dict[str, Any]:
-        assert wanted == image.identity
-        target.named[reference] = an_image(entry)
-        return an_image(entry)
-
-    engines = {"unix:///other.sock": other}
-    monkeypatch.setattr(image_module, "connect", lambda address, limit: connected(engines.get(address, engine), limit))
-    monkeypatch.setattr(image_module, "copy_image", copy)
-    assert ensure_image(entry, other, print, engine="unix:///other.sock") == image
-
-
-def connected(engine: Engine, timeout_s: float) -> Engine:
-    """Gigabytes pass over such a connection."""
-    assert timeout_s >= 900
-    return engine
+    monkeypatch.setattr(image_module, "connect", connect)
+    if digest is None:
+        monkeypatch.setattr(image_module, "copy_image", lambda reference, *_: bring(reference))
+    else:
+        monkeypatch.setattr(image_module, "pull_image", lambda _, wanted, __: bring(wanted.reference))
+    assert ensure_image(entry, engine, print, engine="unix:///other.sock") == image == record_of(entry)
+    # unless another is asked for
+    engine.named.clear()
+    accepted = ensure_image(entry, engine, print, policy=BuildPolicy(accept=True))
+    assert accepted.image_id == "sha256:" + "2" * 64
 
 
 def refused(message: str) -> Callable[..., Any]:
@@ -193,39 +187,6 @@ def test_an_image_is_built_where_none_is_recorded_or_another_recipe_is(entry: En
     assert record_of(entry) == first
     entry.lock_path.write_text("# another\n")
     assert ensure_image(entry, Engine(), print).recipe_sha256 != first.recipe_sha256
-
-
-def test_another_image_of_the_recipe_gets_no_name_while_the_recorded_one_can_be_brought(
-    entry: EnvironmentEntry, monkeypatch
-):
-    engine = Engine()
-    engine.named[reference_of(entry)] = an_image(entry)
-    image = ensure_image(entry, engine, print).model_copy(update={"repo_digest": "lab:5000/x@sha256:1"})
-    record_built_image(entry, image)
-    engine.named.clear()
-    engine.unnamed = [an_image(entry, top="c", image_id="2")]
-
-    def pull(client: Engine, wanted: BuiltImage, say: object) -> dict[str, Any]:
-        assert client.named == {}
-        client.named[wanted.reference] = an_image(entry)
-        return an_image(entry)
-
-    monkeypatch.setattr(image_module, "connect", lambda *_: engine)
-    monkeypatch.setattr(image_module, "pull_image", pull)
-    assert ensure_image(entry, engine, print) == image
-    # unless it is asked for
-    engine.named.clear()
-    accepted = ensure_image(entry, engine, print, policy=BuildPolicy(accept=True))
-    assert accepted.image_id == "sha256:" + "2" * 64
-
-
-def test_the_base_is_recorded_by_its_id_too(entry: EnvironmentEntry):
-    engine = Engine()
-    attributes = an_image(entry)
-    attributes["Config"]["Labels"]["org.taxmeter.base-id"] = "sha256:base"
-    engine.named[reference_of(entry)] = attributes
-    assert ensure_image(entry, engine, print).base_image_id == "sha256:base"
-    assert record_of(entry).base_image_id == "sha256:base"
 
 
 def test_a_build_labels_the_image_with_the_id_of_its_base(entry: EnvironmentEntry, monkeypatch, tmp_path: Path):
@@ -282,3 +243,34 @@ def test_an_environment_that_is_not_recorded(entry: EnvironmentEntry):
 def test_an_image_of_somebody_else_is_none_of_an_environment():
     with pytest.raises(InfrastructureError, match="has no label org.taxmeter.environment"):
         labels_of({"Id": "sha256:1", "Config": {"Labels": None}})
+
+
+def test_one_record_does_not_lose_another_and_is_not_written_again(entry: EnvironmentEntry):
+    engine = Engine()
+    engine.named[reference_of(entry)] = an_image(entry)
+    image = ensure_image(entry, engine, print)
+    # digits alone must come back as text
+    other = image.model_copy(update={"recipe_sha256": "12345678" * 8})
+    record_built_image(entry.model_copy(update={"name": "other"}), other)
+    path = entry.directory / "images.lock.yaml"
+    assert read_built_images(path) == {"tiny": image, "other": other}
+    before = path.stat()
+    record_built_image(entry, image)
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    path.write_text("images:\n  a: 3\n")
+    with pytest.raises(ConfigurationError, match=r"images\.lock\.yaml:2: images\.a"):
+        read_built_images(path)
+
+
+def test_what_is_true_of_one_host_only_is_not_recorded():
+    facts = {
+        "torch_cuda_version": None,
+        "torch_cpu_capability": "AVX2",
+        "env_OMP": "1",
+        "driver_libcuda": "x",
+        "libc": "g",
+    }
+    printed = "noise\n" + json.dumps({"versions": {"python": "3"}, "facts": facts}) + "\n"
+    expected = Observation({"python": "3"}, {"torch_cuda_version": None, "libc": "g"})
+    assert parse(printed) == expected
+    assert parse(printed + "bye\n7\n{}\n") == expected

@@ -1,0 +1,367 @@
+"""Packages: what pip and uv say in one line, which settings of the site they get, which wheels and Pythons are taken."""
+
+import configparser
+import hashlib
+import os
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.tags import parse_tag
+
+from orchestrator.environments import Catalogue, EnvironmentEntry, read_lock
+from orchestrator.environments.build import build_failure
+from orchestrator.environments.catalogue import WheelIndex
+from orchestrator.environments.packages import (
+    ensure_wheels,
+    fetch_unlocked,
+    has_wheel,
+    hash_mismatch,
+    pip_failure,
+    supported_tags,
+    uv_failure,
+    wheels_of,
+)
+from orchestrator.environments.site_settings import site_ca_bundle, site_pip_configuration, uv_environment
+from orchestrator.environments.virtualenv import find_python
+from orchestrator.errors import ConfigurationError, InfrastructureError
+
+HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
+GOT = "fab454a559fed7294d9de546ece075cb0fef9acbccc55427d3fe5c4af9a4abfb"
+PIP = f"""\
+ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE. If you have updated the package versions, \
+please update the hashes. Otherwise, examine the package contents carefully; someone may have tampered with them.
+    tiny-pkg==1.0 from file:///tmp/wheels/tiny_pkg-1.0-py3-none-any.whl (from -r /tmp/requirements.lock (line 1)):
+        Expected sha256 {"0" * 64}
+             Got        {GOT}
+
+"""
+UV = f"""\
+Using Python 3.11.7 environment at: v
+error: Failed to download `tiny-pkg==1.0`
+  cause: Hash mismatch for `tiny-pkg==1.0`
+
+         Expected:
+           sha256:{"0" * 64}
+
+         Computed:
+           sha256:{GOT}
+"""
+
+OUT_OF_REACH = """\
+WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError('<pip._vendor.x object at 0x7f>: \
+Failed to establish a new connection: [Errno -2] Name or service not known')': /whl/cpu/torch/
+ERROR: No matching distribution found for torch==2.13.0+cpu
+"""
+
+
+def in_a_build(output: str) -> str:
+    """The same in the log of a build."""
+    return "".join(f"#12 4.123 {line}\n" for line in output.splitlines()) + "#12 ERROR: process did not complete\n"
+
+
+@pytest.mark.parametrize(
+    ("read", "output"), [(pip_failure, PIP), (lambda text: build_failure(in_a_build(text)), PIP), (uv_failure, UV)]
+)
+def test_a_wrong_hash_names_the_distribution_and_both_hashes(read, output: str) -> None:
+    line = read(output)
+    assert line.startswith(f"tiny-pkg==1.0: the lock expects sha256 {'0' * 64}, but what was fetched has {GOT}; ")
+    assert "\n" not in line
+
+
+def test_several_hashes_may_be_expected() -> None:
+    several = PIP.replace("             Got", f"        Expected     or {'1' * 64}\n             Got")
+    assert f"{'0' * 64} or one of 1 more, but" in (hash_mismatch(several) or "")
+    several = UV.replace("\n\n         Computed", f"\n           sha256:{'1' * 64}\n\n         Computed")
+    assert f"{'0' * 64} or one of 1 more, but" in (hash_mismatch(several) or "")
+
+
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [
+        (
+            "warning: x\nerror: No solution found when resolving dependencies\n  cause: Because there is no\n    version",
+            "No solution found when resolving dependencies: Because there is no version",
+        ),
+        (
+            "error: Failed to fetch: https://x/six/\n  cause: client error (Connect)\n  cause: dns error",
+            "Failed to fetch: https://x/six/: dns error",
+        ),
+        ("error: one line", "one line"),
+        ("", "uv failed without a message"),
+    ],
+)
+def test_uv_s_error_is_told_with_its_last_cause(output: str, told: str) -> None:
+    assert uv_failure(output) == told
+
+
+def test_a_package_from_an_index_is_named_too_and_other_output_has_no_known_reason() -> None:
+    plain = PIP.replace(" from file:///tmp/wheels/tiny_pkg-1.0-py3-none-any.whl", "")
+    assert (hash_mismatch(plain) or "").startswith("tiny-pkg==1.0: the lock expects")
+    assert build_failure('#5 ERROR: process "/bin/sh -c apt-get update" did not complete\n') is None
+
+
+@pytest.mark.parametrize(
+    ("log", "expected"),
+    [
+        (
+            "#9 12.33 ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device\n",
+            "the disk is full: ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device; ",
+        ),
+        (
+            "#14 exporting layers\n#14 ERROR: write /var/lib/docker/tmp/x: no space left on device\n",
+            "the disk is full: #14 ERROR: write /var/lib/docker/tmp/x: no space left on device; ",
+        ),
+        (
+            "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?\n",
+            "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?",
+        ),
+    ],
+)
+def test_a_build_that_a_machine_is_to_blame_for(log: str, expected: str) -> None:
+    assert (build_failure(log) or "").startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [
+        (
+            OUT_OF_REACH,
+            "cannot be reached (Failed to establish a new connection: [Errno -2] Name or service not known)",
+        ),
+        ("WARNING: x\nERROR: first\nERROR: last\n", "last"),
+        ("", "pip failed without a message"),
+    ],
+)
+def test_pip_s_last_error_is_told_or_that_the_index_is_out_of_reach(output: str, told: str) -> None:
+    assert pip_failure(output) == told
+
+
+def settings(text: str) -> dict[str, str]:
+    parser = configparser.RawConfigParser()
+    parser.read_string(text)
+    return dict(parser["global"])
+
+
+def test_pip_s_settings_are_found_where_pip_finds_them_without_files_of_this_machine(tmp_path: Path):
+    user = tmp_path / ".config/pip/pip.conf"
+    user.parent.mkdir(parents=True)
+    user.write_text("[global]\nindex-url = of-the-user-%(x)s\ntrusted-host = user.invalid\ncert = /c.pem\n")
+    of_the_user = settings(site_pip_configuration({"HOME": str(tmp_path)}))
+    assert of_the_user == {"index-url": "of-the-user-%(x)s", "trusted-host": "user.invalid"}
+    named = tmp_path / "named.conf"
+    named.write_text("[global]\nindex-url = of-the-named-file\n")
+    environment = {"HOME": str(tmp_path), "PIP_CONFIG_FILE": str(named)}
+    assert settings(site_pip_configuration(environment)) == {"index-url": "of-the-named-file"}
+    environment["PIP_INDEX_URL"] = "of-the-variable"
+    assert settings(site_pip_configuration(environment)) == {"index-url": "of-the-variable"}
+    assert site_pip_configuration({"PIP_CONFIG_FILE": os.devnull}) == ""
+
+
+def test_the_sites_own_bundle_comes_before_the_systems(tmp_path: Path):
+    own, system = tmp_path / "own.pem", tmp_path / "system.pem"
+    system.write_text("x")
+    assert site_ca_bundle({"PIP_CERT": str(own)}, str(system)) == system
+    own.write_text("x")
+    assert site_ca_bundle({"PIP_CERT": str(own)}, str(system)) == own
+    assert site_ca_bundle({}, str(tmp_path / "none.pem")) is None
+
+
+def test_uv_does_as_pip_does_unless_its_own_variables_say_otherwise(tmp_path: Path):
+    named = tmp_path / "named.conf"
+    lines = ["[global]", "index-url = file:///main", "extra-index-url =", "  file:///a", "  file:///b", "timeout = 7"]
+    named.write_text("\n".join([*lines, "[install]", "find-links = /x /y", "trusted-host = h:1", ""]))
+    bundle = tmp_path / "own.pem"
+    bundle.write_text("x")
+    pip = {"PIP_CONFIG_FILE": str(named), "PIP_CERT": str(bundle), "PIP_TRUSTED_HOST": "other", "VIRTUAL_ENV": "/v"}
+    expected = {
+        "UV_DEFAULT_INDEX": "file:///main",
+        "UV_INDEX": "file:///a file:///b",
+        "UV_INDEX_STRATEGY": "unsafe-best-match",
+        "UV_FIND_LINKS": "/x,/y",
+        "UV_INSECURE_HOST": "other",
+        "UV_HTTP_TIMEOUT": "7",
+        "SSL_CERT_FILE": str(bundle),
+    }
+    given = uv_environment(pip)
+    assert {name: given.get(name) for name in expected} == expected
+    assert "VIRTUAL_ENV" not in given
+    own = {"UV_INDEX": "mine", "SSL_CERT_FILE": "mine.pem"}
+    assert uv_environment(pip | own).items() >= own.items()
+    # a lock would name the files that only this site has
+    for_a_lock = uv_environment(pip, for_a_lock=True)
+    assert for_a_lock["UV_DEFAULT_INDEX"] == "file:///main"
+    assert not for_a_lock.keys() & {"UV_INDEX", "UV_FIND_LINKS"}
+
+
+WHEEL = "tiny_pkg-1.0+cpu-py3-none-any.whl"
+CONTENT = b"not looked into: pip download of a pinned wheel only checks its name and hash"
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """pip settings that know one directory and no network."""
+    site = tmp_path / "site"
+    site.mkdir()
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(site))
+    return site
+
+
+@pytest.fixture
+def entry(tmp_path: Path) -> EnvironmentEntry:
+    committed = Catalogue.load(Path(__file__).parents[2] / "docker/images.yaml").entry("cpu")
+    index = WheelIndex(url="file:///nonexistent/index", distributions=("tiny-pkg",))
+    directory = tmp_path / "project/docker"
+    directory.mkdir(parents=True)
+    (directory / "tiny.lock").write_text(
+        f"tiny-pkg==1.0+cpu \\\n    --hash=sha256:{hashlib.sha256(CONTENT).hexdigest()}\n"
+    )
+    return committed.model_copy(update={"directory": directory, "lock": "tiny.lock", "wheel_index": index})
+
+
+def test_a_wheel_that_is_there_with_the_right_hash_needs_no_index(entry: EnvironmentEntry, offline: Path):
+    entry.wheel_directory.mkdir()
+    (entry.wheel_directory / WHEEL).write_bytes(CONTENT)
+    said: list[str] = []
+    ensure_wheels(entry, said.append)
+    assert said == []
+
+
+def write_wheel(path: Path) -> None:
+    metadata = "Metadata-Version: 2.1\nName: tiny-pkg\nVersion: 1.0+cpu\n"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("tiny_pkg-1.0+cpu.dist-info/METADATA", metadata)
+        archive.writestr("tiny_pkg-1.0+cpu.dist-info/WHEEL", "Wheel-Version: 1.0\n")
+
+
+@pytest.mark.parametrize("platform", ["manylinux_2_28_x86_64", "linux_x86_64"])
+def test_a_wheel_is_fetched_under_either_name_of_its_platform(
+    entry: EnvironmentEntry, offline: Path, platform: str
+) -> None:
+    wheel = offline / f"tiny_pkg-1.0+cpu-cp311-cp311-{platform}.whl"
+    write_wheel(wheel)
+    sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    entry.lock_path.write_text(f"tiny-pkg==1.0+cpu --hash=sha256:{sha256}\n")
+    ensure_wheels(entry, lambda _: None)
+    assert [path.name for path in entry.wheel_directory.iterdir()] == [wheel.name]
+
+
+def test_to_resolve_a_lock_a_wheel_is_fetched_without_a_hash_and_once(entry: EnvironmentEntry, offline: Path) -> None:
+    wheel = offline / WHEEL
+    write_wheel(wheel)
+    said: list[str] = []
+    first = fetch_unlocked(entry, "tiny-pkg", "1.0+cpu", said.append)
+    assert fetch_unlocked(entry, "tiny-pkg", "1.0+cpu", said.append) == first == [entry.wheel_directory / WHEEL]
+    assert said == ["fetching tiny-pkg==1.0+cpu"]
+    assert [path.name for path in entry.wheel_directory.iterdir()] == [WHEEL]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tiny_pkg-1.0+cpu-cp312-cp312-manylinux_2_28_x86_64.whl",
+        "tiny_pkg-1.0+cpu-cp311-cp311-manylinux_2_28_aarch64.whl",
+        "tiny_pkg-1.0-py3-none-any.whl",
+        "tiny_pkg_more-1.0+cpu-py3-none-any.whl",
+        "tiny_pkg-1.0+cpu.whl",
+    ],
+)
+def test_a_wheel_for_something_else_is_not_the_one_that_is_wanted(entry: EnvironmentEntry, name: str) -> None:
+    entry.wheel_directory.mkdir()
+    (entry.wheel_directory / name).write_bytes(CONTENT)
+    assert wheels_of(entry, "tiny-pkg", "1.0+cpu") == []
+    # though its hash is in the lock, as those of all files of a version are
+    assert not has_wheel(entry, read_lock(entry.lock_path)["tiny-pkg"])
+    (entry.wheel_directory / WHEEL).write_bytes(CONTENT)
+    assert wheels_of(entry, "tiny-pkg", "1.0.0+cpu") == [entry.wheel_directory / WHEEL]
+    assert has_wheel(entry, read_lock(entry.lock_path)["tiny-pkg"])
+
+
+def test_a_wheel_that_nobody_has(entry: EnvironmentEntry, offline: Path):
+    with pytest.raises(InfrastructureError) as error:
+        ensure_wheels(entry, lambda _: None)
+    message = str(error.value)
+    assert message.startswith("no wheel of tiny-pkg 1.0+cpu for Python 3.11: this machine's pip settings: No matching")
+    assert "file:///nonexistent/index: No matching" in message
+    assert str(entry.wheel_directory) in message
+    assert "\n" not in message
+    assert list(entry.wheel_directory.iterdir()) == []
+
+
+def test_a_wheel_with_another_hash_is_refused(entry: EnvironmentEntry, offline: Path):
+    (offline / WHEEL).write_bytes(CONTENT + b"!")
+    with pytest.raises(InfrastructureError, match="no wheel of tiny-pkg"):
+        ensure_wheels(entry, lambda _: None)
+    assert list(entry.wheel_directory.iterdir()) == []
+
+
+def test_a_name_that_the_lock_lacks(entry: EnvironmentEntry):
+    index = WheelIndex(url="https://a.invalid", distributions=("other",))
+    with pytest.raises(ConfigurationError, match=r"tiny\.lock: the lock does not pin other"):
+        ensure_wheels(entry.model_copy(update={"wheel_index": index}), lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("tags", "python", "serves"),
+    [
+        ("cp311-cp311-manylinux_2_28_x86_64", "3.11", True),
+        ("cp311-cp311-manylinux_2_28_x86_64", "3.12", False),
+        ("cp313-cp313t-manylinux_2_28_x86_64", "3.13", False),
+        ("cp38-abi3-manylinux_2_17_x86_64.manylinux2014_x86_64", "3.11", True),
+        ("cp312-abi3-manylinux_2_17_x86_64", "3.11", False),
+        ("py2.py3-none-any", "3.9", True),
+        ("py310-none-any", "3.9", False),
+        ("py3-none-manylinux2014_x86_64", "3.9", True),
+        ("py3-none-manylinux_2_39_x86_64", "3.11", False),
+        ("py3-none-manylinux2014_aarch64", "3.11", False),
+        ("py3-none-linux_x86_64", "3.11", True),
+        ("pp310-pypy310_pp73-manylinux_2_28_x86_64", "3.10", False),
+    ],
+)
+def test_which_python_and_platform_a_wheel_serves(tags: str, python: str, serves: bool) -> None:
+    assert bool(parse_tag(tags) & supported_tags(python, "manylinux_2_28_x86_64")) is serves
+
+
+def interpreter(path: Path, answer: str | None) -> Path:
+    """A command that says it is Python `answer`; without one it fails, as a shim of a version that is not selected."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/sh\n" + (f"echo {answer}\n" if answer else "exit 127\n"))
+    path.chmod(0o755)
+    return path
+
+
+def test_our_own_interpreter_will_do():
+    assert find_python(HERE) == Path(sys.executable)
+
+
+def test_an_interpreter_is_asked_for_its_version(tmp_path: Path):
+    shim = interpreter(tmp_path / "a/python3.9", None)
+    other = interpreter(tmp_path / "b/python3", "3.5")
+    true = tmp_path / "c/python3"
+    true.parent.mkdir()
+    true.symlink_to(sys.executable)
+    path = os.pathsep.join(str(p.parent) for p in (shim, other, true))
+    assert find_python(HERE, {"PATH": path}) == true
+    assert find_python("3.9", {"PATH": path}) is None
+
+
+def test_the_exact_name_comes_before_python3(tmp_path: Path):
+    interpreter(tmp_path / "a/python3", "3.9")
+    exact = interpreter(tmp_path / "b/python3.9", "3.9")
+    path = f"{tmp_path / 'a'}{os.pathsep}{tmp_path / 'b'}"
+    assert find_python("3.9", {"PATH": path}) == exact
+
+
+def test_what_version_managers_keep_is_found_the_newest_patch_first(tmp_path: Path):
+    home = {"PATH": str(tmp_path / "empty"), "HOME": str(tmp_path)}
+    uv = interpreter(tmp_path / ".local/share/uv/python/cpython-3.9.20-linux-x86_64-gnu/bin/python3.9", "3.9")
+    assert find_python("3.9", home) == uv
+    interpreter(tmp_path / ".pyenv/versions/3.9.7/bin/python3.9", "3.9")
+    newest = interpreter(tmp_path / ".pyenv/versions/3.9.18/bin/python3.9", "3.9")
+    assert find_python("3.9", home) == newest
+    assert find_python("3.1", home) is None
+    elsewhere = interpreter(tmp_path / "opt/versions/3.9.1/bin/python3.9", "3.9")
+    assert find_python("3.9", home | {"PYENV_ROOT": str(tmp_path / "opt")}) == elsewhere
