@@ -42,24 +42,6 @@ def serving(gpu: GpuFacts, driver: str = "580.95.05") -> set[str]:
     return {name for name, needs in catalogue().items() if environment_problem(needs, here, "cuda") is None}
 
 
-@pytest.mark.parametrize("gpu", FLEET)
-def test_every_gpu_of_the_paper_has_its_environment_the_paper_s_and_the_one_to_compare(gpu: str) -> None:
-    assert {"cuda126", "cuda116-paper"} <= serving(FLEET[gpu])
-
-
-@pytest.mark.parametrize(
-    ("gpu", "chosen"),
-    [*((name, "cuda126" if name in ("1080 Ti", "V100") else "cuda13") for name in FLEET), ("H200", "cuda13")],
-)
-def test_any_suitable_is_the_newest_that_serves_the_gpu(gpu: str, chosen: str) -> None:
-    here = machine(FLEET.get(gpu, H200))
-    assert newest_suitable(catalogue(), {}, here, "cuda")[0] == chosen
-
-
-def test_a_hopper_gpu_is_served_by_the_newer_two() -> None:
-    assert serving(H200) == {"cuda13", "cuda126"}
-
-
 @pytest.mark.parametrize(
     ("driver", "served"),
     [
@@ -97,14 +79,8 @@ def test_a_part_of_a_driver_s_version_counts_by_the_number_it_begins_with(driver
     ("capability", "served"),
     [
         ("5.2", set()),
-        ("6.1", {"cuda126", "cuda116-paper"}),
         ("7.2", {"cuda126", "cuda116-paper"}),
-        ("8.6", {"cuda13", "cuda126", "cuda116-paper"}),
         ("8.7", {"cuda13", "cuda126", "cuda116-paper"}),
-        ("8.9", {"cuda13", "cuda126", "cuda116-paper"}),
-        ("9.0", {"cuda13", "cuda126"}),
-        ("10.0", {"cuda13"}),
-        ("10.3", {"cuda13"}),
         ("11.0", set()),
         ("12.1", {"cuda13"}),
         ("13.0", set()),
@@ -130,14 +106,6 @@ def test_the_table_of_the_documentation_is_what_is_decided() -> None:
             assert newest_suitable(catalogue(), {}, machine(gpu), "cuda")[0] == chosen
 
 
-def test_machine_code_serves_no_lower_minor_number() -> None:
-    demands = Demands("2026-10", "13.0", "580", ("8.6", "9.0"))
-    a100 = machine(FLEET["A100"])
-    assert environment_problem(demands, a100, "cuda") == (
-        "compute capability 8.0 of NVIDIA A100-PCIE-40GB cannot run machine code for 8.6, 9.0"
-    )
-
-
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_processors_of_another_architecture_are_refused(device: str) -> None:
     grace = replace(machine(H200), architecture="aarch64")
@@ -154,8 +122,7 @@ def test_processors_of_another_architecture_are_refused(device: str) -> None:
 def test_the_same_architecture_under_any_name_or_an_unknown_one_is_served(architecture: str | None) -> None:
     here = replace(NO_GPU, architecture=architecture)
     assert environment_problem(catalogue()["cpu"], here, "cpu") is None
-    arm = replace(catalogue()["cpu"], architecture="aarch64")
-    assert environment_problem(arm, replace(here, architecture="arm64"), "cpu") is None
+    assert environment_problem(catalogue()["cuda13"], here, "cpu") is None
 
 
 @pytest.mark.parametrize(
@@ -171,6 +138,11 @@ def test_the_same_architecture_under_any_name_or_an_unknown_one_is_served(archit
             machine(FLEET["1080 Ti"]),
             "compute capability 6.1 of NVIDIA GeForce GTX 1080 Ti cannot run machine code for 7.5, 8.0, 8.6, 9.0, 10.0, 12.0",
         ),
+        (
+            Demands("2026-10", "13.0", "580", ("8.6", "9.0")),
+            machine(FLEET["A100"]),
+            "compute capability 8.0 of NVIDIA A100-PCIE-40GB cannot run machine code for 8.6, 9.0",
+        ),
         ("cuda13", NO_GPU, "no GPU: NVML does not start: Driver Not Loaded"),
         (
             "cpu",
@@ -179,20 +151,9 @@ def test_the_same_architecture_under_any_name_or_an_unknown_one_is_served(archit
         ),
     ],
 )
-def test_why_a_gpu_is_not_served(environment: str, here: Machine, reason: str) -> None:
-    assert environment_problem(catalogue()[environment], here, "cuda") == reason
-
-
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_an_environment_without_a_lock_serves_nothing_and_says_why(device: str) -> None:
-    problem = environment_problem(catalogue()["tensorrt"], machine(H200), device)
-    assert problem is not None
-    assert problem.startswith("this environment has no lock: torch-tensorrt 2.13.0 needs tensorrt 11.0")
-
-
-def test_a_processor_needs_neither_driver_nor_gpu() -> None:
-    assert environment_problem(catalogue()["cpu"], NO_GPU, "cpu") is None
-    assert environment_problem(catalogue()["cuda13"], NO_GPU, "cpu") is None
+def test_why_a_gpu_is_not_served(environment: str | Demands, here: Machine, reason: str) -> None:
+    demands = catalogue()[environment] if isinstance(environment, str) else environment
+    assert environment_problem(demands, here, "cuda") == reason
 
 
 @pytest.mark.parametrize(
