@@ -49,17 +49,18 @@ class Scenario:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.control = ControlFiles(ProjectFiles(directory).control)
-        self.workers: dict[str, int] = {}
+        self.worker: int | None = None
+        """The process that served `h1` first."""
         self.nodes: RayNodes | None = None
         self.begun = 0
         self.struck_s: float | None = None
 
     def take(self, event: Event) -> None:
-        if isinstance(event, HostObserved) and event.worker is not None:
-            self.workers.setdefault(event.host, event.worker.pid)
+        if isinstance(event, HostObserved) and event.host == "h1" and event.worker is not None:
+            self.worker = self.worker or event.worker.pid
         if isinstance(event, RecordPiece) and event.host == "h1" and self.struck_s is None:
             self.begun += event.data.count(b'{"type":"begin"')
-            if self.begun >= 2 and NAME not in BEFORE:
+            if self.begun >= 2 and NAME != "start_node":
                 self.strike()
 
     def strike(self) -> None:
@@ -67,10 +68,12 @@ class Scenario:
         getattr(self, NAME)()
 
     def kill_worker(self) -> None:
-        os.kill(self.workers["h1"], signal.SIGKILL)
+        assert self.worker is not None
+        os.kill(self.worker, signal.SIGKILL)
 
     def freeze_worker(self) -> None:
-        os.kill(self.workers["h1"], signal.SIGSTOP)
+        assert self.worker is not None
+        os.kill(self.worker, signal.SIGSTOP)
 
     def freeze_node(self) -> None:
         """For long enough to be lost; Ray itself does not notice."""
@@ -78,41 +81,20 @@ class Scenario:
         self.nodes.signal("h1", signal.SIGSTOP)
         threading.Timer(14, self.nodes.signal, ("h1", signal.SIGCONT)).start()
 
-    def kill_node(self) -> None:
-        """Another one is offered, as somebody outside would."""
-        assert self.nodes is not None
-        self.nodes.kill("h1")
-        self.control.offer(ready("h2", self.directory))
-
-    def kill_node_for_good(self) -> None:
-        assert self.nodes is not None
-        self.nodes.kill("h1")
-
-    def absent_node(self) -> None:
+    def start_node(self) -> None:
         """It was killed before the campaign began, and is started anew when the campaign has noticed."""
         assert self.nodes is not None
         self.nodes.start("h1")
         threading.Thread(target=self.nodes.wait, args=("h1",)).start()
 
-    def renew_node(self) -> None:
-        """As a caretaker does who brings an agent back."""
-        assert self.nodes is not None
-        self.nodes.kill("h1")
-        self.nodes.start("h1")
-        threading.Thread(target=self.nodes.wait, args=("h1",)).start()
 
-
-TARGETS = {"kill_node": "any"}
-HOSTS = {"kill_node": ["h1"]}
 NAME = sys.argv[1] if len(sys.argv) > 1 else ""
-BEFORE = ("absent_node",)
-"""The node of `h1` dies before the campaign begins."""
-HERE = ("kill_worker", "freeze_worker")
+HERE = NAME in ("kill_worker", "freeze_worker")
 """On this machine alone, with the cluster that a campaign starts by itself."""
 
 
 def ready(name: str, directory: Path) -> ReadyHost:
-    place = None if NAME in HERE else str(directory / name)
+    place = None if HERE else str(directory / name)
     return ReadyHost(PlanningHost(name, {}, (0, 1), {"cpu": PIN}), {"cpu": FakeSettings(1.0)}, work_directory=place)
 
 
@@ -125,7 +107,6 @@ def sweep() -> Sweep:
             "workloads": ({"name": "synthetic-null", "batch": BATCHES},),
             "backends": ("python",),
             "rounds": ROUNDS,
-            "targets": TARGETS.get(NAME, "each-host"),
         }
     )
 
@@ -133,23 +114,21 @@ def sweep() -> Sweep:
 def campaign(scenario: Scenario, cluster: RayCluster | None) -> None:
     directory, told = scenario.directory, []
     store = Store.open(directory / "results")
-    hosts = [ready(name, directory) for name in HOSTS.get(NAME, ["h1"] if NAME in HERE else ["h1", "h2"])]
+    hosts = [ready(name, directory) for name in (["h1"] if HERE else ["h1", "h2"])]
     continuation = choose_campaign(sweep(), [host.planning for host in hosts], store, ResumePolicy.AUTO)
-    faults = Faults(silence_s=6, return_s=4 if NAME == "kill_node_for_good" else 120, queue_s=60)
+    faults = Faults(silence_s=6, return_s=120, queue_s=60)
     order = CampaignOrder(continuation, hosts, "s", "sweep", "inventory", "0", None, faults=faults, sweep=sweep())
 
     def observe(progress: CampaignProgress) -> None:
         if isinstance(progress, Notice):
             told.append(f"{time.monotonic() - begun:.1f} {progress.text}")
-            if NAME in BEFORE and "h1 is lost" in progress.text:
+            if NAME == "start_node" and "h1 is lost" in progress.text:
                 scenario.strike()
 
     begun = time.monotonic()
     run_campaign(order, Watched(cluster, scenario.take), store, ProjectFiles(directory), observe)
     assert scenario.struck_s is not None
     rows = store.trials(["host", "trial_id", "status", "attempt"]).to_pylist()
-    state = scenario.control.state()
-    assert state is not None
     print(
         json.dumps(
             {
@@ -157,8 +136,7 @@ def campaign(scenario: Scenario, cluster: RayCluster | None) -> None:
                 "told": told,
                 "rows": sorted([row["host"], row["status"], row["attempt"]] for row in rows),
                 "keys": [[row["trial_id"], row["attempt"]] for row in rows],
-                "phases": {host.name: host.phase.value for host in state.hosts},
-                "worker_is_left": Path(f"/proc/{scenario.workers['h1']}").exists(),
+                "worker_is_left": Path(f"/proc/{scenario.worker}").exists(),
             }
         )
     )
@@ -167,13 +145,13 @@ def campaign(scenario: Scenario, cluster: RayCluster | None) -> None:
 def main() -> None:
     directory = Path(sys.argv[2])
     scenario = Scenario(directory)
-    if NAME in HERE:
+    if HERE:
         campaign(scenario, None)
         return
     with RayNodes(["h1", "h2"], directory) as nodes:
         scenario.nodes = nodes
         cluster = ExistingCluster(nodes.address, nodes.token)
-        if NAME in BEFORE:
+        if NAME == "start_node":
             nodes.kill("h1")
             until_noticed(cluster)
         campaign(scenario, cluster)

@@ -1,13 +1,19 @@
 """What the tests share that run whole commands."""
 
+import hashlib
 import os
+import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import duckdb
 import pytest
 
+from orchestrator.environments import Catalogue, EnvironmentEntry
+from tests.conftest import PROJECT
 from tests.object_service import SERVER, ObjectService
 
 
@@ -45,3 +51,23 @@ def sql_of_its_own() -> Iterator[None]:
     duckdb.set_default_connection(connection)
     yield
     connection.close()
+
+
+@pytest.fixture
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EnvironmentEntry:
+    """The `cpu` environment with another lock: one package, which lies in the wheel directory of a new project."""
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    directory = tmp_path / "project/docker"
+    (directory / "wheels").mkdir(parents=True)
+    shutil.copy(PROJECT / "docker/Dockerfile", directory)
+    wheel, info = directory / "wheels/tiny_pkg-1.0-py3-none-any.whl", "tiny_pkg-1.0.dist-info"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("tiny_pkg.py", "answer = 42\n")
+        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-pkg\nVersion: 1.0\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", f"tiny_pkg.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    (directory / "tiny.lock").write_text(f"tiny-pkg==1.0 --hash=sha256:{digest}\n")
+    changes = {"name": "test-tiny", "directory": directory, "lock": "tiny.lock", "wheel_index": None}
+    return Catalogue.load(PROJECT / "docker/images.yaml").entry("cpu").model_copy(update=changes)

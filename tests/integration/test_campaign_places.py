@@ -183,6 +183,18 @@ def test_what_is_not_as_it_was_is_named(bench: Bench, pin: EnvironmentPin, other
     assert "taxmeter sweep run --resume never" in text
 
 
+def test_each_difference_is_named_also_of_the_method_and_of_the_space(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = bench.begin(SWEEP, H1)
+    bench.measure(first, {"h1": 1})
+    monkeypatch.setattr("orchestrator.campaign.resuming.pinned.METHOD_VERSION", 99)
+    with pytest.raises(ConfigurationError) as caught:
+        go_on(bench.pinned(first), SWEEP.model_copy(update={"seed": 7}), [replace(H1, cores=(0, 1, 2))], bench.store)
+    for line in ("method version: expected 1, found 99", "h1: seed: expected ", "h1: threads: expected 2, found 3"):
+        assert line in str(caught.value)
+
+
 def test_other_locks_are_refused_before_anything_is_built(bench: Bench) -> None:
     catalogue = Catalogue.load(PROJECT / "docker" / "images.yaml")
     first = bench.begin(SWEEP, H1)

@@ -54,14 +54,16 @@ def lab(client: DockerClient) -> str:
     return ensure_lab_image(client, print)
 
 
-def start_engine(client: DockerClient, lab: str, directory: Path, network: str, **changes: object) -> Container:
-    """A container with an engine of its own, whose socket is in `directory`.
+def start_engine(
+    client: DockerClient, lab: str, directory: Path, network: str, inside: str = "/lab", **changes: object
+) -> Container:
+    """A container with an engine of its own, whose socket is in `directory`, which it sees as `inside`.
 
     Never on the host's network: an engine that starts without a bridge removes the docker0 that it finds.
     """
     assert network != "host"
     host = client.api.create_host_config(
-        binds={str(directory): {"bind": "/lab", "mode": "rw"}},
+        binds={str(directory): {"bind": inside, "mode": "rw"}},
         init=True,
         cap_add=["ALL"],
         # not every engine may pass this one on
@@ -72,7 +74,7 @@ def start_engine(client: DockerClient, lab: str, directory: Path, network: str, 
     )
     # What the command line calls systempaths=unconfined: the SDK has no name for it.
     host |= {"MaskedPaths": [], "ReadonlyPaths": []}
-    command = ["lab-engine", "--host=unix:///lab/docker.sock"]
+    command = ["lab-engine", f"--host=unix://{inside}/docker.sock"]
     created = client.api.create_container(lab, command, host_config=host, labels={LABEL: "1"})
     client.api.start(created["Id"])
     return client.containers.get(created["Id"])

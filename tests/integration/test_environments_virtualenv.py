@@ -1,17 +1,13 @@
 """Virtual environments, really built, from a lock with one small wheel."""
 
-import hashlib
 import json
-import os
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from orchestrator.environments import (
-    Catalogue,
     EnvironmentEntry,
     Pin,
     ensure_virtualenv,
@@ -26,32 +22,17 @@ HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
 @pytest.fixture
-def entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EnvironmentEntry:
+def entry(tiny: EnvironmentEntry) -> EnvironmentEntry:
     """An environment of this very Python with one package, which lies in the wheel directory."""
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    wheel = tmp_path / "project/docker/wheels/tiny_pkg-1.0-py3-none-any.whl"
-    wheel.parent.mkdir(parents=True)
-    info = "tiny_pkg-1.0.dist-info"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("tiny_pkg.py", "answer = 42\n")
-        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-pkg\nVersion: 1.0\n")
-        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr(f"{info}/RECORD", f"tiny_pkg.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
-    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    (tmp_path / "project/docker/tiny.lock").write_text(f"tiny-pkg==1.0 --hash=sha256:{digest}\n")
-    committed = Catalogue.load(Path(__file__).parents[2] / "docker/images.yaml").entry("cpu")
-    changes = {
-        "name": "tiny",
-        "python": HERE,
-        "directory": tmp_path / "project/docker",
-        "lock": "tiny.lock",
-        "wheel_index": None,
-    }
-    return committed.model_copy(update=changes)
+    return tiny.model_copy(update={"name": "tiny", "python": HERE})
 
 
-def test_a_half_built_one_is_replaced_and_a_whole_one_is_kept(entry: EnvironmentEntry, tmp_path: Path):
+def test_a_half_built_one_is_replaced_and_a_whole_one_is_kept(
+    entry: EnvironmentEntry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    # what lies in the wheel directory needs no index
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.setenv("PIP_INDEX_URL", "https://127.0.0.1:9/simple")
     stray = tmp_path / "root" / f"tiny-{lock_sha256(entry)[:12]}" / "stray"
     stray.parent.mkdir(parents=True)
     stray.touch()
@@ -65,17 +46,26 @@ def test_a_half_built_one_is_replaced_and_a_whole_one_is_kept(entry: Environment
     assert len(said) == 1
 
 
-def test_one_whose_python_was_removed_does_not_count_as_whole(entry: EnvironmentEntry, tmp_path: Path):
+def test_one_that_is_there_needs_no_python_until_its_own_was_removed(entry: EnvironmentEntry, tmp_path: Path):
+    assert virtualenv_problem(entry, tmp_path / "root") is None
+    assert not (tmp_path / "root").exists()
     entry = entry.model_copy(update={"python": "3.99"})
     directory = tmp_path / "root" / f"tiny-{lock_sha256(entry)[:12]}"
     (directory / "bin").mkdir(parents=True)
     (directory / MARKER).write_text(json.dumps({"lock_sha256": lock_sha256(entry)}))
     (directory / "bin/python").symlink_to(sys.executable)
+    assert virtualenv_problem(entry, tmp_path / "root") is None
     assert ensure_virtualenv(entry, tmp_path / "root", lambda _: None) == directory / "bin/python"
     (directory / "bin/python").unlink()
     (directory / "bin/python").symlink_to("/nonexistent/python3.99")
-    with pytest.raises(ConfigurationError, match=r"needs Python 3\.99"):
+    problem = virtualenv_problem(entry, tmp_path / "root")
+    assert problem is not None
+    assert problem.startswith("the environment tiny needs Python 3.99 ")
+    assert "uv python install 3.99" in problem
+    assert "start a Docker engine, or leave tiny out of the sweep's environments" in problem
+    with pytest.raises(ConfigurationError) as error:
         ensure_virtualenv(entry, tmp_path / "root", lambda _: None)
+    assert str(error.value) == problem
 
 
 def test_a_package_with_another_hash_is_refused_and_nothing_counts_as_built(entry: EnvironmentEntry, tmp_path: Path):
@@ -86,39 +76,6 @@ def test_a_package_with_another_hash_is_refused_and_nothing_counts_as_built(entr
     ):
         ensure_virtualenv(entry, tmp_path / "root", lambda _: None)
     assert list((tmp_path / "root").glob(f"*/{MARKER}")) == []
-
-
-def test_a_python_that_is_not_there_is_a_user_error_with_a_remedy(entry: EnvironmentEntry, tmp_path: Path):
-    entry = entry.model_copy(update={"python": "3.99"})
-    problem = virtualenv_problem(entry, tmp_path / "root")
-    assert problem is not None
-    assert problem.startswith("the environment tiny needs Python 3.99 and this machine has none: neither python3.99 ")
-    assert "uv python install 3.99" in problem
-    assert "start a Docker engine, or leave tiny out of the sweep's environments" in problem
-    assert "\n" not in problem
-    with pytest.raises(ConfigurationError) as error:
-        ensure_virtualenv(entry, tmp_path / "root", lambda _: None)
-    assert str(error.value) == problem
-    assert list((tmp_path / "root").glob("tiny-*")) == []
-
-
-def test_there_is_no_problem_where_it_can_be_built_or_is_there_already(entry: EnvironmentEntry, tmp_path: Path):
-    assert virtualenv_problem(entry, tmp_path / "root") is None
-    assert not (tmp_path / "root").exists()
-    entry = entry.model_copy(update={"python": "3.99"})
-    directory = tmp_path / "root" / f"tiny-{lock_sha256(entry)[:12]}"
-    (directory / "bin").mkdir(parents=True)
-    (directory / MARKER).write_text(json.dumps({"lock_sha256": lock_sha256(entry)}))
-    (directory / "bin/python").symlink_to(sys.executable)
-    assert virtualenv_problem(entry, tmp_path / "root") is None
-
-
-def test_what_lies_in_the_wheel_directory_needs_no_index(
-    entry: EnvironmentEntry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.delenv("PIP_NO_INDEX")
-    monkeypatch.setenv("PIP_INDEX_URL", "https://127.0.0.1:9/simple")
-    assert ensure_virtualenv(entry, tmp_path / "root", lambda _: None).exists()
 
 
 def test_a_package_that_cannot_be_fetched_is_one_line(

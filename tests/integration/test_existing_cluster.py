@@ -3,56 +3,44 @@
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import pyarrow.dataset as ds
 import pytest
 
 from orchestrator.environments import connect, engine_problem
 from orchestrator.errors import ExitCode
 from orchestrator.execution.docker import LABEL
 from orchestrator.hosts.cluster import HOST_LABEL
-from orchestrator.store import Store
 from tests.conftest import PROJECT
 from tests.foreign_ray import ForeignCluster, Node
+from tests.project import Project, models, sleeps
 
 pytestmark = [pytest.mark.cluster, pytest.mark.environment, pytest.mark.long]
 
-QUICK = """
-protocol:
-  {warmup_min_calls: 1, warmup_min_ms: 10, warmup_max_ms: 100, sync_budget_ms: 50, sync_min_samples: 3,
-   pipelined_budget_ms: 50, pipelined_min_samples: 2, pipelined_block_ms: 10, floor_budget_ms: 0}
-"""
-MODELS = (
-    "version: 1\nname: models\nenvironments: [cpu]\nworkloads: [{name: tiny-bert, batch: 1}]\n"
-    f"backends: [eager, python]\nthreads: [1]\nrounds: 1\n{QUICK}"
-)
-SLEEPS = (
-    "version: 1\nname: sleeps\nenvironments: [cpu]\nworkloads: [{name: synthetic-sleep, batch: [1, 2]}]\n"
-    f"backends: [python]\nthreads: [1]\nrounds: 3\n{QUICK}"
-).replace("sync_budget_ms: 50", "precision_permille: 0, sync_budget_ms: 1000")
+MODELS, SLEEPS = models("[eager, python]"), sleeps(rounds=3)
 
 
-class Workshop:
-    """A project of its own, from whose directory sweeps run on the cluster."""
+class Workshop(Project):
+    """A project from whose directory sweeps run on the cluster."""
 
     def __init__(self, directory: Path, cluster: ForeignCluster, python: Path) -> None:
-        self.root = directory
+        super().__init__(directory)
         self.cluster = cluster
-        self.results = directory / "results"
         shutil.copytree(PROJECT / "docker", directory / "docker", ignore=shutil.ignore_patterns("*.whl"))
         for host in ("a", "b"):
             # made already, so that no test waits for a package index
             place = directory / host / "environments"
             place.mkdir(parents=True)
             (place / python.parents[1].name).symlink_to(python.parents[1])
+
+    @property
+    def environment(self) -> dict[str, str]:
+        # Only the token's place: that a token is wanted follows from it.
+        others = {name: value for name, value in super().environment.items() if not name.startswith("RAY_")}
+        return {**others, "RAY_AUTH_TOKEN_PATH": str(self.cluster.token)}
 
     def inventory(self, address: str, **hosts: str) -> Path:
         """An inventory with these hosts, by name with further settings."""
@@ -62,41 +50,6 @@ class Workshop:
         path = self.root / "hostinventory.yaml"
         path.write_text("\n".join(lines) + "\n")
         return path
-
-    def command(self, kind: str, sweep: str, inventory: Path) -> list[str]:
-        path = self.root / "sweep.yaml"
-        path.write_text(sweep)
-        whole = [sys.executable, "-m", "orchestrator", "sweep", kind, str(path), "--inventory", str(inventory)]
-        return [*whole, "--results", str(self.results)] if kind == "run" else whole
-
-    def run(
-        self, kind: str, sweep: str, inventory: Path, *, timeout_s: float = 240, **environment: str
-    ) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            self.command(kind, sweep, inventory),
-            cwd=self.root,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-            env={**self.environment, **environment},
-        )
-
-    def hosts(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        command = [sys.executable, "-m", "orchestrator", "hosts", *arguments]
-        return subprocess.run(
-            command, cwd=self.root, capture_output=True, text=True, timeout=240, check=False, env=self.environment
-        )
-
-    @property
-    def environment(self) -> dict[str, str]:
-        # Only the token's place: that a token is wanted follows from it.
-        others = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-        return {**others, "RAY_AUTH_TOKEN_PATH": str(self.cluster.token), "PYTHONPATH": str(PROJECT)}
-
-    def rows(self) -> list[dict[str, object]]:
-        rows: list[dict[str, object]] = ds.dataset(self.results / "trials", partitioning="hive").to_table().to_pylist()
-        return rows
 
 
 @pytest.fixture(scope="module")
@@ -119,15 +72,13 @@ def test_a_sweep_of_real_models_on_two_nodes_beside_somebody_elses_job(
     if isolation == "docker":
         request.getfixturevalue("cpu_image")
     hosts = {"a": ", labels: {rack: x}", "b": ", executor: process", "nowhere": ""}
-    inventory = workshop.inventory(workshop.cluster.address, **hosts)
+    workshop.inventory(workshop.cluster.address, **hosts)
 
-    planned = workshop.run("plan", MODELS, inventory)
-    assert planned.returncode == ExitCode.OK, planned.stdout + planned.stderr
+    planned = workshop.taxmeter("sweep", "plan", workshop.write(MODELS), code=ExitCode.OK)
     assert "1 trials in one task on b, cpu" in planned.stdout
     assert not (workshop.root / "a" / "campaigns").exists()
 
-    done = workshop.run("run", MODELS, inventory)
-    assert done.returncode == ExitCode.OK, done.stdout + done.stderr
+    done = workshop.taxmeter("sweep", "run", workshop.write(MODELS), code=ExitCode.OK)
     rows = workshop.rows()
     assert Counter((row["host"], row["status"]) for row in rows) == {
         (host, status): 1 for host in ("a", "b") for status in ("ok", "skipped")
@@ -147,10 +98,8 @@ def test_a_sweep_of_real_models_on_two_nodes_beside_somebody_elses_job(
 
 
 def test_nodes_are_checked_and_compared_as_other_hosts_are(workshop: Workshop) -> None:
-    inventory = workshop.inventory(workshop.cluster.address, a=", executor: process", b="", nowhere="")
-    checked = workshop.hosts("check", "--format", "json", "--inventory", str(inventory))
-    assert checked.returncode == ExitCode.TRIALS_FAILED, checked.stderr
-    assert checked.stdout, checked.stderr
+    workshop.inventory(workshop.cluster.address, a=", executor: process", b="", nowhere="")
+    checked = workshop.taxmeter("hosts", "check", "--format", "json", code=ExitCode.TRIALS_FAILED)
     hosts = {host["host"]: host for host in json.loads(checked.stdout)["hosts"]}
     assert {name: host["checks"]["ssh"]["shown"] for name, host in hosts.items()} == {
         "a": "ray",
@@ -160,81 +109,56 @@ def test_nodes_are_checked_and_compared_as_other_hosts_are(workshop: Workshop) -
     assert hosts["a"]["checks"]["engine"]["shown"] == "not used"
     assert hosts["b"]["reading"]["host_name"] == os.uname().nodename
     assert hosts["nowhere"]["checks"]["ssh"]["problem"].startswith("no living node of the cluster has the label")
-    compared = workshop.hosts("diff", "a", "b", "--inventory", str(inventory))
-    assert compared.returncode == ExitCode.OK, compared.stdout + compared.stderr
+    compared = workshop.taxmeter("hosts", "diff", "a", "b", code=ExitCode.OK)
     assert "a: read on its node of Ray, by Python 3.11" in compared.stdout
     assert "the same hardware, and nothing else differs" in compared.stdout
-    refused = workshop.hosts("key", "a", "--inventory", str(inventory))
-    assert refused.returncode == ExitCode.USAGE
+    refused = workshop.taxmeter("hosts", "key", "a", code=ExitCode.USAGE)
     assert "with ray_address there is nothing to reach" in refused.stderr
 
 
-def test_no_cluster_is_one_line(workshop: Workshop) -> None:
-    done = workshop.run("run", MODELS, workshop.inventory("127.0.0.1:1", a=""))
-    assert done.returncode == ExitCode.NO_USABLE_HOST, done.stderr
+def refusal(workshop: Workshop, code: ExitCode, **environment: str) -> str:
+    """The one line that a sweep ends with."""
+    done = workshop.taxmeter("sweep", "run", workshop.write(MODELS), code=code, **environment)
     [line] = done.stderr.splitlines()
-    expected = ":2: ray_address: no Ray cluster answers at 127.0.0.1:1 (Connection refused): start it, or correct the"
-    assert expected in line
-
-
-@pytest.mark.parametrize(
-    ("environment", "expected"),
-    [
-        (
-            {"RAY_AUTH_TOKEN": "wrong"},
-            "does not take the token in RAY_AUTH_TOKEN: write that of the cluster into a file",
-        ),
-        ({"RAY_AUTH_TOKEN_PATH": ""}, "wants a token: write that of the cluster"),
-    ],
-)
-def test_a_token_that_is_not_the_clusters_is_one_line(
-    workshop: Workshop, environment: dict[str, str], expected: str
-) -> None:
-    inventory = workshop.inventory(workshop.cluster.address, a="")
-    done = workshop.run("run", MODELS, inventory, **environment)
-    assert done.returncode == ExitCode.USAGE, done.stderr
-    [line] = done.stderr.splitlines()
-    assert expected in line
     assert workshop.cluster.lives
+    assert not workshop.results.exists()
+    return line
 
 
-def test_hosts_that_cannot_be_used_are_named_in_one_line(workshop: Workshop) -> None:
-    inventory = workshop.inventory(workshop.cluster.address, nowhere="", slotless="")
-    done = workshop.run("run", MODELS, inventory)
-    assert done.returncode == ExitCode.NO_USABLE_HOST, done.stderr
-    [line] = done.stderr.splitlines()
-    assert (
-        "nowhere: no living node of the cluster has the label taxmeter-host=nowhere (there is: a, b, slotless)" in line
-    )
+def test_what_cannot_be_used_is_one_line(workshop: Workshop) -> None:
+    address = workshop.cluster.address
+    workshop.inventory("127.0.0.1:1", a="")
+    expected = ":2: ray_address: no Ray cluster answers at 127.0.0.1:1 (Connection refused): start it, or correct the"
+    assert expected in refusal(workshop, ExitCode.NO_USABLE_HOST)
+
+    workshop.inventory(address, a="")
+    expected = "does not take the token in RAY_AUTH_TOKEN: write that of the cluster into a file"
+    assert expected in refusal(workshop, ExitCode.USAGE, RAY_AUTH_TOKEN="wrong")
+    expected = "wants a token: write that of the cluster"
+    assert expected in refusal(workshop, ExitCode.USAGE, RAY_AUTH_TOKEN_PATH="")
+
+    workshop.inventory(address, nowhere="", slotless="")
+    line = refusal(workshop, ExitCode.NO_USABLE_HOST)
+    expected = "no living node of the cluster has the label taxmeter-host=nowhere (there is: a, b, slotless)"
+    assert f"nowhere: {expected}" in line
     assert "has no resource bench_slot, by which one trial runs at a time; start Ray there with --resources=" in line
 
     wrong = {"a": ", executor: docker, engine: 'unix:///nonexistent.sock'", "b": ", expect: {gpu_count: 4}"}
-    done = workshop.run("run", MODELS, workshop.inventory(workshop.cluster.address, **wrong))
-    assert done.returncode == ExitCode.NO_USABLE_HOST, done.stderr
-    [line] = done.stderr.splitlines()
+    workshop.inventory(address, **wrong)
+    line = refusal(workshop, ExitCode.NO_USABLE_HOST)
     assert "a: executor is docker, but no Docker engine answers at unix:///nonexistent.sock" in line
     assert "b: expected 4 GPUs, found " in line
-    assert not workshop.results.exists()
-    assert workshop.cluster.lives
 
 
 def test_a_killed_driver_leaves_the_cluster_and_the_next_run_goes_on(workshop: Workshop, tmp_path: Path) -> None:
-    inventory = workshop.inventory(workshop.cluster.address, a=", executor: process", b=", executor: process")
-    log = tmp_path / "log"
-    with log.open("wb") as stream:
-        driver = subprocess.Popen(
-            workshop.command("run", SLEEPS, inventory),
-            cwd=workshop.root,
-            stdout=stream,
-            stderr=stream,
-            env=workshop.environment,
-        )
-    before = wait_for_rows(workshop.results, 3, driver, log)
-    os.kill(driver.pid, signal.SIGKILL)
+    workshop.inventory(workshop.cluster.address, a=", executor: process", b=", executor: process")
+    log, command = tmp_path / "log", ("sweep", "run", workshop.write(SLEEPS))
+    driver = workshop.start(log, *command)
+    before = workshop.wait_for_rows(3, driver, log)
+    driver.kill()
     driver.wait()
 
-    again = workshop.run("run", SLEEPS, inventory)
-    assert again.returncode == ExitCode.OK, again.stdout + again.stderr
+    workshop.taxmeter(*command, code=ExitCode.OK)
     rows = workshop.rows()
     assert Counter((row["host"], row["status"]) for row in rows) == {("a", "ok"): 6, ("b", "ok"): 6}
     assert len({row["campaign_id"] for row in rows}) == 1
@@ -243,23 +167,9 @@ def test_a_killed_driver_leaves_the_cluster_and_the_next_run_goes_on(workshop: W
     assert workshop.cluster.job_goes_on
 
 
-def wait_for_rows(results: Path, at_least: int, driver: "subprocess.Popen[bytes]", log: Path) -> set[str]:
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        assert driver.poll() is None, log.read_text()
-        if (results / "STORE.json").exists():
-            seen = set(Store.open(results).trials(["trial_id"])["trial_id"].to_pylist())
-            if len(seen) >= at_least:
-                return seen
-        time.sleep(0.1)
-    raise AssertionError(log.read_text())
-
-
 def left_containers() -> list[str]:
     if engine_problem() is not None:
         return []
     with closing(connect()) as client:
-        campaigns = [
-            one.labels[LABEL] for one in client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True)
-        ]
-    return [one for one in campaigns if one.startswith("models-")]
+        containers = client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True)
+    return [container.name for container in containers if container.labels[LABEL].startswith("models-")]

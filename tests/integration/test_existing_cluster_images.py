@@ -14,7 +14,7 @@ from orchestrator.errors import ExitCode
 from orchestrator.hosts.cluster import HOST_LABEL
 from orchestrator.hosts.engine import EngineAt, marked_here
 from tests.foreign_ray import ForeignCluster, Node
-from tests.integration.test_environments_engines import LABEL, wait_for
+from tests.integration.test_environments_engines import start_engine, wait_for
 from tests.integration.test_existing_cluster import MODELS, Workshop
 from tests.lab.image import ensure_lab_image
 
@@ -33,24 +33,10 @@ def shared(tmp_path: Path) -> Path:
 def second(engine: None, shared: Path) -> Iterator[tuple[str, DockerClient]]:
     """Another engine, without any image; its address and a connection."""
     with closing(connect()) as client:
-        host = client.api.create_host_config(
-            binds={str(shared): {"bind": str(shared), "mode": "rw"}},
-            init=True,
-            cap_add=["ALL"],
-            cap_drop=["SYS_RESOURCE"],
-            security_opt=["seccomp=unconfined", "apparmor=unconfined"],
-            network_mode="bridge",
-        )
-        host |= {"MaskedPaths": [], "ReadonlyPaths": []}
-        address = f"unix://{shared}/docker.sock"
-        created = client.api.create_container(
-            ensure_lab_image(client, print), ["lab-engine", f"--host={address}"], host_config=host, labels={LABEL: "1"}
-        )
-        container = client.containers.get(created["Id"])
+        container = start_engine(client, ensure_lab_image(client, print), shared, "bridge", inside=str(shared))
         try:
-            container.start()
-            with closing(wait_for(address, container)) as found:
-                yield address, found
+            with closing(wait_for(f"unix://{shared}/docker.sock", container)) as found:
+                yield f"unix://{shared}/docker.sock", found
         finally:
             container.remove(force=True, v=True)
 
@@ -79,8 +65,7 @@ def test_an_image_that_a_node_lacks_is_sent_through_ray(
     inventory.write_text(text)
     assert engine.images.list() == []
 
-    done = workshop.run("run", MODELS, inventory, timeout_s=900)
-    assert done.returncode == ExitCode.OK, done.stdout + done.stderr
+    done = workshop.taxmeter("sweep", "run", workshop.write(MODELS), code=ExitCode.OK, timeout_s=900)
     assert f"a: sending {cpu_image.reference}" in done.stdout
     [image] = engine.images.list()
     assert cpu_image.reference in image.tags

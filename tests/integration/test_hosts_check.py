@@ -52,7 +52,7 @@ def tools(tmp_path: Path) -> Path:
     """A directory with the programs of every Linux, without any Python, for the PATH of a host."""
     directory = tmp_path / "bin"
     directory.mkdir()
-    names = (
+    names = [
         "sh",
         "id",
         "uname",
@@ -68,7 +68,7 @@ def tools(tmp_path: Path) -> Path:
         "cut",
         "date",
         "timeout",
-    )
+    ]
     for name in names:
         found = shutil.which(name)
         if found is not None:
@@ -91,22 +91,14 @@ def containers() -> list[str]:
 
 
 def test_a_host_over_ssh_is_found_good(sshd, write, capsys, cpu_image) -> None:
+    """What a check finds is that of every kind of host (tests/conformance/test_hosts.py); here is what only SSH has."""
     inventory = write(h1=sshd.settings(expect={"gpu_count": 0}), here={"connection": "local"})
     code, hosts = checked(inventory, capsys)
     assert code == ExitCode.OK
     far = hosts["h1"]
-    assert far["usable"]
-    assert {name: far["checks"][name]["level"] for name in ("ssh", "engine", "images", "expect")} == {
-        "ssh": "ok",
-        "engine": "ok",
-        "images": "ok",
-        "expect": "ok",
-    }
     assert far["engine"]["images"]["cpu"]["layers"] == list(cpu_image.layers)
-    assert far["reading"]["user"] == getpass.getuser()
     # both look at the same machine
     assert far["reading"]["memory_bytes"] == hosts["here"]["reading"]["memory_bytes"]
-    assert far["engine"]["version"] == hosts["here"]["engine"]["version"]
     assert abs(far["clock"]["offset_s"]) <= far["clock"]["uncertainty_s"]
     assert hosts["here"]["clock"] is None
 
@@ -158,32 +150,29 @@ def test_nothing_usable_is_exit_code_3(sshd, write, capsys) -> None:
     inventory = write(h1=sshd.settings(host_key=None), h2=sshd.settings(address="127.0.0.2", state="drain"))
     code, hosts = checked(inventory, capsys)
     assert code == ExitCode.NO_USABLE_HOST
-    assert not hosts["h1"]["usable"]
-    assert hosts["h2"]["usable"]
-    assert not hosts["h2"]["active"]
+    assert [(host["usable"], host["active"]) for host in hosts.values()] == [(False, True), (True, False)]
 
 
-def test_an_sshd_that_forbids_forwarding_is_not_taken_for_an_engine_that_is_down(write, capsys, tmp_path: Path) -> None:
-    with running_sshd(tmp_path / "strict", "AllowStreamLocalForwarding no") as strict:
-        code, hosts = checked(write(h1=strict.settings()), capsys)
+@pytest.mark.parametrize(
+    ("setting", "check", "problem"),
+    [
+        ("AllowStreamLocalForwarding no", "engine", "allow it there with `AllowStreamLocalForwarding yes`"),
+        ("ForceCommand sleep 600", "ssh", "no answer within"),
+        (
+            "ForceCommand echo This account is not available",
+            "ssh",
+            "its shell did not run the script of the check; it said: This account is not available",
+        ),
+    ],
+)
+def test_what_a_host_forbids_is_told_apart(
+    write, capsys, tmp_path: Path, setting: str, check: str, problem: str
+) -> None:
+    timeout_s = "3" if "sleep" in setting else "45"
+    with running_sshd(tmp_path / "strict", setting) as strict:
+        code, hosts = checked(write(h1=strict.settings()), capsys, "--timeout", timeout_s)
     assert code == ExitCode.NO_USABLE_HOST
-    assert "allow it there with `AllowStreamLocalForwarding yes`" in hosts["h1"]["checks"]["engine"]["problem"]
-
-
-def test_a_host_that_hangs_ends_with_its_time(write, capsys, tmp_path: Path) -> None:
-    with running_sshd(tmp_path / "hanging", "ForceCommand sleep 600") as hanging:
-        code, hosts = checked(write(h1=hanging.settings()), capsys, "--timeout", "3")
-    assert code == ExitCode.NO_USABLE_HOST
-    assert "no answer within" in hosts["h1"]["checks"]["ssh"]["problem"]
-
-
-def test_an_account_without_a_shell(write, capsys, tmp_path: Path) -> None:
-    with running_sshd(tmp_path / "none", "ForceCommand echo This account is not available") as none:
-        code, hosts = checked(write(h1=none.settings()), capsys)
-    assert code == ExitCode.NO_USABLE_HOST
-    assert hosts["h1"]["checks"]["ssh"]["problem"] == (
-        "its shell did not run the script of the check; it said: This account is not available"
-    )
+    assert problem in hosts["h1"]["checks"][check]["problem"]
 
 
 def test_a_host_without_the_image(
@@ -232,27 +221,14 @@ def test_gpus_that_containers_do_not_see(write, capsys, tmp_path: Path, tools: P
     assert containers() == []
 
 
-def facts_of(inventory: str, name: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    capsys.readouterr()
-    assert run(["hosts", "facts", name, "--inventory", inventory]) == ExitCode.OK
-    facts: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return facts
-
-
-def test_the_fingerprint_over_ssh_is_that_of_the_host(sshd, write, capsys) -> None:
-    facts = facts_of(write(h1=sshd.settings()), "h1", capsys)
-    here = json.loads(json.dumps(describe_here().document))
-    assert facts["read"].startswith("over SSH, by the host's own Python 3.")
-    assert facts["hw_id"] == here["hw_id"]
-    assert facts["fingerprint"]["private"] == here["fingerprint"]["private"]
-
-
 def test_the_fingerprint_of_a_host_without_python_is_read_in_a_container(
     write, capsys, tmp_path: Path, tools: Path
 ) -> None:
     with running_sshd(tmp_path / "bare", f"SetEnv PATH={tools}") as bare:
         inventory = write(h1=bare.settings(), here={"connection": "local"})
-        facts = facts_of(inventory, "h1", capsys)
+        capsys.readouterr()
+        assert run(["hosts", "facts", "h1", "--inventory", inventory]) == ExitCode.OK
+        facts = json.loads(capsys.readouterr().out)
         code = run(["hosts", "diff", "h1", "here", "--inventory", inventory])
         printed = capsys.readouterr().out
     here = json.loads(json.dumps(describe_here().document))

@@ -10,14 +10,10 @@ import pytest
 from orchestrator.analysis import Place, Sides, change_columns, changes, compare_sides, reproduction_columns
 from orchestrator.campaign import (
     Allowed,
-    CampaignOrder,
     CampaignProgress,
-    ProjectFiles,
     ReadyHost,
     Reproduction,
-    ResumePolicy,
     TrialRecorded,
-    choose_campaign,
     find,
     refuse_another_method,
     run_campaign,
@@ -30,9 +26,11 @@ from orchestrator.config import Connection, Host, Inventory, Sweep
 from orchestrator.errors import ConfigurationError
 from orchestrator.execution import FakeSettings
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
-from orchestrator.store import TRIALS, Store
+from orchestrator.scheduling import LocalScheduler
+from orchestrator.store import TRIALS
 from runners.contract import Protocol
-from tests.local_scheduler import LocalScheduler
+from tests import scripted_campaign
+from tests.scripted_campaign import PATIENT
 
 LAYERS = ("sha256:" + "a" * 64, "sha256:" + "b" * 64)
 PIN = EnvironmentPin(
@@ -60,26 +58,22 @@ def host(pin: EnvironmentPin = PIN) -> ReadyHost:
     return ReadyHost(PlanningHost("h1", {}, (0, 1), {"cpu": pin}), {"cpu": FakeSettings()})
 
 
-class Lab:
+class Lab(scripted_campaign.Lab):
     """A project directory with a store that holds one campaign."""
 
     def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
         self.directory = directory
-        self.files = ProjectFiles(directory)
-        self.store = Store.open(directory / "results")
-        continuation = choose_campaign(SWEEP, [host().planning], self.store, ResumePolicy.NEVER)
-        order = CampaignOrder(continuation, [host()], SWEEP.name, "sweep", "inventory", "0", None)
-        run_campaign(order, LocalScheduler(), self.store, self.files, lambda progress: None)
-        self.campaign = continuation.campaign_id
+        self.campaign = super().run(SWEEP, LocalScheduler(), [host()], faults=PATIENT)
 
-    def rows(self, campaign_id: str, **wanted: object) -> list[dict[str, Any]]:
+    def rows_of(self, campaign_id: str, **wanted: object) -> list[dict[str, Any]]:
         rows = self.store.trials(campaign_id=campaign_id).to_pylist()
         return [row for row in rows if all(row[name] == value for name, value in wanted.items())]
 
     def with_two_limits(self) -> str:
         """Writes rows of one key once more as those of another campaign, the first three with fewer cores."""
         [row] = [row for row in self.store.campaigns().to_pylist() if row["campaign_id"] == self.campaign]
-        rows = self.rows(self.campaign, trial_key=self.find(self.campaign).configurations[0].trial_key, replicate=0)
+        rows = self.rows_of(self.campaign, trial_key=self.find(self.campaign).configurations[0].trial_key, replicate=0)
         with self.store.writer() as writer:
             writer.put_campaign({**row, "campaign_id": "mixed", "plan_digest": "mixed"})
             for number, row in enumerate(rows):
@@ -97,7 +91,7 @@ class Lab:
         [target] = targets(wanted, INVENTORY, None)
         return decide(wanted, [ReadyTarget(target, host(pin), {})], options.pop("allowed", Allowed()), **options)
 
-    def run(self, reproduction: Reproduction, observe: Any = lambda progress: None) -> str:
+    def again(self, reproduction: Reproduction, observe: Any = lambda progress: None) -> str:
         chosen = continuation_of(reproduction, self.store)
         order = order_again(reproduction, chosen, INVENTORY, "0", None)
         run_campaign(order, LocalScheduler(), self.store, self.files, observe)
@@ -116,7 +110,7 @@ def lab(tmp_path: Path) -> Lab:
 
 
 def test_a_trial_is_rebuilt_exactly_with_its_key(stored: Lab) -> None:
-    chosen = stored.rows(stored.campaign, status="ok", batch=2)[0]
+    chosen = stored.rows_of(stored.campaign, status="ok", batch=2)[0]
     wanted = stored.find(chosen["trial_id"][:16])
     [found] = wanted.configurations
     assert found.rebuilt_key == found.trial_key == chosen["trial_key"]
@@ -130,7 +124,7 @@ def test_a_trial_is_rebuilt_exactly_with_its_key(stored: Lab) -> None:
 
 def test_a_campaign_means_all_that_ended_ok_as_often_as_then_and_three_times_at_least(stored: Lab) -> None:
     wanted = stored.find(stored.campaign)
-    ok = {row["trial_key"] for row in stored.rows(stored.campaign, status="ok")}
+    ok = {row["trial_key"] for row in stored.rows_of(stored.campaign, status="ok")}
     assert {trial.trial_key for trial in wanted.configurations} == ok
     assert len(wanted.configurations) == 2
     short = replace(wanted, configurations=tuple(replace(trial, rounds=1) for trial in wanted.configurations))
@@ -142,11 +136,11 @@ def test_what_cannot_be_found_or_never_ran_is_one_error(stored: Lab) -> None:
     for text in ("", "nothing", "0123456789abcdef0123456789abcdef"):
         with pytest.raises(ConfigurationError, match="no trial and no campaign is called"):
             stored.find(text)
-    firsts = [row["trial_id"][0] for row in stored.rows(stored.campaign)]
+    firsts = [row["trial_id"][0] for row in stored.rows_of(stored.campaign)]
     shared = max(set(firsts), key=firsts.count)
     with pytest.raises(ConfigurationError, match=f"{firsts.count(shared)} trials begin with {shared}: .*write more"):
         stored.find(shared)
-    [skipped, *_] = stored.rows(stored.campaign, status="skipped")
+    [skipped, *_] = stored.rows_of(stored.campaign, status="skipped")
     with pytest.raises(ConfigurationError, match="never ran .skipped: "):
         stored.find(skipped["trial_id"])
 
@@ -156,11 +150,11 @@ def test_trials_of_one_key_with_other_limits_are_not_mixed(lab: Lab, capsys: pyt
     with pytest.raises(ConfigurationError, match="with cores 0 .* and with cores 0-1 .*; say which .* by the id"):
         lab.find(mixed)
     for text, cores, rounds in (("0", (0,), 3), ("0-1", (0, 1), 1)):
-        ids = {row["trial_id"] for row in lab.rows(mixed, trial_cores=text)}
+        ids = {row["trial_id"] for row in lab.rows_of(mixed, trial_cores=text)}
         [found] = lab.find(min(ids)).configurations
         assert (set(found.trial_ids), found.limits.cores, found.rounds) == (ids, cores, rounds)
-    reproduction = lab.decide(lab.rows(mixed, trial_cores="0")[0]["trial_id"])
-    print_reproduction(lab.store, reproduction, lab.run(reproduction))
+    reproduction = lab.decide(lab.rows_of(mixed, trial_cores="0")[0]["trial_id"])
+    print_reproduction(lab.store, reproduction, lab.again(reproduction))
     shown = capsys.readouterr().out
     assert f"then: mixed on h1, trial key {reproduction.again[0].trial_key}, 3 ok" in shown
     assert "3 rounds" in shown
@@ -175,17 +169,20 @@ def test_an_equal_image_under_another_name_keeps_the_keys(stored: Lab) -> None:
 
 
 def test_a_reproduction_is_a_campaign_of_its_own_that_says_what_it_is(lab: Lab) -> None:
-    new = lab.run(lab.decide(lab.campaign))
-    rows = lab.rows(new)
+    again = lab.decide(lab.campaign)
+    # without a sweep no other host can take the place of one that is lost: a stored trial runs again where it ran
+    assert order_again(again, continuation_of(again, lab.store), INVENTORY, "0", None).sweep is None
+    new = lab.again(again)
+    rows = lab.rows_of(new)
     assert len(rows) == 2 * 4
     assert {(row["status"], row["reproduces"], row["reproduction_differs"]) for row in rows} == {
         ("ok", lab.campaign, None)
     }
     assert all(row["reproduces_trial_key"] == row["trial_key"] for row in rows)
-    assert {row["trial_key"] for row in rows} == {row["trial_key"] for row in lab.rows(lab.campaign, status="ok")}
-    assert {row["reproduces"] for row in lab.rows(lab.campaign)} == {None}
-    assert lab.run(lab.decide(lab.campaign)) != new
-    once_more = lab.rows(lab.run(lab.decide(rows[0]["trial_id"])))
+    assert {row["trial_key"] for row in rows} == {row["trial_key"] for row in lab.rows_of(lab.campaign, status="ok")}
+    assert {row["reproduces"] for row in lab.rows_of(lab.campaign)} == {None}
+    assert lab.again(lab.decide(lab.campaign)) != new
+    once_more = lab.rows_of(lab.again(lab.decide(rows[0]["trial_id"])))
     assert ({row["reproduces"] for row in once_more}, len(once_more)) == ({new}, 4)
 
 
@@ -196,13 +193,13 @@ def test_another_image_is_refused_or_every_row_says_so_and_pairs_in_sql(
         lab.decide(lab.campaign, REBUILT)
     first, second = (trial.trial_key for trial in lab.find(lab.campaign).configurations)
     allowed = Allowed(image=True, method={first: "method version 2 then, 1 now"})
-    rows = lab.rows(lab.run(lab.decide(lab.campaign, REBUILT, allowed=allowed)))
+    rows = lab.rows_of(lab.again(lab.decide(lab.campaign, REBUILT, allowed=allowed)))
     layers = "layer 2 of 2: expected bbbbbbbbbbbb, found dddddddddddd"
     assert {(row["reproduces_trial_key"], row["reproduction_differs"]) for row in rows} == {
         (first, f"method version 2 then, 1 now; {layers}"),
         (second, layers),
     }
-    assert not {row["trial_key"] for row in rows} & {row["trial_key"] for row in lab.rows(lab.campaign)}
+    assert not {row["trial_key"] for row in rows} & {row["trial_key"] for row in lab.rows_of(lab.campaign)}
     [snippet] = re.findall(r"^```python\n(.*?)^```", (project / "docs/reproduce.md").read_text(), re.M | re.S)
     monkeypatch.chdir(lab.directory)
     exec(snippet, {})
@@ -220,19 +217,19 @@ def test_an_interrupted_reproduction_goes_on(lab: Lab) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        lab.run(lab.decide(lab.campaign), interrupt)
+        lab.again(lab.decide(lab.campaign), interrupt)
     chosen = continuation_of(lab.decide(lab.campaign), lab.store)
     # what the host had recorded by then is stored, too
-    stored = len(lab.rows(chosen.campaign_id))
+    stored = len(lab.rows_of(chosen.campaign_id))
     assert stored >= 3
     assert (chosen.is_new, chosen.left.trials) == (False, 8 - stored)
-    assert lab.run(lab.decide(lab.campaign)) == chosen.campaign_id
-    assert len(lab.rows(chosen.campaign_id, status="ok")) == 8
+    assert lab.again(lab.decide(lab.campaign)) == chosen.campaign_id
+    assert len(lab.rows_of(chosen.campaign_id, status="ok")) == 8
 
 
 def test_then_and_now_are_compared_by_configuration(lab: Lab) -> None:
     again = lab.decide(lab.campaign)
-    new = lab.run(again)
+    new = lab.again(again)
     sides = [
         Sides(Place(lab.campaign, trial.then.host, trial.then.trial_key), Place(new, trial.host, trial.trial_key))
         for trial in again.again

@@ -26,6 +26,7 @@ from orchestrator.config import load_sweep
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.lock import HostLock
 from orchestrator.planning import PlanningHost
+from tests.recording import wait_for
 from tests.scripted_campaign import STORED, Stored
 
 SWEEP = """
@@ -111,6 +112,14 @@ def test_a_stop_waits_until_the_driver_has_ended(control: ControlFiles, capsys: 
     assert "c-1 has ended: 2 of 6 trials are in the store; `taxmeter sweep resume` goes on with it" in said
 
 
+def test_a_stop_need_not_be_waited_for(control: ControlFiles, capsys: pytest.CaptureFixture[str]) -> None:
+    with driver(control, state(), lambda *_: state()) as taken:
+        assert run(["sweep", "stop", "--no-wait"]) == ExitCode.OK
+        wait_for(lambda: taken == [Request(RequestKind.STOP)])
+        assert control.is_alive()
+    assert capsys.readouterr().out == "asked c-1 to stop\n"
+
+
 @pytest.mark.parametrize(
     ("hosts", "answer", "told"),
     [
@@ -160,6 +169,8 @@ def test_the_status_says_whether_all_is_well(control: ControlFiles, capsys: pyte
     control.publish(state(h1=HostPhase.RUNNING, h2=HostPhase.LOST))
     assert run(["sweep", "status"]) == ExitCode.OK
     assert "the driver of c-1 died" in capsys.readouterr().out
+    with driver(control, state(h1=HostPhase.RUNNING, h2=HostPhase.GIVEN_UP), stopping):
+        assert run(["sweep", "status"]) == ExitCode.TRIALS_FAILED
     with driver(control, state(h1=HostPhase.RUNNING, h2=HostPhase.LOST), stopping):
         assert run(["sweep", "status"]) == ExitCode.TRIALS_FAILED
         assert run(["sweep", "status", "--format", "json"]) == ExitCode.TRIALS_FAILED
@@ -255,3 +266,7 @@ def test_an_inventory_without_its_hosts_is_refused(
     assert "no host is called there; known: here" in capsys.readouterr().err
     assert run(["sweep", "resume", "--inventory", "missing.yaml"]) == ExitCode.USAGE
     assert "missing.yaml: no such file" in capsys.readouterr().err
+    # another inventory counts, and not the one that the campaign is stored with
+    (tmp_path / "another.yaml").write_text(INVENTORY.replace("process}", "process, state: drain}"))
+    assert run(["sweep", "resume", "--inventory", "another.yaml"]) == ExitCode.NO_USABLE_HOST
+    assert "the state of here is drain" in capsys.readouterr().err

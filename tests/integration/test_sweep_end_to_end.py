@@ -3,24 +3,21 @@
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import duckdb
-import pyarrow.dataset as ds
 import pytest
 
+from orchestrator.cli import run
 from orchestrator.environments import connect
 from orchestrator.errors import ExitCode
 from orchestrator.execution.docker import LABEL
 from orchestrator.store import Store
-from tests.conftest import PROJECT
+from tests.project import Project, sleeps
 
 pytestmark = pytest.mark.cluster
 
@@ -39,20 +36,6 @@ protocol:
   {warmup_min_calls: 1, warmup_min_ms: 10, warmup_max_ms: 100, sync_budget_ms: 50, sync_min_samples: 3,
    pipelined_budget_ms: 50, pipelined_min_samples: 2, pipelined_block_ms: 10}
 """
-
-SLEEPS = """
-version: 1
-name: sleeps
-environments: [cpu]
-workloads: [{name: synthetic-sleep, batch: [1, 2, 3, 4]}]
-backends: [python]
-rounds: 3
-protocol:
-  {warmup_min_calls: 1, warmup_min_ms: 10, warmup_max_ms: 100, sync_budget_ms: 500, sync_min_samples: 3,
-   pipelined_budget_ms: 100, pipelined_min_samples: 1, pipelined_block_ms: 10, precision_permille: 0,
-   floor_budget_ms: 0}
-"""
-
 
 LONG, ENGINE = pytest.mark.long, pytest.mark.engine
 
@@ -77,44 +60,26 @@ def isolation(request: pytest.FixtureRequest) -> Iterator[str]:
         yield kind
 
 
-def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "orchestrator", *map(str, arguments)]
-
-
-def taxmeter(*arguments: object, code: ExitCode = ExitCode.OK) -> "subprocess.CompletedProcess[str]":
-    done = subprocess.run(command(*arguments), cwd=PROJECT, capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
-
-
-class Swept(NamedTuple):
-    """What a sweep of real models left."""
-
-    results: Path
-    said: str
-    rows: list[dict[str, Any]]
-
-
 @pytest.fixture(scope="module")
-def swept(isolation: str, tmp_path_factory: pytest.TempPathFactory) -> Swept:
-    directory = tmp_path_factory.mktemp("swept")
-    sweep, results = directory / "models.yaml", directory / "results"
-    sweep.write_text(MODELS)
-    done = taxmeter("sweep", "run", sweep, "--results", results, code=ExitCode.TRIALS_FAILED)
-    rows = ds.dataset(results / "trials", partitioning="hive").to_table().to_pylist()
-    return Swept(results, done.stdout, rows)
+def swept(isolation: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, str]:
+    """A project with a sweep of real models, and what that said."""
+    project = Project.here(tmp_path_factory.mktemp("swept"))
+    return project, project.taxmeter("sweep", "run", project.write(MODELS), code=ExitCode.TRIALS_FAILED).stdout
 
 
-def test_a_sweep_of_real_models(isolation: str, swept: Swept) -> None:
-    assert Counter(row["status"] for row in swept.rows) == {"ok": 2 * (2 * 3 + 1), "wrong_output": 2, "skipped": 5}
-    files = f"'{swept.results}/trials/**/*.parquet', hive_partitioning = true"
-    assert duckdb.sql(f"select count(*) from read_parquet({files})").fetchall() == [(len(swept.rows),)]
+def test_a_sweep_of_real_models(isolation: str, swept: tuple[Project, str]) -> None:
+    project, said = swept
+    rows = [row for row in project.rows() if row["reproduces"] is None]
+    assert Counter(row["status"] for row in rows) == {"ok": 2 * (2 * 3 + 1), "wrong_output": 2, "skipped": 5}
+    files = f"'{project.results}/trials/**/*.parquet', hive_partitioning = true"
+    counted = duckdb.sql(f"select count(*) from read_parquet({files}) where reproduces is null").fetchall()
+    assert counted == [(len(rows),)]
 
-    ran = [row for row in swept.rows if row["status"] != "skipped"]
+    ran = [row for row in rows if row["status"] != "skipped"]
     assert {row["isolation"] for row in ran} == {isolation}
     digests = {row["image_digest"] for row in ran}
     assert digests == {None} if isolation == "process" else all(str(d).startswith("sha256:") for d in digests)
-    systems = set(Store.open(swept.results).systems()["system_id"].to_pylist())
+    systems = set(Store.open(project.results).systems()["system_id"].to_pylist())
     assert {row["system_id"] for row in ran} == systems
     for row in ran:
         if row["status"] == "ok":
@@ -127,18 +92,21 @@ def test_a_sweep_of_real_models(isolation: str, swept: Swept) -> None:
             assert row["latency_sync_median_s"] is None
             assert row["samples_sync_s"] is None
 
-    assert "2 wrong_output" in swept.said
-    assert "backend python cannot run workload tiny-bert" in swept.said
-    assert f"isolation={isolation}" in swept.said
-    assert "tiny-bert, 16 tokens" in swept.said
+    assert "2 wrong_output" in said
+    assert "backend python cannot run workload tiny-bert" in said
+    assert f"isolation={isolation}" in said
+    assert "tiny-bert, 16 tokens" in said
 
 
-def test_a_trial_and_its_campaign_run_again(isolation: str, swept: Swept, monkeypatch: pytest.MonkeyPatch) -> None:
-    results = ("--results", swept.results)
-    [campaign] = {row["campaign_id"] for row in swept.rows}
-    first, *_ = [row for row in swept.rows if (row["backend"], row["batch"], row["round"]) == ("eager", 2, 1)]
-    done = taxmeter("reproduce", first["trial_id"][:20], *results)
-    now = [row for row in Store.open(swept.results).trials().to_pylist() if row["reproduces"] == campaign]
+def test_a_trial_and_its_campaign_run_again(
+    isolation: str, swept: tuple[Project, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, _ = swept
+    then = [row for row in project.rows() if row["reproduces"] is None]
+    [campaign] = {row["campaign_id"] for row in then}
+    first, *_ = [row for row in then if (row["backend"], row["batch"], row["round"]) == ("eager", 2, 1)]
+    done = project.taxmeter("reproduce", first["trial_id"][:20], code=ExitCode.OK)
+    now = [row for row in project.rows() if row["reproduces"] == campaign]
     assert len(now) == 3
     same = ("trial_key", "environment_id", "isolation", "trial_cores", "memory_limit_bytes", "seed", "timeout_s")
     same += ("protocol", "image_id", "lock_sha256", "runner_sha256", "system_id", "host")
@@ -151,14 +119,14 @@ def test_a_trial_and_its_campaign_run_again(isolation: str, swept: Swept, monkey
     assert "Verdicts: " in done.stdout
     assert first["trial_key"] in done.stdout
 
-    done = taxmeter("reproduce", campaign, "--rounds", 1, *results)
+    done = project.taxmeter("reproduce", campaign, "--rounds", 1, code=ExitCode.OK)
     assert "trial keys: 6 of 6 are those of the stored trials" in done.stdout
     # One process on a side gives no interval. The reason stands in a cell, which is folded as the others are wide.
     assert "inconclusive" in done.stdout.split("Verdicts: ")[1].splitlines()[0]
 
     if isolation == "docker":
         monkeypatch.setenv("DOCKER_HOST", NO_ENGINE)
-        refused = taxmeter("reproduce", campaign, *results, code=ExitCode.NO_USABLE_HOST)
+        refused = project.taxmeter("reproduce", campaign, code=ExitCode.NO_USABLE_HOST)
         assert "the trials ran in containers, but no Docker engine answers" in refused.stderr
         assert "start it, or add --allow-different-image" in refused.stderr
         assert refused.stderr.count("\n") == 1
@@ -181,56 +149,35 @@ def test_a_trial_and_its_campaign_run_again(isolation: str, swept: Swept, monkey
 def test_an_ended_sweep_leaves_nothing_and_goes_on(
     isolation: str, number: signal.Signals, expected: int, tmp_path: Path
 ) -> None:
-    results = tmp_path / "results"
-    (tmp_path / "sleeps.yaml").write_text(SLEEPS)
-    sweep = ("sweep", "run", tmp_path / "sleeps.yaml", "--results", results)
-    with (tmp_path / "log").open("w") as log:
-        # A shell starts what runs in its background deaf to Ctrl-C, and children inherit that
-        driver = subprocess.Popen(
-            command(*sweep),
-            cwd=PROJECT,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )
-    acknowledged = wait_for_rows(results, at_least=5, driver=driver)
+    project, log = Project.here(tmp_path / "project"), tmp_path / "log"
+    command = ("sweep", "run", project.write(sleeps(rounds=3, sync_budget_ms=500, batches="[1, 2, 3, 4]")))
+    driver = project.start(log, *command)
+    acknowledged = project.wait_for_rows(5, driver, log)
     if number == signal.SIGKILL:
         driver.kill()
     else:
         os.killpg(driver.pid, number)  # as a terminal does: everyone in the group hears it
-    assert driver.wait(60) == expected, (tmp_path / "log").read_text()
+    assert driver.wait(60) == expected, log.read_text()
 
-    [campaign] = Store.open(results).campaigns()["campaign_id"].to_pylist()
+    [campaign] = Store.open(project.results).campaigns()["campaign_id"].to_pylist()
     assert wait_until_nothing_runs(campaign) == []
-    before = set(Store.open(results).trials(["trial_id"])["trial_id"].to_pylist())
+    before = project.stored()
     assert acknowledged <= before
     assert len(before) < 12
 
-    waiting = sum(path.read_bytes().count(b'"type":"record"') for path in PROJECT.glob(UNSTORED))
-    again = taxmeter(*sweep)
+    waiting = sum(path.read_bytes().count(b'"type":"record"') for path in project.root.glob(UNSTORED))
+    again = project.taxmeter(*command, code=ExitCode.OK)
     found = re.search(r"(\d+) are in the store already", again.stdout)
     assert found is not None, again.stdout
     # A killed driver's host may have measured on, and what it measured was waiting in its task's directory.
     late = int(found[1]) - len(before)
     assert 0 <= late <= (waiting if number == signal.SIGKILL else 0)
-    rows = ds.dataset(results / "trials", partitioning="hive").to_table().to_pylist()
+    rows = project.rows()
     assert Counter(row["status"] for row in rows) == {"ok": 12}
     assert len({row["trial_id"] for row in rows}) == 12
     assert before <= {row["trial_id"] for row in rows}
 
-    assert not (PROJECT / ".taxmeter" / "campaigns" / campaign).exists()
-
-
-def wait_for_rows(results: Path, at_least: int, driver: "subprocess.Popen[bytes]") -> set[str]:
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        assert driver.poll() is None, "the sweep ended before it could be interrupted"
-        rows = set(Store.open(results).trials(["trial_id"])["trial_id"].to_pylist())
-        if len(rows) >= at_least:
-            return rows
-        time.sleep(0.1)
-    raise AssertionError("no rows within two minutes")
+    assert not project.files.campaign(campaign).exists()
 
 
 def wait_until_nothing_runs(campaign: str) -> list[str]:
@@ -255,3 +202,70 @@ def running(campaign: str) -> list[str]:
     with closing(connect()) as client:
         containers = client.containers.list(all=True, filters={"label": f"{LABEL}={campaign}"}, ignore_removed=True)
         return found + [str(container.name) for container in containers]
+
+
+TRIALS, PER_TASK = 12, 2
+
+
+def test_a_campaign_is_watched_drained_killed_stopped_and_gone_on_with_from_another_process(
+    cpu_python: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", NO_ENGINE)
+    project, log = Project.here(tmp_path / "project"), tmp_path / "log"
+    monkeypatch.chdir(project.root)
+
+    def taxmeter(*arguments: str) -> tuple[int, str]:
+        """A command in this process, which is another than the driver's; its exit code and what it says."""
+        capsys.readouterr()
+        code = run(["sweep", *arguments])
+        said = capsys.readouterr()
+        return code, said.out + said.err
+
+    def status() -> tuple[int, str]:
+        code, said = taxmeter("status")
+        assert max(map(len, said.splitlines())) <= 80
+        return code, " ".join(said.split())
+
+    driver = project.start(log, "sweep", "run", project.write(sleeps(rounds=6, sync_budget_ms=1200)))
+    project.wait_for(lambda: "synthetic-sleep python batch" in status()[1], driver, log)
+    assert status()[0] == ExitCode.OK
+    assert "is running on this machine" in status()[1]
+    project.wait_for_rows(1, driver, log)
+
+    # drained: what runs ends, and no more begins
+    code, said = taxmeter("drain")
+    assert (code, "to drain all hosts" in said) == (ExitCode.OK, True), said
+    driver.wait(120)
+    done = len(project.stored())
+    assert done % PER_TASK == 0, log.read_text()
+    assert 0 < done < TRIALS
+    code, said = status()
+    assert code == ExitCode.TRIALS_FAILED
+    assert f"is not finished: {TRIALS - done} of {TRIALS} trials are left" in said
+
+    # the store alone is enough from here on
+    (project.root / "sweep.yaml").unlink()
+    (project.root / "hostinventory.yaml").write_text("version: 1\nhosts: {other: {connection: local}}\n")
+    driver = project.start(log, "sweep", "resume")
+    project.wait_for_rows(done + 1, driver, log)
+    driver.kill()
+    driver.wait()
+    code, said = status()
+    assert (code, "died; its last sign of life came" in said) == (ExitCode.TRIALS_FAILED, True), said
+
+    driver = project.start(log, "sweep", "resume")
+    project.wait_for_rows(len(project.stored()) + 1, driver, log)
+    code, said = taxmeter("stop")
+    assert (code, "has ended:" in said) == (ExitCode.OK, True), said
+    assert driver.wait(60) == ExitCode.INTERRUPTED, log.read_text()
+
+    done_by_resume = project.taxmeter("sweep", "resume", code=ExitCode.OK)
+    assert "of sweep sleeps, begun" in done_by_resume.stdout
+    rows = project.rows()
+    assert Counter((row["status"], row["host"]) for row in rows) == {("ok", "bench"): TRIALS}
+    assert len({row["trial_id"] for row in rows}) == TRIALS
+    assert len({row["campaign_id"] for row in rows}) == 1
+    assert list(project.files.campaigns.glob("*")) == []
+    code, said = status()
+    assert (code, f"is finished: {TRIALS} trials" in said) == (ExitCode.OK, True), said
+    assert taxmeter("resume") == (ExitCode.OK, "nothing is left of any campaign\n")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from orchestrator.environments import Catalogue, connect, ensure_image
 from orchestrator.errors import TaxmeterError
-from tests.lab.hardware import MAX_HOSTS
+from tests.lab.host import MAX_HOSTS
 from tests.lab.image import PROJECT
 from tests.lab.lab import Lab
 

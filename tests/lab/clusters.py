@@ -1,7 +1,6 @@
 """What tests of clusters share."""
 
 import json
-import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,13 @@ from tests.lab.host import LabHost
 from tests.lab.image import PROJECT
 from tests.lab.lab import Lab
 
+NODES = """
+import json, ray
+ray.init(logging_level="error")
+print(json.dumps([[n["Labels"], n["Resources"], n["NodeManagerAddress"]] for n in ray.nodes() if n["Alive"]]))
+"""
+"""A program for `ask`: labels, resources and address of the living nodes."""
+
 
 @dataclass(frozen=True)
 class Site:
@@ -25,7 +31,8 @@ class Site:
 
     lab: Lab
     state: Path
-    first_port: int
+    first_port: int | None = None
+    """Null where the product chooses."""
     root: Path = PROJECT
 
     def up(self, *names: str, say: Callable[[str], None] = print) -> Cluster:
@@ -41,18 +48,6 @@ class Site:
         found = status(self)
         assert found is not None
         return found
-
-
-def free_ports() -> int:
-    """The first of 300 ports that nothing on this machine listens on, below those that outgoing connections take."""
-    for first in range(21000, 32400, 300):
-        try:
-            for port in (first, first + 1, first + 7, first + 100, first + 299):
-                socket.create_server(("", port)).close()
-        except OSError:
-            continue
-        return first
-    raise RuntimeError("no ports are free")
 
 
 def ask(cluster: Cluster, program: str, environment: Mapping[str, str] | None = None) -> Any:

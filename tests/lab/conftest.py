@@ -9,11 +9,11 @@ import pytest
 from docker import DockerClient
 
 from orchestrator.environments import BuiltImage, connect, engine_address
-from orchestrator.errors import ExitCode
 from orchestrator.hosts.cluster import down, ensure_agent_image
-from tests.lab.engine import unsuitable
+from orchestrator.hosts.cluster.plan import AgentImage
 from tests.lab.image import PROJECT
 from tests.lab.lab import Lab
+from tests.lab.objects import unsuitable
 from tests.lab.workshop import Workshop
 
 
@@ -50,16 +50,21 @@ def shared_lab(lab_possible: None, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(scope="session")
-def seeded_lab(shared_lab: Lab, cpu_image: BuiltImage) -> Lab:
+def seeded_lab(shared_lab: Lab, cpu_image: BuiltImage, image: AgentImage) -> Lab:
     """The same, with the images of the agents and of the `cpu` environment on every host.
 
     Seeded together, because only hosts that have nothing yet share the files of their layers.
     """
     shared_lab.up(hosts=3)
-    with closing(connect()) as client:
-        agent = ensure_agent_image(PROJECT, client, engine_address(), print)
-    shared_lab.seed([cpu_image.reference, agent.reference])
+    shared_lab.seed([cpu_image.reference, image.reference])
     return shared_lab
+
+
+@pytest.fixture(scope="session")
+def image(lab_possible: None) -> AgentImage:
+    """The image of the agents."""
+    with closing(connect()) as client:
+        return ensure_agent_image(PROJECT, client, engine_address(), print)
 
 
 @pytest.fixture
@@ -89,6 +94,5 @@ def workshop(shared_workshop: Workshop, lab: Lab) -> Iterator[Workshop]:
 @pytest.fixture
 def with_cluster(workshop: Workshop) -> Workshop:
     """The same with a cluster that was up before, and that sweeps therefore leave as it is."""
-    done = workshop.taxmeter("cluster", "up", "--inventory", str(workshop.inventory()))
-    assert done.returncode == ExitCode.OK, done.stdout + done.stderr
+    workshop.up()
     return workshop

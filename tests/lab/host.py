@@ -1,12 +1,10 @@
-"""One host of a lab: a container with sshd and an engine."""
+"""One host of a lab: a container with sshd and an engine, and what it pretends to be."""
 
-import shlex
-import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from itertools import cycle, islice
 from pathlib import Path
 
 from docker import DockerClient
@@ -14,22 +12,51 @@ from docker.errors import APIError
 from docker.models.containers import Container
 from docker.models.networks import Network
 
+from orchestrator.config import Connection, Host
 from orchestrator.environments import connect
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.cluster.executing import run_in
-from tests.lab.hardware import Hardware
-from tests.lab.keys import CONFIGURATION, give_host_key
+from orchestrator.hosts.connection import CommandOutput, Connections, HostConnectionError
+from tests.lab.keys import IDENTITY, USER, read_host_keys
 
 READY_TIMEOUT_S = 60.0
 """How long a host may take until its sshd and its engine answer; usually two seconds."""
 _POLL_S = 0.1
 _STORAGE_DRIVER = "overlay2"
-_RESTART_SSHD = (
-    "pid=$(cat /run/sshd.pid); kill $pid; while kill -0 $pid 2>/dev/null; do sleep 0.05; done; "
-    # it goes to the background before it listens, and writes its process number when it does
-    "rm -f /run/sshd.pid; /usr/sbin/sshd -f /etc/lab/sshd_config -E /var/log/sshd.log && "
-    "until [ -s /run/sshd.pid ]; do sleep 0.05; done"
+
+_GIB = 1 << 30
+MAX_HOSTS = 16
+"""As many addresses as a lab hands out."""
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """The simulated hardware of one host."""
+
+    cpu_model: str
+    """What /proc/cpuinfo says there; the instructions are those of this machine."""
+    memory_bytes: int
+    """A real limit, and what /proc/meminfo says there."""
+    gpu_generation: str
+    """Only a label: no lab host has a GPU."""
+
+
+_KINDS = (
+    Hardware("Simulated Amber 7 CPU", 8 * _GIB, "ampere"),
+    Hardware("Simulated Heron 9 CPU", 6 * _GIB, "hopper"),
+    Hardware("Simulated Plain 1 CPU", 4 * _GIB, "none"),
 )
+
+
+def simulated_hardware(hosts: int) -> dict[str, Hardware]:
+    """The hosts of a lab by name: `h1`, `h2`, …; from the fourth on the kinds repeat.
+
+    Raises:
+        ValueError: there are none, or more than `MAX_HOSTS`.
+    """
+    if not 1 <= hosts <= MAX_HOSTS:
+        raise ValueError(f"a lab has 1 to {MAX_HOSTS} hosts, not {hosts}")
+    return {f"h{number}": kind for number, kind in enumerate(islice(cycle(_KINDS), hosts), start=1)}
 
 
 @dataclass(frozen=True)
@@ -40,24 +67,18 @@ class LabHost:
     address: str
     hardware: Hardware
     directory: Path
-    """With the keys of the lab and the configuration of ssh."""
+    """With the keys of the lab."""
     container: Container
     network: Network
 
-    def run(self, *argv: str, timeout_s: float = 30.0) -> subprocess.CompletedProcess[str]:
-        """Runs a command on the host over ssh, with the pinned key. The exit code is the command's, or ssh's 255.
+    def run(self, *argv: str, timeout_s: float = 30.0) -> CommandOutput:
+        """Runs a command on the host over ssh, with the pinned key.
 
         Raises:
-            subprocess.TimeoutExpired: it takes longer.
+            HostConnectionError: ssh does not get there, or the time is up.
         """
-        return subprocess.run(
-            [*self._ssh(), self.name, "--", shlex.join(argv)],
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            timeout=timeout_s,
-            check=False,
-        )
+        with self._connections() as connections:
+            return connections.run(self.name, argv, timeout_s)
 
     @contextmanager
     def engine(self, timeout_s: float = 60.0) -> Iterator[DockerClient]:
@@ -66,26 +87,12 @@ class LabHost:
         Raises:
             InfrastructureError: ssh or the engine does not answer.
         """
-        # the path of a socket has 107 bytes, so it cannot stand below the project; whoever opens it is root there
-        with tempfile.TemporaryDirectory(prefix="taxmeter-lab-") as directory:
-            socket, log = Path(directory, "engine.sock"), Path(directory, "ssh.log")
-            command = [
-                *self._ssh(),
-                *("-o", "ExitOnForwardFailure=yes", "-o", "StreamLocalBindMask=0177"),
-                *("-N", "-L", f"{socket}:/var/run/docker.sock", self.name),
-            ]
-            with log.open("wb") as errors:
-                process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors)
-            try:
-                while not socket.exists():
-                    if process.poll() is not None:
-                        raise InfrastructureError(f"{self.name}: {log.read_text(errors='replace').strip()}")
-                    time.sleep(0.01)
-                with closing(connect(f"unix://{socket}", timeout_s)) as client:
-                    yield client
-            finally:
-                process.terminate()
-                process.wait()
+        with (
+            self._connections() as connections,
+            connections.forward_engine(self.name, 30, "/var/run/docker.sock") as forward,
+            closing(connect(forward.address, timeout_s)) as client,
+        ):
+            yield client
 
     def pause(self) -> None:
         """Freezes the whole host; its connections stay open and say nothing."""
@@ -125,13 +132,6 @@ class LabHost:
         self._sh("rm -f /run/lab/engine-off")
         self.wait_ready()
 
-    def rotate_key(self) -> str:
-        """Gives the host another host key, from now on. Returns its public half; who pinned the old one is refused."""
-        authorized = self._sh("cat /etc/lab/authorized_keys").strip()
-        public = give_host_key(self.container, self.name, authorized)
-        self._sh(_RESTART_SSHD)
-        return public
-
     def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Returns when sshd takes the pinned key and the engine answers.
 
@@ -148,26 +148,28 @@ class LabHost:
                     f"the engine in a lab host keeps images with {said}, not {_STORAGE_DRIVER}: put the store of this "
                     "machine's engine onto ext4 or xfs"
                 )
-            # time changes nothing about these
-            refused = any(
-                reason in said for reason in ("Host key verification failed", "Permission denied (publickey)")
-            )
-            if refused or time.monotonic() > deadline:
+            if time.monotonic() > deadline:
                 log = self.container.logs(tail=15).decode(errors="replace")
-                wait = "refuses" if refused else f"is not ready after {timeout_s:.0f} s"
-                raise InfrastructureError(f"{self.name} {wait}: {said}\n{log}")
+                raise InfrastructureError(f"{self.name} is not ready after {timeout_s:.0f} s: {said}\n{log}")
             time.sleep(_POLL_S)
 
     def _ready(self) -> str:
         """The storage driver of the host's engine, or what went wrong."""
         try:
             done = self.run("docker", "info", "--format", "{{.Driver}}", timeout_s=10)
-        except subprocess.TimeoutExpired:
-            return "no answer over ssh"
-        return done.stdout.strip() if done.returncode == 0 else done.stderr.strip()
+        except HostConnectionError as error:
+            return str(error)
+        return done.stdout.strip() if done.exit_code == 0 else done.stderr.strip()
 
-    def _ssh(self) -> list[str]:
-        return ["ssh", "-F", str(self.directory / CONFIGURATION)]
+    def _connections(self) -> Connections:
+        entry = Host(
+            connection=Connection.SSH,
+            address=self.address,
+            user=USER,
+            identity_file=str(self.directory / IDENTITY),
+            host_key=read_host_keys(self.directory)[self.name],
+        )
+        return Connections({self.name: entry})
 
     def _sh(self, script: str) -> str:
         """Runs a script as root on the host, not over ssh."""

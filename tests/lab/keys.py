@@ -1,6 +1,7 @@
-"""Keys of a lab and the private configuration of ssh that pins them. Nothing of the user's own configuration is read."""
+"""Keys of a lab, and the configuration of ssh that pins them for a person."""
 
 import io
+import json
 import subprocess
 import tarfile
 import tempfile
@@ -13,6 +14,7 @@ from orchestrator.errors import InfrastructureError
 
 IDENTITY = "id"
 """File of the client's private key."""
+HOST_KEYS = "host_keys.json"
 CONFIGURATION = "ssh_config"
 KNOWN_HOSTS = "known_hosts"
 USER = "bench"
@@ -55,8 +57,16 @@ def give_host_key(container: Container, host: str, client_key: str) -> str:
     return public
 
 
-def write_configuration(directory: Path, addresses: Mapping[str, str], host_keys: Mapping[str, str]) -> None:
-    """Writes the files with which `ssh -F` reaches the hosts of a lab by name."""
+def read_host_keys(directory: Path) -> dict[str, str]:
+    """The public halves of the host keys of a lab, by host; empty if it has none."""
+    path = directory / HOST_KEYS
+    keys: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return keys
+
+
+def write_keys(directory: Path, addresses: Mapping[str, str], host_keys: Mapping[str, str]) -> None:
+    """Keeps the host keys, and writes with what a person reaches the hosts by `ssh -F`."""
+    (directory / HOST_KEYS).write_text(json.dumps(host_keys), encoding="utf-8")
     hosts = "".join(
         f"Host {name}\n  HostName {address}\n  HostKeyAlias {name}\n" for name, address in addresses.items()
     )
@@ -64,14 +74,8 @@ def write_configuration(directory: Path, addresses: Mapping[str, str], host_keys
         "User": USER,
         "IdentityFile": quoted(directory / IDENTITY),
         "IdentitiesOnly": "yes",
-        "IdentityAgent": "none",
         "UserKnownHostsFile": quoted(directory / KNOWN_HOSTS),
-        "GlobalKnownHostsFile": "/dev/null",
         "StrictHostKeyChecking": "yes",
-        "BatchMode": "yes",
-        "ConnectTimeout": "5",
-        "ServerAliveInterval": "5",
-        "ServerAliveCountMax": "3",
     }
     settings = "".join(f"  {key} {value}\n" for key, value in common.items())
     (directory / CONFIGURATION).write_text(f"{hosts}Host *\n{settings}", encoding="utf-8")

@@ -19,16 +19,14 @@ from pathlib import Path
 
 from docker import DockerClient
 from docker.models.networks import Network
+from docker.types import LogConfig
 
 from orchestrator.environments import connect, engine_errors
 from orchestrator.errors import InfrastructureError
-from tests.lab.creation import address_of, start_hosts
-from tests.lab.engine import unsuitable
-from tests.lab.hardware import Hardware, simulated_hardware
-from tests.lab.host import LabHost, recover, state_of
+from tests.lab.host import Hardware, LabHost, recover, simulated_hardware, state_of
 from tests.lab.image import DIRECTORY, PROJECT, ensure_lab_image
 from tests.lab.inventory import inventory_text
-from tests.lab.keys import IDENTITY, make_key, write_configuration
+from tests.lab.keys import IDENTITY, give_host_key, make_key, read_host_keys, write_keys
 from tests.lab.objects import (
     LABEL,
     LABEL_DIRECTORY,
@@ -36,17 +34,19 @@ from tests.lab.objects import (
     LABEL_OWNER,
     LABEL_PLAN,
     Labels,
+    create_network,
     current_owner,
     find_objects,
     is_abandoned,
     remove_objects,
+    unsuitable,
 )
 from tests.lab.stores import seed_hosts
 
 DEFAULT_NAME = "lab"
 DEFAULT_DIRECTORY = PROJECT / ".taxmeter" / "lab"
 DEFAULT_INVENTORY = DIRECTORY / "hostinventory.yaml"
-_HOST_KEYS = "host_keys.json"
+_FIRST_ADDRESS = 10
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,10 @@ class Lab:
                 if not self._come_back(client, plan, hardware):
                     self._remove(client)
                     self._create(client, image, plan, hardware)
-                self.pin()
+                partial = self._inventory.with_name(f".{self._inventory.name}.partial")
+                text = inventory_text(self._hosts(client), read_host_keys(self.directory), self.directory)
+                partial.write_text(text, encoding="utf-8")
+                partial.replace(self._inventory)
 
     def down(self) -> None:
         """Removes all of the lab: containers in any state, network, stores, keys, inventory. The image stays.
@@ -167,21 +170,6 @@ class Lab:
         """The inventory of the lab that is up."""
         return self._inventory
 
-    def pin(self, host_keys: Mapping[str, str] | None = None) -> None:
-        """Writes the inventory and the configuration of ssh, with the host keys of the lab pinned.
-
-        Args:
-            host_keys: what replaces the keys that were pinned before, such as those of `LabHost.rotate_key`.
-        """
-        path = self.directory / _HOST_KEYS
-        keys = json.loads(path.read_text(encoding="utf-8")) | dict(host_keys or {})
-        path.write_text(json.dumps(keys), encoding="utf-8")
-        hosts = self.hosts()
-        write_configuration(self.directory, {host.name: host.address for host in hosts}, keys)
-        partial = self._inventory.with_name(f".{self._inventory.name}.partial")
-        partial.write_text(inventory_text(hosts, keys, self.directory), encoding="utf-8")
-        partial.replace(self._inventory)
-
     def seed(self, images: Sequence[str]) -> None:
         """Gives images of this machine's engine to all hosts.
 
@@ -200,15 +188,14 @@ class Lab:
         self.directory.chmod(0o700)
         client_key = make_key(self.directory / IDENTITY, f"taxmeter-{self.name}")
         addresses, keys = start_hosts(client, self._object_name(), image, hardware, labels, client_key)
-        (self.directory / _HOST_KEYS).write_text(json.dumps(keys), encoding="utf-8")
-        write_configuration(self.directory, addresses, keys)
+        write_keys(self.directory, addresses, keys)
         for host in self._hosts(client):
             host.wait_ready()
 
     def _come_back(self, client: DockerClient, plan: str, hardware: Mapping[str, Hardware]) -> bool:
         """Whether the lab of this plan is there and every host of it answers, after what it takes."""
         hosts = self._hosts(client)
-        if {host.name for host in hosts} != set(hardware) or not (self.directory / _HOST_KEYS).exists():
+        if {host.name for host in hosts} != set(hardware) or not read_host_keys(self.directory):
             return False
         if any(host.container.labels.get(LABEL_PLAN) != plan for host in hosts):
             return False
@@ -273,3 +260,53 @@ class Lab:
 
 def _digest(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def start_hosts(
+    client: DockerClient, name: str, image: str, hardware: Mapping[str, Hardware], labels: Labels, client_key: str
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Starts the hosts, which are not ready yet then. Returns their addresses and the public halves of their host keys.
+
+    Args:
+        client: this machine's engine.
+        name: of network and volume; the names of the containers begin with it.
+        image: what the containers run.
+        hardware: of each host, by name.
+        labels: of everything that is created.
+        client_key: the public key that the hosts let in.
+
+    Raises:
+        InfrastructureError: no subnet is free, or ssh-keygen fails.
+        docker.errors.APIError: the engine refuses.
+    """
+    network, subnet = create_network(client, name, labels)
+    volume = client.volumes.create(name, labels=dict(labels))
+    addresses = {host: address_of(subnet, host) for host in hardware}
+    keys: dict[str, str] = {}
+    for host, kind in hardware.items():
+        container = client.containers.create(
+            image,
+            name=f"{name}-{host}",
+            hostname=host,
+            labels={**labels, LABEL_HOST: host},
+            init=True,
+            # Not privileged: that would ask for a capability which not every engine may pass on.
+            cap_add=["ALL"],
+            cap_drop=["SYS_RESOURCE"],
+            security_opt=["seccomp=unconfined", "apparmor=unconfined"],
+            environment={"LAB_CPU_MODEL": kind.cpu_model, "LAB_MEMORY_KIB": str(kind.memory_bytes >> 10)},
+            mem_limit=kind.memory_bytes,
+            # Below one directory, because files of different mounts cannot be linked.
+            volumes={f"{volume.attrs['Mountpoint']}/{host}": {"bind": "/var/lib/docker", "mode": "rw"}},
+            log_config=LogConfig(type="json-file", config={"max-size": "10m"}),
+            network=network.name,
+            networking_config={network.name: client.api.create_endpoint_config(ipv4_address=addresses[host])},
+        )
+        keys[host] = give_host_key(container, host, client_key)
+        container.start()
+    return addresses, keys
+
+
+def address_of(subnet: IPv4Network, host: str) -> str:
+    """The address of a host of a lab: the same whenever it is started."""
+    return str(subnet[_FIRST_ADDRESS - 1 + int(host.removeprefix("h"))])

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +16,7 @@ from docker.models.networks import Network
 from docker.models.volumes import Volume
 from docker.types import IPAMConfig, IPAMPool
 
+from orchestrator.environments import engine_address
 from orchestrator.errors import InfrastructureError
 
 LABEL = "org.taxmeter.lab"
@@ -114,6 +116,24 @@ def routed_networks(table: str) -> Iterator[IPv4Network]:
         destination, mask = (IPv4Address(bytes.fromhex(fields[at])[::-1]) for at in (1, 7))
         if int(mask) != 0:
             yield IPv4Network(f"{destination}/{mask}", strict=False)
+
+
+def unsuitable(client: DockerClient) -> str | None:
+    """Why not, with what to do; None if it can."""
+    if shutil.which("ssh") is None or shutil.which("ssh-keygen") is None:
+        return "there is no ssh client: apt-get install openssh-client"
+    if not engine_address().startswith("unix://"):
+        return f"the engine at {engine_address()} is on another machine, whose containers have no address here"
+    information = client.info()
+    if information.get("OperatingSystem") == "Docker Desktop" or os.uname().sysname != "Linux":
+        return "this machine does not reach the addresses of Docker Desktop's containers; use Linux"
+    security = " ".join(information.get("SecurityOptions") or ())
+    if "rootless" in security or "userns" in security:
+        return "an engine in a container needs one outside that runs as root, neither rootless nor with userns-remap"
+    components = {str(one.get("Name")) for one in client.version().get("Components") or ()}
+    if any("podman" in name.lower() for name in components):
+        return "Podman's containers have no place for another engine; use Docker"
+    return None
 
 
 def owner_of(process: int) -> str:

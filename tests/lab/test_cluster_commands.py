@@ -1,78 +1,67 @@
 """`taxmeter cluster`, as a person types it."""
 
 import json
-import shutil
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.lab.clusters import free_ports
-from tests.lab.image import PROJECT
+from orchestrator.hosts.cluster.reach import listened_here
+from orchestrator.hosts.cluster.settings import chosen_ports
 from tests.lab.lab import Lab
+from tests.lab.workshop import Workshop
 
 pytestmark = [pytest.mark.long, pytest.mark.engine, pytest.mark.lab, pytest.mark.cluster, pytest.mark.timeout(600)]
 
-Taxmeter = Callable[..., "subprocess.CompletedProcess[str]"]
-
 
 @pytest.fixture
-def taxmeter(lab: Lab, tmp_path: Path) -> Iterator[Taxmeter]:
-    """Runs a command in a project of its own; its cluster is taken down at the end."""
-    shutil.copytree(PROJECT / "docker", tmp_path / "docker", ignore=shutil.ignore_patterns("*.whl"))
-    (tmp_path / "requirements").mkdir()
-    shutil.copy(PROJECT / "requirements/base.lock", tmp_path / "requirements")
-
-    def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
-        command = [sys.executable, "-m", "orchestrator", *arguments]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-
-    yield run
+def project(lab: Lab, tmp_path: Path) -> Iterator[Workshop]:
+    """A project whose cluster is taken down at the end."""
+    found = Workshop.make(tmp_path, lab)
+    yield found
     lab.up(hosts=3)
-    run("cluster", "down")
+    found.taxmeter("cluster", "down")
 
 
-def test_a_cluster_comes_up_is_shown_and_goes(taxmeter: Taxmeter, lab: Lab) -> None:
-    where = ["--inventory", str(lab.inventory())]
-    assert taxmeter("cluster", "status").returncode == 3
-    assert taxmeter("cluster", "up", *where, "--first-port", "80").returncode == 2
-    wrong = taxmeter("cluster", "up", *where, "--address", "192.0.2.1")
-    assert (wrong.returncode, "192.0.2.1 is no IPv4 address of this machine" in wrong.stderr) == (2, True)
+def test_a_cluster_comes_up_is_shown_and_goes(project: Workshop, lab: Lab) -> None:
+    def cluster(*arguments: object, code: int = 0) -> "subprocess.CompletedProcess[str]":
+        return project.taxmeter("cluster", *arguments, code=code)
+
+    where = ("--inventory", project.inventory())
+    some = (*where, "--limit", "h1:h2")
+    cluster("status", code=3)
+    cluster("up", *where, "--first-port", "80", code=2)
+    wrong = cluster("up", *where, "--address", "192.0.2.1", code=2)
+    assert "192.0.2.1 is no IPv4 address of this machine" in wrong.stderr
     lab.host("h2").pause()
-    port = str(free_ports())
-    partly = taxmeter("cluster", "up", *where, "--limit", "h1:h2", "--first-port", port)
-    assert partly.returncode == 1, partly.stderr
+    port = chosen_ports(None, listened_here()).head
+    partly = cluster("up", *some, "--first-port", port, code=1)
     assert "✗ h2: " in partly.stderr
     assert partly.stdout.splitlines()[-1].endswith(f"is up: 1 host, head {lab_gateway(lab)}:{port}")
     lab.host("h2").unpause()
-    assert taxmeter("cluster", "status").returncode == 1
-    whole = taxmeter("cluster", "up", *where, "--limit", "h1:h2")
-    assert (whole.returncode, "2 hosts" in whole.stdout) == (0, True)
-    table = taxmeter("cluster", "status")
-    assert table.returncode == 0, table.stdout
+    assert "✗ h2: it was left out: " in cluster("status", code=1).stdout
+    assert "2 hosts" in cluster("up", *some).stdout
+    table = cluster("status")
     lines = [line.split() for line in table.stdout.splitlines()]
     assert [line[0] for line in lines if "alive" in line] == ["head", "h1", "h2"]
     assert table.stdout.endswith("2 of 2 hosts live\n")
-    document = json.loads(taxmeter("cluster", "status", "--format", "json").stdout)
+    document = json.loads(cluster("status", "--format", "json").stdout)
     assert {node["ray"] for node in (document["head"], *document["agents"])} == {document["head"]["ray"]}
-    checked = taxmeter("hosts", "check", *where, "--format", "json")
+    checked = project.taxmeter("hosts", "check", *where, "--format", "json")
     assert checked.stdout, checked.stderr
-    agents = {one["host"]: one["checks"]["agent"]["shown"] for one in json.loads(checked.stdout)["hosts"]}
+    agents = {host["host"]: host["checks"]["agent"]["shown"] for host in json.loads(checked.stdout)["hosts"]}
     assert agents == {"h1": "live", "h2": "live", "h3": "-"}
-    gone = taxmeter("cluster", "down")
-    assert (gone.returncode, gone.stdout.splitlines()[-1]) == (0, "no cluster is up")
-    assert taxmeter("cluster", "down").returncode == 0
-    assert taxmeter("cluster", "status", "--format", "json").stdout == "null\n"
+    assert cluster("down").stdout.splitlines()[-1] == "no cluster is up"
+    cluster("down")
+    assert cluster("status", "--format", "json", code=3).stdout == "null\n"
 
 
-def test_no_host_at_all_is_exit_code_3_and_leaves_nothing(taxmeter: Taxmeter, lab: Lab, tmp_path: Path) -> None:
+def test_no_host_at_all_is_exit_code_3_and_leaves_nothing(project: Workshop, lab: Lab) -> None:
     lab.host("h3").kill()
-    done = taxmeter("cluster", "up", "--inventory", str(lab.inventory()), "--limit", "h3")
-    assert done.returncode == 3
+    done = project.taxmeter("cluster", "up", "--inventory", project.inventory(), "--limit", "h3", code=3)
     assert "no host can be part of the cluster: h3: " in done.stderr
-    assert not (tmp_path / ".taxmeter" / "cluster").exists()
+    assert not (project.root / ".taxmeter" / "cluster").exists()
 
 
 def lab_gateway(lab: Lab) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.hosts.cluster import Cluster
 from orchestrator.hosts.cluster.executing import run_in
-from tests.lab.clusters import Site, ask, foreign, free_ports, ours
+from tests.lab.clusters import Site, ask, foreign, ours
 from tests.lab.lab import Lab
 
 pytestmark = [pytest.mark.long, pytest.mark.engine, pytest.mark.lab, pytest.mark.cluster]
@@ -45,7 +45,7 @@ def cluster(shared_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         patch.setenv("RAY_TLS_SERVER_CERT", certificate)
         patch.setenv("RAY_TLS_SERVER_KEY", key)
         patch.setenv("RAY_TLS_CA_CERT", certificate)
-        site = Site(shared_lab, directory / "state", free_ports())
+        site = Site(shared_lab, directory / "state")
         found = site.up("h1", "h2")
         assert site.up("h1", "h2") == found
         assert site.status().is_healthy

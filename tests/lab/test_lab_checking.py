@@ -31,18 +31,6 @@ def check(
     return checked
 
 
-def test_all_hosts_are_good(check: Callable[..., Any]) -> None:
-    code, hosts = check()
-    assert code == ExitCode.OK
-    assert sorted(hosts) == ["h1", "h2", "h3"]
-    for findings in hosts.values():
-        assert {name: findings[name]["level"] for name in ("ssh", "engine", "expect")} == {
-            "ssh": "ok",
-            "engine": "ok",
-            "expect": "ok",
-        }
-
-
 def test_faults_are_told_apart_and_the_rest_is_usable(lab: Lab, check: Callable[..., Any]) -> None:
     frozen, stopped = lab.host("h1"), lab.host("h2")
     with ExitStack() as mend:
@@ -61,11 +49,12 @@ def test_faults_are_told_apart_and_the_rest_is_usable(lab: Lab, check: Callable[
 
 
 def test_a_user_who_may_not_use_the_engine(lab: Lab, check: Callable[..., Any]) -> None:
-    host = lab.host("h1")
-    with ExitStack() as mend:
-        mend.callback(host.container.exec_run, ["usermod", "--append", "--groups", "docker", "bench"])
-        host.container.exec_run(["gpasswd", "--delete", "bench", "docker"])
+    host = lab.host("h1").container
+    host.exec_run(["gpasswd", "--delete", "bench", "docker"])
+    try:
         code, hosts = check("h1")
+    finally:
+        host.exec_run(["usermod", "--append", "--groups", "docker", "bench"])
     assert code == ExitCode.NO_USABLE_HOST
     assert hosts["h1"]["engine"]["problem"] == (
         "permission denied: bench may not use /var/run/docker.sock: `sudo usermod -aG docker bench` there, then log in "

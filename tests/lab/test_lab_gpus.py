@@ -9,12 +9,14 @@ import pytest
 from orchestrator.campaign import ProjectFiles
 from orchestrator.campaign.pins import KnownEnvironments, planning_host
 from orchestrator.cli import run
-from orchestrator.config import load_inventory, select_hosts
+from orchestrator.config import Inventory, load_inventory, select_hosts
 from orchestrator.environments import BuiltImage, Catalogue
 from orchestrator.errors import ExitCode
 from orchestrator.execution.docker import device_requests
-from orchestrator.hosts import open_hosts
+from orchestrator.hosts import HostFacts, open_hosts
+from orchestrator.hosts.cluster import up
 from runners.contract import Task, Trial
+from tests.lab.clusters import NODES, Site, ask
 from tests.lab.gpus import simulated_gpus, uuid_of
 from tests.lab.lab import Lab
 
@@ -68,23 +70,48 @@ def test_gpus_are_seen_inside_and_a_name_without_a_gpu_is_a_failure(two_gpus: tu
     )
 
 
+def assert_a_slot_each(facts: HostFacts, known: Inventory, files: ProjectFiles, uuids: tuple[str, ...]) -> None:
+    environments = KnownEnvironments(("cpu",), Catalogue.load(files.catalogue), {})
+    host = planning_host(facts, known.hosts["h2"], known, environments, {})
+    assert [slot.gpu_uuid for slot in host.slots] == list(uuids)
+    first, second = (set(slot.cores) for slot in host.slots)
+    assert len(first) == len(second) > 0
+    assert not first & second
+    assert host.machine is not None
+    assert len(host.machine.gpus) == 2
+
+
 def test_two_gpus_at_once_need_two_cores(
     two_gpus: tuple[str, ...], check: Check, inventory: Callable[..., Path]
 ) -> None:
     code, found = check(exclusive="gpu", reserved_cores=0)
     assert (code, found["level"]) == (ExitCode.OK, "ok")
-    path = inventory(exclusive="gpu", reserved_cores=0)
-    known, files = load_inventory(path), ProjectFiles(Path.cwd())
-    chosen = select_hosts(known, "h2")
-    with open_hosts(chosen, known, files) as hosts:
+    known, files = load_inventory(inventory(exclusive="gpu", reserved_cores=0)), ProjectFiles(Path.cwd())
+    with open_hosts(select_hosts(known, "h2"), known, files) as hosts:
         facts, problems = hosts.look()
     assert problems == {}
-    environments = KnownEnvironments(("cpu",), Catalogue.load(files.catalogue), {})
-    host = planning_host(facts["h2"], chosen["h2"], known, environments, {})
-    assert [slot.gpu_uuid for slot in host.slots] == list(two_gpus)
-    assert len({core for slot in host.slots for core in slot.cores}) == 2 * len(host.slots[0].cores)
-    assert host.machine is not None
-    assert len(host.machine.gpus) == 2
+    assert_a_slot_each(facts["h2"], known, files, two_gpus)
+
+
+@pytest.mark.cluster
+@pytest.mark.long
+def test_an_agent_takes_a_task_for_each_gpu_that_its_containers_see(
+    two_gpus: tuple[str, ...], inventory: Callable[..., Path], lab: Lab, in_project: Path, tmp_path: Path
+) -> None:
+    known, site = load_inventory(inventory(exclusive="gpu", reserved_cores=0)), Site(lab, tmp_path / "state")
+    chosen = select_hosts(known, "h2")
+    cluster = up(chosen, known, site, print)
+    try:
+        agent = cluster.agents["h2"]
+        assert agent.gpu_uuids == two_gpus
+        [taken] = [resources["bench_slot"] for _, resources, _ in ask(cluster, NODES) if "bench_slot" in resources]
+        assert taken >= 2
+        with open_hosts(chosen, known, site) as hosts:
+            facts, problems = hosts.join(["h2"], print)
+        assert problems == {}
+        assert_a_slot_each(facts["h2"], known, ProjectFiles(in_project), two_gpus)
+    finally:
+        site.down()
 
 
 def test_a_divided_gpu_is_told(seeded_lab: Lab, lab: Lab, check: Check) -> None:

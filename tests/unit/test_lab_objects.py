@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.lab import engine
-from tests.lab.hardware import MAX_HOSTS, simulated_hardware
+from tests.lab import objects
+from tests.lab.host import MAX_HOSTS, simulated_hardware
 from tests.lab.keys import quoted
 from tests.lab.objects import LABEL_OWNER, current_owner, is_abandoned, owner_of, routed_networks
 
@@ -56,9 +56,9 @@ def test_a_path_with_blanks_and_percent_signs_stays_one_value() -> None:
 
 def problem(monkeypatch: pytest.MonkeyPatch, address: str = "unix:///run/docker.sock", **changes: Any) -> str | None:
     answers: dict[str, Any] = {"OperatingSystem": "Debian", "SecurityOptions": [], "Components": []} | changes
-    monkeypatch.setattr(engine.shutil, "which", lambda name: answers.get(name, f"/usr/bin/{name}"))
+    monkeypatch.setattr(objects.shutil, "which", lambda name: answers.get(name, f"/usr/bin/{name}"))
     monkeypatch.setenv("DOCKER_HOST", address)
-    return engine.unsuitable(SimpleNamespace(info=lambda: answers, version=lambda: answers))  # type: ignore[arg-type]
+    return objects.unsuitable(SimpleNamespace(info=lambda: answers, version=lambda: answers))  # type: ignore[arg-type]
 
 
 def test_engines_that_cannot_carry_a_lab_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
