@@ -188,7 +188,7 @@ def test_each_difference_is_named_also_of_the_method_and_of_the_space(
 ) -> None:
     first = bench.begin(SWEEP, H1)
     bench.measure(first, {"h1": 1})
-    monkeypatch.setattr("orchestrator.campaign.resuming.pinned.METHOD_VERSION", 99)
+    monkeypatch.setattr("orchestrator.campaign.pinned.METHOD_VERSION", 99)
     with pytest.raises(ConfigurationError) as caught:
         go_on(bench.pinned(first), SWEEP.model_copy(update={"seed": 7}), [replace(H1, cores=(0, 1, 2))], bench.store)
     for line in ("method version: expected 1, found 99", "h1: seed: expected ", "h1: threads: expected 2, found 3"):

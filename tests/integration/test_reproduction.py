@@ -26,10 +26,10 @@ from orchestrator.config import Connection, Host, Inventory, Sweep
 from orchestrator.errors import ConfigurationError
 from orchestrator.execution import FakeSettings
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
-from orchestrator.scheduling import LocalScheduler
 from orchestrator.store import TRIALS
 from runners.contract import Protocol
 from tests import scripted_campaign
+from tests.local_scheduler import LocalScheduler
 from tests.scripted_campaign import PATIENT
 
 LAYERS = ("sha256:" + "a" * 64, "sha256:" + "b" * 64)
