@@ -3,8 +3,10 @@
 In each case nothing that was acknowledged is lost, no row is there twice, and no container is left.
 """
 
+import os
 import signal
 import subprocess
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,6 +19,7 @@ import pytest
 from orchestrator.campaign.control import HostPhase
 from orchestrator.errors import ExitCode
 from orchestrator.execution.docker import LABEL
+from orchestrator.hosts.cluster.executing import run_in
 from tests.lab.host import LabHost
 from tests.lab.workshop import HOSTS, Workshop
 from tests.project import sleeps
@@ -61,6 +64,27 @@ class Sweep:
     def said(self) -> str:
         return self.log.read_text()
 
+    @contextmanager
+    def times_of(self, *texts: str) -> Iterator[dict[str, float]]:
+        """Seconds from now until the sweep said each text, as far as it has by the end."""
+        times: dict[str, float] = {}
+        began_s, ended = time.monotonic(), threading.Event()
+
+        def watch() -> None:
+            while not ended.wait(0.1):
+                said = self.said()
+                for text in texts:
+                    if text in said:
+                        times.setdefault(text, round(time.monotonic() - began_s, 1))
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        try:
+            yield times
+        finally:
+            ended.set()
+            watcher.join()
+
 
 @contextmanager
 def running(workshop: Workshop, log: Path, sweep: str = LONGER, *options: str, busy: str = "h2") -> Iterator[Sweep]:
@@ -92,6 +116,23 @@ def assert_complete(workshop: Workshop, before: set[str], hosts: tuple[str, ...]
     return rows
 
 
+SIGNAL_WORKER = """
+for process in /proc/[0-9]*; do
+  case $(tr '\\0' ' ' <$process/cmdline) in
+    ray::IDLE*) ;;
+    ray::*) kill -s $1 ${process#/proc/} && echo signalled ;;
+  esac
+done 2>/dev/null
+"""
+
+
+def signal_worker(workshop: Workshop, host: LabHost, name: str) -> bool:
+    """Signals the process of Ray that runs the task on the host; false where there is none any more."""
+    with host.engine() as engine:
+        agent = engine.containers.get(workshop.cluster().agent_container)
+        return "signalled" in run_in(agent, ["sh", "-c", SIGNAL_WORKER, "sh", name]).stdout
+
+
 def kill_agent(workshop: Workshop, host: LabHost) -> None:
     with host.engine() as engine:
         engine.containers.get(workshop.cluster().agent_container).kill()
@@ -111,8 +152,15 @@ def kill_host(_: Workshop, host: LabHost) -> None:
 def freeze_host(_: Workshop, host: LabHost) -> None:
     """So long that Ray gives its node up."""
     host.pause()
-    time.sleep(40)
+    time.sleep(60)
     host.unpause()
+
+
+def freeze_worker(workshop: Workshop, host: LabHost) -> None:
+    """For longer than its task takes; whoever looks after the host kills it before it goes on."""
+    assert signal_worker(workshop, host, "STOP")
+    time.sleep(60)
+    signal_worker(workshop, host, "CONT")
 
 
 def cut_network(_: Workshop, host: LabHost) -> None:
@@ -121,15 +169,24 @@ def cut_network(_: Workshop, host: LabHost) -> None:
     host.connect()
 
 
+def cut_network_for_long(_: Workshop, host: LabHost) -> None:
+    """So long that Ray gives its node up."""
+    host.disconnect()
+    time.sleep(60)
+    host.connect()
+
+
 FAULTS = [
     kill_agent,
     *(
         pytest.param(fault, marks=pytest.mark.long)
         for fault in (
+            freeze_worker,
             kill_engine,
             kill_host,
             freeze_host,
             cut_network,
+            cut_network_for_long,
         )
     ),
 ]
@@ -140,14 +197,44 @@ def test_a_host_that_fails_and_comes_back_finishes_its_trials(
     with_cluster: Workshop, fault: Callable[[Workshop, LabHost], None], tmp_path: Path
 ) -> None:
     workshop = with_cluster
-    with running(workshop, tmp_path / "log") as sweep:
+    with running(workshop, tmp_path / "log") as sweep, sweep.times_of("h2 is lost: ") as times:
         fault(workshop, workshop.lab.host("h2"))
         assert sweep.end() == ExitCode.OK, sweep.said()
+    print(f"{fault.__name__}: seconds until it was told: {times}")
+    assert times["h2 is lost: "] < NOTICED_S
     rows = assert_complete(workshop, sweep.before)
     failed = [row for row in rows if row["status"] != "ok"]
     assert {(row["host"], row["status"]) for row in failed} <= {("h2", "infrastructure_error")}
     assert len(failed) <= 1, "one trial ran as it happened"
     assert "h2 is lost: " in sweep.said()
+
+
+def cut_network_briefly(_: Workshop, host: LabHost) -> None:
+    host.disconnect()
+    time.sleep(SILENCE_S / 2)
+    host.connect()
+
+
+def freeze_driver(workshop: Workshop, _: LabHost) -> None:
+    """Its hosts measure on, and it must not take its own pause for their silence."""
+    process = workshop.driver_process()
+    os.kill(process, signal.SIGSTOP)
+    time.sleep(60)
+    os.kill(process, signal.SIGCONT)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("pause", [cut_network_briefly, freeze_driver])
+def test_a_pause_that_is_allowed_costs_nothing(
+    with_cluster: Workshop, pause: Callable[[Workshop, LabHost], None], tmp_path: Path
+) -> None:
+    workshop = with_cluster
+    with running(workshop, tmp_path / "log") as sweep:
+        pause(workshop, workshop.lab.host("h2"))
+        assert sweep.end() == ExitCode.OK, sweep.said()
+    rows = assert_complete(workshop, sweep.before)
+    assert len(rows) == len(HOSTS) * TRIALS, "no trial was measured again"
+    assert " is lost: " not in sweep.said()
 
 
 @pytest.mark.long

@@ -5,12 +5,12 @@ import re
 import signal
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
-from orchestrator.environments import BuiltImage, connect, remove_container
+from orchestrator.environments import BuiltImage, remove_container
 from orchestrator.errors import ExitCode
 from orchestrator.execution.docker import LABEL
 from orchestrator.hosts.cluster import load
@@ -95,7 +95,7 @@ def test_an_ended_sweep_leaves_nothing_and_goes_on(
     driver = workshop.start(log, *workshop.sweep(SLEEPS))
     before = workshop.wait_for_rows(3, driver, log)
     if ending == "driver killed":
-        os.kill(driver_in_head(workshop), signal.SIGKILL)
+        os.kill(workshop.driver_process(), signal.SIGKILL)
     else:
         os.killpg(driver.pid, signal.SIGINT)
     assert driver.wait(90) == (137 if ending == "driver killed" else ExitCode.INTERRUPTED), log.read_text()
@@ -131,15 +131,3 @@ def left_over(host: LabHost, image: BuiltImage, *campaigns: str) -> Iterator[lis
         finally:
             for one in containers:
                 remove_container(one)
-
-
-def driver_in_head(workshop: Workshop) -> int:
-    """The process, on this machine, that drives the campaign in the container of the head."""
-    cluster = load(workshop.files)
-    assert cluster is not None
-    with closing(connect()) as client:
-        processes = client.containers.get(cluster.head_container).top(ps_args="-eo pid,args")["Processes"]
-    [found] = [
-        int(pid) for pid, arguments in processes if re.match(r"\S*python -m orchestrator sweep drive", arguments)
-    ]
-    return found

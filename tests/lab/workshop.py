@@ -1,5 +1,6 @@
 """A project of its own for tests of whole sweeps on the lab."""
 
+import re
 import shutil
 import subprocess
 import time
@@ -87,6 +88,15 @@ class Workshop(Project):
         while (left := self.trial_containers()) and time.monotonic() < deadline:
             time.sleep(0.2)
         return left
+
+    def driver_process(self) -> int:
+        """The process, on this machine, that drives the campaign in the container of the head."""
+        with closing(connect()) as client:
+            processes = client.containers.get(self.cluster().head_container).top(ps_args="-eo pid,args")["Processes"]
+        [found] = [
+            int(pid) for pid, arguments in processes if re.match(r"\S*python -m orchestrator sweep drive", arguments)
+        ]
+        return found
 
     def remove_head(self) -> None:
         """Kills the container in which the driver runs."""
