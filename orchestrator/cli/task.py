@@ -1,12 +1,11 @@
 """`taxmeter task`: a sweep as a directory, for machines without Ray or Docker."""
 
-from importlib.metadata import version
 from pathlib import Path
 
 import click
 
 from orchestrator.campaign import ProjectFiles
-from orchestrator.campaign.exchange import Cores, Origin, cores_of, exported_host, write_export
+from orchestrator.campaign.exchange import Cores, cores_of, exported_host, write_export
 from orchestrator.campaign.resume import new_campaign_id
 from orchestrator.cli.sweep import git_commit, known_environments, print_plan, refuse_empty, sweep_argument
 from orchestrator.config import Sweep, load_sweep
@@ -57,8 +56,7 @@ def export(
     print_plan(planned)
     if not planned.tasks:
         raise wanted.error("every trial is skipped, so that there is nothing to run")
-    origin = Origin(campaign_id, wanted.name, wanted.file.text, version("taxmeter"), git_commit())
-    write_export(directory, planned, machine, known_cores, entries, origin)
+    write_export(directory, planned, machine, known_cores, entries, wanted, campaign_id, git_commit())
     click.echo(f"campaign {campaign_id} is in {directory}; its README.txt says how to run it there")
     click.echo(f"afterwards: taxmeter results import {directory}")
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -29,23 +29,23 @@ class RowContext:
     """What a trial shares with the other trials of its task. Unknown is null."""
 
     campaign_id: str
-    task_id: str | None
-    host: str | None
-    isolation: str | None
-    """`docker` or `process`."""
-    executor_reason: str | None
-    """Why this executor was taken."""
     environment: str
-    environment_id: str | None
-    image_digest: str | None
-    image_id: str | None
-    lock_sha256: str | None
-    runner_sha256: str | None
-    versions: Mapping[str, str]
+    task_id: str | None = None
+    host: str | None = None
+    isolation: str | None = None
+    """`docker` or `process`."""
+    executor_reason: str | None = None
+    """Why this executor was taken."""
+    environment_id: str | None = None
+    image_digest: str | None = None
+    image_id: str | None = None
+    lock_sha256: str | None = None
+    runner_sha256: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
     """Installed distributions as seen inside, `python` included; empty if nothing was seen."""
-    hw_id: str | None
-    system_id: str | None
-    hot: Mapping[str, FactValue]
+    hw_id: str | None = None
+    system_id: str | None = None
+    hot: Mapping[str, FactValue] = field(default_factory=dict)
     """Values of the columns of `columns.HOT_SYSTEM`; a missing one is null."""
     trial_cores: str | None = None
     """Processors that the container or process may use, as the kernel lists them: `0-3,8`."""

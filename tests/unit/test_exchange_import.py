@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,14 +70,19 @@ class Export:
     def task(self, number: int) -> Task:
         return decode(Task, json.loads((self.task_directory(number) / "task.json").read_bytes()))
 
-    def write(self, number: int, *lines: Line, again: int = 0, versions: dict[str, str] | None = None) -> Path:
+    def write(
+        self, number: int, *lines: Line, again: int = 0, versions: dict[str, str] | None = None, kernel: str = ""
+    ) -> Path:
         """Writes the files of one start: the environment, then these lines."""
         directory = self.task_directory(number)
         task_id = self.task(number).task_id
         if again:
             directory, task_id = directory / f"again-{again}", f"{task_id}-again-{again}"
             directory.mkdir()
-        (directory / "system.json").write_text(json.dumps({"fingerprint": encode(collect())}))
+        fingerprint = collect()
+        if kernel:
+            fingerprint = replace(fingerprint, kernel=replace(fingerprint.kernel, release=kernel))
+        (directory / "system.json").write_text(json.dumps({"fingerprint": encode(fingerprint)}))
         facts = {"libc": "glibc 2.36", "python_executable": "/python", "env_OMP_NUM_THREADS": "1"}
         seen = Environment(task_id, versions or self.versions, dict(facts), "c" * 64)
         path = directory / "records.jsonl"
@@ -339,6 +344,19 @@ def test_accepted_versions_never_mix_with_the_locked_ones(export: Export, capsys
     assert {row["trial_id"] for row in found} == planned
     by_name = {row["environment"]: row for row in export.store.environments().to_pylist()}
     assert by_name[found[0]["environment"]]["lock_sha256"] is None
+
+
+def test_two_machines_and_two_other_environments_are_kept_apart(export: Export) -> None:
+    export.finish(0, versions={**export.versions, "torch": "1.12.1"})
+    export.finish(1, versions={**export.versions, "torch": "1.13.1"}, kernel="another")
+    assert export.load("--accept-versions") == ExitCode.OK
+    first, second = (
+        [row for row in export.rows() if row["torch_version"] == version] for version in ("1.12.1", "1.13.1")
+    )
+    for column in ("trial_key", "environment", "environment_id", "system_id"):
+        assert {row[column] for row in first}.isdisjoint({row[column] for row in second})
+    skipped = [row for row in export.rows() if row["status"] == "skipped"]
+    assert [row["system_id"] for row in skipped] == [None, None]  # nobody knows on which of them
 
 
 def test_an_export_that_ran_twice_is_a_conflict(export: Export, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,15 +1,13 @@
 """Sweeps for machines without Ray or Docker: tasks go out as a directory, and come back as rows of the store."""
 
 from orchestrator.campaign.exchange.importing import ImportReport, import_export
-from orchestrator.campaign.exchange.machine import Cores, cores_of, exported_host
 from orchestrator.campaign.exchange.manifest import Manifest, read_manifest
-from orchestrator.campaign.exchange.writing import Origin, write_export
+from orchestrator.campaign.exchange.writing import Cores, cores_of, exported_host, write_export
 
 __all__ = [
     "Cores",
     "ImportReport",
     "Manifest",
-    "Origin",
     "cores_of",
     "exported_host",
     "import_export",

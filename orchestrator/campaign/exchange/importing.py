@@ -1,25 +1,58 @@
-"""Brings the results of an exported directory into the store: everything is checked before the first row is written."""
+"""Brings the results of an exported directory into the store. What is damaged is named with its place."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
+from typing import Final
 
-from orchestrator.campaign.exchange.environments import as_found, as_locked, differences
 from orchestrator.campaign.exchange.manifest import ExportedTask, Manifest, read_manifest
-from orchestrator.campaign.exchange.reading import Damage, read_task_results
-from orchestrator.campaign.exchange.rows import Rows, declared_row, on_system, skip_row, task_rows
-from orchestrator.errors import ConfigurationError
-from orchestrator.store import Row, Store, Writer, campaign_row, campaign_totals
-from runners.contract import CONTRACT_VERSION, METHOD_VERSION, ContractError, Trial, decode, digest
+from orchestrator.errors import ConfigurationError, StoreError
+from orchestrator.execution import RecordReader, read_pieces
+from orchestrator.planning import trial_key
+from orchestrator.store import Answer, Ingest, Outcome, RowBuilder, Store, TaskOrigin, campaign_row, campaign_totals
+from runners.contract import (
+    CONTRACT_VERSION,
+    METHOD_VERSION,
+    Begin,
+    ContractError,
+    End,
+    Environment,
+    Line,
+    Status,
+    Task,
+    TaskFiles,
+    Trial,
+    TrialRecord,
+    decode,
+    digest,
+)
+from runners.system import Fingerprint, system_id
 
-_SHOWN = 8
+_SUPERSEDED: Final = "its start ended while this trial ran; it was measured again"
+
+_SHOWN: Final = 8
 """Differences of an environment that an error names; the others are counted."""
 
-_BATCH = 64
-"""Rows that are written at once."""
+_MAX_DOCUMENT_BYTES: Final = 64 * 2**20
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-_Key = tuple[object, object]
+
+@dataclass(frozen=True)
+class Damage:
+    """Something that cannot be imported."""
+
+    file: Path
+    """Relative to the export."""
+    line: int | None
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.file}{'' if self.line is None else f':{self.line}'}: {self.problem}"
 
 
 @dataclass
@@ -49,11 +82,36 @@ class ImportReport:
         return not self.damages and not self.conflicts
 
 
+@dataclass
+class _Start:
+    """One start of a task: one process on one machine in one environment."""
+
+    path: Path
+    """Of its records, relative to the export."""
+    task_id: str
+    seen: Environment | None = None
+    begun: dict[str, tuple[int, Begin]] = field(default_factory=dict)
+    records: list[tuple[int, TrialRecord]] = field(default_factory=list)
+    """Each with the number of its line; those of attempts that were made again stand at their beginnings."""
+
+
+@dataclass
+class _TaskResults:
+    """What there is of one task."""
+
+    trials: Mapping[str, Trial]
+    starts: list[tuple[_Start, Environment, Fingerprint]] = field(default_factory=list)
+    """Those that have records, with what they ran in and where."""
+    damages: list[Damage] = field(default_factory=list)
+    begun: int = 0
+    untouched: int = 0
+
+
 def import_export(directory: Path, store: Store, *, accept_versions: bool) -> ImportReport:
     """Adds the rows of an exported directory to a store, those that it does not have.
 
-    The files are read twice, first to check them all and then to write: the samples of a large sweep fill gigabytes, so
-    only one task is held at a time.
+    The files are read twice, first to refuse what is not to be imported before anything is written: the samples of a
+    large sweep fill gigabytes, so only one task is held at a time.
 
     Args:
         directory: as it came back.
@@ -68,24 +126,37 @@ def import_export(directory: Path, store: Store, *, accept_versions: bool) -> Im
     _refuse_other_methods(manifest, directory)
     report = ImportReport(manifest)
     skips = _skips(manifest, directory)
-    found = {_key(row): row["started_at"] for row in skips.trials}
-    refused: dict[str, list[str]] = {}
-    for exported in manifest.tasks:
-        found.update(_survey(directory, exported, report, refused, skips.systems))
-    if len(found) == len(skips.trials) and not report.damages:
-        raise ConfigurationError("no trial of this export has a record yet; ./run.sh there measures", file=directory)
-    if refused and not accept_versions:
-        _refuse_versions(refused, directory)
-    new = _new_keys(found, store, report)
-    if new:
-        with store.writer() as writer:
-            _write(directory, manifest, skips, new, writer)
-            _close_account(store, writer, manifest.campaign_id)
-        report.notices += [
-            f"the journal of a killed run was damaged: {seal.damage}; it is kept at {seal.quarantined}"
-            for seal in writer.reports
-            if seal.damage is not None
-        ]
+    systems = _survey(directory, report, accept_versions=accept_versions)
+    if not systems:
+        if not report.damages:
+            raise ConfigurationError(
+                "no trial of this export has a record yet; ./run.sh there measures", file=directory
+            )
+        return report
+    with store.writer() as writer:
+        writer.put_campaign(_campaign(manifest))
+        # A full disk is told at once; nobody makes room for a command that a person can repeat.
+        with Ingest(store, writer, lambda _text: None, room_wait_s=0.0) as ingest:
+            for exported in manifest.tasks:
+                if (results := _read_task_results(directory, exported, manifest)) is None:
+                    continue
+                for start, seen, fingerprint in results.starts:
+                    builder = RowBuilder(manifest.origin(start.task_id, exported.environment, seen.versions))
+                    builder.runs_on(fingerprint)
+                    builder.saw(seen)
+                    _store_records(start, results.trials, builder, report, ingest)
+            for environment, records in skips.items():
+                _store_skips(manifest.origin(None, environment), records, systems, report, ingest)
+        # The campaign's end is that of its last trial so far, not that of the import.
+        ends = store.trials(["finished_at"], campaign_id=manifest.campaign_id)["finished_at"].to_pylist()
+        statuses = [attempt.status for attempt in store.attempts(manifest.campaign_id).values()]
+        finished_at = max(ends, default=_time(manifest.exported_at_ns))
+        writer.finish_campaign(manifest.campaign_id, **campaign_totals(finished_at, statuses, rows=len(ends)))
+    report.notices += [
+        f"the journal of a killed run was damaged: {seal.damage}; it is kept at {seal.quarantined}"
+        for seal in writer.reports
+        if seal.damage is not None
+    ]
     return report
 
 
@@ -99,13 +170,38 @@ def _refuse_other_methods(manifest: Manifest, directory: Path) -> None:
         )
 
 
-def _refuse_versions(refused: Mapping[str, Sequence[str]], directory: Path) -> None:
-    texts = [f"environment {name}:\n  " + "\n  ".join(_shortened(wrong)) for name, wrong in refused.items()]
-    raise ConfigurationError(
-        "measured with other versions than the lock's; --accept-versions imports them under a name of their own\n"
-        + "\n".join(texts),
-        file=directory,
-    )
+def _survey(directory: Path, report: ImportReport, *, accept_versions: bool) -> dict[str, Fingerprint]:
+    """Looks at all tasks, and notes in the report what there is; returns the systems that they ran on.
+
+    Raises:
+        ConfigurationError: a task was changed, or an environment is not accepted.
+    """
+    systems: dict[str, Fingerprint] = {}
+    refused: dict[str, list[str]] = {}
+    for exported in report.manifest.tasks:
+        results = _read_task_results(directory, exported, report.manifest)
+        if results is None:
+            report.missing.append(exported.directory)
+            report.untouched += exported.trials
+            continue
+        report.begun += results.begun
+        report.untouched += results.untouched
+        report.damages += results.damages
+        for _, seen, fingerprint in results.starts:
+            systems[system_id(fingerprint)] = fingerprint
+            wrong = report.manifest.environments[exported.environment].differences(seen.versions)
+            if wrong:
+                refused[exported.environment] = wrong
+                name = report.manifest.origin(None, exported.environment, seen.versions).pin.name
+                report.found[name] = "; ".join(_shortened(wrong))
+    if refused and not accept_versions:
+        texts = [f"environment {name}:\n  " + "\n  ".join(_shortened(wrong)) for name, wrong in refused.items()]
+        raise ConfigurationError(
+            "measured with other versions than the lock's; --accept-versions imports them under a name of their own\n"
+            + "\n".join(texts),
+            file=directory,
+        )
+    return systems
 
 
 def _shortened(texts: Sequence[str]) -> list[str]:
@@ -113,107 +209,70 @@ def _shortened(texts: Sequence[str]) -> list[str]:
     return [*texts[:_SHOWN], *([f"and {more} more"] if more > 0 else [])]
 
 
-def _skips(manifest: Manifest, directory: Path) -> Rows:
-    rows = Rows()
+def _store_records(
+    start: _Start, trials: Mapping[str, Trial], builder: RowBuilder, report: ImportReport, ingest: Ingest
+) -> None:
+    origin = builder.origin
+    answers: SimpleQueue[tuple[int, Answer]] = SimpleQueue()
+    for number, record in start.records:
+        trial = replace(trials[record.trial_id], attempt=record.attempt)
+        if origin.context.lock_sha256 is None:
+            trial = replace(trial, trial_key=trial_key(trial.spec, origin.pin))
+        try:
+            rows = builder.rows([(trial, record)])
+        except StoreError as error:
+            answers.put((number, Answer(Outcome.REFUSED, str(error))))
+        else:
+            ingest.submit(rows, partial(_put, answers, number))
+    ingest.hurry()
+    for number, answer in (answers.get() for _ in start.records):
+        if answer.outcome is Outcome.LEFT:
+            raise ingest.failure or StoreError(answer.reason)
+        if answer.outcome is Outcome.REFUSED:
+            report.damages.append(Damage(start.path, number, f"it gives no row: {answer.reason}"))
+        else:
+            report.added += answer.outcome is Outcome.STORED
+            report.already += answer.outcome is Outcome.DUPLICATE and not answer.reason
+            report.conflicts += bool(answer.reason)
+
+
+def _put(answers: "SimpleQueue[tuple[int, Answer]]", number: int, answer: Answer) -> None:
+    answers.put((number, answer))
+
+
+def _store_skips(
+    origin: TaskOrigin,
+    skips: Iterable[tuple[Trial, TrialRecord]],
+    systems: Mapping[str, Fingerprint],
+    report: ImportReport,
+    ingest: Ingest,
+) -> None:
+    """Trials that ran nowhere have the system on which the others ran, if that was one and the same."""
+    builder = RowBuilder(origin)
+    if len(systems) == 1:
+        builder.runs_on(*systems.values())
+    for skip in skips:
+        # one that is there already may have another system: then less was known of the others
+        is_new = ingest.commit(builder.rows([skip])).outcome is Outcome.STORED
+        report.added += is_new
+        report.already += not is_new
+
+
+def _skips(manifest: Manifest, directory: Path) -> dict[str, list[tuple[Trial, TrialRecord]]]:
+    """By environment, the trials that were known to be impossible."""
+    skips: dict[str, list[tuple[Trial, TrialRecord]]] = {}
+    now = manifest.exported_at_ns
     for skip in manifest.skips:
         try:
             trial = decode(Trial, skip.trial, "trial")
         except ContractError as error:
             raise ConfigurationError(f"damaged: {error}; copy it again", file=directory, key="skips") from None
-        environment = as_locked(skip.environment, manifest.environments[skip.environment])
-        row, declared = skip_row(manifest, environment, trial, skip.reason), declared_row(environment)
-        rows.trials.append(row)
-        rows.environments[str(declared["environment_id"])] = declared
-    return rows
+        record = TrialRecord(trial.trial_id, trial.attempt, Status.SKIPPED, skip.reason, now, now)
+        skips.setdefault(skip.environment, []).append((trial, record))
+    return skips
 
 
-def _survey(
-    directory: Path,
-    exported: ExportedTask,
-    report: ImportReport,
-    refused: dict[str, list[str]],
-    systems: dict[str, Row],
-) -> dict[_Key, object]:
-    """Checks one task; returns the keys of its rows, each with the time at which its trial started.
-
-    Notes the problems in `report` and `refused`, and in `systems` where it ran.
-    """
-    results = read_task_results(directory, exported, report.manifest)
-    if results is None:
-        report.missing.append(exported.directory)
-        report.untouched += exported.trials
-        return {}
-    report.begun += len(results.begun)
-    report.untouched += len(results.untouched)
-    for start in results.starts:
-        locked = report.manifest.environments[start.environment]
-        wrong = differences(locked, start.seen.versions)
-        if wrong:
-            refused[start.environment] = wrong
-            report.found[as_found(start.environment, start.seen.versions).pin.name] = "; ".join(_shortened(wrong))
-    rows = task_rows(report.manifest, results)
-    report.damages += results.damages + rows.damages
-    systems.update(rows.systems)
-    return {_key(row): row["started_at"] for row in rows.trials}
-
-
-def _key(row: Mapping[str, object]) -> _Key:
-    return row["trial_id"], row["attempt"]
-
-
-def _new_keys(found: Mapping[_Key, object], store: Store, report: ImportReport) -> set[_Key]:
-    columns = ["trial_id", "attempt", "started_at"]
-    stored = store.trials(columns, campaign_id=report.manifest.campaign_id).to_pylist()
-    known = {_key(row): row["started_at"] for row in stored}
-    new = found.keys() - known.keys()
-    report.added = len(new)
-    report.already = sum(known[key] == found[key] for key in found.keys() & known.keys())
-    report.conflicts = len(found) - report.added - report.already
-    return new
-
-
-def _write(directory: Path, manifest: Manifest, skips: Rows, new: set[_Key], writer: Writer) -> None:
-    writer.put_campaign(
-        campaign_row(
-            manifest.campaign_id,
-            datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=manifest.exported_at_ns // 1000),
-            manifest.sweep,
-            sweep_document=manifest.sweep_document,
-            inventory_document=_machine_document(manifest),
-            planned_trials=manifest.planned_trials,
-            # Not the plan's own: no sweep that runs here may take this campaign for one of its own and continue it.
-            plan_digest=digest({"exported": manifest.plan_digest}),
-            taxmeter_version=manifest.taxmeter_version,
-            git_commit=manifest.git_commit,
-        )
-    )
-    for row in skips.environments.values():
-        writer.put_environment(row)
-    for row in skips.systems.values():
-        writer.put_system(row)
-    systems = skips.systems.values()
-    writer.append([on_system(row, systems) for row in skips.trials if _key(row) in new])
-    for exported in manifest.tasks:
-        results = read_task_results(directory, exported, manifest)
-        rows = Rows() if results is None else task_rows(manifest, results)
-        for row in rows.systems.values():
-            writer.put_system(row)
-        for row in rows.environments.values():
-            writer.put_environment(row)
-        chosen = [row for row in rows.trials if _key(row) in new]
-        for first in range(0, len(chosen), _BATCH):
-            writer.append(chosen[first : first + _BATCH])
-
-
-def _close_account(store: Store, writer: Writer, campaign_id: str) -> None:
-    """Writes down what there is of the campaign; its end is that of its last trial so far, not that of the import."""
-    ends = store.trials(["finished_at"], campaign_id=campaign_id)["finished_at"].to_pylist()
-    statuses = [attempt.status for attempt in store.attempts(campaign_id).values()]
-    finished_at = max(end for end in ends if end is not None)
-    writer.finish_campaign(campaign_id, **campaign_totals(finished_at, statuses, rows=len(ends)))
-
-
-def _machine_document(manifest: Manifest) -> str:
+def _campaign(manifest: Manifest) -> dict[str, object]:
     lines = [
         "# exported with `taxmeter task export`; the machine stood in no inventory",
         f"host: {manifest.host}",
@@ -221,4 +280,139 @@ def _machine_document(manifest: Manifest) -> str:
         "labels:" if manifest.labels else "labels: {}",
         *(f"  {name}: '{value}'" for name, value in sorted(manifest.labels.items())),
     ]
-    return "\n".join(lines) + "\n"
+    return campaign_row(
+        manifest.campaign_id,
+        _time(manifest.exported_at_ns),
+        manifest.sweep,
+        sweep_document=manifest.sweep_document,
+        inventory_document="\n".join(lines) + "\n",
+        planned_trials=manifest.planned_trials,
+        # Not the plan's own: no sweep that runs here may take this campaign for one of its own and continue it.
+        plan_digest=digest({"exported": manifest.plan_digest}),
+        taxmeter_version=manifest.taxmeter_version,
+        git_commit=manifest.git_commit,
+    )
+
+
+def _time(nanoseconds: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=nanoseconds // 1000)
+
+
+def _read_task_results(root: Path, exported: ExportedTask, manifest: Manifest) -> _TaskResults | None:
+    """What came back of one task; null if its directory is not there.
+
+    Raises:
+        ConfigurationError: the task is not the one that was exported.
+    """
+    directory = root / exported.directory
+    if not directory.is_dir():
+        return None
+    task = _read_task(directory, exported, manifest)
+    results = _TaskResults({trial.trial_id: trial for trial in task.trials})
+    starts = [_read_start(root, files, task.task_id, results) for files in TaskFiles(str(directory)).starts()]
+    last = {trial_id: number for number, start in enumerate(starts) for trial_id in start.begun}
+    done = {record.trial_id for start in starts for _, record in start.records}
+    results.begun = len(last.keys() - done)
+    results.untouched = len(results.trials.keys() - done - last.keys())
+    seen: set[tuple[str, int]] = set()
+    for number, start in enumerate(starts):
+        own = {record.trial_id for _, record in start.records}
+        lost = [
+            (line, _superseded(begin))
+            for trial_id, (line, begin) in start.begun.items()
+            if trial_id not in own and last[trial_id] > number
+        ]
+        records, start.records = [*start.records, *lost], []
+        for line, record in records:
+            key = record.trial_id, record.attempt
+            if key in seen:
+                problem = f"a second record of trial {key[0]}, attempt {key[1]}"
+                results.damages.append(Damage(start.path, line, problem))
+            else:
+                seen.add(key)
+                start.records.append((line, record))
+        fingerprint = _fingerprint(start, root, results.damages) if start.records else None
+        if start.seen is not None and fingerprint is not None:
+            results.starts.append((start, start.seen, fingerprint))
+    return results
+
+
+def _superseded(begin: Begin) -> TrialRecord:
+    """Stands for the record of an attempt that a dead start did not write."""
+    at = begin.started_at_ns
+    return TrialRecord(begin.trial_id, begin.attempt, Status.INFRASTRUCTURE_ERROR, _SUPERSEDED, at, at)
+
+
+def _read_task(directory: Path, exported: ExportedTask, manifest: Manifest) -> Task:
+    path = Path(TaskFiles(str(directory)).task)
+    try:
+        data = _read_document(path)
+    except OSError as error:
+        raise ConfigurationError(f"cannot be read: {error.strerror}; copy the directory again", file=path) from None
+    if hashlib.sha256(data).hexdigest() != exported.task_sha256:
+        raise ConfigurationError("not the task that was exported: it was changed or damaged since", file=path)
+    try:
+        task = decode(Task, json.loads(data), "task")
+    except ContractError as error:
+        problem = f"{error}; import it with taxmeter {manifest.taxmeter_version}"
+        raise ConfigurationError(problem, file=path) from None
+    if task.campaign_id != manifest.campaign_id or task.task_id != exported.task_id:
+        raise ConfigurationError("it belongs to another campaign than export.json", file=path)
+    return task
+
+
+def _read_document(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        return stream.read(_MAX_DOCUMENT_BYTES)  # what is longer is damaged
+
+
+def _read_start(root: Path, files: TaskFiles, task_id: str, results: _TaskResults) -> _Start:
+    path = Path(files.records)
+    again = path.parent.name if path.parent.name.startswith("again-") else ""
+    start = _Start(path.relative_to(root), f"{task_id}-{again}" if again else task_id)
+    reader = RecordReader()
+    number = 0
+    for read in (read for piece in read_pieces(path) for read in reader.feed(piece)):
+        number = read.number
+        problem = read.problem or _misplaced(read.line, start, results.trials)
+        if problem:
+            results.damages.append(Damage(start.path, number, problem))
+        elif isinstance(read.line, Environment):
+            start.seen = read.line
+        elif isinstance(read.line, Begin):
+            start.begun[read.line.trial_id] = number, read.line
+        elif isinstance(read.line, TrialRecord):
+            start.records.append((number, read.line))
+    if reader.is_cut:
+        results.damages.append(Damage(start.path, number + 1, "the line is cut off"))
+    return start
+
+
+def _misplaced(line: Line | None, start: _Start, trials: Mapping[str, Trial]) -> str:
+    """Why a line that can be read cannot stand where it stands; empty if it can."""
+    assert line is not None
+    if isinstance(line, Environment | End):
+        if line.task_id != start.task_id:
+            return f"a line of task {line.task_id} among those of {start.task_id}"
+        return "a second environment" if isinstance(line, Environment) and start.seen is not None else ""
+    if line.trial_id not in trials:
+        return f"trial {line.trial_id} is not part of this task"
+    return f"attempt {line.attempt}, the first is 1" if line.attempt < 1 else ""
+
+
+def _fingerprint(start: _Start, root: Path, damages: list[Damage]) -> Fingerprint | None:
+    """Where a start ran; null if that or its environment is not known: then its records give no rows."""
+    left_out = f"{len(start.records)} records are left out"
+    if start.seen is None:
+        damages.append(Damage(start.path, None, f"no environment can be read; {left_out}"))
+        return None
+    path = Path(TaskFiles(str(root / start.path.parent)).system)
+    try:
+        document = json.loads(_read_document(path))
+        if not isinstance(document, dict) or set(document) != {"fingerprint"}:
+            raise ContractError("expected an object with the key fingerprint")
+        return decode(Fingerprint, document["fingerprint"], "fingerprint")
+    except (OSError, ValueError) as error:
+        problem = error.strerror if isinstance(error, OSError) else error
+        damages.append(Damage(path.relative_to(root), None, f"{problem}; {left_out}"))
+        return None

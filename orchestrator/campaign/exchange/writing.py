@@ -1,37 +1,87 @@
-"""Writes a planned sweep as a directory that another machine can run."""
+"""Writes a planned sweep as a directory for a machine of which nothing is known here but what a person says."""
 
 import hashlib
 import json
+import re
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
+from typing import Final
 
-from orchestrator.campaign.exchange.environments import describe
-from orchestrator.campaign.exchange.instructions import instructions
-from orchestrator.campaign.exchange.machine import Cores
-from orchestrator.campaign.exchange.manifest import FORMAT, MANIFEST, ExportedSkip, ExportedTask, Manifest
-from orchestrator.campaign.exchange.script import ScriptTask, run_script
-from orchestrator.environments import EnvironmentEntry
+from orchestrator.campaign.exchange.manifest import (
+    FORMAT,
+    MANIFEST,
+    ExportedSkip,
+    ExportedTask,
+    LockedEnvironment,
+    Manifest,
+    locked_pin,
+)
+from orchestrator.campaign.exchange.script import ScriptTask, instructions, run_script
+from orchestrator.config import Sweep
+from orchestrator.environments import EnvironmentEntry, lock_sha256
 from orchestrator.errors import ConfigurationError
 from orchestrator.execution import INSTALLED, copy_code
 from orchestrator.execution.base import time_limit_s
 from orchestrator.planning import Plan, PlannedTask, PlanningHost
 from runners.contract import CONTRACT_VERSION, METHOD_VERSION, TaskFiles, encode
+from runners.system import cores_in
+
+_HOST: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 
 
 @dataclass(frozen=True)
-class Origin:
-    """Where a plan comes from."""
+class Cores:
+    """The cores that trials may use there."""
 
-    campaign_id: str
-    sweep: str
-    sweep_document: str
-    """The file as the user wrote it."""
-    taxmeter_version: str
-    git_commit: str | None
+    numbers: tuple[int, ...]
+    text: str
+    """As a person wrote them."""
+    are_chosen: bool
+    """Whether these very cores are meant, and not just as many."""
+
+
+def parse_cores(text: str) -> Cores:
+    """Reads `16` as that many cores, and `0-15`, `0,2,4` or `3-3` as these cores.
+
+    Raises:
+        ConfigurationError: it is neither.
+    """
+    is_number = text.isdecimal()
+    try:
+        # no machine has five digits of cores
+        numbers = () if re.search(r"\d{5}", text) else tuple(range(int(text))) if is_number else cores_in(text)
+    except ValueError:
+        numbers = ()
+    if not numbers:
+        raise ConfigurationError(f"--cores {text}: expected a number such as 16, or a list such as 0-15 or 0,2,4")
+    return Cores(numbers, text, are_chosen=not is_number)
+
+
+def exported_host(
+    name: str, labels: Mapping[str, str], cores: Cores, entries: Sequence[EnvironmentEntry]
+) -> PlanningHost:
+    """The machine as planning sees it, with the locks' environments.
+
+    Raises:
+        ConfigurationError: the name cannot be that of a host.
+    """
+    if not _HOST.fullmatch(name):
+        raise ConfigurationError(f"--host {name}: a host name consists of a-z, 0-9, '-' and '.'")
+    pins = {entry.name: locked_pin(entry.name, lock_sha256(entry)) for entry in entries}
+    return PlanningHost(name, dict(labels), cores.numbers, pins)
+
+
+def cores_of(sweep: Sweep, text: str | None) -> Cores | None:
+    """The cores that a sweep is planned for; null if only a person can say."""
+    if text is not None:
+        return parse_cores(text)
+    numbers = [threads for threads in sweep.threads if isinstance(threads, int)]
+    return parse_cores(str(max(numbers))) if len(numbers) == len(sweep.threads) else None
 
 
 def write_export(
@@ -40,7 +90,9 @@ def write_export(
     host: PlanningHost,
     cores: Cores,
     entries: Mapping[str, EnvironmentEntry],
-    origin: Origin,
+    sweep: Sweep,
+    campaign_id: str,
+    git_commit: str | None,
 ) -> Manifest:
     """Writes the directory: whole, or not at all.
 
@@ -50,7 +102,9 @@ def write_export(
         host: the machine as it was planned for.
         cores: its cores as a person named them.
         entries: the environments of the plan, by name.
-        origin: where the plan comes from.
+        sweep: that was planned.
+        campaign_id: of the plan.
+        git_commit: of this checkout, if it is one.
 
     Raises:
         ConfigurationError: something stands at `directory`, or it cannot be written, or a lock is malformed.
@@ -58,22 +112,22 @@ def write_export(
     target = directory.absolute()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise ConfigurationError("this exists already; name a directory that does not, or an empty one", file=directory)
-    environments = {name: describe(entry) for name, entry in entries.items()}
+    environments = {name: LockedEnvironment.of(entry) for name, entry in entries.items()}
     manifest = Manifest(
         format=FORMAT,
-        campaign_id=origin.campaign_id,
+        campaign_id=campaign_id,
         exported_at_ns=time.time_ns(),
         host=host.name,
         labels=dict(host.labels),
         cores=cores.text,
-        sweep=origin.sweep,
-        sweep_document=origin.sweep_document,
+        sweep=sweep.name,
+        sweep_document=sweep.file.text,
         plan_digest=planned.digest,
         planned_trials=planned.trials,
         contract_version=CONTRACT_VERSION,
         method_version=METHOD_VERSION,
-        taxmeter_version=origin.taxmeter_version,
-        git_commit=origin.git_commit,
+        taxmeter_version=version("taxmeter"),
+        git_commit=git_commit,
         environments=environments,
         tasks=tuple(_exported(task, planned) for task in planned.tasks),
         skips=tuple(
