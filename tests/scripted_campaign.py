@@ -229,8 +229,8 @@ class Stored:
             for host, number in hosts.items():
                 trials = [t for planned in chosen.left.tasks if planned.host == host for t in planned.task.trials]
                 context = RowContext(
-                    chosen.campaign_id, "t", host, pin.isolation.value, "", "cpu", "e", pin.image_digest,
-                    pin.image_id, pin.lock_sha256, "code", {}, None, None, {},
+                    chosen.campaign_id, "cpu", "t", host, pin.isolation.value, "", "e", pin.image_digest,
+                    pin.image_id, pin.lock_sha256, "code",
                 )  # fmt: skip
                 for trial in trials[:number]:
                     record = TrialRecord(trial.trial_id, trial.attempt, status, "r", 1, 2)

@@ -4,13 +4,24 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from orchestrator.campaign.files import ProjectFiles
 from orchestrator.campaign.pins import KnownEnvironments, image_pin
-from orchestrator.environments import BuiltImage, Catalogue, ImageIdentity, connect, engine_problem, ensure_image
+from orchestrator.environments import (
+    BuiltImage,
+    Catalogue,
+    EnvironmentEntry,
+    ImageIdentity,
+    connect,
+    engine_problem,
+    ensure_image,
+    environment_differences,
+    read_lock,
+)
 from orchestrator.errors import InfrastructureError
-from orchestrator.execution import DockerSettings, ExecutionSettings, ProcessSettings
-from orchestrator.hosts import HostAccess, HostFacts, Hosts
+from orchestrator.execution import DockerSettings, ExecutionSettings, ProcessSettings, Relay
+from orchestrator.hosts import HostAccess, HostFacts, Hosts, Interpreter
 from orchestrator.hosts.provision import (
     ANSWER_S,
     MAKE_S,
@@ -24,6 +35,9 @@ from orchestrator.planning import Isolation, PlanningHost
 from runners.system import Fingerprint
 
 Say = Callable[[str], None]
+
+_SHOWN: Final = 3
+"""Differences of an environment that a reason names; the others are counted."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +53,11 @@ class ReadyHost:
     """Where a host that an agent serves keeps our files; null for this machine, which keeps them in the project."""
     fingerprint: Fingerprint | None = None
     """As its rows have it."""
+
+    @property
+    def is_relayed(self) -> bool:
+        """Whether no node of Ray serves it."""
+        return any(isinstance(settings, ProcessSettings) and settings.relay for settings in self.executions.values())
 
 
 @dataclass(frozen=True)
@@ -83,6 +102,8 @@ def unavailable_on(access: HostAccess, facts: HostFacts, known: KnownEnvironment
     """
     if facts.isolation is not Isolation.PROCESS:
         return {}
+    if facts.interpreter is not None:
+        return _not_in(facts.interpreter, [known.catalogue.entry(name) for name in known.locked])
     return access.call(unavailable_environments, _wanted(known.locked, facts, known.catalogue), ANSWER_S)
 
 
@@ -145,6 +166,9 @@ def provision(
 
         if facts[name].isolation is Isolation.DOCKER:
             return _in_containers(access, planned[name], facts[name], environments, images, tell)
+        interpreter = facts[name].interpreter
+        if interpreter is not None:
+            return _in_interpreter(planned[name], facts[name], interpreter, environments, tell)
         return _in_virtual_environments(access, planned[name], facts[name], environments, catalogue, tell)
 
     results = hosts.each(needed, ready)
@@ -155,7 +179,9 @@ def provision(
 def ready_host(planning: PlanningHost, facts: HostFacts, executions: Mapping[str, ExecutionSettings]) -> ReadyHost:
     """A host with what it provides, by environment; with nothing, one of which it is noted what it cannot run."""
     agent_cores = frozenset(facts.cores) - set(planning.cores)
-    return ReadyHost(planning, executions, agent_cores, facts.work_directory, facts.fingerprint)
+    # what a host without an agent is sent is kept here, beside what this machine keeps as a host
+    directory = facts.work_directory if facts.interpreter is None else None
+    return ReadyHost(planning, executions, agent_cores, directory, facts.fingerprint)
 
 
 def container(planning: PlanningHost, facts: HostFacts, image: ImageIdentity) -> DockerSettings:
@@ -190,6 +216,30 @@ def _in_containers(
     pins = {name: image_pin(planning.environments[name], images.built[name]) for name in environments}
     pinned = replace(planning, environments={**planning.environments, **pins})
     return ready_host(pinned, facts, {name: container(planning, facts, image) for name, image in found.items()})
+
+
+def _in_interpreter(
+    planning: PlanningHost, facts: HostFacts, interpreter: Interpreter, environments: Sequence[str], tell: Say
+) -> ReadyHost:
+    tell(f"trials run without containers, over SSH ({facts.isolation_reason})")
+    relay = Relay(facts.host, interpreter.relay)
+    settings = ProcessSettings(Path(interpreter.python), planning.cores, _memory_bytes(facts), Path(), relay=relay)
+    return ready_host(planning, facts, dict.fromkeys(environments, settings))
+
+
+def _not_in(interpreter: Interpreter, entries: Sequence[EnvironmentEntry]) -> dict[str, str]:
+    """The environments that an interpreter is not, each with how it differs from the lock."""
+    problems = {}
+    for entry in entries:
+        pins = {name: pin.version for name, pin in read_lock(entry.lock_path).items()}
+        wrong = environment_differences(entry.python, pins, interpreter.versions)
+        if wrong:
+            more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+            problems[entry.name] = (
+                f"{interpreter.python} there is not what the lock of {entry.name} says: "
+                f"{', '.join(wrong[:_SHOWN])}{more}"
+            )
+    return problems
 
 
 def _in_virtual_environments(

@@ -41,6 +41,7 @@ from orchestrator.planning import (
 )
 from orchestrator.scheduling import scheduler_at
 from orchestrator.store import Store
+from orchestrator.store.storage.snapshot import store_id
 
 Say = Callable[[str], None]
 Watch = Callable[[], AbstractContextManager[Observer]]
@@ -281,13 +282,14 @@ def drive_order(
     place = hosts.driver()
     if hosts.are_locked:
         order = replace(order, hosts=[replace(host, work_directory=None) for host in order.hosts])
-    if place.head is None:
-        with watch() as observe:
-            run_campaign(order, scheduler_at(place), store, files, observe)
-        return 0
-    handover = Handover(order, place.head, files, store.layout.root.resolve())
-    with recovering(order, hosts, spares, files, say) if spares is not None else nullcontext():
-        return drive_in_head(handover, say)
+    with hosts.relayed(store_id(store.layout) or "", say):
+        if place.head is None:
+            with watch() as observe:
+                run_campaign(order, scheduler_at(place), store, files, observe)
+            return 0
+        handover = Handover(order, place.head, files, store.layout.root.resolve())
+        with recovering(order, hosts, spares, files, say) if spares is not None else nullcontext():
+            return drive_in_head(handover, say)
 
 
 def refuse_results_elsewhere(results: Path, hosts: Hosts) -> None:

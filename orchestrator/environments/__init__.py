@@ -51,7 +51,12 @@ from orchestrator.environments.transfer import (
     save_environment,
     saved_image,
 )
-from orchestrator.environments.virtualenv import ensure_virtualenv, lock_differences, virtualenv_problem
+from orchestrator.environments.virtualenv import (
+    ensure_virtualenv,
+    environment_differences,
+    lock_differences,
+    virtualenv_problem,
+)
 
 __all__ = [
     "ENGINE_EXCEPTIONS",
@@ -81,6 +86,7 @@ __all__ = [
     "engine_problem",
     "ensure_image",
     "ensure_virtualenv",
+    "environment_differences",
     "host_network_problem",
     "identity_of",
     "load_environment",

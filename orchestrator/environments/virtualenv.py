@@ -116,6 +116,21 @@ def lock_differences(pins: Mapping[str, Pin], listed: list[dict[str, str]]) -> l
     return found + [f"{name} is not in the lock" for name in sorted(installed.keys() - pins.keys() - _SEEDS)]
 
 
+def environment_differences(python: str, pins: Mapping[str, str], versions: Mapping[str, str]) -> list[str]:
+    """Each way in which what was seen in an environment differs from its lock. Python comes first.
+
+    Args:
+        python: minor version that the environment has.
+        pins: version of each distribution of the lock, by its canonical name.
+        versions: what was seen, `python` included.
+    """
+    locked = {name: Pin(name, version, frozenset()) for name, version in pins.items()}
+    listed = [{"name": name, "version": version} for name, version in versions.items() if name != "python"]
+    found = versions.get("python", "absent")
+    fits = found == python or found.startswith(f"{python}.")
+    return [*([] if fits else [f"python is {found} instead of {python}"]), *lock_differences(locked, listed)]
+
+
 def find_python(version: str, environment: Mapping[str, str] | None = None) -> Path | None:
     """An interpreter of exactly this minor version, or None: an environment of another era needs another one than ours.
 

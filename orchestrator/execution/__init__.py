@@ -6,6 +6,7 @@ from orchestrator.execution.base import (
     Executor,
     FakeSettings,
     ProcessSettings,
+    Relay,
     TaskOutcome,
 )
 from orchestrator.execution.choice import create_executor
@@ -45,6 +46,7 @@ __all__ = [
     "ProcessSettings",
     "RecordLine",
     "RecordReader",
+    "Relay",
     "TaskOutcome",
     "aftermath",
     "copy_code",

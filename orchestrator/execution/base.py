@@ -9,9 +9,6 @@ from orchestrator.environments import ImageIdentity
 from orchestrator.planning import is_of_gpu
 from runners.contract import Task, TaskFiles
 
-POLL_INTERVAL_S = 0.1
-"""How often an executor looks whether its task is over or to be ended."""
-
 START_ALLOWANCE_S = 180
 """What a task may take beside its trials' own limits: engine, imports, self-check."""
 
@@ -33,8 +30,17 @@ class DockerSettings:
 
 
 @dataclass(frozen=True)
+class Relay:
+    """Who runs tasks on a host that no node of Ray serves: the command that began the campaign, over SSH."""
+
+    host: str
+    socket: Path
+    """Of this machine; it listens there while the campaign runs."""
+
+
+@dataclass(frozen=True)
 class ProcessSettings:
-    """A process in a virtual environment on this machine."""
+    """A process in a virtual environment, on this machine or through a relay."""
 
     python: Path
     cores: tuple[int, ...]
@@ -43,6 +49,8 @@ class ProcessSettings:
     cache: Path
     gpu_uuid: str | None = None
     """The one GPU that trials of GPUs see; null for all, of which they take the first."""
+    relay: Relay | None = None
+    """Null on this machine. Else `python` is a path on that host, and all others are those of its mirror here."""
 
 
 @dataclass(frozen=True)

@@ -24,13 +24,13 @@ from orchestrator.environments import (
 )
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution.base import (
-    POLL_INTERVAL_S,
     DockerSettings,
     TaskOutcome,
     gpu_environment,
     log_tail,
     time_limit_s,
 )
+from orchestrator.execution.supervising import POLL_INTERVAL_S
 from orchestrator.planning import is_of_gpu
 from runners.contract import Task
 

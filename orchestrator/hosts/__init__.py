@@ -1,6 +1,6 @@
 """The machines of an inventory: how each is reached, what it is, and the cluster that is made of them."""
 
-from orchestrator.hosts.access import HostAccess, HostEngine, HostFacts, SystemDescription
+from orchestrator.hosts.access import HostAccess, HostEngine, HostFacts, Interpreter, SystemDescription
 from orchestrator.hosts.fleet import DriverPlace, Hosts, describe_here, offered_key, open_hosts
 from orchestrator.hosts.local import fingerprint_here
 from orchestrator.hosts.lock import a_sweep_is_under_way
@@ -11,6 +11,7 @@ __all__ = [
     "HostEngine",
     "HostFacts",
     "Hosts",
+    "Interpreter",
     "SystemDescription",
     "a_sweep_is_under_way",
     "describe_here",

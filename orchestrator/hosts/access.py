@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, Final, Protocol, TypeVar
 
 from orchestrator.config import Host
@@ -18,6 +18,18 @@ Answer = TypeVar("Answer")
 
 MEMORY_SHARE: Final = 0.9
 """Of a host's memory, what a trial may take: beyond it the kernel would kill others instead of the trial."""
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A Python of a host in which trials run as they find it: no engine, no agent and nothing of ours is there."""
+
+    python: str
+    """Path there."""
+    versions: Mapping[str, str]
+    """Of every distribution that is installed, and `python`."""
+    relay: Path
+    """Socket of this machine through which its tasks go there."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +60,8 @@ class HostFacts:
     """At which processes of ours run there."""
     fingerprint: Fingerprint | None = None
     """Read where the rows of its trials are made; null for a host that has no agent yet."""
+    interpreter: Interpreter | None = None
+    """What the inventory names in place of an engine; null where environments are made for trials."""
 
     @property
     def trial_memory_bytes(self) -> int | None:

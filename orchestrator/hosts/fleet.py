@@ -5,7 +5,7 @@
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -33,6 +33,7 @@ from orchestrator.hosts.external_cluster import ClusterInfo, ExternalCluster, cl
 from orchestrator.hosts.local import LocalHost
 from orchestrator.hosts.lock import project_to_ourselves, this_machine_to_ourselves
 from orchestrator.hosts.ray import RayHost
+from orchestrator.hosts.relay import relaying
 from orchestrator.hosts.ssh import SshHost
 
 Say = Callable[[str], None]
@@ -56,22 +57,31 @@ class DriverPlace:
 
 
 class Hosts:
-    """The hosts of one command. As it stands, this machine alone: its Ray is started with the campaign."""
+    """The hosts of one command. As it stands, this machine, and hosts without engines: Ray is started here with the
+    campaign."""
 
     driver_root: Path | None = None
     """The only directory of this machine that the driver sees; null if it sees all."""
     are_locked = True
     """Whether `undisturbed` has the lock of every host; else tasks take the lock of theirs, one by one."""
 
-    def __init__(self, hosts: Mapping[str, HostAccess], connections: Connections) -> None:
+    def __init__(
+        self, hosts: Mapping[str, HostAccess], connections: Connections, inventory: Inventory, project: Project
+    ) -> None:
         """Reaches nothing yet.
 
         Args:
             hosts: by name.
-            connections: those that they use.
+            connections: that know all of the inventory.
+            inventory: with those that hosts are reached through.
+            project: whose sweep it is.
         """
         self._hosts = dict(hosts)
         self._connections = connections
+        self._inventory = inventory
+        self._project = project
+        known = (access.relayed for access in hosts.values() if isinstance(access, SshHost))
+        self._relayed = {host.name: host for host in known if host is not None}
 
     def __getitem__(self, name: str) -> HostAccess:
         return self._hosts[name]
@@ -79,7 +89,7 @@ class Hosts:
     @property
     def builder(self) -> str | None:
         """Address of the engine of this machine on which images for them are built; null for the usual one."""
-        engines = {access.settings.engine for access in self._hosts.values()}
+        engines = {access.settings.engine for name, access in self._hosts.items() if name not in self._relayed}
         return engines.pop() if len(engines) == 1 else None
 
     def look(self) -> tuple[dict[str, HostFacts], dict[str, str]]:
@@ -108,7 +118,8 @@ class Hosts:
         Raises:
             NoUsableHostError: another sweep runs.
         """
-        return this_machine_to_ourselves()
+        is_measured = bool(self._hosts.keys() - self._relayed.keys())
+        return _to_ourselves(self._project.state if self._relayed else None, this_machine=is_measured)
 
     def gathered(self, say: Say) -> AbstractContextManager[None]:  # noqa: ARG002 - of those with a cluster
         """Around all that needs the cluster: one that is brought up for a sweep alone is taken down at the end."""
@@ -142,6 +153,18 @@ class Hosts:
         """Where the driver runs that uses them."""
         return DriverPlace()
 
+    def relayed(self, store_id: str, say: Say) -> AbstractContextManager[None]:
+        """Around the driver: runs its tasks on hosts that no node of Ray serves, and fetches what waits there.
+
+        Args:
+            store_id: of the store whose records are fetched.
+            say: told what a person should know, by any thread.
+        """
+        if not self._relayed:
+            return nullcontext()
+        state, return_s = self._project.state, self._inventory.faults.return_s
+        return relaying(self._relayed, self._connections, state, store_id, return_s, say)
+
 
 class NodeHosts(Hosts):
     """Nodes of somebody else's Ray cluster, which this process joins. Tasks hold the lock of their host."""
@@ -149,17 +172,19 @@ class NodeHosts(Hosts):
     are_locked = False
     builder = None
 
-    def __init__(self, hosts: Mapping[str, HostAccess], cluster: ExternalCluster, project: Project) -> None:
+    def __init__(
+        self, hosts: Mapping[str, HostAccess], cluster: ExternalCluster, inventory: Inventory, project: Project
+    ) -> None:
         """Reaches nothing yet.
 
         Args:
             hosts: by name.
             cluster: whose nodes they are.
+            inventory: that they come from.
             project: whose sweeps take turns.
         """
-        super().__init__(hosts, Connections({}))
+        super().__init__(hosts, Connections({}), inventory, project)
         self._cluster = cluster
-        self._project = project
 
     def undisturbed(self) -> AbstractContextManager[None]:
         """See `Hosts.undisturbed`."""
@@ -171,7 +196,8 @@ class NodeHosts(Hosts):
 
 
 class AgentHosts(Hosts):
-    """Hosts of which one at least is reached over SSH: all of them get agents, and the driver runs in the head."""
+    """Hosts of which one at least has an engine that is reached over SSH: those with engines get agents, and the
+    driver runs in the head."""
 
     are_locked = False
     builder = None
@@ -180,24 +206,15 @@ class AgentHosts(Hosts):
     def __init__(
         self, hosts: Mapping[str, HostAccess], connections: Connections, inventory: Inventory, project: Project
     ) -> None:
-        """Reaches nothing yet.
-
-        Args:
-            hosts: by name.
-            connections: that know all of the inventory.
-            inventory: with those that hosts are reached through.
-            project: whose cluster it is.
-        """
-        super().__init__(hosts, connections)
-        self._inventory = inventory
-        self._project = project
+        """Reaches nothing yet; see `Hosts`."""
+        super().__init__(hosts, connections, inventory, project)
         self._cluster: Cluster | None = None
         self.driver_root = project.root.resolve()
 
     def look(self) -> tuple[dict[str, HostFacts], dict[str, str]]:
         """See `Hosts.look`."""
         for name, access in self._hosts.items():
-            if access.settings.executor is ExecutorChoice.PROCESS:
+            if access.settings.executor is ExecutorChoice.PROCESS and name not in self._relayed:
                 problem = (
                     "executor process does without containers, which a host that is measured over SSH or beside such "
                     f"hosts cannot: write `executor: docker`, or leave it out with --limit '!{name}'"
@@ -215,18 +232,24 @@ class AgentHosts(Hosts):
 
     def join(self, names: Iterable[str], say: Say) -> tuple[dict[str, HostFacts], dict[str, str]]:
         """See `Hosts.join`: brings the agents up."""
-        chosen = {name: self._hosts[name].settings for name in names}
+        wanted = list(names)
+        facts, problems = _divided(self.each(self._relayed.keys() & set(wanted), lambda access: access.facts()))
+        chosen = {name: self._hosts[name].settings for name in wanted if name not in self._relayed}
+        if not chosen:
+            return facts, problems  # and the driver runs here
         try:
             self._cluster = up(chosen, self._inventory, self._project, say)
         except NoHostJoinedError as error:
-            return {}, dict(error.reasons)
+            return facts, {**problems, **error.reasons}
         agents = self._cluster.agents
-        problems = {name: self._cluster.unusable[name] for name in chosen if name not in agents}
-        facts, untold = _divided(self.each(agents.keys() & chosen.keys(), self._facts_of_agent))
-        return facts, {**problems, **untold}
+        problems |= {name: self._cluster.unusable[name] for name in chosen if name not in agents}
+        seen, untold = _divided(self.each(agents.keys() & chosen.keys(), self._facts_of_agent))
+        return facts | seen, problems | untold
 
     def mend(self, name: str, say: Say, campaign_id: str | None = None) -> HostFacts:
         """See `Hosts.mend`."""
+        if name in self._relayed:
+            raise InfrastructureError("it has no agent that could be mended; its tasks go on when it answers over SSH")
         if campaign_id is not None and self._cluster is not None:
             self._remove_orphans(name, self._cluster, campaign_id, say)
         self._cluster = mend(name, self._inventory.hosts, self._connections, self._project, say)
@@ -295,7 +318,7 @@ def open_hosts(hosts: Mapping[str, Host], inventory: Inventory, project: Project
     if inventory.ray_address is not None:
         with _open_cluster(inventory) as (seen, cluster):
             yield NodeHosts(
-                {name: RayHost(name, host, seen, cluster) for name, host in hosts.items()}, cluster, project
+                {name: RayHost(name, host, seen, cluster) for name, host in hosts.items()}, cluster, inventory, project
             )
         return
 
@@ -305,8 +328,8 @@ def open_hosts(hosts: Mapping[str, Host], inventory: Inventory, project: Project
 
     with Connections(inventory.hosts) as connections:
         opened = {name: _open(name, host, connections, wanted, project) for name, host in hosts.items()}
-        is_far = any(host.connection is Connection.SSH for host in hosts.values())
-        yield AgentHosts(opened, connections, inventory, project) if is_far else Hosts(opened, connections)
+        needs_agents = any(host.connection is Connection.SSH and host.python is None for host in hosts.values())
+        yield (AgentHosts if needs_agents else Hosts)(opened, connections, inventory, project)
 
 
 def _open(
@@ -314,7 +337,7 @@ def _open(
 ) -> HostAccess:
     if host.connection is Connection.LOCAL:
         return LocalHost(name, host, str(project.state.absolute()))
-    return SshHost(name, host, connections, wanted)
+    return SshHost(name, host, connections, wanted, project.state)
 
 
 @contextmanager
@@ -348,6 +371,16 @@ def offered_key(name: str, inventory: Inventory, timeout_s: float) -> str:
 def describe_here() -> SystemDescription:
     """What this machine is, whatever an inventory says; see `HostAccess.describe`."""
     return LocalHost("this machine", Host(connection=Connection.LOCAL), "").describe(_DESCRIBE_S)
+
+
+@contextmanager
+def _to_ourselves(state: Path | None, *, this_machine: bool) -> Iterator[None]:
+    with ExitStack() as stack:
+        if state is not None:
+            stack.enter_context(project_to_ourselves(state))
+        if this_machine:
+            stack.enter_context(this_machine_to_ourselves())
+        yield
 
 
 def _divided(answers: Mapping[str, HostFacts | str]) -> tuple[dict[str, HostFacts], dict[str, str]]:

@@ -3,24 +3,22 @@
 And that of a project: its cluster has one sweep at a time.
 """
 
-import fcntl
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from orchestrator.errors import InfrastructureError, NoUsableHostError
+from orchestrator.execution.supervising import lock_in_turn, open_lock, open_locks
 from orchestrator.files import held_at_once, is_locked
 
 LOCKS: Final = Path("/tmp/taxmeter-locks")  # noqa: S108 - one for all users and projects, whatever TMPDIR says
 """Of a host, and under the same path in containers of ours that take its lock: agents mount it."""
 
-_ANYBODYS: Final = 0o1777
-_LOCK_MODE: Final = 0o644
 _AT_ONCE_S: Final = 1.0
 """Whoever waits longer for the lock of this machine waits for a measurement."""
 
@@ -57,14 +55,10 @@ class HeldHostLock:
         Raises:
             InfrastructureError: the files cannot be made.
         """
-        # Only one waits for the host itself, so that those who want a part do not come in one after the other while
-        # somebody waits for the whole.
         names = ["host-queue", "host"] if lock.part is None else ["host-queue", "host", f"host-{lock.part}"]
         self._opened: list[int] = []
         try:
-            make_lock_directory(lock.directory)
-            for name in names:
-                self._opened.append(_opened(lock.directory / name))
+            open_locks(lock.directory, names, self._opened)
         except OSError as error:
             self._close()
             raise InfrastructureError(f"{lock.path} cannot be locked: {error.strerror or error}") from error
@@ -89,12 +83,7 @@ class HeldHostLock:
         return self._held.wait(timeout_s)
 
     def _wait(self) -> None:
-        queue, whole, *part = self._opened
-        fcntl.flock(queue, fcntl.LOCK_EX)
-        fcntl.flock(whole, fcntl.LOCK_SH if part else fcntl.LOCK_EX)
-        fcntl.flock(queue, fcntl.LOCK_UN)
-        for descriptor in part:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        lock_in_turn(self._opened)
         with self._mutex:
             self._held.set()
             if self._is_left:
@@ -136,7 +125,7 @@ def project_to_ourselves(state: Path) -> Iterator[None]:
     lock = _project_lock(state)
     lock.parent.mkdir(parents=True, exist_ok=True)
     try:
-        descriptor = _opened(lock)
+        descriptor = open_lock(lock)
     except OSError as error:
         raise NoUsableHostError(f"{lock} cannot be opened: {error.strerror}; remove it") from None
     try:
@@ -156,25 +145,3 @@ def a_sweep_is_under_way(state: Path) -> bool:
 
 def _project_lock(state: Path) -> Path:
     return state / "locks" / "remote-sweep"
-
-
-def make_lock_directory(directory: Path) -> None:
-    """Makes the directory of the locks, in which every user of the host can make files.
-
-    Raises:
-        OSError: it cannot be made.
-    """
-    directory.mkdir(parents=True, exist_ok=True)
-    if directory.stat().st_uid == os.geteuid():
-        directory.chmod(_ANYBODYS)  # whatever the umask says; an engine makes what it mounts for root alone
-
-
-def _opened(path: Path) -> int:
-    # Reading is enough for a lock. The kernel may refuse O_CREAT on a file of another user in such a directory.
-    while True:
-        with suppress(FileNotFoundError):
-            return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        with suppress(FileExistsError):
-            descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _LOCK_MODE)
-            os.fchmod(descriptor, _LOCK_MODE)
-            return descriptor

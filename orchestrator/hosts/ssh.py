@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from orchestrator.config import WORK_DIRECTORY, ExecutorChoice, Host
 from orchestrator.environments import connect, engine_errors
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import tar_of
-from orchestrator.hosts.access import Answer, Argument, HostFacts, SystemDescription
+from orchestrator.hosts.access import Answer, Argument, HostFacts, Interpreter, SystemDescription
 from orchestrator.hosts.calls import MARK, Program, call_program, decode_answer, encode_call
 from orchestrator.hosts.check import (
     CHECK_TIMEOUT_S,
@@ -18,6 +18,7 @@ from orchestrator.hosts.check import (
     Check,
     EngineFacts,
     EngineQuestion,
+    Finding,
     HostReport,
     Level,
     Preflight,
@@ -38,8 +39,9 @@ from orchestrator.hosts.connection import CommandOutput, Connections, Deadline, 
 from orchestrator.hosts.containers import ContainerCommand, run_in_container
 from orchestrator.hosts.engine import EngineAt, mark_name
 from orchestrator.hosts.local import CHOSEN, ENGINE_ANSWERS, refuse_outside
+from orchestrator.hosts.relay import RelayedHost, socket_of
 from orchestrator.planning import GpuFacts, Isolation
-from runners.system import SystemRoot, describe_system
+from runners.system import SystemRoot, describe_system, fingerprint_of_system, observe_versions
 
 _ANSWER_S = 60.0
 _PLACE_S = 600.0
@@ -65,7 +67,14 @@ class SshHost:
 
     way = Way.SSH
 
-    def __init__(self, name: str, settings: Host, connections: Connections, wanted: Callable[[], Requirements]) -> None:
+    def __init__(
+        self,
+        name: str,
+        settings: Host,
+        connections: Connections,
+        wanted: Callable[[], Requirements],
+        state: Path = Path(),
+    ) -> None:
         """Reaches nothing yet.
 
         Args:
@@ -73,23 +82,34 @@ class SshHost:
             settings: as the inventory has it.
             connections: that know it, and the hosts that it is reached through.
             wanted: reads what it is compared with, and the images that are recorded as built.
+            state: of the project, below which a relay listens if it has no engine.
         """
         self.name = name
         self.settings = settings
         self.work_directory = settings.work_directory or WORK_DIRECTORY
         self._connections = connections
         self._wanted = wanted
-        self._report: HostReport | None = None
+        self._relay = socket_of(state)
+        self._facts: HostFacts | None = None
         self._seen: Preflight | None = None
 
     def facts(self) -> HostFacts:
         """See `HostAccess.facts`. What its agent will tell of it is not known yet: there may be no Python."""
-        if self._report is None:
-            self._report = self.check(self._wanted(), CHECK_TIMEOUT_S)
-        problem = _problem(self._report)
-        if problem is not None or self._report.preflight is None:
-            raise InfrastructureError(problem or "it told nothing about itself")
-        return _facts(self.name, self.settings, self._report.preflight, self.work_directory)
+        if self._facts is None:
+            report = self.check(self._wanted(), CHECK_TIMEOUT_S)
+            problem = _problem(report)
+            if problem is not None or report.preflight is None:
+                raise InfrastructureError(problem or "it told nothing about itself")
+            facts = _facts(self.name, self.settings, report.preflight, self.work_directory)
+            self._facts = facts if self.settings.python is None else self._in_interpreter(facts, self.settings.python)
+        return self._facts
+
+    @property
+    def relayed(self) -> RelayedHost | None:
+        """How tasks get there without an engine; null if it has one."""
+        if self.settings.python is None:
+            return None
+        return RelayedHost(self.name, self.settings.python, self.work_directory, self._place)
 
     def call(self, function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:
         """See `HostAccess.call`.
@@ -115,10 +135,8 @@ class SshHost:
 
     def place(self, files: Mapping[str, bytes], directory: PurePosixPath) -> None:
         """See `HostAccess.place`."""
-        for name in files:
-            refuse_outside(name)
         with _nameless():
-            self._shell(_PLACE, [str(directory)], tar_of(files))
+            self._place(files, directory)
 
     def slots(self) -> int | None:
         """See `HostAccess.slots`."""
@@ -126,7 +144,11 @@ class SshHost:
 
     def check(self, wanted: Requirements, timeout_s: float) -> HostReport:
         """See `HostAccess.check`."""
-        return check_host(self, wanted, timeout_s)
+        report = check_host(self, wanted, timeout_s)
+        if self.settings.python is None or report.preflight is None:
+            return report
+        findings = {**report.findings, Check.ENGINE: self._interpreter_finding(self.settings.python, timeout_s)}
+        return replace(report, findings=findings)
 
     def describe(self, timeout_s: float) -> SystemDescription:
         """See `HostAccess.describe`."""
@@ -162,6 +184,40 @@ class SshHost:
         """See `Probes.skew`."""
         with _nameless():
             return measure_skew(self._connections, self.name, deadline.left_s())
+
+    def _interpreter_finding(self, python: str, timeout_s: float) -> Finding:
+        try:
+            version = self._ask_interpreter(observe_versions, SystemRoot(), timeout_s)["python"]
+        except InfrastructureError as error:
+            return Finding(Level.FAILURE, "no python", f"{python}: {error}; correct `python:`, or install it there")
+        return Finding(Level.OK, f"python {version}")
+
+    def _in_interpreter(self, facts: HostFacts, python: str) -> HostFacts:
+        """What the interpreter that the inventory names tells of itself, and of the host as trials will see it."""
+        fingerprint = self._ask_interpreter(fingerprint_of_system, SystemRoot(), _ANSWER_S)
+        versions = self._ask_interpreter(observe_versions, SystemRoot(), _ANSWER_S)
+        sizes = [size for size in (facts.memory_bytes, fingerprint.limits.memory_bytes) if size is not None]
+        return replace(
+            facts,
+            memory_bytes=min(sizes, default=None),
+            isolation=Isolation.PROCESS,
+            isolation_reason=f"the inventory names {python} there",
+            fingerprint=fingerprint,
+            interpreter=Interpreter(python, versions, self._relay),
+        )
+
+    def _ask_interpreter(self, function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:
+        """Runs a function of `runners.system` in the interpreter that the inventory names."""
+        program = call_program(function, encode_call(function, argument))
+        argv = [str(self.settings.python), "-I", "-"]
+        with _nameless():
+            output = self._connections.run(self.name, argv, timeout_s, stdin=program.text)
+        return decode_answer(function, _answer("it does not run our code", output))
+
+    def _place(self, files: Mapping[str, bytes], directory: PurePosixPath) -> None:
+        for name in files:
+            refuse_outside(name)
+        self._shell(_PLACE, [str(directory)], tar_of(files))
 
     def _look(self, deadline: Deadline) -> Preflight:
         return self._seen or self.preflight(deadline, (*ENGINE_ROOTS, self.work_directory))
@@ -232,6 +288,8 @@ class SshHost:
     @contextmanager
     def _forwarded(self, seen: Preflight, deadline: Deadline, before: str = "") -> Iterator[str]:
         """The address of the host's engine on this machine. A problem begins with `before`."""
+        if self.settings.python is not None:
+            raise InfrastructureError(f"{before}the inventory names {self.settings.python} there in place of an engine")
         problem = socket_problem(self.settings, seen)
         if problem is not None or seen.socket is None:
             raise InfrastructureError(f"{before}{problem}")

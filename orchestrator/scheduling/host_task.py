@@ -96,7 +96,7 @@ def _run(request: TaskRequest, say: Callable[[_Said], None], stop: threading.Eve
     host, task = request.host, request.task
     for problem in acknowledge(request.acknowledged):
         say(HostNotice(host, task.task_id, problem))
-    fingerprint = fingerprint_here()
+    fingerprint = request.fingerprint or fingerprint_here()
     say(HostObserved(host, task.task_id, fingerprint, this_worker()))
     code = request.code if request.packed is None else unpack(request.packed, request.code)
     origin = {"store_id": request.store_id, "origin": request.origin, "fingerprint": encode(fingerprint)}

@@ -21,6 +21,8 @@ class SchedulingHost:
     """Cores that Ray keeps to; empty for all."""
     slots: int = 1
     """How many tasks may run there at once."""
+    is_relayed: bool = False
+    """Whether no node serves it: its tasks wait for it on the node beside the driver."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class TaskRequest:
     """Held while it runs, where others may measure too; null where the driver sees to that."""
     acknowledged: tuple[Acknowledgement, ...] = ()
     """Earlier tasks of the host of which every row is stored."""
+    fingerprint: Fingerprint | None = None
+    """Of a host that is not the machine on which this is carried out; null where it is read there."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from orchestrator.errors import NoUsableHostError
-from orchestrator.hosts.cluster import CODE_VARIABLE, HOST_LABEL, SLOT
+from orchestrator.hosts.cluster import CODE_VARIABLE, HOST_LABEL, RELAY, RELAY_SLOTS, SLOT
 from orchestrator.hosts.cluster.settings import CLUSTER
 from orchestrator.hosts.external_cluster import ExternalCluster, initialise
 from orchestrator.scheduling.messages import SchedulingHost
@@ -68,22 +68,22 @@ class ThisMachine:
 
     def connect(self, hosts: Sequence[SchedulingHost]) -> Connected:
         """See `RayCluster.connect`."""
-        [host] = hosts
+        host = next((host for host in hosts if not host.is_relayed), None)
         remove_abandoned(TEMPORARY)
         self._directory = Path(tempfile.mkdtemp(prefix=f"{DIRECTORY_PREFIX}{os.getpid()}-", dir=TEMPORARY))
         os.environ.update(_settings(self._directory))
         import ray  # only now: Ray reads its settings when it is imported
 
         self._ray = ray
-        if host.agent_cores:
+        if host is not None and host.agent_cores:
             # What Ray starts inherits it; executors give the trials their own cores.
             os.sched_setaffinity(0, host.agent_cores)
         options = {
             "address": "local",
             "num_cpus": 0,
             "num_gpus": 0,
-            "resources": {SLOT: host.slots},
-            "labels": _labels(host),
+            "resources": {RELAY: RELAY_SLOTS} | ({} if host is None else {SLOT: host.slots}),
+            "labels": {} if host is None else _labels(host),
             "object_store_memory": OBJECT_STORE_BYTES,
             "include_dashboard": False,
             "_temp_dir": str(self._directory),
@@ -206,6 +206,8 @@ def _remove(directory: Path) -> None:
 
 
 def _serves(node: Mapping[str, Any], host: SchedulingHost) -> bool:
+    if host.is_relayed:
+        return bool(node["Resources"].get(RELAY, 0))
     return bool(_labels(host).items() <= node["Labels"].items() and node["Resources"].get(SLOT, 0) >= host.slots)
 
 

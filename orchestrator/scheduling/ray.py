@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts import DriverPlace
-from orchestrator.hosts.cluster import HOST_LABEL, SLOT
+from orchestrator.hosts.cluster import HOST_LABEL, RELAY, SLOT
 from orchestrator.scheduling.host_task import run_on_host
 from orchestrator.scheduling.messages import (
     Event,
@@ -86,6 +86,7 @@ class Scheduler:
         self._cluster = cluster or ThisMachine()
         self._running: dict[Any, _Running] = {}
         self._ray: Any = None
+        self._relayed: frozenset[str] = frozenset()
 
     def start(self, hosts: Sequence[SchedulingHost]) -> Mapping[str, str]:
         """Makes the hosts ready.
@@ -103,6 +104,7 @@ class Scheduler:
             self.stop()
             raise
         self._ray = connected.ray
+        self._relayed = frozenset(host.name for host in hosts if host.is_relayed)
         return connected.absent
 
     def stream(self, question: Callable[[Asked], Iterator[Item]], host: str, asked: Asked) -> HostStream[Item]:
@@ -118,8 +120,8 @@ class Scheduler:
 
     def submit(self, request: TaskRequest) -> None:
         """Starts a task, as soon as its host is there and has a free slot."""
-        options = {"resources": {SLOT: 1}, "name": request.task.task_id}
-        self._running[self._remote(run_on_host, request.host, request, **options)] = _Running(request)
+        stream = self._remote(run_on_host, request.host, request, slots=1, name=request.task.task_id)
+        self._running[stream] = _Running(request)
 
     def cancel(self, task_id: str) -> None:
         """Gives a task up that nobody hears of any more. Nothing is waited for, and no event of it comes from now on.
@@ -153,13 +155,18 @@ class Scheduler:
             self._ray = None
         self._cluster.disconnect()
 
-    def _remote(self, question: Callable[[Asked], Iterator[Item]], host: str, asked: Asked, **more: Any) -> Any:
-        """Ray's stream of what a generator function says on a host."""
+    def _remote(
+        self, question: Callable[[Asked], Iterator[Item]], host: str, asked: Asked, *, slots: int = 0, **more: Any
+    ) -> Any:
+        """Ray's stream of what a generator function says on the node of a host, or on the one that stands for it."""
+        place: dict[str, Any] = {"label_selector": {HOST_LABEL: host}, "resources": {SLOT: slots} if slots else {}}
+        if host in self._relayed:
+            place = {"resources": {RELAY: 1}}
         options = {
             "num_cpus": 0,
             "max_retries": 0,
             "num_returns": "streaming",
-            "label_selector": {HOST_LABEL: host},
+            **place,
             "_generator_backpressure_num_objects": _AHEAD,
         }
         return self._ray.remote(question).options(**options, **more).remote(asked)

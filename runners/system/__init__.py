@@ -6,8 +6,9 @@ what a system does not tell is null.
 
 from runners.system.conditions import read as read_conditions
 from runners.system.core_times import cores_in, cores_text
-from runners.system.document import SystemRoot, describe_system
+from runners.system.document import SystemRoot, describe_system, fingerprint_of_system
 from runners.system.environment import observe as observe_environment
+from runners.system.environment import observe_versions
 from runners.system.fingerprint import Fingerprint, Private, collect
 from runners.system.identity import hardware_fields, hot_columns, hw_id, system_fields, system_id
 from runners.system.limits import Limits
@@ -26,10 +27,12 @@ __all__ = [
     "cores_in",
     "cores_text",
     "describe_system",
+    "fingerprint_of_system",
     "hardware_fields",
     "hot_columns",
     "hw_id",
     "observe_environment",
+    "observe_versions",
     "read_conditions",
     "system_fields",
     "system_id",

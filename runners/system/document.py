@@ -33,6 +33,11 @@ def describe_system(system: SystemRoot) -> Dict[str, Any]:
     }
 
 
+def fingerprint_of_system(system: SystemRoot) -> Fingerprint:
+    """The fingerprint of this very system."""
+    return collect(system.root)
+
+
 def _collect_mounted(system: SystemRoot) -> Fingerprint:
     """Below another root neither the running kernel nor the driver is asked, but here they are the host's own."""
     fingerprint, gpus = collect(system.root), nvml.probe()

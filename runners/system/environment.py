@@ -12,6 +12,7 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 from runners.contract import encode
 from runners.contract.record import FactValue
 from runners.system import limits
+from runners.system.document import SystemRoot
 from runners.system.kernel import libc_version
 
 _VARIABLES = re.compile(
@@ -53,6 +54,11 @@ def observe() -> Tuple[Dict[str, str], Dict[str, FactValue]]:
     facts.update({"env_" + name: value for name, value in _variables().items()})
     facts.update({"limit_" + name: value for name, value in encode(limits.probe()).items()})
     return _versions(), facts
+
+
+def observe_versions(_: SystemRoot) -> Dict[str, str]:
+    """The version of every installed distribution by its normalised name, with `python`."""
+    return _versions()
 
 
 def _versions() -> Dict[str, str]:

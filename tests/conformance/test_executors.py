@@ -20,7 +20,7 @@ from orchestrator.execution import (
     stage,
 )
 from orchestrator.execution.docker import LABEL
-from orchestrator.execution.process import MARK
+from orchestrator.execution.supervising import MARK
 from runners.contract import Begin, End, Environment, Status, Task, TrialRecord
 from tests.recording import Ended, Running, run_staged
 

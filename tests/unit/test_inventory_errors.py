@@ -75,6 +75,31 @@ def test_the_inventory_that_the_others_break_is_good(tmp_path: Path) -> None:
         ("ssh-ed25519 A", "A", ":9: hosts.h1.host_key: expected the type and the text of a public key"),
         ('driver: ">=535"', "driver: 535.x", "expect.driver: expected versions such as '>=535,<581', not '535.x'"),
         ('driver: ">=535"', "drivers: x", "expect.drivers: unknown key; did you mean driver?"),
+        (
+            "ssh_alias: second",
+            "ssh_alias: x\n    python: bin/python",
+            ":14: hosts.h2.python: expected an absolute path",
+        ),
+        (
+            "ssh_alias: second",
+            "ssh_alias: x\n    python: /p\n    engine: docker",
+            ":15: hosts.h2.engine: with python no engine is used there; keep one of the two",
+        ),
+        (
+            "ssh_alias: second",
+            "ssh_alias: x\n    python: /p\n    executor: docker",
+            ":15: hosts.h2.executor: with python trials run without containers; write `executor: process`, or remove",
+        ),
+        (
+            "ssh_alias: second",
+            "ssh_alias: x\n    python: /p\n    exclusive: gpu",
+            ":15: hosts.h2.exclusive: with python one task runs there at a time; write `exclusive: host`, or remove",
+        ),
+        (
+            "connection: ssh\n    ssh_alias: second",
+            "connection: local\n    python: /p",
+            ":13: hosts.h2.python: connection local takes no python; remove it or write `connection: ssh`",
+        ),
         ("ssh_alias: second", "address: h\n    port: 65536", ":14: hosts.h2.port: input should be less than or equal"),
         (
             "ssh_alias: second",

@@ -169,7 +169,7 @@ def test_hosts_that_are_not_there() -> None:
 
 
 def fleet(*fakes: FakeHost) -> Hosts:
-    return Hosts({fake.name: fake for fake in fakes}, Connections({}))
+    return Hosts({fake.name: fake for fake in fakes}, Connections({}), INVENTORY, ProjectFiles(Path()))
 
 
 def fake(name: str, engine: FakeEngine | None, **changes: Any) -> FakeHost:

@@ -149,7 +149,13 @@ class CampaignRun:
             busy = [host for name, host in self._hosts.items() if any(task.host == name for task in left.tasks)]
             absent = self._scheduler.start(
                 [
-                    SchedulingHost(host.planning.name, host.planning.labels, host.agent_cores, slots_on(host, left))
+                    SchedulingHost(
+                        host.planning.name,
+                        host.planning.labels,
+                        host.agent_cores,
+                        slots_on(host, left),
+                        host.is_relayed,
+                    )
                     for host in busy
                 ]
             )

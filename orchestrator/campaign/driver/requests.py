@@ -84,15 +84,9 @@ class Requests:
             isolation=pin.isolation.value,
             executor_reason=pin.reason,
             environment=environment,
-            environment_id=None,
             image_digest=pin.image_digest,
             image_id=pin.image_id,
             lock_sha256=pin.lock_sha256,
-            runner_sha256=None,
-            versions={},
-            hw_id=None,
-            system_id=None,
-            hot={},
             trial_cores=None if limits is None else cores_text(limits.cores),
             memory_limit_bytes=None if limits is None else limits.memory_bytes,
             gpu_uuid=None if slot is None else slot.gpu_uuid,
@@ -109,7 +103,9 @@ class Requests:
         """Makes rows; of trials that never ran on the machine that was known before."""
         builder = RowBuilder(origin)
         ready = self.hosts[str(origin.context.host)]
-        fingerprint = self.fingerprint if ready.work_directory is None else ready.fingerprint
+        fingerprint = ready.fingerprint
+        if fingerprint is None and ready.work_directory is None:
+            fingerprint = self.fingerprint
         if fingerprint is not None:
             builder.runs_on(fingerprint)
         return builder
@@ -146,6 +142,7 @@ class Requests:
             # On this machine alone whoever runs the command holds it; to the hosts of a cluster others come too.
             HostLock(seat.part) if is_served else None,
             acknowledged,
+            host.fingerprint if host.is_relayed else None,
         )
 
     def directory(self, planned: PlannedTask) -> Path:

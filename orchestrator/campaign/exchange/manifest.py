@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from pydantic import Field, JsonValue, ValidationError
 
 from orchestrator.config import StrictModel
-from orchestrator.environments import EnvironmentEntry, Pin, lock_differences, lock_sha256, read_lock
+from orchestrator.environments import EnvironmentEntry, environment_differences, lock_sha256, read_lock
 from orchestrator.errors import ConfigurationError
 from orchestrator.planning import EnvironmentPin, Isolation
 from orchestrator.store import RowContext, TaskOrigin
@@ -21,7 +21,7 @@ BY_HAND: Final = "the task directory was run by hand"
 """Why the isolation is `process`: it stands in each row as `executor_reason`."""
 
 _NEEDED: Final = [info.frameworks for info in BACKENDS.values()] + [info.frameworks for info in WORKLOADS.values()]
-_FRAMEWORKS: Final = {name for names in _NEEDED for name in names}
+_FIRST: Final = {"python", *(name for names in _NEEDED for name in names)}
 
 _Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,199}$")]
 _Directory = Annotated[str, Field(pattern=r"^tasks/[A-Za-z0-9][A-Za-z0-9_.-]*$")]
@@ -55,12 +55,8 @@ class LockedEnvironment(StrictModel):
         Args:
             versions: what was seen, `python` included.
         """
-        pins = {name: Pin(name, version, frozenset()) for name, version in self.versions.items()}
-        listed = [{"name": name, "version": version} for name, version in versions.items() if name != "python"]
-        python = versions.get("python", "absent")
-        fits = python == self.python or python.startswith(f"{self.python}.")
-        others = sorted(lock_differences(pins, listed), key=lambda text: text.partition(" ")[0] not in _FRAMEWORKS)
-        return [*([] if fits else [f"python is {python} instead of {self.python}"]), *others]
+        found = environment_differences(self.python, self.versions, versions)
+        return sorted(found, key=lambda text: text.partition(" ")[0] not in _FIRST)
 
 
 class ExportedTask(StrictModel):

@@ -279,6 +279,8 @@ def _ready(place: _Place, other: ReadyHost | None) -> ReadyTarget:
     ready = ready_host(planning, place.facts, {**others, **executions})
     installed = {
         name: place.access.call(observed_versions, str(execution.python), ANSWER_S)
+        if place.facts.interpreter is None
+        else dict(place.facts.interpreter.versions)
         for name, execution in others.items()
         if isinstance(execution, ProcessSettings)
     }

@@ -35,7 +35,7 @@ ALL: Final = "all"
 
 ROUTE = ("user", "port", "identity_file", "jump")
 """How an address is reached. For an alias the user's SSH configuration says all of it."""
-OF_SSH = ("address", "ssh_alias", "host_key", *ROUTE)
+OF_SSH = ("address", "ssh_alias", "host_key", "python", *ROUTE)
 
 
 class Connection(Enum):
@@ -124,6 +124,8 @@ class Settings(StrictModel):
     """`auto` (default): a container engine if one answers, else virtual environments. `docker` demands an engine."""
     engine: Engine | None = None
     """`docker` (default), `podman` or a socket as `unix:///path`, on that host."""
+    python: RemotePath | None = None
+    """Of a host over SSH that has no engine: the interpreter there in which all trials run, without containers."""
     work_directory: RemotePath | None = None
     """Where that host keeps our files; by default /var/lib/taxmeter."""
     reserved_cores: int | None = Field(default=None, ge=0)
@@ -166,7 +168,7 @@ class Host(HostEntry):
     @property
     def can_do_without_containers(self) -> bool:
         """Whether trials may run there as plain processes."""
-        return self.connection is not Connection.SSH
+        return self.connection is not Connection.SSH or self.python is not None
 
     @model_validator(mode="after")
     def _keys_fit_connection(self) -> "Host":
@@ -220,6 +222,8 @@ def problem_of(values: Mapping[str, Any]) -> tuple[str | None, str] | None:
         return None
     if values["connection"] is Connection.RAY:
         foreign = next((key for key in OF_SSH if key in values), None)
+        if foreign == "python":
+            return foreign, "connection ray takes no python: trials run where the node of Ray runs; remove it"
         if foreign is not None:
             return foreign, f"connection ray takes no {foreign}: its node of Ray is found by the host's name; remove it"
         return _engine_problem(values, "node of Ray")
@@ -234,7 +238,19 @@ def problem_of(values: Mapping[str, Any]) -> tuple[str | None, str] | None:
         foreign = next((key for key in ROUTE if key in values), None)
         if foreign is not None:
             return foreign, f"with ssh_alias your SSH configuration says the {foreign}; remove it, or give an address"
+    if "python" in values:
+        return _python_problem(values)
     return _engine_problem(values, "host that is reached over SSH")
+
+
+def _python_problem(values: Mapping[str, Any]) -> tuple[str, str] | None:
+    if "engine" in values:
+        return "engine", "with python no engine is used there; keep one of the two"
+    if values.get("executor") is ExecutorChoice.DOCKER:
+        return "executor", "with python trials run without containers; write `executor: process`, or remove python"
+    if values.get("exclusive") is Exclusive.GPU:
+        return "exclusive", "with python one task runs there at a time; write `exclusive: host`, or remove python"
+    return None
 
 
 def _engine_problem(values: Mapping[str, Any], of: str) -> tuple[str, str] | None:

@@ -121,7 +121,7 @@ def _engine(
 ) -> tuple[EngineFacts | None, Finding]:
     """Hosts that get agents need an engine; on others trials can do without, unless the inventory says otherwise."""
     executor, has_agent = host.settings.executor, host.way is Way.SSH
-    if not has_agent and executor is ExecutorChoice.PROCESS:
+    if host.settings.python is not None or (not has_agent and executor is ExecutorChoice.PROCESS):
         return None, Finding(Level.NONE, "not used")
     try:
         found = host.engine_facts(seen, wanted.images, bool(seen.gpus), deadline)

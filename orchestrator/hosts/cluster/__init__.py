@@ -8,12 +8,14 @@ from orchestrator.hosts.cluster.engines import ConnectedEngine, find, fingerprin
 from orchestrator.hosts.cluster.executing import execute_in_head
 from orchestrator.hosts.cluster.lifecycle import NoHostJoinedError, borrowed, down, keep, load, mend, status, up
 from orchestrator.hosts.cluster.plan import ensure_agent_image
-from orchestrator.hosts.cluster.settings import CODE_VARIABLE, HOST_LABEL, SLOT
+from orchestrator.hosts.cluster.settings import CODE_VARIABLE, HOST_LABEL, RELAY, RELAY_SLOTS, SLOT
 from orchestrator.hosts.cluster.state import Agent, Cluster, ClusterStatus, NodeStatus, Project
 
 __all__ = [
     "CODE_VARIABLE",
     "HOST_LABEL",
+    "RELAY",
+    "RELAY_SLOTS",
     "SLOT",
     "Agent",
     "Cluster",

@@ -73,6 +73,10 @@ def up(
     """
     files = ClusterFiles(project)
     known = {**inventory.hosts, **hosts}
+    for name in [name for name, host in hosts.items() if host.python is not None]:
+        say(f"{name} gets no agent: its trials run in the interpreter that the inventory names")
+    if not (hosts := {name: host for name, host in hosts.items() if host.python is None}):
+        raise NoHostJoinedError(dict.fromkeys(known, "no host needs an agent"))
     local_socket()
     with files.locked(say), Connections(known) as connections, closing(connect()) as client:
         sites, unfit = _of_each(hosts, lambda name: survey(name, hosts[name], connections, project), connections)

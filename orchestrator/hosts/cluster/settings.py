@@ -12,6 +12,9 @@ from orchestrator.errors import ConfigurationError
 HOST_LABEL: Final = "taxmeter-host"
 SLOT: Final = "bench_slot"
 """A resource, usually one per host: a second benchmark would disturb the first, whatever cores it uses."""
+RELAY: Final = "relay_slot"
+"""Of the node beside the driver, on which tasks wait for hosts that no node serves."""
+RELAY_SLOTS: Final = 1000
 
 FIRST_PORT = 20000
 FIRST_PORT_VARIABLE = "TAXMETER_FIRST_PORT"
@@ -172,10 +175,11 @@ def environment(token: str, tls: Mapping[str, bytes]) -> dict[str, str]:
 
 
 def head_command(address: str, ports: Ports) -> list[str]:
-    """Starts the head, on which no task ever runs."""
+    """Starts the head, on which no task ever runs but waits for hosts without agents."""
     return [
         *("ray", "start", "--head", "--block", f"--node-ip-address={address}", "--num-cpus=0", "--num-gpus=0"),
         *("--include-dashboard=false", "--include-log-monitor=false", "--disable-usage-stats", "--labels=role=driver"),
+        f"--resources={json.dumps({RELAY: RELAY_SLOTS})}",
         *(f"--object-store-memory={HEAD_MEMORY_BYTES}", *ports.of_head()),
     ]
 

@@ -6,6 +6,7 @@ import re
 import select
 import shlex
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import IO, Final, TypeVar
 
 from orchestrator.config import Connection, Host, local_path
+from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.connection import process
 from orchestrator.hosts.connection.configuration import files, route
 from orchestrator.hosts.connection.failures import HostConnectionError, Reason, explain
@@ -207,6 +209,21 @@ class Connections:
         """
         pipe = subprocess.PIPE
         return self._start(name, [], shlex.join(argv), stdin=pipe, stdout=pipe, stderr=pipe)
+
+    def failure(self, name: str, started: "subprocess.Popen[bytes]") -> InfrastructureError:
+        """Why a started command said no last word; ends it. An HostConnectionError if the connection is to blame."""
+        process.kill(started)
+        was_silent = started.wait() == -signal.SIGKILL
+        assert started.stderr is not None
+        said = started.stderr.read().decode("utf-8", "replace")
+        if was_silent:
+            return HostConnectionError(
+                name, Reason.TIMEOUT, "the connection ended, or nothing came through it any more"
+            )
+        if started.returncode == SSH_FAILED:
+            return explain(name, self._hosts[name], said)
+        last = (said.strip().splitlines() or [f"exit code {started.returncode} without a message"])[-1]
+        return InfrastructureError(last)
 
     def offered_key(self, name: str, timeout_s: float) -> str:
         """The public key that a host offers, as `type text`. It is not trusted by this, and nobody logs in.

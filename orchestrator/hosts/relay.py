@@ -1,0 +1,388 @@
+"""Runs tasks on hosts that have no engine and no agent: over SSH, in the interpreter that the inventory names.
+
+A task's directory here is sent there, and what the runner records there is written into the one here, which is all
+that the rest of a campaign sees. The lock of the host is held there while it runs. The connection is the runner's
+lifeline. The directory there is removed when all of it is here and on the disk; what a lost connection or a killed
+command leaves is fetched as soon as the host answers, or by the next campaign.
+"""
+
+import inspect
+import json
+import os
+import re
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path, PurePosixPath
+from subprocess import Popen
+from typing import Any, Final
+
+from pydantic import TypeAdapter, ValidationError
+
+from orchestrator.errors import InfrastructureError
+from orchestrator.execution import TaskOutcome, read_tree, supervising
+from orchestrator.execution.relay import ERRAND, ERRAND_ANSWER, MAX_MESSAGE_BYTES, Errand, ErrandAnswer, short_path
+from orchestrator.hosts.connection import Connections, HostConnectionError, end
+from orchestrator.hosts.lock import LOCKS
+from runners.contract import TaskFiles
+
+Say = Callable[[str], None]
+Heard = Callable[[str, bytes], None]
+
+PAUSE_S: Final = 3.0
+"""Between two attempts to reach a host."""
+
+_ANSWER_S: Final = 60.0
+_LOOK_S: Final = 0.5
+_MAX_PIECE_BYTES: Final = 64 * 2**20
+_CAMPAIGNS: Final = "campaigns"
+_NAMES: Final = TypeAdapter(list[tuple[str, str]])
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,254}")
+_WORD: Final = re.compile(rb"([a-z.]+) (\d{1,9})")
+
+
+@dataclass(frozen=True)
+class RelayedHost:
+    """A host without agents."""
+
+    name: str
+    python: str
+    """Path of the interpreter there."""
+    work_directory: str
+    """Where it keeps our files while a task runs."""
+    place: Callable[[Mapping[str, bytes], PurePosixPath], None]
+    """See `HostAccess.place`."""
+    locks: Path = LOCKS
+
+
+@contextmanager
+def relaying(
+    hosts: Mapping[str, RelayedHost], connections: Connections, state: Path, store_id: str, return_s: float, say: Say
+) -> Iterator[None]:
+    """Takes errands for hosts while the block lasts, after it has fetched what an earlier campaign left there.
+
+    Args:
+        hosts: by name.
+        connections: that know them.
+        state: below which the directories of campaigns are mirrored.
+        store_id: of the store whose leftovers are fetched.
+        return_s: how long a host is waited for that does not answer.
+        say: told what a person should know; by any thread.
+    """
+    relay = _Relay(hosts, connections, state, return_s, say)
+    for host in hosts.values():
+        relay.fetch_leftovers(host, store_id)
+    path = socket_of(state)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)  # of a command that was killed: who is here has the project for itself
+    with socket.socket(socket.AF_UNIX) as server:
+        with short_path(path) as short:
+            server.bind(short)
+        path.chmod(0o600)
+        server.listen()
+        threading.Thread(target=relay.serve, args=(server,), name="relay", daemon=True).start()
+        try:
+            yield
+        finally:
+            path.unlink()
+            relay.leave()
+            with suppress(OSError):
+                server.shutdown(socket.SHUT_RDWR)
+
+
+def socket_of(state: Path) -> Path:
+    """Where a project's relay listens."""
+    return state.resolve() / "relay" / "socket"
+
+
+class _Relay:
+    def __init__(
+        self, hosts: Mapping[str, RelayedHost], connections: Connections, state: Path, return_s: float, say: Say
+    ) -> None:
+        self._hosts = hosts
+        self._connections = connections
+        self._state = state.resolve()
+        self._return_s = return_s
+        self._say = say
+        self._campaigns: set[tuple[str, str]] = set()
+        """Host and id of the campaigns that had errands."""
+        self._working: set[threading.Thread] = set()
+
+    def serve(self, server: socket.socket) -> None:
+        """Takes errands until the server is shut down."""
+        while True:
+            try:
+                connection, _ = server.accept()
+            except OSError:
+                return
+            worker = threading.Thread(target=self._answer, args=(connection,), name="errand", daemon=True)
+            self._working.add(worker)
+            worker.start()
+
+    def leave(self) -> None:
+        """Waits for errands that are ending, and removes what campaigns share on their hosts."""
+        for worker in self._working:
+            worker.join(supervising.GRACE_S + PAUSE_S)
+        for name in {name for name, _ in self._campaigns}:
+            host = self._hosts[name]
+            caches = [
+                f"{host.work_directory}/{_CAMPAIGNS}/{campaign}/cache"
+                for of, campaign in sorted(self._campaigns)
+                if of == name
+            ]
+            try:
+                self._ask(host, {"do": "remove", "directories": caches}, _nothing)
+            except InfrastructureError as error:
+                self._say(f"{name}: {caches[0]} stays there: {error}")
+
+    def fetch_leftovers(self, host: RelayedHost, store_id: str) -> None:
+        """Fetches what waits on a host for a store: it is stored as what was left here."""
+        campaigns = f"{host.work_directory}/{_CAMPAIGNS}"
+        order = {"do": "find", "campaigns": campaigns, "store_id": store_id}
+        try:
+            for campaign, task in _names(self._ask(host, order, _nothing)):
+                self._fetch(host, self._state / _CAMPAIGNS / campaign / task)
+        except InfrastructureError as error:
+            self._say(f"{host.name}: what may wait there is fetched later: {error}")
+
+    def _answer(self, connection: socket.socket) -> None:
+        with connection:
+            try:
+                answer = ErrandAnswer(self._do(_read_errand(connection), connection))
+            except InfrastructureError as error:
+                answer = ErrandAnswer(None, str(error))
+            with suppress(OSError):  # who asked is gone, and nobody wants to know
+                connection.sendall(ERRAND_ANSWER.dump_json(answer) + b"\n")
+
+    def _do(self, errand: Errand, connection: socket.socket) -> TaskOutcome:
+        host, mirror = self._hosts.get(errand.host), Path(errand.command.directory)
+        if host is None or mirror.parent.parent != self._state / _CAMPAIGNS or not mirror.is_dir():
+            raise InfrastructureError(f"{errand.host} or {mirror} is nothing that this command knows")
+        self._campaigns.add((host.name, mirror.parent.name))
+        there = PurePosixPath(self._text(host, str(mirror)))
+        self._patiently(host, lambda: host.place(read_tree(mirror), there), connection)
+        command = errand.command
+        renamed = replace(
+            command,
+            argv=[self._text(host, word) for word in command.argv],
+            directory=str(there),
+            code=self._text(host, command.code),
+            log=self._text(host, command.log),
+            environment={name: self._text(host, value) for name, value in command.environment.items()},
+        )
+        order = {
+            "do": "run",
+            "command": asdict(renamed),
+            "directories": [self._text(host, directory) for directory in errand.directories],
+            "locks": str(host.locks),
+        }
+        try:
+            with _Mirror(mirror) as received:
+                answer = self._ask(host, order, self._heard(host, received), connection)
+        except InfrastructureError as error:
+            # It ends there as the connection does. What it recorded is fetched before anybody hears of it.
+            problem = error.problem if isinstance(error, HostConnectionError) else str(error)
+            self._say(f"{host.name}: {problem}; what it recorded is fetched")
+            self._patiently(host, lambda: self._fetch(host, mirror), connection)
+            raise InfrastructureError(problem) from None
+        self._patiently(host, lambda: self._forget(host, mirror), connection)
+        try:
+            outcome = TaskOutcome(answer["exit_code"], None, answer["ended_because"], answer["log_tail"])
+            ERRAND_ANSWER.validate_python(ErrandAnswer(outcome), strict=True)
+            Path(TaskFiles(str(mirror)).log).write_text(outcome.log_tail, encoding="utf-8")
+        except (TypeError, KeyError, ValidationError) as error:
+            raise InfrastructureError(f"what it answered cannot be read: {error}") from None
+        return outcome
+
+    def _heard(self, host: RelayedHost, received: "_Mirror") -> Heard:
+        def heard(word: str, data: bytes) -> None:
+            if word == "waits":
+                self._say(f"{host.name}: another cluster measures there; this one waits for its turn")
+            received.take(word, data)
+
+        return heard
+
+    def _patiently(self, host: RelayedHost, do: Callable[[], None], connection: socket.socket) -> None:
+        """Does something as soon as the host answers.
+
+        Raises:
+            InfrastructureError: it did not in time, or nobody waits any longer, or it failed for another reason.
+        """
+        until_s, told = time.monotonic() + self._return_s, False
+        while True:
+            try:
+                do()
+            except HostConnectionError as error:
+                if time.monotonic() > until_s or _is_closed(connection, PAUSE_S):
+                    raise InfrastructureError(f"{error.problem}; what is there stays and is fetched later") from None
+                if not told:
+                    told = True
+                    self._say(f"{host.name}: {error.problem}; it is waited for")
+            else:
+                return
+
+    def _fetch(self, host: RelayedHost, mirror: Path) -> None:
+        """Brings here what a directory there has more, and removes it there."""
+        mirror.mkdir(parents=True, exist_ok=True)
+        with _Mirror(mirror) as received:
+            order = {"do": "take", "directory": self._text(host, str(mirror)), "offset": received.size}
+            self._ask(host, order, received.take)
+        self._forget(host, mirror)
+
+    def _forget(self, host: RelayedHost, mirror: Path) -> None:
+        self._ask(host, {"do": "remove", "directories": [self._text(host, str(mirror))]}, _nothing)
+
+    def _ask(
+        self, host: RelayedHost, order: Mapping[str, object], heard: Heard, connection: socket.socket | None = None
+    ) -> Any:
+        """Has a host do something.
+
+        Args:
+            host: that does it.
+            order: see `supervising.main`.
+            heard: takes what it says meanwhile.
+            connection: whose end ends it there; null where it is short.
+
+        Raises:
+            HostConnectionError: it was not reached, or the connection ended.
+            InfrastructureError: it cannot; says why.
+        """
+        program = inspect.getsource(supervising) + "\nmain()\n"
+        argv = [host.python, "-I", "-c", program]
+        started = self._connections.start(host.name, argv)
+        try:
+            return _converse(started, order, heard, connection)
+        except EOFError as error:
+            raise self._connections.failure(host.name, started) from error
+        finally:
+            end(started)
+
+    def _text(self, host: RelayedHost, text: str) -> str:
+        """A path of the mirror as it is called there; anything else as it is."""
+        here = f"{self._state}/"
+        return f"{host.work_directory}/{text.removeprefix(here)}" if text.startswith(here) else text
+
+
+class _Mirror:
+    """What has come of a task's directory; on the disk when the block ends."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._stream = Path(TaskFiles(str(directory)).records).open("ab")  # noqa: SIM115 - closed below
+        self.size = self._stream.tell()
+
+    def __enter__(self) -> "_Mirror":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.fsync(self._stream.fileno())
+        self._stream.close()
+
+    def take(self, word: str, data: bytes) -> None:
+        """Takes what the host says."""
+        if word == "records":
+            self._stream.write(data)
+            self._stream.flush()
+        elif word in ("origin.json", "task.json") and not (self._directory / word).exists():
+            (self._directory / word).write_bytes(data)
+
+
+def _converse(
+    started: "Popen[bytes]", order: Mapping[str, object], heard: Heard, connection: socket.socket | None
+) -> Any:
+    """Gives an order, and takes what is said until the last word.
+
+    Raises:
+        EOFError: it ended before that.
+        InfrastructureError: it failed, or says what nobody understands.
+    """
+    assert started.stdin is not None
+    assert started.stdout is not None
+    try:
+        started.stdin.write(json.dumps(order).encode() + b"\n")
+        started.stdin.flush()
+    except BrokenPipeError:
+        raise EOFError from None
+    descriptor, pending = started.stdout.fileno(), b""
+    until_s = time.monotonic() + _ANSWER_S
+    while True:
+        watched = [descriptor] if connection is None else [descriptor, connection.fileno()]
+        ready, _, _ = select.select(watched, [], [], _LOOK_S)
+        if connection is not None and connection.fileno() in ready and not connection.recv(1):
+            connection = None
+            started.stdin.close()  # it ends there, and says how
+        if descriptor not in ready:
+            if time.monotonic() > until_s:
+                raise EOFError
+            continue
+        piece = os.read(descriptor, 2**16)
+        if not piece:
+            raise EOFError
+        until_s = time.monotonic() + _ANSWER_S
+        pending += piece
+        while (found := _next_word(pending)) is not None:
+            word, data, pending = found
+            if word == "ended":
+                return _document(data)
+            if word == "failed":
+                raise InfrastructureError(" ".join(data.decode("utf-8", "replace").split())[:500])
+            heard(word, data)
+
+
+def _next_word(pending: bytes) -> tuple[str, bytes, bytes] | None:
+    """The first word with its data, and the rest; null until it is whole."""
+    line, separator, rest = pending.partition(b"\n")
+    match = _WORD.fullmatch(line)
+    if separator and (match is None or int(match[2]) > _MAX_PIECE_BYTES):
+        raise InfrastructureError(f"it says what nobody understands: {line[:80]!r}")
+    if match is None:
+        return None
+    size = int(match[2])
+    return (match[1].decode(), rest[:size], rest[size:]) if separator and len(rest) >= size else None
+
+
+def _document(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except ValueError as error:
+        raise InfrastructureError(f"what it answered cannot be read: {error}") from None
+
+
+def _read_errand(connection: socket.socket) -> Errand:
+    said = b""
+    while not said.endswith(b"\n"):
+        piece = connection.recv(2**16)
+        said += piece
+        if not piece or len(said) > MAX_MESSAGE_BYTES:
+            raise InfrastructureError("an errand was not whole")
+    try:
+        return ERRAND.validate_json(said)
+    except ValidationError as error:
+        raise InfrastructureError(f"an errand was damaged: {error.errors(include_url=False)[0]['msg']}") from None
+
+
+def _is_closed(connection: socket.socket, wait_s: float) -> bool:
+    """Whether who asked has given up; waits so long for that."""
+    ready, _, _ = select.select([connection], [], [], wait_s)
+    return bool(ready) and not connection.recv(1)
+
+
+def _names(found: object) -> list[tuple[str, str]]:
+    """Campaign and name of task directories, as a host tells them."""
+    try:
+        names = _NAMES.validate_python(found)
+    except ValidationError as error:
+        raise InfrastructureError(
+            f"what it tells cannot be read: {error.errors(include_url=False)[0]['msg']}"
+        ) from None
+    if not all(_NAME.fullmatch(name) for pair in names for name in pair):
+        raise InfrastructureError(f"it tells of a directory that is none of ours: {names}")
+    return names
+
+
+def _nothing(_word: str, _data: bytes) -> None:
+    return None
