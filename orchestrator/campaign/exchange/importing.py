@@ -1,7 +1,5 @@
-"""Brings the results of an exported directory into the store. What is damaged is named with its place."""
+"""Brings the results of an exported directory into the store, by the builder and the writer of all rows."""
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -10,22 +8,16 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
 
-from orchestrator.campaign.exchange.manifest import ExportedTask, Manifest, read_manifest
+from orchestrator.campaign.exchange.manifest import Manifest, read_manifest
+from orchestrator.campaign.exchange.reading import Damage, Start, read_task_results
 from orchestrator.errors import ConfigurationError, StoreError
-from orchestrator.execution import RecordReader, read_pieces
 from orchestrator.planning import trial_key
 from orchestrator.store import Answer, Ingest, Outcome, RowBuilder, Store, TaskOrigin, campaign_row, campaign_totals
 from runners.contract import (
     CONTRACT_VERSION,
     METHOD_VERSION,
-    Begin,
     ContractError,
-    End,
-    Environment,
-    Line,
     Status,
-    Task,
-    TaskFiles,
     Trial,
     TrialRecord,
     decode,
@@ -33,26 +25,10 @@ from runners.contract import (
 )
 from runners.system import Fingerprint, system_id
 
-_SUPERSEDED: Final = "its start ended while this trial ran; it was measured again"
-
 _SHOWN: Final = 8
 """Differences of an environment that an error names; the others are counted."""
 
-_MAX_DOCUMENT_BYTES: Final = 64 * 2**20
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-@dataclass(frozen=True)
-class Damage:
-    """Something that cannot be imported."""
-
-    file: Path
-    """Relative to the export."""
-    line: int | None
-    problem: str
-
-    def __str__(self) -> str:
-        return f"{self.file}{'' if self.line is None else f':{self.line}'}: {self.problem}"
 
 
 @dataclass
@@ -80,31 +56,6 @@ class ImportReport:
     def is_whole(self) -> bool:
         """Whether all that was there could be imported."""
         return not self.damages and not self.conflicts
-
-
-@dataclass
-class _Start:
-    """One start of a task: one process on one machine in one environment."""
-
-    path: Path
-    """Of its records, relative to the export."""
-    task_id: str
-    seen: Environment | None = None
-    begun: dict[str, tuple[int, Begin]] = field(default_factory=dict)
-    records: list[tuple[int, TrialRecord]] = field(default_factory=list)
-    """Each with the number of its line; those of attempts that were made again stand at their beginnings."""
-
-
-@dataclass
-class _TaskResults:
-    """What there is of one task."""
-
-    trials: Mapping[str, Trial]
-    starts: list[tuple[_Start, Environment, Fingerprint]] = field(default_factory=list)
-    """Those that have records, with what they ran in and where."""
-    damages: list[Damage] = field(default_factory=list)
-    begun: int = 0
-    untouched: int = 0
 
 
 def import_export(directory: Path, store: Store, *, accept_versions: bool) -> ImportReport:
@@ -138,7 +89,7 @@ def import_export(directory: Path, store: Store, *, accept_versions: bool) -> Im
         # A full disk is told at once; nobody makes room for a command that a person can repeat.
         with Ingest(store, writer, lambda _text: None, room_wait_s=0.0) as ingest:
             for exported in manifest.tasks:
-                if (results := _read_task_results(directory, exported, manifest)) is None:
+                if (results := read_task_results(directory, exported, manifest)) is None:
                     continue
                 for start, seen, fingerprint in results.starts:
                     builder = RowBuilder(manifest.origin(start.task_id, exported.environment, seen.versions))
@@ -179,7 +130,7 @@ def _survey(directory: Path, report: ImportReport, *, accept_versions: bool) -> 
     systems: dict[str, Fingerprint] = {}
     refused: dict[str, list[str]] = {}
     for exported in report.manifest.tasks:
-        results = _read_task_results(directory, exported, report.manifest)
+        results = read_task_results(directory, exported, report.manifest)
         if results is None:
             report.missing.append(exported.directory)
             report.untouched += exported.trials
@@ -210,7 +161,7 @@ def _shortened(texts: Sequence[str]) -> list[str]:
 
 
 def _store_records(
-    start: _Start, trials: Mapping[str, Trial], builder: RowBuilder, report: ImportReport, ingest: Ingest
+    start: Start, trials: Mapping[str, Trial], builder: RowBuilder, report: ImportReport, ingest: Ingest
 ) -> None:
     origin = builder.origin
     answers: SimpleQueue[tuple[int, Answer]] = SimpleQueue()
@@ -296,123 +247,3 @@ def _campaign(manifest: Manifest) -> dict[str, object]:
 
 def _time(nanoseconds: int) -> datetime:
     return _EPOCH + timedelta(microseconds=nanoseconds // 1000)
-
-
-def _read_task_results(root: Path, exported: ExportedTask, manifest: Manifest) -> _TaskResults | None:
-    """What came back of one task; null if its directory is not there.
-
-    Raises:
-        ConfigurationError: the task is not the one that was exported.
-    """
-    directory = root / exported.directory
-    if not directory.is_dir():
-        return None
-    task = _read_task(directory, exported, manifest)
-    results = _TaskResults({trial.trial_id: trial for trial in task.trials})
-    starts = [_read_start(root, files, task.task_id, results) for files in TaskFiles(str(directory)).starts()]
-    last = {trial_id: number for number, start in enumerate(starts) for trial_id in start.begun}
-    done = {record.trial_id for start in starts for _, record in start.records}
-    results.begun = len(last.keys() - done)
-    results.untouched = len(results.trials.keys() - done - last.keys())
-    seen: set[tuple[str, int]] = set()
-    for number, start in enumerate(starts):
-        own = {record.trial_id for _, record in start.records}
-        lost = [
-            (line, _superseded(begin))
-            for trial_id, (line, begin) in start.begun.items()
-            if trial_id not in own and last[trial_id] > number
-        ]
-        records, start.records = [*start.records, *lost], []
-        for line, record in records:
-            key = record.trial_id, record.attempt
-            if key in seen:
-                problem = f"a second record of trial {key[0]}, attempt {key[1]}"
-                results.damages.append(Damage(start.path, line, problem))
-            else:
-                seen.add(key)
-                start.records.append((line, record))
-        fingerprint = _fingerprint(start, root, results.damages) if start.records else None
-        if start.seen is not None and fingerprint is not None:
-            results.starts.append((start, start.seen, fingerprint))
-    return results
-
-
-def _superseded(begin: Begin) -> TrialRecord:
-    """Stands for the record of an attempt that a dead start did not write."""
-    at = begin.started_at_ns
-    return TrialRecord(begin.trial_id, begin.attempt, Status.INFRASTRUCTURE_ERROR, _SUPERSEDED, at, at)
-
-
-def _read_task(directory: Path, exported: ExportedTask, manifest: Manifest) -> Task:
-    path = Path(TaskFiles(str(directory)).task)
-    try:
-        data = _read_document(path)
-    except OSError as error:
-        raise ConfigurationError(f"cannot be read: {error.strerror}; copy the directory again", file=path) from None
-    if hashlib.sha256(data).hexdigest() != exported.task_sha256:
-        raise ConfigurationError("not the task that was exported: it was changed or damaged since", file=path)
-    try:
-        task = decode(Task, json.loads(data), "task")
-    except ContractError as error:
-        problem = f"{error}; import it with taxmeter {manifest.taxmeter_version}"
-        raise ConfigurationError(problem, file=path) from None
-    if task.campaign_id != manifest.campaign_id or task.task_id != exported.task_id:
-        raise ConfigurationError("it belongs to another campaign than export.json", file=path)
-    return task
-
-
-def _read_document(path: Path) -> bytes:
-    with path.open("rb") as stream:
-        return stream.read(_MAX_DOCUMENT_BYTES)  # what is longer is damaged
-
-
-def _read_start(root: Path, files: TaskFiles, task_id: str, results: _TaskResults) -> _Start:
-    path = Path(files.records)
-    again = path.parent.name if path.parent.name.startswith("again-") else ""
-    start = _Start(path.relative_to(root), f"{task_id}-{again}" if again else task_id)
-    reader = RecordReader()
-    number = 0
-    for read in (read for piece in read_pieces(path) for read in reader.feed(piece)):
-        number = read.number
-        problem = read.problem or _misplaced(read.line, start, results.trials)
-        if problem:
-            results.damages.append(Damage(start.path, number, problem))
-        elif isinstance(read.line, Environment):
-            start.seen = read.line
-        elif isinstance(read.line, Begin):
-            start.begun[read.line.trial_id] = number, read.line
-        elif isinstance(read.line, TrialRecord):
-            start.records.append((number, read.line))
-    if reader.is_cut:
-        results.damages.append(Damage(start.path, number + 1, "the line is cut off"))
-    return start
-
-
-def _misplaced(line: Line | None, start: _Start, trials: Mapping[str, Trial]) -> str:
-    """Why a line that can be read cannot stand where it stands; empty if it can."""
-    assert line is not None
-    if isinstance(line, Environment | End):
-        if line.task_id != start.task_id:
-            return f"a line of task {line.task_id} among those of {start.task_id}"
-        return "a second environment" if isinstance(line, Environment) and start.seen is not None else ""
-    if line.trial_id not in trials:
-        return f"trial {line.trial_id} is not part of this task"
-    return f"attempt {line.attempt}, the first is 1" if line.attempt < 1 else ""
-
-
-def _fingerprint(start: _Start, root: Path, damages: list[Damage]) -> Fingerprint | None:
-    """Where a start ran; null if that or its environment is not known: then its records give no rows."""
-    left_out = f"{len(start.records)} records are left out"
-    if start.seen is None:
-        damages.append(Damage(start.path, None, f"no environment can be read; {left_out}"))
-        return None
-    path = Path(TaskFiles(str(root / start.path.parent)).system)
-    try:
-        document = json.loads(_read_document(path))
-        if not isinstance(document, dict) or set(document) != {"fingerprint"}:
-            raise ContractError("expected an object with the key fingerprint")
-        return decode(Fingerprint, document["fingerprint"], "fingerprint")
-    except (OSError, ValueError) as error:
-        problem = error.strerror if isinstance(error, OSError) else error
-        damages.append(Damage(path.relative_to(root), None, f"{problem}; {left_out}"))
-        return None
