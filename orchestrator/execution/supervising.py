@@ -30,6 +30,9 @@ GRACE_S = 10.0
 POLL_INTERVAL_S = 0.1
 """How often it is looked whether a task is over or to be ended."""
 
+GREETING = b"\ntaxmeter-supervising\n"
+"""Before the first answer: login scripts may have printed something."""
+
 _ALIVE_S = 1.0
 _PIECE_BYTES = 64 * 2**10
 _LOG_BYTES = 8192
@@ -249,6 +252,7 @@ def _remove(order: dict[str, Any], _: threading.Event) -> None:
 
 def main() -> None:
     """Does what the order says; the last word is `ended`, with the answer, or `failed`, with why."""
+    sys.stdout.buffer.write(GREETING)
     order = json.loads(sys.stdin.buffer.readline())
     stop = threading.Event()
 

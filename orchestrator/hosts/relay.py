@@ -39,6 +39,7 @@ PAUSE_S: Final = 3.0
 _ANSWER_S: Final = 60.0
 _LOOK_S: Final = 0.5
 _MAX_PIECE_BYTES: Final = 64 * 2**20
+_LONGEST_WORD: Final = 40
 _CAMPAIGNS: Final = "campaigns"
 _NAMES: Final = TypeAdapter(list[tuple[str, str]])
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,254}")
@@ -262,9 +263,9 @@ class _Relay:
             end(started)
 
     def _text(self, host: RelayedHost, text: str) -> str:
-        """A path of the mirror as it is called there; anything else as it is."""
-        here = f"{self._state}/"
-        return f"{host.work_directory}/{text.removeprefix(here)}" if text.startswith(here) else text
+        """A path of a mirror as it is called there; anything else, such as the interpreter, as it is."""
+        here, there = f"{self._state / _CAMPAIGNS}/", f"{host.work_directory}/{_CAMPAIGNS}/"
+        return f"{there}{text.removeprefix(here)}" if text.startswith(here) else text
 
 
 class _Mirror:
@@ -307,7 +308,7 @@ def _converse(
         started.stdin.flush()
     except BrokenPipeError:
         raise EOFError from None
-    descriptor, pending = started.stdout.fileno(), b""
+    descriptor, pending, is_greeted = started.stdout.fileno(), b"", False
     until_s = time.monotonic() + _ANSWER_S
     while True:
         watched = [descriptor] if connection is None else [descriptor, connection.fileno()]
@@ -324,8 +325,13 @@ def _converse(
             raise EOFError
         until_s = time.monotonic() + _ANSWER_S
         pending += piece
-        while (found := _next_word(pending)) is not None:
-            word, data, pending = found
+        if not is_greeted:
+            before, found, after = pending.partition(supervising.GREETING)
+            is_greeted, pending = bool(found), after if found else before
+            if len(before) > MAX_MESSAGE_BYTES:
+                raise InfrastructureError(f"its shell prints without end: {before[:80]!r}")
+        while is_greeted and (answer := _next_word(pending)) is not None:
+            word, data, pending = answer
             if word == "ended":
                 return _document(data)
             if word == "failed":
@@ -337,7 +343,7 @@ def _next_word(pending: bytes) -> tuple[str, bytes, bytes] | None:
     """The first word with its data, and the rest; null until it is whole."""
     line, separator, rest = pending.partition(b"\n")
     match = _WORD.fullmatch(line)
-    if separator and (match is None or int(match[2]) > _MAX_PIECE_BYTES):
+    if (separator or len(line) > _LONGEST_WORD) and (match is None or int(match[2]) > _MAX_PIECE_BYTES):
         raise InfrastructureError(f"it says what nobody understands: {line[:80]!r}")
     if match is None:
         return None
