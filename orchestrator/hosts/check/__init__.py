@@ -1,6 +1,5 @@
 """Looks at a host: whether it can be used, and what it is. Nothing is changed there."""
 
-from orchestrator.hosts.check.clock import Skew, clock_here, measure_skew, measure_skew_of
 from orchestrator.hosts.check.differences import Difference, differences
 from orchestrator.hosts.check.engine import (
     EngineFacts,
@@ -11,14 +10,24 @@ from orchestrator.hosts.check.engine import (
     images_on,
     read_requirements,
 )
-from orchestrator.hosts.check.findings import Check, Finding, Level, filesystem_problem, unmet
-from orchestrator.hosts.check.preflight import SCRIPT, Preflight, PreflightQuestion, parse, preflight_here
+from orchestrator.hosts.check.findings import Check, Finding, Level, Skew, unmet
+from orchestrator.hosts.check.preflight import (
+    SCRIPT,
+    Preflight,
+    PreflightQuestion,
+    filesystem_problem,
+    parse,
+    preflight_here,
+)
 from orchestrator.hosts.check.report import (
     CHECK_TIMEOUT_S,
     ENGINE_ROOTS,
     HostReport,
     Way,
     check_host,
+    clock_here,
+    measure_skew,
+    measure_skew_of,
     refusal,
     socket_problem,
 )

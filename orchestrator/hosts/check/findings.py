@@ -1,15 +1,13 @@
 """Turns what was seen of a host into findings: pure, so that each line can be tested without a host."""
 
 import fnmatch
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
 from orchestrator.config import Expectation, Host, in_range
-from orchestrator.hosts.check.clock import Skew
 from orchestrator.hosts.check.engine import EngineFacts, Requirements, WantedImage
-from orchestrator.hosts.check.preflight import Preflight
+from orchestrator.hosts.check.preflight import Preflight, filesystem_problem
 from orchestrator.planning import (
     GIB,
     NONE_USED,
@@ -30,8 +28,6 @@ SKEW_S = 1.0
 LITTLE_BYTES = 10 * GIB
 """For an engine: an environment for GPUs takes most of it."""
 NO_SPACE_BYTES = GIB // 10
-# As `stat -f` of several systems calls them.
-_NETWORK = re.compile(r"nfs|smb|cifs|ceph|lustre|gpfs|beegfs|fhgfs|gluster|sshfs|afs|panfs|ocfs|gfs2|orangefs|pvfs")
 
 
 class Check(Enum):
@@ -76,6 +72,15 @@ class Finding:
 
 
 _NOTHING = Finding(Level.NONE, "-")
+
+
+@dataclass(frozen=True)
+class Skew:
+    """The host's clock minus this machine's."""
+
+    offset_s: float
+    uncertainty_s: float
+    """The truth lies within the offset plus or minus this."""
 
 
 def judge(
@@ -378,21 +383,3 @@ def unmet(
     if least is not None and (memory is None or memory < least):
         wrong.append(f"expected at least {least} bytes of memory, found {memory}")
     return wrong
-
-
-def filesystem_problem(directory: str, kind: str | None) -> str | None:
-    """Why a directory cannot be a host's own, in one line; null if it can.
-
-    What is kept there is of this host: the lock by which clusters take turns, files compiled for its processors and
-    GPUs, and the code that an agent unpacks.
-
-    Args:
-        directory: the host's work directory.
-        kind: of its file system; null if it is not known.
-    """
-    if kind is None or not _NETWORK.search(kind.lower()):
-        return None
-    return (
-        f"{directory} is on a network file system ({kind}), so hosts would mix up their files and wait for each other: "
-        "name a directory of a disk of its own as `work_directory:`"
-    )

@@ -12,6 +12,8 @@ from orchestrator.errors import InfrastructureError
 from runners.system import GpuPlace, NumaNode, Topology, bus_id
 from runners.system.reading import parse_list
 
+# As `stat -f` of several systems calls them.
+_NETWORK = re.compile(r"nfs|smb|cifs|ceph|lustre|gpfs|beegfs|fhgfs|gluster|sshfs|afs|panfs|ocfs|gfs2|orangefs|pvfs")
 _KIB, _MIB = 1 << 10, 1 << 20
 
 SCRIPT = r"""
@@ -294,6 +296,24 @@ def parse(text: str) -> Preflight:
         connection=(connection[0], connection[2]) if len(connection) == 4 else None,
         has_os_release="yes" in sections.get("os-release", []),
         listened=tuple(sorted({int(port, 16) for port in sections.get("listened", [])})),
+    )
+
+
+def filesystem_problem(directory: str, kind: str | None) -> str | None:
+    """Why a directory cannot be a host's own, in one line; null if it can.
+
+    What is kept there is of this host: the lock by which clusters take turns, files compiled for its processors and
+    GPUs, and the code that an agent unpacks.
+
+    Args:
+        directory: the host's work directory.
+        kind: of its file system; null if it is not known.
+    """
+    if kind is None or not _NETWORK.search(kind.lower()):
+        return None
+    return (
+        f"{directory} is on a network file system ({kind}), so hosts would mix up their files and wait for each other: "
+        "name a directory of a disk of its own as `work_directory:`"
     )
 
 

@@ -1,21 +1,25 @@
-"""The check of one host: looked at, asked and judged; one finding for each thing. Nothing is changed there."""
+"""The check of one host: looked at, asked, its clock compared, and judged. Nothing is changed there."""
 
-from collections.abc import Mapping
+import re
+import select
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol
 
 from orchestrator.config import ExecutorChoice, Host, HostState
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.check.clock import Skew
 from orchestrator.hosts.check.engine import OLDEST_ENGINE, OLDEST_PODMAN, EngineFacts, Requirements, WantedImage
-from orchestrator.hosts.check.findings import Check, Finding, Level, judge
+from orchestrator.hosts.check.findings import Check, Finding, Level, Skew, judge
 from orchestrator.hosts.check.preflight import EngineSocket, Preflight
-from orchestrator.hosts.connection import Deadline
+from orchestrator.hosts.connection import Connections, Deadline, HostConnectionError, Reason, end
 
 CHECK_TIMEOUT_S = 60.0
 ENGINE_ROOTS = ("/var/lib/docker", "/var/lib/containers/storage")
 
+_EXCHANGES = 5
+_CLOCK = ["sh", "-c", "while read -r _; do date +%s.%N; done"]
 _SKIPPED = Finding(Level.NONE, "-")
 
 
@@ -178,3 +182,62 @@ def _with_disk_of(root: str, host: Probes, seen: Preflight, deadline: Deadline) 
         # it was reached a moment ago; that nothing is known about this disk stands in the table
         return seen
     return replace(seen, free_bytes=again.free_bytes)
+
+
+def measure_skew_of(ask: Callable[[], str]) -> Skew | None:
+    """The skew as the quickest of some questions tells it; null if none tells it.
+
+    Args:
+        ask: a host for its time, in seconds since 1970.
+    """
+    found = []
+    for _ in range(_EXCHANGES):
+        asked = time.time()
+        answer = ask()
+        found.append(skew_of(asked, answer, time.time()))
+    return min((skew for skew in found if skew is not None), key=lambda skew: skew.uncertainty_s, default=None)
+
+
+def skew_of(asked: float, answered: str, received: float) -> Skew | None:
+    """What one question tells; all in seconds since 1970, by this machine's clock but for the answer.
+
+    Wherever in between the host looked at its clock, the middle is wrong by at most half of the time.
+    """
+    match = re.match(r"(\d+)(\.\d+)?", answered)
+    if match is None:
+        return None
+    # a date without fractions: any moment of that second
+    said, resolution = (float(match[0]), 0.0) if match[2] is not None else (float(match[0]) + 0.5, 0.5)
+    return Skew(said - (asked + received) / 2, (received - asked) / 2 + resolution)
+
+
+def measure_skew(connections: Connections, name: str, timeout_s: float) -> Skew | None:
+    """Asks a host over one connection of SSH; null if it does not tell.
+
+    Raises:
+        HostConnectionError: the connection ended, or the time was up.
+    """
+    deadline = time.monotonic() + timeout_s
+    process = connections.start(name, _CLOCK)
+
+    def ask() -> str:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        readable, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
+        if not readable:
+            raise HostConnectionError(name, Reason.TIMEOUT, f"no answer about its time within {timeout_s:g} s")
+        return process.stdout.readline().decode("ascii", "replace")
+
+    try:
+        return measure_skew_of(ask)
+    except BrokenPipeError:
+        raise HostConnectionError(name, Reason.OTHER, "the connection ended while it was asked for its time") from None
+    finally:
+        end(process)
+
+
+def clock_here(_: None) -> str:
+    """The time of this machine, as an answer."""
+    return f"{time.time():.6f}"

@@ -219,10 +219,7 @@ def execute_in_head(cluster: Cluster, argv: Sequence[str]) -> int:
 
 @contextmanager
 def _signals(running: Execution) -> Iterator[None]:
-    """In the main thread; no other gets any."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+    """Passed on to the command; whoever calls is the main thread, which alone gets any."""
 
     def forward(number: int, _: FrameType | None) -> None:
         running.send(number)
