@@ -65,11 +65,11 @@ class CalledHost(ABC):
     def facts(self) -> HostFacts:
         """See `HostAccess.facts`."""
         if self._facts is None:
-            self._facts = self.look(FactsQuestion(self.name, self.settings, self.work_directory))
+            self._facts = self.read_facts(FactsQuestion(self.name, self.settings, self.work_directory))
         return self._facts
 
     @abstractmethod
-    def look(self, question: "FactsQuestion") -> HostFacts:
+    def read_facts(self, question: "FactsQuestion") -> HostFacts:
         """Asks for its facts."""
 
     @abstractmethod
@@ -110,8 +110,8 @@ class LocalHost(CalledHost):
     way = Way.HERE
     where = "on this machine"
 
-    def look(self, question: "FactsQuestion") -> HostFacts:
-        """See `CalledHost.look`."""
+    def read_facts(self, question: "FactsQuestion") -> HostFacts:
+        """See `CalledHost.read_facts`."""
         return facts_here(question)
 
     def call(self, function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:

@@ -63,8 +63,8 @@ class RayHost(CalledHost):
         self._cluster = cluster
         self._fits = False
 
-    def look(self, question: FactsQuestion) -> HostFacts:
-        """See `CalledHost.look`."""
+    def read_facts(self, question: FactsQuestion) -> HostFacts:
+        """See `CalledHost.read_facts`."""
         return self.call(facts_of_node, question, _ANSWER_S)
 
     def call(self, function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:
