@@ -181,6 +181,7 @@ class Lab:
             hasty.setattr(leftovers, "PING_S", 0.3)
             hasty.setattr(leftovers, "PAUSE_S", 0.1)
             hasty.setattr(driver, "LOOK_S", 0.0)
+            hasty.setattr(driver, "PUBLISH_S", 0.05)
             # far below the second after which FAULTS take a host for lost, so that one that is well never is
             hasty.setattr(host_task, "TICK_S", 0.1)
             hasty.setattr(host_work, "BREAK_S", 0.5)

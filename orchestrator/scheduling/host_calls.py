@@ -28,6 +28,7 @@ SET_ASIDE: Final = "records.refused.jsonl"
 """Records of which some gave no row: a person decides about them."""
 
 _PAUSE_S: Final = 0.1
+_MAX_DOCUMENT_BYTES: Final = 64 * 2**20
 
 _STARTED: Final = 19
 """Place of a process's start among the fields of /proc/PID/stat that follow its name."""
@@ -88,25 +89,28 @@ class Returned:
     """Tasks of which every row is stored."""
 
 
-class LeftoverPart(Enum):
-    """What a piece of a leftover belongs to."""
+@dataclass(frozen=True)
+class Leftover:
+    """A task directory that waits on a host; its records follow in pieces."""
 
-    ORIGIN = "origin"
-    TASK = "task"
-    RECORDS = "records"
-    END = "end"
-    """All of the directory has come."""
-    NOTICE = "notice"
-    """A line for a person."""
+    directory: Path
+    origin: bytes
+    """The document that makes rows of its records."""
+    task: bytes
+    size: int
+    """Of its records, in bytes."""
 
 
 @dataclass(frozen=True)
 class LeftoverPiece:
-    """Bytes of a task directory that waits on a host: its origin, its task, its records, and then its end."""
+    """Bytes of the records of a task directory that waits on a host, in their order."""
 
     directory: Path
-    part: LeftoverPart
-    data: bytes = b""
+    data: bytes
+
+
+Found = Leftover | LeftoverPiece | str
+"""What a host says that is asked for what waits there; a text is a line for a person."""
 
 
 def is_there(host: str) -> Iterator[str]:
@@ -140,49 +144,46 @@ def acknowledge(acknowledgements: Sequence[Acknowledgement]) -> Iterator[str]:
             yield f"{directory} cannot be cleared: {error.strerror or error}"
 
 
-def recover(returned: Returned) -> Iterator[LeftoverPiece]:
+def recover(returned: Returned) -> Iterator[Found]:
     """Makes a host fit for further tasks: what a lost one left there is ended, and what it measured is read.
 
     Raises:
         InfrastructureError: its engine does not answer: it is not fit yet.
     """
-    nowhere = returned.leftovers.campaigns
     # First the process: it would wait for its container, and hold the place of the next task.
     for worker in returned.lost:
         if end_worker(worker):
-            yield _notice(nowhere, "a process that did not answer any more was killed")
+            yield "a process that did not answer any more was killed"
     for engine in returned.engines:
         for name in remove_containers(engine, returned.campaign_id, returned.running):
-            yield _notice(nowhere, f"removed container {name} of a task that was lost")
-    for problem in acknowledge(returned.acknowledged):
-        yield _notice(nowhere, problem)
+            yield f"removed container {name} of a task that was lost"
+    yield from acknowledge(returned.acknowledged)
     yield from read_leftovers(returned.leftovers)
 
 
-def read_leftovers(leftovers: Leftovers) -> Iterator[LeftoverPiece]:
+def read_leftovers(leftovers: Leftovers) -> Iterator[Found]:
     """Reads the records of a store that wait on this machine, whichever campaign they are of."""
     for directory in sorted(path for path in leftovers.campaigns.glob("*/*") if path.name not in leftovers.in_use):
         files = TaskFiles(str(directory))
         try:
             has_records = Path(files.records).stat().st_size > 0
-            origin = Path(files.origin).read_bytes() if has_records else b""
+            origin = _document(files.origin) if has_records else b""
         except (FileNotFoundError, NotADirectoryError):
             continue
         try:
             is_ours = bool(origin) and json.loads(origin)["store_id"] == leftovers.store_id
         except (ValueError, TypeError, KeyError):
-            yield _notice(directory, f"{files.origin} is damaged; the records beside it stay")
+            yield f"{files.origin} is damaged; the records beside it stay"
             continue
         if not is_ours:
             continue
         if not _is_free(directory, RUNNER_ENDS_S):
-            yield _notice(directory, f"a runner works in {directory}; what it records is stored later")
+            yield f"a runner works in {directory}; what it records is stored later"
             continue
-        parts = ((LeftoverPart.ORIGIN, files.origin), (LeftoverPart.TASK, files.task))
-        for part, path in (*parts, (LeftoverPart.RECORDS, files.records)):
-            for piece in read_pieces(Path(path)):
-                yield LeftoverPiece(directory, part, piece)
-        yield LeftoverPiece(directory, LeftoverPart.END)
+        task = _document(files.task) if Path(files.task).exists() else b""
+        yield Leftover(directory, origin, task, Path(files.records).stat().st_size)
+        for piece in read_pieces(Path(files.records)):
+            yield LeftoverPiece(directory, piece)
 
 
 def remove_directories(directories: Sequence[Path]) -> Iterator[str]:
@@ -220,8 +221,10 @@ def end_worker(worker: WorkerProcess) -> bool:
     return True
 
 
-def _notice(directory: Path, text: str) -> LeftoverPiece:
-    return LeftoverPiece(directory, LeftoverPart.NOTICE, text.encode())
+def _document(path: str) -> bytes:
+    """A document that is damaged if it is longer than any of ours."""
+    with Path(path).open("rb") as stream:
+        return stream.read(_MAX_DOCUMENT_BYTES)
 
 
 def _is_unstored(directory: Path) -> bool:

@@ -19,7 +19,7 @@ DRIVER = textwrap.dedent(
     from pathlib import Path
     from orchestrator.execution import FakeSettings, RecordReader
     from orchestrator.scheduling import RecordPiece, SchedulingHost, TaskEnded, TaskRequest, Tick, read_leftovers
-    from orchestrator.scheduling import LeftoverPart, Leftovers
+    from orchestrator.scheduling import LeftoverPiece, Leftovers
     from orchestrator.scheduling.ray import Scheduler
     from runners.contract import CONTRACT_VERSION, BackendSpec, Protocol, Task, Trial, TrialSpec, WorkloadSpec
 
@@ -58,7 +58,7 @@ DRIVER = textwrap.dedent(
         pieces = []
         while not stream.is_over:
             pieces += stream.take()
-        sizes = [len(piece.data) for piece in pieces if piece.part is LeftoverPart.RECORDS]
+        sizes = [len(piece.data) for piece in pieces if isinstance(piece, LeftoverPiece)]
         told.append(["leftovers", sum(sizes), max(sizes), sum(reader.size for reader in readers.values())])
         spilled = [str(path) for path in Path("/tmp").glob(f"taxmeter-ray-{os.getpid()}-*/**/*spilled*/*")]
         told.append(["spilled", spilled])

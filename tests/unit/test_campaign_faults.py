@@ -22,7 +22,6 @@ from orchestrator.planning import GpuFacts, Machine, PlannedTask, PlanningHost, 
 from orchestrator.scheduling import (
     Acknowledgement,
     Disposal,
-    LeftoverPart,
     LeftoverPiece,
     Leftovers,
     Returned,
@@ -186,7 +185,7 @@ class Intake:
         return [Acknowledgement(piece.directory, 1, Disposal.REMOVE) for piece in self.pieces]
 
 
-PIECE = LeftoverPiece(Path("/task"), LeftoverPart.END)
+PIECE = LeftoverPiece(Path("/task"), b"")
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import platform
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import distributions
@@ -100,38 +100,31 @@ def run_campaign(
                 told(Notice(problem))
 
 
+@dataclass
 class CampaignRun:
     """Runs what is left of one campaign, with a store that is open for writing."""
 
-    def __init__(
-        self,
-        order: CampaignOrder,
-        scheduler: Scheduler,
-        ingest: Ingest,
-        store: Store,
-        files: ProjectFiles,
-        observe: Observer,
-        place: str,
-    ) -> None:
-        """Runs nothing yet. The arguments are those of `run_campaign`, and what writes the store."""
-        self._order = order
-        self._campaign_id = order.continuation.campaign_id
-        self._scheduler = scheduler
-        self._ingest = ingest
-        self._store = store
-        self._files = files
-        self._observe = observe
-        self._place = place
-        self._hosts = {host.planning.name: host for host in order.hosts}
+    order: CampaignOrder
+    scheduler: Scheduler
+    ingest: Ingest
+    store: Store
+    files: ProjectFiles
+    observe: Observer
+    place: str
+
+    def __post_init__(self) -> None:
+        self._plan = self.order.continuation.plan
+        self._hosts = {host.planning.name: host for host in self.order.hosts}
         self._requests = Requests(
-            self._campaign_id,
+            self.order.continuation.campaign_id,
             self._hosts,
-            files,
-            store_id(store.layout) or "",
+            self.files,
+            store_id(self.store.layout) or "",
             fingerprint_here(),
-            order.reproduces,
+            self.order.reproduces,
         )
-        self._tracker = TaskTracker(self._requests, ingest, observe)
+        self._campaign_id = self._requests.campaign_id
+        self._tracker = TaskTracker(self._requests, self.ingest, self.observe)
         self.is_cleared = not self._served(self._hosts)
         """Whether no host has anything of the campaign any more, and no task of it was lost whose logs should stay."""
 
@@ -142,12 +135,12 @@ class CampaignRun:
         if not left.tasks:
             self._begin(left)
             return
-        if not keep_code(self._files.code(self._campaign_id)):
+        if not keep_code(self.files.code(self._campaign_id)):
             self._tracker.notice(CODE_HAS_CHANGED)
         works: dict[str, HostWork] = {}
         try:
             busy = [host for name, host in self._hosts.items() if any(task.host == name for task in left.tasks)]
-            absent = self._scheduler.start(
+            absent = self.scheduler.start(
                 [
                     SchedulingHost(
                         host.planning.name,
@@ -162,34 +155,34 @@ class CampaignRun:
             there = self._served(host.planning.name for host in busy) - absent.keys()
             self._drop_caches(there)
             leftovers = {host: self._requests.leftovers(host) for host in sorted(there)}
-            store_leftovers(self._scheduler, leftovers, self._ingest, self._tracker.notice)
+            store_leftovers(self.scheduler, leftovers, self.ingest, self._tracker.notice)
             left = self._left()
             self._begin(left)
             works |= self._works(left)
             self._drive(left, works, absent)
             self._clear(works)
         finally:
-            self._scheduler.stop()
+            self.scheduler.stop()
             self._end_here(works)
 
     def _left(self) -> Plan:
-        return unfinished(self._order.continuation.plan, self._store.attempts(self._campaign_id))
+        return unfinished(self._plan, self.store.attempts(self._campaign_id))
 
     def _served(self, names: Iterable[str]) -> set[str]:
         """The hosts that an agent serves, and that keep our files themselves."""
         return {name for name in names if self._hosts[name].work_directory is not None}
 
     def _begin(self, left: Plan) -> None:
-        self._observe(CampaignPlanned(self._campaign_id, left, self._order.continuation.plan.trials - left.trials))
+        self.observe(CampaignPlanned(self._campaign_id, left, self._plan.trials - left.trials))
         self._tracker.record_skips(left.skips)
 
     def _works(self, left: Plan) -> dict[str, HostWork]:
-        planned = self._order.continuation.plan.tasks
+        planned = self._plan.tasks
         total = {name: sum(len(task.task.trials) for task in planned if task.host == name) for name in self._hosts}
         works = {}
         for name, host in self._hosts.items():
             tasks = [task for task in left.tasks if task.host == name]
-            if not self._order.continuation.is_new:
+            if not self.order.continuation.is_new:
                 tasks = [replace(task, task=restarted(task.task)) for task in tasks]
             if total[name]:
                 works[name] = HostWork(name, slots_on(host, left), deque(tasks), total=total[name])
@@ -199,7 +192,7 @@ class CampaignRun:
         now_ns = time.time_ns()
         state = CampaignProgressState(
             self._campaign_id,
-            self._order.sweep_name,
+            self.order.sweep_name,
             started_at_ns=now_ns,
             beat_at_ns=now_ns,
             phase=CampaignPhase.RUNNING,
@@ -208,19 +201,19 @@ class CampaignRun:
             left=left.trials,
             failed=0,
             pid=os.getpid(),
-            place=self._place,
-            results=str(self._store.layout.root.resolve()),
-            already_done=self._order.continuation.plan.trials - left.trials,
+            place=self.place,
+            results=str(self.store.layout.root.resolve()),
+            already_done=self._plan.trials - left.trials,
             estimate_s=left.estimate_s,
         )
-        control, faults, sweep = ControlFiles(self._files.control), self._order.faults, self._order.sweep
-        Driver(works, self._scheduler, self._tracker, control, state, faults, sweep, absent).run()
+        control, faults, sweep = ControlFiles(self.files.control), self.order.faults, self.order.sweep
+        Driver(works, self.scheduler, self._tracker, control, state, faults, sweep, absent).run()
 
     def _clear(self, works: Mapping[str, HostWork]) -> None:
         """Has the hosts that are there forget what is stored, and removes what `run_campaign` removes here."""
         there = {name for name, work in works.items() if work.loss is None}
         stored = {name: works[name].acknowledgements for name in sorted(there)}
-        acknowledge_on(self._scheduler, stored, self._tracker.notice)
+        acknowledge_on(self.scheduler, stored, self._tracker.notice)
         for name in there:
             works[name].acknowledgements = []
         served = self._served(works)
@@ -234,8 +227,8 @@ class CampaignRun:
 
         A host may serve other projects too. Those of this project have a directory here, and a row in this store.
         """
-        others = other_campaigns(self._files, keep=self._campaign_id)
-        known = set(self._store.campaigns()["campaign_id"].to_pylist()) if others and hosts else set()
+        others = other_campaigns(self.files, keep=self._campaign_id)
+        known = set(self.store.campaigns()["campaign_id"].to_pylist()) if others and hosts else set()
         ours = [campaign_id for campaign_id in others if campaign_id in known]
         if ours:
             caches = {host: [self._requests.work(host).campaign(name) / CACHE for name in ours] for host in hosts}
@@ -249,11 +242,11 @@ class CampaignRun:
             unwilling.add(host)
             self._tracker.notice(f"{host}: {problem}")
 
-        return ask(self._scheduler, remove_directories, directories, ANSWER_S, note, self._tracker.notice) - unwilling
+        return ask(self.scheduler, remove_directories, directories, ANSWER_S, note, self._tracker.notice) - unwilling
 
     def _end_here(self, works: Mapping[str, HostWork]) -> None:
         """Stores what tasks of this machine recorded after they were listened to, as an interrupted one has."""
-        if self._ingest.failure is not None or self._ingest.is_full:
+        if self.ingest.failure is not None or self.ingest.is_full:
             return
         for name, work in works.items():
             if self._hosts[name].work_directory is None:
@@ -262,8 +255,8 @@ class CampaignRun:
         self._store_leftovers_here()
 
     def _store_leftovers_here(self) -> None:
-        here = Leftovers(self._files.campaigns.resolve(), self._requests.store_id)
-        store_leftovers_here(here, self._ingest, self._tracker.notice)
+        here = Leftovers(self.files.campaigns.resolve(), self._requests.store_id)
+        store_leftovers_here(here, self.ingest, self._tracker.notice)
 
 
 def opening_row(order: CampaignOrder) -> Row:

@@ -75,6 +75,7 @@ class Driver:
         while True:
             self._look()
             self._submit()
+            self._publish()
             if not any(host.running for host in self.works.values()):
                 if not any(host.has_more or host.is_awaited for host in self.works.values()):
                     break
@@ -102,6 +103,7 @@ class Driver:
         self._end_settled()
         self._look()
         self._submit()
+        self._publish()
 
     def _wait_for_store(self) -> None:
         self._ingest.answered.wait(PAUSE_S)
@@ -172,7 +174,6 @@ class Driver:
             self._take_up_returned(now_s)
             self._move()
             self._give_up(now_s)
-            self._publish()
 
     def _hear_requests(self) -> None:
         for request in self.control.take_requests():

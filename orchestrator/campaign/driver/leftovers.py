@@ -12,9 +12,9 @@ from orchestrator.errors import StoreError
 from orchestrator.scheduling import (
     Acknowledgement,
     Disposal,
+    Found,
     HostStream,
-    LeftoverPart,
-    LeftoverPiece,
+    Leftover,
     Leftovers,
     Returned,
     Scheduler,
@@ -41,62 +41,11 @@ LEFTOVERS_S: Final = 120.0
 MAX_WAITING_BYTES: Final = 64 * 2**20
 """Of records whose rows are not stored yet; nothing more is taken from anybody while there are more."""
 
-_MAX_DOCUMENT_BYTES = 64 * 2**20
 _TASK = TypeAdapter(Task)
 
 Tell = Callable[[str], None]
 Asked = TypeVar("Asked")
 Item = TypeVar("Item")
-
-
-class _Directory:
-    """One task directory of which pieces come: first its documents, then its records."""
-
-    def __init__(self, directory: Path, ingest: Ingest) -> None:
-        self.directory = directory
-        self._ingest = ingest
-        self._documents = {LeftoverPart.ORIGIN: bytearray(), LeftoverPart.TASK: bytearray()}
-        self._size = 0
-        self._damage: str | None = None
-        self.intake: RecordIntake | None = None
-        self.is_complete = False
-
-    def take(self, piece: LeftoverPiece) -> None:
-        if piece.part is LeftoverPart.END:
-            self.is_complete = True
-        elif piece.part is not LeftoverPart.RECORDS:
-            if len(self._documents[piece.part]) <= _MAX_DOCUMENT_BYTES:
-                self._documents[piece.part] += piece.data
-            return
-        self._size += len(piece.data)
-        if self.intake is None and self._damage is None:
-            try:
-                self.intake = self._open()
-            except StoreError as error:
-                self._damage = str(error)
-        if self.intake is not None:
-            self.intake.take(piece.data)
-
-    def _open(self) -> RecordIntake:
-        stored = read_origin(bytes(self._documents[LeftoverPart.ORIGIN]))
-        try:
-            task = _TASK.validate_json(bytes(self._documents[LeftoverPart.TASK]), strict=True)
-        except ValidationError as error:
-            raise StoreError(f"its task is damaged: {error.errors(include_url=False)[0]['msg']}") from None
-        builder = RowBuilder(stored.origin)
-        builder.runs_on(stored.fingerprint)
-        return RecordIntake(self.directory, task.trials, builder, self._ingest)
-
-    @property
-    def doubt(self) -> str | None:
-        return self._damage if self.intake is None else self.intake.doubt
-
-    def acknowledgement(self) -> Acknowledgement | None:
-        if not self.is_complete:
-            return None
-        if self.intake is None:
-            return Acknowledgement(self.directory, self._size, Disposal.SET_ASIDE)
-        return self.intake.acknowledgement(is_well=self.intake.has_end)
 
 
 class LeftoverIntake:
@@ -111,33 +60,50 @@ class LeftoverIntake:
         """
         self._ingest = ingest
         self._tell = tell
-        self._directories: dict[Path, _Directory] = {}
+        self._intakes: dict[Path, RecordIntake] = {}
+        self._damaged: list[tuple[Leftover, str]] = []
 
     @property
     def is_settled(self) -> bool:
         """Whether every record was answered by the store."""
-        intakes = [found.intake for found in self._directories.values() if found.intake is not None]
-        for intake in intakes:
+        for intake in self._intakes.values():
             intake.answered()
-        return all(intake.is_settled for intake in intakes)
+        return all(intake.is_settled for intake in self._intakes.values())
 
-    def take(self, piece: LeftoverPiece) -> None:
-        """Takes the next piece."""
-        if piece.part is LeftoverPart.NOTICE:
-            self._tell(piece.data.decode("utf-8", "replace"))
-        else:
-            self._directories.setdefault(piece.directory, _Directory(piece.directory, self._ingest)).take(piece)
+    def take(self, found: Found) -> None:
+        """Takes what the host says next."""
+        if isinstance(found, str):
+            self._tell(found)
+        elif isinstance(found, Leftover):
+            try:
+                self._intakes[found.directory] = self._intake(found)
+            except StoreError as error:
+                self._damaged.append((found, str(error)))
+        elif found.directory in self._intakes:
+            self._intakes[found.directory].take(found.data)
 
     def acknowledgements(self) -> list[Acknowledgement]:
-        """What the host may forget now that all is settled. A directory of which something is not stored stays."""
-        found = []
-        for directory in self._directories.values():
-            acknowledgement = directory.acknowledgement()
+        """What the host may forget, now that all is settled and it has said all. What is not stored stays there."""
+        found = [Acknowledgement(left.directory, left.size, Disposal.SET_ASIDE) for left, _ in self._damaged]
+        doubts = [(left.directory, problem) for left, problem in self._damaged]
+        for intake in self._intakes.values():
+            acknowledgement = intake.acknowledgement(is_well=intake.has_end)
             if acknowledgement is not None:
                 found.append(acknowledgement)
-                if directory.doubt is not None:
-                    self._tell(f"{directory.directory}: {directory.doubt}; its records are kept there")
+                doubts += [] if intake.doubt is None else [(intake.directory, intake.doubt)]
+        for directory, doubt in doubts:
+            self._tell(f"{directory}: {doubt}; its records are kept there")
         return found
+
+    def _intake(self, found: Leftover) -> RecordIntake:
+        stored = read_origin(found.origin)
+        try:
+            task = _TASK.validate_json(found.task, strict=True)
+        except ValidationError as error:
+            raise StoreError(f"its task is damaged: {error.errors(include_url=False)[0]['msg']}") from None
+        builder = RowBuilder(stored.origin)
+        builder.runs_on(stored.fingerprint)
+        return RecordIntake(found.directory, task.trials, builder, self._ingest)
 
 
 class Recovery:
@@ -159,7 +125,7 @@ class Recovery:
         self._returned = returned
         self._new_intake = intake
         self._ping: HostStream[str] | None = None
-        self._stream: HostStream[LeftoverPiece] | None = None
+        self._stream: HostStream[Found] | None = None
         self._intake = intake()
         self._until_s = 0.0
         self._not_before_s = 0.0
@@ -250,13 +216,13 @@ def store_leftovers(scheduler: Scheduler, leftovers: Mapping[str, Leftovers], in
     """
     intakes = {host: LeftoverIntake(ingest, _prefixed(host, tell)) for host in leftovers}
 
-    def take(host: str, piece: LeftoverPiece) -> None:
-        intakes[host].take(piece)
+    def take(host: str, found: Found) -> None:
+        intakes[host].take(found)
         _wait_for_room(ingest)
 
-    ask(scheduler, read_leftovers, leftovers, LEFTOVERS_S, take, tell)
+    ended = ask(scheduler, read_leftovers, leftovers, LEFTOVERS_S, take, tell)
     _settle(intakes.values(), ingest)
-    acknowledged = {host: intake.acknowledgements() for host, intake in intakes.items()}
+    acknowledged = {host: intakes[host].acknowledgements() for host in sorted(ended)}
     acknowledge_on(scheduler, acknowledged, tell)
 
 
