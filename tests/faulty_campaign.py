@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator
+from functools import partial
 from pathlib import Path
 
 from orchestrator.campaign import CampaignOrder, Notice, ProjectFiles, ReadyHost, ResumePolicy, choose_campaign
@@ -19,8 +20,8 @@ from orchestrator.campaign.progress import CampaignProgress
 from orchestrator.config import Faults, Sweep
 from orchestrator.execution import FakeSettings
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
-from orchestrator.scheduling import Event, ExistingCluster, HostObserved, RecordPiece, SchedulingHost
-from orchestrator.scheduling.nodes import RayCluster
+from orchestrator.scheduling import Event, HostObserved, RecordPiece, SchedulingHost
+from orchestrator.scheduling.nodes import RayCluster, existing_cluster, this_machine
 from orchestrator.scheduling.ray import Scheduler
 from orchestrator.store import Store
 from tests.ray_nodes import RayNodes
@@ -33,7 +34,7 @@ BATCHES = (1, 2, 3)
 class Watched(Scheduler):
     """Tells of every event before the campaign hears of it."""
 
-    def __init__(self, cluster: RayCluster | None, tell: Callable[[Event], None]) -> None:
+    def __init__(self, cluster: RayCluster, tell: Callable[[Event], None]) -> None:
         super().__init__(cluster)
         self._tell = tell
 
@@ -111,7 +112,7 @@ def sweep() -> Sweep:
     )
 
 
-def campaign(scenario: Scenario, cluster: RayCluster | None) -> None:
+def campaign(scenario: Scenario, cluster: RayCluster) -> None:
     directory, told = scenario.directory, []
     store = Store.open(directory / "results")
     hosts = [ready(name, directory) for name in (["h1"] if HERE else ["h1", "h2"])]
@@ -146,25 +147,24 @@ def main() -> None:
     directory = Path(sys.argv[2])
     scenario = Scenario(directory)
     if HERE:
-        campaign(scenario, None)
+        campaign(scenario, this_machine)
         return
     with RayNodes(["h1", "h2"], directory) as nodes:
         scenario.nodes = nodes
-        cluster = ExistingCluster(nodes.address, nodes.token)
+        cluster = partial(existing_cluster, nodes.address, nodes.token)
         if NAME == "start_node":
             nodes.kill("h1")
             until_noticed(cluster)
         campaign(scenario, cluster)
 
 
-def until_noticed(cluster: ExistingCluster) -> None:
+def until_noticed(cluster: RayCluster) -> None:
     """Ray counts a node that was killed among the living for some seconds."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        absent = cluster.connect([SchedulingHost(name, {}) for name in ("h1", "h2")]).absent
-        cluster.disconnect()
-        if absent:
-            return
+        with cluster([SchedulingHost(name, {}) for name in ("h1", "h2")]) as connected:
+            if connected.absent:
+                return
         time.sleep(0.5)
     raise AssertionError("Ray did not notice")
 

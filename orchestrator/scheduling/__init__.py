@@ -26,14 +26,12 @@ from orchestrator.scheduling.messages import (
     TaskRequest,
     Tick,
 )
-from orchestrator.scheduling.nodes import ExistingCluster
 from orchestrator.scheduling.ray import HostStream, Scheduler, scheduler_at
 
 __all__ = [
     "Acknowledgement",
     "Disposal",
     "Event",
-    "ExistingCluster",
     "Found",
     "HostNotice",
     "HostObserved",

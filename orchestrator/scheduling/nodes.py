@@ -5,10 +5,11 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from orchestrator.errors import NoUsableHostError
 from orchestrator.hosts.cluster import CODE_VARIABLE, HOST_LABEL, RELAY, RELAY_SLOTS, SLOT
@@ -42,39 +43,25 @@ class Connected:
     """Hosts without a node, and why; Ray keeps what they are to do until they have one."""
 
 
-class RayCluster(Protocol):
-    """Where tasks run."""
+RayCluster = Callable[[Sequence[SchedulingHost]], AbstractContextManager[Connected]]
+"""Connects to the nodes of hosts while the block lasts.
 
-    def connect(self, hosts: Sequence[SchedulingHost]) -> Connected:
-        """Connects to the nodes of hosts.
-
-        Raises:
-            NoUsableHostError: no host has a node; says what the nodes are.
-            InfrastructureError: there is no such cluster, or it cannot be started.
-        """
-        ...
-
-    def disconnect(self) -> None:
-        """Ends what `connect` began, also if that failed."""
-        ...
+Raises:
+    NoUsableHostError: no host has a node; says what the nodes are.
+    InfrastructureError: there is no such cluster, or it cannot be started.
+"""
 
 
-class ThisMachine:
+@contextmanager
+def this_machine(hosts: Sequence[SchedulingHost]) -> Iterator[Connected]:
     """A cluster of this machine alone, started for the job and gone with it."""
-
-    def __init__(self) -> None:
-        self._directory: Path | None = None
-        self._ray: Any = None
-
-    def connect(self, hosts: Sequence[SchedulingHost]) -> Connected:
-        """See `RayCluster.connect`."""
-        host = next((host for host in hosts if not host.is_relayed), None)
-        remove_abandoned(TEMPORARY)
-        self._directory = Path(tempfile.mkdtemp(prefix=f"{DIRECTORY_PREFIX}{os.getpid()}-", dir=TEMPORARY))
-        os.environ.update(_settings(self._directory))
+    host = next((host for host in hosts if not host.is_relayed), None)
+    remove_abandoned(TEMPORARY)
+    directory = Path(tempfile.mkdtemp(prefix=f"{DIRECTORY_PREFIX}{os.getpid()}-", dir=TEMPORARY))
+    try:
+        os.environ.update(_settings(directory))
         import ray  # only now: Ray reads its settings when it is imported
 
-        self._ray = ray
         if host is not None and host.agent_cores:
             # What Ray starts inherits it; executors give the trials their own cores.
             os.sched_setaffinity(0, host.agent_cores)
@@ -86,65 +73,54 @@ class ThisMachine:
             "labels": {} if host is None else _labels(host),
             "object_store_memory": OBJECT_STORE_BYTES,
             "include_dashboard": False,
-            "_temp_dir": str(self._directory),
+            "_temp_dir": str(directory),
         }
-        initialise(ray, options, "the Ray cluster cannot be started")
-        return connected(ray, hosts)
-
-    def disconnect(self) -> None:
-        """See `RayCluster.disconnect`."""
-        if self._ray is not None:
-            self._ray.shutdown()
-            self._ray = None
-        if self._directory is not None:
-            _remove(self._directory)
-            self._directory = None
+        with _shut_down(ray):
+            initialise(ray, options, "the Ray cluster cannot be started")
+            yield connected(ray, hosts)
+    finally:
+        _remove(directory)
 
 
-@dataclass
-class ExistingCluster:
-    """A cluster that is up, and stays so. Its head runs where this process does."""
+@contextmanager
+def existing_cluster(address: str, token: Path, hosts: Sequence[SchedulingHost]) -> Iterator[Connected]:
+    """A cluster that is up, and stays so. Its head runs where this process does.
 
-    address: str
-    """Of the head, as Ray takes it."""
-    token: Path
-    """The file with its secret."""
+    Args:
+        address: of the head, as Ray takes it.
+        token: the file with its secret.
+        hosts: those that tasks will name.
+    """
+    os.environ.update({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)})
+    import ray  # only now: Ray reads its settings when it is imported
 
-    def connect(self, hosts: Sequence[SchedulingHost]) -> Connected:
-        """See `RayCluster.connect`."""
-        os.environ.update({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.token)})
-        import ray  # only now: Ray reads its settings when it is imported
-
-        options: dict[str, Any] = {"address": self.address}
-        if CODE_VARIABLE in os.environ:
-            # The nodes have no code of ours: Ray brings them the very code that this process runs.
-            options["runtime_env"] = {"working_dir": os.environ[CODE_VARIABLE]}
-        initialise(ray, options, f"the Ray cluster at {self.address} cannot be used")
+    options: dict[str, Any] = {"address": address}
+    if CODE_VARIABLE in os.environ:
+        # The nodes have no code of ours: Ray brings them the very code that this process runs.
+        options["runtime_env"] = {"working_dir": os.environ[CODE_VARIABLE]}
+    with _shut_down(ray):
+        initialise(ray, options, f"the Ray cluster at {address} cannot be used")
         deadline = time.monotonic() + JOIN_DEADLINE_S
         while unserved(hosts, ray.nodes()) and time.monotonic() < deadline:
             time.sleep(0.5)
-        return connected(ray, hosts)
+        yield connected(ray, hosts)
 
-    def disconnect(self) -> None:
-        """See `RayCluster.disconnect`."""
-        import ray
 
+@contextmanager
+def joined_cluster(external: ExternalCluster, hosts: Sequence[SchedulingHost]) -> Iterator[Connected]:
+    """A cluster that somebody else keeps. The labels of the inventory need not be labels of Ray there."""
+    try:
+        yield connected(external.join(), [replace(host, labels={}) for host in hosts])
+    finally:
+        external.leave()
+
+
+@contextmanager
+def _shut_down(ray: Any) -> Iterator[None]:
+    try:
+        yield
+    finally:
         ray.shutdown()
-
-
-@dataclass(frozen=True)
-class JoinedCluster:
-    """A cluster that somebody else keeps; see `RayCluster`."""
-
-    external: ExternalCluster
-
-    def connect(self, hosts: Sequence[SchedulingHost]) -> Connected:
-        """See `RayCluster.connect`. The labels of the inventory need not be labels of Ray there."""
-        return connected(self.external.join(), [replace(host, labels={}) for host in hosts])
-
-    def disconnect(self) -> None:
-        """See `RayCluster.disconnect`."""
-        self.external.leave()
 
 
 def connected(ray: Any, hosts: Sequence[SchedulingHost]) -> Connected:

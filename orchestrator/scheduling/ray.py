@@ -2,7 +2,9 @@
 
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from orchestrator.errors import InfrastructureError
@@ -16,7 +18,7 @@ from orchestrator.scheduling.messages import (
     TaskRequest,
     Tick,
 )
-from orchestrator.scheduling.nodes import ExistingCluster, JoinedCluster, RayCluster, ThisMachine
+from orchestrator.scheduling.nodes import RayCluster, existing_cluster, joined_cluster, this_machine
 
 Asked = TypeVar("Asked")
 Item = TypeVar("Item")
@@ -77,13 +79,14 @@ class HostStream(Generic[Item]):
 class Scheduler:
     """Runs tasks on the nodes of a Ray cluster, at most as many at once as a host has slots."""
 
-    def __init__(self, cluster: RayCluster | None = None) -> None:
+    def __init__(self, cluster: RayCluster = this_machine) -> None:
         """Starts nothing yet.
 
         Args:
             cluster: where tasks run; by default on this machine, for which a cluster is started and ended.
         """
-        self._cluster = cluster or ThisMachine()
+        self._cluster = cluster
+        self._connection = ExitStack()
         self._running: dict[Any, _Running] = {}
         self._ray: Any = None
         self._relayed: frozenset[str] = frozenset()
@@ -98,11 +101,7 @@ class Scheduler:
             NoUsableHostError: no host is part of the cluster; says why, before any task starts.
             InfrastructureError: the cluster cannot be started.
         """
-        try:
-            connected = self._cluster.connect(hosts)
-        except BaseException:
-            self.stop()
-            raise
+        connected = self._connection.enter_context(self._cluster(hosts))
         self._ray = connected.ray
         self._relayed = frozenset(host.name for host in hosts if host.is_relayed)
         return connected.absent
@@ -153,7 +152,7 @@ class Scheduler:
         if self._ray is not None:
             self._cancel_running()
             self._ray = None
-        self._cluster.disconnect()
+        self._connection.close()
 
     def _remote(
         self, question: Callable[[Asked], Iterator[Item]], host: str, asked: Asked, *, slots: int = 0, **more: Any
@@ -207,10 +206,10 @@ class Scheduler:
 def scheduler_at(place: DriverPlace) -> Scheduler:
     """The scheduler of a campaign that is driven from a place."""
     if place.external is not None:
-        return Scheduler(JoinedCluster(place.external))
+        return Scheduler(partial(joined_cluster, place.external))
     if place.head is not None:
-        return Scheduler(ExistingCluster(place.head.ray_address, place.head.token_path))
-    return Scheduler(ThisMachine())
+        return Scheduler(partial(existing_cluster, place.head.ray_address, place.head.token_path))
+    return Scheduler()
 
 
 def _failed(request: TaskRequest, problem: str) -> TaskEnded:

@@ -3,19 +3,21 @@
 import os
 import sys
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from orchestrator.errors import ExitCode, NoUsableHostError
-from orchestrator.scheduling import ExistingCluster, SchedulingHost
+from orchestrator.scheduling import SchedulingHost
 from orchestrator.scheduling.nodes import (
     DIRECTORY_PREFIX,
     HOST_LABEL,
     NO_NODE,
     SLOT,
     connected,
+    existing_cluster,
     remove_abandoned,
     unserved,
 )
@@ -62,7 +64,7 @@ def scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scheduler:
     monkeypatch.setattr("orchestrator.scheduling.nodes.JOIN_DEADLINE_S", 0.2)
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"):
         monkeypatch.setenv(name, "")  # so that it is as before afterwards
-    return Scheduler(ExistingCluster("127.0.0.1:1", tmp_path / "token"))
+    return Scheduler(partial(existing_cluster, "127.0.0.1:1", tmp_path / "token"))
 
 
 def test_a_host_that_died_before_the_start_is_named_and_the_others_are_used(
