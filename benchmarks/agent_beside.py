@@ -22,9 +22,9 @@ import numpy as np
 
 from orchestrator.analysis import judge
 from orchestrator.analysis.statistics import Estimate, median_of_values, paired_ratio
-from orchestrator.campaign import ProjectFiles
 from orchestrator.config import load_inventory
 from orchestrator.execution import ProcessSettings, create_executor, read_lines, stage
+from orchestrator.files import ProjectFiles
 from orchestrator.hosts.cluster import host_engine, load
 from orchestrator.hosts.connection import Connections
 from runners.contract import (

@@ -11,8 +11,8 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from orchestrator.campaign import ProjectFiles
 from orchestrator.config import load_inventory
+from orchestrator.files import ProjectFiles
 from orchestrator.hosts.cluster import host_engine, load
 from orchestrator.hosts.connection import Connections
 

@@ -1,4 +1,4 @@
-"""Locks that the kernel releases however a process ends, and files that are whole or not there."""
+"""The names of a project's directories, locks that the kernel releases however a process ends, and whole files."""
 
 import errno
 import fcntl
@@ -8,13 +8,64 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import NoUsableHostError
 
+CACHE: Final = "cache"
 _TRIES: Final = 50
 _PAUSE_S: Final = 0.02
+
+
+@dataclass(frozen=True)
+class WorkFiles:
+    """Paths below the directory that a host keeps for us; each host has its own."""
+
+    root: Path
+
+    @property
+    def state(self) -> Path:
+        """What can be made anew, and the files of running campaigns."""
+        return self.root
+
+    @property
+    def campaigns(self) -> Path:
+        """One directory per campaign that is not finished."""
+        return self.state / "campaigns"
+
+    def campaign(self, campaign_id: str) -> Path:
+        """Task directories, code, caches and logs of one campaign; gone once it is complete."""
+        return self.campaigns / campaign_id
+
+    def code(self, campaign_id: str) -> Path:
+        """The runner's code as it was when the campaign began."""
+        return self.campaign(campaign_id) / "code"
+
+    def cache(self, campaign_id: str, environment: str, isolation: str) -> Path:
+        """References and artifacts that the trials of a campaign share."""
+        return self.campaign(campaign_id) / CACHE / f"{environment}-{isolation}"
+
+
+@dataclass(frozen=True)
+class ProjectFiles(WorkFiles):
+    """Paths below the directory in which the command runs, which is also what this machine keeps as a host."""
+
+    @property
+    def catalogue(self) -> Path:
+        """The environments."""
+        return self.root / "docker" / "images.yaml"
+
+    @property
+    def state(self) -> Path:
+        """As of a host; and virtual environments."""
+        return self.root / ".taxmeter"
+
+    @property
+    def control(self) -> Path:
+        """How the running campaign is seen and steered; see `campaign.control`."""
+        return self.state / "control"
 
 
 @contextmanager

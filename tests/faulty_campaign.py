@@ -13,12 +13,13 @@ from collections.abc import Callable, Generator
 from functools import partial
 from pathlib import Path
 
-from orchestrator.campaign import CampaignOrder, Notice, ProjectFiles, ReadyHost, ResumePolicy, choose_campaign
+from orchestrator.campaign import CampaignOrder, Notice, ReadyHost, ResumePolicy, choose_campaign
 from orchestrator.campaign.control import ControlFiles
 from orchestrator.campaign.driver.campaign_run import run_campaign
 from orchestrator.campaign.progress import CampaignProgress
 from orchestrator.config import Faults, Sweep
 from orchestrator.execution import FakeSettings
+from orchestrator.files import ProjectFiles
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
 from orchestrator.scheduling import Event, HostObserved, RecordPiece, SchedulingHost
 from orchestrator.scheduling.nodes import RayCluster, existing_cluster, this_machine

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow.dataset as ds
 
-from orchestrator.campaign import ProjectFiles
+from orchestrator.files import ProjectFiles
 from orchestrator.store import Store
 from tests.conftest import PROJECT
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.campaign import CampaignOrder, Notice, ProjectFiles, ReadyHost, TrialRecorded, choose_campaign
+from orchestrator.campaign import CampaignOrder, Notice, ReadyHost, TrialRecorded, choose_campaign
 from orchestrator.campaign.control import ControlFiles
 from orchestrator.campaign.driver import driver, host_work, leftovers
 from orchestrator.campaign.driver.campaign_run import opening_row, run_campaign
@@ -17,6 +17,7 @@ from orchestrator.campaign.progress import CampaignProgress
 from orchestrator.campaign.resume import Continuation, ResumePolicy
 from orchestrator.config import Faults, Sweep
 from orchestrator.execution import ExecutionSettings, FakeSettings
+from orchestrator.files import ProjectFiles
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
 from orchestrator.scheduling import (
     Event,

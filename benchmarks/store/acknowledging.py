@@ -14,11 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from orchestrator.campaign import ProjectFiles, ReadyHost, TrialRecorded
+from orchestrator.campaign import ReadyHost, TrialRecorded
 from orchestrator.campaign.driver.requests import Requests
 from orchestrator.campaign.driver.task_tracker import RunningTask, TaskTracker
 from orchestrator.campaign.progress import CampaignProgress
 from orchestrator.execution import FakeSettings
+from orchestrator.files import ProjectFiles
 from orchestrator.planning import EnvironmentPin, Isolation, PlannedTask, PlanningHost
 from orchestrator.scheduling import HostObserved, SchedulingHost, TaskEnded, TaskRequest, Tick
 from orchestrator.scheduling.ray import Scheduler

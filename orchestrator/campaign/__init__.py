@@ -2,7 +2,7 @@
 
 from orchestrator.campaign.control import ControlFiles
 from orchestrator.campaign.driver.campaign_run import run_campaign
-from orchestrator.campaign.files import ProjectFiles, drop_caches
+from orchestrator.campaign.files import drop_caches
 from orchestrator.campaign.handover import drive
 from orchestrator.campaign.order import CampaignOrder
 from orchestrator.campaign.progress import (
@@ -36,7 +36,6 @@ __all__ = [
     "ControlFiles",
     "Notice",
     "Observer",
-    "ProjectFiles",
     "ReadyHost",
     "ReproduceRequest",
     "Reproduction",

@@ -8,11 +8,10 @@ from typing import Final
 from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.campaign.driver.campaign_run import run_campaign
-from orchestrator.campaign.files import ProjectFiles
 from orchestrator.campaign.order import CampaignOrder
 from orchestrator.campaign.progress import Observer
 from orchestrator.errors import ConfigurationError, ExitCode, InfrastructureError
-from orchestrator.files import read_private, write_private
+from orchestrator.files import ProjectFiles, read_private, write_private
 from orchestrator.hosts import DriverPlace
 from orchestrator.hosts.cluster import Cluster, execute_in_head
 from orchestrator.scheduling import scheduler_at

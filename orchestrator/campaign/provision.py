@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from orchestrator.campaign.files import ProjectFiles
 from orchestrator.campaign.pins import KnownEnvironments, image_pin
 from orchestrator.environments import (
     BuiltImage,
@@ -21,6 +20,7 @@ from orchestrator.environments import (
 )
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import DockerSettings, ExecutionSettings, ProcessSettings, Relay
+from orchestrator.files import ProjectFiles
 from orchestrator.hosts import HostAccess, HostFacts, Hosts, Interpreter
 from orchestrator.hosts.provision import (
     ANSWER_S,

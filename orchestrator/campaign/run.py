@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.campaign.driver.campaign_run import run_campaign
-from orchestrator.campaign.files import ProjectFiles, drop_caches
+from orchestrator.campaign.files import drop_caches
 from orchestrator.campaign.handover import Handover, drive_in_head
 from orchestrator.campaign.order import CampaignOrder
 from orchestrator.campaign.pins import KnownEnvironments, image_pin, planning_host
@@ -27,6 +27,7 @@ from orchestrator.campaign.resume import Choose, write_widened
 from orchestrator.config import Host, Inventory, Sweep
 from orchestrator.environments import Catalogue, read_built_images
 from orchestrator.errors import ConfigurationError, NoUsableHostError
+from orchestrator.files import ProjectFiles
 from orchestrator.hosts import HostFacts, Hosts
 from orchestrator.hosts.cluster import SLOT
 from orchestrator.planning import (

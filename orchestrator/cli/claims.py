@@ -11,7 +11,8 @@ from orchestrator.analysis.claiming import Claim, Decision, Finding, claim_colum
 from orchestrator.analysis.comparing.reading import Moment
 from orchestrator.analysis.conditions import parse_conditions
 from orchestrator.cli.compare import where_option
-from orchestrator.cli.options import format_option, place_option, require_store
+from orchestrator.cli.options import format_option
+from orchestrator.cli.stores import place_option, require_store
 from orchestrator.cli.tables import wide_console
 from orchestrator.errors import ConfigurationError, ExitCode, did_you_mean
 from orchestrator.report.claims import claims_document, claims_markdown, render_claims

@@ -9,17 +9,15 @@ from pathlib import Path
 
 import click
 
-from orchestrator.campaign import ProjectFiles
-from orchestrator.cli.options import format_option, inventory_option, limit_option
-from orchestrator.cli.tables import print_status
+from orchestrator.cli.options import format_option, inventory_option, limit_option, print_status
 from orchestrator.config import load_inventory, refuse_nodes, select_hosts
 from orchestrator.environments import connect, engine_address
 from orchestrator.errors import ExitCode
+from orchestrator.files import ProjectFiles
 from orchestrator.hosts.cluster import ClusterStatus, NodeStatus, ensure_agent_image, keep
 from orchestrator.hosts.cluster import down as take_down
 from orchestrator.hosts.cluster import status as look
 from orchestrator.hosts.cluster import up as bring_up
-from orchestrator.report.wording import count_text
 
 
 @click.group()
@@ -49,13 +47,11 @@ def up(inventory: Path, limit: str | None, first_port: int | None, address: str 
     found = bring_up(chosen, known, files, click.echo, first_port=first_port, address=address)
     keep(files)
     for agent in found.agents.values():
-        gpus = f", {count_text(len(agent.gpu_uuids), 'GPU', 'GPUs')}" if agent.gpu_uuids else ""
-        click.echo(f"{agent.name:24} {agent.address:16} {count_text(len(agent.cores), 'core', 'cores')}{gpus}")
+        gpus = f", {_count(len(agent.gpu_uuids), 'GPU')}" if agent.gpu_uuids else ""
+        click.echo(f"{agent.name:24} {agent.address:16} {_count(len(agent.cores), 'core')}{gpus}")
     for name, reason in found.unusable.items():
         click.echo(f"✗ {name}: {reason}", err=True)
-    click.echo(
-        f"the cluster {found.id} is up: {count_text(len(found.agents), 'host', 'hosts')}, head {found.ray_address}"
-    )
+    click.echo(f"the cluster {found.id} is up: {_count(len(found.agents), 'host')}, head {found.ray_address}")
     return ExitCode.TRIALS_FAILED if found.unusable else ExitCode.OK
 
 
@@ -113,6 +109,10 @@ def _row(node: NodeStatus) -> list[str]:
         node.python or "-",
         node.ray or "-",
     ]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _duration(passed: timedelta) -> str:

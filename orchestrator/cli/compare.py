@@ -13,8 +13,9 @@ from orchestrator.analysis.comparing.gating import MAX_SLOWDOWN
 from orchestrator.analysis.comparing.policies import Pool, pools
 from orchestrator.analysis.metrics import metric
 from orchestrator.analysis.verdict import MINIMUM_EFFECT
-from orchestrator.cli.options import Command, place_option, require_store
+from orchestrator.cli.options import Command
 from orchestrator.cli.results import chosen_form, force_option, rows_format_option, rows_output_option
+from orchestrator.cli.stores import place_option, require_store
 from orchestrator.cli.tables import print_rows, wide_console, write_text
 from orchestrator.errors import ConfigurationError, ExitCode
 from orchestrator.report.comparison import render_comparison

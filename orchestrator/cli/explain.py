@@ -13,7 +13,8 @@ from orchestrator.analysis.comparing.reading import Moment
 from orchestrator.analysis.conditions import Condition, parse_conditions
 from orchestrator.analysis.explaining import Explanation, Lack, explain, explain_columns
 from orchestrator.analysis.explaining.missing import measuring
-from orchestrator.cli.options import format_option, place_option, require_store
+from orchestrator.cli.options import format_option
+from orchestrator.cli.stores import place_option, require_store
 from orchestrator.cli.tables import wide_console
 from orchestrator.config import Sweep, load_sweep
 from orchestrator.errors import ConfigurationError

@@ -9,9 +9,14 @@ from typing import Any
 
 import click
 
-from orchestrator.campaign import ProjectFiles
-from orchestrator.cli.options import ComparingGroup, format_option, inventory_option, limit_option, timeout_option
-from orchestrator.cli.tables import print_status
+from orchestrator.cli.options import (
+    ComparingGroup,
+    format_option,
+    inventory_option,
+    limit_option,
+    print_status,
+    timeout_option,
+)
 from orchestrator.config import (
     Expectation,
     Host,
@@ -23,6 +28,7 @@ from orchestrator.config import (
     select_hosts,
 )
 from orchestrator.errors import ExitCode, InfrastructureError, did_you_mean
+from orchestrator.files import ProjectFiles
 from orchestrator.hosts import SystemDescription, describe_here, offered_key, open_hosts
 from orchestrator.hosts.check import (
     CHECK_TIMEOUT_S,

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import click
 
-from orchestrator.campaign import ProjectFiles
 from orchestrator.cli.options import ComparingGroup
 from orchestrator.environments import (
     BuildPolicy,
@@ -23,6 +22,7 @@ from orchestrator.environments import (
     verify_images,
 )
 from orchestrator.errors import ExitCode
+from orchestrator.files import ProjectFiles
 
 _engine_option = click.option(
     "--engine", default=None, metavar="ADDRESS", help="Such as ssh://lab1; by default DOCKER_HOST or the local one."

@@ -10,13 +10,15 @@ import click
 
 from orchestrator.analysis.claiming import load_claims
 from orchestrator.analysis.paper import PUBLISHED, load_published, read_trials
-from orchestrator.campaign import ProjectFiles, listed
+from orchestrator.campaign import listed
 from orchestrator.cli.claims import decided
 from orchestrator.cli.compare import Names, where_option
-from orchestrator.cli.options import inventory_option, limit_option, place_option, require_store
+from orchestrator.cli.options import inventory_option, limit_option
+from orchestrator.cli.stores import place_option, require_store
 from orchestrator.cli.sweep import resume_option
 from orchestrator.config import active_hosts, load_inventory, select_hosts
 from orchestrator.errors import ConfigurationError, ExitCode, NoUsableHostError, did_you_mean
+from orchestrator.files import ProjectFiles
 from orchestrator.hosts import open_hosts
 from orchestrator.planning import choose_gpus, used_of
 from orchestrator.report.figures.catalogue import chosen

@@ -14,8 +14,8 @@ import click
 
 from orchestrator.analysis.conditions import Condition, parse_conditions
 from orchestrator.cli.compare import where_option
-from orchestrator.cli.options import place_option, require_store
 from orchestrator.cli.results import known_campaign
+from orchestrator.cli.stores import place_option, require_store
 from orchestrator.errors import ConfigurationError, TaxmeterError
 from orchestrator.report.page.following import Follower, Made, Question, follow
 from orchestrator.report.page.html import element

@@ -9,7 +9,6 @@ import pyarrow as pa
 from orchestrator.analysis import Place, Sides, change_columns, changes, compare_sides, reproduction_columns
 from orchestrator.campaign import (
     Allowed,
-    ProjectFiles,
     ReproduceRequest,
     Reproduction,
     find,
@@ -17,11 +16,13 @@ from orchestrator.campaign import (
     run_reproduction,
     targets,
 )
-from orchestrator.cli.options import inventory_option, open_existing, results_option
+from orchestrator.cli.options import inventory_option
+from orchestrator.cli.stores import open_existing, results_option
 from orchestrator.cli.sweep import ending_cleanly, exit_code, git_commit, say, watched
 from orchestrator.cli.tables import wide_console
 from orchestrator.config import load_inventory
 from orchestrator.errors import ExitCode
+from orchestrator.files import ProjectFiles
 from orchestrator.hosts import open_hosts
 from orchestrator.report import render_reproduction
 from orchestrator.store import Store

@@ -14,9 +14,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from orchestrator.analysis import columns, summarise
-from orchestrator.cli.options import format_option, open_results, place_option
+from orchestrator.cli.options import format_option
 from orchestrator.cli.progress import duration_text
-from orchestrator.cli.store import compact, import_command, merge, push_command, verify
+from orchestrator.cli.store_care import compact, import_command, merge, push_command, verify
+from orchestrator.cli.stores import open_results, place_option
 from orchestrator.cli.tables import print_rows, wide_console, write_text
 from orchestrator.errors import ConfigurationError
 from orchestrator.report import coverage_columns, coverage_page, render

@@ -16,7 +16,6 @@ from orchestrator.campaign import (
     Continuation,
     ControlFiles,
     Observer,
-    ProjectFiles,
     ResumePolicy,
     RunRequest,
     choose_campaign,
@@ -26,9 +25,10 @@ from orchestrator.campaign import (
     run_sweep,
 )
 from orchestrator.campaign.pinned import Pinned, go_on, pinned, refuse_other_locks
-from orchestrator.cli.options import inventory_option, limit_option, open_existing, open_results, results_option
+from orchestrator.cli.options import inventory_option, limit_option
 from orchestrator.cli.progress import ProgressLine, duration_text
 from orchestrator.cli.results import known_campaign, print_summary
+from orchestrator.cli.stores import open_existing, open_results, results_option
 from orchestrator.cli.sweep_control import drain_command, status_command, stop_command
 from orchestrator.cli.tables import wide_console
 from orchestrator.config import (
@@ -43,6 +43,7 @@ from orchestrator.config import (
 )
 from orchestrator.environments import Catalogue
 from orchestrator.errors import ConfigurationError, ExitCode, NoUsableHostError, did_you_mean
+from orchestrator.files import ProjectFiles
 from orchestrator.hosts import open_hosts
 from orchestrator.planning import ANY_SUITABLE, Plan, PlanningHost, environments_on
 from orchestrator.store import Attempt, Store

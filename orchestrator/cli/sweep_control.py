@@ -16,7 +16,6 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.campaign import ProjectFiles
 from orchestrator.campaign.control import (
     CampaignPhase,
     CampaignProgressState,
@@ -26,9 +25,11 @@ from orchestrator.campaign.control import (
     Request,
     RequestKind,
 )
-from orchestrator.cli.options import StorePlace, format_option, open_results
+from orchestrator.cli.options import format_option
 from orchestrator.cli.progress import TRIALS_BEFORE_TRUST, duration_text
+from orchestrator.cli.stores import StorePlace, open_results
 from orchestrator.errors import ConfigurationError, ExitCode, did_you_mean
+from orchestrator.files import ProjectFiles
 from orchestrator.hosts import a_sweep_is_under_way
 from orchestrator.store.query.listing import campaign_list
 

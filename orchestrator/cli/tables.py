@@ -1,7 +1,6 @@
 """Prints rows, and writes what is to be a file."""
 
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -37,13 +36,6 @@ def print_rows(rows: pa.Table, form: str) -> None:
         with path.open(encoding="utf-8", newline="") as lines:
             for line in lines:
                 click.echo(line, nl=False)
-
-
-def print_status(rows: Sequence[Sequence[str]], problems: Sequence[str], total: str) -> None:
-    """Prints how things are: a table without lines, what is wrong, and how many are well."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    click.echo("\n".join([*lines, "", *problems, *([""] if problems else []), total]))
 
 
 def write_text(path: Path, text: str, *, append: bool = False) -> None:

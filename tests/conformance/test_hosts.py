@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from orchestrator.campaign import ProjectFiles
 from orchestrator.config import Connection, Host, load_inventory
 from orchestrator.environments import BuiltImage, StoredImage, connect
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution.docker import LABEL
+from orchestrator.files import ProjectFiles
 from orchestrator.hosts import HostAccess, HostFacts, open_hosts
 from orchestrator.hosts import local as local_module
 from orchestrator.hosts.check import Check, Level, Requirements, WantedImage

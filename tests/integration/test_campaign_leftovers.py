@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from orchestrator.campaign import CampaignPlanned, CampaignProgress, ResumePolicy, TrialRecorded
-from orchestrator.campaign.files import WorkFiles
 from orchestrator.errors import InfrastructureError
+from orchestrator.files import WorkFiles
 from orchestrator.scheduling import SchedulingHost
 from orchestrator.scheduling.host_calls import remove_directories
 from tests import scripted_campaign

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from docker import DockerClient
 
-from orchestrator.campaign import Allowed, ProjectFiles, ReproduceRequest, targets
+from orchestrator.campaign import Allowed, ReproduceRequest, targets
 from orchestrator.campaign.reproduce.reproduction import AS_THEN, ReadyTarget, decide
 from orchestrator.campaign.reproduce.run import make_ready, preview
 from orchestrator.campaign.reproduce.stored import Configuration, Limits, Wanted
@@ -26,6 +26,7 @@ from orchestrator.environments import (
 from orchestrator.environments.record import LABEL_ENVIRONMENT
 from orchestrator.errors import ConfigurationError
 from orchestrator.execution import DockerSettings
+from orchestrator.files import ProjectFiles
 from orchestrator.hosts import open_hosts
 from orchestrator.planning import EnvironmentPin, Isolation, trial_key
 from runners.contract import METHOD_VERSION, BackendSpec, Protocol, TrialSpec, WorkloadSpec

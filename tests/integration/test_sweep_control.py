@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.campaign import Continuation, ProjectFiles
+from orchestrator.campaign import Continuation
 from orchestrator.campaign.control import (
     CampaignPhase,
     CampaignProgressState,
@@ -24,6 +24,7 @@ from orchestrator.cli import run, sweep_control
 from orchestrator.cli.sweep_control import Seen, render
 from orchestrator.config import load_sweep
 from orchestrator.errors import ExitCode
+from orchestrator.files import ProjectFiles
 from orchestrator.hosts.lock import HostLock
 from orchestrator.planning import PlanningHost
 from tests.recording import wait_for

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.campaign import ProjectFiles
 from orchestrator.campaign.pins import KnownEnvironments, planning_host
 from orchestrator.cli import run
 from orchestrator.config import Inventory, load_inventory, select_hosts
 from orchestrator.environments import BuiltImage, Catalogue
 from orchestrator.errors import ExitCode
 from orchestrator.execution.docker import device_requests
+from orchestrator.files import ProjectFiles
 from orchestrator.hosts import HostFacts, open_hosts
 from orchestrator.hosts.cluster import up
 from runners.contract import Task, Trial

@@ -8,13 +8,14 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.campaign import CampaignOrder, ProjectFiles, ResumePolicy, RunRequest, choose_campaign, look
+from orchestrator.campaign import CampaignOrder, ResumePolicy, RunRequest, choose_campaign, look
 from orchestrator.campaign import recovery as recovery_module
 from orchestrator.campaign import run as run_module
 from orchestrator.campaign.provision import Images
 from orchestrator.config import Connection, Exclusive, Host, Inventory, Sweep, load_sweep
 from orchestrator.environments import Catalogue
 from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError
+from orchestrator.files import ProjectFiles
 from orchestrator.hosts import HostFacts
 from orchestrator.hosts import local as local_module
 from orchestrator.hosts.connection import Connections

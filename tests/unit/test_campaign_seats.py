@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.campaign import ProjectFiles
 from orchestrator.campaign.driver.requests import Requests, seat_of
 from orchestrator.campaign.pins import KnownEnvironments, planning_host
 from orchestrator.campaign.provision import ReadyHost
@@ -15,6 +14,7 @@ from orchestrator.config import Exclusive, load_inventory
 from orchestrator.environments import Catalogue
 from orchestrator.errors import ConfigurationError
 from orchestrator.execution import DockerSettings
+from orchestrator.files import ProjectFiles
 from orchestrator.hosts import HostFacts
 from orchestrator.planning import EnvironmentPin, GpuFacts, Isolation, PlanningHost, make_slots
 from runners.contract import Task, Trial

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.campaign import ProjectFiles
 from orchestrator.config import Connection, Host, HostState, Inventory
 from orchestrator.environments import ImageIdentity
 from orchestrator.errors import InfrastructureError
+from orchestrator.files import ProjectFiles
 from orchestrator.hosts.cluster import NoHostJoinedError, borrowed, down, keep, lifecycle, load, state, up
 from orchestrator.hosts.cluster.plan import AgentImage
 from orchestrator.hosts.cluster.settings import Ports

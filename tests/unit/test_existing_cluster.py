@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from orchestrator.campaign import ProjectFiles
 from orchestrator.config import Connection, ExecutorChoice, Host, load_inventory, refuse_nodes
 from orchestrator.environments import Catalogue
 from orchestrator.errors import ConfigurationError, InfrastructureError
+from orchestrator.files import ProjectFiles
 from orchestrator.hosts import external_cluster as info_module
 from orchestrator.hosts import open_hosts
 from orchestrator.hosts.cluster import HOST_LABEL, SLOT

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from orchestrator.campaign import Allowed, ProjectFiles, ReadyHost, ReproduceRequest, refuse_another_method, targets
+from orchestrator.campaign import Allowed, ReadyHost, ReproduceRequest, refuse_another_method, targets
 from orchestrator.campaign.reproduce import run as run_module
 from orchestrator.campaign.reproduce.reproduction import AS_THEN, ReadyTarget, Reproduction, decide, plan_again
 from orchestrator.campaign.reproduce.run import make_ready, preview
@@ -16,6 +16,7 @@ from orchestrator.config import Connection, ExecutorChoice, Host, Inventory
 from orchestrator.environments import ImageIdentity
 from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError
 from orchestrator.execution import DockerSettings, ExecutionSettings, FakeSettings
+from orchestrator.files import ProjectFiles
 from orchestrator.hosts import HostFacts
 from orchestrator.hosts.connection import Connections
 from orchestrator.hosts.fake import FakeEngine, FakeHost

@@ -18,13 +18,14 @@ from orchestrator.campaign.driver.host_work import HostWork, slots_on
 from orchestrator.campaign.driver.leftovers import acknowledge_on, ask, store_leftovers, store_leftovers_here
 from orchestrator.campaign.driver.requests import Requests
 from orchestrator.campaign.driver.task_tracker import TaskTracker, restarted
-from orchestrator.campaign.files import CACHE, ProjectFiles, drop_caches, other_campaigns
+from orchestrator.campaign.files import drop_caches, other_campaigns
 from orchestrator.campaign.order import CampaignOrder
 from orchestrator.campaign.progress import CampaignPlanned, Notice, Observer, one_at_a_time
 from orchestrator.campaign.resume import unfinished
 from orchestrator.campaign.stored_plan import plan_document
 from orchestrator.errors import StoreError
 from orchestrator.execution import keep_code
+from orchestrator.files import CACHE, ProjectFiles
 from orchestrator.hosts import fingerprint_here
 from orchestrator.planning import Plan
 from orchestrator.scheduling import Leftovers, Scheduler, SchedulingHost, acknowledge, remove_directories

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from orchestrator.campaign.files import ProjectFiles, WorkFiles
 from orchestrator.campaign.provision import ReadyHost
 from orchestrator.config import Exclusive
 from orchestrator.execution import DockerSettings, ExecutionSettings, FakeSettings, PackedCode, pack
+from orchestrator.files import ProjectFiles, WorkFiles
 from orchestrator.hosts.lock import HostLock
 from orchestrator.planning import PlannedTask, Slot, is_of_gpu, slot_of
 from orchestrator.scheduling import Acknowledgement, Leftovers, Returned, TaskRequest, WorkerProcess

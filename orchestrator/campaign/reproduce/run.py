@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TypeVar
 
-from orchestrator.campaign.files import ProjectFiles, drop_caches
+from orchestrator.campaign.files import drop_caches
 from orchestrator.campaign.pins import KnownEnvironments, planning_host
 from orchestrator.campaign.provision import (
     Images,
@@ -38,6 +38,7 @@ from orchestrator.config import Inventory
 from orchestrator.environments import Catalogue, ImageIdentity, read_built_images
 from orchestrator.errors import InfrastructureError, NoUsableHostError
 from orchestrator.execution import ProcessSettings
+from orchestrator.files import ProjectFiles
 from orchestrator.hosts import HostAccess, HostFacts, Hosts
 from orchestrator.hosts.provision import ANSWER_S
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, environment_problem, model_problem

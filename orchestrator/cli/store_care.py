@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from orchestrator.campaign.exchange import ImportReport, import_export
-from orchestrator.cli.options import StorePlace, open_existing, place_option, require_store, results_option, writing
+from orchestrator.cli.stores import StorePlace, open_existing, place_option, require_store, results_option, writing
 from orchestrator.errors import ConfigurationError, ExitCode
 from orchestrator.store import Store
 from orchestrator.store.objects.pushing import push
