@@ -160,13 +160,7 @@ def test_the_exit_code_comes_from_all_trials_of_the_campaign(statuses: list[Stat
     assert exit_code([Attempt(1, status) for status in statuses]) == expected
 
 
-def test_two_sweeps_at_once_are_refused(project_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with this_machine_to_ourselves():
-        assert run(["sweep", "run"]) == ExitCode.NO_USABLE_HOST
-    assert "another sweep runs on this machine" in one_error_line(capsys)
-
-
-def test_a_sweep_of_this_machine_and_a_task_of_a_cluster_exclude_each_other(
+def test_two_sweeps_and_a_task_of_a_cluster_exclude_each_other(
     project_copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lock: HostLock = sys.modules["orchestrator.hosts.lock"].HOST_LOCK
@@ -177,21 +171,23 @@ def test_a_sweep_of_this_machine_and_a_task_of_a_cluster_exclude_each_other(
     assert "another sweep runs on this machine" in one_error_line(capsys)
     with this_machine_to_ourselves(), task.hold() as held:
         assert not held.wait(0.3)
+        assert run(["sweep", "run"]) == ExitCode.NO_USABLE_HOST
+    assert "another sweep runs on this machine" in one_error_line(capsys)
 
 
-def test_an_unknown_host_in_the_limit(project_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["sweep", "plan", "--limit", "a100"]) == ExitCode.USAGE
-    assert "no host is called a100; known: this-machine" in one_error_line(capsys)
-
-
-def test_a_missing_store(project_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["results", "show"]) == ExitCode.USAGE
-    assert "no such store" in one_error_line(capsys)
-
-
-def test_reproducing_needs_a_store(project_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["reproduce", "abc"]) == ExitCode.USAGE
-    assert "no such store" in one_error_line(capsys)
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["sweep", "plan", "--limit", "a100"], "no host is called a100; known: this-machine"),
+        (["results", "show"], "no such store"),
+        (["reproduce", "abc"], "no such store"),
+    ],
+)
+def test_what_is_not_there_is_one_line(
+    project_copy: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
+) -> None:
+    assert run(arguments) == ExitCode.USAGE
+    assert expected in one_error_line(capsys)
 
 
 def test_reproducing_an_unknown_id_runs_nothing(project_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:

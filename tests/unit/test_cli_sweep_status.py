@@ -98,12 +98,9 @@ def test_what_was_done_before_this_run_is_no_pace() -> None:
 
 
 def test_a_driver_that_says_nothing_is_noted() -> None:
+    assert shown(running(None)) == "a campaign of this project is starting\n"
     assert "said nothing" not in shown(running(STATE))
     assert "its driver lives, but has said nothing for 60 s" in shown(running(replace(STATE, beat_at_ns=NOW - 60 * S)))
-
-
-def test_a_campaign_that_starts_has_nothing_to_show_yet() -> None:
-    assert shown(running(None)) == "a campaign of this project is starting\n"
 
 
 def test_a_driver_that_died_is_told_with_what_it_said_last() -> None:

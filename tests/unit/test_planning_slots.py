@@ -61,14 +61,11 @@ def assert_fair(slots: Sequence[Slot], cores: Sequence[int]) -> None:
 
 
 @pytest.mark.parametrize("exclusive", Exclusive)
-def test_one_socket_and_one_gpu_are_one_slot_with_all_cores(exclusive: Exclusive) -> None:
+def test_without_two_gpus_that_can_be_told_apart_one_slot_has_all_cores(exclusive: Exclusive) -> None:
     [gpu] = gpus(1, [0])
     assert make_slots(range(1, 8), machine(8, 1), [gpu], exclusive) == (Slot(0, gpu.uuid, tuple(range(1, 8))),)
-
-
-@pytest.mark.parametrize("exclusive", Exclusive)
-def test_a_host_without_gpus_is_one_slot(exclusive: Exclusive) -> None:
-    assert make_slots((0, 1, 2), Topology(), (), exclusive) == (Slot(0, None, (0, 1, 2)),)
+    for given in ((), (GpuPlace(None, None), GpuPlace(None, None))):
+        assert make_slots((0, 1, 2), Topology(), given, exclusive) == (Slot(0, None, (0, 1, 2)),)
 
 
 def test_an_exclusive_host_uses_its_first_gpu_and_all_cores() -> None:
@@ -95,16 +92,30 @@ def test_reserved_cores_shrink_every_slot_alike_and_no_half_core_is_used() -> No
     assert shown(slots) == ["2-7,18-23", "8-13,24-29"]
 
 
-def test_odd_numbers_of_cores_leave_some_idle() -> None:
-    slots = make_slots(range(7), machine(7, 1), gpus(2, [0, 0]), Exclusive.GPU)
-    assert shown(slots) == ["0-2", "3-5"]
+@pytest.mark.parametrize(
+    ("cores", "topology", "nodes", "expected"),
+    [
+        (7, machine(7, 1), [0, 0], ["0-2", "3-5"]),
+        # three GPUs on the first node, one on the second: the smallest share decides
+        (16, machine(16, 2), [0, 0, 0, 1], ["0-1", "2-3", "4-5", "8-9"]),
+        # four cores of two threads, eight of one: cores of one kind
+        (
+            16,
+            Topology(("0-1", "2-3", "4-5", "6-7", *map(str, range(8, 16))), (NumaNode(0, "0-15"),)),
+            [0, 0],
+            ["0-3", "4-7"],
+        ),
+        # one thread of each core, where the others are kept from all
+        (4, machine(4, 1, threads=2), [0, 0], ["0-1", "2-3"]),
+    ],
+    ids=["odd", "uneven", "hybrid", "half"],
+)
+def test_all_slots_have_as_many_cores_and_what_is_left_over_stays_idle(
+    cores: int, topology: Topology, nodes: list[int | None], expected: list[str]
+) -> None:
+    slots = make_slots(range(cores), topology, gpus(len(nodes), nodes), Exclusive.GPU)
+    assert shown(slots) == expected
     assert all(slot.is_near for slot in slots)
-
-
-def test_the_smallest_share_decides() -> None:
-    # three GPUs on the first node, one on the second
-    slots = make_slots(range(16), machine(16, 2), gpus(4, [0, 0, 0, 1]), Exclusive.GPU)
-    assert shown(slots) == ["0-1", "2-3", "4-5", "8-9"]
 
 
 @pytest.mark.parametrize("nodes", [[None, None], [0, None], [0, 9]], ids=["unknown", "one unknown", "no such node"])
@@ -133,24 +144,9 @@ def test_a_node_whose_cores_are_all_reserved_gives_up_nearness_for_all() -> None
     assert not any(slot.is_near for slot in slots)
 
 
-def test_hybrid_processors_give_cores_of_one_kind() -> None:
-    # four cores of two threads, eight of one
-    topology = Topology(("0-1", "2-3", "4-5", "6-7", *map(str, range(8, 16))), (NumaNode(0, "0-15"),))
-    assert shown(make_slots(range(16), topology, gpus(2, [0, 0]), Exclusive.GPU)) == ["0-3", "4-7"]
-
-
-def test_one_thread_of_each_core_is_enough_where_the_others_are_kept_from_all() -> None:
-    assert shown(make_slots(range(4), machine(4, 1, threads=2), gpus(2, [0, 0]), Exclusive.GPU)) == ["0-1", "2-3"]
-
-
 def test_fewer_cores_than_gpus_are_refused_with_what_to_do() -> None:
     with pytest.raises(TooFewCoresError, match="2 GPUs at once need as many cores, and trials have 1 whole ones"):
         make_slots((3,), machine(4, 1), gpus(2), Exclusive.GPU)
-
-
-def test_gpus_that_cannot_be_told_apart_are_one_slot() -> None:
-    nameless = [GpuPlace(None, None), GpuPlace(None, None)]
-    assert make_slots((0, 1), Topology(), nameless, Exclusive.GPU) == (Slot(0, None, (0, 1)),)
 
 
 def test_gpus_are_chosen_by_uuid_pattern_number_and_range() -> None:
@@ -195,16 +191,13 @@ def planned(device: str, rounds: int) -> tuple[list[int], set[int]]:
     return [task.slot for task in tasks], {trial.spec.threads for task in tasks for trial in task.task.trials}
 
 
-def test_all_environments_of_a_round_share_a_slot_and_rounds_take_turns() -> None:
-    slots, threads = planned("cuda", 3)
-    assert slots == [0, 0, 1, 1, 0, 0]
-    assert threads == {8}, "all threads are those of a slot"
-
-
-def test_trials_of_processors_have_the_whole_host_for_themselves() -> None:
-    slots, threads = planned("cpu", 2)
-    assert slots == [0, 0, 0, 0]
-    assert threads == {16}
+@pytest.mark.parametrize(
+    ("device", "rounds", "expected", "threads"), [("cuda", 3, [0, 0, 1, 1, 0, 0], 8), ("cpu", 2, [0] * 4, 16)]
+)
+def test_a_round_on_gpus_has_one_slot_for_all_environments_and_one_on_processors_the_whole_host(
+    device: str, rounds: int, expected: list[int], threads: int
+) -> None:
+    assert planned(device, rounds) == (expected, {threads})
 
 
 def test_slots_at_once_halve_the_estimate() -> None:
