@@ -2,11 +2,13 @@
 
 import errno
 import fcntl
+import io
 import os
 import secrets
 import stat
+import tarfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -169,3 +171,35 @@ def read_private(path: Path) -> bytes:
         if status.st_uid != os.geteuid() or status.st_mode & 0o077 or not stat.S_ISREG(status.st_mode):
             raise PermissionError(f"{path} is not ours alone")
         return stream.read()
+
+
+def read_tree(directory: Path) -> dict[str, bytes]:
+    """The content of all files below a directory by their relative paths, compiled code left out."""
+    return {
+        path.relative_to(directory).as_posix(): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def tar_of(files: Mapping[str, bytes], owner: tuple[int, int] | None = None) -> bytes:
+    """A tar of files, for an engine or for `unpack`.
+
+    Args:
+        files: the content by path, of which a leading slash is no part.
+        owner: user and group who alone may read the files and the directories that they lie in; null for everybody.
+    """
+    buffer = io.BytesIO()
+    named = {path.lstrip("/"): content for path, content in files.items()}
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        if owner is not None:
+            for directory in dict.fromkeys(path.rpartition("/")[0] for path in named):
+                entry = tarfile.TarInfo(directory)
+                entry.type, entry.mode, (entry.uid, entry.gid) = tarfile.DIRTYPE, 0o700, owner
+                archive.addfile(entry)
+        for path, content in named.items():
+            entry = tarfile.TarInfo(path)
+            entry.size, entry.mode = len(content), 0o644 if owner is None else 0o600
+            entry.uid, entry.gid = owner or (0, 0)
+            archive.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()

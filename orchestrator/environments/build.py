@@ -19,7 +19,6 @@ from orchestrator.environments.engine import (
     engine_errors,
     engine_message,
     explain,
-    explain_registry,
     is_unreachable,
 )
 from orchestrator.environments.packages import hash_mismatch
@@ -216,7 +215,7 @@ def _pull(client: DockerClient, reference: str, say: Callable[[str], None]) -> s
         if is_unreachable(message):
             return message
         raise InfrastructureError(
-            f"the base image {reference} cannot be pulled: {explain_registry(message)}; check `base` in "
+            f"the base image {reference} cannot be pulled: {explain(message, about_a_registry=True)}; check `base` in "
             "docker/images.yaml"
         ) from None
     return None

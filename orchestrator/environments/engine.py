@@ -28,20 +28,42 @@ TRANSFER_TIMEOUT_S = 900.0
 ENGINE_EXCEPTIONS = (DockerException, StreamParseError, RequestException, HTTPError)
 """What the SDK raises; the last where it reads a stream by itself, which nobody translates."""
 
+NO_SPACE = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
 # The engine passes its registry client's text on, under one status code for everything; there is no error code to read.
 _UNREACHABLE = re.compile(
     r"dial tcp|no such host|i/o timeout|connection refused|connection reset|network is unreachable|no route to host"
     r"|request canceled|deadline exceeded|Client\.Timeout|TLS handshake|proxyconnect|name resolution|\bEOF\b"
 )
 _UNTRUSTED = re.compile(r"x509: |failed to verify certificate|certificate (signed by unknown|has expired|is not)")
-NO_SPACE = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
-_PLAIN_HTTP = re.compile(r"server gave HTTP response to HTTPS client")
 _DENIED = re.compile(r"\bdenied\b|unauthorized|authentication required|no basic auth credentials|forbidden", re.I)
 _UNKNOWN = re.compile(r"manifest unknown|manifest for .* not found|name unknown|repository .* not found|: not found")
 _LOST = re.compile(
     r"Connection aborted|Connection broken|Broken ?pipe|RemoteDisconnected|IncompleteRead|Connection reset by peer"
 )
-_SLOW = re.compile(r"[Rr]ead timed out|ReadTimeout")
+_OF_THE_ENGINE = (
+    (NO_SPACE, "the disk is full: {}; `docker system df` shows what fills it"),
+    (_LOST, "the engine broke the connection off ({}); its log says why, often a full disk"),
+    (re.compile(r"[Rr]ead timed out|ReadTimeout"), "the engine did not answer in time ({})"),
+)
+_OF_A_REGISTRY = (
+    _OF_THE_ENGINE[0],
+    (
+        _UNTRUSTED,
+        (
+            "the engine does not trust the registry's certificate ({}): put the authority that signed it into "
+            "/etc/docker/certs.d/HOST/ca.crt where the engine runs"
+        ),
+    ),
+    (
+        re.compile(r"server gave HTTP response to HTTPS client"),
+        "the registry speaks plain HTTP: name it under insecure-registries in the engine's settings ({})",
+    ),
+    (_DENIED, "the registry refuses: {}; `docker login` with an account that may"),
+    (_UNKNOWN, "the registry does not have it: {}"),
+    (_UNREACHABLE, "the registry cannot be reached: {}"),
+    *_OF_THE_ENGINE,
+)
+"""By what an engine says, what is told: the first that is found counts."""
 
 
 def connect(base_url: str | None = None, timeout_s: float = 60.0) -> DockerClient:
@@ -136,8 +158,8 @@ def engine_errors(what: str, about_a_registry: bool = False) -> Iterator[None]:
         yield
     except ENGINE_EXCEPTIONS as error:
         # What is raised without an answer of the engine is about the connection to the engine itself.
-        words = explain_registry if about_a_registry and isinstance(error, APIError) else explain
-        raise InfrastructureError(f"{what}: {words(engine_message(error))}") from error
+        of_a_registry = about_a_registry and isinstance(error, APIError)
+        raise InfrastructureError(f"{what}: {explain(engine_message(error), of_a_registry)}") from error
 
 
 def is_unreachable(message: str) -> bool:
@@ -154,37 +176,16 @@ def engine_message(error: Exception) -> str:
     return " ".join(str(said or error).split())
 
 
-def explain(message: str) -> str:
-    """A message of an engine, or of the connection to it, in one line and with what mends it."""
-    text = " ".join(message.split())
-    if NO_SPACE.search(text):
-        return f"the disk is full: {text}; `docker system df` shows what fills it"
-    if _LOST.search(text):
-        return f"the engine broke the connection off ({text}); its log says why, often a full disk"
-    if _SLOW.search(text):
-        return f"the engine did not answer in time ({text})"
-    return text
+def explain(message: str, about_a_registry: bool = False) -> str:
+    """A message of an engine, or of the connection to it, in one line and with what mends it.
 
-
-def explain_registry(message: str) -> str:
-    """What an engine said about a registry that it was to push to or pull from, in one line and with what mends it."""
+    Args:
+        message: as it came.
+        about_a_registry: the engine was to push to one or to pull from one.
+    """
     text = " ".join(message.split())
-    if NO_SPACE.search(text):
-        return explain(text)
-    if _UNTRUSTED.search(text):
-        return (
-            f"the engine does not trust the registry's certificate ({text}): put the authority that signed it into "
-            "/etc/docker/certs.d/HOST/ca.crt where the engine runs"
-        )
-    if _PLAIN_HTTP.search(text):
-        return f"the registry speaks plain HTTP: name it under insecure-registries in the engine's settings ({text})"
-    if _DENIED.search(text):
-        return f"the registry refuses: {text}; `docker login` with an account that may"
-    if _UNKNOWN.search(text):
-        return f"the registry does not have it: {text}"
-    if is_unreachable(text):
-        return f"the registry cannot be reached: {text}"
-    return explain(text)
+    known = _OF_A_REGISTRY if about_a_registry else _OF_THE_ENGINE
+    return next((told.format(text) for pattern, told in known if pattern.search(text)), text)
 
 
 def _probe(address: str, timeout_s: float) -> None:

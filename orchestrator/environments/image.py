@@ -30,7 +30,7 @@ from orchestrator.environments.record import (
     record_built_image,
 )
 from orchestrator.environments.registry import pull_digest, pull_image
-from orchestrator.environments.transfer import copy_image
+from orchestrator.environments.transfer import copy_image, find_image
 from orchestrator.errors import ConfigurationError, InfrastructureError
 
 Say = Callable[[str], None]
@@ -275,18 +275,12 @@ def _make(
 
 
 def _find_stored(client: DockerClient, stored: StoredImage) -> ImageIdentity | None:
-    candidates = [
-        attributes
-        for name in (stored.image_id, stored.registry_digest)
-        if name is not None and (attributes := attributes_of(client, name)) is not None
-    ]
-    if stored.identity is None:
-        return identity_of(candidates[0]) if candidates else None
-    # By its content: engines may name it differently, and another image may have taken its name.
-    for attributes in (*candidates, *_of_environment(client, stored.environment)):
-        if not differences(stored.identity, identity_of(attributes)):
-            return identity_of(attributes)
-    return None
+    found = find_image(client, (stored.image_id, stored.registry_digest), stored.identity)
+    if found is None and stored.identity is not None:
+        # By its content: engines may name it differently, and another image may have taken its name.
+        images = _of_environment(client, stored.environment)
+        found = next((image for image in images if not differences(stored.identity, identity_of(image))), None)
+    return None if found is None else identity_of(found)
 
 
 def _nearest(client: DockerClient, stored: StoredImage) -> ImageIdentity | None:

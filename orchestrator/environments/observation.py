@@ -1,9 +1,7 @@
 """Looks at an image from inside: which distributions and which builds of the frameworks are in it."""
 
-import io
 import json
 import re
-import tarfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -18,6 +16,7 @@ from docker.types import LogConfig
 import runners.system
 from orchestrator.environments.engine import ENGINE_EXCEPTIONS, engine_errors, remove_container
 from orchestrator.errors import InfrastructureError
+from orchestrator.files import read_tree, tar_of
 
 LABEL = "org.taxmeter.observation"
 
@@ -139,11 +138,4 @@ def _seconds(moment: str | None) -> float | None:
 def _runners() -> bytes:
     """The runners' code, since importing frameworks as they do is a part of it."""
     package = Path(runners.system.__file__).parents[1]
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for path in sorted(package.rglob("*.py")):
-            information = tarfile.TarInfo(f"{_DIRECTORY}/runners/{path.relative_to(package)}")
-            data = path.read_bytes()
-            information.size, information.mode = len(data), 0o644
-            archive.addfile(information, io.BytesIO(data))
-    return buffer.getvalue()
+    return tar_of({f"{_DIRECTORY}/runners/{name}": content for name, content in read_tree(package).items()})

@@ -10,7 +10,7 @@ from typing import Any
 from docker import DockerClient
 
 from orchestrator.environments.catalogue import Catalogue, EnvironmentEntry
-from orchestrator.environments.engine import TRANSFER_TIMEOUT_S, attributes_of, connect, engine_errors, explain_registry
+from orchestrator.environments.engine import TRANSFER_TIMEOUT_S, attributes_of, connect, engine_errors, explain
 from orchestrator.environments.identity import identity_of, insist
 from orchestrator.environments.record import (
     RECORD,
@@ -162,7 +162,7 @@ def follow(
     last = clock()
     for event in events:
         if "error" in event:
-            raise InfrastructureError(f"{what} failed: {explain_registry(str(event['error']))}")
+            raise InfrastructureError(f"{what} failed: {explain(str(event['error']), about_a_registry=True)}")
         digest = (event.get("aux") or {}).get("Digest", digest)
         layer, detail = str(event.get("id")), event.get("progressDetail") or {}
         # Unpacking counts again from nothing: only the transfer itself is told.

@@ -206,9 +206,20 @@ def receive_image(awaited: Awaited, chunks: Iterator[bytes]) -> ImageIdentity:
         return identity_of(_load_identical(client, chunks, awaited.expected, awaited.reference))
 
 
+def find_image(
+    client: DockerClient, names: Iterable[str | None], expected: ImageIdentity | None
+) -> dict[str, Any] | None:
+    """What an engine says about an image under one of its names or ids; null if it has none that is as expected."""
+    for name in filter(None, names):
+        attributes = attributes_of(client, name)
+        if attributes is not None and (expected is None or not differences(expected, identity_of(attributes))):
+            return attributes
+    return None
+
+
 def image_present(client: DockerClient, reference: str, expected: ImageIdentity, say: Say) -> dict[str, Any] | None:
     """What an engine says about the expected image, which then has its name; null if the engine does not have it."""
-    present = _find(client, reference, expected)
+    present = find_image(client, (reference, expected.image_id), expected)
     if present is not None:
         client.images.get(present["Id"]).tag(reference)
         say(f"the engine has {reference} already")
@@ -231,22 +242,13 @@ def counted(
         yield chunk
 
 
-def _find(client: DockerClient, reference: str, expected: ImageIdentity) -> dict[str, Any] | None:
-    """What an engine says about the expected image, under its name or its id; null if it does not have it."""
-    for name in (reference, expected.image_id):
-        attributes = attributes_of(client, name)
-        if attributes is not None and not differences(expected, identity_of(attributes)):
-            return attributes
-    return None
-
-
 def _saved(client: DockerClient, reference: str, expected: ImageIdentity, what: str, say: Say) -> Iterator[bytes]:
     """The expected image as an engine saves it, by its id: an archive with a name would rename what another has.
 
     Raises:
         InfrastructureError: the engine has another image or none.
     """
-    found = _find(client, reference, expected)
+    found = find_image(client, (reference, expected.image_id), expected)
     if found is None:
         raise InfrastructureError(f"the engine does not have {reference} as it is recorded")
     yield from counted(client.api.get_image(found["Id"], _CHUNK_BYTES), what, say)

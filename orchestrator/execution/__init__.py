@@ -28,9 +28,7 @@ from orchestrator.execution.staging import (
     pack,
     pack_files,
     pack_project,
-    read_tree,
     stage,
-    tar_of,
     unpack,
 )
 
@@ -57,9 +55,7 @@ __all__ = [
     "pack_project",
     "read_lines",
     "read_pieces",
-    "read_tree",
     "remove_containers",
     "stage",
-    "tar_of",
     "unpack",
 ]

@@ -16,7 +16,7 @@ from pathlib import Path
 import orchestrator
 import runners
 from orchestrator.errors import InfrastructureError
-from orchestrator.files import exclusive
+from orchestrator.files import exclusive, read_tree, tar_of
 from runners.contract import Task, TaskFiles, encode
 
 PACKAGE = runners.__name__
@@ -24,10 +24,6 @@ INSTALLED = Path(runners.__file__).parent.parent
 """Where the runner's package lies that this process has imported."""
 
 _DISTRIBUTION = "taxmeter"
-_COMPILED = "__pycache__"
-_PUBLIC = 0o644
-_PRIVATE = 0o600
-_PRIVATE_DIRECTORY = 0o700
 
 
 @dataclass(frozen=True)
@@ -42,15 +38,6 @@ class PackedCode:
     def name(self) -> str:
         """Of the directory that it lies in, wherever that is."""
         return self.digest[:12]
-
-
-def read_tree(directory: Path) -> dict[str, bytes]:
-    """The content of all files below a directory by their relative paths, compiled code left out."""
-    return {
-        path.relative_to(directory).as_posix(): path.read_bytes()
-        for path in sorted(directory.rglob("*"))
-        if path.is_file() and _COMPILED not in path.parts
-    }
 
 
 def pack_files(files: Mapping[str, bytes]) -> PackedCode:
@@ -99,29 +86,6 @@ def unpack(packed: PackedCode, directory: Path) -> Path:
             shutil.rmtree(whole, ignore_errors=True)
             raise
     return place
-
-
-def tar_of(files: Mapping[str, bytes], owner: tuple[int, int] | None = None) -> bytes:
-    """A tar of files, for an engine or for `unpack`.
-
-    Args:
-        files: the content by path, of which a leading slash is no part.
-        owner: user and group who alone may read the files and the directories that they lie in; null for everybody.
-    """
-    buffer = io.BytesIO()
-    named = {path.lstrip("/"): content for path, content in files.items()}
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        if owner is not None:
-            for directory in dict.fromkeys(path.rpartition("/")[0] for path in named):
-                entry = tarfile.TarInfo(directory)
-                entry.type, entry.mode, (entry.uid, entry.gid) = tarfile.DIRTYPE, _PRIVATE_DIRECTORY, owner
-                archive.addfile(entry)
-        for path, content in named.items():
-            entry = tarfile.TarInfo(path)
-            entry.size, entry.mode = len(content), _PUBLIC if owner is None else _PRIVATE
-            entry.uid, entry.gid = owner or (0, 0)
-            archive.addfile(entry, io.BytesIO(content))
-    return buffer.getvalue()
 
 
 def pack(code: Path) -> PackedCode:

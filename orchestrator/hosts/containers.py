@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from orchestrator.environments import ENGINE_EXCEPTIONS, UNLABELLED, remove_container
-from orchestrator.execution import tar_of
+from orchestrator.files import tar_of
 from orchestrator.hosts.connection import CommandOutput, Deadline
 
 ALL_GPUS: Final = {"count": -1, "capabilities": [["gpu", "compute", "utility"]]}

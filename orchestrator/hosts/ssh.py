@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from orchestrator.config import WORK_DIRECTORY, ExecutorChoice, Host
 from orchestrator.environments import connect, engine_errors
 from orchestrator.errors import InfrastructureError
-from orchestrator.execution import tar_of
+from orchestrator.files import tar_of
 from orchestrator.hosts.access import Answer, Argument, HostFacts, Interpreter, SystemDescription
 from orchestrator.hosts.calls import MARK, Program, call_program, decode_answer, encode_call
 from orchestrator.hosts.check import (

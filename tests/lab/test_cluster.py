@@ -15,7 +15,8 @@ import pytest
 from docker import DockerClient
 
 from orchestrator.errors import InfrastructureError
-from orchestrator.execution import pack_files, pack_project, read_tree
+from orchestrator.execution import pack_files, pack_project
+from orchestrator.files import read_tree
 from orchestrator.hosts.cluster import Cluster, execute_in_head, lifecycle, load
 from orchestrator.hosts.cluster.executing import execution, run_in
 from orchestrator.hosts.cluster.plan import AgentImage
@@ -38,7 +39,8 @@ ray.init(logging_level="error", log_to_driver=False, runtime_env=code)
 def look():
     import orchestrator, runners
     from pathlib import Path
-    from orchestrator.execution import pack_files, read_tree
+    from orchestrator.execution import pack_files
+    from orchestrator.files import read_tree
     place = Path(orchestrator.__file__).parents[1]
     return (socket.gethostname(), pack_files(read_tree(place)).digest, os.nice(0),
             sorted(os.sched_getaffinity(0)), importlib.metadata.version("taxmeter"))

@@ -11,7 +11,7 @@ from requests.exceptions import ConnectionError as LostConnectionError
 from urllib3.exceptions import ReadTimeoutError
 
 from orchestrator.environments import connect, engine_errors, engine_problem, remove_container
-from orchestrator.environments.engine import explain_registry
+from orchestrator.environments.engine import explain
 from orchestrator.errors import InfrastructureError
 
 
@@ -106,8 +106,8 @@ def test_a_container_that_stays_is_not_taken_as_removed() -> None:
     ],
 )
 def test_a_message_about_a_registry_says_what_to_do(message: str, expected: str) -> None:
-    assert explain_registry(message).startswith(expected)
-    assert "\n" not in explain_registry(message)
+    assert explain(message, about_a_registry=True).startswith(expected)
+    assert "\n" not in explain(message, about_a_registry=True)
 
 
 @pytest.mark.parametrize(

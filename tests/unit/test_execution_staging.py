@@ -22,10 +22,10 @@ from orchestrator.execution import (
     pack_project,
     stage,
     staging,
-    tar_of,
     unpack,
 )
 from orchestrator.execution.staging import PACKAGE
+from orchestrator.files import tar_of
 
 
 def test_the_first_code_stays(tmp_path: Path, monkeypatch) -> None:

@@ -13,7 +13,7 @@ from docker.errors import NotFound
 from orchestrator.config import Connection, Host, local_engine
 from orchestrator.environments import connect, engine_address, engine_errors, remove_container
 from orchestrator.errors import InfrastructureError
-from orchestrator.execution import tar_of
+from orchestrator.files import tar_of
 from orchestrator.hosts.calls import MARK, call_program, decode_answer, encode_call
 from orchestrator.hosts.cluster.executing import Execution, execution, run_in
 from orchestrator.hosts.cluster.plan import LABEL, LABEL_NODE, LABEL_PLAN, NODE_LABEL
