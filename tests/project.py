@@ -56,6 +56,7 @@ class Project:
         self.root = root
         self.files = ProjectFiles(root)
         self.results = root / "results"
+        self._started: list[subprocess.Popen[bytes]] = []
 
     @property
     def environment(self) -> dict[str, str]:
@@ -96,7 +97,7 @@ class Project:
     def start(self, log: Path, *arguments: object) -> "subprocess.Popen[bytes]":
         """Starts a command in a session of its own."""
         with log.open("wb") as stream:
-            return subprocess.Popen(
+            started = subprocess.Popen(
                 [sys.executable, "-m", "orchestrator", *map(str, arguments)],
                 cwd=self.root,
                 stdout=stream,
@@ -106,6 +107,15 @@ class Project:
                 # A shell starts what runs in its background deaf to Ctrl-C, and children inherit that
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )
+        self._started.append(started)
+        return started
+
+    def end(self) -> None:
+        """Nothing that a failed test started runs on."""
+        for started in self._started:
+            if started.poll() is None:
+                started.terminate()
+                started.wait(60)
 
     def rows(self) -> list[dict[str, Any]]:
         """All that is stored, as any reader of Parquet finds it."""

@@ -67,6 +67,13 @@ def swept(isolation: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pro
     return project, project.taxmeter("sweep", "run", project.write(MODELS), code=ExitCode.TRIALS_FAILED).stdout
 
 
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    made = Project.here(tmp_path / "project")
+    yield made
+    made.end()
+
+
 def test_a_sweep_of_real_models(isolation: str, swept: tuple[Project, str]) -> None:
     project, said = swept
     rows = [row for row in project.rows() if row["reproduces"] is None]
@@ -147,9 +154,9 @@ def test_a_trial_and_its_campaign_run_again(
     indirect=["isolation"],
 )
 def test_an_ended_sweep_leaves_nothing_and_goes_on(
-    isolation: str, number: signal.Signals, expected: int, tmp_path: Path
+    isolation: str, project: Project, number: signal.Signals, expected: int, tmp_path: Path
 ) -> None:
-    project, log = Project.here(tmp_path / "project"), tmp_path / "log"
+    log = tmp_path / "log"
     command = ("sweep", "run", project.write(sleeps(rounds=3, sync_budget_ms=500, batches="[1, 2, 3, 4]")))
     driver = project.start(log, *command)
     acknowledged = project.wait_for_rows(5, driver, log)
@@ -208,11 +215,15 @@ TRIALS, PER_TASK = 12, 2
 
 
 def test_a_campaign_is_watched_drained_killed_stopped_and_gone_on_with_from_another_process(
-    cpu_python: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    cpu_python: Path,
+    project: Project,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", NO_ENGINE)
-    project, log = Project.here(tmp_path / "project"), tmp_path / "log"
     monkeypatch.chdir(project.root)
+    log = tmp_path / "log"
 
     def taxmeter(*arguments: str) -> tuple[int, str]:
         """A command in this process, which is another than the driver's; its exit code and what it says."""

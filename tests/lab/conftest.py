@@ -87,6 +87,7 @@ def shared_workshop(seeded_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -
 def workshop(shared_workshop: Workshop, lab: Lab) -> Iterator[Workshop]:
     """A project without results, and three hosts that are ready."""
     yield shared_workshop
+    shared_workshop.end()
     shared_workshop.forget_results()
     shared_workshop.edit = str
 
