@@ -13,10 +13,9 @@ import pytest
 from orchestrator.environments import connect, engine_problem
 from orchestrator.errors import ExitCode
 from orchestrator.execution.docker import LABEL
-from orchestrator.hosts.cluster import HOST_LABEL
 from tests.conftest import PROJECT
-from tests.foreign_ray import ForeignCluster, Node
 from tests.project import Project, models, sleeps
+from tests.ray_nodes import ForeignCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.environment, pytest.mark.long]
 
@@ -53,11 +52,10 @@ class Workshop(Project):
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[ForeignCluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForeignCluster]:
     """Hosts a and b, and one without the resource."""
-    found = ForeignCluster([Node({HOST_LABEL: "a"}), Node({HOST_LABEL: "b"}), Node({HOST_LABEL: "slotless"}, "{}")])
-    yield found
-    found.stop()
+    with ForeignCluster(["a", "b"], tmp_path_factory.mktemp("cluster"), slotless=["slotless"]) as found:
+        yield found
 
 
 @pytest.fixture

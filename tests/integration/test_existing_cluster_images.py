@@ -11,12 +11,11 @@ from docker import DockerClient
 
 from orchestrator.environments import BuiltImage, connect
 from orchestrator.errors import ExitCode
-from orchestrator.hosts.cluster import HOST_LABEL
 from orchestrator.hosts.engine import EngineAt, marked_here
-from tests.foreign_ray import ForeignCluster, Node
 from tests.integration.test_environments_engines import start_engine, wait_for
 from tests.integration.test_existing_cluster import MODELS, Workshop
 from tests.lab.image import ensure_lab_image
+from tests.ray_nodes import ForeignCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.long, pytest.mark.timeout(1200)]
 
@@ -42,10 +41,9 @@ def second(engine: None, shared: Path) -> Iterator[tuple[str, DockerClient]]:
 
 
 @pytest.fixture
-def cluster() -> Iterator[ForeignCluster]:
-    found = ForeignCluster([Node({HOST_LABEL: "a"})])
-    yield found
-    found.stop()
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForeignCluster]:
+    with ForeignCluster(["a"], tmp_path_factory.mktemp("cluster")) as found:
+        yield found
 
 
 def test_an_image_that_a_node_lacks_is_sent_through_ray(

@@ -14,6 +14,7 @@ from orchestrator.errors import ConfigurationError, InfrastructureError
 from orchestrator.hosts.cluster import state
 from orchestrator.hosts.cluster.plan import Site
 from orchestrator.hosts.cluster.reach import choose_address, listened_here, survey
+from orchestrator.hosts.cluster.reconcile import _refuse_taken_ports as refuse_taken_ports
 from orchestrator.hosts.cluster.reconcile import last_words
 from orchestrator.hosts.cluster.settings import (
     Ports,
@@ -199,3 +200,10 @@ def test_the_head_has_the_address_that_most_hosts_see_and_keeps_it() -> None:
     assert choose_address(many, "127.0.0.4") == "127.0.0.3"
     # a jump host's address is none of ours: the way from here to the host counts
     assert choose_address([seen("192.0.2.77")], None) == "127.0.0.1"
+
+
+def test_a_port_of_this_machine_that_somebody_has_is_named() -> None:
+    with socket.create_server(("", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(InfrastructureError, match=f"port {port} of this machine is taken .*--first-port"):
+            refuse_taken_ports(Ports(port))
