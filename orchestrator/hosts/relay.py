@@ -24,8 +24,9 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.errors import InfrastructureError
-from orchestrator.execution import TaskOutcome, read_tree, supervising
+from orchestrator.execution import TaskOutcome, supervising
 from orchestrator.execution.relay import ERRAND, ERRAND_ANSWER, MAX_MESSAGE_BYTES, Errand, ErrandAnswer, short_path
+from orchestrator.files import read_tree
 from orchestrator.hosts.connection import Connections, HostConnectionError, end
 from orchestrator.hosts.lock import LOCKS
 from runners.contract import TaskFiles
