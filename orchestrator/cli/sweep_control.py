@@ -76,11 +76,16 @@ class Seen:
     """Whether a sweep holds this machine or this project, though no campaign runs yet."""
 
     @property
+    def has_died(self) -> bool:
+        """Whether the driver that spoke last ended without saying so."""
+        return not self.is_alive and self.state is not None and self.state.phase is not CampaignPhase.ENDED
+
+    @property
     def is_well(self) -> bool:
         """Whether nothing is wrong and nothing is left behind."""
         if self.is_alive:
             return self.state is None or not any(host.phase in _OUT for host in self.state.hosts)
-        return self.last is None or not self.last["left_to_do"]
+        return not self.has_died and (self.last is None or not self.last["left_to_do"])
 
 
 @click.command("status")
@@ -256,7 +261,7 @@ def render(seen: Seen) -> RenderableType:
     if seen.is_alive:
         return Text("a campaign of this project is starting") if seen.state is None else _running(seen.state, seen)
     parts: list[RenderableType] = []
-    if seen.state is not None and seen.state.phase is not CampaignPhase.ENDED:
+    if seen.state is not None and seen.has_died:
         ago = duration_text((seen.now_ns - seen.state.beat_at_ns) / 1e9)
         parts.append(
             Text.from_markup(

@@ -168,7 +168,7 @@ def test_the_status_says_whether_all_is_well(control: ControlFiles, capsys: pyte
         assert run(["sweep", "status"]) == ExitCode.OK
         assert "tiny-bert eager batch 1 round 1" in " ".join(capsys.readouterr().out.split())
     control.publish(state(h1=HostPhase.RUNNING, h2=HostPhase.LOST))
-    assert run(["sweep", "status"]) == ExitCode.OK
+    assert run(["sweep", "status"]) == ExitCode.TRIALS_FAILED
     assert "the driver of c-1 died" in capsys.readouterr().out
     with driver(control, state(h1=HostPhase.RUNNING, h2=HostPhase.GIVEN_UP), stopping):
         assert run(["sweep", "status"]) == ExitCode.TRIALS_FAILED
