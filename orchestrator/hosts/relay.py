@@ -19,9 +19,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
 from subprocess import Popen
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import TaskOutcome, supervising
@@ -42,6 +42,19 @@ _LOOK_S: Final = 0.5
 _MAX_PIECE_BYTES: Final = 64 * 2**20
 _LONGEST_WORD: Final = 40
 _CAMPAIGNS: Final = "campaigns"
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """How a task ended there, see `supervising`."""
+
+    exit_code: Annotated[int, Field(ge=-255, le=255)] | None
+    ended_because: Annotated[str, Field(max_length=1000)] | None
+    log_tail: str
+
+
+_MAX_LOG: Final = 8192
+_OUTCOME: Final = TypeAdapter(_Ended)
 _NAMES: Final = TypeAdapter(list[tuple[str, str]])
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,254}")
 _WORD: Final = re.compile(rb"([a-z.]+) (\d{1,9})")
@@ -127,7 +140,7 @@ class _Relay:
 
     def leave(self) -> None:
         """Waits for errands that are ending, and removes what campaigns share on their hosts."""
-        for worker in self._working:
+        for worker in list(self._working):
             worker.join(supervising.GRACE_S + PAUSE_S)
         for name in {name for name, _ in self._campaigns}:
             host = self._hosts[name]
@@ -192,12 +205,8 @@ class _Relay:
             self._patiently(host, lambda: self._fetch(host, mirror), connection)
             raise InfrastructureError(problem) from None
         self._patiently(host, lambda: self._forget(host, mirror), connection)
-        try:
-            outcome = TaskOutcome(answer["exit_code"], None, answer["ended_because"], answer["log_tail"])
-            ERRAND_ANSWER.validate_python(ErrandAnswer(outcome), strict=True)
-            Path(TaskFiles(str(mirror)).log).write_text(outcome.log_tail, encoding="utf-8")
-        except (TypeError, KeyError, ValidationError) as error:
-            raise InfrastructureError(f"what it answered cannot be read: {error}") from None
+        outcome = _outcome(answer)
+        Path(TaskFiles(str(mirror)).log).write_text(outcome.log_tail, encoding="utf-8")
         return outcome
 
     def _heard(self, host: RelayedHost, received: "_Mirror") -> Heard:
@@ -376,6 +385,17 @@ def _is_closed(connection: socket.socket, wait_s: float) -> bool:
     """Whether who asked has given up; waits so long for that."""
     ready, _, _ = select.select([connection], [], [], wait_s)
     return bool(ready) and not connection.recv(1)
+
+
+def _outcome(answer: object) -> TaskOutcome:
+    """How a task ended, as a host tells it."""
+    try:
+        said = _OUTCOME.validate_json(json.dumps(answer), strict=True)
+    except ValidationError as error:
+        raise InfrastructureError(
+            f"what it tells cannot be read: {error.errors(include_url=False)[0]['msg']}"
+        ) from None
+    return TaskOutcome(said.exit_code, None, said.ended_because, said.log_tail[-_MAX_LOG:])
 
 
 def _names(found: object) -> list[tuple[str, str]]:

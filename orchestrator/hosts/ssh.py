@@ -156,7 +156,8 @@ class SshHost:
         with _nameless():
             seen = self._look(deadline)
             output = self._run_in_python(_description(SystemRoot()), deadline)
-            read = f"over SSH, by the host's own Python {seen.python}"
+            own = f"the host's own Python {seen.python}"
+            read = f"over SSH, by {self.settings.python or own}"
             if output is None:
                 output, read = self._describe_in_container(seen, deadline)
         text = _answer("the fingerprint could not be read", output)
@@ -209,9 +210,9 @@ class SshHost:
     def _ask_interpreter(self, function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:
         """Runs a function of `runners.system` in the interpreter that the inventory names."""
         program = call_program(function, encode_call(function, argument))
-        argv = [str(self.settings.python), "-I", "-"]
         with _nameless():
-            output = self._connections.run(self.name, argv, timeout_s, stdin=program.text)
+            output = self._run_in_python(program, Deadline(timeout_s))
+        assert output is not None
         return decode_answer(function, _answer("it does not run our code", output))
 
     def _place(self, files: Mapping[str, bytes], directory: PurePosixPath) -> None:
@@ -226,7 +227,10 @@ class SshHost:
         return f"python3 is {self._look(deadline).python or 'missing'} there"
 
     def _run_in_python(self, program: Program, deadline: Deadline) -> CommandOutput | None:
-        """What a program said in the host's own Python; null if that is too old or missing."""
+        """What a program said in the host's own Python, or the one that is named; null if it is too old or missing."""
+        if self.settings.python is not None:
+            argv = [self.settings.python, "-I", "-"]
+            return self._connections.run(self.name, argv, deadline.left_s(), stdin=program.text)
         python = self._look(deadline).python
         if python is None or tuple(map(int, python.split(".")[:2])) < program.oldest_python:
             return None

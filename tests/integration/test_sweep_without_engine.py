@@ -147,6 +147,19 @@ def test_a_sweep_runs_in_the_interpreter_and_leaves_nothing_there(lab: Lab, cpu_
     assert list((lab.root / ".taxmeter").glob("campaigns/*")) == []
 
 
+@pytest.mark.long
+def test_stored_trials_are_reproduced_there(lab: Lab) -> None:
+    code, told = lab.run("sweep", "run", "far.yaml", "--results", str(lab.results))
+    assert code == ExitCode.OK, told
+    [campaign] = {row["campaign_id"] for row in lab.rows()}
+    code, told = lab.run("reproduce", campaign, "--results", str(lab.results))
+    assert code in (ExitCode.OK, ExitCode.TRIALS_FAILED), told  # times of a busy machine may differ
+    again = [row for row in lab.rows() if row["reproduces"] == campaign]
+    assert {row["status"] for row in again} == {"ok"}
+    assert {(row["host"], row["isolation"]) for row in again} == {("far", "process")}
+    assert lab.left_there() == []
+
+
 def test_what_a_killed_command_left_there_is_stored_by_the_next(lab: Lab) -> None:
     with lab.sweep() as process:
         wait_until(lambda: bool(list(lab.work.glob("campaigns/*/*/records.jsonl"))), lab, process)
@@ -169,6 +182,7 @@ def test_what_a_killed_command_left_there_is_stored_by_the_next(lab: Lab) -> Non
     assert lab.left_there() == []
 
 
+@pytest.mark.long
 def test_a_lost_connection_costs_the_running_trial_alone(lab: Lab) -> None:
     with lab.sweep() as process:
         wait_until(lambda: bool(list(lab.work.glob("campaigns/*/*/records.jsonl"))), lab, process)
