@@ -7,9 +7,7 @@ command leaves is fetched as soon as the host answers, or by the next campaign.
 """
 
 import inspect
-import json
 import os
-import re
 import select
 import socket
 import threading
@@ -18,46 +16,25 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
-from subprocess import Popen
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import TaskOutcome, supervising
 from orchestrator.execution.relay import ERRAND, ERRAND_ANSWER, MAX_MESSAGE_BYTES, Errand, ErrandAnswer, short_path
 from orchestrator.files import read_tree
 from orchestrator.hosts.connection import Connections, HostConnectionError, end
+from orchestrator.hosts.conversation import Heard, converse, names_in, outcome_in
 from orchestrator.hosts.lock import LOCKS
 from runners.contract import TaskFiles
 
 Say = Callable[[str], None]
-Heard = Callable[[str, bytes], None]
 
 PAUSE_S: Final = 3.0
 """Between two attempts to reach a host."""
 
-_ANSWER_S: Final = 60.0
-_LOOK_S: Final = 0.5
-_MAX_PIECE_BYTES: Final = 64 * 2**20
-_LONGEST_WORD: Final = 40
 _CAMPAIGNS: Final = "campaigns"
-
-
-@dataclass(frozen=True)
-class _Ended:
-    """How a task ended there, see `supervising`."""
-
-    exit_code: Annotated[int, Field(ge=-255, le=255)] | None
-    ended_because: Annotated[str, Field(max_length=1000)] | None
-    log_tail: str
-
-
-_MAX_LOG: Final = 8192
-_OUTCOME: Final = TypeAdapter(_Ended)
-_NAMES: Final = TypeAdapter(list[tuple[str, str]])
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,254}")
-_WORD: Final = re.compile(rb"([a-z.]+) (\d{1,9})")
 
 
 @dataclass(frozen=True)
@@ -159,7 +136,7 @@ class _Relay:
         campaigns = f"{host.work_directory}/{_CAMPAIGNS}"
         order = {"do": "find", "campaigns": campaigns, "store_id": store_id}
         try:
-            for campaign, task in _names(self._ask(host, order, _nothing)):
+            for campaign, task in names_in(self._ask(host, order, _nothing)):
                 self._fetch(host, self._state / _CAMPAIGNS / campaign / task)
         except InfrastructureError as error:
             self._say(f"{host.name}: what may wait there is fetched later: {error}")
@@ -205,7 +182,7 @@ class _Relay:
             self._patiently(host, lambda: self._fetch(host, mirror), connection)
             raise InfrastructureError(problem) from None
         self._patiently(host, lambda: self._forget(host, mirror), connection)
-        outcome = _outcome(answer)
+        outcome = outcome_in(answer)
         Path(TaskFiles(str(mirror)).log).write_text(outcome.log_tail, encoding="utf-8")
         return outcome
 
@@ -266,7 +243,7 @@ class _Relay:
         argv = [host.python, "-I", "-c", program]
         started = self._connections.start(host.name, argv)
         try:
-            return _converse(started, order, heard, connection)
+            return converse(started, order, heard, connection)
         except EOFError as error:
             raise self._connections.failure(host.name, started) from error
         finally:
@@ -302,72 +279,6 @@ class _Mirror:
             (self._directory / word).write_bytes(data)
 
 
-def _converse(
-    started: "Popen[bytes]", order: Mapping[str, object], heard: Heard, connection: socket.socket | None
-) -> Any:
-    """Gives an order, and takes what is said until the last word.
-
-    Raises:
-        EOFError: it ended before that.
-        InfrastructureError: it failed, or says what nobody understands.
-    """
-    assert started.stdin is not None
-    assert started.stdout is not None
-    try:
-        started.stdin.write(json.dumps(order).encode() + b"\n")
-        started.stdin.flush()
-    except BrokenPipeError:
-        raise EOFError from None
-    descriptor, pending, is_greeted = started.stdout.fileno(), b"", False
-    until_s = time.monotonic() + _ANSWER_S
-    while True:
-        watched = [descriptor] if connection is None else [descriptor, connection.fileno()]
-        ready, _, _ = select.select(watched, [], [], _LOOK_S)
-        if connection is not None and connection.fileno() in ready and not connection.recv(1):
-            connection = None
-            started.stdin.close()  # it ends there, and says how
-        if descriptor not in ready:
-            if time.monotonic() > until_s:
-                raise EOFError
-            continue
-        piece = os.read(descriptor, 2**16)
-        if not piece:
-            raise EOFError
-        until_s = time.monotonic() + _ANSWER_S
-        pending += piece
-        if not is_greeted:
-            before, found, after = pending.partition(supervising.GREETING)
-            is_greeted, pending = bool(found), after if found else before
-            if len(before) > MAX_MESSAGE_BYTES:
-                raise InfrastructureError(f"its shell prints without end: {before[:80]!r}")
-        while is_greeted and (answer := _next_word(pending)) is not None:
-            word, data, pending = answer
-            if word == "ended":
-                return _document(data)
-            if word == "failed":
-                raise InfrastructureError(" ".join(data.decode("utf-8", "replace").split())[:500])
-            heard(word, data)
-
-
-def _next_word(pending: bytes) -> tuple[str, bytes, bytes] | None:
-    """The first word with its data, and the rest; null until it is whole."""
-    line, separator, rest = pending.partition(b"\n")
-    match = _WORD.fullmatch(line)
-    if (separator or len(line) > _LONGEST_WORD) and (match is None or int(match[2]) > _MAX_PIECE_BYTES):
-        raise InfrastructureError(f"it says what nobody understands: {line[:80]!r}")
-    if match is None:
-        return None
-    size = int(match[2])
-    return (match[1].decode(), rest[:size], rest[size:]) if separator and len(rest) >= size else None
-
-
-def _document(data: bytes) -> Any:
-    try:
-        return json.loads(data)
-    except ValueError as error:
-        raise InfrastructureError(f"what it answered cannot be read: {error}") from None
-
-
 def _read_errand(connection: socket.socket) -> Errand:
     said = b""
     while not said.endswith(b"\n"):
@@ -385,30 +296,6 @@ def _is_closed(connection: socket.socket, wait_s: float) -> bool:
     """Whether who asked has given up; waits so long for that."""
     ready, _, _ = select.select([connection], [], [], wait_s)
     return bool(ready) and not connection.recv(1)
-
-
-def _outcome(answer: object) -> TaskOutcome:
-    """How a task ended, as a host tells it."""
-    try:
-        said = _OUTCOME.validate_json(json.dumps(answer), strict=True)
-    except ValidationError as error:
-        raise InfrastructureError(
-            f"what it tells cannot be read: {error.errors(include_url=False)[0]['msg']}"
-        ) from None
-    return TaskOutcome(said.exit_code, None, said.ended_because, said.log_tail[-_MAX_LOG:])
-
-
-def _names(found: object) -> list[tuple[str, str]]:
-    """Campaign and name of task directories, as a host tells them."""
-    try:
-        names = _NAMES.validate_python(found)
-    except ValidationError as error:
-        raise InfrastructureError(
-            f"what it tells cannot be read: {error.errors(include_url=False)[0]['msg']}"
-        ) from None
-    if not all(_NAME.fullmatch(name) for pair in names for name in pair):
-        raise InfrastructureError(f"it tells of a directory that is none of ours: {names}")
-    return names
 
 
 def _nothing(_word: str, _data: bytes) -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import ProcessSettings, Relay, create_executor, stage, supervising
-from orchestrator.hosts import relay as relay_module
 from orchestrator.hosts.connection import Connections
+from orchestrator.hosts.conversation import names_in, next_word, outcome_in
 from orchestrator.hosts.relay import relaying, socket_of
 from tests.conftest import MakeTask
 
@@ -93,19 +93,19 @@ def test_a_task_is_refused_where_nobody_takes_it(tmp_path: Path, make_task: Make
 )
 def test_what_is_no_answer_is_refused(said: bytes) -> None:
     with pytest.raises(InfrastructureError, match="it says what nobody understands"):
-        relay_module._next_word(said)
+        next_word(said)
 
 
 @pytest.mark.parametrize("change", [{"exit_code": 2**40}, {"exit_code": "0"}, {"log_tail": None}, {"ended_because": 1}])
 def test_how_a_task_ended_is_validated(change: dict[str, object]) -> None:
     ended = {"exit_code": 0, "ended_because": None, "log_tail": "x" * 10_000}
-    assert len(relay_module._outcome(ended).log_tail) == 8192
+    assert len(outcome_in(ended).log_tail) == 8192
     for answer in (ended | change, None, [1]):
         with pytest.raises(InfrastructureError, match="what it tells cannot be read"):
-            relay_module._outcome(answer)
+            outcome_in(answer)
 
 
 @pytest.mark.parametrize("found", [[["..", "t"]], [["c", "a/b"]], [["c"]], "c", [["c", 1]], [["c", ""]]])
 def test_names_of_others_lead_nowhere(found: object) -> None:
     with pytest.raises(InfrastructureError, match="none of ours|cannot be read"):
-        relay_module._names(found)
+        names_in(found)
