@@ -118,6 +118,8 @@ class Hosts:
         Raises:
             NoUsableHostError: another sweep runs.
         """
+        if not self.are_locked:
+            return project_to_ourselves(self._project.state)
         is_measured = bool(self._hosts.keys() - self._relayed.keys())
         return _to_ourselves(self._project.state if self._relayed else None, this_machine=is_measured)
 
@@ -186,10 +188,6 @@ class NodeHosts(Hosts):
         super().__init__(hosts, Connections({}), inventory, project)
         self._cluster = cluster
 
-    def undisturbed(self) -> AbstractContextManager[None]:
-        """See `Hosts.undisturbed`."""
-        return project_to_ourselves(self._project.state)
-
     def driver(self) -> DriverPlace:
         """See `Hosts.driver`."""
         return DriverPlace(external=self._cluster)
@@ -221,10 +219,6 @@ class AgentHosts(Hosts):
                 )
                 raise self._inventory.error(problem, "hosts", name, "executor")
         return super().look()
-
-    def undisturbed(self) -> AbstractContextManager[None]:
-        """See `Hosts.undisturbed`."""
-        return project_to_ourselves(self._project.state)
 
     def gathered(self, say: Say) -> AbstractContextManager[None]:
         """See `Hosts.gathered`."""
