@@ -65,7 +65,7 @@ class Fleet(Hosts):
             found.host: FakeHost(found.host, HERE, found, Path("/"), FakeEngine(), answers=dict(ANSWERS))
             for found in known
         }
-        super().__init__(self.fakes, Connections({}))
+        super().__init__(self.fakes, Connections({}), Inventory(hosts={}), ProjectFiles(Path()))
         self.unjoinable: dict[str, str] = {}
         self.brought: list[list[str]] = []
 
