@@ -54,39 +54,35 @@ def control(tmp_path: Path) -> ControlFiles:
     return ControlFiles(tmp_path / "state" / "control")
 
 
-def test_what_a_driver_says_is_read_as_it_was_said(control: ControlFiles) -> None:
+def test_what_a_driver_says_is_read_as_it_was_said_and_never_half_of_it(control: ControlFiles) -> None:
     assert control.state() is None
+    states = [STATE, replace(STATE, done=200, hosts=HOSTS * 200)]
     with control.driving():
         control.publish(STATE)
         assert control.state() == STATE
-        later = replace(STATE, phase=CampaignPhase.ENDED, hosts=())
-        control.publish(later)
-    assert control.state() == later
-
-
-def test_readers_never_see_half_a_state(control: ControlFiles) -> None:
-    states = [replace(STATE, done=count, hosts=HOSTS * count) for count in (1, 200)]
-    with control.driving():
-        control.publish(states[0])
         over = threading.Event()
         writing = threading.Thread(target=lambda: [control.publish(states[n % 2]) for n in range(300)] and over.set())
         writing.start()
         while not over.is_set():
             assert control.state() in states
         writing.join()
+    assert control.state() == states[1], "also when it is over"
 
 
-def test_requests_are_taken_in_their_order_and_once(control: ControlFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_and_offers_are_taken_whole_in_their_order_and_once(
+    control: ControlFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also if the clock is set back meanwhile."""
     clock = itertools.count(10**18, -1)
     monkeypatch.setattr(time, "time_ns", lambda: next(clock))
     asked = [Request(RequestKind.DRAIN, ("h2", "h1")), Request(RequestKind.DRAIN), Request(RequestKind.STOP)]
     with control.driving():
         assert control.take_requests() == []
-        for one in asked:
-            control.request(one)
-        assert control.take_requests() == asked
-        assert control.take_requests() == []
+        for request in asked:
+            control.request(request)
+        control.offer(READY)
+        assert (control.take_requests(), control.take_offers()) == (asked, [READY])
+        assert (control.take_requests(), control.take_offers()) == ([], [])
 
 
 def test_what_was_asked_of_an_earlier_driver_is_not_asked_of_the_next(control: ControlFiles) -> None:
@@ -97,13 +93,6 @@ def test_what_was_asked_of_an_earlier_driver_is_not_asked_of_the_next(control: C
     control.request(Request(RequestKind.STOP))
     with control.driving():
         assert (control.state(), control.take_requests(), control.take_offers()) == (None, [], [])
-
-
-def test_offered_hosts_arrive_whole_and_once(control: ControlFiles) -> None:
-    with control.driving():
-        control.offer(READY)
-        assert control.take_offers() == [READY]
-        assert control.take_offers() == []
 
 
 def test_what_others_may_have_written_is_not_read(control: ControlFiles) -> None:
