@@ -27,8 +27,8 @@ from orchestrator.store import Ingest, RowBuilder, read_origin
 from runners.contract import Task
 
 PING_S: Final = 15.0
-"""A host that is there answers in well under a second, a busy one when Ray has a process there, which took 9 s where
-twelve wanted each of two cores; in more a frozen one is asked anew, if it comes back."""
+"""A host that is there answers in well under a second, a busy one when Ray has a process there, which took 9 s where a
+dozen processes wanted two cores; in more a frozen one is asked anew, if it comes back."""
 
 PAUSE_S: Final = 3.0
 """Between two attempts."""
