@@ -17,7 +17,7 @@ from tests.conftest import PROJECT
 from tests.project import Project, models, sleeps
 from tests.ray_nodes import ForeignCluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.environment, pytest.mark.long]
+pytestmark = [pytest.mark.cluster, pytest.mark.environment, pytest.mark.long, pytest.mark.timeout(600)]
 
 MODELS, SLEEPS = models("[eager, python]"), sleeps(rounds=3)
 
