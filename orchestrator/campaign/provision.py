@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from orchestrator.campaign.pins import KnownEnvironments, image_pin
 from orchestrator.environments import (
     BuiltImage,
     Catalogue,
@@ -22,6 +21,7 @@ from orchestrator.errors import InfrastructureError
 from orchestrator.execution import DockerSettings, ExecutionSettings, ProcessSettings, Relay
 from orchestrator.files import ProjectFiles
 from orchestrator.hosts import HostAccess, HostFacts, Hosts, Interpreter
+from orchestrator.hosts.pins import KnownEnvironments, image_pin
 from orchestrator.hosts.provision import (
     ANSWER_S,
     MAKE_S,

@@ -10,12 +10,12 @@ from typing import Final
 
 from orchestrator.campaign.control import ControlFiles, HostPhase
 from orchestrator.campaign.order import CampaignOrder
-from orchestrator.campaign.pins import KnownEnvironments, planning_host
 from orchestrator.campaign.provision import Images, provision
 from orchestrator.config import Host, Inventory
 from orchestrator.errors import InfrastructureError, NoUsableHostError
 from orchestrator.files import ProjectFiles
 from orchestrator.hosts import Hosts
+from orchestrator.hosts.pins import KnownEnvironments, planning_host
 from orchestrator.planning import PlanningHost, needed_environments, plan
 
 LOOK_S: Final = 1.0

@@ -11,7 +11,6 @@ from orchestrator.campaign.driver.campaign_run import run_campaign
 from orchestrator.campaign.files import drop_caches
 from orchestrator.campaign.handover import Handover, drive_in_head
 from orchestrator.campaign.order import CampaignOrder
-from orchestrator.campaign.pins import KnownEnvironments, image_pin, planning_host
 from orchestrator.campaign.progress import Observer
 from orchestrator.campaign.provision import (
     Images,
@@ -30,6 +29,7 @@ from orchestrator.errors import ConfigurationError, NoUsableHostError
 from orchestrator.files import ProjectFiles
 from orchestrator.hosts import HostFacts, Hosts
 from orchestrator.hosts.cluster import SLOT
+from orchestrator.hosts.pins import KnownEnvironments, image_pin, planning_host
 from orchestrator.planning import (
     ANY_SUITABLE,
     Isolation,

@@ -88,7 +88,7 @@ def test_the_way_is_short() -> None:
     way = stations()
     assert 40 <= len(way) <= 60
     assert len({station.path for station in way}) <= 45
-    assert returns([PurePosixPath(station.path).parent for station in way]) <= 16  # 12 are meant
+    assert returns([PurePosixPath(station.path).parent for station in way]) <= 12
 
 
 def called(directory: Path) -> list[tuple[int, Station]]:

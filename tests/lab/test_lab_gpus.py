@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.campaign.pins import KnownEnvironments, planning_host
 from orchestrator.cli import run
 from orchestrator.config import Inventory, load_inventory, select_hosts
 from orchestrator.environments import BuiltImage, Catalogue
@@ -15,6 +14,7 @@ from orchestrator.execution.docker import device_requests
 from orchestrator.files import ProjectFiles
 from orchestrator.hosts import HostFacts, open_hosts
 from orchestrator.hosts.cluster import up
+from orchestrator.hosts.pins import KnownEnvironments, planning_host
 from runners.contract import Task, Trial
 from tests.lab.clusters import NODES, Site, ask
 from tests.lab.gpus import simulated_gpus, uuid_of

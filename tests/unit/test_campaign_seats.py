@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from orchestrator.campaign.driver.requests import Requests, seat_of
-from orchestrator.campaign.pins import KnownEnvironments, planning_host
 from orchestrator.campaign.provision import ReadyHost
 from orchestrator.campaign.reproduce.reproduction import limited
 from orchestrator.config import Exclusive, load_inventory
@@ -16,6 +15,7 @@ from orchestrator.errors import ConfigurationError
 from orchestrator.execution import DockerSettings
 from orchestrator.files import ProjectFiles
 from orchestrator.hosts import HostFacts
+from orchestrator.hosts.pins import KnownEnvironments, planning_host
 from orchestrator.planning import EnvironmentPin, GpuFacts, Isolation, PlanningHost, make_slots
 from runners.contract import Task, Trial
 from runners.system import Fingerprint, GpuPlace, NumaNode, Topology, collect

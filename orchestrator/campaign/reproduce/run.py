@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from orchestrator.campaign.files import drop_caches
-from orchestrator.campaign.pins import KnownEnvironments, planning_host
 from orchestrator.campaign.provision import (
     Images,
     ReadyHost,
@@ -40,6 +39,7 @@ from orchestrator.errors import InfrastructureError, NoUsableHostError
 from orchestrator.execution import ProcessSettings
 from orchestrator.files import ProjectFiles
 from orchestrator.hosts import HostAccess, HostFacts, Hosts
+from orchestrator.hosts.pins import KnownEnvironments, planning_host
 from orchestrator.hosts.provision import ANSWER_S
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, environment_problem, model_problem
 from orchestrator.store import Store

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from orchestrator.config import Host, Inventory
 from orchestrator.environments import BuiltImage, Catalogue, EnvironmentEntry, lock_sha256, recipe_sha256
-from orchestrator.hosts import HostFacts
+from orchestrator.hosts.access import HostFacts
 from orchestrator.planning import (
     ANY_SUITABLE,
     NONE_USED,
