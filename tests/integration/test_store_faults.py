@@ -24,7 +24,8 @@ def mounted(tmp_path: Path) -> Iterator[Path]:
     if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode != 0:
         pytest.skip("mounting needs root")
     yield place
-    subprocess.run(["umount", str(place)], check=True)
+    # lazily: a reader that is not collected yet may have a file of it open
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
 def append_forever(writer: Writer, acknowledged: list[str]) -> None:
