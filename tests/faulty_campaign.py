@@ -119,7 +119,7 @@ def campaign(scenario: Scenario, cluster: RayCluster) -> None:
     hosts = [ready(name, directory) for name in (["h1"] if HERE else ["h1", "h2"])]
     continuation = choose_campaign(sweep(), [host.planning for host in hosts], store, ResumePolicy.AUTO)
     faults = Faults(silence_s=6, return_s=120, queue_s=60)
-    order = CampaignOrder(continuation, hosts, "s", "sweep", "inventory", "0", None, faults=faults, sweep=sweep())
+    order = CampaignOrder(continuation, hosts, "s", "sweep", "inventory", None, faults=faults, sweep=sweep())
 
     def observe(progress: CampaignProgress) -> None:
         if isinstance(progress, Notice):

@@ -169,9 +169,7 @@ class Lab:
         policy: ResumePolicy = ResumePolicy.AUTO,
     ) -> str:
         continuation = choose_campaign(wanted, [host.planning for host in hosts], self.store, policy)
-        order = CampaignOrder(
-            continuation, hosts, wanted.name, "sweep", "inventory", "0", None, faults=faults, sweep=wanted
-        )
+        order = CampaignOrder(continuation, hosts, wanted.name, "sweep", "inventory", None, faults=faults, sweep=wanted)
         self.told.clear()
 
         def both(progress: CampaignProgress) -> None:
@@ -214,7 +212,7 @@ class Stored:
     ) -> Continuation:
         chosen = choose_campaign(wanted, hosts, self.store, ResumePolicy.NEVER)
         ready = [ReadyHost(host, {}) for host in hosts]
-        order = CampaignOrder(chosen, ready, wanted.name, document, inventory, "0", "c0ffee")
+        order = CampaignOrder(chosen, ready, wanted.name, document, inventory, "c0ffee")
         with self.store.writer() as writer:
             writer.put_campaign(opening_row(order))
         return chosen

@@ -79,8 +79,6 @@ class HostProgress:
     """Trials of this host without one."""
     failed: int = 0
     """Of those done by this run: whose status says that something went wrong."""
-    already_done: int = 0
-    """Of `done`, those that were in the store before this run."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ class CampaignOrder:
     sweep_name: str
     sweep_document: str
     inventory_document: str
-    taxmeter_version: str
     git_commit: str | None
     reproduces: Reproduces | None = None
     """Null for a campaign that measures something of its own."""

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from orchestrator.campaign.stored_plan import StoredPlan, plan_document
 from orchestrator.config import Sweep
-from orchestrator.planning import Plan, PlanningHost, estimate_s, plan, with_trials
+from orchestrator.planning import Plan, PlanningHost, estimate_s, plan
 from orchestrator.store import Attempt, Row, Store
 from runners.contract import Status, Trial
 
@@ -128,7 +128,7 @@ def unfinished(full: Plan, attempts: Mapping[str, Attempt]) -> Plan:
         trials = (_next_attempt(trial, attempts.get(trial.trial_id)) for trial in planned.task.trials)
         left = tuple(trial for trial in trials if trial is not None)
         if left:
-            tasks.append(replace(planned, task=with_trials(planned.task, left)))
+            tasks.append(replace(planned, task=replace(planned.task, trials=left)))
     skips = tuple(skip for skip in full.skips if skip.trial.trial_id not in attempts)
     return replace(full, tasks=tuple(tasks), skips=skips, estimate_s=estimate_s(tasks))
 

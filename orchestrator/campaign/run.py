@@ -1,9 +1,8 @@
 """The pipeline of every sweep: facts, plan, provision, plan again with pins, drive. The same for all kinds of hosts."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
-from importlib.metadata import version
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -96,8 +95,7 @@ class Preview:
             NoUsableHostError: no host is what its targets ask for.
         """
         planned = plan(sweep, list(self.hosts.values()), PREVIEW)
-        if not planned.tasks and not planned.skips:
-            raise NoUsableHostError(f"no host is what the sweep's targets ask for: {'; '.join(planned.unmatched)}")
+        refuse_empty(planned)
         return with_left_out(planned, self.left_out)
 
     def without(self, problems: Mapping[str, str]) -> "Preview":
@@ -161,27 +159,21 @@ def run_sweep(request: RunRequest, hosts: Hosts, choose: Choose, say: Say, watch
                 if environment in host.unavailable:
                     say(f"{name}: {host.unavailable[environment]}; its trials are skipped")
         with hosts.gathered(say):
-            ready = _ready(request, hosts, preview, say)
+            ready, left_out, spares = _ready(request, hosts, preview, say)
             store = Store.open(request.results)
-            order = _order(request, ready, store, choose)
-            spares = Spares(ready.spares, request.hosts, request.inventory, ready.images, preview.known)
+            order = _order(request, ready, left_out, store, choose, say)
             code = drive_order(order, hosts, request.files, store, say, watch, spares)
-    return RunOutcome(order.continuation.campaign_id, ready.left_out, code)
+    return RunOutcome(order.continuation.campaign_id, left_out, code)
 
 
-@dataclass(frozen=True)
-class _Ready:
-    """The hosts of a campaign, and what stands by."""
+def _ready(
+    request: RunRequest, hosts: Hosts, preview: Preview, say: Say
+) -> tuple[list[ReadyHost], Mapping[str, str], Spares]:
+    """The hosts that take part, why the others do not, and what stands by.
 
-    hosts: Sequence[ReadyHost]
-    left_out: Mapping[str, str]
-    spares: Mapping[str, PlanningHost] = field(default_factory=dict)
-    """Hosts that could be used, and that the sweep does without."""
-    images: Images = field(default_factory=lambda: Images({}, None))
-
-
-def _ready(request: RunRequest, hosts: Hosts, preview: Preview, say: Say) -> _Ready:
-    """The hosts that take part. If a sweep does not want every host, others take the place of those that fail."""
+    If a sweep does not want every host, others take the place of those that fail.
+    """
+    nothing = Spares({}, request.hosts, request.inventory, Images({}, None), preview.known)
     while True:
         planned = preview.plan(request.sweep)
         needed = needed_environments(planned)
@@ -190,7 +182,7 @@ def _ready(request: RunRequest, hosts: Hosts, preview: Preview, say: Say) -> _Re
             for name in sorted({skip.host for skip in planned.skips} - set(needed))
         ]
         if not needed:
-            return _Ready(skipping, preview.left_out)
+            return skipping, preview.left_out, nothing
         in_containers = {name for name in needed if preview.facts[name].isolation is Isolation.DOCKER}
         environments = {environment for name in in_containers for environment in needed[name]}
         images = images_for(environments, preview.known, hosts.builder, say)
@@ -209,7 +201,7 @@ def _ready(request: RunRequest, hosts: Hosts, preview: Preview, say: Say) -> _Re
         if not failed:
             others = preview.hosts.keys() - planned.places.keys()
             spares = {name: _with_images(preview.hosts[name], images) for name in sorted(others)}
-            return _Ready([*ready, *skipping], preview.left_out, spares, images)
+            return [*ready, *skipping], preview.left_out, replace(nothing, hosts=spares, images=images)
         _tell_left_out(failed, say)
         preview = preview.without(failed)
 
@@ -233,21 +225,24 @@ def _with_images(host: PlanningHost, images: Images) -> PlanningHost:
     return replace(host, environments={**host.environments, **pins})
 
 
-def _order(request: RunRequest, ready: _Ready, store: Store, choose: Choose) -> CampaignOrder:
+def _order(
+    request: RunRequest, ready: Sequence[ReadyHost], left_out: Mapping[str, str], store: Store, choose: Choose, say: Say
+) -> CampaignOrder:
     """Chooses the campaign that runs, and makes room for it."""
-    continuation = choose([host.planning for host in ready.hosts], store, ready.left_out)
+    continuation = choose([host.planning for host in ready], store, left_out)
+    if continuation.joined:
+        say(f"new to campaign {continuation.campaign_id}: {', '.join(continuation.joined)}")
     continuation = replace(
         continuation,
-        plan=with_left_out(continuation.plan, ready.left_out),
-        left=with_left_out(continuation.left, ready.left_out),
+        plan=with_left_out(continuation.plan, left_out),
+        left=with_left_out(continuation.left, left_out),
     )
     order = CampaignOrder(
         continuation,
-        ready.hosts,
+        ready,
         request.sweep.name,
         request.sweep.file.text,
         request.inventory.file.text,
-        version("taxmeter"),
         request.commit,
         faults=request.inventory.faults,
         sweep=request.sweep,
@@ -264,7 +259,7 @@ def drive_order(
     store: Store,
     say: Say,
     watch: Watch,
-    spares: Spares | None = None,
+    spares: Spares,
 ) -> int:
     """Drives a campaign where its hosts can be driven from.
 
@@ -275,7 +270,7 @@ def drive_order(
         store: where the rows go.
         say: told what is done for hosts that are lost.
         watch: shows the progress.
-        spares: hosts that can take the place of lost ones; null if nobody mends or replaces them.
+        spares: hosts that can take the place of lost ones.
 
     Returns:
         The exit code of a driver in another process; 0 of one in this.
@@ -289,7 +284,7 @@ def drive_order(
                 run_campaign(order, scheduler_at(place), store, files, observe)
             return 0
         handover = Handover(order, place.head, files, store.layout.root.resolve())
-        with recovering(order, hosts, spares, files, say) if spares is not None else nullcontext():
+        with recovering(order, hosts, spares, files, say):
             return drive_in_head(handover, say)
 
 
@@ -306,6 +301,16 @@ def refuse_results_elsewhere(results: Path, hosts: Hosts) -> None:
             "there with --results",
             file=results,
         )
+
+
+def refuse_empty(planned: Plan) -> None:
+    """Refuses a plan without work, before anything is built for it.
+
+    Raises:
+        NoUsableHostError: no host is what the sweep's targets ask for.
+    """
+    if not planned.tasks and not planned.skips:
+        raise NoUsableHostError(f"no host is what the sweep's targets ask for: {'; '.join(planned.unmatched)}")
 
 
 def with_left_out(planned: Plan, left_out: Mapping[str, str]) -> Plan:

@@ -4,7 +4,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ import click
 
 from orchestrator.campaign import (
     Choose,
-    Continuation,
     ControlFiles,
     Observer,
     ResumePolicy,
@@ -46,7 +45,7 @@ from orchestrator.errors import ConfigurationError, ExitCode, NoUsableHostError,
 from orchestrator.files import ProjectFiles
 from orchestrator.hosts import open_hosts
 from orchestrator.planning import ANY_SUITABLE, Plan, PlanningHost, environments_on
-from orchestrator.store import Attempt, Store
+from orchestrator.store import Attempt
 from orchestrator.store.query.listing import campaign_list
 from runners.contract import Status
 
@@ -158,7 +157,7 @@ def resume_command(
 def run_and_show(request: RunRequest, choose: Choose) -> int:
     """Runs a sweep, shows its table, and names the hosts that took no part."""
     with ending_cleanly(), open_hosts(request.hosts, request.inventory, request.files) as hosts:
-        outcome = run_sweep(request, hosts, _telling(choose), say, watched)
+        outcome = run_sweep(request, hosts, choose, say, watched)
     code = outcome.exit_code
     if code == 0:
         _print_results(request.results, outcome.campaign_id)
@@ -240,16 +239,6 @@ def known_environments(wanted: Sweep, files: ProjectFiles) -> None:
             raise ConfigurationError(problem, file=wanted.file.path, line=line, key="environments")
 
 
-def refuse_empty(planned: Plan) -> None:
-    """Refuses a plan without work, before anything is built for it.
-
-    Raises:
-        NoUsableHostError: no host is what the sweep's targets ask for.
-    """
-    if not planned.tasks and not planned.skips:
-        raise NoUsableHostError(f"no host is what the sweep's targets ask for: {'; '.join(planned.unmatched)}")
-
-
 def git_commit() -> str | None:
     """The commit of the project in the current directory, `-dirty` if it was changed; None outside of a repository."""
     if shutil.which("git") is None:
@@ -267,18 +256,6 @@ def ending_cleanly() -> Iterator[None]:
     except KeyboardInterrupt:
         click.echo("\ninterrupted; what was measured is in the store. Run the same command again to go on.", err=True)
         raise click.exceptions.Abort from None
-
-
-def _telling(choose: Choose) -> Choose:
-    """Chooses, and says which hosts come to a campaign that began without them."""
-
-    def chosen(hosts: Sequence[PlanningHost], store: Store, absent: Collection[str]) -> Continuation:
-        continuation = choose(hosts, store, absent)
-        if continuation.joined:
-            click.echo(f"new to campaign {continuation.campaign_id}: {', '.join(continuation.joined)}")
-        return continuation
-
-    return chosen
 
 
 def _print_results(results: Path, campaign_id: str) -> None:

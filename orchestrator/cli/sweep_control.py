@@ -280,12 +280,10 @@ def left_s(state: CampaignProgressState, now_ns: int) -> float | None:
     """Seconds until the last host that works is done, by the pace of each so far; null if nothing can be said."""
     elapsed_s = max(0.0, (now_ns - state.started_at_ns) / 1e9)
     working = [host for host in state.hosts if host.phase in _WORKING and host.left]
-    if sum(host.already_done for host in state.hosts) != state.already_done:
+    paces = [(host.left, host.done) for host in working]
+    if state.already_done and working:
         # It is not told which host did what before this run: all have one pace.
-        done = state.done - state.already_done
-        paces = [(sum(host.left for host in working), done)] if working else []
-    else:
-        paces = [(host.left, host.done - host.already_done) for host in working]
+        paces = [(sum(host.left for host in working), state.done - state.already_done)]
     guesses = [_guess_s(left, done, elapsed_s, state.estimate_s) for left, done in paces]
     known = [guess for guess in guesses if guess is not None]
     return max(known, default=None) if len(known) == len(guesses) else None

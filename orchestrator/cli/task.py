@@ -6,7 +6,8 @@ import click
 
 from orchestrator.campaign.exchange import Cores, cores_of, exported_host, write_export
 from orchestrator.campaign.resume import new_campaign_id
-from orchestrator.cli.sweep import git_commit, known_environments, print_plan, refuse_empty, sweep_argument
+from orchestrator.campaign.run import refuse_empty
+from orchestrator.cli.sweep import git_commit, known_environments, print_plan, sweep_argument
 from orchestrator.config import Sweep, load_sweep
 from orchestrator.environments import Catalogue
 from orchestrator.errors import ConfigurationError, did_you_mean

@@ -13,7 +13,6 @@ from orchestrator.execution.choice import create_executor
 from orchestrator.execution.docker import remove_containers
 from orchestrator.execution.records import (
     PIECE_BYTES,
-    Aftermath,
     RecordLine,
     RecordReader,
     aftermath,
@@ -35,7 +34,6 @@ from orchestrator.execution.staging import (
 __all__ = [
     "INSTALLED",
     "PIECE_BYTES",
-    "Aftermath",
     "DockerSettings",
     "ExecutionSettings",
     "Executor",

@@ -43,16 +43,6 @@ class RecordLine:
     """In bytes, without its end."""
 
 
-@dataclass(frozen=True)
-class Aftermath:
-    """One trial that was running, and the rest that never ran; empty for a task that recorded all its trials."""
-
-    victim: TrialRecord | None
-    """The record of the trial that was running when the task died."""
-    left: tuple[Trial, ...]
-    """Trials to schedule again."""
-
-
 class RecordReader:
     """Joins the pieces of one file and decodes its lines. A line that a dying supervisor has cut is never whole."""
 
@@ -116,7 +106,9 @@ def read_lines(directory: Path) -> list[Line]:
     return [read.line for piece in pieces for read in reader.feed(piece) if read.line is not None]
 
 
-def aftermath(task: Task, begun: Mapping[str, Begin], recorded: frozenset[str], outcome: TaskOutcome) -> Aftermath:
+def aftermath(
+    task: Task, begun: Mapping[str, Begin], recorded: frozenset[str], outcome: TaskOutcome
+) -> tuple[TrialRecord | None, tuple[Trial, ...]]:
     """Divides the trials of an ended task.
 
     Args:
@@ -124,12 +116,13 @@ def aftermath(task: Task, begun: Mapping[str, Begin], recorded: frozenset[str], 
         begun: the `begin` lines by trial id.
         recorded: ids of the trials that have a record.
         outcome: how the task ended.
+
+    Returns:
+        The record of the trial that was running when the task died, null if none was; and those that never ran.
     """
     running = next((t for t in task.trials if t.trial_id in begun and t.trial_id not in recorded), None)
     left = tuple(t for t in task.trials if t.trial_id not in recorded and t is not running)
-    if running is None:
-        return Aftermath(None, left)
-    return Aftermath(_victim(running, begun[running.trial_id], outcome), left)
+    return None if running is None else _victim(running, begun[running.trial_id], outcome), left
 
 
 def _victim(trial: Trial, begin: Begin, outcome: TaskOutcome) -> TrialRecord:

@@ -28,7 +28,6 @@ from orchestrator.planning.model import (
     Skip,
     trial_key,
     visit,
-    with_trials,
     work_digest,
 )
 from orchestrator.planning.slots import (
@@ -78,6 +77,5 @@ __all__ = [
     "unique",
     "used_of",
     "visit",
-    "with_trials",
     "work_digest",
 ]

@@ -1,7 +1,7 @@
 """What a plan is made of, and the identity of what is measured, of each visit of it, and of the work as a whole."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 
 from orchestrator.config import Exclusive
@@ -118,11 +118,6 @@ class Plan:
     def trials(self) -> int:
         """Number of trials to run; skips not counted."""
         return sum(len(planned.task.trials) for planned in self.tasks)
-
-
-def with_trials(task: Task, trials: tuple[Trial, ...]) -> Task:
-    """The same task with other trials."""
-    return replace(task, trials=trials)
 
 
 def trial_key(spec: TrialSpec, pin: EnvironmentPin, method_version: int = METHOD_VERSION) -> str:

@@ -109,11 +109,11 @@ def test_a_dead_supervisor_costs_the_running_trial_and_leaves_the_rest(
     )
     ended = run(settings, task, tmp_path / "task")
     assert ended.outcome.exit_code not in (0, None)
-    what_is_left = aftermath(task, ended.begun, frozenset(ended.records), ended.outcome)
-    assert what_is_left.victim is not None
-    assert (what_is_left.victim.trial_id, what_is_left.victim.status) == ("killer", Status.CRASHED)
-    assert "signal 9" in (what_is_left.victim.reason or "")
-    assert [trial.trial_id for trial in what_is_left.left] == ["after"]
+    victim, left = aftermath(task, ended.begun, frozenset(ended.records), ended.outcome)
+    assert victim is not None
+    assert (victim.trial_id, victim.status) == ("killer", Status.CRASHED)
+    assert "signal 9" in (victim.reason or "")
+    assert [trial.trial_id for trial in left] == ["after"]
     assert live_traces(settings, tmp_path / "task", task) == []
 
 

@@ -112,8 +112,8 @@ def request_for(fleet: Fleet, wanted: Sweep, **settings: Any) -> RunRequest:
 def chosen(fleet: Fleet, targets: str) -> tuple[list[str], Mapping[str, str]]:
     """The hosts that take part, and those that are left out."""
     request = request_for(fleet, sweep(targets))
-    ready = run_module._ready(request, fleet, look(request, fleet), lambda text: None)
-    return [host.planning.name for host in ready.hosts], ready.left_out
+    ready, left_out, _ = run_module._ready(request, fleet, look(request, fleet), lambda text: None)
+    return [host.planning.name for host in ready], left_out
 
 
 def test_another_host_takes_the_place_of_one_that_cannot_join() -> None:
@@ -234,7 +234,7 @@ def test_a_spare_host_that_cannot_be_made_ready_says_why(tmp_path: Path) -> None
     continuation = choose_campaign(
         request.sweep, [preview.hosts["h1"]], Store.open(tmp_path / "results"), ResumePolicy.NEVER
     )
-    order = CampaignOrder(continuation, [], "s", "sweep", "inventory", "0", None, sweep=request.sweep)
+    order = CampaignOrder(continuation, [], "s", "sweep", "inventory", None, sweep=request.sweep)
     spares = recovery_module.Spares(
         {"h2": preview.hosts["h2"]}, request.hosts, request.inventory, Images({}, None), preview.known
     )

@@ -89,12 +89,9 @@ def test_the_time_left_is_that_of_the_slowest_host_that_works() -> None:
 
 
 def test_what_was_done_before_this_run_is_no_pace() -> None:
-    before = (replace(HOSTS[0], already_done=40), *HOSTS[1:])
-    told = replace(STATE, hosts=before, already_done=40)
-    assert left_s(told, NOW) == pytest.approx(30 * 600 / 10)
-    untold = replace(STATE, already_done=100)
-    assert left_s(untold, NOW) == pytest.approx(30 * 600 / 10)
-    assert "110 of 200 trials are in the store (100 of them before this run), 1 a minute" in shown(running(untold))
+    resumed = replace(STATE, already_done=100)
+    assert left_s(resumed, NOW) == pytest.approx(30 * 600 / 10)
+    assert "110 of 200 trials are in the store (100 of them before this run), 1 a minute" in shown(running(resumed))
 
 
 def test_a_driver_that_says_nothing_is_noted() -> None:

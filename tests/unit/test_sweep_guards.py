@@ -9,7 +9,7 @@ import pytest
 from orchestrator.config import Sweep, load_sweep
 from orchestrator.errors import ConfigurationError
 from orchestrator.execution.base import time_limit_s
-from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, plan, with_trials
+from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, plan
 from runners.contract import NO_GUARDS, ClockRule, GuardPolicy, Guards, LoadGuard
 
 QUICKSTART = (Path(__file__).parents[2] / "sweeps" / "quickstart.yaml").read_text()
@@ -74,7 +74,7 @@ def test_every_planned_task_has_the_guards_and_keys_do_not_know_them(tmp_path: P
     [guards] = {task.task.guards for task in strict.tasks}
     assert guards.load.policy is GuardPolicy.ERROR
     first = strict.tasks[0].task
-    assert with_trials(first, first.trials[:1]).guards == guards
+    assert replace(first, trials=first.trials[:1]).guards == guards
 
 
 def test_what_a_guard_may_wait_is_no_part_of_the_time_that_trials_have(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from importlib.metadata import distributions
+from importlib.metadata import distributions, version
 from pathlib import Path
 from typing import Final
 
@@ -272,7 +272,7 @@ def opening_row(order: CampaignOrder) -> Row:
         inventory_document=order.inventory_document,
         planned_trials=continuation.plan.trials,
         plan_digest=continuation.plan.digest,
-        taxmeter_version=order.taxmeter_version,
+        taxmeter_version=version("taxmeter"),
         git_commit=order.git_commit,
         plan=plan_document(continuation.plan),
         versions={**installed, "python": platform.python_version()},

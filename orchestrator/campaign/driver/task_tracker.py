@@ -12,7 +12,7 @@ from orchestrator.campaign.driver.requests import Requests
 from orchestrator.campaign.progress import Notice, Observer, TrialBegun, TrialRecorded
 from orchestrator.errors import StoreError
 from orchestrator.execution import RecordReader, TaskOutcome, aftermath
-from orchestrator.planning import PlannedTask, Skip, with_trials
+from orchestrator.planning import PlannedTask, Skip
 from orchestrator.scheduling import (
     Acknowledgement,
     Disposal,
@@ -233,11 +233,9 @@ class TaskTracker:
         host, task = running.planned.host, running.planned.task
         recorded = frozenset(trial.trial_id for trial in task.trials if self.is_stored(trial))
         outcome = outcome or TaskOutcome(None, None, None, "")
-        what_is_left = aftermath(task, running.intake.begun, recorded, outcome)
-        left = list(what_is_left.left)
-        if what_is_left.victim is not None:
-            left += self._victim(running, what_is_left.victim, problem)
-        self.lost_a_task |= bool(left) or what_is_left.victim is not None
+        victim, rest = aftermath(task, running.intake.begun, recorded, outcome)
+        left = [*rest, *([] if victim is None else self._victim(running, victim, problem))]
+        self.lost_a_task |= bool(left) or victim is not None
         if not left:
             return ()
         why = problem or f"the task ended with exit code {outcome.exit_code} before its trials were done"
@@ -323,8 +321,8 @@ def restarted(task: Task, trials: tuple[Trial, ...] | None = None, origin: str |
         trials: those to run now; by default all.
         origin: what its id begins with; by default what it was planned as.
     """
-    whole = task if trials is None else with_trials(task, trials)
-    return replace(whole, task_id=f"{origin or _origin(task)}{AGAIN}{uuid.uuid4().hex[:6]}")
+    chosen = task.trials if trials is None else trials
+    return replace(task, trials=chosen, task_id=f"{origin or _origin(task)}{AGAIN}{uuid.uuid4().hex[:6]}")
 
 
 def _origin(task: Task) -> str:

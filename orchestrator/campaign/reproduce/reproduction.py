@@ -369,7 +369,7 @@ def plan_again(reproduction: Reproduction, campaign_id: str) -> Plan:
 
 
 def order_again(
-    reproduction: Reproduction, chosen: Continuation, inventory: Inventory, taxmeter_version: str, commit: str | None
+    reproduction: Reproduction, chosen: Continuation, inventory: Inventory, commit: str | None
 ) -> CampaignOrder:
     """All that the campaign needs. In place of a sweep's text it keeps what was reproduced."""
     wanted = reproduction.wanted
@@ -382,7 +382,6 @@ def order_again(
         _sweep_name(wanted),
         "\n".join(lines) + "\n",
         inventory.file.text,
-        taxmeter_version,
         commit,
         reproduction.reproduces,
         inventory.faults,

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from typing import TypeVar
 
@@ -99,7 +98,7 @@ def run_reproduction(
                 say(note)
             store = Store.open(request.results)
             chosen = continuation_of(reproduction, store)
-            order = order_again(reproduction, chosen, request.inventory, version("taxmeter"), request.commit)
+            order = order_again(reproduction, chosen, request.inventory, request.commit)
             drop_caches(request.files, keep=chosen.campaign_id)
             # Lost hosts are brought back, and no other one stands for them.
             settings = {target.name: target.host for target in request.targets}
