@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from orchestrator.config import Faults, Sweep
 from orchestrator.execution import FakeSettings
 from orchestrator.files import ProjectFiles
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
-from orchestrator.scheduling import Event, HostObserved, RecordPiece, SchedulingHost
+from orchestrator.scheduling import HostObserved, RecordPiece, SchedulingHost, TaskEvent
 from orchestrator.scheduling.nodes import RayCluster, existing_cluster, this_machine
 from orchestrator.scheduling.ray import Scheduler
 from orchestrator.store import Store
@@ -35,14 +35,15 @@ BATCHES = (1, 2, 3)
 class Watched(Scheduler):
     """Tells of every event before the campaign hears of it."""
 
-    def __init__(self, cluster: RayCluster, tell: Callable[[Event], None]) -> None:
+    def __init__(self, cluster: RayCluster, tell: Callable[[TaskEvent], None]) -> None:
         super().__init__(cluster)
         self._tell = tell
 
-    def events(self) -> Generator[Event, None, None]:
-        for event in super().events():
+    def take(self) -> Sequence[TaskEvent]:
+        events = super().take()
+        for event in events:
             self._tell(event)
-            yield event
+        return events
 
 
 class Scenario:
@@ -57,7 +58,7 @@ class Scenario:
         self.begun = 0
         self.struck_s: float | None = None
 
-    def take(self, event: Event) -> None:
+    def take(self, event: TaskEvent) -> None:
         if isinstance(event, HostObserved) and event.host == "h1" and event.worker is not None:
             self.worker = self.worker or event.worker.pid
         if isinstance(event, RecordPiece) and event.host == "h1" and self.struck_s is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Generic
 
 from orchestrator.errors import InfrastructureError
-from orchestrator.scheduling import Event, SchedulingHost, TaskRequest, run_on_host
+from orchestrator.scheduling import SchedulingHost, TaskEvent, TaskRequest, run_on_host
 from orchestrator.scheduling.ray import Asked, Item
 
 
@@ -38,6 +38,7 @@ class LocalScheduler:
     def __init__(self) -> None:
         self._queue: deque[TaskRequest] = deque()
         self._given_up: set[str] = set()
+        self._said: Generator[TaskEvent | None, None, None] | None = None
 
     def start(self, hosts: Sequence[SchedulingHost]) -> Mapping[str, str]:
         return {}
@@ -51,8 +52,18 @@ class LocalScheduler:
     def cancel(self, task_id: str) -> None:
         self._given_up.add(task_id)
 
-    def events(self) -> Generator[Event, None, None]:
-        """The only ticks are those of a task: nothing happens here between two of them."""
+    def take(self) -> Sequence[TaskEvent]:
+        """One event at most."""
+        self._said = self._said or self.events()
+        try:
+            event = next(self._said)
+        except StopIteration:
+            self._said = None
+            return []
+        return [] if event is None else [event]
+
+    def events(self) -> Generator[TaskEvent | None, None, None]:
+        """What happens to the tasks until all have ended; null where somebody should look around meanwhile."""
         while self._queue:
             request = self._queue.popleft()
             if request.task.task_id in self._given_up:
@@ -66,3 +77,5 @@ class LocalScheduler:
     def stop(self) -> None:
         """A task ends with the iterator of events."""
         self._queue.clear()
+        if self._said is not None:
+            self._said.close()

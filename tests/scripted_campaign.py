@@ -20,12 +20,11 @@ from orchestrator.execution import ExecutionSettings, FakeSettings
 from orchestrator.files import ProjectFiles
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
 from orchestrator.scheduling import (
-    Event,
     HostObserved,
     RecordPiece,
     SchedulingHost,
+    TaskEvent,
     TaskRequest,
-    Tick,
     host_task,
     is_there,
     recover,
@@ -129,12 +128,12 @@ class Frozen(Kept):
         self.cancelled.append(task_id)
         self._hanging = deque(request for request in self._hanging if request.task.task_id != task_id)
 
-    def events(self) -> Generator[Event, None, None]:
+    def events(self) -> Generator[TaskEvent | None, None, None]:
         while self._queue or self._hanging:
             if not self._queue:
                 time.sleep(0.02)
                 self.on_tick()
-                yield Tick()
+                yield None
                 continue
             request = self._queue.popleft()
             if request.host in self.frozen:
@@ -143,7 +142,7 @@ class Frozen(Kept):
             else:
                 yield from run_on_host(request)
 
-    def _beginning(self, request: TaskRequest) -> Generator[Event, None, None]:
+    def _beginning(self, request: TaskRequest) -> Generator[TaskEvent, None, None]:
         task_id, first = request.task.task_id, request.task.trials[0]
         yield HostObserved(request.host, task_id, collect())
         begin = Begin(trial_id=first.trial_id, attempt=first.attempt, started_at_ns=time.time_ns())

@@ -21,7 +21,7 @@ from orchestrator.campaign.progress import CampaignProgress
 from orchestrator.execution import FakeSettings
 from orchestrator.files import ProjectFiles
 from orchestrator.planning import EnvironmentPin, Isolation, PlannedTask, PlanningHost
-from orchestrator.scheduling import HostObserved, SchedulingHost, TaskEnded, TaskRequest, Tick
+from orchestrator.scheduling import HostObserved, SchedulingHost, TaskEnded, TaskRequest
 from orchestrator.scheduling.ray import Scheduler
 from orchestrator.store import Ingest, Store, origin_document
 from runners.contract import CONTRACT_VERSION, BackendSpec, Protocol, Task, Trial, TrialSpec, WorkloadSpec
@@ -84,22 +84,19 @@ def _drive(directory: Path, tasks: int, rate: float, seconds: float) -> Acknowle
         try:
             scheduler.start([SchedulingHost("h1", {}, slots=tasks)])
             running = {f"task{number}": _submit(scheduler, tracker, number, trials, rate) for number in range(tasks)}
-            begun = 0
-            for event in scheduler.events():
-                if isinstance(event, TaskEnded):
-                    sys.exit(f"a task ended before all had run for {seconds} s: {event.problem}")
+            begun, start, cpu = 0, 0.0, 0.0
+            while begun < tasks or time.monotonic() - start < seconds:
+                for event in scheduler.take():
+                    if isinstance(event, TaskEnded):
+                        sys.exit(f"a task ended before all had run for {seconds} s: {event.problem}")
+                    tracker.take(running[event.task_id], event)
+                    if isinstance(event, HostObserved):
+                        begun += 1
+                        if begun == tasks:
+                            latencies.clear()
+                            start, cpu = time.monotonic(), time.process_time()
                 for task in running.values():
                     tracker.confirm(task)
-                if isinstance(event, Tick):
-                    continue
-                tracker.take(running[event.task_id], event)
-                if isinstance(event, HostObserved):
-                    begun += 1
-                    if begun == tasks:
-                        latencies.clear()
-                        start, cpu = time.monotonic(), time.process_time()
-                elif begun == tasks and time.monotonic() - start >= seconds:
-                    break
             elapsed_s, cpu_s = time.monotonic() - start, time.process_time() - cpu
             seen = list(latencies)
         finally:

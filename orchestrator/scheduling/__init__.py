@@ -17,21 +17,19 @@ from orchestrator.scheduling.host_calls import (
 )
 from orchestrator.scheduling.host_task import run_on_host
 from orchestrator.scheduling.messages import (
-    Event,
     HostNotice,
     HostObserved,
     RecordPiece,
     SchedulingHost,
     TaskEnded,
+    TaskEvent,
     TaskRequest,
-    Tick,
 )
 from orchestrator.scheduling.ray import HostStream, Scheduler, scheduler_at
 
 __all__ = [
     "Acknowledgement",
     "Disposal",
-    "Event",
     "Found",
     "HostNotice",
     "HostObserved",
@@ -44,8 +42,8 @@ __all__ = [
     "Scheduler",
     "SchedulingHost",
     "TaskEnded",
+    "TaskEvent",
     "TaskRequest",
-    "Tick",
     "WorkerProcess",
     "acknowledge",
     "is_there",

@@ -98,10 +98,4 @@ class HostNotice:
     text: str
 
 
-@dataclass(frozen=True)
-class Tick:
-    """Time has passed; whoever listens may look around."""
-
-
 TaskEvent = HostObserved | RecordPiece | HostNotice | TaskEnded
-Event = TaskEvent | Tick

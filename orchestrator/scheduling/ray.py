@@ -1,7 +1,7 @@
 """Runs tasks on a Ray cluster. Ray stays outside what is measured: it starts tasks and carries records back."""
 
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -11,19 +11,13 @@ from orchestrator.errors import InfrastructureError
 from orchestrator.hosts import DriverPlace
 from orchestrator.hosts.cluster import HOST_LABEL, RELAY, SLOT
 from orchestrator.scheduling.host_task import run_on_host
-from orchestrator.scheduling.messages import (
-    Event,
-    SchedulingHost,
-    TaskEnded,
-    TaskRequest,
-    Tick,
-)
+from orchestrator.scheduling.messages import SchedulingHost, TaskEnded, TaskEvent, TaskRequest
 from orchestrator.scheduling.nodes import RayCluster, existing_cluster, joined_cluster, this_machine
 
 Asked = TypeVar("Asked")
 Item = TypeVar("Item")
 
-TICK_S = 1.0
+TAKE_S = 1.0
 
 _AHEAD: Final = 16
 """Items that a host is ahead of who takes them: it waits then, so that nothing has to be spilled."""
@@ -132,20 +126,13 @@ class Scheduler:
                 del self._running[stream]
                 self._ray.cancel(stream, force=True)
 
-    def events(self) -> Generator[Event, None, None]:
-        """Yields what happens until every submitted task, later ones included, has ended; a tick every second."""
-        ticked_at = time.monotonic()
-        while self._running:
-            streams = list(self._running)
-            self._ray.wait(streams, num_returns=1, timeout=TICK_S, fetch_local=False)
-            # One event of each that has some, so that none is kept waiting by another that talks much.
-            ready, _ = self._ray.wait(streams, num_returns=len(streams), timeout=0, fetch_local=False)
-            for stream in ready:
-                if stream in self._running:  # else given up meanwhile
-                    yield from self._next_event(stream)
-            if time.monotonic() - ticked_at >= TICK_S:
-                ticked_at = time.monotonic()
-                yield Tick()
+    def take(self) -> Sequence[TaskEvent]:
+        """What has happened to the tasks that were submitted and have not ended; waits a second for it, at most."""
+        streams = list(self._running)
+        self._ray.wait(streams, num_returns=1, timeout=TAKE_S, fetch_local=False)
+        # One event of each that has some, so that none is kept waiting by another that talks much.
+        ready, _ = self._ray.wait(streams, num_returns=len(streams), timeout=0, fetch_local=False)
+        return [event for stream in ready if (event := self._next_event(stream)) is not None]
 
     def stop(self) -> None:
         """Ends running tasks, waits until nothing of them is left, and takes the cluster down."""
@@ -170,23 +157,22 @@ class Scheduler:
         }
         return self._ray.remote(question).options(**options, **more).remote(asked)
 
-    def _next_event(self, stream: Any) -> Iterator[Event]:
+    def _next_event(self, stream: Any) -> TaskEvent | None:
         running = self._running[stream]
         try:
             event = self._ray.get(next(stream))
         except StopIteration:
             del self._running[stream]
-            yield running.ended or _failed(running.request, "the task ended without a word")
-            return
+            return running.ended or _failed(running.request, "the task ended without a word")
         except self._ray.exceptions.RayError as error:
             del self._running[stream]
-            yield _failed(running.request, f"Ray lost the task: {_one_line(error)}")
-            return
+            return _failed(running.request, f"Ray lost the task: {_one_line(error)}")
         if isinstance(event, TaskEnded):
             # Told only once the stream is over, because the slot is free only then.
             running.ended = event
-        else:
-            yield event
+            return None
+        said: TaskEvent = event
+        return said
 
     def _cancel_running(self) -> None:
         for stream in self._running:

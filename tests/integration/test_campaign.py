@@ -22,7 +22,7 @@ from orchestrator.campaign.driver.task_tracker import TaskTracker
 from orchestrator.config import Exclusive, load_sweep
 from orchestrator.execution import ProcessSettings, TaskOutcome, aftermath
 from orchestrator.planning import make_slots
-from orchestrator.scheduling import Event, HostObserved, RecordPiece, TaskEnded, run_on_host
+from orchestrator.scheduling import HostObserved, RecordPiece, TaskEnded, TaskEvent, run_on_host
 from orchestrator.store import environment_id, open_store
 from runners.contract import Begin, Status, Task, TaskFiles, Trial, encode_line
 from runners.system import GpuPlace, NumaNode, Topology, collect
@@ -113,7 +113,7 @@ class Unstable(Kept):
         self._losses = losses
         self._lines = lines
 
-    def events(self) -> Generator[Event, None, None]:
+    def events(self) -> Generator[TaskEvent | None, None, None]:
         while self._queue:
             if self._losses == 0:
                 yield from super().events()

@@ -12,7 +12,7 @@ from orchestrator.campaign.control import CampaignPhase, CampaignProgressState, 
 from orchestrator.campaign.progress import CampaignProgress, TrialRecorded
 from orchestrator.config import Faults
 from orchestrator.execution import FakeSettings
-from orchestrator.scheduling import Event, TaskRequest, Tick, run_on_host
+from orchestrator.scheduling import TaskEvent, TaskRequest, run_on_host
 from tests.scripted_campaign import BOUND_S, PATIENT, Frozen, Lab, ready, sweep
 
 
@@ -205,8 +205,8 @@ def test_a_host_that_is_offered_takes_over_with_targets_any_alone(lab: Lab, targ
 
 def test_a_task_that_never_begins_is_lost(lab: Lab) -> None:
     class Stuck(Frozen):
-        def _beginning(self, request: TaskRequest) -> Generator[Event, None, None]:
-            yield Tick()
+        def _beginning(self, request: TaskRequest) -> Generator[TaskEvent | None, None, None]:
+            yield None
 
     scheduler = Stuck()
     freeze(scheduler)

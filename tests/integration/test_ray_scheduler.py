@@ -18,7 +18,7 @@ DRIVER = textwrap.dedent(
     import json, os, sys, time
     from pathlib import Path
     from orchestrator.execution import FakeSettings, RecordReader
-    from orchestrator.scheduling import RecordPiece, SchedulingHost, TaskEnded, TaskRequest, Tick, read_leftovers
+    from orchestrator.scheduling import RecordPiece, SchedulingHost, TaskEnded, TaskRequest, read_leftovers
     from orchestrator.scheduling import LeftoverPiece, Leftovers
     from orchestrator.scheduling.ray import Scheduler
     from runners.contract import CONTRACT_VERSION, BackendSpec, Protocol, Task, Trial, TrialSpec, WorkloadSpec
@@ -41,19 +41,23 @@ DRIVER = textwrap.dedent(
         # 20 records of 1.2 MB each: far more than is ahead of the driver at any time
         scheduler.submit(request("flood", FakeSettings(0.0, 40_000), 20))
         readers = {name: RecordReader() for name in ("calm0", "calm1", "flood")}
-        for event in scheduler.events():
-            # a sign of life comes at any time, also before a host on a busy machine says what it is
-            if isinstance(event, Tick) or isinstance(event, RecordPiece) and not event.data:
-                continue
-            lines = []
-            if isinstance(event, RecordPiece):
-                assert event.offset == readers[event.task_id].size
-                lines = [type(read.line).__name__ for read in readers[event.task_id].feed(event.data)]
-            if isinstance(event, TaskEnded):
-                assert (event.size, event.problem) == (readers[event.task_id].size, None)
-                if event.task_id == "calm0":
-                    scheduler.submit(request("calm1", FakeSettings(1.0), 3))
-            told.append([type(event).__name__, event.task_id, time.monotonic(), lines])
+        running = {"calm0", "flood"}
+        while running:
+            for event in scheduler.take():
+                # a sign of life comes at any time, also before a host on a busy machine says what it is
+                if isinstance(event, RecordPiece) and not event.data:
+                    continue
+                lines = []
+                if isinstance(event, RecordPiece):
+                    assert event.offset == readers[event.task_id].size
+                    lines = [type(read.line).__name__ for read in readers[event.task_id].feed(event.data)]
+                if isinstance(event, TaskEnded):
+                    assert (event.size, event.problem) == (readers[event.task_id].size, None)
+                    running.remove(event.task_id)
+                    if event.task_id == "calm0":
+                        scheduler.submit(request("calm1", FakeSettings(1.0), 3))
+                        running.add("calm1")
+                told.append([type(event).__name__, event.task_id, time.monotonic(), lines])
         stream = scheduler.stream(read_leftovers, "h1", Leftovers(directory / "campaigns", "store"))
         pieces = []
         while not stream.is_over:

@@ -22,10 +22,10 @@ from orchestrator.execution.fake import FakeExecutor
 from orchestrator.scheduling import (
     Acknowledgement,
     Disposal,
-    Event,
     HostObserved,
     RecordPiece,
     TaskEnded,
+    TaskEvent,
     TaskRequest,
     acknowledge,
     host_task,
@@ -236,7 +236,7 @@ def request_(lab: Lab) -> TaskRequest:
     return replace(scheduler.submitted[0], code=INSTALLED)
 
 
-def events_of(request: TaskRequest) -> list[Event]:
+def events_of(request: TaskRequest) -> list[TaskEvent]:
     return list(run_on_host(request))
 
 

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -18,7 +17,7 @@ from orchestrator.campaign.driver.leftovers import MAX_WAITING_BYTES, LeftoverIn
 from orchestrator.campaign.driver.task_tracker import RunningTask, TaskTracker, restarted
 from orchestrator.config import Faults, Sweep
 from orchestrator.planning import PlannedTask, plan
-from orchestrator.scheduling import Event, Returned, Scheduler, TaskEnded, Tick, WorkerProcess
+from orchestrator.scheduling import Returned, Scheduler, TaskEnded, TaskEvent, WorkerProcess
 from runners.contract import Trial
 
 LOOK_S: Final = 0.5
@@ -73,43 +72,33 @@ class Driver:
         for name, why in self.absent.items():
             self._lose(self.works[name], why)
         while True:
+            if self._ingest.failure is not None:
+                raise self._ingest.failure
+            self._end_settled()
             self._look()
             self._submit()
             self._publish()
-            if not any(host.running for host in self.works.values()):
-                if not any(host.has_more or host.is_awaited for host in self.works.values()):
-                    break
-                time.sleep(PAUSE_S)
-                continue
-            with closing(self.scheduler.events()) as events:
+            running = [task for host in self.works.values() for task in host.running.values()]
+            if running and (self._ingest.waiting_bytes > MAX_WAITING_BYTES or all(task.ended for task in running)):
+                # Nothing is taken meanwhile: hosts keep what they record, and nobody is called silent for it.
+                self._ingest.answered.wait(PAUSE_S)
+                self._ingest.answered.clear()
+                self._listening.skip()
+            elif running:
+                events = self.scheduler.take()
+                self._listening.tick()
                 for event in events:
                     self._take(event)
-                    self._go_on()
-                    while self._ingest.waiting_bytes > MAX_WAITING_BYTES:
-                        # Nothing is taken meanwhile: hosts keep what they record, and nobody is called silent for it.
-                        self._wait_for_store()
-            if any(host.running for host in self.works.values()):
-                self._wait_for_store()
+            elif any(host.has_more or host.is_awaited for host in self.works.values()):
+                time.sleep(PAUSE_S)
+            else:
+                break
         for host in self.works.values():
             if host.loss is not None and host.loss.recovery is not None:
                 host.loss.recovery.drop()
             left = sum(len(self.tracker.open_trials(planned.task)) for planned in host.waiting)
             if left:
                 self.tracker.notice(f"{left} trials of {host.name} are left: it was drained; a resume goes on")
-
-    def _go_on(self) -> None:
-        if self._ingest.failure is not None:
-            raise self._ingest.failure
-        self._end_settled()
-        self._look()
-        self._submit()
-        self._publish()
-
-    def _wait_for_store(self) -> None:
-        self._ingest.answered.wait(PAUSE_S)
-        self._ingest.answered.clear()
-        self._listening.skip()
-        self._go_on()
 
     def _submit(self) -> None:
         for host in self.works.values():
@@ -127,10 +116,7 @@ class Driver:
         acknowledged, host.acknowledgements = tuple(host.acknowledgements), []
         self.scheduler.submit(self._requests.of(planned, running.intake.directory, running.origin, acknowledged))
 
-    def _take(self, event: Event) -> None:
-        self._listening.tick()
-        if isinstance(event, Tick):
-            return
+    def _take(self, event: TaskEvent) -> None:
         running = self.works[event.host].running[event.task_id]
         running.heard_s = self._listening.now_s
         if isinstance(event, TaskEnded):
