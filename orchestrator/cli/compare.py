@@ -1,8 +1,9 @@
 """`taxmeter compare`: a table by named axes, or two selections side by side; `taxmeter gate`: fails on a slow-down."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ from orchestrator.analysis.comparing.gating import MAX_SLOWDOWN
 from orchestrator.analysis.comparing.policies import Pool, pools
 from orchestrator.analysis.metrics import metric
 from orchestrator.analysis.verdict import MINIMUM_EFFECT
-from orchestrator.cli.options import Command
 from orchestrator.cli.results import chosen_form, force_option, rows_format_option, rows_output_option
 from orchestrator.cli.stores import place_option, require_store
 from orchestrator.cli.tables import print_rows, wide_console, write_text
@@ -92,11 +92,25 @@ _interval = click.option(
 )
 
 
-def selecting(command: Command) -> Command:
-    """Adds the options that say which trials are compared, and how."""
-    for option in (_interval, _flagged, _latest, _pool, _metric, _match):
-        command = option(command)
-    return where_option(command)
+def selecting(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the options that say which trials are compared, and how: `where`, `match`, and a `Policy`."""
+
+    @wraps(command)
+    def selected(
+        metric_name: str | None,
+        pool: tuple[str, ...],
+        latest: bool,
+        without_flagged: bool,
+        interval: str,
+        **options: Any,
+    ) -> Any:
+        chosen = None if metric_name is None else metric(metric_name)
+        policy = Policy(chosen, pools(pool, "--pool"), latest, without_flagged, Interval(interval))
+        return command(policy=policy, **options)
+
+    for option in (_interval, _flagged, _latest, _pool, _metric, _match, where_option):
+        selected = option(selected)
+    return selected
 
 
 @click.command("compare")
@@ -124,11 +138,7 @@ def compare_command(
     baseline: tuple[str, ...],
     where: tuple[str, ...],
     match: tuple[str, ...] | None,
-    metric_name: str | None,
-    pool: tuple[str, ...],
-    latest: bool,
-    without_flagged: bool,
-    interval: str,
+    policy: Policy,
     minimum_effect: float,
     place: str | Path,
     form: str | None,
@@ -146,8 +156,7 @@ def compare_command(
     form = chosen_form(form, output)
     if not minimum_effect > 0:
         raise ConfigurationError(f"is {minimum_effect:g}, expected more than 0, such as 3%", key="--minimum-effect")
-    usual = _policy(metric_name, pool, latest=latest, without_flagged=without_flagged, interval=interval)
-    policy = replace(usual, minimum_effect=minimum_effect)
+    policy = replace(policy, minimum_effect=minimum_effect)
     if selections:
         left, right = _two(selections, rows or cols or baseline)
         table = compare_selections(require_store(place), left, right, match, where, policy)
@@ -199,11 +208,7 @@ def gate_command(
     max_slowdown: float,
     where: tuple[str, ...],
     match: tuple[str, ...] | None,
-    metric_name: str | None,
-    pool: tuple[str, ...],
-    latest: bool,
-    without_flagged: bool,
-    interval: str,
+    policy: Policy,
     require_all: bool,
     junit: Path | None,
     markdown: Path | None,
@@ -214,7 +219,6 @@ def gate_command(
     Exit code 0: nothing did, or it is not proven. 1: something did. 2: there is nothing to compare, or the options are
     wrong.
     """
-    policy = _policy(metric_name, pool, latest=latest, without_flagged=without_flagged, interval=interval)
     found = gate(require_store(place), baseline, candidate, max_slowdown, match, where, policy, require_all=require_all)
     wide_console().print(render_gate(found))
     if junit is not None:
@@ -222,18 +226,6 @@ def gate_command(
     if markdown is not None:
         write_text(markdown, gate_markdown(found), append=True)
     return ExitCode.OK if found.passed else ExitCode.TRIALS_FAILED
-
-
-def _policy(
-    metric_name: str | None, pool: tuple[str, ...], *, latest: bool, without_flagged: bool, interval: str
-) -> Policy:
-    """How to compare, from the options.
-
-    Raises:
-        ConfigurationError: a name is unknown.
-    """
-    chosen = None if metric_name is None else metric(metric_name)
-    return Policy(chosen, pools(pool, "--pool"), latest, without_flagged, Interval(interval))
 
 
 def _two(selections: Sequence[str], others: object) -> Sequence[str]:

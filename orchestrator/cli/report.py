@@ -6,6 +6,8 @@ import http.server
 import os
 import threading
 import time
+from collections.abc import Callable
+from functools import wraps
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
@@ -53,12 +55,34 @@ every_option = click.option(
 )
 
 
+def asking(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds what says which trials a page is about, and how often it is made anew: a `Question`, and seconds or null."""
+
+    @wraps(command)
+    def asked(
+        campaign_id: str | None,
+        where: tuple[str, ...],
+        baselines: tuple[str, ...],
+        without_flagged: bool,
+        place: str | Path,
+        **options: Any,
+    ) -> None:
+        results = require_store(place)
+        conditions: tuple[Condition, ...] = parse_conditions(where, "--where") if where else ()
+        known: str | None = None
+        if campaign_id is not None or not where:
+            known = known_campaign(results, campaign_id, place)["campaign_id"]
+            conditions = (*parse_conditions(f"campaign={known}"), *conditions)
+        command(Question(results, conditions, baselines, known, without_flagged), **options)
+
+    adding = (every_option, place_option, flagged_option, baseline_option, where_option)
+    for option in (*adding, click.argument("campaign_id", metavar="[CAMPAIGN]", required=False)):
+        asked = option(asked)
+    return asked
+
+
 @click.command("report")
-@click.argument("campaign_id", metavar="[CAMPAIGN]", required=False)
-@where_option
-@baseline_option
-@flagged_option
-@place_option
+@asking
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
@@ -67,17 +91,7 @@ every_option = click.option(
     help="The file of the page; one that is there is replaced.",
 )
 @click.option("--watch", is_flag=True, help="Write it again whenever rows arrive, until the campaign ends.")
-@every_option
-def report_command(
-    campaign_id: str | None,
-    where: tuple[str, ...],
-    baselines: tuple[str, ...],
-    without_flagged: bool,
-    place: str | Path,
-    output: Path,
-    watch: bool,
-    every_s: int | None,
-) -> None:
+def report_command(question: Question, output: Path, watch: bool, every_s: int | None) -> None:
     """Writes one page in HTML: verdicts, charts, systems, failures and raw samples, readable offline.
 
     Without CAMPAIGN it is about the newest one, and with --where alone about all that the store has:
@@ -93,7 +107,6 @@ def report_command(
     require_place(output, force=True)
     if not output.parent.is_dir():
         raise ConfigurationError(f"cannot be written: {os.strerror(errno.ENOENT)}; name another file", file=output)
-    question = _question(campaign_id, where, baselines, place, without_flagged=without_flagged)
     refresh_s = every_s or _EVERY_S
     follower = Follower(question, refresh_s if watch else None)
 
@@ -111,27 +124,13 @@ def report_command(
 
 
 @click.command("serve")
-@click.argument("campaign_id", metavar="[CAMPAIGN]", required=False)
-@where_option
-@baseline_option
-@flagged_option
-@place_option
+@asking
 @click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0 takes a free one.")
-@every_option
-def serve_command(
-    campaign_id: str | None,
-    where: tuple[str, ...],
-    baselines: tuple[str, ...],
-    without_flagged: bool,
-    place: str | Path,
-    port: int,
-    every_s: int | None,
-) -> None:
+def serve_command(question: Question, port: int, every_s: int | None) -> None:
     """Shows the page of `taxmeter report` on this machine, at 127.0.0.1 alone; it follows a running campaign.
 
     From elsewhere, `ssh -L 8765:127.0.0.1:8765 HOST` brings it to you.
     """
-    question = _question(campaign_id, where, baselines, place, without_flagged=without_flagged)
     follower = Follower(question, every_s or _EVERY_S, is_served=True)
     follower.page()
     with page_server(follower, port) as server:
@@ -140,23 +139,6 @@ def serve_command(
             server.serve_forever()
         except KeyboardInterrupt:
             click.echo("ended", err=True)
-
-
-def _question(
-    campaign_id: str | None,
-    where: tuple[str, ...],
-    baselines: tuple[str, ...],
-    place: str | Path,
-    *,
-    without_flagged: bool,
-) -> Question:
-    results = require_store(place)
-    conditions: tuple[Condition, ...] = parse_conditions(where, "--where") if where else ()
-    if campaign_id is None and where:
-        return Question(results, conditions, baselines, without_flagged=without_flagged)
-    known: str = known_campaign(results, campaign_id, place)["campaign_id"]
-    chosen = (*parse_conditions(f"campaign={known}"), *conditions)
-    return Question(results, chosen, baselines, known, without_flagged)
 
 
 class PageServer(http.server.ThreadingHTTPServer):
