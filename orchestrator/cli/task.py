@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from orchestrator.campaign.exchange import Cores, cores_of, exported_host, write_export
+from orchestrator.campaign.exchange import cores_of, exported_host, write_export
 from orchestrator.campaign.resume import new_campaign_id
 from orchestrator.campaign.run import refuse_empty
 from orchestrator.cli.sweep import git_commit, known_environments, print_plan, sweep_argument
@@ -49,7 +49,7 @@ def export(
     catalogue = Catalogue.load(files.catalogue)
     chosen = wanted.model_copy(update={"environments": _chosen(wanted, environments, catalogue)})
     entries = {name: catalogue.entry(name) for name in chosen.environments}
-    known_cores = _cores(wanted, cores)
+    known_cores = cores_of(wanted, cores)
     machine = exported_host(host, _labels(labels), known_cores, list(entries.values()))
     campaign_id = new_campaign_id(wanted.name)
     planned = plan(chosen, [machine], campaign_id)
@@ -60,17 +60,6 @@ def export(
     write_export(directory, planned, machine, known_cores, entries, wanted, campaign_id, git_commit())
     click.echo(f"campaign {campaign_id} is in {directory}; its README.txt says how to run it there")
     click.echo(f"afterwards: taxmeter results import {directory}")
-
-
-def _cores(wanted: Sweep, text: str | None) -> Cores:
-    cores = cores_of(wanted, text)
-    if cores is None:
-        raise wanted.error(
-            "all means every core of the machine, and nobody can count them here; "
-            "add --cores with their number, such as --cores 16",
-            "threads",
-        )
-    return cores
 
 
 def _labels(texts: tuple[str, ...]) -> dict[str, str]:

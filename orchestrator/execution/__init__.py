@@ -3,7 +3,6 @@
 from orchestrator.execution.base import (
     DockerSettings,
     ExecutionSettings,
-    Executor,
     FakeSettings,
     ProcessSettings,
     Relay,
@@ -12,10 +11,9 @@ from orchestrator.execution.base import (
 from orchestrator.execution.choice import create_executor
 from orchestrator.execution.docker import remove_containers
 from orchestrator.execution.records import (
-    PIECE_BYTES,
-    RecordLine,
     RecordReader,
     aftermath,
+    read_document,
     read_lines,
     read_pieces,
 )
@@ -33,14 +31,11 @@ from orchestrator.execution.staging import (
 
 __all__ = [
     "INSTALLED",
-    "PIECE_BYTES",
     "DockerSettings",
     "ExecutionSettings",
-    "Executor",
     "FakeSettings",
     "PackedCode",
     "ProcessSettings",
-    "RecordLine",
     "RecordReader",
     "Relay",
     "TaskOutcome",
@@ -51,6 +46,7 @@ __all__ = [
     "pack",
     "pack_files",
     "pack_project",
+    "read_document",
     "read_lines",
     "read_pieces",
     "remove_containers",

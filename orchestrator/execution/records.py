@@ -26,7 +26,7 @@ PIECE_BYTES: Final = 64 * 2**10
 """Longest piece: what is shorter than 100 kB travels in Ray's own messages, without its object store."""
 
 MAX_LINE_BYTES: Final = 64 * 2**20
-"""A runner writes no longer record."""
+"""A runner writes no longer record, and nobody a longer document."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,16 @@ def read_pieces(path: Path, offset: int = 0) -> Iterator[bytes]:
         stream.seek(offset)
         while piece := stream.read(PIECE_BYTES):
             yield piece
+
+
+def read_document(path: Path) -> bytes:
+    """A document of a task directory; one that is longer than any of ours comes cut, and so is damaged.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as stream:
+        return stream.read(MAX_LINE_BYTES)
 
 
 def read_lines(directory: Path) -> list[Line]:

@@ -15,7 +15,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from orchestrator.execution import read_pieces, remove_containers
+from orchestrator.execution import read_document, read_pieces, remove_containers
 from runners.contract import TaskFiles
 
 RUNNER_ENDS_S: Final = 15.0
@@ -28,7 +28,6 @@ SET_ASIDE: Final = "records.refused.jsonl"
 """Records of which some gave no row: a person decides about them."""
 
 _PAUSE_S: Final = 0.1
-_MAX_DOCUMENT_BYTES: Final = 64 * 2**20
 
 _STARTED: Final = 19
 """Place of a process's start among the fields of /proc/PID/stat that follow its name."""
@@ -167,7 +166,7 @@ def read_leftovers(leftovers: Leftovers) -> Iterator[Found]:
         files = TaskFiles(str(directory))
         try:
             has_records = Path(files.records).stat().st_size > 0
-            origin = _document(files.origin) if has_records else b""
+            origin = read_document(Path(files.origin)) if has_records else b""
         except (FileNotFoundError, NotADirectoryError):
             continue
         try:
@@ -180,7 +179,7 @@ def read_leftovers(leftovers: Leftovers) -> Iterator[Found]:
         if not _is_free(directory, RUNNER_ENDS_S):
             yield f"a runner works in {directory}; what it records is stored later"
             continue
-        task = _document(files.task) if Path(files.task).exists() else b""
+        task = read_document(Path(files.task)) if Path(files.task).exists() else b""
         yield Leftover(directory, origin, task, Path(files.records).stat().st_size)
         for piece in read_pieces(Path(files.records)):
             yield LeftoverPiece(directory, piece)
@@ -219,12 +218,6 @@ def end_worker(worker: WorkerProcess) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def _document(path: str) -> bytes:
-    """A document that is damaged if it is longer than any of ours."""
-    with Path(path).open("rb") as stream:
-        return stream.read(_MAX_DOCUMENT_BYTES)
 
 
 def _is_unstored(directory: Path) -> bool:

@@ -72,7 +72,7 @@ class RecordPiece:
     offset: int
     """Of the first byte in the file."""
     data: bytes
-    """At most `execution.PIECE_BYTES`."""
+    """At most `PIECE_BYTES` of `execution.records`."""
 
 
 @dataclass(frozen=True)

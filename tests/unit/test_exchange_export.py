@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.campaign.exchange.manifest import LockedEnvironment, read_manifest
-from orchestrator.campaign.exchange.script import BUSY, ScriptTask, run_script
+from orchestrator.campaign.exchange.script import BUSY, run_script
 from orchestrator.campaign.exchange.writing import parse_cores
 from orchestrator.cli import run
 from orchestrator.environments import Catalogue
@@ -227,7 +227,7 @@ def test_each_other_version_is_a_difference(change: dict[str, str | None], expec
 
 
 def test_the_script_is_a_posix_shell_script() -> None:
-    script = run_script([ScriptTask("r1-cpu", "cpu", 600), ScriptTask("r1-cpu-2022", "cpu-2022", 700)], "0-3")
+    script = run_script([("r1-cpu", "cpu", 600), ("r1-cpu-2022", "cpu-2022", 700)], "0-3")
     subprocess.run(["sh", "-n"], input=script, text=True, check=True)
     assert "@" not in script.replace('"$@"', "")
     assert 'run r1-cpu-2022 cpu-2022 700 "${PYTHON_CPU_2022:-$PYTHON}"' in script

@@ -391,10 +391,8 @@ def test_no_local_sweep_continues_an_imported_campaign(export: Export) -> None:
     assert export.load() == ExitCode.OK
     wanted = load_sweep(export.sweep)
     entry = Catalogue.load(Path("docker/images.yaml")).entry("cpu")
-    cores = cores_of(wanted, None)
-    assert cores is not None
     # The same name, lock and isolation as the exported machine
-    host = exported_host("borrowed", {}, cores, [entry])
+    host = exported_host("borrowed", {}, cores_of(wanted, None), [entry])
     continuation = choose_campaign(wanted, [host], export.store, ResumePolicy.AUTO)
     assert continuation.is_new
     assert continuation.plan.digest == export.manifest.plan_digest

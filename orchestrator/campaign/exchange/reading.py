@@ -9,7 +9,7 @@ from typing import Final
 
 from orchestrator.campaign.exchange.manifest import ExportedTask, Manifest
 from orchestrator.errors import ConfigurationError
-from orchestrator.execution import RecordReader, read_pieces
+from orchestrator.execution import RecordReader, read_document, read_pieces
 from runners.contract import (
     Begin,
     ContractError,
@@ -26,7 +26,6 @@ from runners.contract import (
 from runners.system import Fingerprint
 
 _SUPERSEDED: Final = "its start ended while this trial ran; it was measured again"
-_MAX_DOCUMENT_BYTES: Final = 64 * 2**20
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,7 @@ def _superseded(begin: Begin) -> TrialRecord:
 def _read_task(directory: Path, exported: ExportedTask, manifest: Manifest) -> Task:
     path = Path(TaskFiles(str(directory)).task)
     try:
-        data = _read_document(path)
+        data = read_document(path)
     except OSError as error:
         raise ConfigurationError(f"cannot be read: {error.strerror}; copy the directory again", file=path) from None
     if hashlib.sha256(data).hexdigest() != exported.task_sha256:
@@ -128,11 +127,6 @@ def _read_task(directory: Path, exported: ExportedTask, manifest: Manifest) -> T
     if task.campaign_id != manifest.campaign_id or task.task_id != exported.task_id:
         raise ConfigurationError("it belongs to another campaign than export.json", file=path)
     return task
-
-
-def _read_document(path: Path) -> bytes:
-    with path.open("rb") as stream:
-        return stream.read(_MAX_DOCUMENT_BYTES)  # what is longer is damaged
 
 
 def _read_start(root: Path, files: TaskFiles, task_id: str, results: TaskResults) -> Start:
@@ -177,7 +171,7 @@ def _fingerprint(start: Start, root: Path, damages: list[Damage]) -> Fingerprint
         return None
     path = Path(TaskFiles(str(root / start.path.parent)).system)
     try:
-        document = json.loads(_read_document(path))
+        document = json.loads(read_document(path))
         if not isinstance(document, dict) or set(document) != {"fingerprint"}:
             raise ContractError("expected an object with the key fingerprint")
         return decode(Fingerprint, document["fingerprint"], "fingerprint")

@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from orchestrator.campaign.exchange.manifest import Manifest
 from orchestrator.environments import EnvironmentEntry
@@ -11,39 +10,27 @@ BUSY = 69
 """Exit code of a runner whose task another process runs."""
 
 
-@dataclass(frozen=True)
-class ScriptTask:
-    """One task as the script runs it."""
-
-    name: str
-    """Of its directory below `tasks`."""
-    environment: str
-    limit_s: int
-    """Wall time after which it is ended."""
-
-
 def python_variable(environment: str) -> str:
     """The variable that names the interpreter of one environment."""
     return "PYTHON_" + environment.upper().replace("-", "_")
 
 
-def run_script(tasks: Sequence[ScriptTask], cores: str | None) -> str:
+def run_script(tasks: Sequence[tuple[str, str, int]], cores: str | None) -> str:
     """A POSIX shell script that runs the tasks in order.
 
     Args:
-        tasks: what to run.
+        tasks: of each, the name of its directory below `tasks`, the environment, and the seconds after which it ends.
         cores: a list of cores to keep to; null leaves them as they are.
     """
     calls = [
-        f'run {shlex.quote(task.name)} {shlex.quote(task.environment)} {task.limit_s} "${{{variable}:-$PYTHON}}"'
-        for task in tasks
-        for variable in [python_variable(task.environment)]
+        f'run {shlex.quote(name)} {shlex.quote(environment)} {limit_s} "${{{python_variable(environment)}:-$PYTHON}}"'
+        for name, environment, limit_s in tasks
     ]
     pinned = "" if cores is None else f"taskset -c {shlex.quote(cores)} "
     return (
         _SCRIPT.replace("@PINNED@", pinned)
         .replace("@BUSY@", str(BUSY))
-        .replace("@NAMES@", " ".join(shlex.quote(task.name) for task in tasks))
+        .replace("@NAMES@", " ".join(shlex.quote(name) for name, _, _ in tasks))
         .replace("@RUN@", "\n".join(calls))
     )
 

@@ -21,7 +21,7 @@ from orchestrator.campaign.exchange.manifest import (
     Manifest,
     locked_pin,
 )
-from orchestrator.campaign.exchange.script import ScriptTask, instructions, run_script
+from orchestrator.campaign.exchange.script import instructions, run_script
 from orchestrator.config import Sweep
 from orchestrator.environments import EnvironmentEntry, lock_sha256
 from orchestrator.errors import ConfigurationError
@@ -76,12 +76,22 @@ def exported_host(
     return PlanningHost(name, dict(labels), cores.numbers, pins)
 
 
-def cores_of(sweep: Sweep, text: str | None) -> Cores | None:
-    """The cores that a sweep is planned for; null if only a person can say."""
+def cores_of(sweep: Sweep, text: str | None) -> Cores:
+    """The cores that a sweep is planned for: those that a person names, else as many as it has threads.
+
+    Raises:
+        ConfigurationError: what is named are no cores, or nobody names them and only a person can.
+    """
     if text is not None:
         return parse_cores(text)
     numbers = [threads for threads in sweep.threads if isinstance(threads, int)]
-    return parse_cores(str(max(numbers))) if len(numbers) == len(sweep.threads) else None
+    if len(numbers) < len(sweep.threads):
+        raise sweep.error(
+            "all means every core of the machine, and nobody can count them here; "
+            "add --cores with their number, such as --cores 16",
+            "threads",
+        )
+    return parse_cores(str(max(numbers)))
 
 
 def write_export(
@@ -178,7 +188,7 @@ def _fill(root: Path, planned: Plan, manifest: Manifest, cores: Cores, entries: 
         directory = root / exported.directory
         directory.mkdir(parents=True)
         Path(TaskFiles(str(directory)).task).write_bytes(_document(task))
-        scripted.append(ScriptTask(directory.name, exported.environment, time_limit_s(task.task)))
+        scripted.append((directory.name, exported.environment, time_limit_s(task.task)))
     locks = root / "environments"
     locks.mkdir()
     for name, entry in entries.items():
