@@ -2,9 +2,7 @@
 
 from orchestrator.campaign.control import ControlFiles
 from orchestrator.campaign.driver.campaign_run import run_campaign
-from orchestrator.campaign.files import drop_caches
 from orchestrator.campaign.handover import drive
-from orchestrator.campaign.order import CampaignOrder
 from orchestrator.campaign.progress import (
     CampaignPlanned,
     CampaignProgress,
@@ -23,7 +21,7 @@ from orchestrator.campaign.reproduce.reproduction import (
 )
 from orchestrator.campaign.reproduce.run import ReproduceRequest, run_reproduction
 from orchestrator.campaign.reproduce.stored import find
-from orchestrator.campaign.resume import Choose, Continuation, ResumePolicy, choose_campaign
+from orchestrator.campaign.resume import CampaignOrder, Choose, Continuation, ResumePolicy, choose_campaign
 from orchestrator.campaign.run import RunRequest, listed, look, run_sweep
 
 __all__ = [
@@ -45,7 +43,6 @@ __all__ = [
     "TrialRecorded",
     "choose_campaign",
     "drive",
-    "drop_caches",
     "find",
     "is_reproduction",
     "listed",

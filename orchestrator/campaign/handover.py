@@ -8,8 +8,8 @@ from typing import Final
 from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.campaign.driver.campaign_run import run_campaign
-from orchestrator.campaign.order import CampaignOrder
 from orchestrator.campaign.progress import Observer
+from orchestrator.campaign.resume import CampaignOrder
 from orchestrator.errors import ConfigurationError, ExitCode, InfrastructureError
 from orchestrator.files import ProjectFiles, read_private, write_private
 from orchestrator.hosts import DriverPlace

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Final
 
 from orchestrator.campaign.control import ControlFiles, HostPhase
-from orchestrator.campaign.order import CampaignOrder
 from orchestrator.campaign.provision import Images, provision
+from orchestrator.campaign.resume import CampaignOrder
 from orchestrator.config import Host, Inventory
 from orchestrator.errors import InfrastructureError, NoUsableHostError
 from orchestrator.files import ProjectFiles

@@ -3,16 +3,17 @@
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import islice
 
 import pyarrow.compute as pc
 
+from orchestrator.campaign.provision import ReadyHost
 from orchestrator.campaign.stored_plan import StoredPlan, plan_document
-from orchestrator.config import Sweep
+from orchestrator.config import Faults, Sweep
 from orchestrator.planning import Plan, PlanningHost, estimate_s, plan
-from orchestrator.store import Attempt, Row, Store
+from orchestrator.store import Attempt, Reproduces, Row, Store
 from runners.contract import Status, Trial
 
 
@@ -40,6 +41,24 @@ class Continuation:
     """What the campaign's row must say of a plan that has more places than before; null if it says all already."""
     joined: tuple[str, ...] = ()
     """The places that the plan has besides."""
+
+
+@dataclass(frozen=True)
+class CampaignOrder:
+    """Everything that a campaign needs, decided before it starts: what to run, where, and what to note about it."""
+
+    continuation: Continuation
+    hosts: Sequence[ReadyHost]
+    sweep_name: str
+    sweep_document: str
+    inventory_document: str
+    git_commit: str | None
+    reproduces: Reproduces | None = None
+    """Null for a campaign that measures something of its own."""
+    faults: Faults = field(default_factory=Faults)
+    """How long hosts are waited for that do not answer."""
+    sweep: Sweep | None = None
+    """What is measured, to tell which trials a host that comes later can take; null where none can."""
 
 
 Choose = Callable[[Sequence[PlanningHost], Store, Collection[str]], Continuation]

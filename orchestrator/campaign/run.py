@@ -6,10 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from orchestrator.campaign.driver.campaign_run import run_campaign
-from orchestrator.campaign.files import drop_caches
+from orchestrator.campaign.driver.campaign_run import drop_caches, run_campaign
 from orchestrator.campaign.handover import Handover, drive_in_head
-from orchestrator.campaign.order import CampaignOrder
 from orchestrator.campaign.progress import Observer
 from orchestrator.campaign.provision import (
     Images,
@@ -21,7 +19,7 @@ from orchestrator.campaign.provision import (
     unavailable_on,
 )
 from orchestrator.campaign.recovery import Spares, recovering
-from orchestrator.campaign.resume import Choose, write_widened
+from orchestrator.campaign.resume import CampaignOrder, Choose, write_widened
 from orchestrator.config import Host, Inventory, Sweep
 from orchestrator.environments import Catalogue, read_built_images
 from orchestrator.errors import ConfigurationError, NoUsableHostError

@@ -19,14 +19,12 @@ from orchestrator.config.inventory.model import (
     select_hosts,
 )
 from orchestrator.config.inventory.values import fingerprint_of, in_range, local_path
-from orchestrator.config.sweep import ANY, EACH_GPU_MODEL, EACH_HOST, BackendAxis, Sweep, WorkloadAxis, load_sweep
+from orchestrator.config.sweep import ANY, EACH_GPU_MODEL, Sweep, WorkloadAxis, load_sweep
 
 __all__ = [
     "ANY",
     "EACH_GPU_MODEL",
-    "EACH_HOST",
     "WORK_DIRECTORY",
-    "BackendAxis",
     "Connection",
     "Document",
     "Exclusive",

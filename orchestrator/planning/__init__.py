@@ -4,7 +4,6 @@ from orchestrator.planning.expansion import (
     environments_on,
     estimate_s,
     needed_environments,
-    place,
     plan,
     specifications,
     unique,
@@ -32,7 +31,6 @@ from orchestrator.planning.model import (
 )
 from orchestrator.planning.slots import (
     NONE_USED,
-    ChosenGpus,
     Slot,
     TooFewCoresError,
     choose_gpus,
@@ -47,7 +45,6 @@ __all__ = [
     "ANY_SUITABLE",
     "GIB",
     "NONE_USED",
-    "ChosenGpus",
     "Demands",
     "EnvironmentPin",
     "GpuFacts",
@@ -68,7 +65,6 @@ __all__ = [
     "model_problem",
     "needed_environments",
     "newest_suitable",
-    "place",
     "plan",
     "slot_of",
     "slots_at_once",

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shutil
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -18,10 +19,8 @@ from orchestrator.campaign.driver.host_work import HostWork, slots_on
 from orchestrator.campaign.driver.leftovers import acknowledge_on, ask, store_leftovers, store_leftovers_here
 from orchestrator.campaign.driver.requests import Requests
 from orchestrator.campaign.driver.task_tracker import TaskTracker, restarted
-from orchestrator.campaign.files import drop_caches, other_campaigns
-from orchestrator.campaign.order import CampaignOrder
 from orchestrator.campaign.progress import CampaignPlanned, Notice, Observer, one_at_a_time
-from orchestrator.campaign.resume import unfinished
+from orchestrator.campaign.resume import CampaignOrder, unfinished
 from orchestrator.campaign.stored_plan import plan_document
 from orchestrator.errors import StoreError
 from orchestrator.execution import keep_code
@@ -228,7 +227,7 @@ class CampaignRun:
 
         A host may serve other projects too. Those of this project have a directory here, and a row in this store.
         """
-        others = other_campaigns(self.files, keep=self._campaign_id)
+        others = _other_campaigns(self.files, keep=self._campaign_id)
         known = set(self.store.campaigns()["campaign_id"].to_pylist()) if others and hosts else set()
         ours = [campaign_id for campaign_id in others if campaign_id in known]
         if ours:
@@ -258,6 +257,22 @@ class CampaignRun:
     def _store_leftovers_here(self) -> None:
         here = Leftovers(self.files.campaigns.resolve(), self._requests.store_id)
         store_leftovers_here(here, self.ingest, self._tracker.notice)
+
+
+def drop_caches(files: ProjectFiles, keep: str | None) -> None:
+    """Removes the caches of all campaigns but one on this machine. They hold gigabytes, and can be made anew.
+
+    The caller holds the machine for itself, so that no campaign uses them.
+    """
+    for campaign_id in _other_campaigns(files, keep):
+        if (files.campaign(campaign_id) / CACHE).is_dir():
+            shutil.rmtree(files.campaign(campaign_id) / CACHE)
+
+
+def _other_campaigns(files: ProjectFiles, keep: str | None) -> list[str]:
+    """Ids of the campaigns of this project that have left something, on this machine or on hosts; of all but one."""
+    left = files.campaigns.iterdir() if files.campaigns.is_dir() else ()
+    return sorted(directory.name for directory in left if directory.name != keep)
 
 
 def opening_row(order: CampaignOrder) -> Row:

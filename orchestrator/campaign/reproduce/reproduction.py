@@ -5,11 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from orchestrator.campaign.order import CampaignOrder
 from orchestrator.campaign.provision import ReadyHost
 from orchestrator.campaign.reproduce.environment import EnvironmentMatch, compare
 from orchestrator.campaign.reproduce.stored import Configuration, Limits, Wanted
-from orchestrator.campaign.resume import Continuation, new_campaign_id, unfinished
+from orchestrator.campaign.resume import CampaignOrder, Continuation, new_campaign_id, unfinished
 from orchestrator.config import ExecutorChoice, Host, Inventory
 from orchestrator.errors import ConfigurationError, NoUsableHostError
 from orchestrator.execution import ExecutionSettings, FakeSettings

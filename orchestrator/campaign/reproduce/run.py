@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
-from orchestrator.campaign.files import drop_caches
+from orchestrator.campaign.driver.campaign_run import drop_caches
 from orchestrator.campaign.provision import (
     Images,
     ReadyHost,
