@@ -48,6 +48,12 @@ CampaignProgress = CampaignPlanned | TrialBegun | TrialRecorded | Notice
 Observer = Callable[[CampaignProgress], None]
 
 
+def trial_text(trial: Trial) -> str:
+    """A trial in a few words."""
+    spec = trial.spec
+    return f"{spec.workload.name} {spec.backend.name} batch {spec.workload.batch} round {trial.round}"
+
+
 def one_at_a_time(observe: Observer) -> Observer:
     """An observer that several threads may tell; `observe` itself hears one of them after the other."""
     lock = threading.RLock()

@@ -57,7 +57,7 @@ def recovering(order: CampaignOrder, hosts: Hosts, spares: Spares, files: Projec
         say: told, in a line each, what is done and why it fails; by any thread.
     """
     recovery = _Recovery(order, hosts, spares, ControlFiles(files.control), say)
-    recovery.start()
+    recovery.in_thread("recovery", recovery.watch)
     try:
         yield
     finally:
@@ -79,9 +79,6 @@ class _Recovery:
     threads: dict[str, threading.Thread] = field(default_factory=dict)
     """One that watches, and one for each host that is or was lost."""
 
-    def start(self) -> None:
-        self._in_thread("recovery", self._watch)
-
     def leave(self) -> None:
         """Returns when nothing is done any more; what is being tried is given up."""
         self.left.set()
@@ -92,11 +89,11 @@ class _Recovery:
             self.hosts.abort()
             busy[0].join(0.2)
 
-    def _in_thread(self, name: str, do: Callable[[], None]) -> None:
+    def in_thread(self, name: str, do: Callable[[], None]) -> None:
         thread = self.threads[name] = threading.Thread(target=do, name=name, daemon=True)
         thread.start()
 
-    def _watch(self) -> None:
+    def watch(self) -> None:
         while not self.left.wait(LOOK_S):
             state = self.control.state() if self.control.is_alive() else None
             lost = {host.name for host in state.hosts if host.phase is HostPhase.LOST} if state is not None else set()
@@ -104,7 +101,7 @@ class _Recovery:
             for host in sorted(self.lost):
                 thread = self.threads.get(f"recover-{host}")
                 if thread is None or not thread.is_alive():
-                    self._in_thread(f"recover-{host}", partial(self._recover, host))
+                    self.in_thread(f"recover-{host}", partial(self._recover, host))
 
     def _recover(self, name: str) -> None:
         """Tries again and again, as long as the host is lost."""

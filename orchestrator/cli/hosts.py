@@ -260,7 +260,10 @@ def _document(reports: Sequence[HostReport]) -> dict[str, Any]:
                 "host": report.host,
                 "active": report.is_active,
                 "usable": report.is_usable,
-                "checks": {check.value: _plain(asdict(finding)) for check, finding in report.findings.items()},
+                "checks": {
+                    check.value: {**asdict(finding), "level": finding.level.value}
+                    for check, finding in report.findings.items()
+                },
                 "reading": None if report.preflight is None else asdict(report.preflight),
                 "engine": None if report.engine is None else asdict(report.engine),
                 "clock": None if report.skew is None else asdict(report.skew),
@@ -268,7 +271,3 @@ def _document(reports: Sequence[HostReport]) -> dict[str, Any]:
             for report in reports
         ]
     }
-
-
-def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: value.value if isinstance(value, Enum) else value for name, value in values.items()}

@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from orchestrator.campaign import CampaignPlanned, CampaignProgress, Notice, TrialBegun, TrialRecorded
+from orchestrator.campaign.progress import trial_text
 from runners.contract import Status, Trial
 
 PLAIN_INTERVAL_S = 10.0
@@ -104,12 +105,6 @@ class ProgressLine:
         else:
             left_s = self._estimate_s - elapsed_s
         return f"{duration_text(left_s)} left" if left_s >= 0 else "longer than estimated"
-
-
-def trial_text(trial: Trial) -> str:
-    """A trial in a few words."""
-    spec = trial.spec
-    return f"{spec.workload.name} {spec.backend.name} batch {spec.workload.batch} round {trial.round}"
 
 
 def duration_text(seconds: float) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 from pydantic import TypeAdapter
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
@@ -28,6 +28,7 @@ from orchestrator.campaign.control import (
 from orchestrator.cli.options import format_option
 from orchestrator.cli.progress import TRIALS_BEFORE_TRUST, duration_text
 from orchestrator.cli.stores import StorePlace, open_results
+from orchestrator.cli.tables import wide_console
 from orchestrator.errors import ConfigurationError, ExitCode, did_you_mean
 from orchestrator.files import ProjectFiles
 from orchestrator.hosts import a_sweep_is_under_way
@@ -110,7 +111,7 @@ def status_command(watch: bool, place: str | Path | None, form: str) -> ExitCode
     elif watch:
         seen = _watch(files, place)
     else:
-        _console().print(render(seen))
+        wide_console(_NARROW).print(render(seen))
         for path in ControlFiles(files.control).refused():
             click.echo(f"not understood, so nobody acted on it: {path}")
     return ExitCode.OK if seen.is_well else ExitCode.TRIALS_FAILED
@@ -120,10 +121,7 @@ def status_command(watch: bool, place: str | Path | None, form: str) -> ExitCode
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Come back when it has ended.")
 def stop_command(wait: bool) -> None:
     """Ends the campaign that runs in this project, as Ctrl-C where it runs does. What was measured stays."""
-    files = ProjectFiles(Path.cwd())
-    control = ControlFiles(files.control)
-    if not control.is_alive():
-        click.echo(_NOTHING_RUNS + _why(files))
+    if (control := _of_a_driver()) is None:
         return
     control.request(Request(RequestKind.STOP))
     click.echo(f"asked {_name(control.state())} to stop")
@@ -136,10 +134,7 @@ def stop_command(wait: bool) -> None:
 @click.argument("hosts", nargs=-1, metavar="[HOST]...")
 def drain_command(hosts: tuple[str, ...]) -> None:
     """Has hosts take no new tasks, all of them if none is named. What runs there ends by itself."""
-    files = ProjectFiles(Path.cwd())
-    control = ControlFiles(files.control)
-    if not control.is_alive():
-        click.echo(_NOTHING_RUNS + _why(files))
+    if (control := _of_a_driver()) is None:
         return
     state = control.state()
     known = [] if state is None else [host.name for host in state.hosts]
@@ -166,8 +161,14 @@ def _look(files: ProjectFiles, place: str | Path | None) -> Seen:
     return Seen(is_alive, state, last, time.time_ns(), locked)
 
 
-def _why(files: ProjectFiles) -> str:
-    return _PREPARING if a_sweep_is_under_way(files.state) else ""
+def _of_a_driver() -> ControlFiles | None:
+    """What the driver of this project is asked by; null, and told, if none runs."""
+    files = ProjectFiles(Path.cwd())
+    control = ControlFiles(files.control)
+    if control.is_alive():
+        return control
+    click.echo(_NOTHING_RUNS + (_PREPARING if a_sweep_is_under_way(files.state) else ""))
+    return None
 
 
 def _last(place: str | Path) -> dict[str, Any] | None:
@@ -188,7 +189,7 @@ def _document(seen: Seen) -> dict[str, Any]:
 
 
 def _watch(files: ProjectFiles, place: str | Path | None) -> Seen:
-    console = _console()
+    console = wide_console(_NARROW)
     seen = _look(files, place)
     if not console.is_terminal:
         console.print(render(seen))
@@ -203,11 +204,6 @@ def _watch(files: ProjectFiles, place: str | Path | None) -> Seen:
             seen = _look(files, place)
             live.update(render(seen), refresh=True)
     return seen
-
-
-def _console() -> Console:
-    plain = Console()
-    return plain if plain.is_terminal else Console(width=_NARROW, highlight=False)
 
 
 def _wait_until(happened: Callable[[], bool], impatience: str, *, gives_up: bool = False) -> None:

@@ -15,10 +15,10 @@ _MOST_ROWS = 1000
 """Of a table for people; more are elided in the middle. The other formats have all."""
 
 
-def wide_console() -> Console:
+def wide_console(width: int = 120) -> Console:
     """A console as wide as the terminal, or wide enough for the table when there is none."""
     plain = Console()
-    return plain if plain.is_terminal else Console(width=120)
+    return plain if plain.is_terminal else Console(width=width, highlight=False)
 
 
 def print_rows(rows: pa.Table, form: str) -> None:

@@ -1,7 +1,7 @@
 """Drives a campaign: starts what can start, hears what happens, and goes on without the hosts that are lost."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -15,10 +15,10 @@ from orchestrator.campaign.control import (
 from orchestrator.campaign.driver.host_work import HostWork, ListeningClock, hopeless, move, silent, slots_on
 from orchestrator.campaign.driver.leftovers import MAX_WAITING_BYTES, LeftoverIntake, Recovery
 from orchestrator.campaign.driver.task_tracker import RunningTask, TaskTracker, restarted
+from orchestrator.campaign.progress import trial_text
 from orchestrator.config import Faults, Sweep
 from orchestrator.planning import PlannedTask, plan
 from orchestrator.scheduling import Returned, Scheduler, TaskEnded, TaskEvent, WorkerProcess
-from runners.contract import Trial
 
 LOOK_S: Final = 0.5
 """Between two looks at who is silent, who is back and what was asked."""
@@ -47,13 +47,12 @@ class Driver:
     """What is measured; null where no host can take the place of another."""
     absent: Mapping[str, str]
     """Hosts that were made ready and are not there now, and why: lost from the start, until they answer."""
-    clock: Callable[[], float] = time.monotonic
     _listening: ListeningClock = field(init=False)
     _looked_s: float = field(default=float("-inf"), init=False)
     _published_s: float = field(default=float("-inf"), init=False)
 
     def __post_init__(self) -> None:
-        self._listening = ListeningClock(self.clock)
+        self._listening = ListeningClock()
         self._ingest, self._requests = self.tracker.ingest, self.tracker.requests
 
     def run(self) -> None:
@@ -144,14 +143,14 @@ class Driver:
             self._lose(host, end.problem, running.stuck)
 
     def _lose(self, host: HostWork, problem: str, stuck: WorkerProcess | None = None) -> None:
-        if host.lose(problem, self.clock(), stuck):
+        if host.lose(problem, time.monotonic(), stuck):
             waits = "its trials wait until it is back" if host.waiting else "nothing is left for it"
             self.tracker.notice(f"{host.name} is lost: {problem}; {waits}")
             self._looked_s = float("-inf")
 
     def _look(self) -> None:
         """Looks around, but not at every line that a trial writes."""
-        now_s = self.clock()
+        now_s = time.monotonic()
         if now_s - self._looked_s >= LOOK_S:
             self._looked_s = now_s
             self._hear_requests()
@@ -186,7 +185,7 @@ class Driver:
             able = frozenset(trial.trial_id for planned in alone.tasks for trial in planned.task.trials)
             new = self.works[name] = HostWork(name, slots_on(ready, alone), able=able)
             # It has to answer first, as one that was lost has.
-            new.lose("it has not answered yet", self.clock(), None)
+            new.lose("it has not answered yet", time.monotonic(), None)
             self.tracker.notice(f"{name} was offered in the place of a host that is lost")
 
     def _lose_silent(self) -> None:
@@ -250,9 +249,9 @@ class Driver:
             phase: of the campaign; by default it runs or is drained, as its hosts say.
         """
         has_changed = [host for host in self.works.values() if host.note_phase()] or phase is not None
-        if not has_changed and self.clock() - self._published_s < PUBLISH_S:
+        if not has_changed and time.monotonic() - self._published_s < PUBLISH_S:
             return
-        self._published_s = self.clock()
+        self._published_s = time.monotonic()
         hosts = tuple(self._progress(host) for host in self.works.values())
         is_drained = bool(hosts) and all(host.is_drained for host in self.works.values())
         self.state = replace(
@@ -278,13 +277,8 @@ class Driver:
             host.since_ns,
             host.reason,
             None if first is None else first.planned.task.task_id,
-            None if trial is None else _text(trial),
+            None if trial is None else trial_text(trial),
             host.total - left,
             left,
             self.tracker.failed[host.name],
         )
-
-
-def _text(trial: Trial) -> str:
-    spec = trial.spec
-    return f"{spec.workload.name} {spec.backend.name} batch {spec.workload.batch} round {trial.round}"

@@ -136,9 +136,8 @@ def make_ready(request: ReproduceRequest, hosts: Hosts, say: Say) -> list[ReadyT
     places = _places(request, hosts, facts)
     _refuse(remove_leftovers(hosts, facts, request.files, say))
     obtained = _at_each(hosts, places, lambda place: _obtain(place, request.allowed, say))
-    others = _from_catalogue([place for place in obtained if place.left], hosts, say)
-    again = {place.target.name: place for place in obtained}
-    return _at_each(hosts, again, lambda place: _ready(place, others.get(place.target.name)))
+    others = _from_catalogue({name: place for name, place in obtained.items() if place.left}, hosts, say)
+    return list(_at_each(hosts, obtained, lambda place: _ready(place, others.get(place.target.name))).values())
 
 
 @dataclass(frozen=True)
@@ -165,8 +164,7 @@ class _Place:
 
 def _places(request: ReproduceRequest, hosts: Hosts, facts: Mapping[str, HostFacts]) -> dict[str, _Place]:
     targets = {target.name: target for target in request.targets}
-    places = _at_each(hosts, targets, lambda target: _place(target, hosts[target.name], facts[target.name], request))
-    return {place.target.name: place for place in places}
+    return _at_each(hosts, targets, lambda target: _place(target, hosts[target.name], facts[target.name], request))
 
 
 def _place(target: Target, access: HostAccess, facts: HostFacts, request: ReproduceRequest) -> _Place:
@@ -250,18 +248,17 @@ def _obtain(place: _Place, allowed: Allowed, say: Say) -> _Place:
     return replace(place, planning=replace(place.planning, environments=pins), images=images)
 
 
-def _from_catalogue(places: Sequence[_Place], hosts: Hosts, say: Say) -> dict[str, ReadyHost]:
+def _from_catalogue(places: Mapping[str, _Place], hosts: Hosts, say: Say) -> dict[str, ReadyHost]:
     """What is left, by host: as for a sweep."""
     if not places:
         return {}
-    needed = {place.target.name: place.left for place in places}
-    known = replace(places[0].known, names=tuple(sorted({name for left in needed.values() for name in left})))
-    facts = {place.target.name: place.facts for place in places}
+    needed = {name: place.left for name, place in places.items()}
+    environments = {name for left in needed.values() for name in left}
+    known = replace(next(iter(places.values())).known, names=tuple(sorted(environments)))
+    facts = {name: place.facts for name, place in places.items()}
     planned = {
-        place.target.name: replace(
-            place.planning, environments=known.pins(place.facts.isolation, place.facts.isolation_reason)
-        )
-        for place in places
+        name: replace(place.planning, environments=known.pins(place.facts.isolation, place.facts.isolation_reason))
+        for name, place in places.items()
     }
     in_containers = {name for name, found in facts.items() if found.isolation is Isolation.DOCKER}
     images = images_for({name for host in in_containers for name in needed[host]}, known, hosts.builder, say)
@@ -287,7 +284,7 @@ def _ready(place: _Place, other: ReadyHost | None) -> ReadyTarget:
     return ReadyTarget(place.target, ready, installed)
 
 
-def _at_each(hosts: Hosts, subjects: Mapping[str, _Subject], do: Callable[[_Subject], _Result]) -> list[_Result]:
+def _at_each(hosts: Hosts, subjects: Mapping[str, _Subject], do: Callable[[_Subject], _Result]) -> dict[str, _Result]:
     """Does something with what concerns each host, by its name, at once. Each is needed: none has a substitute.
 
     Raises:
@@ -295,7 +292,7 @@ def _at_each(hosts: Hosts, subjects: Mapping[str, _Subject], do: Callable[[_Subj
     """
     answers = hosts.each(subjects, lambda access: do(subjects[access.name]))
     _refuse({name: answer for name, answer in answers.items() if isinstance(answer, str)})
-    return [answer for answer in answers.values() if not isinstance(answer, str)]
+    return {name: answer for name, answer in answers.items() if not isinstance(answer, str)}
 
 
 def _refuse(problems: Mapping[str, str]) -> None:

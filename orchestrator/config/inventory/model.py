@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field
 
 from orchestrator.config.documents import Source, StrictModel
 from orchestrator.config.inventory.values import (
@@ -169,14 +169,6 @@ class Host(HostEntry):
     def can_do_without_containers(self) -> bool:
         """Whether trials may run there as plain processes."""
         return self.connection is not Connection.SSH or self.python is not None
-
-    @model_validator(mode="after")
-    def _keys_fit_connection(self) -> "Host":
-        values = {name: getattr(self, name) for name in type(self).model_fields}
-        problem = problem_of({name: value for name, value in values.items() if value is not None})
-        if problem is not None:
-            raise ValueError(problem[1])
-        return self
 
 
 @dataclass(frozen=True)
