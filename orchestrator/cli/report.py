@@ -133,7 +133,7 @@ def serve_command(question: Question, port: int, every_s: int | None) -> None:
     """
     follower = Follower(question, every_s or _EVERY_S, is_served=True)
     follower.page()
-    with page_server(follower, port) as server:
+    with PageServer(follower, port) as server:
         click.echo(f"http://127.0.0.1:{server.server_port}/ shows the page; Ctrl-C ends it", err=True)
         try:
             server.serve_forever()
@@ -142,12 +142,26 @@ def serve_command(question: Question, port: int, every_s: int | None) -> None:
 
 
 class PageServer(http.server.ThreadingHTTPServer):
-    """Answers each request with the page as of now."""
+    """Answers each request with the page as of now, at this machine's own address; `serve_forever` starts it."""
 
     daemon_threads = True
 
     def __init__(self, follower: Follower, port: int) -> None:
-        super().__init__((LOCAL, port), _Handler)
+        """Binds it.
+
+        Args:
+            follower: makes the page.
+            port: 0 takes a free one.
+
+        Raises:
+            ConfigurationError: the port is taken, or not ours to take.
+        """
+        try:
+            super().__init__((LOCAL, port), _Handler)
+        except OSError as error:
+            raise ConfigurationError(
+                f"{port}: {(error.strerror or str(error)).lower()}; choose another, or 0 for a free one", key="--port"
+            ) from error
         self.follower = follower
         self.making = threading.Lock()
         """One page is made at a time: requests that come meanwhile take the same one."""
@@ -195,21 +209,3 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
-
-
-def page_server(follower: Follower, port: int) -> PageServer:
-    """A server that is bound to this machine's own address, and to be started with `serve_forever`.
-
-    Args:
-        follower: makes the page.
-        port: 0 takes a free one.
-
-    Raises:
-        ConfigurationError: the port is taken, or not ours to take.
-    """
-    try:
-        return PageServer(follower, port)
-    except OSError as error:
-        raise ConfigurationError(
-            f"{port}: {(error.strerror or str(error)).lower()}; choose another, or 0 for a free one", key="--port"
-        ) from error

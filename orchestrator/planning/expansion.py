@@ -2,7 +2,7 @@
 
 import itertools
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
@@ -43,7 +43,7 @@ def plan(sweep: Sweep, hosts: Sequence[PlanningHost], campaign_id: str) -> Plan:
             that `any-suitable` may stand for.
         campaign_id: seeds the random order and stands in every trial's identity.
     """
-    chosen, unmatched = _choose_hosts(sweep, hosts, lambda host: _able(sweep, host))
+    chosen, unmatched = _choose_hosts(sweep, hosts)
     tasks: list[PlannedTask] = []
     skips: list[Skip] = []
     for host in chosen:
@@ -156,17 +156,10 @@ class _Part:
         return PlannedTask(self.host.name, task, slot_of(self.host.slots, task).index if self.host.slots else 0)
 
 
-def _choose_hosts(
-    sweep: Sweep, hosts: Sequence[PlanningHost], able: Callable[[PlanningHost], int]
-) -> tuple[tuple[PlanningHost, ...], tuple[str, ...]]:
+def _choose_hosts(sweep: Sweep, hosts: Sequence[PlanningHost]) -> tuple[tuple[PlanningHost, ...], tuple[str, ...]]:
     """The hosts that take part, and a line about each of the others.
 
     Where one host of several is enough, it is the one on which most of the sweep can run, the first of equals.
-
-    Args:
-        sweep: the parameter space.
-        hosts: those that may take part.
-        able: how many trials of the sweep can run on a host.
     """
     reasons = {host.name: _unwanted(sweep, host) for host in hosts}
     by_place: dict[str, list[PlanningHost]] = {}
@@ -175,7 +168,7 @@ def _choose_hosts(
             by_place.setdefault(place(sweep, host), []).append(host)
     enough = "measured, and targets are any" if sweep.targets == ANY else "measured, and has the same model of GPU"
     for members in by_place.values():
-        best = max(members, key=able)
+        best = max(members, key=lambda host: _able(sweep, host))
         reasons |= {host.name: f"{best.name} is {enough}" for host in members if host is not best}
     return (
         tuple(host for host in hosts if reasons[host.name] is None),

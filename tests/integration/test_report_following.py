@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from orchestrator.analysis.conditions import parse_conditions
 from orchestrator.cli import taxmeter as commands
-from orchestrator.cli.report import PageServer, page_server
+from orchestrator.cli.report import PageServer
 from orchestrator.errors import ConfigurationError
 from orchestrator.report.page import make_report
 from orchestrator.report.page.following import Follower, Made, Question, follow
@@ -143,7 +143,7 @@ def test_a_page_is_not_written_into_the_store(store: Store, capfd: pytest.Captur
 
 @pytest.fixture
 def server(store: Store) -> Iterator[PageServer]:
-    with page_server(Follower(question(store), refresh_s=2, is_served=True), port=0) as found:
+    with PageServer(Follower(question(store), refresh_s=2, is_served=True), port=0) as found:
         thread = threading.Thread(target=found.serve_forever)
         thread.start()
         yield found

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from orchestrator.analysis.conditions import parse_conditions
-from orchestrator.cli.report import PageServer, page_server
+from orchestrator.cli.report import PageServer
 from orchestrator.report.page.following import Follower, Question
 from orchestrator.store import Store, open_store
 from tests.browser import Opened, browser, opened
@@ -43,7 +43,7 @@ def server(store: Store) -> Iterator[PageServer]:
     question = Question(
         open_store(store.layout.root), parse_conditions(f"campaign={CAMPAIGNS[0]}"), campaign_id=CAMPAIGNS[0]
     )
-    with page_server(Follower(question, EVERY_S, is_served=True), port=0) as found:
+    with PageServer(Follower(question, EVERY_S, is_served=True), port=0) as found:
         thread = threading.Thread(target=found.serve_forever)
         thread.start()
         yield found

@@ -134,13 +134,13 @@ class Driver:
                     self._ended(host, running, running.ended)
 
     def _ended(self, host: HostWork, running: RunningTask, ended: TaskEnded) -> None:
-        end = self.tracker.end(running, ended)
-        if end.acknowledgement is not None:
-            host.acknowledgements.append(end.acknowledgement)
-        if end.left:
-            host.waiting.appendleft(replace(running.planned, task=restarted(running.planned.task, end.left)))
-        if end.problem is not None:
-            self._lose(host, end.problem, running.stuck)
+        left, problem, acknowledgement = self.tracker.end(running, ended)
+        if acknowledgement is not None:
+            host.acknowledgements.append(acknowledgement)
+        if left:
+            host.waiting.appendleft(replace(running.planned, task=restarted(running.planned.task, left)))
+        if problem is not None:
+            self._lose(host, problem, running.stuck)
 
     def _lose(self, host: HostWork, problem: str, stuck: WorkerProcess | None = None) -> None:
         if host.lose(problem, time.monotonic(), stuck):

@@ -166,18 +166,6 @@ class RunningTask:
     """What ran it, if nothing was heard of it any more and it may be stuck."""
 
 
-@dataclass(frozen=True)
-class TaskEnd:
-    """What is to be done when a task has ended."""
-
-    left: tuple[Trial, ...]
-    """The trials that are to run again; one that was running is counted on to its next attempt."""
-    problem: str | None
-    """What was at fault with the infrastructure; null if nothing was."""
-    acknowledgement: Acknowledgement | None
-    """For its host; null if what it recorded has to be read again."""
-
-
 @dataclass
 class TaskTracker:
     """Sees that each trial gets its row, and decides which are tried again."""
@@ -220,14 +208,21 @@ class TaskTracker:
         for trial, record in running.intake.answered():
             self._tell(running.planned.host, trial, record, final=True)
 
-    def end(self, running: RunningTask, ended: TaskEnded) -> TaskEnd:
-        """What is to be done after a settled task, with a row for the trial that died with it."""
+    def end(
+        self, running: RunningTask, ended: TaskEnded
+    ) -> tuple[tuple[Trial, ...], str | None, Acknowledgement | None]:
+        """Ends a settled task, with a row for the trial that died with it.
+
+        Returns:
+            The trials that are to run again, one that was running counted on to its next attempt; what was at fault
+            with the infrastructure; and what its host may forget, null if what it recorded has to be read again.
+        """
         intake = running.intake
         problem = ended.problem or intake.problem
         left = self._left(running, ended.outcome, problem)
         is_whole = ended.size == intake.size
         is_well = ended.outcome is not None and ended.outcome.exit_code == 0
-        return TaskEnd(left, problem, intake.acknowledgement(is_well=is_well) if is_whole else None)
+        return left, problem, intake.acknowledgement(is_well=is_well) if is_whole else None
 
     def _left(self, running: RunningTask, outcome: TaskOutcome | None, problem: str | None) -> tuple[Trial, ...]:
         host, task = running.planned.host, running.planned.task
