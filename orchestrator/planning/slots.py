@@ -28,8 +28,6 @@ class Slot:
     """The GPU of its trials; null where there is none, or nobody tells which."""
     cores: tuple[int, ...]
     """Of its trials. Those of two slots of a host are disjoint, and as many."""
-    is_near: bool = False
-    """Whether the cores are known to be those of the GPU's own NUMA node, shared with no other slot."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +105,7 @@ def make_slots(
         return (Slot(0, uuids[0] if uuids else None, tuple(cores)),)
     whole = _whole_cores(cores, topology)
     near = _near_cores(whole, topology, gpus)
-    is_near = near is not None and min(_shares(near)) > 0
-    pools = near if near is not None and is_near else [tuple(whole)] * len(gpus)
+    pools = near if near is not None and min(_shares(near)) > 0 else [tuple(whole)] * len(gpus)
     share = min(_shares(pools))
     if share == 0:
         raise TooFewCoresError(
@@ -121,7 +118,7 @@ def make_slots(
         first = taken[pool] * share
         taken[pool] += 1
         own = tuple(sorted(thread for core in pool[first : first + share] for thread in core))
-        slots.append(Slot(index, gpu.uuid, own, is_near))
+        slots.append(Slot(index, gpu.uuid, own))
     return tuple(slots)
 
 

@@ -78,7 +78,6 @@ def test_two_sockets_with_eight_gpus_get_whole_cores_of_their_own_nodes() -> Non
     assert_fair(slots, range(256))
     assert [slot.gpu_uuid for slot in slots] == [gpu.uuid for gpu in DGX_GPUS]
     assert shown(slots)[:4] == ["48-55,176-183", "56-63,184-191", "16-23,144-151", "24-31,152-159"]
-    assert all(slot.is_near for slot in slots)
     for slot, gpu in zip(slots, DGX_GPUS, strict=True):
         assert gpu.numa_node is not None
         assert set(slot.cores) <= parse_list(DGX_A100.nodes[gpu.numa_node].cpus)
@@ -115,14 +114,12 @@ def test_all_slots_have_as_many_cores_and_what_is_left_over_stays_idle(
 ) -> None:
     slots = make_slots(range(cores), topology, gpus(len(nodes), nodes), Exclusive.GPU)
     assert shown(slots) == expected
-    assert all(slot.is_near for slot in slots)
 
 
 @pytest.mark.parametrize("nodes", [[None, None], [0, None], [0, 9]], ids=["unknown", "one unknown", "no such node"])
 def test_where_a_node_is_unknown_all_cores_are_divided_in_order(nodes: list[int | None]) -> None:
     slots = make_slots(range(16), machine(16, 2), gpus(2, nodes), Exclusive.GPU)
     assert shown(slots) == ["0-7", "8-15"]
-    assert not any(slot.is_near for slot in slots)
 
 
 def test_an_unknown_topology_divides_the_threads() -> None:
@@ -135,13 +132,12 @@ def test_without_a_node_the_processors_near_to_a_gpu_decide() -> None:
     assert shown(make_slots(range(16), machine(16, 2), near, Exclusive.GPU)) == ["8-15", "0-7"]
     # all processors are near where the kernel does not know
     far = [GpuPlace(gpu.uuid, gpu.pci_bus_id, None, "0-15") for gpu in (first, other)]
-    assert not any(slot.is_near for slot in make_slots(range(16), machine(16, 2), far, Exclusive.GPU))
+    assert shown(make_slots(range(16), machine(16, 2), far, Exclusive.GPU)) == ["0-7", "8-15"]
 
 
 def test_a_node_whose_cores_are_all_reserved_gives_up_nearness_for_all() -> None:
     slots = make_slots(range(8, 16), machine(16, 2), gpus(2, [0, 1]), Exclusive.GPU)
     assert shown(slots) == ["8-11", "12-15"]
-    assert not any(slot.is_near for slot in slots)
 
 
 def test_fewer_cores_than_gpus_are_refused_with_what_to_do() -> None:
