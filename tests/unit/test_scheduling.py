@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from orchestrator.errors import ExitCode, NoUsableHostError
-from orchestrator.scheduling import SchedulingHost
+from orchestrator.scheduling import RecordPiece, SchedulingHost, TaskEnded
 from orchestrator.scheduling.nodes import (
     DIRECTORY_PREFIX,
     HOST_LABEL,
@@ -20,7 +21,7 @@ from orchestrator.scheduling.nodes import (
     remove_abandoned,
     unserved,
 )
-from orchestrator.scheduling.ray import Scheduler
+from orchestrator.scheduling.ray import Scheduler, _Running
 
 HOST = SchedulingHost("h1", {"gpu": "H100"})
 OTHER = SchedulingHost("h2", {"gpu": "H100"})
@@ -111,3 +112,46 @@ def test_a_directory_that_another_run_has_just_removed_is_gone(tmp_path: Path, m
     monkeypatch.setattr(Path, "glob", listed)
     remove_abandoned(tmp_path)
     assert not dead.exists()
+
+
+class Stream:
+    """What a task says, as Ray gives it: reference by reference, until it is over."""
+
+    def __init__(self, *said: object) -> None:
+        self.said = list(said)
+
+    def __next__(self) -> object:
+        if not self.said:
+            raise StopIteration
+        return self.said.pop(0)
+
+
+def test_each_task_is_heard_in_turn_its_end_when_its_slot_is_free_and_its_loss_with_the_reason() -> None:
+    lost = RayError("the node\ndied")
+
+    def get(said: object) -> object:
+        if said is lost:
+            raise lost
+        return said
+
+    def wait(streams: list[Stream], num_returns: int, **_: object) -> tuple[list[Stream], list[Stream]]:
+        return streams[:num_returns], streams[num_returns:]
+
+    scheduler = Scheduler()
+    scheduler._ray = SimpleNamespace(get=get, wait=wait, exceptions=SimpleNamespace(RayError=RayError))
+    piece, end = RecordPiece("h1", "calm", 0, 0, b"x"), TaskEnded("h1", "calm", None, None, 1)
+    for task_id, stream in (("calm", Stream(piece, end)), ("lost", Stream(lost)), ("mute", Stream())):
+        request = SimpleNamespace(host="h1", task=SimpleNamespace(task_id=task_id))
+        scheduler._running[stream] = _Running(cast("Any", request))
+    first, *others = scheduler.take()
+    assert first is piece
+    assert [(event.task_id, event.problem) for event in others if isinstance(event, TaskEnded)] == [
+        ("lost", "Ray lost the task: the node died"),
+        ("mute", "the task ended without a word"),
+    ]
+    assert list(scheduler.take()) == [], "the end is there, and the stream not over"
+    assert list(scheduler.take()) == [end]
+
+
+class RayError(Exception):
+    """Any of Ray's."""
