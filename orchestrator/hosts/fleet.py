@@ -5,7 +5,7 @@
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -113,15 +113,13 @@ class Hosts:
         self._connections.abort()
 
     def undisturbed(self) -> AbstractContextManager[None]:
-        """Keeps other sweeps of this project off the hosts, and all others off this machine if it is one of them.
+        """Keeps other sweeps off this project, and off this machine if it is measured.
 
         Raises:
             NoUsableHostError: another sweep runs.
         """
-        if not self.are_locked:
-            return project_to_ourselves(self._project.state)
-        is_measured = bool(self._hosts.keys() - self._relayed.keys())
-        return _to_ourselves(self._project.state if self._relayed else None, this_machine=is_measured)
+        is_measured = self.are_locked and bool(self._hosts.keys() - self._relayed.keys())
+        return _to_ourselves(self._project.state, this_machine=is_measured)
 
     def gathered(self, say: Say) -> AbstractContextManager[None]:  # noqa: ARG002 - of those with a cluster
         """Around all that needs the cluster: one that is brought up for a sweep alone is taken down at the end."""
@@ -368,12 +366,8 @@ def describe_here() -> SystemDescription:
 
 
 @contextmanager
-def _to_ourselves(state: Path | None, *, this_machine: bool) -> Iterator[None]:
-    with ExitStack() as stack:
-        if state is not None:
-            stack.enter_context(project_to_ourselves(state))
-        if this_machine:
-            stack.enter_context(this_machine_to_ourselves())
+def _to_ourselves(state: Path, *, this_machine: bool) -> Iterator[None]:
+    with this_machine_to_ourselves() if this_machine else nullcontext(), project_to_ourselves(state):
         yield
 
 

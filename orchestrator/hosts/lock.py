@@ -1,19 +1,19 @@
 """The lock of a host: whoever measures there has it for itself, a local sweep or a task of whichever cluster.
 
-And that of a project: its cluster has one sweep at a time.
+And that of a project, which has one sweep at a time.
 """
 
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from orchestrator.errors import InfrastructureError, NoUsableHostError
-from orchestrator.execution.supervising import lock_in_turn, open_lock, open_locks
+from orchestrator.execution.supervising import lock_in_turn, open_locks
 from orchestrator.files import held_at_once, is_locked
 
 LOCKS: Final = Path("/tmp/taxmeter-locks")  # noqa: S108 - one for all users and projects, whatever TMPDIR says
@@ -114,34 +114,33 @@ def this_machine_to_ourselves() -> Iterator[None]:
 
 @contextmanager
 def project_to_ourselves(state: Path) -> Iterator[None]:
-    """Keeps a second sweep off the cluster of a project, whose leftovers it would take for those of a killed one.
+    """Keeps a second sweep off a project, whose files and containers it would take for those of a killed one.
 
     Args:
         state: the directory of the project for what can be made anew.
 
     Raises:
-        NoUsableHostError: another sweep runs on it.
+        NoUsableHostError: another sweep of it runs, or the lock file cannot be used.
     """
     lock = _project_lock(state)
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        descriptor = open_lock(lock)
-    except OSError as error:
-        raise NoUsableHostError(f"{lock} cannot be opened: {error.strerror}; remove it") from None
-    try:
-        if not held_at_once(descriptor):
-            raise NoUsableHostError(
-                f"another sweep of this project runs on the hosts of its cluster; wait for it ({lock} is locked)"
-            )
+    with ExitStack() as stack:
+        try:
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            # for writing: over NFS the kernel locks no other file exclusively
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            stack.callback(os.close, descriptor)
+            is_held = held_at_once(descriptor)
+        except OSError as error:
+            raise NoUsableHostError(f"{lock} cannot be locked: {error.strerror or error}") from error
+        if not is_held:
+            raise NoUsableHostError(f"another sweep of this project runs; wait for it ({lock} is locked)")
         yield
-    finally:
-        os.close(descriptor)
 
 
 def a_sweep_is_under_way(state: Path) -> bool:
-    """Whether a sweep has this machine, or the cluster of the project with this state, for itself."""
+    """Whether a sweep has this machine, or the project with this state, for itself."""
     return is_locked(HOST_LOCK.path) or is_locked(_project_lock(state))
 
 
 def _project_lock(state: Path) -> Path:
-    return state / "locks" / "remote-sweep"
+    return state / "locks" / "sweep"

@@ -1,5 +1,7 @@
 """Whoever measures on a host has it for itself, whichever cluster it is of."""
 
+import errno
+import fcntl
 import os
 import signal
 import stat
@@ -11,8 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.lock import HostLock
+from orchestrator.config import Connection, Host, Inventory
+from orchestrator.errors import InfrastructureError, NoUsableHostError
+from orchestrator.files import ProjectFiles
+from orchestrator.hosts import open_hosts
+from orchestrator.hosts.lock import HostLock, project_to_ourselves
 
 SOON_S = 20.0
 """More than a lock takes to pass on, also on a busy machine."""
@@ -109,3 +114,44 @@ def test_a_place_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "locks").write_text("a file")
     with pytest.raises(InfrastructureError, match="locks/host cannot be locked"):
         HostLock(directory=tmp_path / "locks").hold()
+
+
+@pytest.mark.parametrize(
+    ("second", "expected"),
+    [
+        (Host(connection=Connection.SSH, address="10.0.0.9"), "another sweep of this project runs"),
+        (Host(connection=Connection.LOCAL), "another sweep runs on this machine"),
+    ],
+    ids=["over SSH", "here"],
+)
+def test_a_project_has_one_sweep_wherever_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: Host, expected: str
+) -> None:
+    lock = HostLock(directory=tmp_path / "locks")
+    monkeypatch.setattr(sys.modules["orchestrator.hosts.lock"], "HOST_LOCK", lock)
+    here, other = {"here": Host(connection=Connection.LOCAL)}, {"other": second}
+    files = ProjectFiles(tmp_path)
+    with open_hosts(here, Inventory(here), files) as first, open_hosts(other, Inventory(other), files) as again:
+        with first.undisturbed(), pytest.raises(NoUsableHostError, match=expected), again.undisturbed():
+            pytest.fail("a second sweep was let in")
+        with again.undisturbed():
+            pass
+
+
+def test_a_lock_of_a_project_is_open_for_writing_and_named_if_it_cannot_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flock(descriptor: int, _: int) -> None:
+        """As over NFS, which turns it into a lock of bytes."""
+        if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with project_to_ourselves(tmp_path):
+        pass
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(NoUsableHostError, match="file/locks/sweep cannot be locked: "),
+        project_to_ourselves(tmp_path / "file"),
+    ):
+        pass
