@@ -213,8 +213,10 @@ class Driver:
     def _recovery(self, host: HostWork) -> Recovery:
         def returned() -> Returned:
             workers = () if host.loss is None else tuple(host.loss.workers)
-            running = {task_id: task.intake.directory for task_id, task in host.running.items()}
-            return self._requests.returned(host.name, running, workers, tuple(host.acknowledgements))
+            # Of all: the tasks of hosts without an engine have their directories on this machine, side by side.
+            in_use = {task.intake.directory.name for work in self.works.values() for task in work.running.values()}
+            acknowledged = tuple(host.acknowledgements)
+            return self._requests.returned(host.name, frozenset(host.running), frozenset(in_use), workers, acknowledged)
 
         def intake() -> LeftoverIntake:
             return LeftoverIntake(self._ingest, lambda text: self.tracker.notice(f"{host.name}: {text}"))

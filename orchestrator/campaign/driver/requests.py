@@ -1,7 +1,6 @@
 """What a task needs on its host, and where its rows come from."""
 
 import uuid
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -153,7 +152,8 @@ class Requests:
     def returned(
         self,
         host: str,
-        running: Mapping[str, Path],
+        running: frozenset[str],
+        in_use: frozenset[str],
         lost: tuple[WorkerProcess, ...],
         acknowledged: tuple[Acknowledgement, ...],
     ) -> Returned:
@@ -161,16 +161,14 @@ class Requests:
 
         Args:
             host: its name.
-            running: the directories of tasks that go on there, by task id.
+            running: ids of tasks that go on there.
+            in_use: names of the directories of tasks that go on, wherever.
             lost: what ran the lost ones.
             acknowledged: what the host may forget.
         """
         executions = self.hosts[host].executions.values()
         engines = dict.fromkeys(settings.engine for settings in executions if isinstance(settings, DockerSettings))
-        in_use = frozenset(directory.name for directory in running.values())
-        return Returned(
-            self.leftovers(host, in_use), self.campaign_id, tuple(engines), frozenset(running), lost, acknowledged
-        )
+        return Returned(self.leftovers(host, in_use), self.campaign_id, tuple(engines), running, lost, acknowledged)
 
     def leftovers(self, host: str, in_use: frozenset[str] = frozenset()) -> Leftovers:
         """Where records wait on a host."""
