@@ -13,6 +13,7 @@ from orchestrator.environments import (
     virtualenv_problem,
 )
 from orchestrator.errors import ConfigurationError, InfrastructureError
+from orchestrator.execution import pack_files, unpack
 from orchestrator.hosts.access import HostAccess
 
 Say = Callable[[str], None]
@@ -43,14 +44,12 @@ class Recipes:
         """
         if all(_text(Path(self.project) / name) == content for name, content in self.files.items()):
             return Catalogue.load(Path(self.project) / _CATALOGUE)
-        for name, content in self.files.items():
-            path = directory / "recipes" / name
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(content, encoding="utf-8")
-            except OSError as error:
-                raise InfrastructureError(f"{path} cannot be written: {error.strerror or error}") from error
-        return Catalogue.load(directory / "recipes" / _CATALOGUE)
+        # A directory for each content: other projects have theirs here too.
+        packed, recipes = pack_files({name: text.encode() for name, text in self.files.items()}), directory / "recipes"
+        try:
+            return Catalogue.load(unpack(packed, recipes) / _CATALOGUE)
+        except OSError as error:
+            raise InfrastructureError(f"{recipes} cannot be written: {error.strerror or error}") from error
 
 
 def read_recipes(catalogue: Catalogue) -> Recipes:

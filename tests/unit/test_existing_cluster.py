@@ -171,6 +171,10 @@ def test_recipes_are_written_where_the_project_is_not(tmp_path: Path) -> None:
     found = recipes.catalogue(tmp_path / "work")
     assert found.path.is_relative_to(tmp_path / "work")
     assert found.entry("cpu").lock_path.read_text() == (PROJECT / "docker/environments/cpu.lock").read_text()
+    lock = "docker/environments/cpu.lock"
+    other = replace(recipes, files={**recipes.files, lock: "of another project"}).catalogue(tmp_path / "work")
+    assert other.entry("cpu").lock_path.read_text() == "of another project"
+    assert found.entry("cpu").lock_path.read_text() == recipes.files[lock]
 
 
 def test_a_node_that_must_have_an_engine_and_has_none_cannot_be_used(tmp_path: Path) -> None:
