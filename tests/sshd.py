@@ -2,6 +2,7 @@
 
 import getpass
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -110,3 +111,12 @@ def running_sshd(directory: Path, extra: str = "") -> Iterator[Sshd]:
         yield server
     finally:
         server.stop()
+
+
+def pretend_ssh(directory: Path, before: str = "") -> None:
+    """In place of ssh, for faults that no sshd can be brought to: runs commands here, after a shell has printed."""
+    program = directory / "ssh"
+    program.write_text(
+        f'#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nprintf \'%s\' {shlex.quote(before)}\nexec sh -c "$3"\n'
+    )
+    program.chmod(0o755)

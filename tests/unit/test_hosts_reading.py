@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.config import Connection, Host
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.check import SCRIPT, Preflight, PreflightQuestion, measure_skew_of, parse
+from orchestrator.hosts.check import SCRIPT, Preflight, PreflightQuestion, measure_skew, measure_skew_of, parse
 from orchestrator.hosts.check.preflight import EngineSocket, GpuProcess, PreflightGpu
 from orchestrator.hosts.check.report import skew_of
+from orchestrator.hosts.connection import Connections
+from tests.sshd import pretend_ssh
 
 Run = Callable[..., Preflight]
 SHELLS = [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)]
@@ -237,3 +240,20 @@ def test_a_skew_is_as_certain_as_its_answer(answer: str, offset_s: float, uncert
     skew = skew_of(100.0, answer, 103.0)
     assert skew is not None
     assert (skew.offset_s, skew.uncertainty_s) == (pytest.approx(offset_s), pytest.approx(uncertainty_s))
+
+
+@pytest.mark.parametrize("before", ["", "Welcome", "Welcome to\nthis\nhost,\nbe\npolite\n\n"])
+def test_what_a_login_shell_prints_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str) -> None:
+    pretend_ssh(tmp_path, before)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr("orchestrator.hosts.connection.ssh._SOCKETS", {"docker": f"/nowhere {tmp_path}/engine"})
+    hosts = {"far": Host(connection=Connection.SSH, address="10.0.0.9")}
+    with Connections(hosts) as connections, socket.socket(socket.AF_UNIX) as engine:
+        assert connections.engine_socket("far", 10) == "/nowhere"
+        engine.bind(str(tmp_path / "engine"))
+        assert connections.engine_socket("far", 10) == str(tmp_path / "engine")
+        skew = measure_skew(connections, "far", 10)
+        assert skew is not None
+        assert abs(skew.offset_s) <= skew.uncertainty_s + 0.1
+        question = PreflightQuestion(None, ("/",), 10)
+        assert parse(connections.run("far", question.command, 10, stdin=SCRIPT).stdout).system == "Linux"

@@ -18,6 +18,7 @@ _KIB, _MIB = 1 << 10, 1 << 20
 
 SCRIPT = r"""
 LC_ALL=C; export LC_ALL
+echo  # ends what a login shell may have printed
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin; export PATH
 engine=$1; shift
 section() { printf '@%s\n' "$1"; }

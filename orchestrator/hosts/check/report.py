@@ -1,5 +1,6 @@
 """The check of one host: looked at, asked, its clock compared, and judged. Nothing is changed there."""
 
+import os
 import re
 import select
 import time
@@ -19,7 +20,9 @@ CHECK_TIMEOUT_S = 60.0
 ENGINE_ROOTS = ("/var/lib/docker", "/var/lib/containers/storage")
 
 _EXCHANGES = 5
-_CLOCK = ["sh", "-c", "while read -r _; do date +%s.%N; done"]
+_CLOCK = ["sh", "-c", "while read -r _; do date +taxmeter-clock:%s.%N; done"]
+# a login shell may have printed something before
+_TIME = re.compile(rb"taxmeter-clock:(.*)\n")
 _SKIPPED = Finding(Level.NONE, "-")
 
 
@@ -218,17 +221,24 @@ def measure_skew(connections: Connections, name: str, timeout_s: float) -> Skew 
         HostConnectionError: the connection ended, or the time was up.
     """
     deadline = time.monotonic() + timeout_s
-    process = connections.start(name, _CLOCK)
+    process, said = connections.start(name, _CLOCK), b""
 
     def ask() -> str:
+        nonlocal said
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(b"\n")
         process.stdin.flush()
-        readable, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
-        if not readable:
-            raise HostConnectionError(name, Reason.TIMEOUT, f"no answer about its time within {timeout_s:g} s")
-        return process.stdout.readline().decode("ascii", "replace")
+        while (time_there := _TIME.search(said)) is None:
+            readable, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
+            if not readable:
+                raise HostConnectionError(name, Reason.TIMEOUT, f"no answer about its time within {timeout_s:g} s")
+            piece = os.read(process.stdout.fileno(), 4096)
+            if not piece:
+                return ""
+            said += piece
+        said = said[time_there.end() :]
+        return time_there[1].decode("ascii", "replace")
 
     try:
         return measure_skew_of(ask)

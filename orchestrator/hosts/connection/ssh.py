@@ -43,6 +43,7 @@ _SOCKETS = {
     "docker": "/var/run/docker.sock /run/user/$u/docker.sock",
     "podman": "/run/user/$u/podman/podman.sock /run/podman/podman.sock",
 }
+_FOUND = "taxmeter-socket:"
 
 
 @dataclass(frozen=True)
@@ -286,8 +287,11 @@ class Connections:
         engine = self._hosts[name].engine or "docker"
         if "://" in engine:
             return engine.removeprefix("unix://")
-        script = f'u=$(id -u); for s in {_SOCKETS[engine]}; do if [ -S "$s" ]; then echo "$s"; exit; fi; done'
-        found = self.run(name, ["sh", "-c", script], timeout_s).stdout.strip()
+        script = (
+            f'u=$(id -u); for s in {_SOCKETS[engine]}; do if [ -S "$s" ]; then printf "\\n{_FOUND}%s\\n" "$s"; fi; done'
+        )
+        lines = self.run(name, ["sh", "-c", script], timeout_s).stdout.splitlines()  # its login shell may print, too
+        found = next((line.removeprefix(_FOUND) for line in lines if line.startswith(_FOUND)), "")
         return found or re.split(r"\s", _SOCKETS[engine])[0].replace("/user/$u", "")
 
     def _ssh(
