@@ -188,6 +188,8 @@ def test_a_host_tells_both_addresses_of_its_connection() -> None:
     assert (site.ours, site.address, site.work_directory) == ("10.0.0.1", "10.0.0.7", "/not/yet")
     with pytest.raises(InfrastructureError, match=r"IPv6 \(fe80::1%eth0\)"):
         surveyed(Told("^@connection\n.*", "@connection\nfe80::1%eth0 5000 fe80::2%eth0 22"))
+    with pytest.raises(InfrastructureError, match=r"without TCP \(UNKNOWN\)"):
+        surveyed(Told("^@connection\n.*", "@connection\nUNKNOWN 65535 UNKNOWN 65535"))
 
 
 def test_the_head_has_the_address_that_most_hosts_see_and_keeps_it() -> None:

@@ -77,7 +77,13 @@ def survey(name: str, host: Host, connections: Connections, project: Project) ->
         return Site(name, host, directory, "", None, bool(seen.gpus), seen.has_os_release, seen.listened)
     seen = parse(connections.run(name, question.command, question.limit_s, stdin=SCRIPT).stdout)
     for address in seen.connection or ():
-        if ipaddress.ip_address(address.partition("%")[0]).version != 4:
+        try:
+            version = ipaddress.ip_address(address.partition("%")[0]).version
+        except ValueError:
+            raise InfrastructureError(
+                f"its sshd was reached without TCP ({address}), which a cluster cannot use: give it IPv4"
+            ) from None
+        if version != 4:
             raise InfrastructureError(f"it was reached by IPv6 ({address}), which a cluster cannot use: give it IPv4")
     problem = filesystem_problem(directory, seen.filesystems.get(directory))
     if problem is not None:
