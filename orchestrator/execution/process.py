@@ -9,6 +9,9 @@ from orchestrator.execution.supervising import MARK, RunnerCommand, run_runner
 from orchestrator.planning import is_of_gpu
 from runners.contract import Task, TaskFiles
 
+SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
+"""Behind the directory of the interpreter; `taskset` is there."""
+
 
 class ProcessExecutor:
     """The `process` isolation."""
@@ -54,7 +57,7 @@ def environment(settings: ProcessSettings, task: Task, scratch: Path, limit_s: i
     return {
         **gpu_environment(task),
         **visible,
-        "PATH": f"{settings.python.parent}:/usr/local/bin:/usr/bin:/bin",
+        "PATH": f"{settings.python.parent}:{SYSTEM_PATH}",
         "HOME": str(scratch),
         "TMPDIR": str(scratch),
         "LANG": "C.UTF-8",

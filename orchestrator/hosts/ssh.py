@@ -1,5 +1,7 @@
 """A host that is reached over SSH."""
 
+import errno
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -8,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from orchestrator.config import WORK_DIRECTORY, ExecutorChoice, Host
 from orchestrator.environments import connect, engine_errors
 from orchestrator.errors import InfrastructureError
+from orchestrator.execution.process import SYSTEM_PATH
 from orchestrator.files import tar_of
 from orchestrator.hosts.access import Answer, Argument, HostFacts, Interpreter, SystemDescription
 from orchestrator.hosts.calls import MARK, Program, call_program, decode_answer, encode_call
@@ -57,8 +60,24 @@ there=$(mktemp -d "$1/.placing-XXXXXX")
 trap 'rm -rf "$there"' EXIT
 tar -xf - -C "$there"
 cd "$there"
-find . -type d -exec mkdir -p "$1/{}" \;
-find . -type f -exec mv -f "{}" "$1/{}" \;
+# with \; find would end well whatever became of them
+find . -type d -exec sh -c 'for name; do mkdir -p "$0/$name" || exit 1; done' "$1" {} +
+find . -type f -exec sh -c 'for name; do mv -f "$name" "$0/$name" || exit 1; done' "$1" {} +
+"""
+_OTHER_DIRECTORY = "or name another one as `work_directory:`"
+_MENDS = {
+    os.strerror(errno.ENOSPC): f"make room there, {_OTHER_DIRECTORY}",
+    os.strerror(errno.EDQUOT): f"make room there, {_OTHER_DIRECTORY}",
+    os.strerror(errno.EACCES): f"give its user the directory, {_OTHER_DIRECTORY}",
+}
+
+# What trials need there without an engine, beside the interpreter.
+_FIT = r"""
+there=$1
+while [ -n "$there" ] && [ ! -d "$there" ]; do there=${there%/*}; done
+[ -w "${there:-/}" ] && [ -x "${there:-/}" ] || exit 3
+PATH=$2
+command -v taskset >/dev/null || exit 4
 """
 
 
@@ -189,9 +208,19 @@ class SshHost:
     def _interpreter_finding(self, python: str, timeout_s: float) -> Finding:
         try:
             version = self._ask_interpreter(observe_versions, SystemRoot(), timeout_s)["python"]
+            path = f"{PurePosixPath(python).parent}:{SYSTEM_PATH}"
+            with _nameless():
+                done = self._connections.run(self.name, ["sh", "-c", _FIT, "sh", self.work_directory, path], timeout_s)
         except InfrastructureError as error:
             return Finding(Level.FAILURE, "no python", f"{python}: {error}; correct `python:`, or install it there")
-        return Finding(Level.OK, f"python {version}")
+        if done.exit_code == 0:
+            return Finding(Level.OK, f"python {version}")
+        unfit = {
+            3: f"its user may not write into {self.work_directory}: give them the directory, {_OTHER_DIRECTORY}",
+            4: f"there is no taskset in {path}: install util-linux there",
+        }
+        problem = unfit.get(done.exit_code, _last_line(done.stderr, done.exit_code))
+        return Finding(Level.FAILURE, f"python {version}", problem)
 
     def _in_interpreter(self, facts: HostFacts, python: str) -> HostFacts:
         """What the interpreter that the inventory names tells of itself, and of the host as trials will see it."""
@@ -316,9 +345,13 @@ class SshHost:
             self._shell('rm -f "$1"', [mark])
 
     def _shell(self, script: str, arguments: list[str], stdin: bytes = b"") -> None:
-        done = self._connections.run(self.name, ["sh", "-c", script, "sh", *arguments], _PLACE_S, stdin=stdin)
+        argv = ["sh", "-c", f"LC_ALL=C; export LC_ALL; {script}", "sh", *arguments]
+        done = self._connections.run(self.name, argv, _PLACE_S, stdin=stdin)
         if done.exit_code != 0:
-            raise InfrastructureError(f"{arguments[0]} cannot be written: {_last_line(done.stderr, done.exit_code)}")
+            # the reason need not be what is said last: tar goes on
+            known = (f"{reason}: {mend}" for reason, mend in _MENDS.items() if reason in done.stderr)
+            why = next(known, _last_line(done.stderr, done.exit_code))
+            raise InfrastructureError(f"{arguments[0]} cannot be written: {why}")
 
 
 def _facts(name: str, settings: Host, seen: Preflight, work_directory: str) -> HostFacts:

@@ -3,19 +3,25 @@
 import ast
 import inspect
 import json
+import os
 import subprocess
 import sys
-from pathlib import Path
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
 from threading import Event
 
 import pytest
 
+from orchestrator.config import Connection, Host
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import ProcessSettings, Relay, create_executor, stage, supervising
+from orchestrator.hosts.check import Check, Level, Requirements
 from orchestrator.hosts.connection import Connections
 from orchestrator.hosts.conversation import names_in, next_word, outcome_in
 from orchestrator.hosts.relay import relaying, socket_of
+from orchestrator.hosts.ssh import SshHost
 from tests.conftest import MakeTask
+from tests.sshd import pretend_ssh
 
 PROGRAM = inspect.getsource(supervising) + "\nmain()\n"
 
@@ -29,6 +35,19 @@ def ask(order: dict[str, object]) -> bytes:
         process.stdin.write(json.dumps(order).encode() + b"\n")
         process.stdin.flush()
         return process.stdout.read()
+
+
+@pytest.fixture
+def far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SshHost]:
+    """A host without an engine: this machine, in place of what ssh would reach."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    pretend_ssh(programs)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    work = str(tmp_path / "there")
+    host = Host(connection=Connection.SSH, address="10.0.0.9", python=sys.executable, work_directory=work)
+    with Connections({"far": host}) as connections:
+        yield SshHost("far", host, connections, Requirements, tmp_path / "here")
 
 
 def run_through(state: Path, task: MakeTask) -> None:
@@ -73,6 +92,36 @@ def test_a_directory_is_run_found_taken_and_removed(tmp_path: Path) -> None:
     assert b"records 3\ntwo" in ask({"do": "take", "directory": str(directory), "offset": 4})
     assert ask({"do": "remove", "directories": [str(directory)]}).endswith(b"null")
     assert not campaigns.exists()
+
+
+def test_files_that_cannot_be_placed_are_told_with_the_reason_and_the_mend(far: SshHost, tmp_path: Path) -> None:
+    there = PurePosixPath(far.work_directory)
+    far.place({"first": b"", "a b/it's": b"whole"}, there)
+    assert Path(there, "a b", "it's").read_bytes() == b"whole"
+    with pytest.raises(InfrastructureError, match="cannot be written: mkdir: .*first.*: File exists"):
+        far.place({"first/below": b""}, there)
+    tar = tmp_path / "programs" / "tar"
+    tar.write_text(
+        "#!/bin/sh\necho 'tar: x: Cannot write: No space left on device' >&2\necho 'tar: Exiting' >&2\nexit 2\n"
+    )
+    tar.chmod(0o755)
+    with pytest.raises(InfrastructureError, match="No space left on device: make room there, or .*`work_directory:`"):
+        far.place({"x": b""}, there)
+
+
+@pytest.mark.parametrize("path", ["/usr/bin:/bin", "/nowhere"], ids=["no directory", "no taskset"])
+def test_what_trials_need_there_is_checked(
+    far: SshHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, path: str
+) -> None:
+    monkeypatch.setattr("orchestrator.hosts.ssh.SYSTEM_PATH", path)
+    if path != "/nowhere":
+        far.work_directory = "/proc/1/nowhere"  # into which nobody may write
+    finding = far.check(Requirements(), 30).findings[Check.ENGINE]
+    expected = (
+        "there is no taskset in" if path == "/nowhere" else "its user may not write into /proc/1/nowhere: give them"
+    )
+    assert finding.level is Level.FAILURE
+    assert expected in str(finding.problem)
 
 
 def test_a_task_is_refused_where_nobody_takes_it(tmp_path: Path, make_task: MakeTask) -> None:
