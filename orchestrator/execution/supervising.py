@@ -108,7 +108,7 @@ def open_locks(directory: Path, names: Sequence[str], opened: list[int]) -> None
     Args:
         directory: is made.
         names: of the files; they stay behind, because removing one would let two in.
-        opened: the descriptors are added to it.
+        opened: the descriptors are added to it, that of the directory first.
 
     Raises:
         OSError: they cannot be made.
@@ -116,6 +116,9 @@ def open_locks(directory: Path, names: Sequence[str], opened: list[int]) -> None
     directory.mkdir(parents=True, exist_ok=True)
     if directory.stat().st_uid == os.geteuid():
         directory.chmod(_ANYBODYS)  # whatever the umask says; an engine makes what it mounts for root alone
+    # systemd-tmpfiles removes files that have not changed for days, held or not, unless the directory is locked
+    opened.append(os.open(str(directory), os.O_RDONLY | os.O_CLOEXEC))
+    fcntl.flock(opened[0], fcntl.LOCK_SH)
     opened.extend(open_lock(directory / name) for name in names)
 
 
@@ -125,7 +128,7 @@ def lock_in_turn(opened: Sequence[int]) -> None:
     Only one waits for the host itself, so that those who want a part do not come in one after the other while somebody
     waits for the whole.
     """
-    queue, whole, *part = opened
+    _, queue, whole, *part = opened
     fcntl.flock(queue, fcntl.LOCK_EX)
     fcntl.flock(whole, fcntl.LOCK_SH if part else fcntl.LOCK_EX)
     fcntl.flock(queue, fcntl.LOCK_UN)

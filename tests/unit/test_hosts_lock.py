@@ -110,6 +110,17 @@ def test_users_lock_what_others_made(first: int) -> None:
         assert stat.S_IMODE(lock.path.stat().st_mode) == 0o644
 
 
+def test_files_that_are_held_are_kept_from_those_who_clear_tmp(tmp_path: Path) -> None:
+    """systemd-tmpfiles leaves a directory alone that it cannot lock."""
+    directory = os.open(tmp_path, os.O_RDONLY)
+    with HostLock(directory=tmp_path).hold() as first, HostLock(directory=tmp_path).hold():
+        assert first.wait(SOON_S)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    fcntl.flock(directory, fcntl.LOCK_EX)
+    os.close(directory)
+
+
 def test_a_place_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "locks").write_text("a file")
     with pytest.raises(InfrastructureError, match="locks/host cannot be locked"):
