@@ -34,6 +34,7 @@ Say = Callable[[str], None]
 PAUSE_S: Final = 3.0
 """Between two attempts to reach a host."""
 
+_MOMENT_S: Final = 0.1
 _CAMPAIGNS: Final = "campaigns"
 
 
@@ -103,20 +104,24 @@ class _Relay:
         self._campaigns: set[tuple[str, str]] = set()
         """Host and id of the campaigns that had errands."""
         self._working: set[threading.Thread] = set()
+        self._left = threading.Event()
 
     def serve(self, server: socket.socket) -> None:
-        """Takes errands until the server is shut down."""
+        """Takes errands until it is left and the server is shut down."""
         while True:
             try:
                 connection, _ = server.accept()
             except OSError:
-                return
+                if self._left.wait(_MOMENT_S):  # else out of descriptors, which passes
+                    return
+                continue
             worker = threading.Thread(target=self._answer, args=(connection,), name="errand", daemon=True)
             self._working.add(worker)
             worker.start()
 
     def leave(self) -> None:
         """Waits for errands that are ending, and removes what campaigns share on their hosts."""
+        self._left.set()
         for worker in list(self._working):
             worker.join(supervising.GRACE_S + PAUSE_S)
         for name in {name for name, _ in self._campaigns}:

@@ -2,8 +2,10 @@
 
 import ast
 import inspect
+import errno
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -135,6 +137,25 @@ def test_a_task_is_refused_where_nobody_takes_it(tmp_path: Path, make_task: Make
     ):
         run_through(state, make_task)
     assert not socket_of(state).exists()
+
+
+def test_a_moment_without_descriptors_ends_nothing(
+    tmp_path: Path, make_task: MakeTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accept, failures = socket.socket.accept, iter([OSError(errno.EMFILE, "Too many open files")])
+
+    def refuse_once(server: socket.socket) -> tuple[socket.socket, object]:
+        for failure in failures:
+            raise failure
+        return accept(server)
+
+    monkeypatch.setattr(socket.socket, "accept", refuse_once)
+    with (
+        Connections({}) as connections,
+        relaying({}, connections, tmp_path, "mine", 1.0, print),
+        pytest.raises(InfrastructureError, match="nothing that this command knows"),
+    ):
+        run_through(tmp_path, make_task)
 
 
 @pytest.mark.parametrize(
