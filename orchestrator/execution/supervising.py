@@ -243,14 +243,22 @@ def _take(order: dict[str, Any], _: threading.Event) -> None:
     _Piecewise(directory / "records.jsonl", order["offset"]).say()
 
 
-def _remove(order: dict[str, Any], _: threading.Event) -> None:
-    """Removes directories, those that are there, and what is above them and empty then."""
+def _remove(order: dict[str, Any], _: threading.Event) -> list[str]:
+    """Removes directories, those that are there, and what is above them and empty then. Returns what stays, and why."""
+    stays = []
     for name in order["directories"]:
-        if Path(name).is_dir():
-            shutil.rmtree(name)
+        with suppress(OSError):
+            # First, so that what cannot be removed is told once, and not found and fetched by every campaign.
+            Path(name, "origin.json").unlink()
+        try:
+            if Path(name).is_dir():
+                shutil.rmtree(name)
+        except OSError as error:
+            stays.append(f"{name} stays there: {error.filename or ''}: {error.strerror or error}")
         for above in list(Path(name).parents)[:2]:
             with suppress(OSError):
                 above.rmdir()
+    return stays
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from subprocess import Popen
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -17,6 +17,7 @@ from orchestrator.errors import InfrastructureError
 from orchestrator.execution import TaskOutcome, supervising
 
 Heard = Callable[[str, bytes], None]
+Value = TypeVar("Value")
 
 _MAX_BEFORE_BYTES: Final = 2**20
 _ANSWER_S: Final = 60.0
@@ -37,6 +38,7 @@ class _Ended:
 _MAX_LOG: Final = 8192
 _OUTCOME: Final = TypeAdapter(_Ended)
 _NAMES: Final = TypeAdapter(list[tuple[str, str]])
+_TEXTS: Final = TypeAdapter(list[Annotated[str, Field(max_length=10_000)]])
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,254}")
 _WORD: Final = re.compile(rb"([a-z.]+) (\d{1,9})")
 
@@ -84,7 +86,7 @@ def converse(
             if word == "ended":
                 return _document(data)
             if word == "failed":
-                raise InfrastructureError(" ".join(data.decode("utf-8", "replace").split())[:500])
+                raise InfrastructureError(_line(data.decode("utf-8", "replace")))
             heard(word, data)
 
 
@@ -109,23 +111,31 @@ def _document(data: bytes) -> Any:
 
 def outcome_in(answer: object) -> TaskOutcome:
     """How a task ended, as a host tells it."""
-    try:
-        said = _OUTCOME.validate_json(json.dumps(answer), strict=True)
-    except ValidationError as error:
-        raise InfrastructureError(
-            f"what it tells cannot be read: {error.errors(include_url=False)[0]['msg']}"
-        ) from None
+    said = _validated(_OUTCOME, answer)
     return TaskOutcome(said.exit_code, None, said.ended_because, said.log_tail[-_MAX_LOG:])
+
+
+def texts_in(answer: object) -> list[str]:
+    """Lines for a person, as a host tells them."""
+    return [_line(text) for text in _validated(_TEXTS, answer)]
 
 
 def names_in(found: object) -> list[tuple[str, str]]:
     """Campaign and name of task directories, as a host tells them."""
+    names = _validated(_NAMES, found)
+    if not all(_NAME.fullmatch(name) for pair in names for name in pair):
+        raise InfrastructureError(f"it tells of a directory that is none of ours: {names}")
+    return names
+
+
+def _validated(adapter: TypeAdapter[Value], answer: object) -> Value:
     try:
-        names = _NAMES.validate_python(found)
+        return adapter.validate_json(json.dumps(answer), strict=True)
     except ValidationError as error:
         raise InfrastructureError(
             f"what it tells cannot be read: {error.errors(include_url=False)[0]['msg']}"
         ) from None
-    if not all(_NAME.fullmatch(name) for pair in names for name in pair):
-        raise InfrastructureError(f"it tells of a directory that is none of ours: {names}")
-    return names
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:500]

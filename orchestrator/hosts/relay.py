@@ -12,7 +12,7 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -23,9 +23,9 @@ from pydantic import ValidationError
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import TaskOutcome, supervising
 from orchestrator.execution.relay import ERRAND, ERRAND_ANSWER, MAX_MESSAGE_BYTES, Errand, ErrandAnswer, short_path
-from orchestrator.files import read_tree
+from orchestrator.files import read_tree, write_atomically
 from orchestrator.hosts.connection import Connections, HostConnectionError, end
-from orchestrator.hosts.conversation import Heard, converse, names_in, outcome_in
+from orchestrator.hosts.conversation import Heard, converse, names_in, outcome_in, texts_in
 from orchestrator.hosts.lock import LOCKS
 from runners.contract import TaskFiles
 
@@ -132,7 +132,7 @@ class _Relay:
                 if of == name
             ]
             try:
-                self._ask(host, {"do": "remove", "directories": caches}, _nothing)
+                self._remove(host, caches)
             except InfrastructureError as error:
                 self._say(f"{name}: {caches[0]} stays there: {error}")
 
@@ -142,7 +142,12 @@ class _Relay:
         order = {"do": "find", "campaigns": campaigns, "store_id": store_id}
         try:
             for campaign, task in names_in(self._ask(host, order, _nothing)):
-                self._fetch(host, self._state / _CAMPAIGNS / campaign / task)
+                try:
+                    self._fetch(host, self._state / _CAMPAIGNS / campaign / task)
+                except HostConnectionError:
+                    raise
+                except InfrastructureError as error:
+                    self._say(f"{host.name}: {campaigns}/{campaign}/{task} is fetched later: {error}")
         except InfrastructureError as error:
             self._say(f"{host.name}: what may wait there is fetched later: {error}")
 
@@ -152,6 +157,9 @@ class _Relay:
                 answer = ErrandAnswer(self._do(_read_errand(connection), connection))
             except InfrastructureError as error:
                 answer = ErrandAnswer(None, str(error))
+            except OSError as error:
+                place = f"{error.filename}: " if error.filename else ""
+                answer = ErrandAnswer(None, f"this machine failed: {place}{error.strerror or error}")
             with suppress(OSError):  # who asked is gone, and nobody wants to know
                 connection.sendall(ERRAND_ANSWER.dump_json(answer) + b"\n")
 
@@ -220,14 +228,18 @@ class _Relay:
 
     def _fetch(self, host: RelayedHost, mirror: Path) -> None:
         """Brings here what a directory there has more, and removes it there."""
-        mirror.mkdir(parents=True, exist_ok=True)
         with _Mirror(mirror) as received:
             order = {"do": "take", "directory": self._text(host, str(mirror)), "offset": received.size}
             self._ask(host, order, received.take)
         self._forget(host, mirror)
 
     def _forget(self, host: RelayedHost, mirror: Path) -> None:
-        self._ask(host, {"do": "remove", "directories": [self._text(host, str(mirror))]}, _nothing)
+        self._remove(host, [self._text(host, str(mirror))])
+
+    def _remove(self, host: RelayedHost, directories: Sequence[str]) -> None:
+        """Removes directories there. What is in them is here, so nothing but room is lost by one that stays."""
+        for problem in texts_in(self._ask(host, {"do": "remove", "directories": directories}, _nothing)):
+            self._say(f"{host.name}: {problem}")
 
     def _ask(
         self, host: RelayedHost, order: Mapping[str, object], heard: Heard, connection: socket.socket | None = None
@@ -261,27 +273,41 @@ class _Relay:
 
 
 class _Mirror:
-    """What has come of a task's directory; on the disk when the block ends."""
+    """What has come of a task's directory; on the disk when the block ends. InfrastructureError if it cannot be."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._stream = Path(TaskFiles(str(directory)).records).open("ab")  # noqa: SIM115 - closed below
+        self._records = Path(TaskFiles(str(directory)).records)
+        with _writing(self._records):
+            directory.mkdir(parents=True, exist_ok=True)
+            self._stream = self._records.open("ab")
         self.size = self._stream.tell()
 
     def __enter__(self) -> "_Mirror":
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.fsync(self._stream.fileno())
-        self._stream.close()
+        with _writing(self._records), self._stream:
+            self._stream.flush()
+            os.fsync(self._stream.fileno())
 
     def take(self, word: str, data: bytes) -> None:
         """Takes what the host says."""
-        if word == "records":
-            self._stream.write(data)
-            self._stream.flush()
-        elif word in ("origin.json", "task.json") and not (self._directory / word).exists():
-            (self._directory / word).write_bytes(data)
+        path = self._records if word == "records" else self._directory / word
+        with _writing(path):
+            if word == "records":
+                self._stream.write(data)
+                self._stream.flush()
+            elif word in ("origin.json", "task.json") and not (path.exists() and path.stat().st_size):
+                write_atomically(path, data.decode("utf-8", "replace"))
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InfrastructureError(f"{path} cannot be written on this machine: {error.strerror or error}") from error
 
 
 def _read_errand(connection: socket.socket) -> Errand:

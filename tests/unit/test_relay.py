@@ -1,25 +1,28 @@
 """Tasks for hosts without engines: what crosses the socket, what a host may say, and the program that is sent there."""
 
 import ast
-import inspect
 import errno
+import inspect
 import json
 import os
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from threading import Event
 
 import pytest
 
-from orchestrator.config import Connection, Host
+from orchestrator.config import Connection, Host, Inventory
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import ProcessSettings, Relay, create_executor, stage, supervising
+from orchestrator.files import ProjectFiles
+from orchestrator.hosts import open_hosts
 from orchestrator.hosts.check import Check, Level, Requirements
 from orchestrator.hosts.connection import Connections
-from orchestrator.hosts.conversation import names_in, next_word, outcome_in
+from orchestrator.hosts.conversation import names_in, next_word, outcome_in, texts_in
 from orchestrator.hosts.relay import relaying, socket_of
 from orchestrator.hosts.ssh import SshHost
 from tests.conftest import MakeTask
@@ -50,6 +53,25 @@ def far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SshHost]:
     host = Host(connection=Connection.SSH, address="10.0.0.9", python=sys.executable, work_directory=work)
     with Connections({"far": host}) as connections:
         yield SshHost("far", host, connections, Requirements, tmp_path / "here")
+
+
+@contextmanager
+def sweeping(far: SshHost, here: Path) -> Iterator[str]:
+    """What is said of what waits on a host, as a sweep of a store begins; the project is `here`."""
+    known = {far.name: far.settings}
+    told: list[str] = []
+    with open_hosts(known, Inventory(known), ProjectFiles(here)) as hosts, hosts.relayed("mine", told.append):
+        yield "\n".join(told)
+
+
+def waiting(far: SshHost, name: str) -> Path:
+    """A task directory on the host whose records nobody has fetched."""
+    directory = Path(far.work_directory, "campaigns", "c", name)
+    directory.mkdir(parents=True)
+    (directory / "origin.json").write_text('{"store_id": "mine"}')
+    (directory / "task.json").write_text("{}")
+    (directory / "records.jsonl").write_text("measured\n")
+    return directory
 
 
 def run_through(state: Path, task: MakeTask) -> None:
@@ -92,7 +114,7 @@ def test_a_directory_is_run_found_taken_and_removed(tmp_path: Path) -> None:
     assert ask({"do": "find", "campaigns": str(campaigns), "store_id": "mine"}).endswith(b'[["c", "t"]]')
     assert ask({"do": "find", "campaigns": str(campaigns), "store_id": "other"}).endswith(b"\n[]")
     assert b"records 3\ntwo" in ask({"do": "take", "directory": str(directory), "offset": 4})
-    assert ask({"do": "remove", "directories": [str(directory)]}).endswith(b"null")
+    assert ask({"do": "remove", "directories": [str(directory)]}).endswith(b"[]")
     assert not campaigns.exists()
 
 
@@ -124,6 +146,22 @@ def test_what_trials_need_there_is_checked(
     )
     assert finding.level is Level.FAILURE
     assert expected in str(finding.problem)
+
+
+def test_what_waits_there_is_fetched_whole_or_stays_there(far: SshHost, tmp_path: Path) -> None:
+    first, second = waiting(far, "a"), waiting(far, "b")
+    here = ProjectFiles(tmp_path / "project").campaigns / "c"
+    for name in ("a", "b"):
+        (here / name).mkdir(parents=True)
+    (here / "a" / "records.jsonl").symlink_to("/dev/full")
+    (here / "b" / "origin.json").touch()  # as a command leaves it that dies while it opens the file
+    with sweeping(far, tmp_path / "project") as told:
+        pass
+    assert f"{here}/a/records.jsonl cannot be written on this machine: No space left on device" in told
+    assert (first / "records.jsonl").read_text() == "measured\n"
+    assert (here / "b" / "records.jsonl").read_text() == "measured\n"
+    assert json.loads((here / "b" / "origin.json").read_text()) == {"store_id": "mine"}
+    assert not second.exists()
 
 
 def test_a_task_is_refused_where_nobody_takes_it(tmp_path: Path, make_task: MakeTask) -> None:
@@ -173,6 +211,14 @@ def test_how_a_task_ended_is_validated(change: dict[str, object]) -> None:
     for answer in (ended | change, None, [1]):
         with pytest.raises(InfrastructureError, match="what it tells cannot be read"):
             outcome_in(answer)
+
+
+def test_what_cannot_be_removed_is_told_and_hides_nothing_behind_it(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    order = {"do": "remove", "directories": ["/proc/self/fdinfo", str(tmp_path / "d")]}
+    [told] = texts_in(json.loads(ask(order).rpartition(b"\n")[2]))
+    assert told.startswith("/proc/self/fdinfo stays there: 0: ")
+    assert not (tmp_path / "d").exists()
 
 
 @pytest.mark.parametrize("found", [[["..", "t"]], [["c", "a/b"]], [["c"]], "c", [["c", 1]], [["c", ""]]])
