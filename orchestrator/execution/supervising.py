@@ -194,6 +194,8 @@ def _run(order: dict[str, Any], stop: threading.Event) -> dict[str, Any]:
     """Runs a task that was placed, when the host is free."""
     command = RunnerCommand(**order["command"])
     records = _Piecewise(Path(command.directory, "records.jsonl"), 0)
+    # Held as long as this process lives: it tells `_find` that somebody runs it.
+    fcntl.flock(os.open(command.directory, os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_SH)
     locks: list[int] = []
     open_locks(Path(order["locks"]), ["host-queue", "host"], locks)
     held = threading.Event()
@@ -213,6 +215,7 @@ def _run(order: dict[str, Any], stop: threading.Event) -> dict[str, Any]:
             say("alive")
             if stop.is_set():
                 return {"exit_code": None, "ended_because": "the task was ended from outside", "log_tail": ""}
+    Path(command.code).stat()  # gone if the connection was lost meanwhile: then nothing is to be made anew
     for directory in order["directories"]:
         Path(directory).mkdir(parents=True, exist_ok=True)
     exit_code, ended_because = run_runner(command, is_stopped)
@@ -224,13 +227,32 @@ def _run(order: dict[str, Any], stop: threading.Event) -> dict[str, Any]:
 
 
 def _find(order: dict[str, Any], _: threading.Event) -> list[list[str]]:
-    """Campaign and name of the task directories that wait here for a store."""
-    found = []
+    """Campaign and name of the task directories that wait here for a store.
+
+    One that is run is told and left out. One that is just ending is waited for, such as that of a killed command.
+    """
+    found, until_s = [], time.monotonic() + order["wait_s"]
     for origin in sorted(Path(order["campaigns"]).glob("*/*/origin.json")):
         with suppress(ValueError, TypeError, KeyError):
             if json.loads(origin.read_bytes())["store_id"] == order["store_id"]:
-                found.append([origin.parts[-3], origin.parts[-2]])
+                while _is_run(origin.parent) and time.monotonic() < until_s:
+                    time.sleep(POLL_INTERVAL_S)
+                if _is_run(origin.parent):
+                    say("runs", f"{origin.parts[-3]}/{origin.parts[-2]}".encode())
+                else:
+                    found.append([origin.parts[-3], origin.parts[-2]])
     return found
+
+
+def _is_run(directory: Path) -> bool:
+    descriptor = os.open(str(directory), os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _take(order: dict[str, Any], _: threading.Event) -> None:

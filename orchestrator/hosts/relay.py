@@ -139,15 +139,26 @@ class _Relay:
     def fetch_leftovers(self, host: RelayedHost, store_id: str) -> None:
         """Fetches what waits on a host for a store: it is stored as what was left here."""
         campaigns = f"{host.work_directory}/{_CAMPAIGNS}"
-        order = {"do": "find", "campaigns": campaigns, "store_id": store_id}
+        order = {"do": "find", "campaigns": campaigns, "store_id": store_id, "wait_s": supervising.GRACE_S + PAUSE_S}
+        run: set[str] = set()
+
+        def heard(word: str, data: bytes) -> None:
+            if word == "runs":
+                name = data.decode("utf-8", "replace")
+                run.add(name.partition("/")[0])
+                self._say(f"{host.name}: {campaigns}/{name} runs still; what it records is fetched later")
+
         try:
-            for campaign, task in names_in(self._ask(host, order, _nothing)):
+            for campaign, task in names_in(self._ask(host, order, heard)):
                 try:
                     self._fetch(host, self._state / _CAMPAIGNS / campaign / task)
                 except HostConnectionError:
                     raise
                 except InfrastructureError as error:
                     self._say(f"{host.name}: {campaigns}/{campaign}/{task} is fetched later: {error}")
+            # What the tasks of a command shared that was killed.
+            here = sorted(path.name for path in (self._state / _CAMPAIGNS).glob("*") if path.name not in run)
+            self._remove(host, [f"{campaigns}/{campaign}/cache" for campaign in here])
         except InfrastructureError as error:
             self._say(f"{host.name}: what may wait there is fetched later: {error}")
 

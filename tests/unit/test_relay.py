@@ -5,9 +5,11 @@ import errno
 import inspect
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -33,13 +35,18 @@ PROGRAM = inspect.getsource(supervising) + "\nmain()\n"
 
 def ask(order: dict[str, object]) -> bytes:
     """What the program answers to an order; its standard input stays open, as over a connection."""
-    command = [sys.executable, "-I", "-c", PROGRAM]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdin is not None
+    with start(order) as process:
         assert process.stdout is not None
-        process.stdin.write(json.dumps(order).encode() + b"\n")
-        process.stdin.flush()
         return process.stdout.read()
+
+
+def start(order: dict[str, object]) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-I", "-c", PROGRAM]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(order).encode() + b"\n")
+    process.stdin.flush()
+    return process
 
 
 @pytest.fixture
@@ -82,6 +89,20 @@ def run_through(state: Path, task: MakeTask) -> None:
     create_executor(settings).run(made, directory, Event())
 
 
+def running(directory: Path, script: str) -> dict[str, object]:
+    """The order to run a task."""
+    command = {
+        "argv": ["sh", "-c", script],
+        "directory": str(directory),
+        "code": str(directory / "code"),
+        "log": str(directory / "supervisor.log"),
+        "environment": {"PATH": "/usr/bin:/bin"},
+        "limit_s": 60,
+    }
+    made, locks = [str(directory / "tmp"), str(directory.parent / "cache")], str(directory.parents[2] / "locks")
+    return {"do": "run", "command": command, "directories": made, "locks": locks}
+
+
 def test_the_program_needs_no_more_than_the_oldest_python_that_hosts_may_have() -> None:
     ast.parse(PROGRAM, feature_version=(3, 8))
     imported = {
@@ -99,23 +120,36 @@ def test_a_directory_is_run_found_taken_and_removed(tmp_path: Path) -> None:
     (directory / "code").mkdir(parents=True)
     (directory / "origin.json").write_text('{"store_id": "mine"}')
     script = f"echo why; printf 'one\\ntwo' >{directory}/records.jsonl; exit 7"
-    command = {
-        "argv": ["sh", "-c", script],
-        "directory": str(directory),
-        "code": str(directory / "code"),
-        "log": str(directory / "supervisor.log"),
-        "environment": {"PATH": "/usr/bin:/bin"},
-        "limit_s": 60,
-    }
-    said = ask({"do": "run", "command": command, "directories": [], "locks": str(tmp_path / "locks")})
+    said = ask(running(directory, script))
     assert said.partition(supervising.GREETING)[2].startswith(b"records 7\none\ntwo")
     document = json.loads(said.rpartition(b"\n")[2])
     assert document == {"exit_code": 7, "ended_because": None, "log_tail": "why\n"}
-    assert ask({"do": "find", "campaigns": str(campaigns), "store_id": "mine"}).endswith(b'[["c", "t"]]')
-    assert ask({"do": "find", "campaigns": str(campaigns), "store_id": "other"}).endswith(b"\n[]")
+    assert ask({"do": "find", "campaigns": str(campaigns), "store_id": "mine", "wait_s": 0}).endswith(b'[["c", "t"]]')
+    assert ask({"do": "find", "campaigns": str(campaigns), "store_id": "other", "wait_s": 0}).endswith(b"\n[]")
     assert b"records 3\ntwo" in ask({"do": "take", "directory": str(directory), "offset": 4})
     assert ask({"do": "remove", "directories": [str(directory)]}).endswith(b"[]")
-    assert not campaigns.exists()
+    assert [path.name for path in campaigns.rglob("*")] == ["c", "cache"]
+
+
+def test_a_task_that_runs_is_not_fetched_and_one_that_is_gone_is_not_begun(tmp_path: Path) -> None:
+    directory = tmp_path / "campaigns" / "c" / "t"
+    (directory / "code").mkdir(parents=True)
+    (directory / "origin.json").write_text('{"store_id": "mine"}')
+    order = {"do": "find", "campaigns": str(tmp_path / "campaigns"), "store_id": "mine", "wait_s": 0}
+    with start(running(directory, "echo >../begun; cat")) as process:
+        deadline = time.monotonic() + 60
+        while not (directory / "begun").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert ask(order).endswith(b"runs 3\nc/tended 2\n[]")
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(60) == 0
+    assert ask(order).endswith(b'ended 12\n[["c", "t"]]')
+    shutil.rmtree(directory.parent)
+    directory.mkdir(parents=True)
+    assert b"failed" in ask(running(directory, "true"))
+    assert list(directory.rglob("*")) == []
 
 
 def test_files_that_cannot_be_placed_are_told_with_the_reason_and_the_mend(far: SshHost, tmp_path: Path) -> None:
@@ -150,6 +184,9 @@ def test_what_trials_need_there_is_checked(
 
 def test_what_waits_there_is_fetched_whole_or_stays_there(far: SshHost, tmp_path: Path) -> None:
     first, second = waiting(far, "a"), waiting(far, "b")
+    caches = [Path(far.work_directory, "campaigns", name, "cache", "cpu-process") for name in ("c", "of-another")]
+    for cache in caches:
+        cache.mkdir(parents=True)
     here = ProjectFiles(tmp_path / "project").campaigns / "c"
     for name in ("a", "b"):
         (here / name).mkdir(parents=True)
@@ -162,6 +199,7 @@ def test_what_waits_there_is_fetched_whole_or_stays_there(far: SshHost, tmp_path
     assert (here / "b" / "records.jsonl").read_text() == "measured\n"
     assert json.loads((here / "b" / "origin.json").read_text()) == {"store_id": "mine"}
     assert not second.exists()
+    assert [cache.exists() for cache in caches] == [False, True], "that of a killed command of this project is removed"
 
 
 def test_a_task_is_refused_where_nobody_takes_it(tmp_path: Path, make_task: MakeTask) -> None:
