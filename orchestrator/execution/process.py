@@ -12,6 +12,17 @@ from runners.contract import Task, TaskFiles
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 """Behind the directory of the interpreter; `taskset` is there."""
 
+FITNESS = r"""
+fail() { echo "$1" >&2; exit 1; }
+there=$1
+while [ -n "$there" ] && [ ! -d "$there" ]; do there=${there%/*}; done
+[ -w "${there:-/}" ] && [ -x "${there:-/}" ] ||
+  fail "its user may not write into $1: give them the directory, or name another one as \`work_directory:\`"
+PATH=$2
+command -v taskset >/dev/null || fail "there is no taskset in $2: install util-linux there"
+"""
+"""A script for a shell: what trials lack, as its last line of errors. Its arguments are a work directory and a PATH."""
+
 
 class ProcessExecutor:
     """The `process` isolation."""

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from orchestrator.config import WORK_DIRECTORY, ExecutorChoice, Host
 from orchestrator.environments import connect, engine_errors
 from orchestrator.errors import InfrastructureError
-from orchestrator.execution.process import SYSTEM_PATH
+from orchestrator.execution.process import FITNESS, SYSTEM_PATH
 from orchestrator.files import tar_of
 from orchestrator.hosts.access import Answer, Argument, HostFacts, Interpreter, SystemDescription
 from orchestrator.hosts.calls import MARK, Program, call_program, decode_answer, encode_call
@@ -65,20 +65,9 @@ find . -type d -exec sh -c 'for name; do mkdir -p "$0/$name" || exit 1; done' "$
 find . -type f -exec sh -c 'for name; do mv -f "$name" "$0/$name" || exit 1; done' "$1" {} +
 """
 _OTHER_DIRECTORY = "or name another one as `work_directory:`"
-_MENDS = {
-    os.strerror(errno.ENOSPC): f"make room there, {_OTHER_DIRECTORY}",
-    os.strerror(errno.EDQUOT): f"make room there, {_OTHER_DIRECTORY}",
-    os.strerror(errno.EACCES): f"give its user the directory, {_OTHER_DIRECTORY}",
+_MENDS = {os.strerror(full): f"make room there, {_OTHER_DIRECTORY}" for full in (errno.ENOSPC, errno.EDQUOT)} | {
+    os.strerror(errno.EACCES): f"give its user the directory, {_OTHER_DIRECTORY}"
 }
-
-# What trials need there without an engine, beside the interpreter.
-_FIT = r"""
-there=$1
-while [ -n "$there" ] && [ ! -d "$there" ]; do there=${there%/*}; done
-[ -w "${there:-/}" ] && [ -x "${there:-/}" ] || exit 3
-PATH=$2
-command -v taskset >/dev/null || exit 4
-"""
 
 
 class SshHost:
@@ -210,17 +199,14 @@ class SshHost:
             version = self._ask_interpreter(observe_versions, SystemRoot(), timeout_s)["python"]
             path = f"{PurePosixPath(python).parent}:{SYSTEM_PATH}"
             with _nameless():
-                done = self._connections.run(self.name, ["sh", "-c", _FIT, "sh", self.work_directory, path], timeout_s)
+                done = self._connections.run(
+                    self.name, ["sh", "-c", FITNESS, "sh", self.work_directory, path], timeout_s
+                )
         except InfrastructureError as error:
             return Finding(Level.FAILURE, "no python", f"{python}: {error}; correct `python:`, or install it there")
         if done.exit_code == 0:
             return Finding(Level.OK, f"python {version}")
-        unfit = {
-            3: f"its user may not write into {self.work_directory}: give them the directory, {_OTHER_DIRECTORY}",
-            4: f"there is no taskset in {path}: install util-linux there",
-        }
-        problem = unfit.get(done.exit_code, _last_line(done.stderr, done.exit_code))
-        return Finding(Level.FAILURE, f"python {version}", problem)
+        return Finding(Level.FAILURE, f"python {version}", _last_line(done.stderr, done.exit_code))
 
     def _in_interpreter(self, facts: HostFacts, python: str) -> HostFacts:
         """What the interpreter that the inventory names tells of itself, and of the host as trials will see it."""
