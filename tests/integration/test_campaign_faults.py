@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from orchestrator.campaign.control import CampaignPhase, CampaignProgressState, 
 from orchestrator.campaign.progress import CampaignProgress, TrialRecorded
 from orchestrator.config import Faults
 from orchestrator.execution import FakeSettings
-from orchestrator.scheduling import TaskEvent, TaskRequest, run_on_host
+from orchestrator.scheduling import TaskEvent, TaskRequest, recover, run_on_host
 from tests.scripted_campaign import BOUND_S, PATIENT, Frozen, Lab, ready, sweep
 
 
@@ -64,6 +65,25 @@ def test_a_lost_host_holds_nobody_up_and_is_used_again_when_it_is_back(
     # No storm: what was lost was submitted once more, and not before the host was back.
     assert len(scheduler.cancelled) == rows.count(VICTIM)
     assert [request.host for request in scheduler.submitted].count("h1") == 2 + rows.count(VICTIM)
+
+
+def test_a_host_that_is_back_leaves_alone_what_runs_on_others(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hosts without engines have the directories of their tasks side by side, on this machine."""
+    scheduler = Frozen()
+    remove(scheduler)
+    scheduler.frozen.add("h2")
+    scheduler.absent_until = lambda: bool(scheduler.submitted)
+    stream, in_use = scheduler.stream, []
+
+    def listen(question: object, host: str, asked: Any) -> Any:
+        if question is recover:
+            in_use.append((host, asked.leftovers.in_use))
+        return stream(question, host, asked)
+
+    monkeypatch.setattr(scheduler, "stream", listen)
+    lab.run(sweep(rounds=1), scheduler, [ready("h1"), ready("h2")], faults=PATIENT)
+    assert scheduler.submitted[0].host == "h2"
+    assert in_use[0] == ("h1", {scheduler.submitted[0].directory.name})
 
 
 # A victim has its first attempt and its second, which never ran.
