@@ -233,7 +233,8 @@ def _find(order: dict[str, Any], _: threading.Event) -> list[list[str]]:
     """
     found, until_s = [], time.monotonic() + order["wait_s"]
     for origin in sorted(Path(order["campaigns"]).glob("*/*/origin.json")):
-        with suppress(ValueError, TypeError, KeyError):
+        # damaged, gone meanwhile, or another user's
+        with suppress(ValueError, TypeError, KeyError, FileNotFoundError, PermissionError):
             if json.loads(origin.read_bytes())["store_id"] == order["store_id"]:
                 while _is_run(origin.parent) and time.monotonic() < until_s:
                     time.sleep(POLL_INTERVAL_S)

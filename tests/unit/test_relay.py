@@ -263,3 +263,5 @@ def test_what_cannot_be_removed_is_told_and_hides_nothing_behind_it(tmp_path: Pa
 def test_names_of_others_lead_nowhere(found: object) -> None:
     with pytest.raises(InfrastructureError, match="none of ours|cannot be read"):
         names_in(found)
+    with pytest.raises(InfrastructureError, match="cannot be read"):
+        texts_in(found)
