@@ -4,33 +4,41 @@ import os
 import signal
 import subprocess
 from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from orchestrator.campaign.control import HostPhase
+from orchestrator.campaign.control import CampaignPhase, CampaignProgressState, ControlFiles, HostPhase
+from orchestrator.campaign.driver.driver import Driver
 from orchestrator.campaign.driver.host_work import BREAK_S, HostWork, ListeningClock, hopeless, move, silent
 from orchestrator.campaign.driver.leftovers import PAUSE_S, PING_S, RECOVERY_S, Recovery
-from orchestrator.campaign.driver.task_tracker import RunningTask
+from orchestrator.campaign.driver.requests import Requests
+from orchestrator.campaign.driver.task_tracker import RunningTask, TaskTracker
 from orchestrator.campaign.provision import ReadyHost
-from orchestrator.config import Faults
+from orchestrator.config import Faults, Sweep
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import FakeSettings
+from orchestrator.files import ProjectFiles
 from orchestrator.planning import GpuFacts, Machine, PlannedTask, PlanningHost, plan
 from orchestrator.scheduling import (
     Acknowledgement,
     Disposal,
+    HostObserved,
     LeftoverPiece,
     Leftovers,
     Returned,
     TaskEnded,
+    TaskRequest,
     WorkerProcess,
     is_there,
     recover,
 )
 from orchestrator.scheduling.host_calls import end_worker, this_worker
+from orchestrator.store import Ingest, Store
+from runners.system import collect
 from tests.scripted_campaign import PIN, sweep
 
 FAULTS = Faults(silence_s=10, return_s=300, queue_s=120)
@@ -164,8 +172,20 @@ class Hosts:
 
     pings: list[Told] = field(default_factory=list)
     streams: list[Told] = field(default_factory=list)
+    returned: list[Any] = field(default_factory=list)
+    """What was to be done on each host that is back."""
+    submitted: list[TaskRequest] = field(default_factory=list)
+    cancelled: list[str] = field(default_factory=list)
+
+    def submit(self, request: TaskRequest) -> None:
+        self.submitted.append(request)
+
+    def cancel(self, task_id: str) -> None:
+        self.cancelled.append(task_id)
 
     def stream(self, question: object, host: str, asked: object) -> Told:
+        if question is recover:
+            self.returned.append(asked)
         asked_before = {is_there: self.pings, recover: self.streams}[question]  # type: ignore[index]
         asked_before.append(Told())
         return asked_before[-1]
@@ -275,3 +295,71 @@ def test_a_stuck_process_is_killed_even_if_it_is_frozen_and_nobody_kills_himself
     finally:
         process.kill()
         process.wait()
+
+
+class Driving:
+    """A driver of hosts that say what a test has them say, by a clock that a test sets."""
+
+    def __init__(self, files: ProjectFiles, ingest: Ingest, works: Sequence[HostWork], wanted: Sweep | None) -> None:
+        self.works = {work.name: work for work in works}
+        self.hosts, self.now_s, self.told = Hosts(), 0.0, list[str]()
+        self.control = ControlFiles(files.control)
+        everyone = {name: ready(name) for name in self.works}
+        requests = Requests("c", everyone, files, "store", collect())
+        tracker = TaskTracker(requests, ingest, lambda told: self.told.append(getattr(told, "text", "")))
+        state = CampaignProgressState(
+            "c", "s", 0, 0, CampaignPhase.RUNNING, (), 0, 6, 0, 1, "here", "results", 0, None
+        )  # fmt: skip
+        hosts = cast("Any", self.hosts)
+        self.driver = Driver(
+            self.works, hosts, tracker, self.control, state, FAULTS, wanted, {}, clock=lambda: self.now_s
+        )
+
+    def start(self) -> list[str]:
+        """Submits what can start, which begins at once; returns the ids."""
+        before = len(self.hosts.submitted)
+        self.driver._submit()
+        new = self.hosts.submitted[before:]
+        for number, request in enumerate(new):
+            worker = WorkerProcess(1001 + number, 7)
+            self.driver._take(HostObserved(request.host, request.task.task_id, collect(), worker))
+        return [request.task.task_id for request in new]
+
+    def goes_on(self, to_s: float) -> None:
+        """The driver listens until then, and looks around."""
+        while self.now_s < to_s:
+            self.now_s += 1
+            self.driver._listening.tick()
+        self.looks()
+
+    def looks(self) -> None:
+        self.driver._looked_s = float("-inf")
+        self.driver._look()
+        while any(
+            task.ended and not task.intake.is_settled for work in self.works.values() for task in work.running.values()
+        ):
+            self.driver._end_settled()
+        self.driver._end_settled()
+
+    def answers(self) -> None:
+        """The host that was asked last whether it is there says so."""
+        self.hosts.pings[-1].items.append("here")
+        self.looks()
+
+
+@pytest.fixture
+def drive(tmp_path: Path) -> Iterator[Callable[..., Driving]]:
+    files, store = ProjectFiles(tmp_path), Store.open(tmp_path / "results")
+    with ControlFiles(files.control).driving(), store.writer() as writer, Ingest(store, writer, print) as ingest:
+        yield lambda *works, wanted=None: Driving(files, ingest, works, wanted)
+
+
+def test_tasks_of_other_hosts_on_the_same_disk_are_no_leftovers(drive: Callable[..., Driving]) -> None:
+    driving = drive(work("h1"), work("h2"))
+    [lost, running] = driving.start()
+    driving.driver._take(TaskEnded("h1", lost, None, "its node died", None))
+    driving.looks()
+    driving.answers()
+    [returned] = driving.hosts.returned
+    assert returned.running == {running}
+    assert returned.leftovers.in_use == {driving.works["h2"].running[running].intake.directory.name}
