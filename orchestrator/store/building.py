@@ -104,8 +104,15 @@ class RowBuilder:
         self._environment = self._is_in({}, {})
 
     def runs_on(self, fingerprint: Fingerprint) -> None:
-        """Takes what the host is made of."""
-        identity, hardware, hot = system_id(fingerprint), hw_id(fingerprint), hot_columns(fingerprint)
+        """Takes what the host is made of.
+
+        Raises:
+            StoreError: it says what no row can hold.
+        """
+        try:
+            identity, hardware, hot = system_id(fingerprint), hw_id(fingerprint), hot_columns(fingerprint)
+        except ValueError as error:
+            raise StoreError(f"its host: {error}") from error
         self._system = system_row(identity, hardware, hot, encode(replace(fingerprint, private=None)))
         own = _gpu_name(fingerprint, self.context.gpu_uuid)
         # A row of a host with GPUs of several kinds tells the one that it is about.
@@ -113,10 +120,17 @@ class RowBuilder:
         self.context = replace(self.context, hw_id=hardware, system_id=identity, hot=hot)
 
     def saw(self, seen: Environment) -> None:
-        """Takes what was seen inside the environment. Limits and the like belong to the trials of this task alone."""
+        """Takes what was seen inside the environment. Limits and the like belong to the trials of this task alone.
+
+        Raises:
+            StoreError: it says what no row can hold.
+        """
         self._observed = {name: value for name, value in seen.facts.items() if is_of_this_run(name)}
         facts = {name: value for name, value in seen.facts.items() if not is_of_this_run(name)}
-        self._environment = self._is_in(seen.versions, facts)
+        try:
+            self._environment = self._is_in(seen.versions, facts)
+        except ValueError as error:
+            raise StoreError(f"its environment: {error}") from error
         self.context = replace(self.context, runner_sha256=seen.runner_sha256, versions=seen.versions)
 
     def rows(self, trials: Sequence[tuple[Trial, TrialRecord]], size: int = 0) -> Rows:

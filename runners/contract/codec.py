@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import math
 import typing
 import zlib
 from enum import Enum
@@ -77,7 +78,7 @@ def decode_line(line: bytes) -> "record.Line":
         "end": record.End,
     }
     kind = document.get("type") if isinstance(document, dict) else None
-    if kind not in kinds:
+    if not isinstance(kind, str) or kind not in kinds:
         raise ContractError("type must be one of %s, not %r" % (", ".join(kinds), kind))
     return typing.cast("record.Line", decode(kinds[kind], document, kind))
 
@@ -117,7 +118,14 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError("%s is no JSON" % name)
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError("%s is too large" % text)
+    return number
+
+
+_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse_constant)
 
 
 def _decode(kind: Any, value: Any, where: str) -> Any:
@@ -144,7 +152,10 @@ def _decode(kind: Any, value: Any, where: str) -> Any:
             known = ", ".join(str(member.value) for member in kind)
             raise ContractError("%s: expected one of %s, got %r" % (where, known, value)) from None
     if kind is float and type(value) is int:
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise ContractError("%s: too large for a float" % where) from None
     if type(value) is not kind:
         raise ContractError("%s: expected %s, got %s" % (where, kind.__name__, _kind_of(value)))
     return value

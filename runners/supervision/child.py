@@ -112,4 +112,6 @@ def _last_line(error: BaseException) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())[:_MAX_REASON] or "no reason given"
+    # A name of a file may hold bytes that are no text: Python gives them as halves of characters, which no row can hold
+    whole = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return " ".join(whole.split())[:_MAX_REASON] or "no reason given"

@@ -139,3 +139,12 @@ def function():
 say(score=decode_answer(supervise(function).data).facts["score"])
 """)
     assert said == {"score": 1000}
+
+
+def test_a_reason_with_a_byte_that_is_no_text_says_it_in_text() -> None:
+    said = interpret("""
+def function():
+    raise OSError("no such file: caf\\udce9")
+say(reason=decode_answer(supervise(function).data).reason)
+""")
+    assert said["reason"] == r"OSError: no such file: caf\udce9"

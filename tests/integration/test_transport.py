@@ -123,7 +123,7 @@ def test_what_another_campaign_left_is_stored_too_and_what_is_of_another_store_i
     assert "origin.json is damaged; the records beside it stay" in lab.notices()
 
 
-@pytest.mark.parametrize("damage", ["bit", "trial", "task", "value"])
+@pytest.mark.parametrize("damage", ["bit", "trial", "task", "value", "text", "name"])
 def test_damage_in_a_leftover_is_told_and_kept_and_the_rest_is_stored(lab: Lab, damage: str) -> None:
     killed(lab)
     [directory] = directories(lab)
@@ -135,6 +135,12 @@ def test_damage_in_a_leftover_is_told_and_kept_and_the_rest_is_stored(lab: Lab, 
         lines.append(line_of(json.dumps({**_plain(lines[2]), "trial_id": "unknown"})))
     elif damage == "value":
         lines[2] = line_of(json.dumps({**_plain(lines[2]), "started_at_ns": 2**70}))
+    elif damage == "text":
+        # as os.fsdecode gives a byte that is no UTF-8
+        lines[2] = line_of(json.dumps({**_plain(lines[2]), "reason": "no such file: caf\udce9"}))
+    elif damage == "name":
+        environment = _plain(lines[0])
+        lines[0] = line_of(json.dumps({**environment, "versions": {**environment["versions"], "caf\xe9": "1"}}))
     else:
         (directory / "task.json").write_text("[]")
     path.write_bytes(b"".join(lines))

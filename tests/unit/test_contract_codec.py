@@ -33,6 +33,8 @@ def test_a_line_in_which_a_bit_has_changed_is_refused(place: int) -> None:
     ("text", "problem"),
     [
         ('{"type":"word"}', "type must be one of"),
+        ('{"type":[]}', "type must be one of"),
+        ('{"type":"end","task_id":"t","records":1e999}', "not a line of JSON: 1e999 is too large"),
         ('{"type":"end","task_id":1,"records":1}', "end.task_id: expected str, got int"),
         ('{"type":"end","task_id":"t","records":NaN}', "not a line of JSON: NaN"),
         ('{"type":"end","task_id":"t"}', "key records is missing"),
@@ -43,6 +45,12 @@ def test_a_line_in_which_a_bit_has_changed_is_refused(place: int) -> None:
 def test_a_line_of_another_shape_is_refused(text: str, problem: str) -> None:
     with pytest.raises(ContractError, match=problem):
         decode_line(line_of(text))
+
+
+def test_an_integer_that_no_float_can_be_is_refused() -> None:
+    body = encode_line(RECORD).partition(b',"crc32"')[0].replace(b'"build_s":null', b'"build_s":1' + b"0" * 400) + b"}"
+    with pytest.raises(ContractError, match=r"phases.build_s: too large for a float"):
+        decode_line(line_of(body))
 
 
 def test_samples_are_integers() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from orchestrator.campaign.driver.requests import Requests
 from orchestrator.campaign.progress import Notice, Observer, TrialBegun, TrialRecorded
 from orchestrator.errors import StoreError
-from orchestrator.execution import RecordReader, TaskOutcome, aftermath
+from orchestrator.execution import RecordLine, RecordReader, TaskOutcome, aftermath
 from orchestrator.planning import PlannedTask, Skip
 from orchestrator.scheduling import (
     Acknowledgement,
@@ -60,7 +60,7 @@ class RecordIntake:
         self._trials = {trial.trial_id: trial for trial in trials}
         self._ingest = ingest
         self._reader = RecordReader()
-        self._answers: queue.SimpleQueue[tuple[Trial, TrialRecord, Answer]] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[tuple[int, Trial, TrialRecord, Answer]] = queue.SimpleQueue()
         self._unanswered = 0
         self._differs: str | None = None
         self._is_left = False
@@ -87,7 +87,7 @@ class RecordIntake:
             if read.line is None:
                 self.fail(f"line {read.number} of its records cannot be read: {read.problem}")
             elif isinstance(read.line, Environment):
-                self.builder.saw(read.line)
+                self._saw(read.line, read.number)
             elif isinstance(read.line, End):
                 self.has_end = True
             elif (trial := self._trial(read.line)) is not None:
@@ -95,17 +95,17 @@ class RecordIntake:
                     self.begun[trial.trial_id] = read.line
                     begun.append(trial)
                 elif isinstance(read.line, TrialRecord):
-                    self._record(trial, read.line, read.size)
+                    self._record(trial, read.line, read)
         return begun
 
     def answered(self) -> list[tuple[Trial, TrialRecord]]:
         """The records whose rows the store has, of those that it has answered for since the last time."""
         stored = []
         while not self._answers.empty():
-            trial, record, answer = self._answers.get()
+            number, trial, record, answer = self._answers.get()
             self._unanswered -= 1
             if answer.outcome is Outcome.REFUSED:
-                self.fail(f"the record of {trial.trial_id} gives no row: {answer.reason}")
+                self.fail(f"line {number} of its records gives no row: {answer.reason}")
             elif answer.outcome is Outcome.LEFT:
                 self._is_left = True
             else:
@@ -136,14 +136,20 @@ class RecordIntake:
             self.fail(f"the runner recorded {line.trial_id}, which is no trial of its task")
         return trial
 
-    def _record(self, trial: Trial, record: TrialRecord, size: int) -> None:
+    def _saw(self, environment: Environment, number: int) -> None:
         try:
-            rows = self.builder.rows([(trial, record)], size)
+            self.builder.saw(environment)
+        except StoreError as error:
+            self.fail(f"line {number} of its records gives no row: {error}")
+
+    def _record(self, trial: Trial, record: TrialRecord, read: RecordLine) -> None:
+        try:
+            rows = self.builder.rows([(trial, record)], read.size)
         except (StoreError, KeyError) as error:
-            self.fail(f"the record of {trial.trial_id} gives no row: {error}")
+            self.fail(f"line {read.number} of its records gives no row: {error}")
             return
         self._unanswered += 1
-        self._ingest.submit(rows, lambda answer: self._answers.put((trial, record, answer)))
+        self._ingest.submit(rows, lambda answer: self._answers.put((read.number, trial, record, answer)))
 
 
 @dataclass
@@ -218,7 +224,7 @@ class TaskTracker:
             with the infrastructure; and what its host may forget, null if what it recorded has to be read again.
         """
         intake = running.intake
-        problem = ended.problem or intake.problem
+        problem = ended.problem or (intake.problem and f"{intake.directory}: {intake.problem}")
         left = self._left(running, ended.outcome, problem)
         is_whole = ended.size == intake.size
         is_well = ended.outcome is not None and ended.outcome.exit_code == 0

@@ -22,8 +22,9 @@ from runners.contract import (
     Trial,
     TrialRecord,
     decode,
+    digest,
 )
-from runners.system import Fingerprint
+from runners.system import Fingerprint, system_id
 
 _SUPERSEDED: Final = "its start ended while this trial ran; it was measured again"
 
@@ -157,10 +158,21 @@ def _misplaced(line: Line | None, start: Start, trials: Mapping[str, Trial]) -> 
     if isinstance(line, Environment | End):
         if line.task_id != start.task_id:
             return f"a line of task {line.task_id} among those of {start.task_id}"
-        return "a second environment" if isinstance(line, Environment) and start.seen is not None else ""
+        if isinstance(line, End):
+            return ""
+        return "a second environment" if start.seen is not None else _unidentifiable(line)
     if line.trial_id not in trials:
         return f"trial {line.trial_id} is not part of this task"
     return f"attempt {line.attempt}, the first is 1" if line.attempt < 1 else ""
+
+
+def _unidentifiable(seen: Environment) -> str:
+    """Why an environment has no identity; empty if it has one."""
+    try:
+        digest(seen.versions)
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def _fingerprint(start: Start, root: Path, damages: list[Damage]) -> Fingerprint | None:
@@ -174,8 +186,10 @@ def _fingerprint(start: Start, root: Path, damages: list[Damage]) -> Fingerprint
         document = json.loads(read_document(path))
         if not isinstance(document, dict) or set(document) != {"fingerprint"}:
             raise ContractError("expected an object with the key fingerprint")
-        return decode(Fingerprint, document["fingerprint"], "fingerprint")
+        fingerprint = decode(Fingerprint, document["fingerprint"], "fingerprint")
+        system_id(fingerprint)  # what has no identity cannot be stored
     except (OSError, ValueError) as error:
         problem = error.strerror if isinstance(error, OSError) else error
         damages.append(Damage(path.relative_to(root), None, f"{problem}; {left_out}"))
         return None
+    return fingerprint

@@ -6,6 +6,9 @@ import pyarrow as pa
 
 from orchestrator.errors import StoreError
 
+_UNFIT = (pa.ArrowException, TypeError, OverflowError, UnicodeError)
+"""What Arrow raises for a value that it cannot take: text with half a character is one."""
+
 
 def batch_of(rows: Sequence[Mapping[str, object]], schema: pa.Schema) -> pa.RecordBatch:
     """Rows of one table as a batch in its schema; a column that a row lacks is null.
@@ -23,7 +26,7 @@ def batch_of(rows: Sequence[Mapping[str, object]], schema: pa.Schema) -> pa.Reco
             raise StoreError(f"a row does not fit the store: {problem}")
     try:
         return pa.RecordBatch.from_pylist([dict(row) for row in rows], schema)
-    except (pa.ArrowException, TypeError, OverflowError) as error:
+    except _UNFIT as error:
         raise StoreError(f"a row does not fit the store: {_culprit(rows, schema) or error}") from error
 
 
@@ -31,6 +34,6 @@ def _culprit(rows: Sequence[Mapping[str, object]], schema: pa.Schema) -> str | N
     for field in schema:
         try:
             pa.array([row.get(field.name) for row in rows], field.type)
-        except (pa.ArrowException, TypeError, OverflowError) as error:
+        except _UNFIT as error:
             return f"{field.name}: {error}"
     return None
