@@ -123,7 +123,7 @@ def test_what_another_campaign_left_is_stored_too_and_what_is_of_another_store_i
     assert "origin.json is damaged; the records beside it stay" in lab.notices()
 
 
-@pytest.mark.parametrize("damage", ["bit", "trial", "task", "value", "text", "name"])
+@pytest.mark.parametrize("damage", ["bit", "environment", "trial", "task", "value", "text", "name"])
 def test_damage_in_a_leftover_is_told_and_kept_and_the_rest_is_stored(lab: Lab, damage: str) -> None:
     killed(lab)
     [directory] = directories(lab)
@@ -131,6 +131,8 @@ def test_damage_in_a_leftover_is_told_and_kept_and_the_rest_is_stored(lab: Lab, 
     lines = path.read_bytes().splitlines(keepends=True)
     if damage == "bit":
         lines[2] = lines[2].replace(b'"ok"', b'"oK"')
+    elif damage == "environment":
+        lines[0] = lines[0].replace(b'"fake"', b'"fbke"')
     elif damage == "trial":
         lines.append(line_of(json.dumps({**_plain(lines[2]), "trial_id": "unknown"})))
     elif damage == "value":
@@ -146,6 +148,7 @@ def test_damage_in_a_leftover_is_told_and_kept_and_the_rest_is_stored(lab: Lab, 
     path.write_bytes(b"".join(lines))
     lab.run(sweep(rounds=1), Kept(), [ready("h1")])
     assert [row[:2] for row in lab.rows()] == [("h1", "ok")] * 2
+    assert None not in lab.store.trials(["runner_sha256"])["runner_sha256"].to_pylist()
     assert f"{directory}: " in lab.notices()
     assert "its records are kept there" in lab.notices()
     assert (directory / "records.refused.jsonl").read_bytes() == b"".join(lines)

@@ -64,6 +64,7 @@ class RecordIntake:
         self._unanswered = 0
         self._differs: str | None = None
         self._is_left = False
+        self._has_environment = False
 
     @property
     def size(self) -> int:
@@ -141,8 +142,14 @@ class RecordIntake:
             self.builder.saw(environment)
         except StoreError as error:
             self.fail(f"line {number} of its records gives no row: {error}")
+        else:
+            self._has_environment = True
 
     def _record(self, trial: Trial, record: TrialRecord, read: RecordLine) -> None:
+        if not self._has_environment:
+            # A row that says less than it could have said could never be compared or reproduced.
+            self.fail(f"line {read.number} of its records gives no row: no environment stands before it")
+            return
         try:
             rows = self.builder.rows([(trial, record)], read.size)
         except (StoreError, KeyError) as error:
