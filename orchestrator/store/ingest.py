@@ -33,7 +33,8 @@ GROUP_ROWS: Final = 256
 GROUP_BYTES: Final = 32 * 2**20
 """One journal batch, and with it one wait for the disk, is not made of more than that."""
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
+"""What a full disk answers."""
 
 
 class Outcome(Enum):
@@ -342,7 +343,7 @@ class Ingest:
 
 def _is_for_want_of_room(error: BaseException | None) -> bool:
     while error is not None:
-        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
             return True
         error = error.__cause__
     return False

@@ -1,5 +1,6 @@
 """What a driver decides about hosts that do not answer, without hosts and without waiting."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -363,3 +364,17 @@ def test_tasks_of_other_hosts_on_the_same_disk_are_no_leftovers(drive: Callable[
     [returned] = driving.hosts.returned
     assert returned.running == {running}
     assert returned.leftovers.in_use == {driving.works["h2"].running[running].intake.directory.name}
+
+
+def test_a_full_disk_only_keeps_others_from_seeing_how_the_campaign_is(
+    drive: Callable[..., Driving], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def publish(number: int) -> None:
+        monkeypatch.setattr(ControlFiles, "publish", lambda *_: (_ for _ in ()).throw(OSError(number, "cannot")))
+        driving.driver._publish(CampaignPhase.ENDED)
+
+    driving = drive(work("h1"))
+    publish(errno.ENOSPC)
+    publish(errno.EDQUOT)
+    with pytest.raises(PermissionError):
+        publish(errno.EACCES)

@@ -19,6 +19,7 @@ from orchestrator.campaign.progress import trial_text
 from orchestrator.config import Faults, Sweep
 from orchestrator.planning import PlannedTask, plan
 from orchestrator.scheduling import Returned, Scheduler, TaskEnded, TaskEvent, WorkerProcess
+from orchestrator.store.ingest import NO_ROOM
 
 LOOK_S: Final = 0.5
 """Between two looks at who is silent, who is back and what was asked."""
@@ -265,7 +266,12 @@ class Driver:
             left=sum(host.left for host in hosts),
             failed=sum(host.failed for host in hosts),
         )
-        self.control.publish(self.state)
+        try:
+            self.control.publish(self.state)
+        except OSError as error:
+            # The store tells of a full disk, and waits for room; then there is room for this, too.
+            if error.errno not in NO_ROOM:
+                raise
 
     def _progress(self, host: HostWork) -> HostProgress:
         first = next(iter(host.running.values()), None)
