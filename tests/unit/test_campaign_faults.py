@@ -21,7 +21,7 @@ from orchestrator.campaign.driver.task_tracker import RunningTask, TaskTracker
 from orchestrator.campaign.provision import ReadyHost
 from orchestrator.config import Faults, Sweep
 from orchestrator.errors import InfrastructureError
-from orchestrator.execution import FakeSettings
+from orchestrator.execution import FakeSettings, TaskOutcome
 from orchestrator.files import ProjectFiles
 from orchestrator.planning import GpuFacts, Machine, PlannedTask, PlanningHost, plan
 from orchestrator.scheduling import (
@@ -30,6 +30,7 @@ from orchestrator.scheduling import (
     HostObserved,
     LeftoverPiece,
     Leftovers,
+    RecordPiece,
     Returned,
     TaskEnded,
     TaskRequest,
@@ -378,3 +379,40 @@ def test_a_full_disk_only_keeps_others_from_seeing_how_the_campaign_is(
     publish(errno.EDQUOT)
     with pytest.raises(PermissionError):
         publish(errno.EACCES)
+
+
+def two_slots() -> HostWork:
+    planned = [PlannedTask("h1", task.task, slot) for task, slot in zip(tasks("h1"), (0, 1, 0), strict=True)]
+    return HostWork("h1", 2, deque(planned))
+
+
+def test_a_second_task_that_is_lost_while_its_host_is_made_fit_is_seen_to_as_well(
+    drive: Callable[..., Driving],
+) -> None:
+    driving = drive(two_slots())
+    first, second = driving.start()
+    driving.goes_on(1)
+    driving.driver._take(RecordPiece("h1", second, 0, 0, b""))  # a sign of life
+    driving.goes_on(11)
+    driving.answers()
+    driving.goes_on(12)
+    assert driving.hosts.cancelled == [first, second]
+    assert driving.hosts.streams[0].is_dropped
+    driving.answers()
+    assert [[worker.pid for worker in returned.lost] for returned in driving.hosts.returned] == [[1001], [1001, 1002]]
+    assert [returned.running for returned in driving.hosts.returned] == [{second}, set()]
+
+
+def test_what_ends_well_while_its_host_is_made_fit_is_still_acknowledged(drive: Callable[..., Driving]) -> None:
+    driving = drive(two_slots())
+    first, second = driving.start()
+    driving.driver._take(TaskEnded("h1", first, None, "its worker died", None))
+    driving.looks()
+    driving.answers()
+    directory = driving.works["h1"].running[second].intake.directory
+    driving.driver._take(TaskEnded("h1", second, TaskOutcome(0, None, None, ""), None, 0))
+    driving.looks()
+    driving.hosts.streams[0].is_over = True
+    driving.looks()
+    assert driving.works["h1"].loss is None
+    assert [found.directory for found in driving.works["h1"].acknowledgements] == [directory]

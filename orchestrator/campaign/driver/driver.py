@@ -208,7 +208,8 @@ class Driver:
             acknowledgements = loss.recovery.look(now_s, may_take=may_take)
             loss.reason = loss.recovery.problem or loss.reason
             if acknowledgements is not None:
-                host.loss, host.acknowledgements = None, acknowledgements
+                host.loss = None
+                host.acknowledgements += acknowledgements
                 self.tracker.notice(f"{host.name} answers, and takes tasks")
 
     def _recovery(self, host: HostWork) -> Recovery:

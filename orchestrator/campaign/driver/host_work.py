@@ -109,6 +109,10 @@ class HostWork:
         is_news = self.loss is None
         if self.loss is None:
             self.loss = Loss(reason, now_s)
+        elif self.loss.recovery is not None:
+            # What is being done there was asked for before this was known: it begins anew.
+            self.loss.recovery.drop()
+            self.loss.recovery = None
         if stuck is not None:
             self.loss.workers.append(stuck)
         return is_news
