@@ -136,6 +136,8 @@ def acknowledge(acknowledgements: Sequence[Acknowledgement]) -> Iterator[str]:
                 yield f"{directory} stays: a runner works there"
             elif acknowledged.disposal is Disposal.REMOVE:
                 if directory.exists():
+                    # First the records: who dies in between leaves nothing that looks as if it had to be stored.
+                    records.unlink(missing_ok=True)
                     shutil.rmtree(directory)
             elif size:
                 records.rename(directory / (STORED if acknowledged.disposal is Disposal.KEEP_LOGS else SET_ASIDE))
@@ -163,26 +165,33 @@ def recover(returned: Returned) -> Iterator[Found]:
 def read_leftovers(leftovers: Leftovers) -> Iterator[Found]:
     """Reads the records of a store that wait on this machine, whichever campaign they are of."""
     for directory in sorted(path for path in leftovers.campaigns.glob("*/*") if path.name not in leftovers.in_use):
-        files = TaskFiles(str(directory))
         try:
-            has_records = Path(files.records).stat().st_size > 0
-            origin = read_document(Path(files.origin)) if has_records else b""
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        try:
-            is_ours = bool(origin) and json.loads(origin)["store_id"] == leftovers.store_id
-        except (ValueError, TypeError, KeyError):
-            yield f"{files.origin} is damaged; the records beside it stay"
-            continue
-        if not is_ours:
-            continue
-        if not _is_free(directory, RUNNER_ENDS_S):
-            yield f"a runner works in {directory}; what it records is stored later"
-            continue
-        task = read_document(Path(files.task)) if Path(files.task).exists() else b""
-        yield Leftover(directory, origin, task, Path(files.records).stat().st_size)
-        for piece in read_pieces(Path(files.records)):
-            yield LeftoverPiece(directory, piece)
+            yield from _read_leftover(directory, leftovers.store_id)
+        except OSError as error:
+            yield f"{error.filename or directory} cannot be read: {error.strerror or error}; the records there stay"
+
+
+def _read_leftover(directory: Path, store_id: str) -> Iterator[Found]:
+    files = TaskFiles(str(directory))
+    try:
+        has_records = Path(files.records).stat().st_size > 0
+        origin = read_document(Path(files.origin)) if has_records else b""
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    try:
+        is_ours = bool(origin) and json.loads(origin)["store_id"] == store_id
+    except (ValueError, TypeError, KeyError):
+        yield f"{files.origin} is damaged; the records beside it stay"
+        return
+    if not is_ours:
+        return
+    if not _is_free(directory, RUNNER_ENDS_S):
+        yield f"a runner works in {directory}; what it records is stored later"
+        return
+    task = read_document(Path(files.task)) if Path(files.task).exists() else b""
+    yield Leftover(directory, origin, task, Path(files.records).stat().st_size)
+    for piece in read_pieces(Path(files.records)):
+        yield LeftoverPiece(directory, piece)
 
 
 def remove_directories(directories: Sequence[Path]) -> Iterator[str]:
@@ -192,14 +201,14 @@ def remove_directories(directories: Sequence[Path]) -> Iterator[str]:
         Why one stays.
     """
     for directory in directories:
-        unstored = sorted(str(path) for path in directory.glob("*") if path.is_dir() and _is_unstored(path))
-        if unstored:
-            yield f"{unstored[0]} stays: it has records that are not stored"
-        elif directory.exists():
-            try:
+        try:
+            unstored = sorted(str(path) for path in directory.glob("*") if path.is_dir() and _is_unstored(path))
+            if unstored:
+                yield f"{unstored[0]} stays: it has records that are not stored"
+            elif directory.exists():
                 shutil.rmtree(directory)
-            except OSError as error:
-                yield f"{directory} cannot be removed: {error.strerror or error}"
+        except OSError as error:
+            yield f"{directory} cannot be removed: {error.strerror or error}"
 
 
 def this_worker() -> WorkerProcess:

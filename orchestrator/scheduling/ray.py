@@ -207,7 +207,7 @@ def _infrastructure_error(error: Any) -> InfrastructureError:
     cause = getattr(error, "cause", None)
     if isinstance(cause, InfrastructureError):
         return cause
-    if cause is not None:
+    if cause is not None and not isinstance(cause, OSError):
         raise error
     return InfrastructureError(_one_line(error))
 

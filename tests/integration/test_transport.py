@@ -9,6 +9,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,20 @@ def test_what_another_campaign_left_is_stored_too_and_what_is_of_another_store_i
     assert (foreign / "records.jsonl").exists()
     assert (damaged / "records.jsonl").exists()
     assert "origin.json is damaged; the records beside it stay" in lab.notices()
+
+
+def test_what_cannot_be_read_holds_nothing_else_up(lab: Lab) -> None:
+    killed(lab)
+    [directory] = directories(lab)
+    unreadable = directory.with_name("a-first")
+    shutil.copytree(directory, unreadable)
+    (unreadable / "lock").mkdir()  # no file of a runner's, as one of another user is none
+    again = Kept()
+    lab.run(sweep(rounds=1), again, [ready("h1")])
+    assert again.submitted == []
+    assert lab.rows() == [("h1", "ok", 1)] * 2
+    assert f"{unreadable / 'lock'} cannot be read: Is a directory; the records there stay" in lab.notices()
+    assert (unreadable / "records.jsonl").exists()
 
 
 @pytest.mark.parametrize("damage", ["bit", "environment", "trial", "task", "value", "text", "name"])
@@ -342,6 +357,40 @@ def test_an_acknowledgement_of_something_else_changes_nothing(
         assert (directory / "records.jsonl").exists()
     finally:
         end()
+
+
+def test_records_that_are_stored_go_before_what_explains_them(
+    stored: tuple[Path, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(path: Path) -> None:
+        raise OSError("the host dies here")
+
+    directory, size = stored
+    monkeypatch.setattr(shutil, "rmtree", dies)
+    list(acknowledge([Acknowledgement(directory, size, Disposal.REMOVE)]))
+    assert not (directory / "records.jsonl").exists()
+    assert (directory / "task.json").exists()
+
+
+@contextmanager
+def barred(directory: Path) -> Iterator[None]:
+    """A directory of another user; root is nobody meanwhile, since nothing bars root."""
+    is_root = os.geteuid() == 0
+    directory.chmod(0)
+    os.seteuid(65534 if is_root else os.geteuid())
+    try:
+        yield
+    finally:
+        os.seteuid(0 if is_root else os.geteuid())
+        directory.chmod(0o700)
+
+
+def test_what_cannot_be_looked_into_is_told_and_stays(stored: tuple[Path, int]) -> None:
+    directory, _ = stored
+    with barred(directory):
+        [problem] = remove_directories([directory.parent])
+    assert problem == f"{directory.parent} cannot be removed: Permission denied"
+    assert directory.exists()
 
 
 @pytest.mark.parametrize("name", ["records.jsonl", "records.refused.jsonl"])

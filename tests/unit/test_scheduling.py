@@ -21,7 +21,7 @@ from orchestrator.scheduling.nodes import (
     remove_abandoned,
     unserved,
 )
-from orchestrator.scheduling.ray import Scheduler, _Running
+from orchestrator.scheduling.ray import HostStream, Scheduler, _Running
 
 HOST = SchedulingHost("h1", {"gpu": "H100"})
 OTHER = SchedulingHost("h2", {"gpu": "H100"})
@@ -155,3 +155,29 @@ def test_each_task_is_heard_in_turn_its_end_when_its_slot_is_free_and_its_loss_w
 
 class RayError(Exception):
     """Any of Ray's."""
+
+
+class RayTaskError(Exception):
+    """What Ray raises for an error of our own code on a host."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__("a traceback")
+        self.cause = cause
+
+
+def stream_that_fails(cause: Exception) -> HostStream[str]:
+    def get(_: object) -> None:
+        raise RayTaskError(cause)
+
+    ray = SimpleNamespace(
+        wait=lambda references, **_: (references, []), get=get, exceptions=SimpleNamespace(RayError=RayTaskError)
+    )
+    return HostStream(ray, iter(["reference"]))
+
+
+def test_a_disk_that_fails_on_a_host_is_its_trouble_and_a_defect_is_ours() -> None:
+    stream = stream_that_fails(OSError(5, "Input/output error"))
+    assert stream.take() == []
+    assert (stream.is_over, str(stream.problem)) == (True, "OSError: [Errno 5] Input/output error")
+    with pytest.raises(RayTaskError):
+        stream_that_fails(KeyError("x")).take()
