@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from orchestrator.errors import StoreError
 from orchestrator.store.building import Rows, fitting
-from orchestrator.store.facade import Store
+from orchestrator.store.facade import Attempt, Store
 from orchestrator.store.rows import Row
 from orchestrator.store.storage.packing import pack
 from orchestrator.store.storage.writing import Writer
@@ -168,6 +168,10 @@ class Ingest:
     def is_stored(self, key: RowKey) -> bool:
         """Whether the row is on the disk. Only of campaigns of which something was committed here."""
         return (key.trial_id, key.attempt) in self._known.get(key.campaign_id, ())
+
+    def attempts(self, campaign_id: str) -> Mapping[str, Attempt]:
+        """The latest stored attempt of each trial of a campaign."""
+        return self._store.attempts(campaign_id)
 
     def close(self) -> None:
         """Stores what waits, but not for room, and gives the writer back. Nothing is taken afterwards."""

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from orchestrator.campaign import Notice, TrialRecorded
+from orchestrator.campaign.resume import ResumePolicy
 from orchestrator.errors import StoreError
 from orchestrator.execution import INSTALLED, FakeSettings, RecordReader, TaskOutcome
 from orchestrator.execution.fake import FakeExecutor
@@ -171,6 +172,22 @@ def test_damage_in_a_leftover_is_told_and_kept_and_the_rest_is_stored(lab: Lab, 
     lab.run(sweep(rounds=1), Kept(), [ready("h1")])
     assert str(directory) not in lab.notices()
     assert directory.exists()
+
+
+def test_what_a_host_that_was_given_up_measured_is_stored_and_not_measured_again(lab: Lab) -> None:
+    """A second resume changes nothing."""
+    silent, hosts = Frozen(), [ready("h1", lab.files.root / "there")]
+    silent.frozen, silent.absent_until = {"h1"}, lambda: False
+    lab.run(sweep(rounds=1), silent, hosts)
+    given_up = lab.rows()
+    assert [row[1] for row in given_up] == ["infrastructure_error"] * 3, "one was tried twice"
+    list(run_on_host(silent.submitted[0]))  # what the host did meanwhile
+    for _ in range(2):
+        again = Kept()
+        lab.run(sweep(rounds=1), again, hosts, policy=ResumePolicy.ALWAYS)
+        assert again.submitted == []
+        assert lab.rows() == [*given_up, ("h1", "ok", 2), ("h1", "ok", 3)]
+        assert "say different things" not in lab.notices()
 
 
 def _plain(line: bytes) -> dict[str, Any]:

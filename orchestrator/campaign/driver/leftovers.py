@@ -52,13 +52,15 @@ Item = TypeVar("Item")
 class LeftoverIntake:
     """Makes rows of what waits on one host, and says what the host may forget."""
 
-    def __init__(self, ingest: Ingest, tell: Tell) -> None:
+    def __init__(self, ingest: Ingest, tell: Tell, *, nothing_runs: bool = False) -> None:
         """Takes nothing yet.
 
         Args:
             ingest: stores the rows.
             tell: takes a line for a person.
+            nothing_runs: no trial is being tried again meanwhile.
         """
+        self._nothing_runs = nothing_runs
         self._ingest = ingest
         self._tell = tell
         self._intakes: dict[Path, RecordIntake] = {}
@@ -104,7 +106,8 @@ class LeftoverIntake:
             raise StoreError(f"its task is damaged: {error.errors(include_url=False)[0]['msg']}") from None
         builder = RowBuilder(stored.origin)
         builder.runs_on(stored.fingerprint)
-        return RecordIntake(found.directory, task.trials, builder, self._ingest)
+        attempts = self._ingest.attempts(task.campaign_id) if self._nothing_runs else None
+        return RecordIntake(found.directory, task.trials, builder, self._ingest, attempts)
 
 
 class Recovery:
@@ -200,7 +203,7 @@ def store_leftovers_here(leftovers: Leftovers, ingest: Ingest, tell: Tell) -> No
     Raises:
         StoreError: the store takes nothing more.
     """
-    intake = LeftoverIntake(ingest, tell)
+    intake = LeftoverIntake(ingest, tell, nothing_runs=True)
     for piece in read_leftovers(leftovers):
         _wait_for_room(ingest)
         intake.take(piece)
@@ -215,7 +218,7 @@ def store_leftovers(scheduler: Scheduler, leftovers: Mapping[str, Leftovers], in
     Raises:
         StoreError: the store takes nothing more.
     """
-    intakes = {host: LeftoverIntake(ingest, _prefixed(host, tell)) for host in leftovers}
+    intakes = {host: LeftoverIntake(ingest, _prefixed(host, tell), nothing_runs=True) for host in leftovers}
 
     def take(host: str, found: Found) -> None:
         intakes[host].take(found)

@@ -4,7 +4,7 @@ import queue
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from orchestrator.scheduling import (
     TaskEnded,
     WorkerProcess,
 )
-from orchestrator.store import Answer, Ingest, Outcome, RowBuilder, RowKey, TaskOrigin
+from orchestrator.store import Answer, Attempt, Ingest, Outcome, RowBuilder, RowKey, TaskOrigin
 from runners.contract import Begin, End, Environment, Line, Status, Task, Trial, TrialRecord
 
 MAX_ATTEMPTS = 3
@@ -40,7 +40,14 @@ FINE = frozenset({Status.OK, Status.UNSUPPORTED, Status.SKIPPED})
 class RecordIntake:
     """Makes rows of the records of one task directory, hands them to the store, and says what its host may forget."""
 
-    def __init__(self, directory: Path, trials: Iterable[Trial], builder: RowBuilder, ingest: Ingest) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        trials: Iterable[Trial],
+        builder: RowBuilder,
+        ingest: Ingest,
+        attempts: Mapping[str, Attempt] | None = None,
+    ) -> None:
         """Takes nothing yet.
 
         Args:
@@ -48,6 +55,8 @@ class RecordIntake:
             trials: those that it can have records of.
             builder: makes their rows.
             ingest: stores them.
+            attempts: the latest of each trial, where none of them goes on: a record that comes after its host was
+                given up is a further one.
         """
         self.directory = directory
         self.builder = builder
@@ -59,6 +68,7 @@ class RecordIntake:
         """Why the first of its records that gives no row does not."""
         self._trials = {trial.trial_id: trial for trial in trials}
         self._ingest = ingest
+        self._attempts = attempts or {}
         self._reader = RecordReader()
         self._answers: queue.SimpleQueue[tuple[int, Trial, TrialRecord, Answer]] = queue.SimpleQueue()
         self._unanswered = 0
@@ -150,6 +160,10 @@ class RecordIntake:
             # A row that says less than it could have said could never be compared or reproduced.
             self.fail(f"line {read.number} of its records gives no row: no environment stands before it")
             return
+        last = self._attempts.get(trial.trial_id)
+        failed = Status.INFRASTRUCTURE_ERROR
+        if last is not None and last.status is failed is not record.status and record.attempt <= last.number:
+            trial, record = replace(trial, attempt=last.number + 1), replace(record, attempt=last.number + 1)
         try:
             rows = self.builder.rows([(trial, record)], read.size)
         except (StoreError, KeyError) as error:
