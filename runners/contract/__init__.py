@@ -24,7 +24,7 @@ from runners.contract.codec import (
     encode,
     encode_line,
 )
-from runners.contract.files import TaskFiles
+from runners.contract.files import EXIT_CANNOT_RECORD, TaskFiles
 from runners.contract.guards import (
     NO_GUARDS,
     ClockRule,
@@ -67,6 +67,7 @@ from runners.contract.spec import (
 
 __all__ = [
     "CONTRACT_VERSION",
+    "EXIT_CANNOT_RECORD",
     "LEGACY",
     "METHOD_VERSION",
     "NO_GUARDS",

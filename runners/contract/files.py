@@ -5,6 +5,9 @@ import re
 from dataclasses import dataclass
 from typing import List
 
+EXIT_CANNOT_RECORD = 74
+"""A runner ends with it that cannot write its records: a full disk, say, which is no fault of a trial."""
+
 _AGAIN = "again-"
 
 

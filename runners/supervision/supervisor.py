@@ -1,5 +1,6 @@
 """One task from its first line to its last."""
 
+import contextlib
 import gc
 import json
 import os
@@ -9,6 +10,7 @@ from typing import Dict, Optional, Tuple
 
 from runners.contract import (
     CONTRACT_VERSION,
+    EXIT_CANNOT_RECORD,
     Begin,
     ContractError,
     End,
@@ -62,6 +64,10 @@ def run_task(directory: str) -> int:
     except Interrupted as interruption:
         print(interruption, flush=True)
         return interruption.exit_code
+    except RecordingError as error:
+        with contextlib.suppress(OSError):  # the log may be on the same disk
+            os.write(1, ("%s\n" % error).encode("utf-8", "backslashreplace"))
+        return EXIT_CANNOT_RECORD
     return 0
 
 
@@ -84,6 +90,10 @@ def read_task(path: str) -> Task:
     return decode(Task, document, "task")
 
 
+class RecordingError(Exception):
+    """A line of the records cannot be written."""
+
+
 class Supervisor:
     """Runs the trials of one task, one after the other, and writes its lines."""
 
@@ -101,6 +111,7 @@ class Supervisor:
 
         Raises:
             Interrupted: the supervisor has to end; the running trial has no record.
+            RecordingError: the same, because the disk takes no line more.
         """
         from runners.system import environment
 
@@ -162,13 +173,18 @@ class Supervisor:
         return answer, ended, after
 
     def _write(self, line: Line) -> None:
-        data = encode_line(line)
+        try:
+            self._append(encode_line(line), is_awaited=isinstance(line, TrialRecord))
+        except OSError as error:
+            raise RecordingError("%s: %s" % (self._files.records, error)) from error
+
+    def _append(self, data: bytes, is_awaited: bool) -> None:
         # Opened for each line: a child must never hold the descriptor
         descriptor = os.open(self._files.records, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             if os.write(descriptor, data) != len(data):
-                raise OSError("%s: a line was written in part" % self._files.records)
-            if isinstance(line, TrialRecord):
+                raise OSError("a line was written in part")
+            if is_awaited:
                 os.fdatasync(descriptor)  # between two trials: nothing is measured meanwhile
         finally:
             os.close(descriptor)

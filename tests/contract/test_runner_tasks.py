@@ -15,6 +15,7 @@ import pytest
 import runners
 from runners.contract import (
     CONTRACT_VERSION,
+    EXIT_CANNOT_RECORD,
     BackendSpec,
     Begin,
     End,
@@ -308,3 +309,13 @@ def test_batches_of_a_task_share_the_reference_of_the_largest(tmp_path: Path, cp
     assert [(r.status, r.reason) for r in records(tmp_path)] == [(Status.OK, None)] * 6
     assert [r.phases.reference_s is None for r in records(tmp_path)] == [False] + [True] * 5
     assert [r.phases.artifact_cached for r in records(tmp_path)][1::2] == [False, True, True]
+
+
+def test_a_disk_that_takes_no_record_is_no_fault_of_the_trial(tmp_path: Path) -> None:
+    write_task(tmp_path, trial("synthetic-sleep", protocol=ENDLESS, timeout_s=2))
+    with start(tmp_path) as process:
+        wait_for_begin(tmp_path)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1, 1))
+        output, _ = process.communicate(timeout=60)
+    assert process.returncode == EXIT_CANNOT_RECORD
+    assert f"{tmp_path / 'records.jsonl'}: [Errno 27] File too large" in output.decode()

@@ -40,6 +40,7 @@ from orchestrator.scheduling import (
 )
 from orchestrator.scheduling.host_calls import end_worker, this_worker
 from orchestrator.store import Ingest, Store
+from runners.contract import EXIT_CANNOT_RECORD, Begin, Environment, Line, encode_line
 from runners.system import collect
 from tests.scripted_campaign import PIN, sweep
 
@@ -348,6 +349,12 @@ class Driving:
         self.hosts.pings[-1].items.append("here")
         self.looks()
 
+    def records(self, task_id: str, *lines: Line) -> int:
+        """The task's runner writes them; returns their size."""
+        data = b"".join(map(encode_line, lines))
+        self.driver._take(RecordPiece("h1", task_id, 0, 0, data))
+        return len(data)
+
 
 @pytest.fixture
 def drive(tmp_path: Path) -> Iterator[Callable[..., Driving]]:
@@ -416,3 +423,21 @@ def test_what_ends_well_while_its_host_is_made_fit_is_still_acknowledged(drive: 
     driving.looks()
     assert driving.works["h1"].loss is None
     assert [found.directory for found in driving.works["h1"].acknowledgements] == [directory]
+
+
+def test_a_runner_that_cannot_write_its_records_is_no_fault_of_the_trial(drive: Callable[..., Driving]) -> None:
+    driving = drive(work("h1"))
+    [task_id] = driving.start()
+    trial, other = driving.hosts.submitted[0].task.trials
+    size = driving.records(
+        task_id, Environment(task_id, {"python": "3"}, {}, "code"), Begin(trial.trial_id, trial.attempt, 1)
+    )
+    full = TaskOutcome(EXIT_CANNOT_RECORD, None, None, "records.jsonl: No space left on device")
+    driving.driver._take(TaskEnded("h1", task_id, full, None, size))
+    driving.looks()
+    host = driving.works["h1"]
+    assert host.reason == "its runner could not write its records (records.jsonl: No space left on device)"
+    assert [(left.trial_id, left.attempt) for left in host.waiting[0].task.trials] == [
+        (other.trial_id, 1),
+        (trial.trial_id, 2),
+    ]

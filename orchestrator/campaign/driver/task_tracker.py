@@ -23,7 +23,7 @@ from orchestrator.scheduling import (
     WorkerProcess,
 )
 from orchestrator.store import Answer, Attempt, Ingest, Outcome, RowBuilder, RowKey, TaskOrigin
-from runners.contract import Begin, End, Environment, Line, Status, Task, Trial, TrialRecord
+from runners.contract import EXIT_CANNOT_RECORD, Begin, End, Environment, Line, Status, Task, Trial, TrialRecord
 
 MAX_ATTEMPTS = 3
 """Of a trial, or of a task that dies before its first trial begins, when the infrastructure is at fault."""
@@ -246,6 +246,8 @@ class TaskTracker:
         """
         intake = running.intake
         problem = ended.problem or (intake.problem and f"{intake.directory}: {intake.problem}")
+        if problem is None and ended.outcome is not None and ended.outcome.exit_code == EXIT_CANNOT_RECORD:
+            problem = f"its runner could not write its records{_last_line(ended.outcome.log_tail)}"
         left = self._left(running, ended.outcome, problem)
         is_whole = ended.size == intake.size
         is_well = ended.outcome is not None and ended.outcome.exit_code == 0
