@@ -243,3 +243,13 @@ def test_a_host_that_cannot_run_them_is_named_with_the_reason(project: Path, mon
     monkeypatch.setattr(run_module, "remove_leftovers", lambda *_: {"h2": "its engine is stuck"})
     with pytest.raises(NoUsableHostError, match="^h2: its engine is stuck$"):
         make_ready(asked, fleet(fake("h2", engine)), print)
+
+
+def test_trials_of_one_key_that_had_other_limits_are_reproduced_by_campaigns_of_their_own() -> None:
+    def digest_with(limits: Limits) -> str:
+        settings = DockerSettings(IMAGE.image_id, None, (0, 1, 2, 3), 2**33, Path(), IMAGE)
+        return plan_again(decided(with_each(limits=limits), execution=settings, cores=4), "x").digest
+
+    limits = [Limits((0,), 2**30), Limits((0, 1), 2**30), Limits((0,), 2**31)]
+    assert len({digest_with(each) for each in limits}) == 3
+    assert digest_with(limits[0]) == digest_with(Limits((0,), 2**30))

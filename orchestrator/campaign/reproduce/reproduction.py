@@ -363,7 +363,10 @@ def plan_again(reproduction: Reproduction, campaign_id: str) -> Plan:
             tasks.append(PlannedTask(host, task))
     tasks.sort(key=lambda planned: planned.task.trials[0].round)
     visits = sorted([task.host, trial.trial_key, trial.round] for task in tasks for trial in task.task.trials)
-    work = {"reproduces": reproduction.wanted.campaign_id, "visits": visits}
+    # One key may have been measured with several limits: those are reproduced one by one.
+    chosen = [again for group in places.values() for again in group.values()]
+    limits = sorted([again.host, again.trial_key, str(again.then.limits)] for again in chosen)
+    work = {"reproduces": reproduction.wanted.campaign_id, "visits": visits, "limits": limits}
     return Plan(tuple(tasks), (), (), digest(work), estimate_s(tasks))
 
 
