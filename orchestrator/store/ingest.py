@@ -105,6 +105,8 @@ class Ingest:
         self._waiting_bytes = 0
         self._hurries = threading.Event()
         self._is_closed = threading.Event()
+        self.campaigns: set[str] = set()
+        """Those that got rows."""
         self.is_full = False
         """Whether it waits for room on the disk."""
         self.answered = threading.Event()
@@ -271,6 +273,7 @@ class Ingest:
             self._writer.append_batches([pack(new)])
         for key in seen:
             self._known[key.campaign_id].add((key.trial_id, key.attempt))
+            self.campaigns.add(key.campaign_id)
         return is_new
 
     def _knows(self, key: RowKey) -> bool:

@@ -120,6 +120,8 @@ def test_what_another_campaign_left_is_stored_too_and_what_is_of_another_store_i
     new = lab.run(sweep("any", rounds=2), Kept(), [ready("h1")])
     assert new != left
     assert len(lab.store.trials(campaign_id=left)) == 2
+    accounts = {row["campaign_id"]: (row["rows"], row["trials_ok"]) for row in lab.store.campaigns().to_pylist()}
+    assert accounts == {left: (2, 2), new: (4, 4)}
     assert (foreign / "records.jsonl").exists()
     assert (damaged / "records.jsonl").exists()
     assert "origin.json is damaged; the records beside it stay" in lab.notices()

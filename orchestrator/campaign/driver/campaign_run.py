@@ -71,21 +71,22 @@ def run_campaign(
     """
     campaign_id, told = order.continuation.campaign_id, one_at_a_time(observe)
     with ControlFiles(files.control).driving():
-        writer = store.writer()
+        writer, with_rows = store.writer(), set[str]()
         try:
             if order.continuation.is_new:
                 writer.put_campaign(opening_row(order))
             _tell_of_damage(writer.reports, told, "of a killed run")
             earlier = len(writer.reports)
             with Ingest(store, writer, lambda text: told(Notice(text))) as ingest:
+                with_rows = ingest.campaigns
                 run = CampaignRun(order, scheduler, ingest, store, files, told, place)
                 run.all()
-            _close_account(store, writer, campaign_id)
+            _close_accounts(store, writer, {campaign_id, *with_rows})
             writer.close()
             _tell_of_damage(writer.reports[earlier:], told, "of this run")
         except BaseException:
             # What cannot be written any more must not hide why the campaign ends.
-            for last in (partial(_close_account, store, writer, campaign_id), writer.close):
+            for last in (partial(_close_accounts, store, writer, {campaign_id, *with_rows}), writer.close):
                 try:
                     last()
                 except StoreError as error:
@@ -294,11 +295,12 @@ def opening_row(order: CampaignOrder) -> Row:
     )
 
 
-def _close_account(store: Store, writer: Writer, campaign_id: str) -> None:
-    """Writes down when a campaign ended, for now or for good, and what there is of it by then."""
-    statuses = [attempt.status for attempt in store.attempts(campaign_id).values()]
-    rows = len(store.trials(["trial_id"], campaign_id=campaign_id))
-    writer.finish_campaign(campaign_id, **campaign_totals(datetime.now(UTC), statuses, rows=rows))
+def _close_accounts(store: Store, writer: Writer, campaign_ids: set[str]) -> None:
+    """Writes down when campaigns ended, for now or for good, and what there is of them by then."""
+    for campaign_id in sorted(campaign_ids.intersection(store.campaigns()["campaign_id"].to_pylist())):
+        statuses = [attempt.status for attempt in store.attempts(campaign_id).values()]
+        rows = len(store.trials(["trial_id"], campaign_id=campaign_id))
+        writer.finish_campaign(campaign_id, **campaign_totals(datetime.now(UTC), statuses, rows=rows))
 
 
 def _tell_of_damage(reports: Sequence[SealReport], observe: Observer, whose: str) -> None:
