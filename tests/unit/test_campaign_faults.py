@@ -1,36 +1,29 @@
 """What a driver decides about hosts that do not answer, without hosts and without waiting."""
 
-import errno
 import os
 import signal
 import subprocess
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from orchestrator.campaign.control import CampaignPhase, CampaignProgressState, ControlFiles, HostPhase
-from orchestrator.campaign.driver.driver import Driver
+from orchestrator.campaign.control import HostPhase
 from orchestrator.campaign.driver.host_work import BREAK_S, HostWork, ListeningClock, hopeless, move, silent
 from orchestrator.campaign.driver.leftovers import PAUSE_S, PING_S, RECOVERY_S, Recovery
-from orchestrator.campaign.driver.requests import Requests
-from orchestrator.campaign.driver.task_tracker import RunningTask, TaskTracker
+from orchestrator.campaign.driver.task_tracker import RunningTask
 from orchestrator.campaign.provision import ReadyHost
-from orchestrator.config import Faults, Sweep
+from orchestrator.config import Faults
 from orchestrator.errors import InfrastructureError
-from orchestrator.execution import FakeSettings, TaskOutcome
-from orchestrator.files import ProjectFiles
+from orchestrator.execution import FakeSettings
 from orchestrator.planning import GpuFacts, Machine, PlannedTask, PlanningHost, plan
 from orchestrator.scheduling import (
     Acknowledgement,
     Disposal,
-    HostObserved,
     LeftoverPiece,
     Leftovers,
-    RecordPiece,
     Returned,
     TaskEnded,
     TaskRequest,
@@ -39,9 +32,6 @@ from orchestrator.scheduling import (
     recover,
 )
 from orchestrator.scheduling.host_calls import end_worker, this_worker
-from orchestrator.store import Ingest, Store
-from runners.contract import EXIT_CANNOT_RECORD, Begin, Environment, Line, encode_line
-from runners.system import collect
 from tests.scripted_campaign import PIN, sweep
 
 FAULTS = Faults(silence_s=10, return_s=300, queue_s=120)
@@ -298,146 +288,3 @@ def test_a_stuck_process_is_killed_even_if_it_is_frozen_and_nobody_kills_himself
     finally:
         process.kill()
         process.wait()
-
-
-class Driving:
-    """A driver of hosts that say what a test has them say, by a clock that a test sets."""
-
-    def __init__(self, files: ProjectFiles, ingest: Ingest, works: Sequence[HostWork], wanted: Sweep | None) -> None:
-        self.works = {work.name: work for work in works}
-        self.hosts, self.now_s, self.told = Hosts(), 0.0, list[str]()
-        self.control = ControlFiles(files.control)
-        everyone = {name: ready(name) for name in self.works}
-        requests = Requests("c", everyone, files, "store", collect())
-        tracker = TaskTracker(requests, ingest, lambda told: self.told.append(getattr(told, "text", "")))
-        state = CampaignProgressState(
-            "c", "s", 0, 0, CampaignPhase.RUNNING, (), 0, 6, 0, 1, "here", "results", 0, None
-        )  # fmt: skip
-        hosts = cast("Any", self.hosts)
-        self.driver = Driver(
-            self.works, hosts, tracker, self.control, state, FAULTS, wanted, {}, clock=lambda: self.now_s
-        )
-
-    def start(self) -> list[str]:
-        """Submits what can start, which begins at once; returns the ids."""
-        before = len(self.hosts.submitted)
-        self.driver._submit()
-        new = self.hosts.submitted[before:]
-        for number, request in enumerate(new):
-            worker = WorkerProcess(1001 + number, 7)
-            self.driver._take(HostObserved(request.host, request.task.task_id, collect(), worker))
-        return [request.task.task_id for request in new]
-
-    def goes_on(self, to_s: float) -> None:
-        """The driver listens until then, and looks around."""
-        while self.now_s < to_s:
-            self.now_s += 1
-            self.driver._listening.tick()
-        self.looks()
-
-    def looks(self) -> None:
-        self.driver._looked_s = float("-inf")
-        self.driver._look()
-        while any(
-            task.ended and not task.intake.is_settled for work in self.works.values() for task in work.running.values()
-        ):
-            self.driver._end_settled()
-        self.driver._end_settled()
-
-    def answers(self) -> None:
-        """The host that was asked last whether it is there says so."""
-        self.hosts.pings[-1].items.append("here")
-        self.looks()
-
-    def records(self, task_id: str, *lines: Line) -> int:
-        """The task's runner writes them; returns their size."""
-        data = b"".join(map(encode_line, lines))
-        self.driver._take(RecordPiece("h1", task_id, 0, 0, data))
-        return len(data)
-
-
-@pytest.fixture
-def drive(tmp_path: Path) -> Iterator[Callable[..., Driving]]:
-    files, store = ProjectFiles(tmp_path), Store.open(tmp_path / "results")
-    with ControlFiles(files.control).driving(), store.writer() as writer, Ingest(store, writer, print) as ingest:
-        yield lambda *works, wanted=None: Driving(files, ingest, works, wanted)
-
-
-def test_tasks_of_other_hosts_on_the_same_disk_are_no_leftovers(drive: Callable[..., Driving]) -> None:
-    driving = drive(work("h1"), work("h2"))
-    [lost, running] = driving.start()
-    driving.driver._take(TaskEnded("h1", lost, None, "its node died", None))
-    driving.looks()
-    driving.answers()
-    [returned] = driving.hosts.returned
-    assert returned.running == {running}
-    assert returned.leftovers.in_use == {driving.works["h2"].running[running].intake.directory.name}
-
-
-def test_a_full_disk_only_keeps_others_from_seeing_how_the_campaign_is(
-    drive: Callable[..., Driving], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def publish(number: int) -> None:
-        monkeypatch.setattr(ControlFiles, "publish", lambda *_: (_ for _ in ()).throw(OSError(number, "cannot")))
-        driving.driver._publish(CampaignPhase.ENDED)
-
-    driving = drive(work("h1"))
-    publish(errno.ENOSPC)
-    publish(errno.EDQUOT)
-    with pytest.raises(PermissionError):
-        publish(errno.EACCES)
-
-
-def two_slots() -> HostWork:
-    planned = [PlannedTask("h1", task.task, slot) for task, slot in zip(tasks("h1"), (0, 1, 0), strict=True)]
-    return HostWork("h1", 2, deque(planned))
-
-
-def test_a_second_task_that_is_lost_while_its_host_is_made_fit_is_seen_to_as_well(
-    drive: Callable[..., Driving],
-) -> None:
-    driving = drive(two_slots())
-    first, second = driving.start()
-    driving.goes_on(1)
-    driving.driver._take(RecordPiece("h1", second, 0, 0, b""))  # a sign of life
-    driving.goes_on(11)
-    driving.answers()
-    driving.goes_on(12)
-    assert driving.hosts.cancelled == [first, second]
-    assert driving.hosts.streams[0].is_dropped
-    driving.answers()
-    assert [[worker.pid for worker in returned.lost] for returned in driving.hosts.returned] == [[1001], [1001, 1002]]
-    assert [returned.running for returned in driving.hosts.returned] == [{second}, set()]
-
-
-def test_what_ends_well_while_its_host_is_made_fit_is_still_acknowledged(drive: Callable[..., Driving]) -> None:
-    driving = drive(two_slots())
-    first, second = driving.start()
-    driving.driver._take(TaskEnded("h1", first, None, "its worker died", None))
-    driving.looks()
-    driving.answers()
-    directory = driving.works["h1"].running[second].intake.directory
-    driving.driver._take(TaskEnded("h1", second, TaskOutcome(0, None, None, ""), None, 0))
-    driving.looks()
-    driving.hosts.streams[0].is_over = True
-    driving.looks()
-    assert driving.works["h1"].loss is None
-    assert [found.directory for found in driving.works["h1"].acknowledgements] == [directory]
-
-
-def test_a_runner_that_cannot_write_its_records_is_no_fault_of_the_trial(drive: Callable[..., Driving]) -> None:
-    driving = drive(work("h1"))
-    [task_id] = driving.start()
-    trial, other = driving.hosts.submitted[0].task.trials
-    size = driving.records(
-        task_id, Environment(task_id, {"python": "3"}, {}, "code"), Begin(trial.trial_id, trial.attempt, 1)
-    )
-    full = TaskOutcome(EXIT_CANNOT_RECORD, None, None, "records.jsonl: No space left on device")
-    driving.driver._take(TaskEnded("h1", task_id, full, None, size))
-    driving.looks()
-    host = driving.works["h1"]
-    assert host.reason == "its runner could not write its records (records.jsonl: No space left on device)"
-    assert [(left.trial_id, left.attempt) for left in host.waiting[0].task.trials] == [
-        (other.trial_id, 1),
-        (trial.trial_id, 2),
-    ]

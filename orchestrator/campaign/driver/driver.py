@@ -49,11 +49,13 @@ class Driver:
     absent: Mapping[str, str]
     """Hosts that were made ready and are not there now, and why: lost from the start, until they answer."""
     _listening: ListeningClock = field(init=False)
+    _looking: ListeningClock = field(init=False)
+    """Measures how long hosts are awaited: while this driver is stopped, nobody can come back."""
     _looked_s: float = field(default=float("-inf"), init=False)
     _published_s: float = field(default=float("-inf"), init=False)
 
     def __post_init__(self) -> None:
-        self._listening = ListeningClock()
+        self._listening, self._looking = ListeningClock(), ListeningClock()
         self._ingest, self._requests = self.tracker.ingest, self.tracker.requests
 
     def run(self) -> None:
@@ -144,7 +146,7 @@ class Driver:
             self._lose(host, problem, running.stuck)
 
     def _lose(self, host: HostWork, problem: str, stuck: WorkerProcess | None = None) -> None:
-        if host.lose(problem, time.monotonic(), stuck):
+        if host.lose(problem, self._looking.now_s, stuck):
             waits = "its trials wait until it is back" if host.waiting else "nothing is left for it"
             self.tracker.notice(f"{host.name} is lost: {problem}; {waits}")
             self._looked_s = float("-inf")
@@ -152,6 +154,7 @@ class Driver:
     def _look(self) -> None:
         """Looks around, but not at every line that a trial writes."""
         now_s = time.monotonic()
+        self._looking.tick()
         if now_s - self._looked_s >= LOOK_S:
             self._looked_s = now_s
             self._hear_requests()
@@ -159,7 +162,7 @@ class Driver:
             self._lose_silent()
             self._take_up_returned(now_s)
             self._move()
-            self._give_up(now_s)
+            self._give_up()
 
     def _hear_requests(self) -> None:
         for request in self.control.take_requests():
@@ -186,7 +189,7 @@ class Driver:
             able = frozenset(trial.trial_id for planned in alone.tasks for trial in planned.task.trials)
             new = self.works[name] = HostWork(name, slots_on(ready, alone), able=able)
             # It has to answer first, as one that was lost has.
-            new.lose("it has not answered yet", time.monotonic(), None)
+            new.lose("it has not answered yet", self._looking.now_s, None)
             self.tracker.notice(f"{name} was offered in the place of a host that is lost")
 
     def _lose_silent(self) -> None:
@@ -233,8 +236,8 @@ class Driver:
                 for source, count in move(sources, target, slots).items():
                     self.tracker.notice(f"{target.name} takes {count} trials of {source}")
 
-    def _give_up(self, now_s: float) -> None:
-        for host in hopeless(self.works, now_s, self.faults):
+    def _give_up(self) -> None:
+        for host in hopeless(self.works, self._looking.now_s, self.faults):
             assert host.loss is not None
             recovery = host.loss.recovery
             if recovery is not None:

@@ -4,14 +4,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from orchestrator.campaign.control import HostPhase
-from orchestrator.campaign.driver.leftovers import Recovery
 from orchestrator.campaign.driver.task_tracker import RunningTask, restarted
 from orchestrator.campaign.provision import ReadyHost
 from orchestrator.config import Faults
 from orchestrator.planning import Plan, PlannedTask, Slot, slot_of, slots_at_once
 from orchestrator.scheduling import Acknowledgement, WorkerProcess
+
+if TYPE_CHECKING:
+    from orchestrator.campaign.driver.leftovers import Recovery
 
 BREAK_S = 3.0
 """A driver that took nothing for so long was stopped, or had to wait itself: it cannot tell who was silent."""
@@ -43,9 +46,10 @@ class Loss:
 
     reason: str
     since_s: float
+    """By a clock that counts only while the driver looks for it."""
     workers: list[WorkerProcess] = field(default_factory=list)
     """What ran tasks that nothing was heard of any more, and may be stuck in them still."""
-    recovery: Recovery | None = None
+    recovery: "Recovery | None" = None
     """Its way back; null until somebody has looked for it."""
 
 

@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from orchestrator.campaign.driver.host_work import ListeningClock
 from orchestrator.campaign.driver.task_tracker import RecordIntake
 from orchestrator.errors import StoreError
 from orchestrator.scheduling import (
@@ -250,7 +251,7 @@ def ask(
         scheduler: reaches them.
         question: see `Scheduler.stream`.
         of: its argument, by the host that it runs on.
-        timeout_s: for all of it.
+        timeout_s: for all of it; who still says something is heard to the end.
         take: takes what a host says.
         tell: told why a host did not come to its end.
 
@@ -258,12 +259,13 @@ def ask(
         The hosts that did.
     """
     streams = {host: scheduler.stream(question, host, asked) for host, asked in of.items()}
-    until_s = time.monotonic() + timeout_s
+    listening = ListeningClock()  # else one that was stopped itself would give up on everybody
     while waiting := [host for host, stream in streams.items() if not stream.is_over]:
+        listening.tick()
         taken = [(host, item) for host in waiting for item in streams[host].take()]
         for host, item in taken:
             take(host, item)
-        if time.monotonic() > until_s:
+        if not taken and listening.now_s > timeout_s:
             break
         if not taken:
             time.sleep(0.02)

@@ -359,15 +359,13 @@ def plan_again(reproduction: Reproduction, campaign_id: str) -> Plan:
             )
             task_id = f"{campaign_id}-{host}-{environment}-r{number}"
             # Those that a sweep has which says nothing: the store does not tell which ones were chosen then
-            task = Task(CONTRACT_VERSION, campaign_id, task_id, environment, trials, Guards())
-            tasks.append(PlannedTask(host, task))
+            tasks.append(PlannedTask(host, Task(CONTRACT_VERSION, campaign_id, task_id, environment, trials, Guards())))
     tasks.sort(key=lambda planned: planned.task.trials[0].round)
     visits = sorted([task.host, trial.trial_key, trial.round] for task in tasks for trial in task.task.trials)
     # One key may have been measured with several limits: those are reproduced one by one.
-    chosen = [again for group in places.values() for again in group.values()]
-    limits = sorted([again.host, again.trial_key, str(again.then.limits)] for again in chosen)
-    work = {"reproduces": reproduction.wanted.campaign_id, "visits": visits, "limits": limits}
-    return Plan(tuple(tasks), (), (), digest(work), estimate_s(tasks))
+    limits = sorted([a.host, a.trial_key, str(a.then.limits)] for group in places.values() for a in group.values())
+    work = digest({"reproduces": reproduction.wanted.campaign_id, "visits": visits, "limits": limits})
+    return Plan(tuple(tasks), (), (), work, estimate_s(tasks))
 
 
 def order_again(
