@@ -16,6 +16,12 @@ def line_of(text: str | bytes) -> bytes:
     return body + b',"crc32":"%08x"}\n' % zlib.crc32(body)
 
 
+def with_first(data: bytes, old: bytes, new: bytes) -> bytes:
+    """Lines of which the first says something else than it did, and fits its checksum all the same."""
+    first, _, rest = data.partition(b"\n")
+    return line_of(first.partition(b',"crc32"')[0].replace(old, new) + b"}") + rest
+
+
 @dataclass
 class Ended:
     """A task that has ended, and what it recorded."""

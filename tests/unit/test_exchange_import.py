@@ -32,7 +32,7 @@ from runners.contract import (
     encode_line,
 )
 from runners.system import collect, system_id
-from tests.recording import line_of
+from tests.recording import line_of, with_first
 
 SWEEP = """\
 version: 1
@@ -138,14 +138,6 @@ def edit(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new, 1))
 
 
-def renamed(data: bytes) -> bytes:
-    """The same records, in an environment with a distribution whose name is not ASCII."""
-    first, _, rest = data.partition(b"\n")
-    document = json.loads(first)
-    del document["crc32"]
-    return line_of(json.dumps({**document, "versions": {**document["versions"], "caf\xe9": "1"}})) + rest
-
-
 def test_each_trial_and_each_skip_gives_a_row(export: Export, capsys: pytest.CaptureFixture[str]) -> None:
     export.finish(0)
     export.finish(1)
@@ -242,11 +234,9 @@ def test_a_task_that_did_not_come_back_is_named(export: Export, capsys: pytest.C
     ("damage", "expected"),
     [
         (b'{"type":"rec\xff\n', "damaged: the line does not end in its checksum"),
-        (line_of('{"type":"word"}'), "type must be one of"),
         (line_of('{"type":"end","task_id":"other","records":1}'), "a line of task other among those of"),
         (line_of('{"type":"begin","trial_id":"x","attempt":1,"started_at_ns":1}'), "trial x is not part of this task"),
         (b'{"type":"rec', "the line is cut off"),
-        (b"\n", "damaged"),
         (None, "a second record of trial "),
     ],
 )
@@ -269,7 +259,6 @@ def test_a_damaged_line_is_named_and_the_rest_is_imported(
         ({"facts": {"a": float("nan")}}, "not a line of JSON: NaN is no JSON"),
         ({"exit_code": 2**40}, "it gives no row: "),
         ({"started_at_ns": 2**70}, "it gives no row: "),
-        ({"reason": "half a character: \udce9"}, "it gives no row: "),
     ],
 )
 def test_a_record_that_gives_no_row_is_damage(
@@ -293,7 +282,7 @@ def test_a_record_that_gives_no_row_is_damage(
         ("system.json", lambda _: b"{}", "system.json: expected an object with the key fingerprint"),
         ("system.json", lambda _: b'{"fingerprint": {}}', "system.json: fingerprint"),
         ("records.jsonl", lambda data: data.partition(b"\n")[2], "no environment can be read"),
-        ("records.jsonl", lambda data: renamed(data), "records.jsonl:1: keys of an identity are ASCII text"),
+        ("records.jsonl", lambda data: with_first(data, b'"python"', b'"caf\\u00e9"'), "1: keys of an identity are"),
         ("system.json", lambda data: data.replace(b'"x86_64"', b'"\\ud800"'), "system.json: "),
     ],
 )
