@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.campaign.control import CampaignPhase, CampaignProgressState, ControlFiles
+from orchestrator.campaign.control import CampaignPhase, CampaignProgressState, ControlFiles, Request, RequestKind
 from orchestrator.campaign.driver.driver import Driver
 from orchestrator.campaign.driver.host_work import HostWork
 from orchestrator.campaign.driver.leftovers import ask
@@ -29,6 +29,7 @@ from orchestrator.scheduling import (
 from orchestrator.store import Ingest, Store
 from runners.contract import EXIT_CANNOT_RECORD, Begin, Environment, Line, encode_line
 from runners.system import collect
+from tests.scripted_campaign import sweep
 from tests.unit.test_campaign_faults import FAULTS, Hosts, Told, ready, tasks, work
 
 
@@ -214,3 +215,16 @@ def test_who_still_says_something_is_heard_to_the_end(monkeypatch: pytest.Monkey
     assert heard == ["first", "second"]
     assert told == ["h2: it gave no answer within 0 s"]
     assert silent_one.is_dropped
+
+
+@pytest.mark.parametrize(("drained", "takes_part"), [(("h1",), True), (("h1", "h2"), False)])
+def test_a_spare_is_not_needed_once_everything_is_drained(
+    drive: Callable[..., Driving], drained: tuple[str, ...], takes_part: bool
+) -> None:
+    driving = drive(work("h1"), work("h2"), wanted=sweep("any"))
+    driving.control.request(Request(RequestKind.DRAIN, drained))
+    driving.looks()
+    driving.control.offer(ready("h3"))
+    driving.looks()
+    assert ("h3" in driving.works) is takes_part
+    assert ("h3 was offered, and is not needed" in driving.told) is not takes_part

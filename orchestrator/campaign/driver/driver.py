@@ -180,7 +180,8 @@ class Driver:
     def _take_offers(self) -> None:
         for ready in self.control.take_offers():
             name = ready.planning.name
-            if name in self.works or self.sweep is None:
+            is_drained = all(host.is_drained for host in self.works.values())
+            if name in self.works or self.sweep is None or is_drained:
                 self.tracker.notice(f"{name} was offered, and is not needed")
                 continue
             self._requests.hosts[name] = ready
