@@ -71,13 +71,12 @@ def pinned(row: Mapping[str, Any], store: Store) -> Pinned:
     stored = StoredPlan.of(row)
     if stored is None:
         raise ConfigurationError(f"campaign {campaign_id} has no plan in the store: it was imported")
-    trials = store.trials(["reproduces", *_COLUMNS], campaign_id=campaign_id)
-    reproduced = next((origin for origin in trials["reproduces"].to_pylist() if origin), None)
-    if reproduced is not None or is_reproduction(row):
-        again = reproduced or "ID"
+    if is_reproduction(row):
+        command = row["sweep_document"].split("`")[1]
         raise ConfigurationError(
-            f"campaign {campaign_id} reproduces another one; `taxmeter reproduce {again}` goes on with it by itself"
+            f"campaign {campaign_id} reproduces another one; `{command}` goes on with it by itself"
         )
+    trials = store.trials(list(_COLUMNS), campaign_id=campaign_id)
     ran = trials.filter(pc.is_valid(trials["runner_sha256"])).sort_by([("started_at", "descending")]).to_pylist()
     seen = {environment["environment_id"]: environment for environment in store.environments().to_pylist()}
     return Pinned(row, stored, ran, seen)

@@ -21,7 +21,6 @@ from orchestrator.cli.stores import open_existing, results_option
 from orchestrator.cli.sweep import ending_cleanly, exit_code, git_commit, say, watched
 from orchestrator.cli.tables import wide_console
 from orchestrator.config import load_inventory
-from orchestrator.errors import ExitCode
 from orchestrator.files import ProjectFiles
 from orchestrator.hosts import open_hosts
 from orchestrator.report import render_reproduction
@@ -44,7 +43,7 @@ def reproduce(
     rounds: int | None,
     allow_different_image: bool,
     allow_different_method: bool,
-) -> ExitCode:
+) -> int:
     """Runs stored trials again and compares then with now.
 
     TRIAL_OR_CAMPAIGN is the id of a trial, the beginning of one that no other shares, or the id of a campaign, of
@@ -64,7 +63,7 @@ def reproduce(
     with ending_cleanly(), open_hosts({place.name: place.host for place in places}, known, files) as hosts:
         reproduction, outcome = run_reproduction(request, hosts, say, watched)
     if outcome.exit_code:
-        return ExitCode(outcome.exit_code)
+        return outcome.exit_code
     store = open_existing(results_directory)
     print_reproduction(store, reproduction, outcome.campaign_id)
     return exit_code(store.attempts(outcome.campaign_id).values())

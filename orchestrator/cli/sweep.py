@@ -273,14 +273,14 @@ def _print_results(results: Path, campaign_id: str) -> None:
 
 
 def _row(campaign_id: str | None, results: Path) -> Mapping[str, Any] | None:
-    """The row of a campaign; null if none is named and none is unfinished."""
+    """The row of a campaign; null if none is named and none is unfinished that can go on here."""
     opened = open_results(results)
     if campaign_id is not None:
         return known_campaign(opened, campaign_id, results)
     rows = {row["campaign_id"]: row for row in opened.campaigns().arrow().to_pylist()}
     for listed in campaign_list(opened.view()).to_pylist():
         row: Mapping[str, Any] = rows[listed["campaign_id"]]
-        if listed["left_to_do"] and not is_reproduction(row):
+        if listed["left_to_do"] and row["plan"] is not None and not is_reproduction(row):
             return row
     return None
 

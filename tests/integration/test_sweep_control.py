@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ from orchestrator.errors import ExitCode
 from orchestrator.files import ProjectFiles
 from orchestrator.hosts.lock import HostLock
 from orchestrator.planning import PlanningHost
+from orchestrator.store import Store, campaign_row
 from tests.recording import wait_for
 from tests.scripted_campaign import STORED, Stored
 
@@ -246,6 +248,25 @@ def test_a_finished_campaign_has_nothing_to_resume(
     assert run(["sweep", "resume", chosen.campaign_id[:12]]) == ExitCode.OK
     assert "all 4 trials are in the store" in capsys.readouterr().out
     assert run(["sweep", "status"]) == ExitCode.OK
+
+
+def test_what_was_imported_or_reproduces_another_is_not_what_a_resume_goes_on_with(
+    control: ControlFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun(tmp_path, rows=4)
+    again = {"sweep_document": "# made by `taxmeter reproduce t-1`\n", "plan": "{}"}
+    with Store.open(tmp_path / "results").writer() as writer:
+        for name, columns in (("imported", {"sweep_document": SWEEP}), ("again", again)):
+            whole = {"inventory_document": INVENTORY, "planned_trials": 4, "plan_digest": name, **columns}
+            writer.put_campaign(
+                campaign_row(name, datetime.now(UTC), "s", taxmeter_version="0", git_commit=None, **whole)
+            )
+    assert run(["sweep", "resume"]) == ExitCode.OK
+    assert capsys.readouterr().out == "nothing is left of any campaign\n"
+    assert run(["sweep", "resume", "imported"]) == ExitCode.USAGE
+    assert "has no plan in the store: it was imported" in capsys.readouterr().err
+    assert run(["sweep", "resume", "again"]) == ExitCode.USAGE
+    assert "again reproduces another one; `taxmeter reproduce t-1` goes on with it by itself" in capsys.readouterr().err
 
 
 def test_a_campaign_that_runs_is_not_resumed(
