@@ -1,11 +1,13 @@
 """Errors reach a person as one line on standard error, with the right exit code."""
 
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from orchestrator.campaign.run import RunOutcome
 from orchestrator.cli import run
 from orchestrator.cli.sweep import exit_code
 from orchestrator.errors import ExitCode
@@ -206,3 +208,16 @@ def test_an_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_facts_of_this_machine_are_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["hosts", "facts"]) == ExitCode.OK
     assert '"system_id"' in capsys.readouterr().out
+
+
+def test_a_driver_that_was_killed_ends_a_reproduction_with_its_exit_code(
+    project_copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = sys.modules["orchestrator.cli.reproduce"]
+    for name in ("open_existing", "find", "refuse_another_method", "load_inventory"):
+        monkeypatch.setattr(module, name, lambda *_, **__: None)
+    monkeypatch.setattr(module, "targets", lambda *_: [])
+    monkeypatch.setattr(module, "git_commit", lambda: None)
+    monkeypatch.setattr(module, "open_hosts", lambda *_: nullcontext())
+    monkeypatch.setattr(module, "run_reproduction", lambda *_: (None, RunOutcome("c", {}, 137)))
+    assert run(["reproduce", "t"]) == 137
