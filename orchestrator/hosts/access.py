@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
 from orchestrator.config import Host
@@ -162,14 +162,6 @@ class HostAccess(Protocol):
 
         Raises:
             InfrastructureError: no engine answers.
-        """
-        ...
-
-    def place(self, files: Mapping[str, bytes], directory: PurePosixPath) -> None:
-        """Writes files below a directory there, which is made; each is whole or not there.
-
-        Raises:
-            InfrastructureError: they cannot be written.
         """
         ...
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from orchestrator.config import Host, HostState
@@ -12,7 +12,7 @@ from orchestrator.environments import BuiltImage, ImageIdentity, Looked, StoredI
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.access import Answer, Argument, HostFacts, SystemDescription
 from orchestrator.hosts.check import Check, Finding, HostReport, Level, Requirements
-from orchestrator.hosts.local import call_here, refuse_outside, write_files
+from orchestrator.hosts.local import call_here
 from runners.system import SystemRoot, describe_system
 
 
@@ -69,8 +69,6 @@ class FakeHost:
     settings: Host
     told: HostFacts | InfrastructureError
     """Its facts, or why it cannot be used."""
-    root: Path
-    """The directory that its files are below."""
     fake_engine: FakeEngine | None = None
     """Null for a host without an engine."""
     answers: Mapping[Callable[..., Any], Any] = field(default_factory=dict)
@@ -103,12 +101,6 @@ class FakeHost:
         if self.fake_engine is None:
             raise InfrastructureError("no Docker engine answers")
         yield self.fake_engine
-
-    def place(self, files: Mapping[str, bytes], directory: PurePosixPath) -> None:
-        """See `HostAccess.place`."""
-        for name in files:
-            refuse_outside(name)
-        write_files(files, PurePosixPath(self.root, directory.relative_to("/")))
 
     def slots(self) -> int | None:
         """See `HostAccess.slots`."""

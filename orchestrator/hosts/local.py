@@ -2,7 +2,6 @@
 
 import os
 import queue
-import secrets
 import sys
 import threading
 from abc import ABC, abstractmethod
@@ -10,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from orchestrator.config import ExecutorChoice, Host, local_engine
 from orchestrator.environments import engine_problem
@@ -127,10 +126,6 @@ class LocalHost(CalledHost):
             raise InfrastructureError(problem)
         yield EngineAt(address, marked_here)
 
-    def place(self, files: Mapping[str, bytes], directory: PurePosixPath) -> None:
-        """See `HostAccess.place`."""
-        write_files(files, directory)
-
     def slots(self) -> int | None:
         """See `HostAccess.slots`."""
         return None
@@ -231,46 +226,6 @@ def choose_isolation(executor: ExecutorChoice, engine: str | None) -> tuple[Isol
     if executor is ExecutorChoice.DOCKER:
         raise InfrastructureError(f"executor is docker, but {problem}; start it, or write `executor: auto`")
     return Isolation.PROCESS, problem
-
-
-def write_files(files: Mapping[str, bytes], directory: PurePosixPath) -> None:
-    """Writes files below a directory of this machine, which is made; each is whole or not there, also after a crash.
-
-    Args:
-        files: the content by path below the directory.
-        directory: absolute.
-
-    Raises:
-        InfrastructureError: they cannot be written, or one would lie outside.
-    """
-    try:
-        for name in files:
-            refuse_outside(name)
-        for name, content in files.items():
-            path = Path(directory, name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-            try:
-                with temporary.open("wb") as stream:
-                    stream.write(content)
-                    stream.flush()
-                    os.fsync(stream.fileno())
-                temporary.replace(path)
-            finally:
-                temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise InfrastructureError(f"{directory} cannot be written: {error.strerror or error}") from error
-
-
-def refuse_outside(name: str) -> None:
-    """Refuses a path that leads out of the directory that it is relative to.
-
-    Raises:
-        InfrastructureError: it does.
-    """
-    path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or not path.parts:
-        raise InfrastructureError(f"{name} is no place below a directory")
 
 
 def refuse_directory(directory: Path) -> None:

@@ -47,7 +47,7 @@ class RelayedHost:
     work_directory: str
     """Where it keeps our files while a task runs."""
     place: Callable[[Mapping[str, bytes], PurePosixPath], None]
-    """See `HostAccess.place`."""
+    """See `SshHost.place`."""
     locks: Path = LOCKS
 
 

@@ -38,7 +38,7 @@ from orchestrator.hosts.check import (
 from orchestrator.hosts.connection import CommandOutput, Connections, Deadline, HostConnectionError
 from orchestrator.hosts.containers import ContainerCommand, run_in_container
 from orchestrator.hosts.engine import EngineAt, mark_name
-from orchestrator.hosts.local import CHOSEN, ENGINE_ANSWERS, refuse_outside
+from orchestrator.hosts.local import CHOSEN, ENGINE_ANSWERS
 from orchestrator.hosts.relay import RelayedHost, socket_of
 from orchestrator.planning import GpuFacts, Isolation
 from runners.system import SystemRoot, describe_system, fingerprint_of_system, observe_versions
@@ -109,7 +109,7 @@ class SshHost:
         """How tasks get there without an engine; null if it has one."""
         if self.settings.python is None:
             return None
-        return RelayedHost(self.name, self.settings.python, self.work_directory, self._place)
+        return RelayedHost(self.name, self.settings.python, self.work_directory, self.place)
 
     def call(self, function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:
         """See `HostAccess.call`.
@@ -134,9 +134,13 @@ class SshHost:
             yield EngineAt(address, self._marked)
 
     def place(self, files: Mapping[str, bytes], directory: PurePosixPath) -> None:
-        """See `HostAccess.place`."""
-        with _nameless():
-            self._place(files, directory)
+        """Writes files below a directory there, which is made; each is whole or not there.
+
+        Raises:
+            HostConnectionError: the host was not reached.
+            InfrastructureError: they cannot be written.
+        """
+        self._shell(_PLACE, [str(directory)], tar_of(files))
 
     def slots(self) -> int | None:
         """See `HostAccess.slots`."""
@@ -214,11 +218,6 @@ class SshHost:
             output = self._run_in_python(program, Deadline(timeout_s))
         assert output is not None
         return decode_answer(function, _answer("it does not run our code", output))
-
-    def _place(self, files: Mapping[str, bytes], directory: PurePosixPath) -> None:
-        for name in files:
-            refuse_outside(name)
-        self._shell(_PLACE, [str(directory)], tar_of(files))
 
     def _look(self, deadline: Deadline) -> Preflight:
         return self._seen or self.preflight(deadline, (*ENGINE_ROOTS, self.work_directory))

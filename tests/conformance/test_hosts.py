@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,7 +47,7 @@ def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             settings = Host(connection=Connection.LOCAL)
             work = str(directory / "work")
             facts = replace(LocalHost(NAME, settings, str(PROJECT)).facts(), work_directory=work)
-            yield FakeHost(NAME, settings, facts, Path("/"), FakeEngine())
+            yield FakeHost(NAME, settings, facts, FakeEngine())
             return
         if request.param == "local":
             hosts = {NAME: {"connection": "local", "work_directory": str(directory / "work")}}
@@ -137,30 +137,6 @@ def test_several_calls_at_once_get_their_own_answers(host: HostAccess) -> None:
     for thread in threads:
         thread.join()
     assert answers == {word: Exercise((word,)) for word in words}
-
-
-def test_files_are_placed_whole(host: HostAccess) -> None:
-    directory = PurePosixPath(host.facts().work_directory, "a b", "deeper")
-    whole = bytes(range(256)) * 1000
-    host.place({"first": b"old", "in/second one": b""}, directory)
-    host.place({"first": whole}, directory)
-    assert Path(directory, "first").read_bytes() == whole
-    found = sorted(str(path.relative_to(directory)) for path in Path(directory).rglob("*"))
-    assert found == ["first", "in", "in/second one"]
-
-
-@pytest.mark.parametrize("name", ["../outside", "/outside", ""])
-def test_nothing_is_placed_outside(host: HostAccess, name: str) -> None:
-    with pytest.raises(InfrastructureError, match="is no place below a directory"):
-        host.place({"inside": b"", name: b""}, PurePosixPath(host.facts().work_directory, "refused"))
-    assert not Path(host.facts().work_directory, "refused").exists()
-
-
-def test_what_cannot_be_placed_is_told_without_the_name_of_the_host(host: HostAccess, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(InfrastructureError, match="file/below cannot be written: ") as caught:
-        host.place({"x": b""}, PurePosixPath(tmp_path, "file", "below"))
-    assert NAME not in str(caught.value)
 
 
 def test_slots_are_for_us_to_choose_but_for_nodes(host: HostAccess) -> None:

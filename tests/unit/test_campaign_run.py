@@ -62,8 +62,7 @@ class Fleet(Hosts):
 
     def __init__(self, *known: HostFacts) -> None:
         self.fakes = {
-            found.host: FakeHost(found.host, HERE, found, Path("/"), FakeEngine(), answers=dict(ANSWERS))
-            for found in known
+            found.host: FakeHost(found.host, HERE, found, FakeEngine(), answers=dict(ANSWERS)) for found in known
         }
         super().__init__(self.fakes, Connections({}), Inventory(hosts={}), ProjectFiles(Path()))
         self.unjoinable: dict[str, str] = {}

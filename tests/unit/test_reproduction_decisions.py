@@ -189,7 +189,7 @@ def fake(name: str, engine: FakeEngine | None, **changes: Any) -> FakeHost:
         engine=None,
         work_directory="/work",
     )
-    return FakeHost(name, HERE, replace(facts, **changes), Path("/"), engine)
+    return FakeHost(name, HERE, replace(facts, **changes), engine)
 
 
 def request(wanted: Wanted, project: Path, host: str, allowed: Allowed | None = None) -> ReproduceRequest:
