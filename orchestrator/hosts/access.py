@@ -153,7 +153,8 @@ class HostAccess(Protocol):
             timeout_s: for all of it, in seconds.
 
         Raises:
-            InfrastructureError: what the function raised, or why there is no answer.
+            InfrastructureError: what the function raised, or why there is no answer. Over SSH there is none: trials
+                there have containers, or the interpreter that the inventory names, and no process of ours beside them.
         """
         ...
 

@@ -1,7 +1,7 @@
 """A function of ours called on a host: argument and answer travel as JSON, so that reading them runs nothing.
 
-Also as one program, for an interpreter in which nothing of ours is installed: the same code that runs here and in the
-containers of trials, and it writes nothing to a disk.
+Those of `runners.system` also as one program, for an interpreter in which nothing of ours is installed: the same code
+that runs here and in the containers of trials, and it writes nothing to a disk.
 """
 
 import importlib
@@ -10,13 +10,11 @@ import inspect
 import json
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-import orchestrator
 import runners
 from orchestrator.errors import InfrastructureError
 
@@ -25,6 +23,9 @@ Answer = TypeVar("Answer")
 
 MARK = "taxmeter-answer:"
 """Begins the line with the answer: a login script may have printed others."""
+
+OLDEST_PYTHON = (3, 8)
+"""In which the programs of `call_program` run."""
 
 # Of the runners what needs the standard library alone. The driver's library is asked through one file of Python, so
 # that a host needs no package for its GPUs.
@@ -55,24 +56,16 @@ class Sent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 sys.meta_path.insert(0, Sent())
-CALL = %(call)r
-%(body)s
-print("\\n" + %(mark)r + perform(CALL))
-'''
-
-# The same as `perform`, where there is no pydantic.
-_PLAIN = """
+# As `perform` does it, where there is no pydantic.
 import importlib, inspect, typing
 from runners.contract import decode, encode
-
-def perform(call):
-    document = json.loads(call)
-    module, _, name = document["function"].partition(":")
-    function = getattr(importlib.import_module(module), name)
-    kind = typing.get_type_hints(function)[next(iter(inspect.signature(function).parameters))]
-    return json.dumps({"answer": encode(function(decode(kind, document["argument"], "argument")))})
-"""
-_FULL = "from orchestrator.hosts.calls import perform"
+document = json.loads(%(call)r)
+module, _, name = document["function"].partition(":")
+function = getattr(importlib.import_module(module), name)
+kind = typing.get_type_hints(function)[next(iter(inspect.signature(function).parameters))]
+answer = encode(function(decode(kind, document["argument"], "argument")))
+print("\\n" + %(mark)r + json.dumps({"answer": answer}))
+'''
 
 
 def encode_call(function: Callable[[Argument], Answer], argument: Argument) -> str:
@@ -119,35 +112,19 @@ def decode_answer(function: Callable[[Argument], Answer], text: str) -> Answer:
     return answer
 
 
-@dataclass(frozen=True)
-class Program:
-    """What runs a call."""
-
-    text: str
-    """For `python -`."""
-    oldest_python: tuple[int, int]
-    needs_packages: bool
-    """Whether it imports those of requirements/base.lock; else the standard library is enough."""
+def call_program(function: Callable[[Argument], Answer], argument: Argument) -> str:
+    """The program that calls a function of `runners.system` and prints its answer after `MARK`, for `python -`."""
+    return _LOADER % {"sources": json.dumps(_sources()), "call": encode_call(function, argument), "mark": MARK}
 
 
-def call_program(function: Callable[..., Any], call: str) -> Program:
-    """The program that performs a call and prints its answer after `MARK`.
+def answer_of_program(function: Callable[..., Answer], printed: str) -> Answer | None:
+    """What a program of `call_program` answers; null if it printed no answer.
 
-    Args:
-        function: of `runners.contract` or `runners.system`, or of the orchestrator.
-        call: of that function, by `encode_call`.
+    Raises:
+        InfrastructureError: it printed something else as the answer.
     """
-    needs_packages = function.__module__.partition(".")[0] != runners.__name__
-    sources = _sources(runners, _PARTS)
-    if needs_packages:
-        sources |= _sources(orchestrator, ("",))
-    values = {
-        "sources": json.dumps(sources),
-        "call": call,
-        "body": _FULL if needs_packages else _PLAIN,
-        "mark": MARK,
-    }
-    return Program(_LOADER % values, (3, 11) if needs_packages else (3, 8), needs_packages)
+    line = next((line for line in printed.splitlines() if line.startswith(MARK)), None)
+    return None if line is None else decode_answer(function, line.removeprefix(MARK))
 
 
 def _annotations(function: Callable[..., Any]) -> tuple[Any, Any]:
@@ -157,9 +134,9 @@ def _annotations(function: Callable[..., Any]) -> tuple[Any, Any]:
     return kinds[name], kinds["return"]
 
 
-def _sources(package: Any, parts: tuple[str, ...]) -> dict[str, str]:
-    top = Path(package.__path__[0])
-    files = [top / "__init__.py", *(path for part in parts for path in sorted((top / part).rglob("*.py")))]
+def _sources() -> dict[str, str]:
+    top = Path(runners.__path__[0])
+    files = [top / "__init__.py", *(path for part in _PARTS for path in sorted((top / part).rglob("*.py")))]
     sources = {str(path.relative_to(top.parent)): path.read_text(encoding="utf-8") for path in files}
     nvml = importlib.util.find_spec(_NVML)
     if nvml is not None and nvml.origin is not None:

@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from orchestrator.config import WORK_DIRECTORY, ExecutorChoice, Host
-from orchestrator.environments import connect, engine_errors
+from orchestrator.environments import ENGINE_EXCEPTIONS, connect, engine_errors
 from orchestrator.errors import InfrastructureError
 from orchestrator.files import tar_of
 from orchestrator.hosts.access import Answer, Argument, HostFacts, Interpreter, SystemDescription
-from orchestrator.hosts.calls import MARK, Program, call_program, decode_answer, encode_call
+from orchestrator.hosts.calls import OLDEST_PYTHON, answer_of_program, call_program
 from orchestrator.hosts.check import (
     CHECK_TIMEOUT_S,
     ENGINE_ROOTS,
@@ -47,7 +47,6 @@ _ANSWER_S = 60.0
 _PLACE_S = 600.0
 _PROGRAM_AT = "/taxmeter/program.py"
 _HOST_AT = "/host"
-_AGENT_LABEL = "org.taxmeter.agent-recipe-sha256"
 
 # Unpacked beside their places, then moved there one by one.
 _PLACE = r"""
@@ -111,20 +110,14 @@ class SshHost:
             return None
         return RelayedHost(self.name, self.settings.python, self.work_directory, self.place)
 
-    def call(self, function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:
-        """See `HostAccess.call`.
-
-        It runs in the host's own Python if that is new enough and has what the function imports, else in a container
-        of an image that does: without network or rights, and of the host's files it sees none.
-        """
-        deadline = Deadline(timeout_s)
-        program = call_program(function, encode_call(function, argument))
-        with _nameless():
-            output = self._run_in_python(program, deadline)
-            why = self._python_problem(deadline) if output is None else _lacking(output)
-            if output is None or why is not None:
-                output, _ = self._run_in_container(program, why or "", deadline)
-        return decode_answer(function, _answer(f"{function.__name__} failed there", output))
+    def call(
+        self,
+        function: Callable[[Argument], Answer],  # noqa: ARG002
+        argument: Argument,  # noqa: ARG002
+        timeout_s: float,  # noqa: ARG002
+    ) -> Answer:
+        """See `HostAccess.call`."""
+        raise InfrastructureError("nothing of ours is installed there that could be asked")
 
     @contextmanager
     def engine(self) -> Iterator[EngineAt]:
@@ -159,13 +152,12 @@ class SshHost:
         deadline = Deadline(timeout_s)
         with _nameless():
             seen = self._look(deadline)
-            output = self._run_in_python(_description(SystemRoot()), deadline)
+            output = self._run_in_python(call_program(describe_system, SystemRoot()), deadline)
             own = f"the host's own Python {seen.python}"
             read = f"over SSH, by {self.settings.python or own}"
             if output is None:
                 output, read = self._describe_in_container(seen, deadline)
-        text = _answer("the fingerprint could not be read", output)
-        return SystemDescription(read, decode_answer(describe_system, text))
+        return SystemDescription(read, _answer(describe_system, output, "the fingerprint could not be read"))
 
     def preflight(self, deadline: Deadline, directories: tuple[str, ...]) -> Preflight:
         """See `Probes.preflight`."""
@@ -192,15 +184,15 @@ class SshHost:
 
     def _interpreter_finding(self, python: str, timeout_s: float) -> Finding:
         try:
-            version = self._ask_interpreter(observe_versions, SystemRoot(), timeout_s)["python"]
+            version = self._ask_interpreter(observe_versions, timeout_s)["python"]
         except InfrastructureError as error:
             return Finding(Level.FAILURE, "no python", f"{python}: {error}; correct `python:`, or install it there")
         return Finding(Level.OK, f"python {version}")
 
     def _in_interpreter(self, facts: HostFacts, python: str) -> HostFacts:
         """What the interpreter that the inventory names tells of itself, and of the host as trials will see it."""
-        fingerprint = self._ask_interpreter(fingerprint_of_system, SystemRoot(), _ANSWER_S)
-        versions = self._ask_interpreter(observe_versions, SystemRoot(), _ANSWER_S)
+        fingerprint = self._ask_interpreter(fingerprint_of_system, _ANSWER_S)
+        versions = self._ask_interpreter(observe_versions, _ANSWER_S)
         sizes = [size for size in (facts.memory_bytes, fingerprint.limits.memory_bytes) if size is not None]
         return replace(
             facts,
@@ -211,82 +203,52 @@ class SshHost:
             interpreter=Interpreter(python, versions, self._relay),
         )
 
-    def _ask_interpreter(self, function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:
+    def _ask_interpreter(self, function: Callable[[SystemRoot], Answer], timeout_s: float) -> Answer:
         """Runs a function of `runners.system` in the interpreter that the inventory names."""
-        program = call_program(function, encode_call(function, argument))
         with _nameless():
-            output = self._run_in_python(program, Deadline(timeout_s))
+            output = self._run_in_python(call_program(function, SystemRoot()), Deadline(timeout_s))
         assert output is not None
-        return decode_answer(function, _answer("it does not run our code", output))
+        return _answer(function, output, "it does not run our code")
 
     def _look(self, deadline: Deadline) -> Preflight:
         return self._seen or self.preflight(deadline, (*ENGINE_ROOTS, self.work_directory))
 
-    def _python_problem(self, deadline: Deadline) -> str:
-        return f"python3 is {self._look(deadline).python or 'missing'} there"
-
-    def _run_in_python(self, program: Program, deadline: Deadline) -> CommandOutput | None:
+    def _run_in_python(self, program: str, deadline: Deadline) -> CommandOutput | None:
         """What a program said in the host's own Python, or the one that is named; null if it is too old or missing."""
         if self.settings.python is not None:
-            argv = [self.settings.python, "-I", "-"]
-            return self._connections.run(self.name, argv, deadline.left_s(), stdin=program.text)
+            return self._connections.run(self.name, [self.settings.python, "-I", "-"], deadline.left_s(), stdin=program)
         python = self._look(deadline).python
-        if python is None or tuple(map(int, python.split(".")[:2])) < program.oldest_python:
+        if python is None or tuple(map(int, python.split(".")[:2])) < OLDEST_PYTHON:
             return None
-        return self._connections.run(self.name, ["python3", "-"], deadline.left_s(), stdin=program.text)
-
-    def _run_in_container(
-        self, program: Program, why: str, deadline: Deadline, like: ContainerCommand | None = None
-    ) -> tuple[CommandOutput, str]:
-        """What a program said in a container, and which image that was of. `why` not without one, for errors."""
-        before = f"{why}, and no container can be started: "
-        with self._forwarded(self._look(deadline), deadline, before) as address:
-            image, name = self._image_for(program, address, why, deadline)
-            command = like or ContainerCommand(image, [])
-            files = {**command.files, _PROGRAM_AT: program.text.encode()}
-            command = replace(command, image=image, command=["python", "-I", _PROGRAM_AT], files=files)
-            with closing(connect(address, deadline.left_s())) as client, engine_errors(before.removesuffix(": ")):
-                return run_in_container(client, command, deadline), name
+        return self._connections.run(self.name, ["python3", "-"], deadline.left_s(), stdin=program)
 
     def _describe_in_container(self, seen: Preflight, deadline: Deadline) -> tuple[CommandOutput, str]:
-        """From a container that sees the host's own /proc and /sys."""
-        why = self._python_problem(deadline)
+        """From a container of any image of ours, which sees the host's own /proc and /sys."""
+        why = f"python3 is {seen.python or 'missing'} there"
+        before = f"{why}, and no container can be started"
         release = self._connections.run(self.name, ["cat", "/etc/os-release"], deadline.left_s()).stdout
-        program = _description(SystemRoot(_HOST_AT, seen.host_name))
-        files = {f"{_HOST_AT}/etc/os-release": release.encode()}
-        like = ContainerCommand("", [], bool(seen.gpus), files, _HOST_AT)
-        blind = ""
-        try:
-            output, image = self._run_in_container(program, why, deadline, like)
-        except InfrastructureError:
-            if not like.gpus:
-                raise
-            output, image = self._run_in_container(program, why, deadline, replace(like, gpus=False))
-            blind = ", GPUs unknown, because containers do not see them"
-        limits = "C library unknown, limits are the container's"
-        return output, f"in a container of the image {image} ({why}): {limits}{blind}"
-
-    def _image_for(self, program: Program, address: str, why: str, deadline: Deadline) -> tuple[str, str]:
-        """The id and the name of an image of the host's engine in which a program runs."""
-        oldest = ".".join(map(str, program.oldest_python))
-        if not program.needs_packages:
+        program = call_program(describe_system, SystemRoot(_HOST_AT, seen.host_name))
+        files = {f"{_HOST_AT}/etc/os-release": release.encode(), _PROGRAM_AT: program.encode()}
+        with self._forwarded(seen, deadline, f"{before}: ") as address:
             present = images_on(address, self._wanted().images, deadline)
             if not present:
                 raise InfrastructureError(
-                    f"{why}, and none of our images is there to run the code in: install python3 {oldest} or newer "
-                    "there, or bring an image"
+                    f"{why}, and none of our images is there to run the code in: install python3 "
+                    f"{'.'.join(map(str, OLDEST_PYTHON))} or newer there, or bring an image"
                 )
             name, image = next(iter(present.items()))
-            return image.image_id, name
-        with closing(connect(address, deadline.left_s())) as client:
-            found = client.images.list(filters={"label": [_AGENT_LABEL]})
-        newest = max(found, key=lambda image: str(image.attrs.get("Created")), default=None)
-        if newest is None:
-            raise InfrastructureError(
-                f"{why}, and the agents' image is not there to run the code in: install python3 {oldest} with "
-                "requirements/base.lock there, or bring the cluster up"
-            )
-        return str(newest.id), "of the agents"
+            command = ContainerCommand(image.image_id, ["python", "-I", _PROGRAM_AT], bool(seen.gpus), files, _HOST_AT)
+            blind = ""
+            with closing(connect(address, deadline.left_s())) as client, engine_errors(before):
+                try:
+                    output = run_in_container(client, command, deadline)
+                except ENGINE_EXCEPTIONS:
+                    if not command.gpus:
+                        raise
+                    output = run_in_container(client, replace(command, gpus=False), deadline)
+                    blind = ", GPUs unknown, because containers do not see them"
+        limits = "C library unknown, limits are the container's"
+        return output, f"in a container of the image {name} ({why}): {limits}{blind}"
 
     @contextmanager
     def _forwarded(self, seen: Preflight, deadline: Deadline, before: str = "") -> Iterator[str]:
@@ -357,21 +319,11 @@ def _nameless() -> Iterator[None]:
         raise InfrastructureError(error.problem) from error
 
 
-def _description(system: SystemRoot) -> Program:
-    return call_program(describe_system, encode_call(describe_system, system))
-
-
-def _lacking(output: CommandOutput) -> str | None:
-    """Which package an interpreter lacks, if that is why a program failed there."""
-    last = _last_line(output.stderr, output.exit_code)
-    return f"its python3 cannot run it ({last})" if "ModuleNotFoundError: No module named" in last else None
-
-
-def _answer(problem: str, output: CommandOutput) -> str:
-    line = next((line for line in output.stdout.splitlines() if line.startswith(MARK)), None)
-    if line is None:
+def _answer(function: Callable[..., Answer], output: CommandOutput, problem: str) -> Answer:
+    answer = answer_of_program(function, output.stdout)
+    if answer is None:
         raise InfrastructureError(f"{problem}: {_last_line(output.stderr, output.exit_code)}")
-    return line.removeprefix(MARK)
+    return answer
 
 
 def _last_line(errors: str, exit_code: int) -> str:

@@ -1,12 +1,13 @@
-"""What every kind of host does alike: this machine, itself over SSH, itself as a node of Ray, and a pretended one."""
+"""What every kind of host does alike: this machine, itself over SSH, and itself as a node of Ray."""
 
 import os
+import socket
 import subprocess
 import sys
 import sysconfig
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -22,11 +23,12 @@ from orchestrator.execution.docker import LABEL
 from orchestrator.files import ProjectFiles
 from orchestrator.hosts import HostAccess, HostFacts, open_hosts
 from orchestrator.hosts import local as local_module
-from orchestrator.hosts.check import Check, Level, Requirements, WantedImage
-from orchestrator.hosts.fake import Exercise, FakeEngine, FakeHost, exercise
-from orchestrator.hosts.local import LocalHost
+from orchestrator.hosts.check import Check, EngineQuestion, Level, Requirements, WantedImage, engine_facts
+from orchestrator.hosts.local import FactsQuestion, LocalHost, facts_here
+from orchestrator.hosts.provision import EnvironmentsWanted, Recipes, unavailable_environments
+from orchestrator.hosts.ssh import SshHost
 from orchestrator.planning import Demands
-from runners.system import SystemRoot, collect, describe_system
+from runners.system import SystemRoot, describe_system
 from tests.conftest import PROJECT
 from tests.ray_nodes import RayNodes
 from tests.sshd import running_sshd
@@ -35,7 +37,7 @@ ONLY_RAY = os.environ.get("TAXMETER_CONFORMANCE") == "ray"
 """Whether this is the process that has joined Ray, which a process does once."""
 
 NAME = "seldom-named"
-KINDS = ["ray"] if ONLY_RAY else ["local", "ssh", "fake"]
+KINDS = ["ray"] if ONLY_RAY else ["local", "ssh"]
 LIMIT_S = 60.0
 
 
@@ -43,12 +45,6 @@ LIMIT_S = 60.0
 def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostAccess]:
     directory = tmp_path_factory.mktemp(request.param)
     with ExitStack() as stack:
-        if request.param == "fake":
-            settings = Host(connection=Connection.LOCAL)
-            work = str(directory / "work")
-            facts = replace(LocalHost(NAME, settings, str(PROJECT)).facts(), work_directory=work)
-            yield FakeHost(NAME, settings, facts, FakeEngine())
-            return
         if request.param == "local":
             hosts = {NAME: {"connection": "local", "work_directory": str(directory / "work")}}
             known: dict[str, Any] = {"hosts": hosts}
@@ -97,46 +93,44 @@ def test_facts_are_looked_at_once(host: HostAccess, monkeypatch: pytest.MonkeyPa
     assert host.facts() == before
 
 
-def test_a_function_runs_there_and_its_answer_comes_back(host: HostAccess) -> None:
-    told = Exercise(("a", "\u00e4\n\x00"), Path("/x"))
-    assert host.call(exercise, told, LIMIT_S) == told
+@pytest.fixture
+def called(host: HostAccess) -> HostAccess:
+    if isinstance(host, SshHost):
+        pytest.skip("no process of ours is there that could be asked")
+    return host
 
 
-def test_what_needs_no_packages_runs_there_too(host: HostAccess, here: HostFacts) -> None:
-    document = host.call(describe_system, SystemRoot(), LIMIT_S)
-    assert here.fingerprint is not None
-    assert document["hw_id"] == describe_system(SystemRoot())["hw_id"]
-    assert document["fingerprint"]["private"]["boot_id"] == collect().private.boot_id  # type: ignore[union-attr]
+def asked(called: HostAccess, name: str) -> str:
+    """What comes back of a name that goes there."""
+    return called.call(facts_here, FactsQuestion(name, called.settings, "/x"), LIMIT_S).host
 
 
-def test_what_a_function_raises_is_raised_here(host: HostAccess) -> None:
-    with pytest.raises(InfrastructureError, match="^the disk is full: make room$"):
-        host.call(exercise, Exercise((), problem="the disk is full: make room"), LIMIT_S)
-    with pytest.raises(InfrastructureError, match="ValueError: not so"):
-        host.call(exercise, Exercise((), bug="not so"), LIMIT_S)
+def test_a_function_runs_there_and_its_answer_comes_back(called: HostAccess) -> None:
+    assert asked(called, "a \u00e4\n\x00") == "a \u00e4\n\x00"
 
 
-def test_a_call_ends_with_its_time(host: HostAccess) -> None:
-    begun = time.monotonic()
-    with pytest.raises(InfrastructureError, match="no answer within "):
-        host.call(exercise, Exercise((), wait_s=60.0), 3.0)
+def test_what_a_function_raises_is_raised_here(called: HostAccess) -> None:
+    with pytest.raises(InfrastructureError, match="^no Docker engine answers at unix:///nowhere: there is no such soc"):
+        called.call(engine_facts, EngineQuestion("unix:///nowhere", {}, False, LIMIT_S), LIMIT_S)
+    nothing = EnvironmentsWanted((), "/nowhere", Recipes("/nowhere", {}))
+    with pytest.raises(InfrastructureError, match="ConfigurationError: .*images.yaml"):
+        called.call(unavailable_environments, nothing, LIMIT_S)
+
+
+def test_a_call_ends_with_its_time(called: HostAccess, tmp_path: Path) -> None:
+    begun, silent = time.monotonic(), tmp_path / "silent"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(silent))
+        server.listen()
+        with pytest.raises(InfrastructureError, match="no answer within "):
+            called.call(engine_facts, EngineQuestion(f"unix://{silent}", {}, False, LIMIT_S), 3.0)
     assert time.monotonic() - begun < 30
 
 
-def test_several_calls_at_once_get_their_own_answers(host: HostAccess) -> None:
-    answers: dict[str, Exercise] = {}
+def test_several_calls_at_once_get_their_own_answers(called: HostAccess) -> None:
     words = [str(number) for number in range(4)]
-    threads = [
-        threading.Thread(
-            target=lambda word=word: answers.update({word: host.call(exercise, Exercise((word,)), LIMIT_S)})
-        )
-        for word in words
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert answers == {word: Exercise((word,)) for word in words}
+    with ThreadPoolExecutor(len(words)) as threads:
+        assert list(threads.map(lambda word: asked(called, word), words)) == words
 
 
 def test_slots_are_for_us_to_choose_but_for_nodes(host: HostAccess) -> None:
@@ -149,8 +143,6 @@ def test_a_check_is_the_same_table_for_all(host: HostAccess, cpu_image: BuiltIma
     report = host.check(Requirements({"cpu": wanted}, {"cpu": wanted.demands}), LIMIT_S)
     assert report.is_usable, report.findings
     assert list(report.findings) == list(Check)
-    if isinstance(host, FakeHost):
-        return
     ways = {"LocalHost": "here", "SshHost": "ok", "RayHost": "ray"}
     assert report.findings[Check.SSH].shown == ways[type(host).__name__]
     assert report.findings[Check.ENGINE].level is Level.OK
@@ -173,8 +165,6 @@ def test_an_engine_finds_images_and_lacks_others(host: HostAccess, cpu_image: Bu
     layers = ("sha256:" + "0" * 64,)
     lost = replace(wanted, image_id="sha256:" + "1" * 64, identity=replace(cpu_image.identity, layers=layers))
     with host.engine() as engine:
-        if isinstance(engine, FakeEngine):
-            engine.send(cpu_image, print)
         found = engine.look(wanted).found
         assert found is not None
         assert found.layers == cpu_image.layers
@@ -200,8 +190,6 @@ def test_containers_of_a_campaign_are_removed_and_no_others(host: HostAccess, cp
         made = [
             client.containers.create(cpu_image.image_id, ["true"], labels={LABEL: label}) for label in (campaign, other)
         ]
-        if isinstance(engine, FakeEngine):
-            engine.containers |= {campaign: [str(made[0].name)], other: [str(made[1].name)]}
         try:
             assert engine.remove_containers(campaign) == [made[0].name]
             assert engine.remove_containers(campaign) == []
@@ -214,7 +202,7 @@ def test_containers_of_a_campaign_are_removed_and_no_others(host: HostAccess, cp
 @pytest.mark.engine
 def test_containers_see_the_directories_of_the_host(host: HostAccess, cpu_image: BuiltImage) -> None:
     with host.engine() as engine:
-        image = engine.send(cpu_image, print) if isinstance(engine, FakeEngine) else cpu_image.identity
+        image = cpu_image.identity
         assert engine.sharing_problem(f"{host.facts().work_directory}/shared", image) is None
         with pytest.raises(InfrastructureError, match="^its engine refused: "):
             engine.sharing_problem(host.facts().work_directory, replace(image, image_id="sha256:" + "1" * 64))
