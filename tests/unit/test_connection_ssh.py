@@ -302,8 +302,8 @@ def word_from(path: Path) -> bytes:
 
 def test_an_engine_is_a_socket_that_only_this_user_opens(sshd: Sshd, user_directory: Path, far_socket: Path) -> None:
     with (
-        reaching(sshd, user_directory, engine=f"unix://{far_socket}") as connections,
-        connections.forward_engine("h1", LIMIT_S) as forward,
+        reaching(sshd, user_directory) as connections,
+        connections.forward_engine("h1", LIMIT_S, str(far_socket)) as forward,
     ):
         assert stat.S_IMODE(forward.socket.stat().st_mode) == 0o600
         assert len(str(forward.socket)) < 108
@@ -313,24 +313,10 @@ def test_an_engine_is_a_socket_that_only_this_user_opens(sshd: Sshd, user_direct
     assert not path.exists()
 
 
-def test_a_forward_is_made_again_under_the_same_address(sshd: Sshd, user_directory: Path, far_socket: Path) -> None:
-    with (
-        reaching(sshd, user_directory, engine=f"unix://{far_socket}") as connections,
-        connections.forward_engine("h1", LIMIT_S) as forward,
-    ):
-        before = forward.address
-        assert forward._process is not None
-        forward._process.kill()
-        forward._process.wait()
-        forward.ensure()
-        assert forward.address == before
-        assert word_from(forward.socket) == b"engine"
-
-
 def test_a_socket_that_is_not_there_is_refused(sshd: Sshd, user_directory: Path) -> None:
     with (
-        reaching(sshd, user_directory, engine="unix:///nonexistent/docker.sock") as connections,
-        connections.forward_engine("h1", LIMIT_S) as forward,
+        reaching(sshd, user_directory) as connections,
+        connections.forward_engine("h1", LIMIT_S, "/nonexistent/docker.sock") as forward,
     ):
         assert word_from(forward.socket) == b""
         assert forward.is_refused()
@@ -349,9 +335,9 @@ def test_a_host_is_told_no_variable_of_this_machine(sshd: Sshd, user_directory: 
 
 def test_a_forward_to_nobody_says_why(sshd: Sshd, user_directory: Path) -> None:
     with (
-        reaching(sshd, user_directory, host_key=None, engine="unix:///x") as connections,
+        reaching(sshd, user_directory, host_key=None) as connections,
         pytest.raises(HostConnectionError) as caught,
-        connections.forward_engine("h1", LIMIT_S),
+        connections.forward_engine("h1", LIMIT_S, "/x"),
     ):
         pytest.fail("it was forwarded")
     assert caught.value.reason is Reason.UNKNOWN_HOST_KEY
@@ -359,14 +345,14 @@ def test_a_forward_to_nobody_says_why(sshd: Sshd, user_directory: Path) -> None:
 
 def test_a_forward_ends_with_its_process(sshd: Sshd, user_directory: Path, far_socket: Path) -> None:
     with (
-        reaching(sshd, user_directory, engine=f"unix://{far_socket}") as connections,
-        connections.forward_engine("h1", LIMIT_S) as forward,
+        reaching(sshd, user_directory) as connections,
+        connections.forward_engine("h1", LIMIT_S, str(far_socket)),
     ):
-        assert forward._process is not None
-        assert forward._process.stdin is not None
+        [started] = connections._started
+        assert started.stdin is not None
         # what the kernel does when we are killed
-        forward._process.stdin.close()
-        assert forward._process.wait(LIMIT_S) == 0
+        started.stdin.close()
+        assert started.wait(LIMIT_S) == 0
 
 
 def test_no_process_of_ssh_is_left(sshd: Sshd, user_directory: Path) -> None:

@@ -2,13 +2,12 @@
 
 from orchestrator.hosts.connection.failures import HostConnectionError, Reason
 from orchestrator.hosts.connection.process import Deadline, end
-from orchestrator.hosts.connection.ssh import CommandOutput, Connections, EngineForward, for_each
+from orchestrator.hosts.connection.ssh import CommandOutput, Connections, for_each
 
 __all__ = [
     "CommandOutput",
     "Connections",
     "Deadline",
-    "EngineForward",
     "HostConnectionError",
     "Reason",
     "end",

@@ -32,7 +32,6 @@ MAX_AT_ONCE: Final = 16
 
 Value = TypeVar("Value")
 Result = TypeVar("Result")
-Start = Callable[[Sequence[str], IO[bytes]], "subprocess.Popen[bytes]"]
 
 # The path of a socket has 107 bytes at most.
 _LONGEST_DIRECTORY = 80
@@ -54,84 +53,28 @@ class CommandOutput:
     stderr: str
 
 
+@dataclass(frozen=True)
 class EngineForward:
-    """A forwarded engine. Its address stays the same when it is made again."""
+    """A forwarded engine."""
 
-    def __init__(
-        self,
-        start: Start,
-        explain: Callable[[str], HostConnectionError],
-        directory: Path,
-        remote: str,
-        timeout_s: float,
-    ) -> None:
-        """Starts nothing yet.
-
-        Args:
-            start: starts ssh with these options and this standard error. On the host it must say a line and then read
-                its standard input to the end: by that ssh ends when we do, however we end.
-            explain: understands what ssh said.
-            directory: for the socket; nobody else may enter it.
-            remote: path of the engine's socket on the host.
-            timeout_s: for connecting.
-        """
-        self.socket = directory / "engine.sock"
-        self.remote = remote
-        self._log = directory / "ssh.log"
-        self._start = start
-        self._explain = explain
-        self._timeout_s = timeout_s
-        self._process: subprocess.Popen[bytes] | None = None
+    socket: Path
+    log: Path
+    """What ssh has complained about so far."""
 
     @property
     def address(self) -> str:
         """As the engine's clients take it."""
         return f"unix://{self.socket}"
 
-    def ensure(self) -> None:
-        """Returns when the socket is there, and makes it again if its connection has ended.
-
-        Raises:
-            HostConnectionError: the host was not reached, or does not forward.
-        """
-        if self._process is not None and self._process.poll() is None:
-            return
-        self.close()
-        options = [
-            *("-o", "ExitOnForwardFailure=yes", "-o", "StreamLocalBindMask=0177"),
-            # at this level ssh says why a connection through the socket failed
-            *("-o", "LogLevel=INFO", "-L", f"{self.socket}:{self.remote}"),
-        ]
-        with self._log.open("wb") as errors:
-            self._process = self._start(options, errors)
-        assert self._process.stdout is not None
-        readable, _, _ = select.select([self._process.stdout], [], [], self._timeout_s)
-        # ssh binds the socket before it starts the command that says this line
-        if not readable or not self._process.stdout.readline():
-            said = self.said() if readable else f"connection timed out after {self._timeout_s:g} s"
-            self.close()
-            raise self._explain(said)
-
-    def said(self) -> str:
-        """What ssh has complained about so far."""
-        return self._log.read_text(encoding="utf-8", errors="replace") if self._log.exists() else ""
-
     def is_refused(self) -> bool:
         """Whether the host did not connect us to the socket: it is not there, not ours, or forwarding is forbidden."""
         # ssh writes it down a moment after the client of the socket has lost its connection
         deadline = time.monotonic() + 5
-        while "open failed" not in self.said():
+        while b"open failed" not in self.log.read_bytes():
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.02)
         return True
-
-    def close(self) -> None:
-        """Ends ssh, and with it the socket."""
-        if self._process is not None:
-            process.end(self._process)
-            self._process = None
-        self.socket.unlink(missing_ok=True)
 
 
 class Connections:
@@ -241,41 +184,47 @@ class Connections:
         return f"{kind} {text}"
 
     @contextmanager
-    def forward_engine(self, name: str, timeout_s: float, socket: str | None = None) -> Iterator[EngineForward]:
+    def forward_engine(self, name: str, timeout_s: float, socket: str) -> Iterator[EngineForward]:
         """The host's engine as a socket on this machine, for as long as the block lasts.
 
         Whoever can open the socket is root on that host: nobody but this user can. Give an SDK that uses it short
-        time limits, and call `ensure` after an error.
+        time limits.
 
         Args:
             name: of the host.
             timeout_s: for connecting.
-            socket: its path there; by default that of the engine that the inventory names.
+            socket: its path there.
 
         Raises:
             HostConnectionError: the host was not reached, or does not forward.
         """
         assert self._directory is not None, "used outside its block"
-        remote = socket or self.engine_socket(name, timeout_s)
-        if "${" in remote or "%" in remote:
+        if "${" in socket or "%" in socket:
             # the host may have said it, and ssh would tell the host a variable of ours
-            problem = f"ssh cannot forward {remote}; name the engine's socket as `engine: unix:///path`"
+            problem = f"ssh cannot forward {socket}; name the engine's socket as `engine: unix:///path`"
             raise HostConnectionError(name, Reason.FORWARDING, problem)
         with tempfile.TemporaryDirectory(dir=self._directory, prefix="f") as directory:
-            forward = EngineForward(
-                lambda options, errors: self._start(
-                    name, options, "echo ready; exec cat >/dev/null", subprocess.PIPE, subprocess.PIPE, errors
-                ),
-                lambda said: explain(name, self._hosts[name], said),
-                Path(directory),
-                remote,
-                timeout_s,
-            )
+            forward = EngineForward(Path(directory, "engine.sock"), Path(directory, "ssh.log"))
+            options = [
+                *("-o", "ExitOnForwardFailure=yes", "-o", "StreamLocalBindMask=0177"),
+                # at this level ssh says why a connection through the socket failed
+                *("-o", "LogLevel=INFO", "-L", f"{forward.socket}:{socket}"),
+            ]
+            pipe = subprocess.PIPE
+            with forward.log.open("wb") as errors:
+                # it reads its standard input to the end: by that ssh ends when we do, however we end
+                started = self._start(name, options, "echo ready; exec cat >/dev/null", pipe, pipe, errors)
             try:
-                forward.ensure()
+                assert started.stdout is not None
+                readable, _, _ = select.select([started.stdout], [], [], timeout_s)
+                # ssh binds the socket before it starts the command that says this line
+                if not readable or not started.stdout.readline():
+                    said = forward.log.read_text(encoding="utf-8", errors="replace")
+                    late = f"connection timed out after {timeout_s:g} s"
+                    raise explain(name, self._hosts[name], said if readable else late)
                 yield forward
             finally:
-                forward.close()
+                process.end(started)
 
     def engine_socket(self, name: str, timeout_s: float) -> str:
         """Where the socket of the host's engine is on that host, or would be if the engine were there.
