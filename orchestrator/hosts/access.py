@@ -4,17 +4,14 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 from orchestrator.config import Host
-from orchestrator.environments import BuiltImage, ImageIdentity, Looked, StoredImage
+from orchestrator.hosts.calls import Answer, Argument
 from orchestrator.hosts.check import HostReport, Requirements
+from orchestrator.hosts.engine import HostEngine
 from orchestrator.planning import GpuFacts, Isolation
 from runners.system import Fingerprint, Topology
-
-Argument = TypeVar("Argument")
-Answer = TypeVar("Answer")
-
 
 MEMORY_SHARE: Final = 0.9
 """Of a host's memory, what a trial may take: beyond it the kernel would kill others instead of the trial."""
@@ -77,50 +74,6 @@ class SystemDescription:
     """How it was read, and what that means for it."""
     document: Mapping[str, Any]
     """With `hw_id`, `system_id`, `fingerprint` and `conditions`."""
-
-
-class HostEngine(Protocol):
-    """The engine of a host, as far as a campaign needs it."""
-
-    def look(self, image: StoredImage) -> Looked:
-        """The image as the engine has it, under whatever name; and the nearest to it, if it does not have it.
-
-        Raises:
-            InfrastructureError: the engine does not answer.
-        """
-        ...
-
-    def pull(self, image: StoredImage) -> ImageIdentity:
-        """Has the engine pull the image by its digest.
-
-        Raises:
-            InfrastructureError: no registry has it or can be reached from there, or it gives another image.
-        """
-        ...
-
-    def send(self, image: BuiltImage, say: Callable[[str], None]) -> ImageIdentity:
-        """Sends the image from this machine's engine.
-
-        Raises:
-            InfrastructureError: either engine failed, or another image arrived.
-        """
-        ...
-
-    def remove_containers(self, campaign_id: str) -> list[str]:
-        """Removes the containers of trials that a campaign left, and returns their names.
-
-        Raises:
-            InfrastructureError: the engine does not answer.
-        """
-        ...
-
-    def sharing_problem(self, directory: str, image: ImageIdentity) -> str | None:
-        """Why containers do not see a directory as the host does, in one line; null if they do.
-
-        Raises:
-            InfrastructureError: the engine does not answer.
-        """
-        ...
 
 
 class HostAccess(Protocol):

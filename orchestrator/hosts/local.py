@@ -14,8 +14,8 @@ from pathlib import Path
 from orchestrator.config import ExecutorChoice, Host, local_engine
 from orchestrator.environments import engine_problem
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.access import Answer, Argument, HostFacts, SystemDescription
-from orchestrator.hosts.calls import decode_answer, encode_call, perform
+from orchestrator.hosts.access import HostFacts, SystemDescription
+from orchestrator.hosts.calls import Answer, Argument, decode_answer, encode_call, perform
 from orchestrator.hosts.check import (
     EngineFacts,
     EngineQuestion,
@@ -32,7 +32,7 @@ from orchestrator.hosts.check import (
     unmet,
 )
 from orchestrator.hosts.connection import Deadline
-from orchestrator.hosts.engine import EngineAt, marked_here
+from orchestrator.hosts.engine import HostEngine, directly, send_to
 from orchestrator.planning import GpuFacts, Isolation
 from runners.system import Fingerprint, SystemRoot, Topology, collect, describe_system
 
@@ -118,13 +118,13 @@ class LocalHost(CalledHost):
         return call_here(function, argument, timeout_s)
 
     @contextmanager
-    def engine(self) -> Iterator[EngineAt]:
+    def engine(self) -> Iterator[HostEngine]:
         """See `HostAccess.engine`."""
         address = local_engine(self.settings.engine)
         problem = engine_problem(address)
         if problem is not None:
             raise InfrastructureError(problem)
-        yield EngineAt(address, marked_here)
+        yield HostEngine(address, directly, send_to(address))
 
     def slots(self) -> int | None:
         """See `HostAccess.slots`."""

@@ -13,7 +13,8 @@ from typing import Any, Final
 from orchestrator.config import WORK_DIRECTORY, Host
 from orchestrator.environments import Awaited, BuiltImage, ImageIdentity, receive_image, saved_image
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.access import Answer, Argument, HostFacts
+from orchestrator.hosts.access import HostFacts
+from orchestrator.hosts.calls import Answer, Argument
 from orchestrator.hosts.check import (
     Skew,
     Way,
@@ -22,7 +23,7 @@ from orchestrator.hosts.check import (
 )
 from orchestrator.hosts.cluster import HOST_LABEL
 from orchestrator.hosts.connection import Deadline
-from orchestrator.hosts.engine import EngineThere
+from orchestrator.hosts.engine import HostEngine
 from orchestrator.hosts.external_cluster import ClusterInfo, ExternalCluster, answered, is_there, node_of
 from orchestrator.hosts.local import CalledHost, FactsQuestion, facts_here, refuse_directory
 from orchestrator.planning import Isolation
@@ -75,12 +76,12 @@ class RayHost(CalledHost):
         return self._cluster.call(self.name, function, argument, timeout_s)
 
     @contextmanager
-    def engine(self) -> Iterator[EngineThere]:
+    def engine(self) -> Iterator[HostEngine]:
         """See `HostAccess.engine`."""
         facts = self.facts()
         if facts.isolation is Isolation.PROCESS:
             raise InfrastructureError(facts.isolation_reason)
-        yield EngineThere(facts.engine, self.call, self._send)
+        yield HostEngine(facts.engine, self.call, self._send)
 
     def slots(self) -> int | None:
         """See `HostAccess.slots`."""

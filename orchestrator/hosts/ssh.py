@@ -9,8 +9,8 @@ from orchestrator.config import WORK_DIRECTORY, ExecutorChoice, Host
 from orchestrator.environments import ENGINE_EXCEPTIONS, connect, engine_errors
 from orchestrator.errors import InfrastructureError
 from orchestrator.files import tar_of
-from orchestrator.hosts.access import Answer, Argument, HostFacts, Interpreter, SystemDescription
-from orchestrator.hosts.calls import OLDEST_PYTHON, answer_of_program, call_program
+from orchestrator.hosts.access import HostFacts, Interpreter, SystemDescription
+from orchestrator.hosts.calls import OLDEST_PYTHON, Answer, Argument, answer_of_program, call_program
 from orchestrator.hosts.check import (
     CHECK_TIMEOUT_S,
     ENGINE_ROOTS,
@@ -37,7 +37,7 @@ from orchestrator.hosts.check import (
 )
 from orchestrator.hosts.connection import CommandOutput, Connections, Deadline, HostConnectionError
 from orchestrator.hosts.containers import ContainerCommand, run_in_container
-from orchestrator.hosts.engine import EngineAt, mark_name
+from orchestrator.hosts.engine import ForwardedEngine, directly, mark_name, send_to
 from orchestrator.hosts.local import CHOSEN, ENGINE_ANSWERS
 from orchestrator.hosts.relay import RelayedHost, socket_of
 from orchestrator.planning import GpuFacts, Isolation
@@ -120,11 +120,11 @@ class SshHost:
         raise InfrastructureError("nothing of ours is installed there that could be asked")
 
     @contextmanager
-    def engine(self) -> Iterator[EngineAt]:
+    def engine(self) -> Iterator[ForwardedEngine]:
         """See `HostAccess.engine`."""
         deadline = Deadline(_ANSWER_S)
         with _nameless(), self._forwarded(self._look(deadline), deadline) as address:
-            yield EngineAt(address, self._marked)
+            yield ForwardedEngine(address, directly, send_to(address), self._marked)
 
     def place(self, files: Mapping[str, bytes], directory: PurePosixPath) -> None:
         """Writes files below a directory there, which is made; each is whole or not there.
@@ -268,7 +268,7 @@ class SshHost:
 
     @contextmanager
     def _marked(self, directory: str) -> Iterator[str]:
-        """See `EngineAt.marked`."""
+        """See `ForwardedEngine.marked`."""
         mark = f"{directory}/{mark_name()}"
         self._shell('mkdir -p "$1" && touch "$2"', [directory, mark])
         try:
