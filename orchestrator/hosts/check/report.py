@@ -13,7 +13,7 @@ from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.check.engine import OLDEST_ENGINE, OLDEST_PODMAN, EngineFacts, Requirements, WantedImage
 from orchestrator.hosts.check.findings import Check, Finding, Level, Skew, judge
 from orchestrator.hosts.check.preflight import EngineSocket, Preflight
-from orchestrator.hosts.connection import Connections, Deadline, HostConnectionError, Reason, end
+from orchestrator.hosts.connection import Connections, Deadline, HostConnectionError, end
 
 CHECK_TIMEOUT_S = 60.0
 ENGINE_ROOTS = ("/var/lib/docker", "/var/lib/containers/storage")
@@ -227,13 +227,13 @@ def measure_skew(connections: Connections, name: str, timeout_s: float) -> Skew 
         process.stdin.flush()
         readable, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
         if not readable:
-            raise HostConnectionError(name, Reason.TIMEOUT, f"no answer about its time within {timeout_s:g} s")
+            raise HostConnectionError(name, f"no answer about its time within {timeout_s:g} s")
         return process.stdout.readline().decode("ascii", "replace")
 
     try:
         return measure_skew_of(ask)
     except BrokenPipeError:
-        raise HostConnectionError(name, Reason.OTHER, "the connection ended while it was asked for its time") from None
+        raise HostConnectionError(name, "the connection ended while it was asked for its time") from None
     finally:
         end(process)
 

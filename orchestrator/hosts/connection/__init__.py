@@ -1,6 +1,6 @@
 """Reaches the hosts of an inventory over SSH, with the system's own client; never asks, never trusts by itself."""
 
-from orchestrator.hosts.connection.failures import HostConnectionError, Reason
+from orchestrator.hosts.connection.failures import HostConnectionError
 from orchestrator.hosts.connection.process import Deadline, end
 from orchestrator.hosts.connection.ssh import CommandOutput, Connections, for_each
 
@@ -9,7 +9,6 @@ __all__ = [
     "Connections",
     "Deadline",
     "HostConnectionError",
-    "Reason",
     "end",
     "for_each",
 ]

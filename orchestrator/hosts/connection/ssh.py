@@ -22,7 +22,7 @@ from orchestrator.config import Connection, Host, local_path
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.connection import process
 from orchestrator.hosts.connection.configuration import files, route
-from orchestrator.hosts.connection.failures import HostConnectionError, Reason, explain
+from orchestrator.hosts.connection.failures import HostConnectionError, explain
 
 SSH_FAILED = 255
 """The exit code by which ssh says that it, and not the command, failed."""
@@ -141,7 +141,7 @@ class Connections:
         if done.exit_code == SSH_FAILED:
             raise explain(name, self._hosts[name], done.stderr)
         if done.exit_code < 0:
-            raise HostConnectionError(name, Reason.OTHER, f"ssh was ended by signal {-done.exit_code}")
+            raise HostConnectionError(name, f"ssh was ended by signal {-done.exit_code}")
         return done
 
     def start(self, name: str, argv: Sequence[str]) -> subprocess.Popen[bytes]:
@@ -160,9 +160,7 @@ class Connections:
         assert started.stderr is not None
         said = started.stderr.read().decode("utf-8", "replace")
         if was_silent:
-            return HostConnectionError(
-                name, Reason.TIMEOUT, "the connection ended, or nothing came through it any more"
-            )
+            return HostConnectionError(name, "the connection ended, or nothing came through it any more")
         if started.returncode == SSH_FAILED:
             return explain(name, self._hosts[name], said)
         last = (said.strip().splitlines() or [f"exit code {started.returncode} without a message"])[-1]
@@ -202,7 +200,7 @@ class Connections:
         if "${" in socket or "%" in socket:
             # the host may have said it, and ssh would tell the host a variable of ours
             problem = f"ssh cannot forward {socket}; name the engine's socket as `engine: unix:///path`"
-            raise HostConnectionError(name, Reason.FORWARDING, problem)
+            raise HostConnectionError(name, problem)
         with tempfile.TemporaryDirectory(dir=self._directory, prefix="f") as directory:
             forward = EngineForward(Path(directory, "engine.sock"), Path(directory, "ssh.log"))
             options = [
@@ -248,7 +246,7 @@ class Connections:
             out, errors = started.communicate(stdin.encode() if isinstance(stdin, str) else stdin, timeout=timeout_s)
         except subprocess.TimeoutExpired:
             problem = f"no answer within {timeout_s:g} s: is the host up, or too busy to answer?"
-            raise HostConnectionError(name, Reason.TIMEOUT, problem) from None
+            raise HostConnectionError(name, problem) from None
         finally:
             process.end(started)
         return CommandOutput(started.returncode, out.decode("utf-8", "replace"), errors.decode("utf-8", "replace"))
@@ -261,14 +259,14 @@ class Connections:
         assert host.connection is Connection.SSH, name
         if host.identity_file is not None and not local_path(host.identity_file).is_file():
             problem = f"there is no key {host.identity_file} on this machine; correct `identity_file:`"
-            raise HostConnectionError(name, Reason.SETTINGS, problem)
+            raise HostConnectionError(name, problem)
         way = route(name, host, self._directory)
         command = ["ssh", "-F", str(way.configuration), "-T", *options, "--", way.target, remote]
         try:
             started = process.start(command, stdin=stdin, stdout=stdout, stderr=stderr)
         except FileNotFoundError:
             problem = "no ssh client on this machine; install one (Debian: openssh-client)"
-            raise HostConnectionError(name, Reason.NO_CLIENT, problem) from None
+            raise HostConnectionError(name, problem) from None
         with self._lock:
             self._started = {known for known in self._started if known.returncode is None} | {started}
         return started
