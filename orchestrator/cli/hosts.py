@@ -30,15 +30,7 @@ from orchestrator.config import (
 from orchestrator.errors import ExitCode, InfrastructureError, did_you_mean
 from orchestrator.files import ProjectFiles
 from orchestrator.hosts import SystemDescription, describe_here, offered_key, open_hosts
-from orchestrator.hosts.check import (
-    CHECK_TIMEOUT_S,
-    Check,
-    Finding,
-    HostReport,
-    Level,
-    differences,
-    read_requirements,
-)
+from orchestrator.hosts.check import CHECK_TIMEOUT_S, Check, Finding, HostReport, Level, differences, read_requirements
 from orchestrator.hosts.cluster import ClusterStatus, status
 
 _FACTS_TIMEOUT_S = 120.0

@@ -8,7 +8,8 @@ from typing import Any, Final, Protocol
 
 from orchestrator.config import Host
 from orchestrator.hosts.calls import Answer, Argument
-from orchestrator.hosts.check import HostReport, Requirements
+from orchestrator.hosts.check.engine import Requirements
+from orchestrator.hosts.check.report import HostReport
 from orchestrator.hosts.engine import HostEngine
 from orchestrator.planning import GpuFacts, Isolation
 from runners.system import Fingerprint, Topology

@@ -16,18 +16,10 @@ from orchestrator.environments import engine_errors
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import pack_project, remove_containers, unpack
 from orchestrator.hosts.access import HostAccess, HostFacts, SystemDescription
-from orchestrator.hosts.check import Requirements, read_requirements
-from orchestrator.hosts.cluster import (
-    Cluster,
-    NoHostJoinedError,
-    Project,
-    borrowed,
-    find,
-    fingerprint_on,
-    host_engine,
-    mend,
-    up,
-)
+from orchestrator.hosts.check.engine import Requirements, read_requirements
+from orchestrator.hosts.cluster.engines import find, fingerprint_on, host_engine
+from orchestrator.hosts.cluster.lifecycle import NoHostJoinedError, borrowed, mend, up
+from orchestrator.hosts.cluster.state import Cluster, Project
 from orchestrator.hosts.connection import Connections, for_each
 from orchestrator.hosts.external_cluster import ClusterInfo, ExternalCluster, cluster_info
 from orchestrator.hosts.local import LocalHost

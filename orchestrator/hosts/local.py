@@ -16,21 +16,10 @@ from orchestrator.environments import engine_problem
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.access import HostFacts, SystemDescription
 from orchestrator.hosts.calls import Answer, Argument, decode_answer, encode_call, perform
-from orchestrator.hosts.check import (
-    EngineFacts,
-    EngineQuestion,
-    HostReport,
-    Preflight,
-    PreflightQuestion,
-    Requirements,
-    Skew,
-    WantedImage,
-    Way,
-    check_host,
-    engine_facts,
-    preflight_here,
-    unmet,
-)
+from orchestrator.hosts.check.engine import EngineFacts, EngineQuestion, Requirements, WantedImage, engine_facts
+from orchestrator.hosts.check.findings import Skew, unmet
+from orchestrator.hosts.check.preflight import Preflight, PreflightQuestion, preflight_here
+from orchestrator.hosts.check.report import HostReport, Way, check_host
 from orchestrator.hosts.connection import Deadline
 from orchestrator.hosts.engine import HostEngine, directly, send_to
 from orchestrator.planning import GpuFacts, Isolation

@@ -15,13 +15,9 @@ from orchestrator.environments import Awaited, BuiltImage, ImageIdentity, receiv
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.access import HostFacts
 from orchestrator.hosts.calls import Answer, Argument
-from orchestrator.hosts.check import (
-    Skew,
-    Way,
-    clock_here,
-    measure_skew_of,
-)
-from orchestrator.hosts.cluster import HOST_LABEL
+from orchestrator.hosts.check.findings import Skew
+from orchestrator.hosts.check.report import Way, clock_here, measure_skew_of
+from orchestrator.hosts.cluster.settings import HOST_LABEL
 from orchestrator.hosts.connection import Deadline
 from orchestrator.hosts.engine import HostEngine
 from orchestrator.hosts.external_cluster import ClusterInfo, ExternalCluster, answered, is_there, node_of

@@ -11,27 +11,23 @@ from orchestrator.errors import InfrastructureError
 from orchestrator.files import tar_of
 from orchestrator.hosts.access import HostFacts, Interpreter, SystemDescription
 from orchestrator.hosts.calls import OLDEST_PYTHON, Answer, Argument, answer_of_program, call_program
-from orchestrator.hosts.check import (
-    CHECK_TIMEOUT_S,
-    ENGINE_ROOTS,
-    SCRIPT,
-    Check,
+from orchestrator.hosts.check.engine import (
     EngineFacts,
     EngineQuestion,
-    Finding,
-    HostReport,
-    Level,
-    Preflight,
-    PreflightQuestion,
     Requirements,
-    Skew,
     WantedImage,
-    Way,
-    check_host,
     engine_facts,
     images_on,
+)
+from orchestrator.hosts.check.findings import Check, Finding, Level, Skew
+from orchestrator.hosts.check.preflight import SCRIPT, Preflight, PreflightQuestion, parse
+from orchestrator.hosts.check.report import (
+    CHECK_TIMEOUT_S,
+    ENGINE_ROOTS,
+    HostReport,
+    Way,
+    check_host,
     measure_skew,
-    parse,
     refusal,
     socket_problem,
 )

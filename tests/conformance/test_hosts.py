@@ -23,7 +23,8 @@ from orchestrator.execution.docker import LABEL
 from orchestrator.files import ProjectFiles
 from orchestrator.hosts import HostAccess, HostFacts, open_hosts
 from orchestrator.hosts import local as local_module
-from orchestrator.hosts.check import Check, EngineQuestion, Level, Requirements, WantedImage, engine_facts
+from orchestrator.hosts.check import Check, Level
+from orchestrator.hosts.check.engine import EngineQuestion, Requirements, WantedImage, engine_facts
 from orchestrator.hosts.local import FactsQuestion, LocalHost, facts_here
 from orchestrator.hosts.provision import EnvironmentsWanted, Recipes, unavailable_environments
 from orchestrator.hosts.ssh import SshHost

@@ -15,7 +15,7 @@ import pytest
 
 from orchestrator.config import Connection, Host
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.check import Requirements
+from orchestrator.hosts.check.engine import Requirements
 from orchestrator.hosts.connection import Connections, HostConnectionError
 from orchestrator.hosts.connection.configuration import BY_ADDRESS, BY_ALIAS, files
 from orchestrator.hosts.ssh import SshHost

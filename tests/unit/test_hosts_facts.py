@@ -14,7 +14,10 @@ from orchestrator.config import Connection, Host
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts import describe_here
 from orchestrator.hosts.calls import MARK, answer_of_program, call_program
-from orchestrator.hosts.check import Difference, PreflightQuestion, Requirements, differences, preflight_here
+from orchestrator.hosts.check import differences
+from orchestrator.hosts.check.differences import Difference
+from orchestrator.hosts.check.engine import Requirements
+from orchestrator.hosts.check.preflight import PreflightQuestion, preflight_here
 from orchestrator.hosts.connection import CommandOutput, Connections
 from orchestrator.hosts.ssh import SshHost
 from runners.system import SystemRoot, describe_system, fingerprint_of_system

@@ -12,9 +12,16 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.check import SCRIPT, Preflight, PreflightQuestion, measure_skew_of, parse
-from orchestrator.hosts.check.preflight import EngineSocket, GpuProcess, PreflightGpu
-from orchestrator.hosts.check.report import skew_of
+from orchestrator.hosts.check.preflight import (
+    SCRIPT,
+    EngineSocket,
+    GpuProcess,
+    Preflight,
+    PreflightGpu,
+    PreflightQuestion,
+    parse,
+)
+from orchestrator.hosts.check.report import measure_skew_of, skew_of
 
 Run = Callable[..., Preflight]
 SHELLS = [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)]

@@ -20,7 +20,7 @@ from docker.errors import APIError
 from orchestrator.config import WORK_DIRECTORY, Connection, Host
 from orchestrator.environments import engine_message, short_container
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.check import SCRIPT, PreflightQuestion, filesystem_problem, parse, preflight_here
+from orchestrator.hosts.check.preflight import SCRIPT, PreflightQuestion, filesystem_problem, parse, preflight_here
 from orchestrator.hosts.cluster.plan import LABEL, LABEL_ROLE, Site, refuse_unfit
 from orchestrator.hosts.cluster.settings import Ports
 from orchestrator.hosts.cluster.state import Cluster, Project
