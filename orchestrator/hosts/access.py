@@ -1,15 +1,19 @@
 """The one seam between taxmeter and a machine: how a host is asked, told and given things, whatever kind it is."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from orchestrator.config import Host
 from orchestrator.hosts.calls import Answer, Argument
-from orchestrator.hosts.check.engine import Requirements
-from orchestrator.hosts.check.report import HostReport
+from orchestrator.hosts.check.engine import EngineFacts, Requirements, WantedImage
+from orchestrator.hosts.check.findings import HostReport, Skew
+from orchestrator.hosts.check.preflight import Preflight
+from orchestrator.hosts.connection import Deadline
 from orchestrator.hosts.engine import HostEngine
 from orchestrator.planning import GpuFacts, Isolation
 from runners.system import Fingerprint, Topology
@@ -77,18 +81,31 @@ class SystemDescription:
     """With `hw_id`, `system_id`, `fingerprint` and `conditions`."""
 
 
-class HostAccess(Protocol):
+class Way(Enum):
+    """How a host is reached, as the table shows it."""
+
+    HERE = "here"
+    SSH = "ok"
+    RAY = "ray"
+
+
+class HostAccess(ABC):
     """One host of the inventory. Every failure is an InfrastructureError whose text does not name the host."""
 
-    @property
-    def name(self) -> str:
-        """Of the host, as the inventory has it."""
-        ...
+    way: Way
 
-    @property
-    def settings(self) -> Host:
-        """What the inventory says of it."""
-        ...
+    def __init__(self, name: str, settings: Host, work_directory: str) -> None:
+        """Asks nothing yet.
+
+        Args:
+            name: of the host, as the inventory has it.
+            settings: what the inventory says of it.
+            work_directory: where it keeps our files, unless the settings name another place.
+        """
+        self.name = name
+        self.settings = settings
+        self.work_directory = settings.work_directory or work_directory
+        self._facts: HostFacts | None = None
 
     def facts(self) -> HostFacts:
         """What it is. It is looked at once; later calls give the same answer. Nothing is changed there.
@@ -96,8 +113,15 @@ class HostAccess(Protocol):
         Raises:
             InfrastructureError: it cannot be reached, or cannot be used; says why and what to do.
         """
-        ...
+        if self._facts is None:
+            self._facts = self.read_facts()
+        return self._facts
 
+    @abstractmethod
+    def read_facts(self) -> HostFacts:
+        """Looks at it; see `facts`."""
+
+    @abstractmethod
     def call(self, function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:
         """Runs a function of an installed module there, in a process beside what it measures.
 
@@ -110,20 +134,20 @@ class HostAccess(Protocol):
             InfrastructureError: what the function raised, or why there is no answer. Over SSH there is none: trials
                 there have containers, or the interpreter that the inventory names, and no process of ours beside them.
         """
-        ...
 
+    @abstractmethod
     def engine(self) -> AbstractContextManager[HostEngine]:
         """Its engine, for as long as the block lasts.
 
         Raises:
             InfrastructureError: no engine answers.
         """
-        ...
 
     def slots(self) -> int | None:
         """How many tasks may run there at once by what its Ray node offers; null where that is for us to choose."""
-        ...
+        return None
 
+    @abstractmethod
     def check(self, wanted: Requirements, timeout_s: float) -> HostReport:
         """Says whether it can be used, and what may disturb a measurement there. Nothing is changed there.
 
@@ -131,12 +155,25 @@ class HostAccess(Protocol):
             wanted: what it is compared with.
             timeout_s: for all of it, in seconds.
         """
-        ...
 
+    @abstractmethod
+    def preflight(self, deadline: Deadline, directories: tuple[str, ...]) -> Preflight:
+        """What a shell sees there; of these directories also the disks."""
+
+    @abstractmethod
+    def engine_facts(
+        self, seen: Preflight, wanted: Mapping[str, WantedImage], with_gpus: bool, deadline: Deadline, /
+    ) -> EngineFacts:
+        """What its engine says."""
+
+    @abstractmethod
+    def skew(self, deadline: Deadline, /) -> Skew | None:
+        """Of its clock; null if it does not tell."""
+
+    @abstractmethod
     def describe(self, timeout_s: float) -> SystemDescription:
         """The full fingerprint and its conditions, however they can be read there. Nothing is installed or written.
 
         Raises:
             InfrastructureError: it was not reached, or has neither a Python nor an image to run the code in.
         """
-        ...

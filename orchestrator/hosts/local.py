@@ -4,7 +4,6 @@ import os
 import queue
 import sys
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,12 +13,13 @@ from pathlib import Path
 from orchestrator.config import ExecutorChoice, Host, local_engine
 from orchestrator.environments import engine_problem
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.access import HostFacts, SystemDescription
+from orchestrator.hosts.access import HostAccess, HostFacts, SystemDescription, Way
 from orchestrator.hosts.calls import Answer, Argument, decode_answer, encode_call, perform
+from orchestrator.hosts.check.differences import unmet
 from orchestrator.hosts.check.engine import EngineFacts, EngineQuestion, Requirements, WantedImage, engine_facts
-from orchestrator.hosts.check.findings import Skew, unmet
+from orchestrator.hosts.check.findings import HostReport, Skew
 from orchestrator.hosts.check.preflight import Preflight, PreflightQuestion, preflight_here
-from orchestrator.hosts.check.report import HostReport, Way, check_host
+from orchestrator.hosts.check.report import check_host
 from orchestrator.hosts.connection import Deadline
 from orchestrator.hosts.engine import HostEngine, directly, send_to
 from orchestrator.planning import GpuFacts, Isolation
@@ -30,43 +30,11 @@ CHOSEN = "chosen in the inventory"
 ENGINE_ANSWERS = "a Docker engine answers"
 
 
-class CalledHost(ABC):
-    """A host on which all that is asked runs as functions of ours; see `HostAccess`."""
+class CalledHost(HostAccess):
+    """A host on which all that is asked runs as functions of ours."""
 
-    way: Way
     where: str
     """As it is told to people."""
-
-    def __init__(self, name: str, settings: Host, work_directory: str) -> None:
-        """Asks nothing yet.
-
-        Args:
-            name: of the host.
-            settings: as the inventory has it.
-            work_directory: where it keeps our files, unless the settings name another place.
-        """
-        self.name = name
-        self.settings = settings
-        self.work_directory = settings.work_directory or work_directory
-        self._facts: HostFacts | None = None
-
-    def facts(self) -> HostFacts:
-        """See `HostAccess.facts`."""
-        if self._facts is None:
-            self._facts = self.read_facts(FactsQuestion(self.name, self.settings, self.work_directory))
-        return self._facts
-
-    @abstractmethod
-    def read_facts(self, question: "FactsQuestion") -> HostFacts:
-        """Asks for its facts."""
-
-    @abstractmethod
-    def call(self, function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:
-        """See `HostAccess.call`."""
-
-    @abstractmethod
-    def skew(self, deadline: Deadline, /) -> Skew | None:
-        """See `Probes.skew`."""
 
     def check(self, wanted: Requirements, timeout_s: float) -> HostReport:
         """See `HostAccess.check`."""
@@ -79,14 +47,14 @@ class CalledHost(ABC):
         return SystemDescription(f"{self.where}, by Python {python}", document)
 
     def preflight(self, deadline: Deadline, directories: tuple[str, ...]) -> Preflight:
-        """See `Probes.preflight`."""
+        """See `HostAccess.preflight`."""
         limit_s = deadline.left_s()
         return self.call(preflight_here, PreflightQuestion(self.settings.engine, directories, limit_s), limit_s)
 
     def engine_facts(
-        self, _: Preflight, wanted: Mapping[str, WantedImage], with_gpus: bool, deadline: Deadline
+        self, _: Preflight, wanted: Mapping[str, WantedImage], with_gpus: bool, deadline: Deadline, /
     ) -> EngineFacts:
-        """See `Probes.engine_facts`."""
+        """See `HostAccess.engine_facts`."""
         limit_s = deadline.left_s()
         question = EngineQuestion(local_engine(self.settings.engine), wanted, with_gpus, limit_s)
         return self.call(engine_facts, question, limit_s)
@@ -98,9 +66,9 @@ class LocalHost(CalledHost):
     way = Way.HERE
     where = "on this machine"
 
-    def read_facts(self, question: "FactsQuestion") -> HostFacts:
-        """See `CalledHost.read_facts`."""
-        return facts_here(question)
+    def read_facts(self) -> HostFacts:
+        """See `HostAccess.read_facts`."""
+        return facts_here(FactsQuestion(self.name, self.settings, self.work_directory))
 
     def call(self, function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:
         """See `HostAccess.call`. It runs in this process; one that takes too long is left to itself."""
@@ -115,12 +83,8 @@ class LocalHost(CalledHost):
             raise InfrastructureError(problem)
         yield HostEngine(address, directly, send_to(address))
 
-    def slots(self) -> int | None:
-        """See `HostAccess.slots`."""
-        return None
-
     def skew(self, _: Deadline, /) -> Skew | None:
-        """See `Probes.skew`."""
+        """See `HostAccess.skew`."""
         return None
 
 

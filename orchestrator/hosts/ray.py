@@ -13,10 +13,10 @@ from typing import Any, Final
 from orchestrator.config import WORK_DIRECTORY, Host
 from orchestrator.environments import Awaited, BuiltImage, ImageIdentity, receive_image, saved_image
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.access import HostFacts
+from orchestrator.hosts.access import HostFacts, Way
 from orchestrator.hosts.calls import Answer, Argument
 from orchestrator.hosts.check.findings import Skew
-from orchestrator.hosts.check.report import Way, clock_here, measure_skew_of
+from orchestrator.hosts.check.report import clock_here, measure_skew_of
 from orchestrator.hosts.cluster.settings import HOST_LABEL
 from orchestrator.hosts.connection import Deadline
 from orchestrator.hosts.engine import HostEngine
@@ -57,9 +57,9 @@ class RayHost(CalledHost):
         self._cluster = cluster
         self._fits = False
 
-    def read_facts(self, question: FactsQuestion) -> HostFacts:
-        """See `CalledHost.read_facts`."""
-        return self.call(facts_of_node, question, _ANSWER_S)
+    def read_facts(self) -> HostFacts:
+        """See `HostAccess.read_facts`."""
+        return self.call(facts_of_node, FactsQuestion(self.name, self.settings, self.work_directory), _ANSWER_S)
 
     def call(self, function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:
         """See `HostAccess.call`. It is a task of Ray that claims nothing."""
@@ -84,7 +84,7 @@ class RayHost(CalledHost):
         return int(node_of(self.name, self._seen).slots)
 
     def skew(self, deadline: Deadline, /) -> Skew | None:
-        """See `Probes.skew`."""
+        """See `HostAccess.skew`."""
         return measure_skew_of(lambda: self.call(clock_here, None, deadline.left_s()))
 
     def _send(self, image: BuiltImage, say: Callable[[str], None]) -> ImageIdentity:

@@ -9,7 +9,7 @@ from orchestrator.config import WORK_DIRECTORY, ExecutorChoice, Host
 from orchestrator.environments import ENGINE_EXCEPTIONS, connect, engine_errors
 from orchestrator.errors import InfrastructureError
 from orchestrator.files import tar_of
-from orchestrator.hosts.access import HostFacts, Interpreter, SystemDescription
+from orchestrator.hosts.access import HostAccess, HostFacts, Interpreter, SystemDescription, Way
 from orchestrator.hosts.calls import OLDEST_PYTHON, Answer, Argument, answer_of_program, call_program
 from orchestrator.hosts.check.engine import (
     EngineFacts,
@@ -19,18 +19,9 @@ from orchestrator.hosts.check.engine import (
     engine_facts,
     images_on,
 )
-from orchestrator.hosts.check.findings import Check, Finding, Level, Skew
+from orchestrator.hosts.check.findings import CHECK_TIMEOUT_S, Check, Finding, HostReport, Level, Skew
 from orchestrator.hosts.check.preflight import SCRIPT, Preflight, PreflightQuestion, parse
-from orchestrator.hosts.check.report import (
-    CHECK_TIMEOUT_S,
-    ENGINE_ROOTS,
-    HostReport,
-    Way,
-    check_host,
-    measure_skew,
-    refusal,
-    socket_problem,
-)
+from orchestrator.hosts.check.report import ENGINE_ROOTS, check_host, measure_skew, refusal, socket_problem
 from orchestrator.hosts.connection import CommandOutput, Connections, Deadline, HostConnectionError
 from orchestrator.hosts.containers import ContainerCommand, run_in_container
 from orchestrator.hosts.engine import ForwardedEngine, directly, mark_name, send_to
@@ -57,7 +48,7 @@ find . -type f -exec mv -f "{}" "$1/{}" \;
 """
 
 
-class SshHost:
+class SshHost(HostAccess):
     """A host over SSH; see `HostAccess`."""
 
     way = Way.SSH
@@ -79,25 +70,20 @@ class SshHost:
             wanted: reads what it is compared with, and the images that are recorded as built.
             state: of the project, below which a relay listens if it has no engine.
         """
-        self.name = name
-        self.settings = settings
-        self.work_directory = settings.work_directory or WORK_DIRECTORY
+        super().__init__(name, settings, WORK_DIRECTORY)
         self._connections = connections
         self._wanted = wanted
         self._relay = socket_of(state)
-        self._facts: HostFacts | None = None
         self._seen: Preflight | None = None
 
-    def facts(self) -> HostFacts:
-        """See `HostAccess.facts`. What its agent will tell of it is not known yet: there may be no Python."""
-        if self._facts is None:
-            report = self.check(self._wanted(), CHECK_TIMEOUT_S)
-            problem = _problem(report)
-            if problem is not None or report.preflight is None:
-                raise InfrastructureError(problem or "it told nothing about itself")
-            facts = _facts(self.name, self.settings, report.preflight, self.work_directory)
-            self._facts = facts if self.settings.python is None else self._in_interpreter(facts, self.settings.python)
-        return self._facts
+    def read_facts(self) -> HostFacts:
+        """See `HostAccess.read_facts`. What its agent will tell of it is not known yet: there may be no Python."""
+        report = self.check(self._wanted(), CHECK_TIMEOUT_S)
+        problem = _problem(report)
+        if problem is not None or report.preflight is None:
+            raise InfrastructureError(problem or "it told nothing about itself")
+        facts = _facts(self.name, self.settings, report.preflight, self.work_directory)
+        return facts if self.settings.python is None else self._in_interpreter(facts, self.settings.python)
 
     @property
     def relayed(self) -> RelayedHost | None:
@@ -131,10 +117,6 @@ class SshHost:
         """
         self._shell(_PLACE, [str(directory)], tar_of(files))
 
-    def slots(self) -> int | None:
-        """See `HostAccess.slots`."""
-        return None
-
     def check(self, wanted: Requirements, timeout_s: float) -> HostReport:
         """See `HostAccess.check`."""
         report = check_host(self, wanted, timeout_s)
@@ -156,7 +138,7 @@ class SshHost:
         return SystemDescription(read, _answer(describe_system, output, "the fingerprint could not be read"))
 
     def preflight(self, deadline: Deadline, directories: tuple[str, ...]) -> Preflight:
-        """See `Probes.preflight`."""
+        """See `HostAccess.preflight`."""
         question = PreflightQuestion(self.settings.engine, directories, deadline.left_s())
         with _nameless():
             output = self._connections.run(self.name, question.command, question.limit_s, stdin=SCRIPT)
@@ -164,17 +146,17 @@ class SshHost:
         return self._seen
 
     def engine_facts(
-        self, seen: Preflight, wanted: Mapping[str, WantedImage], with_gpus: bool, deadline: Deadline
+        self, seen: Preflight, wanted: Mapping[str, WantedImage], with_gpus: bool, deadline: Deadline, /
     ) -> EngineFacts:
-        """See `Probes.engine_facts`."""
+        """See `HostAccess.engine_facts`."""
         with _nameless(), self._forwarded(seen, deadline) as address:
             try:
                 return engine_facts(EngineQuestion(address, wanted, with_gpus, deadline.left_s()))
             except InfrastructureError as error:
                 raise InfrastructureError(f"the engine failed: {error}") from error
 
-    def skew(self, deadline: Deadline) -> Skew | None:
-        """See `Probes.skew`."""
+    def skew(self, deadline: Deadline, /) -> Skew | None:
+        """See `HostAccess.skew`."""
         with _nameless():
             return measure_skew(self._connections, self.name, deadline.left_s())
 

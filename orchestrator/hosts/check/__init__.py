@@ -2,8 +2,7 @@
 
 from orchestrator.hosts.check.differences import differences
 from orchestrator.hosts.check.engine import read_requirements
-from orchestrator.hosts.check.findings import Check, Finding, Level
-from orchestrator.hosts.check.report import CHECK_TIMEOUT_S, HostReport
+from orchestrator.hosts.check.findings import CHECK_TIMEOUT_S, Check, Finding, HostReport, Level
 
 __all__ = [
     "CHECK_TIMEOUT_S",
