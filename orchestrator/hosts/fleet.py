@@ -72,8 +72,8 @@ class Hosts:
         self._connections = connections
         self._inventory = inventory
         self._project = project
-        known = (access.relayed for access in hosts.values() if isinstance(access, SshHost))
-        self._relayed = {host.name: host for host in known if host is not None}
+        far = (access for access in hosts.values() if isinstance(access, SshHost))
+        self._relayed = {access.name: access for access in far if access.settings.python is not None}
 
     def __getitem__(self, name: str) -> HostAccess:
         return self._hosts[name]

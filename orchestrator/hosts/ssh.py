@@ -26,7 +26,6 @@ from orchestrator.hosts.connection import CommandOutput, Connections, Deadline, 
 from orchestrator.hosts.containers import ContainerCommand, run_in_container
 from orchestrator.hosts.engine import ForwardedEngine, directly, mark_name, send_to
 from orchestrator.hosts.local import CHOSEN, ENGINE_ANSWERS
-from orchestrator.hosts.relay import RelayedHost, socket_of
 from orchestrator.planning import GpuFacts, Isolation
 from runners.system import SystemRoot, describe_system, fingerprint_of_system, observe_versions
 
@@ -84,13 +83,6 @@ class SshHost(HostAccess):
             raise InfrastructureError(problem or "it told nothing about itself")
         facts = _facts(self.name, self.settings, report.preflight, self.work_directory)
         return facts if self.settings.python is None else self._in_interpreter(facts, self.settings.python)
-
-    @property
-    def relayed(self) -> RelayedHost | None:
-        """How tasks get there without an engine; null if it has one."""
-        if self.settings.python is None:
-            return None
-        return RelayedHost(self.name, self.settings.python, self.work_directory, self.place)
 
     def call(
         self,
@@ -258,6 +250,11 @@ class SshHost(HostAccess):
         done = self._connections.run(self.name, ["sh", "-c", script, "sh", *arguments], _PLACE_S, stdin=stdin)
         if done.exit_code != 0:
             raise InfrastructureError(f"{arguments[0]} cannot be written: {_last_line(done.stderr, done.exit_code)}")
+
+
+def socket_of(state: Path) -> Path:
+    """Where a project's relay listens."""
+    return state.resolve() / "relay" / "socket"
 
 
 def _facts(name: str, settings: Host, seen: Preflight, work_directory: str) -> HostFacts:

@@ -14,7 +14,8 @@ from orchestrator.errors import InfrastructureError
 from orchestrator.execution import ProcessSettings, Relay, create_executor, stage, supervising
 from orchestrator.hosts.connection import Connections
 from orchestrator.hosts.conversation import names_in, next_word, outcome_in
-from orchestrator.hosts.relay import relaying, socket_of
+from orchestrator.hosts.relay import relaying
+from orchestrator.hosts.ssh import socket_of
 from tests.conftest import MakeTask
 
 PROGRAM = inspect.getsource(supervising) + "\nmain()\n"
