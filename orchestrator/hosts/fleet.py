@@ -20,7 +20,7 @@ from orchestrator.hosts.check.engine import Requirements, read_requirements
 from orchestrator.hosts.cluster.engines import find, fingerprint_on, host_engine
 from orchestrator.hosts.cluster.lifecycle import NoHostJoinedError, borrowed, mend, up
 from orchestrator.hosts.cluster.state import Cluster, Project
-from orchestrator.hosts.connection import Connections, for_each
+from orchestrator.hosts.connection import Connections, of_each
 from orchestrator.hosts.external_cluster import ClusterInfo, ExternalCluster, cluster_info
 from orchestrator.hosts.local import LocalHost
 from orchestrator.hosts.lock import project_to_ourselves, this_machine_to_ourselves
@@ -86,34 +86,31 @@ class Hosts:
 
     def look(self) -> tuple[dict[str, HostFacts], dict[str, str]]:
         """The facts of all hosts, asked at once: by host; and why the others cannot be used, by host too."""
-        return _divided(self.each(self._hosts, lambda access: access.facts()))
+        return self.each(self._hosts, lambda access: access.facts())
 
-    def each(self, names: Iterable[str], do: Callable[[HostAccess], Result]) -> dict[str, Result | str]:
-        """Does something with several hosts at once. The answers by host; of an InfrastructureError its text."""
-
-        def answer(name: str) -> Result | str:
-            try:
-                return do(self._hosts[name])
-            except InfrastructureError as error:
-                return str(error)
-
-        chosen = list(names)
-        return dict(zip(chosen, for_each(chosen, answer, self._connections), strict=True))
+    def each(
+        self, names: Iterable[str], do: Callable[[HostAccess], Result]
+    ) -> tuple[dict[str, Result], dict[str, str]]:
+        """Does something with several hosts at once: the answers by host; and of an InfrastructureError its text."""
+        return of_each(names, lambda name: do(self._hosts[name]), self._connections)
 
     def abort(self) -> None:
         """Ends all connections at once, so that nobody waits for a host any longer; new ones can be made."""
         self._connections.abort()
 
-    def undisturbed(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
         """Keeps other sweeps of this project off the hosts, and all others off this machine if it is one of them.
 
         Raises:
             NoUsableHostError: another sweep runs.
         """
-        if not self.are_locked:
-            return project_to_ourselves(self._project.state)
-        is_measured = bool(self._hosts.keys() - self._relayed.keys())
-        return _to_ourselves(self._project.state if self._relayed else None, this_machine=is_measured)
+        with ExitStack() as stack:
+            if self._relayed or not self.are_locked:
+                stack.enter_context(project_to_ourselves(self._project.state))
+            if self.are_locked and self._hosts.keys() - self._relayed.keys():
+                stack.enter_context(this_machine_to_ourselves())
+            yield
 
     def gathered(self, say: Say) -> AbstractContextManager[None]:  # noqa: ARG002 - of those with a cluster
         """Around all that needs the cluster: one that is brought up for a sweep alone is taken down at the end."""
@@ -219,7 +216,7 @@ class AgentHosts(Hosts):
     def join(self, names: Iterable[str], say: Say) -> tuple[dict[str, HostFacts], dict[str, str]]:
         """See `Hosts.join`: brings the agents up."""
         wanted = list(names)
-        facts, problems = _divided(self.each(self._relayed.keys() & set(wanted), lambda access: access.facts()))
+        facts, problems = self.each(self._relayed.keys() & set(wanted), lambda access: access.facts())
         chosen = {name: self._hosts[name].settings for name in wanted if name not in self._relayed}
         if not chosen:
             return facts, problems  # and the driver runs here
@@ -229,7 +226,7 @@ class AgentHosts(Hosts):
             return facts, {**problems, **error.reasons}
         agents = self._cluster.agents
         problems |= {name: self._cluster.unusable[name] for name in chosen if name not in agents}
-        seen, untold = _divided(self.each(agents.keys() & chosen.keys(), self._facts_of_agent))
+        seen, untold = self.each(agents.keys() & chosen.keys(), self._facts_of_agent)
         return facts | seen, problems | untold
 
     def mend(self, name: str, say: Say, campaign_id: str | None = None) -> HostFacts:
@@ -357,18 +354,3 @@ def offered_key(name: str, inventory: Inventory, timeout_s: float) -> str:
 def describe_here() -> SystemDescription:
     """What this machine is, whatever an inventory says; see `HostAccess.describe`."""
     return LocalHost("this machine", Host(connection=Connection.LOCAL), "").describe(_DESCRIBE_S)
-
-
-@contextmanager
-def _to_ourselves(state: Path | None, *, this_machine: bool) -> Iterator[None]:
-    with ExitStack() as stack:
-        if state is not None:
-            stack.enter_context(project_to_ourselves(state))
-        if this_machine:
-            stack.enter_context(this_machine_to_ourselves())
-        yield
-
-
-def _divided(answers: Mapping[str, HostFacts | str]) -> tuple[dict[str, HostFacts], dict[str, str]]:
-    facts = {name: answer for name, answer in answers.items() if not isinstance(answer, str)}
-    return facts, {name: answer for name, answer in answers.items() if isinstance(answer, str)}

@@ -1,8 +1,8 @@
 """Reaches the hosts of an inventory over SSH, with the system's own client; never asks, never trusts by itself."""
 
-from orchestrator.hosts.connection.failures import HostConnectionError
+from orchestrator.hosts.connection.failures import HostConnectionError, reason
 from orchestrator.hosts.connection.process import Deadline, end
-from orchestrator.hosts.connection.ssh import CommandOutput, Connections, for_each
+from orchestrator.hosts.connection.ssh import CommandOutput, Connections, for_each, of_each
 
 __all__ = [
     "CommandOutput",
@@ -11,4 +11,6 @@ __all__ = [
     "HostConnectionError",
     "end",
     "for_each",
+    "of_each",
+    "reason",
 ]

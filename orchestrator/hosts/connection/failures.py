@@ -71,6 +71,11 @@ def explain(name: str, host: Host, said: str) -> HostConnectionError:
     return HostConnectionError(name, problem)
 
 
+def reason(error: InfrastructureError) -> str:
+    """Why something failed on a host, without its name."""
+    return error.problem if isinstance(error, HostConnectionError) else str(error)
+
+
 def _line_at(said: str, position: int) -> str:
     start = said.rfind("\n", 0, position) + 1
     return " ".join(said[start:].partition("\n")[0].removeprefix("ssh: ").split())

@@ -22,7 +22,7 @@ from orchestrator.config import Connection, Host, local_path
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.connection import process
 from orchestrator.hosts.connection.configuration import files, route
-from orchestrator.hosts.connection.failures import HostConnectionError, explain
+from orchestrator.hosts.connection.failures import HostConnectionError, explain, reason
 
 SSH_FAILED = 255
 """The exit code by which ssh says that it, and not the command, failed."""
@@ -291,3 +291,23 @@ def for_each(values: Iterable[Value], call: Callable[[Value], Result], connectio
             pool.shutdown(wait=False, cancel_futures=True)
             connections.abort()
             raise
+
+
+def of_each(
+    names: Iterable[str], do: Callable[[str], Result], connections: Connections
+) -> tuple[dict[str, Result], dict[str, str]]:
+    """Does something with several hosts at once: the results by host; and why it failed with the others, by host too.
+
+    Only an InfrastructureError is such a reason, by its text without the name of the host; see `for_each`.
+    """
+
+    def answer(name: str) -> tuple[Result, ...] | str:
+        try:
+            return (do(name),)
+        except InfrastructureError as error:
+            return reason(error)
+
+    chosen = tuple(names)
+    answers = dict(zip(chosen, for_each(chosen, answer, connections), strict=True))
+    results = {name: found[0] for name, found in answers.items() if not isinstance(found, str)}
+    return results, {name: found for name, found in answers.items() if isinstance(found, str)}
