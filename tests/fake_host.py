@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from orchestrator.config import Host
-from orchestrator.environments import ImageIdentity, Looked, StoredImage
+from orchestrator.environments import BuiltImage, ImageIdentity, Looked, StoredImage
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts import HostFacts
 from orchestrator.hosts.local import LocalHost
@@ -16,6 +16,8 @@ class FakeEngine:
 
     def __init__(self, *images: ImageIdentity, shares: bool = True) -> None:
         self.images = {image.image_id: image for image in images}
+        self.containers: dict[str, list[str]] = {}
+        """Names by campaign."""
         self.pulls: set[str] = set()
         self.shares = shares
 
@@ -28,15 +30,21 @@ class FakeEngine:
         self.images[image.image_id] = image.identity
         return image.identity
 
+    def send(self, image: BuiltImage, say: Callable[[str], None]) -> ImageIdentity:
+        self.images[image.image_id] = image.identity
+        return image.identity
+
     def remove_containers(self, campaign_id: str) -> list[str]:
-        return []
+        return self.containers.pop(campaign_id, [])
 
     def sharing_problem(self, directory: str, image: ImageIdentity) -> str | None:
+        if image not in self.images.values():
+            raise InfrastructureError(f"its engine refused: no such image: {image.image_id}")
         return None if self.shares else f"its engine does not see {directory} as this node does"
 
 
 class FakeHost(LocalHost):
-    """Its facts, or why it cannot be used; its engine; and by function what it answers or raises."""
+    """Its facts, or why it cannot be used; its engine; and by function what it answers instead of running it."""
 
     def __init__(
         self, name: str, settings: Host, told: HostFacts | InfrastructureError, engine: FakeEngine | None = None
@@ -50,7 +58,7 @@ class FakeHost(LocalHost):
         return told(self.told)
 
     def call(self, function: Callable[..., Any], argument: object, timeout_s: float) -> Any:
-        return told(self.answers[function])
+        return told(self.answers[function]) if function in self.answers else super().call(function, argument, timeout_s)
 
     @contextmanager
     def engine(self) -> Iterator[FakeEngine]:

@@ -1,14 +1,18 @@
 """The one seam between taxmeter and a machine: how a host is asked, told and given things, whatever kind it is."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
+from pydantic import Base64Bytes
+
 from orchestrator.config import Host
+from orchestrator.errors import InfrastructureError
+from orchestrator.files import write_atomically
 from orchestrator.hosts.calls import Answer, Argument
 from orchestrator.hosts.check.engine import EngineFacts, Requirements, WantedImage
 from orchestrator.hosts.check.findings import HostReport, Skew
@@ -20,6 +24,8 @@ from runners.system import Fingerprint, Topology
 
 MEMORY_SHARE: Final = 0.9
 """Of a host's memory, what a trial may take: beyond it the kernel would kill others instead of the trial."""
+PLACE_S: Final = 600.0
+"""For the files that are placed at once on a host."""
 
 
 @dataclass(frozen=True)
@@ -131,8 +137,7 @@ class HostAccess(ABC):
             timeout_s: for all of it, in seconds.
 
         Raises:
-            InfrastructureError: what the function raised, or why there is no answer. Over SSH there is none: trials
-                there have containers, or the interpreter that the inventory names, and no process of ours beside them.
+            InfrastructureError: what the function raised, or why there is no answer.
         """
 
     @abstractmethod
@@ -142,6 +147,18 @@ class HostAccess(ABC):
         Raises:
             InfrastructureError: no engine answers.
         """
+
+    def place(self, files: Mapping[str, bytes], directory: PurePosixPath) -> None:
+        """Writes files below a directory there, which is made; each is whole or not there.
+
+        Args:
+            files: the content by path below the directory.
+            directory: absolute.
+
+        Raises:
+            InfrastructureError: they cannot be written, or one would lie outside.
+        """
+        self.call(write_files, PlacedFiles(directory, files), PLACE_S)
 
     def slots(self) -> int | None:
         """How many tasks may run there at once by what its Ray node offers; null where that is for us to choose."""
@@ -177,3 +194,38 @@ class HostAccess(ABC):
         Raises:
             InfrastructureError: it was not reached, or has neither a Python nor an image to run the code in.
         """
+
+
+@dataclass(frozen=True)
+class PlacedFiles:
+    """Files on their way to a host."""
+
+    directory: PurePosixPath
+    files: Mapping[str, Base64Bytes]
+    """Content by path below the directory."""
+
+
+def write_files(placed: PlacedFiles) -> None:
+    """Writes files on the machine of this process; see `HostAccess.place`.
+
+    Raises:
+        InfrastructureError: they cannot be written, or one would lie outside.
+    """
+    refuse_outside(placed.files)
+    try:
+        for name, content in placed.files.items():
+            write_atomically(Path(placed.directory, name), content)
+    except OSError as error:
+        raise InfrastructureError(f"{placed.directory} cannot be written: {error.strerror or error}") from error
+
+
+def refuse_outside(names: Iterable[str]) -> None:
+    """Refuses paths that lead out of the directory that they are relative to.
+
+    Raises:
+        InfrastructureError: one does.
+    """
+    for name in names:
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or not path.parts:
+            raise InfrastructureError(f"{name} is no place below a directory")

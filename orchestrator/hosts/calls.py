@@ -1,7 +1,7 @@
 """A function of ours called on a host: argument and answer travel as JSON, so that reading them runs nothing.
 
-Those of `runners.system` also as one program, for an interpreter in which nothing of ours is installed: the same code
-that runs here and in the containers of trials, and it writes nothing to a disk.
+Also as one program, for an interpreter in which nothing of ours is installed: the same code that runs here and in the
+containers of trials, and it writes nothing to a disk.
 """
 
 import importlib
@@ -10,11 +10,13 @@ import inspect
 import json
 import typing
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+import orchestrator
 import runners
 from orchestrator.errors import InfrastructureError
 
@@ -23,9 +25,6 @@ Answer = TypeVar("Answer")
 
 MARK = "taxmeter-answer:"
 """Begins the line with the answer: a login script may have printed others."""
-
-OLDEST_PYTHON = (3, 8)
-"""In which the programs of `call_program` run."""
 
 # Of the runners what needs the standard library alone. The driver's library is asked through one file of Python, so
 # that a host needs no package for its GPUs.
@@ -56,16 +55,23 @@ class Sent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 sys.meta_path.insert(0, Sent())
-# As `perform` does it, where there is no pydantic.
+%(perform)s
+print("\\n" + %(mark)r + perform(%(call)r))
+'''
+
+# The same as `perform`, where there is no pydantic.
+_PLAIN = """
 import importlib, inspect, typing
 from runners.contract import decode, encode
-document = json.loads(%(call)r)
-module, _, name = document["function"].partition(":")
-function = getattr(importlib.import_module(module), name)
-kind = typing.get_type_hints(function)[next(iter(inspect.signature(function).parameters))]
-answer = encode(function(decode(kind, document["argument"], "argument")))
-print("\\n" + %(mark)r + json.dumps({"answer": answer}))
-'''
+
+def perform(call):
+    document = json.loads(call)
+    module, _, name = document["function"].partition(":")
+    function = getattr(importlib.import_module(module), name)
+    kind = typing.get_type_hints(function)[next(iter(inspect.signature(function).parameters))]
+    return json.dumps({"answer": encode(function(decode(kind, document["argument"], "argument")))})
+"""
+_FULL = "from orchestrator.hosts.calls import perform"
 
 
 def encode_call(function: Callable[[Argument], Answer], argument: Argument) -> str:
@@ -112,9 +118,27 @@ def decode_answer(function: Callable[[Argument], Answer], text: str) -> Answer:
     return answer
 
 
-def call_program(function: Callable[[Argument], Answer], argument: Argument) -> str:
-    """The program that calls a function of `runners.system` and prints its answer after `MARK`, for `python -`."""
-    return _LOADER % {"sources": json.dumps(_sources()), "call": encode_call(function, argument), "mark": MARK}
+@dataclass(frozen=True)
+class Program:
+    """What runs a call."""
+
+    text: str
+    """For `python -`."""
+    oldest_python: tuple[int, int]
+    needs_packages: bool
+    """Whether it imports those of requirements/base.lock; else the standard library is enough."""
+
+
+def call_program(function: Callable[[Argument], Answer], argument: Argument) -> Program:
+    """The program that calls a function of `runners.system` or of ours, and prints its answer after `MARK`."""
+    needs_packages = function.__module__.partition(".")[0] != runners.__name__
+    values = {
+        "sources": json.dumps(_sources(needs_packages)),
+        "perform": _FULL if needs_packages else _PLAIN,
+        "call": encode_call(function, argument),
+        "mark": MARK,
+    }
+    return Program(_LOADER % values, (3, 11) if needs_packages else (3, 8), needs_packages)
 
 
 def answer_of_program(function: Callable[..., Answer], printed: str) -> Answer | None:
@@ -134,10 +158,13 @@ def _annotations(function: Callable[..., Any]) -> tuple[Any, Any]:
     return kinds[name], kinds["return"]
 
 
-def _sources() -> dict[str, str]:
-    top = Path(runners.__path__[0])
-    files = [top / "__init__.py", *(path for part in _PARTS for path in sorted((top / part).rglob("*.py")))]
-    sources = {str(path.relative_to(top.parent)): path.read_text(encoding="utf-8") for path in files}
+def _sources(with_orchestrator: bool) -> dict[str, str]:
+    top, ours = Path(runners.__path__[0]), Path(orchestrator.__path__[0])
+    files = [top / "__init__.py", *(path for part in _PARTS for path in (top / part).rglob("*.py"))]
+    sources = {str(path.relative_to(top.parent)): path.read_text(encoding="utf-8") for path in sorted(files)}
+    if with_orchestrator:
+        files = sorted(ours.rglob("*.py"))
+        sources |= {str(path.relative_to(ours.parent)): path.read_text(encoding="utf-8") for path in files}
     nvml = importlib.util.find_spec(_NVML)
     if nvml is not None and nvml.origin is not None:
         sources[f"{_NVML}.py"] = Path(nvml.origin).read_text(encoding="utf-8")

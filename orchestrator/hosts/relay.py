@@ -138,7 +138,7 @@ class _Relay:
             raise InfrastructureError(f"{errand.host} or {mirror} is nothing that this command knows")
         self._campaigns.add((host.name, mirror.parent.name))
         there = PurePosixPath(self._text(host, str(mirror)))
-        self._patiently(host, lambda: host.place(read_tree(mirror), there), connection)
+        self._patiently(host, lambda: host.send_files(read_tree(mirror), there), connection)
         command = errand.command
         renamed = replace(
             command,

@@ -9,8 +9,16 @@ from orchestrator.config import WORK_DIRECTORY, ExecutorChoice, Host
 from orchestrator.environments import ENGINE_EXCEPTIONS, connect, engine_errors
 from orchestrator.errors import InfrastructureError
 from orchestrator.files import tar_of
-from orchestrator.hosts.access import HostAccess, HostFacts, Interpreter, SystemDescription, Way
-from orchestrator.hosts.calls import OLDEST_PYTHON, Answer, Argument, answer_of_program, call_program
+from orchestrator.hosts.access import (
+    PLACE_S,
+    HostAccess,
+    HostFacts,
+    Interpreter,
+    SystemDescription,
+    Way,
+    refuse_outside,
+)
+from orchestrator.hosts.calls import Answer, Argument, Program, answer_of_program, call_program
 from orchestrator.hosts.check.engine import (
     EngineFacts,
     EngineQuestion,
@@ -22,6 +30,7 @@ from orchestrator.hosts.check.engine import (
 from orchestrator.hosts.check.findings import CHECK_TIMEOUT_S, Check, Finding, HostReport, Level, Skew
 from orchestrator.hosts.check.preflight import SCRIPT, Preflight, PreflightQuestion, parse
 from orchestrator.hosts.check.report import ENGINE_ROOTS, check_host, measure_skew, refusal, socket_problem
+from orchestrator.hosts.cluster.plan import LABEL_RECIPE
 from orchestrator.hosts.connection import CommandOutput, Connections, Deadline, HostConnectionError
 from orchestrator.hosts.containers import ContainerCommand, run_in_container
 from orchestrator.hosts.engine import ForwardedEngine, directly, mark_name, send_to
@@ -30,7 +39,6 @@ from orchestrator.planning import GpuFacts, Isolation
 from runners.system import SystemRoot, describe_system, fingerprint_of_system, observe_versions
 
 _ANSWER_S = 60.0
-_PLACE_S = 600.0
 _PROGRAM_AT = "/taxmeter/program.py"
 _HOST_AT = "/host"
 
@@ -84,14 +92,19 @@ class SshHost(HostAccess):
         facts = _facts(self.name, self.settings, report.preflight, self.work_directory)
         return facts if self.settings.python is None else self._in_interpreter(facts, self.settings.python)
 
-    def call(
-        self,
-        function: Callable[[Argument], Answer],  # noqa: ARG002
-        argument: Argument,  # noqa: ARG002
-        timeout_s: float,  # noqa: ARG002
-    ) -> Answer:
-        """See `HostAccess.call`."""
-        raise InfrastructureError("nothing of ours is installed there that could be asked")
+    def call(self, function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:
+        """See `HostAccess.call`.
+
+        It runs in the host's own Python if that is new enough and has what the function imports, else in a container
+        of an image that does: without network or rights, and of the host's files it sees none.
+        """
+        deadline = Deadline(timeout_s)
+        program = call_program(function, argument)
+        with _nameless():
+            output = self._run_in_python(program, deadline)
+            if isinstance(output, str):
+                output, _ = self._run_in_container(program, output, deadline, ContainerCommand("", []))
+        return _answer(function, output, f"{function.__name__} failed there")
 
     @contextmanager
     def engine(self) -> Iterator[ForwardedEngine]:
@@ -101,12 +114,18 @@ class SshHost(HostAccess):
             yield ForwardedEngine(address, directly, send_to(address), self._marked)
 
     def place(self, files: Mapping[str, bytes], directory: PurePosixPath) -> None:
-        """Writes files below a directory there, which is made; each is whole or not there.
+        """See `HostAccess.place`. A shell is enough for it."""
+        with _nameless():
+            self.send_files(files, directory)
+
+    def send_files(self, files: Mapping[str, bytes], directory: PurePosixPath) -> None:
+        """The same for who waits for hosts.
 
         Raises:
             HostConnectionError: the host was not reached.
-            InfrastructureError: they cannot be written.
+            InfrastructureError: as of `place`.
         """
+        refuse_outside(files)
         self._shell(_PLACE, [str(directory)], tar_of(files))
 
     def check(self, wanted: Requirements, timeout_s: float) -> HostReport:
@@ -125,8 +144,8 @@ class SshHost(HostAccess):
             output = self._run_in_python(call_program(describe_system, SystemRoot()), deadline)
             own = f"the host's own Python {seen.python}"
             read = f"over SSH, by {self.settings.python or own}"
-            if output is None:
-                output, read = self._describe_in_container(seen, deadline)
+            if isinstance(output, str):
+                output, read = self._describe_in_container(seen, output, deadline)
         return SystemDescription(read, _answer(describe_system, output, "the fingerprint could not be read"))
 
     def preflight(self, deadline: Deadline, directories: tuple[str, ...]) -> Preflight:
@@ -177,37 +196,44 @@ class SshHost(HostAccess):
         """Runs a function of `runners.system` in the interpreter that the inventory names."""
         with _nameless():
             output = self._run_in_python(call_program(function, SystemRoot()), Deadline(timeout_s))
-        assert output is not None
+        assert isinstance(output, CommandOutput)
         return _answer(function, output, "it does not run our code")
 
     def _look(self, deadline: Deadline) -> Preflight:
         return self._seen or self.preflight(deadline, (*ENGINE_ROOTS, self.work_directory))
 
-    def _run_in_python(self, program: str, deadline: Deadline) -> CommandOutput | None:
-        """What a program said in the host's own Python, or the one that is named; null if it is too old or missing."""
+    def _run_in_python(self, program: Program, deadline: Deadline) -> CommandOutput | str:
+        """What a program said in the host's own Python, or the one that is named; or why it cannot run in it."""
+        argv = ["python3", "-"]
         if self.settings.python is not None:
-            return self._connections.run(self.name, [self.settings.python, "-I", "-"], deadline.left_s(), stdin=program)
-        python = self._look(deadline).python
-        if python is None or tuple(map(int, python.split(".")[:2])) < OLDEST_PYTHON:
-            return None
-        return self._connections.run(self.name, ["python3", "-"], deadline.left_s(), stdin=program)
+            argv = [self.settings.python, "-I", "-"]
+        else:
+            python = self._look(deadline).python
+            if python is None or tuple(map(int, python.split(".")[:2])) < program.oldest_python:
+                return f"python3 is {python or 'missing'} there"
+        output = self._connections.run(self.name, argv, deadline.left_s(), stdin=program.text)
+        last = _last_line(output.stderr, output.exit_code)
+        if program.needs_packages and "ModuleNotFoundError: No module named" in last:
+            return f"its python3 cannot run it ({last})"
+        return output
 
-    def _describe_in_container(self, seen: Preflight, deadline: Deadline) -> tuple[CommandOutput, str]:
-        """From a container of any image of ours, which sees the host's own /proc and /sys."""
-        why = f"python3 is {seen.python or 'missing'} there"
-        before = f"{why}, and no container can be started"
+    def _describe_in_container(self, seen: Preflight, why: str, deadline: Deadline) -> tuple[CommandOutput, str]:
+        """From a container that sees the host's own /proc and /sys; and how that was read, for people."""
         release = self._connections.run(self.name, ["cat", "/etc/os-release"], deadline.left_s()).stdout
         program = call_program(describe_system, SystemRoot(_HOST_AT, seen.host_name))
-        files = {f"{_HOST_AT}/etc/os-release": release.encode(), _PROGRAM_AT: program.encode()}
-        with self._forwarded(seen, deadline, f"{before}: ") as address:
-            present = images_on(address, self._wanted().images, deadline)
-            if not present:
-                raise InfrastructureError(
-                    f"{why}, and none of our images is there to run the code in: install python3 "
-                    f"{'.'.join(map(str, OLDEST_PYTHON))} or newer there, or bring an image"
-                )
-            name, image = next(iter(present.items()))
-            command = ContainerCommand(image.image_id, ["python", "-I", _PROGRAM_AT], bool(seen.gpus), files, _HOST_AT)
+        files = {f"{_HOST_AT}/etc/os-release": release.encode()}
+        like = ContainerCommand("", [], bool(seen.gpus), files, _HOST_AT)
+        return self._run_in_container(program, why, deadline, like)
+
+    def _run_in_container(
+        self, program: Program, why: str, deadline: Deadline, like: ContainerCommand
+    ) -> tuple[CommandOutput, str]:
+        """What a program said in a container, and what that means for it. `why` not without one."""
+        before = f"{why}, and no container can be started"
+        with self._forwarded(self._look(deadline), deadline, f"{before}: ") as address:
+            image, name = self._image_for(program, address, why, deadline)
+            files = {**like.files, _PROGRAM_AT: program.text.encode()}
+            command = replace(like, image=image, command=["python", "-I", _PROGRAM_AT], files=files)
             blind = ""
             with closing(connect(address, deadline.left_s())) as client, engine_errors(before):
                 try:
@@ -219,6 +245,28 @@ class SshHost(HostAccess):
                     blind = ", GPUs unknown, because containers do not see them"
         limits = "C library unknown, limits are the container's"
         return output, f"in a container of the image {name} ({why}): {limits}{blind}"
+
+    def _image_for(self, program: Program, address: str, why: str, deadline: Deadline) -> tuple[str, str]:
+        """The id and the name of an image of the host's engine in which a program runs."""
+        oldest = ".".join(map(str, program.oldest_python))
+        if not program.needs_packages:
+            present = images_on(address, self._wanted().images, deadline)
+            if not present:
+                raise InfrastructureError(
+                    f"{why}, and none of our images is there to run the code in: install python3 {oldest} or newer "
+                    "there, or bring an image"
+                )
+            name, image = next(iter(present.items()))
+            return image.image_id, name
+        with closing(connect(address, deadline.left_s())) as client, engine_errors("its engine failed"):
+            found = client.images.list(filters={"label": [LABEL_RECIPE]})
+        newest = max(found, key=lambda image: str(image.attrs.get("Created")), default=None)
+        if newest is None:
+            raise InfrastructureError(
+                f"{why}, and the agents' image is not there to run the code in: install python3 {oldest} with "
+                "requirements/base.lock there, or bring the cluster up"
+            )
+        return str(newest.id), "of the agents"
 
     @contextmanager
     def _forwarded(self, seen: Preflight, deadline: Deadline, before: str = "") -> Iterator[str]:
@@ -247,7 +295,7 @@ class SshHost(HostAccess):
             self._shell('rm -f "$1"', [mark])
 
     def _shell(self, script: str, arguments: list[str], stdin: bytes = b"") -> None:
-        done = self._connections.run(self.name, ["sh", "-c", script, "sh", *arguments], _PLACE_S, stdin=stdin)
+        done = self._connections.run(self.name, ["sh", "-c", script, "sh", *arguments], PLACE_S, stdin=stdin)
         if done.exit_code != 0:
             raise InfrastructureError(f"{arguments[0]} cannot be written: {_last_line(done.stderr, done.exit_code)}")
 

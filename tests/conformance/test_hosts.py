@@ -1,4 +1,4 @@
-"""What every kind of host does alike: this machine, itself over SSH, and itself as a node of Ray."""
+"""What every kind of host does alike: this machine, itself over SSH, itself as a node of Ray, and a pretended one."""
 
 import os
 import socket
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -27,10 +27,10 @@ from orchestrator.hosts.check import Check, Level
 from orchestrator.hosts.check.engine import EngineQuestion, Requirements, WantedImage, engine_facts
 from orchestrator.hosts.local import FactsQuestion, LocalHost, facts_here
 from orchestrator.hosts.provision import EnvironmentsWanted, Recipes, unavailable_environments
-from orchestrator.hosts.ssh import SshHost
 from orchestrator.planning import Demands
-from runners.system import SystemRoot, describe_system
+from runners.system import SystemRoot, collect, describe_system
 from tests.conftest import PROJECT
+from tests.fake_host import FakeEngine, FakeHost
 from tests.ray_nodes import RayNodes
 from tests.sshd import running_sshd
 
@@ -38,7 +38,7 @@ ONLY_RAY = os.environ.get("TAXMETER_CONFORMANCE") == "ray"
 """Whether this is the process that has joined Ray, which a process does once."""
 
 NAME = "seldom-named"
-KINDS = ["ray"] if ONLY_RAY else ["local", "ssh"]
+KINDS = ["ray"] if ONLY_RAY else ["local", "ssh", "fake"]
 LIMIT_S = 60.0
 
 
@@ -46,6 +46,11 @@ LIMIT_S = 60.0
 def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostAccess]:
     directory = tmp_path_factory.mktemp(request.param)
     with ExitStack() as stack:
+        if request.param == "fake":
+            settings = Host(connection=Connection.LOCAL)
+            facts = LocalHost(NAME, settings, str(directory / "work")).facts()
+            yield FakeHost(NAME, settings, facts, FakeEngine())
+            return
         if request.param == "local":
             hosts = {NAME: {"connection": "local", "work_directory": str(directory / "work")}}
             known: dict[str, Any] = {"hosts": hosts}
@@ -94,44 +99,68 @@ def test_facts_are_looked_at_once(host: HostAccess, monkeypatch: pytest.MonkeyPa
     assert host.facts() == before
 
 
-@pytest.fixture
-def called(host: HostAccess) -> HostAccess:
-    if isinstance(host, SshHost):
-        pytest.skip("no process of ours is there that could be asked")
-    return host
-
-
-def asked(called: HostAccess, name: str) -> str:
+def asked(host: HostAccess, name: str) -> str:
     """What comes back of a name that goes there."""
-    return called.call(facts_here, FactsQuestion(name, called.settings, "/x"), LIMIT_S).host
+    return host.call(facts_here, FactsQuestion(name, host.settings, "/x"), LIMIT_S).host
 
 
-def test_a_function_runs_there_and_its_answer_comes_back(called: HostAccess) -> None:
-    assert asked(called, "a \u00e4\n\x00") == "a \u00e4\n\x00"
+def test_a_function_runs_there_and_its_answer_comes_back(host: HostAccess) -> None:
+    assert asked(host, "a \u00e4\n\x00") == "a \u00e4\n\x00"
 
 
-def test_what_a_function_raises_is_raised_here(called: HostAccess) -> None:
+def test_what_needs_no_packages_runs_there_too(host: HostAccess, here: HostFacts) -> None:
+    document = host.call(describe_system, SystemRoot(), LIMIT_S)
+    assert here.fingerprint is not None
+    assert document["hw_id"] == describe_system(SystemRoot())["hw_id"]
+    assert document["fingerprint"]["private"]["boot_id"] == collect().private.boot_id  # type: ignore[union-attr]
+
+
+def test_what_a_function_raises_is_raised_here(host: HostAccess) -> None:
     with pytest.raises(InfrastructureError, match="^no Docker engine answers at unix:///nowhere: there is no such soc"):
-        called.call(engine_facts, EngineQuestion("unix:///nowhere", {}, False, LIMIT_S), LIMIT_S)
+        host.call(engine_facts, EngineQuestion("unix:///nowhere", {}, False, LIMIT_S), LIMIT_S)
     nothing = EnvironmentsWanted((), "/nowhere", Recipes("/nowhere", {}))
     with pytest.raises(InfrastructureError, match="ConfigurationError: .*images.yaml"):
-        called.call(unavailable_environments, nothing, LIMIT_S)
+        host.call(unavailable_environments, nothing, LIMIT_S)
 
 
-def test_a_call_ends_with_its_time(called: HostAccess, tmp_path: Path) -> None:
+def test_a_call_ends_with_its_time(host: HostAccess, tmp_path: Path) -> None:
     begun, silent = time.monotonic(), tmp_path / "silent"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(silent))
         server.listen()
         with pytest.raises(InfrastructureError, match="no answer within "):
-            called.call(engine_facts, EngineQuestion(f"unix://{silent}", {}, False, LIMIT_S), 3.0)
+            host.call(engine_facts, EngineQuestion(f"unix://{silent}", {}, False, LIMIT_S), 3.0)
     assert time.monotonic() - begun < 30
 
 
-def test_several_calls_at_once_get_their_own_answers(called: HostAccess) -> None:
+def test_several_calls_at_once_get_their_own_answers(host: HostAccess) -> None:
     words = [str(number) for number in range(4)]
     with ThreadPoolExecutor(len(words)) as threads:
-        assert list(threads.map(lambda word: asked(called, word), words)) == words
+        assert list(threads.map(lambda word: asked(host, word), words)) == words
+
+
+def test_files_are_placed_whole(host: HostAccess) -> None:
+    directory = PurePosixPath(host.facts().work_directory, "a b", "deeper")
+    whole = bytes(range(256)) * 1000
+    host.place({"first": b"old", "in/second one": b""}, directory)
+    host.place({"first": whole}, directory)
+    assert Path(directory, "first").read_bytes() == whole
+    found = sorted(str(path.relative_to(directory)) for path in Path(directory).rglob("*"))
+    assert found == ["first", "in", "in/second one"]
+
+
+@pytest.mark.parametrize("name", ["../outside", "/outside", ""])
+def test_nothing_is_placed_outside(host: HostAccess, name: str) -> None:
+    with pytest.raises(InfrastructureError, match="is no place below a directory"):
+        host.place({"inside": b"", name: b""}, PurePosixPath(host.facts().work_directory, "refused"))
+    assert not Path(host.facts().work_directory, "refused").exists()
+
+
+def test_what_cannot_be_placed_is_told_without_the_name_of_the_host(host: HostAccess, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InfrastructureError, match="file/below cannot be written: ") as caught:
+        host.place({"x": b""}, PurePosixPath(tmp_path, "file", "below"))
+    assert NAME not in str(caught.value)
 
 
 def test_slots_are_for_us_to_choose_but_for_nodes(host: HostAccess) -> None:
@@ -144,7 +173,7 @@ def test_a_check_is_the_same_table_for_all(host: HostAccess, cpu_image: BuiltIma
     report = host.check(Requirements({"cpu": wanted}, {"cpu": wanted.demands}), LIMIT_S)
     assert report.is_usable, report.findings
     assert list(report.findings) == list(Check)
-    ways = {"LocalHost": "here", "SshHost": "ok", "RayHost": "ray"}
+    ways = {"LocalHost": "here", "FakeHost": "here", "SshHost": "ok", "RayHost": "ray"}
     assert report.findings[Check.SSH].shown == ways[type(host).__name__]
     assert report.findings[Check.ENGINE].level is Level.OK
     assert report.findings[Check.IMAGES].shown == "1/1"
@@ -166,6 +195,8 @@ def test_an_engine_finds_images_and_lacks_others(host: HostAccess, cpu_image: Bu
     layers = ("sha256:" + "0" * 64,)
     lost = replace(wanted, image_id="sha256:" + "1" * 64, identity=replace(cpu_image.identity, layers=layers))
     with host.engine() as engine:
+        if isinstance(engine, FakeEngine):
+            engine.send(cpu_image, print)
         found = engine.look(wanted).found
         assert found is not None
         assert found.layers == cpu_image.layers
@@ -191,6 +222,8 @@ def test_containers_of_a_campaign_are_removed_and_no_others(host: HostAccess, cp
         made = [
             client.containers.create(cpu_image.image_id, ["true"], labels={LABEL: label}) for label in (campaign, other)
         ]
+        if isinstance(engine, FakeEngine):
+            engine.containers |= {campaign: [str(made[0].name)], other: [str(made[1].name)]}
         try:
             assert engine.remove_containers(campaign) == [made[0].name]
             assert engine.remove_containers(campaign) == []
@@ -203,7 +236,7 @@ def test_containers_of_a_campaign_are_removed_and_no_others(host: HostAccess, cp
 @pytest.mark.engine
 def test_containers_see_the_directories_of_the_host(host: HostAccess, cpu_image: BuiltImage) -> None:
     with host.engine() as engine:
-        image = cpu_image.identity
+        image = engine.send(cpu_image, print) if isinstance(engine, FakeEngine) else cpu_image.identity
         assert engine.sharing_problem(f"{host.facts().work_directory}/shared", image) is None
         with pytest.raises(InfrastructureError, match="^its engine refused: "):
             engine.sharing_problem(host.facts().work_directory, replace(image, image_id="sha256:" + "1" * 64))

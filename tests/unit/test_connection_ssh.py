@@ -9,16 +9,13 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import pytest
 
 from orchestrator.config import Connection, Host
-from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.check.engine import Requirements
 from orchestrator.hosts.connection import Connections, HostConnectionError
 from orchestrator.hosts.connection.configuration import BY_ADDRESS, BY_ALIAS, files
-from orchestrator.hosts.ssh import SshHost
 from tests.sshd import Sshd, make_key, public, running_sshd
 
 LIMIT_S = 60.0
@@ -63,19 +60,6 @@ def test_a_command_gets_its_words_and_its_input(sshd: Sshd, user_directory: Path
         script = 'cat; printf "[%s]" "$@"; echo said >&2; exit 3'
         done = connections.run("h1", ["sh", "-c", script, "sh", "a b", "$HOME", "it's"], LIMIT_S, stdin="in\n")
     assert (done.exit_code, done.stdout, done.stderr) == (3, "in\n[a b][$HOME][it's]", "said\n")
-
-
-def test_files_are_placed_whole(sshd: Sshd, user_directory: Path, tmp_path: Path) -> None:
-    directory, whole = tmp_path / "a b" / "deeper", bytes(range(256)) * 1000
-    with reaching(sshd, user_directory) as connections:
-        host = SshHost("h1", host_of(sshd), connections, Requirements)
-        host.place({"first": b"old", "in/second one": b""}, PurePosixPath(directory))
-        host.place({"first": whole}, PurePosixPath(directory))
-        with pytest.raises(InfrastructureError, match="first/below cannot be written: "):
-            host.place({"x": b""}, PurePosixPath(directory, "first", "below"))
-    assert (directory / "first").read_bytes() == whole
-    found = sorted(str(path.relative_to(directory)) for path in directory.rglob("*"))
-    assert found == ["first", "in", "in/second one"]
 
 
 def test_nothing_stays_on_this_machine(sshd: Sshd, user_directory: Path) -> None:

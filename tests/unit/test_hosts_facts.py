@@ -16,13 +16,13 @@ from orchestrator.hosts import describe_here
 from orchestrator.hosts.calls import MARK, answer_of_program, call_program
 from orchestrator.hosts.check import differences
 from orchestrator.hosts.check.differences import Difference
-from orchestrator.hosts.check.engine import Requirements
+from orchestrator.hosts.check.engine import EngineQuestion, Requirements, engine_facts
 from orchestrator.hosts.check.preflight import PreflightQuestion, preflight_here
 from orchestrator.hosts.connection import CommandOutput, Connections
 from orchestrator.hosts.ssh import SshHost
 from runners.system import SystemRoot, describe_system, fingerprint_of_system
 
-PROGRAM = call_program(describe_system, SystemRoot())
+PROGRAM = call_program(describe_system, SystemRoot()).text
 
 
 class Told(Connections):
@@ -83,6 +83,12 @@ def test_an_old_python_does_not_do(python: str | None, shown: str) -> None:
     expected = f"^python3 is {shown} there, and no container can be started: no engine: there is no socket"
     with pytest.raises(InfrastructureError, match=expected):
         host(CommandOutput(0, "", ""), python).describe(60.0)
+
+
+def test_a_python_without_our_packages_is_told() -> None:
+    output = CommandOutput(1, "", "Traceback\nModuleNotFoundError: No module named 'pydantic'\n")
+    with pytest.raises(InfrastructureError, match="its python3 cannot run it .*'pydantic'.*, and no container can be"):
+        host(output).call(engine_facts, EngineQuestion(None, {}, False, 60.0), 60.0)
 
 
 ONE = {

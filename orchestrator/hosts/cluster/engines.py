@@ -229,7 +229,7 @@ def fingerprint_on(engine: ConnectedEngine, cluster: Cluster) -> Fingerprint:
         container = find(engine.client, cluster.agent_container, cluster.id)
         if container is None:
             raise InfrastructureError(f"there is no container {cluster.agent_container} any more")
-        container.put_archive("/", tar_of({_FINGERPRINT: program.encode()}, (0, 0)))
+        container.put_archive("/", tar_of({_FINGERPRINT: program.text.encode()}, (0, 0)))
         done = run_in(container, ["python", "-I", _FINGERPRINT])
     fingerprint = answer_of_program(fingerprint_of_system, done.stdout)
     if fingerprint is None:
