@@ -25,7 +25,8 @@ from orchestrator.analysis.statistics import Estimate, median_of_values, paired_
 from orchestrator.config import load_inventory
 from orchestrator.execution import ProcessSettings, create_executor, read_lines, stage
 from orchestrator.files import ProjectFiles
-from orchestrator.hosts.cluster import host_engine, load
+from orchestrator.hosts.cluster.engines import host_engine
+from orchestrator.hosts.cluster.lifecycle import load
 from orchestrator.hosts.connection import Connections
 from runners.contract import (
     CONTRACT_VERSION,

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from orchestrator.config import load_inventory
 from orchestrator.files import ProjectFiles
-from orchestrator.hosts.cluster import host_engine, load
+from orchestrator.hosts.cluster.engines import host_engine
+from orchestrator.hosts.cluster.lifecycle import load
 from orchestrator.hosts.connection import Connections
 
 TARGET_PERCENT = 1.0

@@ -129,8 +129,8 @@ def remove_leftovers(hosts: Hosts, facts: Mapping[str, HostFacts], files: Projec
                 say(f"{access.name}: removed container {container}, left by a run that was killed")
 
     with_engine = [name for name, found in facts.items() if found.isolation is Isolation.DOCKER]
-    results = hosts.each(with_engine if campaigns else (), remove)
-    return {name: problem for name, problem in results.items() if isinstance(problem, str)}
+    _, problems = hosts.each(with_engine if campaigns else (), remove)
+    return problems
 
 
 def provision(
@@ -171,9 +171,8 @@ def provision(
             return _in_interpreter(planned[name], facts[name], interpreter, environments, tell)
         return _in_virtual_environments(access, planned[name], facts[name], environments, catalogue, tell)
 
-    results = hosts.each(needed, ready)
-    problems = {name: result for name, result in results.items() if isinstance(result, str)}
-    return [result for result in results.values() if isinstance(result, ReadyHost)], problems
+    found, problems = hosts.each(needed, ready)
+    return list(found.values()), problems
 
 
 def ready_host(planning: PlanningHost, facts: HostFacts, executions: Mapping[str, ExecutionSettings]) -> ReadyHost:

@@ -119,13 +119,12 @@ def look(request: RunRequest, hosts: Hosts) -> Preview:
     catalogue = Catalogue.load(request.files.catalogue)
     known = KnownEnvironments(request.sweep.environments, catalogue, read_built_images(request.files.catalogue))
     facts, left_out = hosts.look()
-    answers = hosts.each(facts, lambda access: unavailable_on(access, facts[access.name], known))
-    found = {}
-    for name, unavailable in answers.items():
-        if isinstance(unavailable, str):
-            left_out[name] = unavailable
-        else:
-            found[name] = planning_host(facts[name], request.hosts[name], request.inventory, known, unavailable)
+    answers, problems = hosts.each(facts, lambda access: unavailable_on(access, facts[access.name], known))
+    left_out |= problems
+    found = {
+        name: planning_host(facts[name], request.hosts[name], request.inventory, known, unavailable)
+        for name, unavailable in answers.items()
+    }
     if not found:
         raise NoUsableHostError(f"no host can be used: {listed(left_out)}")
     _refuse_without_environment(found)

@@ -30,15 +30,7 @@ from orchestrator.config import (
 from orchestrator.errors import ExitCode, InfrastructureError, did_you_mean
 from orchestrator.files import ProjectFiles
 from orchestrator.hosts import SystemDescription, describe_here, offered_key, open_hosts
-from orchestrator.hosts.check import (
-    CHECK_TIMEOUT_S,
-    Check,
-    Finding,
-    HostReport,
-    Level,
-    differences,
-    read_requirements,
-)
+from orchestrator.hosts.check import CHECK_TIMEOUT_S, Check, Finding, HostReport, Level, differences, read_requirements
 from orchestrator.hosts.cluster import ClusterStatus, status
 
 _FACTS_TIMEOUT_S = 120.0
@@ -72,8 +64,8 @@ def check(inventory: Path, limit: str | None, form: str, timeout_s: float) -> Ex
     files = ProjectFiles(Path.cwd())
     wanted = read_requirements(files.catalogue)
     with open_hosts(chosen, known, files) as hosts:
-        answers = hosts.each(chosen, lambda access: access.check(wanted, timeout_s))
-    reports = _with_agents([answer for answer in answers.values() if isinstance(answer, HostReport)], status(files))
+        answers, _ = hosts.each(chosen, lambda access: access.check(wanted, timeout_s))
+    reports = _with_agents(list(answers.values()), status(files))
     if form == "json":
         click.echo(json.dumps(_document(reports), indent=2))
     else:
@@ -174,11 +166,10 @@ def _facts(names: list[str], inventory: Path, timeout_s: float) -> list[SystemDe
     known = load_inventory(inventory)
     chosen = {name: _host(name, known) for name in names}
     with open_hosts(chosen, known, ProjectFiles(Path.cwd())) as hosts:
-        found = hosts.each(chosen, lambda access: access.describe(timeout_s))
-    problems = [f"{name}: {answer}" for name, answer in found.items() if isinstance(answer, str)]
+        found, problems = hosts.each(chosen, lambda access: access.describe(timeout_s))
     if problems:
-        raise InfrastructureError("; ".join(problems))
-    return [answer for name in names if not isinstance(answer := found[name], str)]
+        raise InfrastructureError("; ".join(f"{name}: {problem}" for name, problem in problems.items()))
+    return [found[name] for name in names]
 
 
 def _host(name: str, known: Inventory) -> Host:

@@ -3,9 +3,11 @@
 import os
 import re
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any
+from datetime import datetime
+from typing import Any, Final
 
 from docker import DockerClient
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound, StreamParseError
@@ -13,6 +15,7 @@ from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
 from orchestrator.errors import InfrastructureError
+from orchestrator.files import tar_of
 
 DEFAULT_ENGINE = "unix:///var/run/docker.sock"
 
@@ -21,6 +24,13 @@ UNLABELLED = "label=disable"
 it means nothing elsewhere."""
 
 _REMOVAL_S = 60
+_SHORT: Final[Mapping[str, Any]] = {
+    "init": True,
+    "cap_drop": ["ALL"],
+    "security_opt": ["no-new-privileges", UNLABELLED],
+    "mem_limit": 1 << 30,
+    "pids_limit": 256,
+}
 
 TRANSFER_TIMEOUT_S = 900.0
 """An engine packs or unpacks an image of gigabytes before it says the next word."""
@@ -120,6 +130,72 @@ def remove_container(container: Any) -> None:
             raise
         with suppress(NotFound):
             container.wait(condition="removed", timeout=_REMOVAL_S)
+
+
+def start_container(
+    client: DockerClient, settings: Mapping[str, Any], files: Mapping[str, bytes], owner: tuple[int, int] | None = None
+) -> Any:
+    """Starts a container. One that does not start is not left behind.
+
+    Args:
+        client: a connection to the engine.
+        settings: of the SDK's `create`, with a label of ours.
+        files: put into it before it starts, by absolute path: so they are in no `docker inspect` and no file of the
+            host's, which may be another machine.
+        owner: user and group who alone can read the files; null for everybody.
+
+    Raises:
+        docker.errors.DockerException, requests.RequestException: the engine refused or failed.
+    """
+    container = client.containers.create(**settings)
+    try:
+        if files:
+            container.put_archive("/", tar_of(files, owner))
+        container.start()
+    except BaseException:
+        remove_container(container)
+        raise
+    return container
+
+
+@contextmanager
+def short_container(client: DockerClient, settings: Mapping[str, Any], files: Mapping[str, bytes]) -> Iterator[Any]:
+    """A container that looks and ends, and is gone when the block ends; see `start_container`."""
+    container = start_container(client, {**_SHORT, **settings}, files)
+    try:
+        yield container
+    finally:
+        with suppress(*ENGINE_EXCEPTIONS):
+            remove_container(container)
+
+
+def end_of(container: Any, limit_s: float) -> tuple[int, str, str]:
+    """The exit code, the output and the errors of a container that ends within so many seconds."""
+    exit_code = int(container.wait(timeout=limit_s)["StatusCode"])
+    output = container.logs(stdout=True, stderr=False).decode("utf-8", "replace")
+    return exit_code, output, container.logs(stdout=False, stderr=True).decode("utf-8", "replace")
+
+
+def remove_forgotten(client: DockerClient, label: str, age_s: float) -> None:
+    """Removes the containers with a label that are older, as a killed command leaves them; others may still run."""
+    found = client.containers.list(all=True, filters={"label": label}, ignore_removed=True)
+    if not found:
+        return
+    # The engine's clock, which is another machine's, made both times.
+    now = _seconds(client.info().get("SystemTime")) or time.time()
+    for container in found:
+        created = _seconds(container.attrs.get("Created"))
+        if created is not None and now - created > age_s:
+            with suppress(*ENGINE_EXCEPTIONS):
+                remove_container(container)
+
+
+def _seconds(moment: str | None) -> float | None:
+    """A time as engines write it: in any zone, with nanoseconds."""
+    try:
+        return datetime.fromisoformat(moment or "").timestamp()
+    except ValueError:
+        return None
 
 
 def host_network_problem(information: Mapping[str, Any]) -> str | None:

@@ -11,6 +11,7 @@ from orchestrator.execution.base import (
 from orchestrator.execution.choice import create_executor
 from orchestrator.execution.docker import remove_containers
 from orchestrator.execution.records import (
+    RecordLine,
     RecordReader,
     aftermath,
     read_document,
@@ -36,6 +37,7 @@ __all__ = [
     "FakeSettings",
     "PackedCode",
     "ProcessSettings",
+    "RecordLine",
     "RecordReader",
     "Relay",
     "TaskOutcome",

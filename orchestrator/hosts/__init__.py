@@ -1,6 +1,6 @@
 """The machines of an inventory: how each is reached, what it is, and the cluster that is made of them."""
 
-from orchestrator.hosts.access import HostAccess, HostEngine, HostFacts, Interpreter, SystemDescription
+from orchestrator.hosts.access import HostAccess, HostFacts, Interpreter, SystemDescription
 from orchestrator.hosts.fleet import DriverPlace, Hosts, describe_here, offered_key, open_hosts
 from orchestrator.hosts.local import fingerprint_here
 from orchestrator.hosts.lock import a_sweep_is_under_way
@@ -8,7 +8,6 @@ from orchestrator.hosts.lock import a_sweep_is_under_way
 __all__ = [
     "DriverPlace",
     "HostAccess",
-    "HostEngine",
     "HostFacts",
     "Hosts",
     "Interpreter",

@@ -1,23 +1,31 @@
 """The one seam between taxmeter and a machine: how a host is asked, told and given things, whatever kind it is."""
 
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path, PurePosixPath
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final
+
+from pydantic import Base64Bytes
 
 from orchestrator.config import Host
-from orchestrator.environments import BuiltImage, ImageIdentity, Looked, StoredImage
-from orchestrator.hosts.check import HostReport, Requirements
+from orchestrator.errors import InfrastructureError
+from orchestrator.files import write_atomically
+from orchestrator.hosts.calls import Answer, Argument
+from orchestrator.hosts.check.engine import EngineFacts, Requirements, WantedImage
+from orchestrator.hosts.check.findings import HostReport, Skew
+from orchestrator.hosts.check.preflight import Preflight
+from orchestrator.hosts.connection import Deadline
+from orchestrator.hosts.engine import HostEngine
 from orchestrator.planning import GpuFacts, Isolation
 from runners.system import Fingerprint, Topology
 
-Argument = TypeVar("Argument")
-Answer = TypeVar("Answer")
-
-
 MEMORY_SHARE: Final = 0.9
 """Of a host's memory, what a trial may take: beyond it the kernel would kill others instead of the trial."""
+PLACE_S: Final = 600.0
+"""For the files that are placed at once on a host."""
 
 
 @dataclass(frozen=True)
@@ -79,62 +87,31 @@ class SystemDescription:
     """With `hw_id`, `system_id`, `fingerprint` and `conditions`."""
 
 
-class HostEngine(Protocol):
-    """The engine of a host, as far as a campaign needs it."""
+class Way(Enum):
+    """How a host is reached, as the table shows it."""
 
-    def look(self, image: StoredImage) -> Looked:
-        """The image as the engine has it, under whatever name; and the nearest to it, if it does not have it.
-
-        Raises:
-            InfrastructureError: the engine does not answer.
-        """
-        ...
-
-    def pull(self, image: StoredImage) -> ImageIdentity:
-        """Has the engine pull the image by its digest.
-
-        Raises:
-            InfrastructureError: no registry has it or can be reached from there, or it gives another image.
-        """
-        ...
-
-    def send(self, image: BuiltImage, say: Callable[[str], None]) -> ImageIdentity:
-        """Sends the image from this machine's engine.
-
-        Raises:
-            InfrastructureError: either engine failed, or another image arrived.
-        """
-        ...
-
-    def remove_containers(self, campaign_id: str) -> list[str]:
-        """Removes the containers of trials that a campaign left, and returns their names.
-
-        Raises:
-            InfrastructureError: the engine does not answer.
-        """
-        ...
-
-    def sharing_problem(self, directory: str, image: ImageIdentity) -> str | None:
-        """Why containers do not see a directory as the host does, in one line; null if they do.
-
-        Raises:
-            InfrastructureError: the engine does not answer.
-        """
-        ...
+    HERE = "here"
+    SSH = "ok"
+    RAY = "ray"
 
 
-class HostAccess(Protocol):
+class HostAccess(ABC):
     """One host of the inventory. Every failure is an InfrastructureError whose text does not name the host."""
 
-    @property
-    def name(self) -> str:
-        """Of the host, as the inventory has it."""
-        ...
+    way: Way
 
-    @property
-    def settings(self) -> Host:
-        """What the inventory says of it."""
-        ...
+    def __init__(self, name: str, settings: Host, work_directory: str) -> None:
+        """Asks nothing yet.
+
+        Args:
+            name: of the host, as the inventory has it.
+            settings: what the inventory says of it.
+            work_directory: where it keeps our files, unless the settings name another place.
+        """
+        self.name = name
+        self.settings = settings
+        self.work_directory = settings.work_directory or work_directory
+        self._facts: HostFacts | None = None
 
     def facts(self) -> HostFacts:
         """What it is. It is looked at once; later calls give the same answer. Nothing is changed there.
@@ -142,8 +119,15 @@ class HostAccess(Protocol):
         Raises:
             InfrastructureError: it cannot be reached, or cannot be used; says why and what to do.
         """
-        ...
+        if self._facts is None:
+            self._facts = self.read_facts()
+        return self._facts
 
+    @abstractmethod
+    def read_facts(self) -> HostFacts:
+        """Looks at it; see `facts`."""
+
+    @abstractmethod
     def call(self, function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:
         """Runs a function of an installed module there, in a process beside what it measures.
 
@@ -155,28 +139,32 @@ class HostAccess(Protocol):
         Raises:
             InfrastructureError: what the function raised, or why there is no answer.
         """
-        ...
 
+    @abstractmethod
     def engine(self) -> AbstractContextManager[HostEngine]:
         """Its engine, for as long as the block lasts.
 
         Raises:
             InfrastructureError: no engine answers.
         """
-        ...
 
     def place(self, files: Mapping[str, bytes], directory: PurePosixPath) -> None:
         """Writes files below a directory there, which is made; each is whole or not there.
 
+        Args:
+            files: the content by path below the directory.
+            directory: absolute.
+
         Raises:
-            InfrastructureError: they cannot be written.
+            InfrastructureError: they cannot be written, or one would lie outside.
         """
-        ...
+        self.call(write_files, PlacedFiles(directory, files), PLACE_S)
 
     def slots(self) -> int | None:
         """How many tasks may run there at once by what its Ray node offers; null where that is for us to choose."""
-        ...
+        return None
 
+    @abstractmethod
     def check(self, wanted: Requirements, timeout_s: float) -> HostReport:
         """Says whether it can be used, and what may disturb a measurement there. Nothing is changed there.
 
@@ -184,12 +172,60 @@ class HostAccess(Protocol):
             wanted: what it is compared with.
             timeout_s: for all of it, in seconds.
         """
-        ...
 
+    @abstractmethod
+    def preflight(self, deadline: Deadline, directories: tuple[str, ...]) -> Preflight:
+        """What a shell sees there; of these directories also the disks."""
+
+    @abstractmethod
+    def engine_facts(
+        self, seen: Preflight, wanted: Mapping[str, WantedImage], with_gpus: bool, deadline: Deadline, /
+    ) -> EngineFacts:
+        """What its engine says."""
+
+    @abstractmethod
+    def skew(self, deadline: Deadline, /) -> Skew | None:
+        """Of its clock; null if it does not tell."""
+
+    @abstractmethod
     def describe(self, timeout_s: float) -> SystemDescription:
         """The full fingerprint and its conditions, however they can be read there. Nothing is installed or written.
 
         Raises:
             InfrastructureError: it was not reached, or has neither a Python nor an image to run the code in.
         """
-        ...
+
+
+@dataclass(frozen=True)
+class PlacedFiles:
+    """Files on their way to a host."""
+
+    directory: PurePosixPath
+    files: Mapping[str, Base64Bytes]
+    """Content by path below the directory."""
+
+
+def write_files(placed: PlacedFiles) -> None:
+    """Writes files on the machine of this process; see `HostAccess.place`.
+
+    Raises:
+        InfrastructureError: they cannot be written, or one would lie outside.
+    """
+    refuse_outside(placed.files)
+    try:
+        for name, content in placed.files.items():
+            write_atomically(Path(placed.directory, name), content)
+    except OSError as error:
+        raise InfrastructureError(f"{placed.directory} cannot be written: {error.strerror or error}") from error
+
+
+def refuse_outside(names: Iterable[str]) -> None:
+    """Refuses paths that lead out of the directory that they are relative to.
+
+    Raises:
+        InfrastructureError: one does.
+    """
+    for name in names:
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or not path.parts:
+            raise InfrastructureError(f"{name} is no place below a directory")

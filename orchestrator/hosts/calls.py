@@ -55,9 +55,8 @@ class Sent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 sys.meta_path.insert(0, Sent())
-CALL = %(call)r
-%(body)s
-print("\\n" + %(mark)r + perform(CALL))
+%(perform)s
+print("\\n" + %(mark)r + perform(%(call)r))
 '''
 
 # The same as `perform`, where there is no pydantic.
@@ -130,24 +129,26 @@ class Program:
     """Whether it imports those of requirements/base.lock; else the standard library is enough."""
 
 
-def call_program(function: Callable[..., Any], call: str) -> Program:
-    """The program that performs a call and prints its answer after `MARK`.
-
-    Args:
-        function: of `runners.contract` or `runners.system`, or of the orchestrator.
-        call: of that function, by `encode_call`.
-    """
+def call_program(function: Callable[[Argument], Answer], argument: Argument) -> Program:
+    """The program that calls a function of `runners.system` or of ours, and prints its answer after `MARK`."""
     needs_packages = function.__module__.partition(".")[0] != runners.__name__
-    sources = _sources(runners, _PARTS)
-    if needs_packages:
-        sources |= _sources(orchestrator, ("",))
     values = {
-        "sources": json.dumps(sources),
-        "call": call,
-        "body": _FULL if needs_packages else _PLAIN,
+        "sources": json.dumps(_sources(needs_packages)),
+        "perform": _FULL if needs_packages else _PLAIN,
+        "call": encode_call(function, argument),
         "mark": MARK,
     }
     return Program(_LOADER % values, (3, 11) if needs_packages else (3, 8), needs_packages)
+
+
+def answer_of_program(function: Callable[..., Answer], printed: str) -> Answer | None:
+    """What a program of `call_program` answers; null if it printed no answer.
+
+    Raises:
+        InfrastructureError: it printed something else as the answer.
+    """
+    line = next((line for line in printed.splitlines() if line.startswith(MARK)), None)
+    return None if line is None else decode_answer(function, line.removeprefix(MARK))
 
 
 def _annotations(function: Callable[..., Any]) -> tuple[Any, Any]:
@@ -157,10 +158,13 @@ def _annotations(function: Callable[..., Any]) -> tuple[Any, Any]:
     return kinds[name], kinds["return"]
 
 
-def _sources(package: Any, parts: tuple[str, ...]) -> dict[str, str]:
-    top = Path(package.__path__[0])
-    files = [top / "__init__.py", *(path for part in parts for path in sorted((top / part).rglob("*.py")))]
-    sources = {str(path.relative_to(top.parent)): path.read_text(encoding="utf-8") for path in files}
+def _sources(with_orchestrator: bool) -> dict[str, str]:
+    top, ours = Path(runners.__path__[0]), Path(orchestrator.__path__[0])
+    files = [top / "__init__.py", *(path for part in _PARTS for path in (top / part).rglob("*.py"))]
+    sources = {str(path.relative_to(top.parent)): path.read_text(encoding="utf-8") for path in sorted(files)}
+    if with_orchestrator:
+        files = sorted(ours.rglob("*.py"))
+        sources |= {str(path.relative_to(ours.parent)): path.read_text(encoding="utf-8") for path in files}
     nvml = importlib.util.find_spec(_NVML)
     if nvml is not None and nvml.origin is not None:
         sources[f"{_NVML}.py"] = Path(nvml.origin).read_text(encoding="utf-8")

@@ -34,70 +34,121 @@ _ANSWER_S = 120.0
 _MARK_AT = "/taxmeter-shared"
 
 
+class Call(Protocol):
+    """`HostAccess.call`."""
+
+    def __call__(self, function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer: ...
+
+
 @dataclass(frozen=True)
-class EngineAt:
-    """An engine that this process reaches; see `HostEngine`."""
+class HostEngine:
+    """The engine of a host, as far as a campaign needs it.
+
+    What is said of it raises an InfrastructureError if it does not answer, or fails.
+    """
 
     address: str | None
-    """Null for DOCKER_HOST or the usual socket."""
+    """As those reach it who ask it; null for DOCKER_HOST or the usual socket."""
+    call: Call
+    """Runs a function where the engine is reached."""
+    send: Callable[[BuiltImage, Callable[[str], None]], ImageIdentity]
+    """Sends an image from this machine's engine, and says so. Raises an InfrastructureError if either engine failed, or
+    another image arrived."""
+
+    def look(self, image: StoredImage) -> Looked:
+        """The image as the engine has it, under whatever name; and the nearest to it, if it does not have it."""
+        return self.call(look_here, ImageQuestion(self.address, image), _ANSWER_S)
+
+    def pull(self, image: StoredImage) -> ImageIdentity:
+        """Has the engine pull the image by its digest.
+
+        Raises:
+            InfrastructureError: no registry has it or can be reached from there, or it gives another image.
+        """
+        return self.call(pull_here, ImageQuestion(self.address, image), PULL_S)
+
+    def remove_containers(self, campaign_id: str) -> list[str]:
+        """Removes the containers of trials that a campaign left, and returns their names."""
+        return self.call(remove_here, ContainersQuestion(self.address, campaign_id), _ANSWER_S)
+
+    def sharing_problem(self, directory: str, image: ImageIdentity) -> str | None:
+        """Why containers do not see a directory as the host does, in one line; null if they do."""
+        return self.call(sharing_problem_here, SharingQuestion(self.address, directory, image), _ANSWER_S)
+
+
+@dataclass(frozen=True)
+class ForwardedEngine(HostEngine):
+    """An engine that this process reaches, while the files beside it are out of its reach."""
+
     marked: Callable[[str], AbstractContextManager[str]]
     """A new file in a directory of the host, which is made, by its path there; it is removed after the block."""
 
-    def look(self, image: StoredImage) -> Looked:
-        """See `HostEngine.look`."""
-        return look_for_image(image, self.address)
+    def sharing_problem(self, directory: str, image: ImageIdentity) -> str | None:
+        """See `HostEngine.sharing_problem`."""
+        return sharing_problem_here(SharingQuestion(self.address, directory, image), self.marked)
 
-    def pull(self, image: StoredImage) -> ImageIdentity:
-        """See `HostEngine.pull`."""
-        return pull_stored_image(image, self.address, _say_nothing)
 
-    def send(self, image: BuiltImage, say: Callable[[str], None]) -> ImageIdentity:
-        """See `HostEngine.send`."""
+@dataclass(frozen=True)
+class ImageQuestion:
+    """An image that an engine is asked for."""
+
+    engine: str | None
+    image: StoredImage
+
+
+@dataclass(frozen=True)
+class ContainersQuestion:
+    """A campaign whose containers are to go."""
+
+    engine: str | None
+    campaign_id: str
+
+
+@dataclass(frozen=True)
+class SharingQuestion:
+    """A directory that containers are to see."""
+
+    engine: str | None
+    directory: str
+    image: ImageIdentity
+
+
+def directly(function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:  # noqa: ARG001
+    """Runs a function in this process; see `HostEngine.call`."""
+    return function(argument)
+
+
+def look_here(question: ImageQuestion) -> Looked:
+    """See `HostEngine.look`."""
+    return look_for_image(question.image, question.engine)
+
+
+def pull_here(question: ImageQuestion) -> ImageIdentity:
+    """See `HostEngine.pull`."""
+    return pull_stored_image(question.image, question.engine, lambda _: None)
+
+
+def remove_here(question: ContainersQuestion) -> list[str]:
+    """See `HostEngine.remove_containers`."""
+    return remove_containers(question.engine, question.campaign_id)
+
+
+def send_to(address: str | None) -> Callable[[BuiltImage, Callable[[str], None]], ImageIdentity]:
+    """Sends images to an engine that this process reaches; see `HostEngine.send`."""
+
+    def send(image: BuiltImage, say: Callable[[str], None]) -> ImageIdentity:
         with (
             closing(connect(timeout_s=TRANSFER_TIMEOUT_S)) as source,
-            closing(connect(self.address, TRANSFER_TIMEOUT_S)) as target,
+            closing(connect(address, TRANSFER_TIMEOUT_S)) as target,
         ):
             return identity_of(copy_image(image.reference, image.identity, source, target, say))
 
-    def remove_containers(self, campaign_id: str) -> list[str]:
-        """See `HostEngine.remove_containers`."""
-        return remove_containers(self.address, campaign_id)
-
-    def sharing_problem(self, directory: str, image: ImageIdentity) -> str | None:
-        """See `HostEngine.sharing_problem`."""
-        advice = (
-            f"its engine does not see {directory} as this node does: where the node is a container itself, mount that "
-            "directory of the engine's machine into it, under the same path"
-        )
-        with (
-            self.marked(directory) as mark,
-            engine_errors("its engine refused"),
-            closing(connect(self.address)) as client,
-        ):
-            try:
-                client.containers.run(
-                    image.image_id,
-                    ["test", "-e", _MARK_AT],
-                    # A mount, not a volume: an engine makes a directory for a volume that is not there. And the file
-                    # itself, because the directory may be closed for the image's user.
-                    mounts=[Mount(target=_MARK_AT, source=mark, type="bind", read_only=True)],
-                    network_mode="none",
-                    cap_drop=["ALL"],
-                    security_opt=["no-new-privileges", UNLABELLED],
-                    remove=True,
-                )
-            except ContainerError:
-                return advice
-            except APIError as error:
-                if "bind source path does not exist" in engine_message(error):
-                    return advice
-                raise
-        return None
+    return send
 
 
 @contextmanager
 def marked_here(directory: str) -> Iterator[str]:
-    """A new file in a directory of this machine, which is made; see `EngineAt.marked`.
+    """A new file in a directory of this machine, which is made; see `ForwardedEngine.marked`.
 
     Raises:
         InfrastructureError: it cannot be written.
@@ -119,87 +170,35 @@ def mark_name() -> str:
     return f".shared-{secrets.token_hex(8)}"
 
 
-class Call(Protocol):
-    """`HostAccess.call`."""
-
-    def __call__(self, function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer: ...
-
-
-@dataclass(frozen=True)
-class ImageQuestion:
-    """An image that the engine of the host is asked for."""
-
-    engine: str | None
-    """Its address there."""
-    image: StoredImage
-
-
-@dataclass(frozen=True)
-class ContainersQuestion:
-    """A campaign whose containers are to go."""
-
-    engine: str | None
-    campaign_id: str
-
-
-@dataclass(frozen=True)
-class SharingQuestion:
-    """A directory that containers are to see."""
-
-    engine: str | None
-    directory: str
-    image: ImageIdentity
-
-
-@dataclass(frozen=True)
-class EngineThere:
-    """An engine that only processes on its host reach; see `HostEngine`."""
-
-    address: str | None
-    """As they have it."""
-    call: Call
-    send_image: Callable[[BuiltImage, Callable[[str], None]], ImageIdentity]
-
-    def look(self, image: StoredImage) -> Looked:
-        """See `HostEngine.look`."""
-        return self.call(look_here, ImageQuestion(self.address, image), _ANSWER_S)
-
-    def pull(self, image: StoredImage) -> ImageIdentity:
-        """See `HostEngine.pull`."""
-        return self.call(pull_image, ImageQuestion(self.address, image), PULL_S)
-
-    def send(self, image: BuiltImage, say: Callable[[str], None]) -> ImageIdentity:
-        """See `HostEngine.send`."""
-        return self.send_image(image, say)
-
-    def remove_containers(self, campaign_id: str) -> list[str]:
-        """See `HostEngine.remove_containers`."""
-        return self.call(remove_campaign, ContainersQuestion(self.address, campaign_id), _ANSWER_S)
-
-    def sharing_problem(self, directory: str, image: ImageIdentity) -> str | None:
-        """See `HostEngine.sharing_problem`."""
-        return self.call(find_sharing_problem, SharingQuestion(self.address, directory, image), _ANSWER_S)
-
-
-def look_here(question: ImageQuestion) -> Looked:
-    """`HostEngine.look` on the host."""
-    return EngineAt(question.engine, marked_here).look(question.image)
-
-
-def pull_image(question: ImageQuestion) -> ImageIdentity:
-    """`HostEngine.pull` on the host."""
-    return EngineAt(question.engine, marked_here).pull(question.image)
-
-
-def remove_campaign(question: ContainersQuestion) -> list[str]:
-    """`HostEngine.remove_containers` on the host."""
-    return EngineAt(question.engine, marked_here).remove_containers(question.campaign_id)
-
-
-def find_sharing_problem(question: SharingQuestion) -> str | None:
-    """`HostEngine.sharing_problem` on the host."""
-    return EngineAt(question.engine, marked_here).sharing_problem(question.directory, question.image)
-
-
-def _say_nothing(_: str) -> None:
-    pass
+def sharing_problem_here(
+    question: SharingQuestion, marked: Callable[[str], AbstractContextManager[str]] = marked_here
+) -> str | None:
+    """See `HostEngine.sharing_problem`."""
+    advice = (
+        f"its engine does not see {question.directory} as this node does: where the node is a container itself, mount "
+        "that directory of the engine's machine into it, under the same path"
+    )
+    with (
+        marked(question.directory) as mark,
+        engine_errors("its engine refused"),
+        closing(connect(question.engine)) as client,
+    ):
+        try:
+            client.containers.run(
+                question.image.image_id,
+                ["test", "-e", _MARK_AT],
+                # A mount, not a volume: an engine makes a directory for a volume that is not there. And the file
+                # itself, because the directory may be closed for the image's user.
+                mounts=[Mount(target=_MARK_AT, source=mark, type="bind", read_only=True)],
+                network_mode="none",
+                cap_drop=["ALL"],
+                security_opt=["no-new-privileges", UNLABELLED],
+                remove=True,
+            )
+        except ContainerError:
+            return advice
+        except APIError as error:
+            if "bind source path does not exist" in engine_message(error):
+                return advice
+            raise
+    return None

@@ -20,8 +20,7 @@ from typing import Any
 from orchestrator.config import Inventory
 from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError
 from orchestrator.hosts.calls import Answer, Argument, decode_answer, encode_call, perform
-from orchestrator.hosts.cluster import HOST_LABEL, SLOT
-from orchestrator.hosts.cluster.settings import WORKERS
+from orchestrator.hosts.cluster.settings import HOST_LABEL, SLOT, WORKERS
 
 _AUTO = "auto"
 _RAY_ADDRESS = "ray_address"

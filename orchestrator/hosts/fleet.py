@@ -5,7 +5,7 @@
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -16,19 +16,11 @@ from orchestrator.environments import engine_errors
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution import pack_project, remove_containers, unpack
 from orchestrator.hosts.access import HostAccess, HostFacts, SystemDescription
-from orchestrator.hosts.check import Requirements, read_requirements
-from orchestrator.hosts.cluster import (
-    Cluster,
-    NoHostJoinedError,
-    Project,
-    borrowed,
-    find,
-    fingerprint_on,
-    host_engine,
-    mend,
-    up,
-)
-from orchestrator.hosts.connection import Connections, for_each
+from orchestrator.hosts.check.engine import Requirements, read_requirements
+from orchestrator.hosts.cluster.engines import find, fingerprint_on, host_engine
+from orchestrator.hosts.cluster.lifecycle import NoHostJoinedError, borrowed, mend, up
+from orchestrator.hosts.cluster.state import Cluster, Project
+from orchestrator.hosts.connection import Connections, of_each
 from orchestrator.hosts.external_cluster import ClusterInfo, ExternalCluster, cluster_info
 from orchestrator.hosts.local import LocalHost
 from orchestrator.hosts.lock import project_to_ourselves, this_machine_to_ourselves
@@ -80,8 +72,8 @@ class Hosts:
         self._connections = connections
         self._inventory = inventory
         self._project = project
-        known = (access.relayed for access in hosts.values() if isinstance(access, SshHost))
-        self._relayed = {host.name: host for host in known if host is not None}
+        far = (access for access in hosts.values() if isinstance(access, SshHost))
+        self._relayed = {access.name: access for access in far if access.settings.python is not None}
 
     def __getitem__(self, name: str) -> HostAccess:
         return self._hosts[name]
@@ -94,32 +86,31 @@ class Hosts:
 
     def look(self) -> tuple[dict[str, HostFacts], dict[str, str]]:
         """The facts of all hosts, asked at once: by host; and why the others cannot be used, by host too."""
-        return _divided(self.each(self._hosts, lambda access: access.facts()))
+        return self.each(self._hosts, lambda access: access.facts())
 
-    def each(self, names: Iterable[str], do: Callable[[HostAccess], Result]) -> dict[str, Result | str]:
-        """Does something with several hosts at once. The answers by host; of an InfrastructureError its text."""
-
-        def answer(name: str) -> Result | str:
-            try:
-                return do(self._hosts[name])
-            except InfrastructureError as error:
-                return str(error)
-
-        chosen = list(names)
-        return dict(zip(chosen, for_each(chosen, answer, self._connections), strict=True))
+    def each(
+        self, names: Iterable[str], do: Callable[[HostAccess], Result]
+    ) -> tuple[dict[str, Result], dict[str, str]]:
+        """Does something with several hosts at once: the answers by host; and of an InfrastructureError its text."""
+        return of_each(names, lambda name: do(self._hosts[name]), self._connections)
 
     def abort(self) -> None:
         """Ends all connections at once, so that nobody waits for a host any longer; new ones can be made."""
         self._connections.abort()
 
-    def undisturbed(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
         """Keeps other sweeps off this project, and off this machine if it is measured.
 
         Raises:
             NoUsableHostError: another sweep runs.
         """
-        is_measured = self.are_locked and bool(self._hosts.keys() - self._relayed.keys())
-        return _to_ourselves(self._project.state, this_machine=is_measured)
+        with ExitStack() as stack:
+            # this machine first: of two sweeps on it alone the second hears that it is in use
+            if self.are_locked and self._hosts.keys() - self._relayed.keys():
+                stack.enter_context(this_machine_to_ourselves())
+            stack.enter_context(project_to_ourselves(self._project.state))
+            yield
 
     def gathered(self, say: Say) -> AbstractContextManager[None]:  # noqa: ARG002 - of those with a cluster
         """Around all that needs the cluster: one that is brought up for a sweep alone is taken down at the end."""
@@ -225,7 +216,7 @@ class AgentHosts(Hosts):
     def join(self, names: Iterable[str], say: Say) -> tuple[dict[str, HostFacts], dict[str, str]]:
         """See `Hosts.join`: brings the agents up."""
         wanted = list(names)
-        facts, problems = _divided(self.each(self._relayed.keys() & set(wanted), lambda access: access.facts()))
+        facts, problems = self.each(self._relayed.keys() & set(wanted), lambda access: access.facts())
         chosen = {name: self._hosts[name].settings for name in wanted if name not in self._relayed}
         if not chosen:
             return facts, problems  # and the driver runs here
@@ -235,7 +226,7 @@ class AgentHosts(Hosts):
             return facts, {**problems, **error.reasons}
         agents = self._cluster.agents
         problems |= {name: self._cluster.unusable[name] for name in chosen if name not in agents}
-        seen, untold = _divided(self.each(agents.keys() & chosen.keys(), self._facts_of_agent))
+        seen, untold = self.each(agents.keys() & chosen.keys(), self._facts_of_agent)
         return facts | seen, problems | untold
 
     def mend(self, name: str, say: Say, campaign_id: str | None = None) -> HostFacts:
@@ -363,14 +354,3 @@ def offered_key(name: str, inventory: Inventory, timeout_s: float) -> str:
 def describe_here() -> SystemDescription:
     """What this machine is, whatever an inventory says; see `HostAccess.describe`."""
     return LocalHost("this machine", Host(connection=Connection.LOCAL), "").describe(_DESCRIBE_S)
-
-
-@contextmanager
-def _to_ourselves(state: Path, *, this_machine: bool) -> Iterator[None]:
-    with this_machine_to_ourselves() if this_machine else nullcontext(), project_to_ourselves(state):
-        yield
-
-
-def _divided(answers: Mapping[str, HostFacts | str]) -> tuple[dict[str, HostFacts], dict[str, str]]:
-    facts = {name: answer for name, answer in answers.items() if not isinstance(answer, str)}
-    return facts, {name: answer for name, answer in answers.items() if isinstance(answer, str)}

@@ -2,38 +2,26 @@
 
 import os
 import queue
-import secrets
 import sys
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from orchestrator.config import ExecutorChoice, Host, local_engine
 from orchestrator.environments import engine_problem
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.access import Answer, Argument, HostFacts, SystemDescription
-from orchestrator.hosts.calls import decode_answer, encode_call, perform
-from orchestrator.hosts.check import (
-    EngineFacts,
-    EngineQuestion,
-    HostReport,
-    Preflight,
-    PreflightQuestion,
-    Requirements,
-    Skew,
-    WantedImage,
-    Way,
-    check_host,
-    engine_facts,
-    preflight_here,
-    unmet,
-)
+from orchestrator.hosts.access import HostAccess, HostFacts, SystemDescription, Way
+from orchestrator.hosts.calls import Answer, Argument, decode_answer, encode_call, perform
+from orchestrator.hosts.check.differences import unmet
+from orchestrator.hosts.check.engine import EngineFacts, EngineQuestion, Requirements, WantedImage, engine_facts
+from orchestrator.hosts.check.findings import HostReport, Skew
+from orchestrator.hosts.check.preflight import Preflight, PreflightQuestion, preflight_here
+from orchestrator.hosts.check.report import check_host
 from orchestrator.hosts.connection import Deadline
-from orchestrator.hosts.engine import EngineAt, marked_here
+from orchestrator.hosts.engine import HostEngine, directly, send_to
 from orchestrator.planning import GpuFacts, Isolation
 from runners.system import Fingerprint, SystemRoot, Topology, collect, describe_system
 
@@ -42,43 +30,11 @@ CHOSEN = "chosen in the inventory"
 ENGINE_ANSWERS = "a Docker engine answers"
 
 
-class CalledHost(ABC):
-    """A host on which all that is asked runs as functions of ours; see `HostAccess`."""
+class CalledHost(HostAccess):
+    """A host on which all that is asked runs as functions of ours."""
 
-    way: Way
     where: str
     """As it is told to people."""
-
-    def __init__(self, name: str, settings: Host, work_directory: str) -> None:
-        """Asks nothing yet.
-
-        Args:
-            name: of the host.
-            settings: as the inventory has it.
-            work_directory: where it keeps our files, unless the settings name another place.
-        """
-        self.name = name
-        self.settings = settings
-        self.work_directory = settings.work_directory or work_directory
-        self._facts: HostFacts | None = None
-
-    def facts(self) -> HostFacts:
-        """See `HostAccess.facts`."""
-        if self._facts is None:
-            self._facts = self.read_facts(FactsQuestion(self.name, self.settings, self.work_directory))
-        return self._facts
-
-    @abstractmethod
-    def read_facts(self, question: "FactsQuestion") -> HostFacts:
-        """Asks for its facts."""
-
-    @abstractmethod
-    def call(self, function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:
-        """See `HostAccess.call`."""
-
-    @abstractmethod
-    def skew(self, deadline: Deadline, /) -> Skew | None:
-        """See `Probes.skew`."""
 
     def check(self, wanted: Requirements, timeout_s: float) -> HostReport:
         """See `HostAccess.check`."""
@@ -91,14 +47,14 @@ class CalledHost(ABC):
         return SystemDescription(f"{self.where}, by Python {python}", document)
 
     def preflight(self, deadline: Deadline, directories: tuple[str, ...]) -> Preflight:
-        """See `Probes.preflight`."""
+        """See `HostAccess.preflight`."""
         limit_s = deadline.left_s()
         return self.call(preflight_here, PreflightQuestion(self.settings.engine, directories, limit_s), limit_s)
 
     def engine_facts(
-        self, _: Preflight, wanted: Mapping[str, WantedImage], with_gpus: bool, deadline: Deadline
+        self, _: Preflight, wanted: Mapping[str, WantedImage], with_gpus: bool, deadline: Deadline, /
     ) -> EngineFacts:
-        """See `Probes.engine_facts`."""
+        """See `HostAccess.engine_facts`."""
         limit_s = deadline.left_s()
         question = EngineQuestion(local_engine(self.settings.engine), wanted, with_gpus, limit_s)
         return self.call(engine_facts, question, limit_s)
@@ -110,33 +66,25 @@ class LocalHost(CalledHost):
     way = Way.HERE
     where = "on this machine"
 
-    def read_facts(self, question: "FactsQuestion") -> HostFacts:
-        """See `CalledHost.read_facts`."""
-        return facts_here(question)
+    def read_facts(self) -> HostFacts:
+        """See `HostAccess.read_facts`."""
+        return facts_here(FactsQuestion(self.name, self.settings, self.work_directory))
 
     def call(self, function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:
         """See `HostAccess.call`. It runs in this process; one that takes too long is left to itself."""
         return call_here(function, argument, timeout_s)
 
     @contextmanager
-    def engine(self) -> Iterator[EngineAt]:
+    def engine(self) -> Iterator[HostEngine]:
         """See `HostAccess.engine`."""
         address = local_engine(self.settings.engine)
         problem = engine_problem(address)
         if problem is not None:
             raise InfrastructureError(problem)
-        yield EngineAt(address, marked_here)
-
-    def place(self, files: Mapping[str, bytes], directory: PurePosixPath) -> None:
-        """See `HostAccess.place`."""
-        write_files(files, directory)
-
-    def slots(self) -> int | None:
-        """See `HostAccess.slots`."""
-        return None
+        yield HostEngine(address, directly, send_to(address))
 
     def skew(self, _: Deadline, /) -> Skew | None:
-        """See `Probes.skew`."""
+        """See `HostAccess.skew`."""
         return None
 
 
@@ -231,46 +179,6 @@ def choose_isolation(executor: ExecutorChoice, engine: str | None) -> tuple[Isol
     if executor is ExecutorChoice.DOCKER:
         raise InfrastructureError(f"executor is docker, but {problem}; start it, or write `executor: auto`")
     return Isolation.PROCESS, problem
-
-
-def write_files(files: Mapping[str, bytes], directory: PurePosixPath) -> None:
-    """Writes files below a directory of this machine, which is made; each is whole or not there, also after a crash.
-
-    Args:
-        files: the content by path below the directory.
-        directory: absolute.
-
-    Raises:
-        InfrastructureError: they cannot be written, or one would lie outside.
-    """
-    try:
-        for name in files:
-            refuse_outside(name)
-        for name, content in files.items():
-            path = Path(directory, name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-            try:
-                with temporary.open("wb") as stream:
-                    stream.write(content)
-                    stream.flush()
-                    os.fsync(stream.fileno())
-                temporary.replace(path)
-            finally:
-                temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise InfrastructureError(f"{directory} cannot be written: {error.strerror or error}") from error
-
-
-def refuse_outside(name: str) -> None:
-    """Refuses a path that leads out of the directory that it is relative to.
-
-    Raises:
-        InfrastructureError: it does.
-    """
-    path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or not path.parts:
-        raise InfrastructureError(f"{name} is no place below a directory")
 
 
 def refuse_directory(directory: Path) -> None:

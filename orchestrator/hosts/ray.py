@@ -1,37 +1,31 @@
 """A host that is a node of somebody else's Ray cluster."""
 
-import base64
 import platform
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from importlib import metadata
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Final
 
 from orchestrator.config import WORK_DIRECTORY, Host
 from orchestrator.environments import Awaited, BuiltImage, ImageIdentity, receive_image, saved_image
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.access import Answer, Argument, HostFacts
-from orchestrator.hosts.check import (
-    Skew,
-    Way,
-    clock_here,
-    measure_skew_of,
-)
-from orchestrator.hosts.cluster import HOST_LABEL
+from orchestrator.hosts.access import HostFacts, Way
+from orchestrator.hosts.calls import Answer, Argument
+from orchestrator.hosts.check.findings import Skew
+from orchestrator.hosts.check.report import clock_here, measure_skew_of
+from orchestrator.hosts.cluster.settings import HOST_LABEL
 from orchestrator.hosts.connection import Deadline
-from orchestrator.hosts.engine import EngineThere
+from orchestrator.hosts.engine import HostEngine
 from orchestrator.hosts.external_cluster import ClusterInfo, ExternalCluster, answered, is_there, node_of
-from orchestrator.hosts.local import CalledHost, FactsQuestion, facts_here, refuse_directory, write_files
+from orchestrator.hosts.local import CalledHost, FactsQuestion, facts_here, refuse_directory
 from orchestrator.planning import Isolation
 
 _ANSWER_S = 120.0
 """For the first answer Ray brings our code to a node, and starts a process there."""
-_PLACE_S = 600.0
 _LOAD_S = 900.0
 """That an engine may unpack an image of gigabytes after its last byte has come."""
 _PIECE_BYTES: Final = 8 * 2**20
@@ -63,9 +57,9 @@ class RayHost(CalledHost):
         self._cluster = cluster
         self._fits = False
 
-    def read_facts(self, question: FactsQuestion) -> HostFacts:
-        """See `CalledHost.read_facts`."""
-        return self.call(facts_of_node, question, _ANSWER_S)
+    def read_facts(self) -> HostFacts:
+        """See `HostAccess.read_facts`."""
+        return self.call(facts_of_node, FactsQuestion(self.name, self.settings, self.work_directory), _ANSWER_S)
 
     def call(self, function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:
         """See `HostAccess.call`. It is a task of Ray that claims nothing."""
@@ -78,24 +72,19 @@ class RayHost(CalledHost):
         return self._cluster.call(self.name, function, argument, timeout_s)
 
     @contextmanager
-    def engine(self) -> Iterator[EngineThere]:
+    def engine(self) -> Iterator[HostEngine]:
         """See `HostAccess.engine`."""
         facts = self.facts()
         if facts.isolation is Isolation.PROCESS:
             raise InfrastructureError(facts.isolation_reason)
-        yield EngineThere(facts.engine, self.call, self._send)
-
-    def place(self, files: Mapping[str, bytes], directory: PurePosixPath) -> None:
-        """See `HostAccess.place`."""
-        encoded = {name: base64.b64encode(content).decode("ascii") for name, content in files.items()}
-        self.call(write_placed, PlacedFiles(str(directory), encoded), _PLACE_S)
+        yield HostEngine(facts.engine, self.call, self._send)
 
     def slots(self) -> int | None:
         """See `HostAccess.slots`."""
         return int(node_of(self.name, self._seen).slots)
 
     def skew(self, deadline: Deadline, /) -> Skew | None:
-        """See `Probes.skew`."""
+        """See `HostAccess.skew`."""
         return measure_skew_of(lambda: self.call(clock_here, None, deadline.left_s()))
 
     def _send(self, image: BuiltImage, say: Callable[[str], None]) -> ImageIdentity:
@@ -180,26 +169,6 @@ def _versions(names: Sequence[str]) -> Callable[[str], dict[str, str | None]]:
 def _count() -> Iterator[int]:
     yield 1
     yield 2
-
-
-@dataclass(frozen=True)
-class PlacedFiles:
-    """Files on their way to a node."""
-
-    directory: str
-    files: Mapping[str, str] = field(repr=False)
-    """Contents as base64, by path below the directory."""
-
-
-def write_placed(placed: PlacedFiles) -> int:
-    """Writes them on this machine, and returns how many; see `HostAccess.place`.
-
-    Raises:
-        InfrastructureError: they cannot be written.
-    """
-    files = {name: base64.b64decode(content) for name, content in placed.files.items()}
-    write_files(files, PurePosixPath(placed.directory))
-    return len(files)
 
 
 class Inbox:

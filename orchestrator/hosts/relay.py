@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ from orchestrator.files import read_tree, write_atomically
 from orchestrator.hosts.connection import Connections, HostConnectionError, end
 from orchestrator.hosts.conversation import Heard, converse, names_in, outcome_in, texts_in
 from orchestrator.hosts.lock import LOCKS
+from orchestrator.hosts.ssh import SshHost, socket_of
 from runners.contract import TaskFiles
 
 Say = Callable[[str], None]
@@ -38,28 +39,14 @@ _MOMENT_S: Final = 0.1
 _CAMPAIGNS: Final = "campaigns"
 
 
-@dataclass(frozen=True)
-class RelayedHost:
-    """A host without agents."""
-
-    name: str
-    python: str
-    """Path of the interpreter there."""
-    work_directory: str
-    """Where it keeps our files while a task runs."""
-    place: Callable[[Mapping[str, bytes], PurePosixPath], None]
-    """See `HostAccess.place`."""
-    locks: Path = LOCKS
-
-
 @contextmanager
 def relaying(
-    hosts: Mapping[str, RelayedHost], connections: Connections, state: Path, store_id: str, return_s: float, say: Say
+    hosts: Mapping[str, SshHost], connections: Connections, state: Path, store_id: str, return_s: float, say: Say
 ) -> Iterator[None]:
     """Takes errands for hosts while the block lasts, after it has fetched what an earlier campaign left there.
 
     Args:
-        hosts: by name.
+        hosts: by name, each with an interpreter in place of an engine.
         connections: that know them.
         state: below which the directories of campaigns are mirrored.
         store_id: of the store whose leftovers are fetched.
@@ -87,14 +74,9 @@ def relaying(
                 server.shutdown(socket.SHUT_RDWR)
 
 
-def socket_of(state: Path) -> Path:
-    """Where a project's relay listens."""
-    return state.resolve() / "relay" / "socket"
-
-
 class _Relay:
     def __init__(
-        self, hosts: Mapping[str, RelayedHost], connections: Connections, state: Path, return_s: float, say: Say
+        self, hosts: Mapping[str, SshHost], connections: Connections, state: Path, return_s: float, say: Say
     ) -> None:
         self._hosts = hosts
         self._connections = connections
@@ -136,7 +118,7 @@ class _Relay:
             except InfrastructureError as error:
                 self._say(f"{name}: {caches[0]} stays there: {error}")
 
-    def fetch_leftovers(self, host: RelayedHost, store_id: str) -> None:
+    def fetch_leftovers(self, host: SshHost, store_id: str) -> None:
         """Fetches what waits on a host for a store: it is stored as what was left here."""
         campaigns = f"{host.work_directory}/{_CAMPAIGNS}"
         order = {"do": "find", "campaigns": campaigns, "store_id": store_id, "wait_s": supervising.GRACE_S + PAUSE_S}
@@ -180,7 +162,7 @@ class _Relay:
             raise InfrastructureError(f"{errand.host} or {mirror} is nothing that this command knows")
         self._campaigns.add((host.name, mirror.parent.name))
         there = PurePosixPath(self._text(host, str(mirror)))
-        self._patiently(host, lambda: host.place(read_tree(mirror), there), connection)
+        self._patiently(host, lambda: host.send_files(read_tree(mirror), there), connection)
         command = errand.command
         renamed = replace(
             command,
@@ -194,7 +176,7 @@ class _Relay:
             "do": "run",
             "command": asdict(renamed),
             "directories": [self._text(host, directory) for directory in errand.directories],
-            "locks": str(host.locks),
+            "locks": str(LOCKS),
         }
         try:
             with _Mirror(mirror) as received:
@@ -210,7 +192,7 @@ class _Relay:
         Path(TaskFiles(str(mirror)).log).write_text(outcome.log_tail, encoding="utf-8")
         return outcome
 
-    def _heard(self, host: RelayedHost, received: "_Mirror") -> Heard:
+    def _heard(self, host: SshHost, received: "_Mirror") -> Heard:
         def heard(word: str, data: bytes) -> None:
             if word == "waits":
                 self._say(f"{host.name}: another cluster measures there; this one waits for its turn")
@@ -218,7 +200,7 @@ class _Relay:
 
         return heard
 
-    def _patiently(self, host: RelayedHost, do: Callable[[], None], connection: socket.socket) -> None:
+    def _patiently(self, host: SshHost, do: Callable[[], None], connection: socket.socket) -> None:
         """Does something as soon as the host answers.
 
         Raises:
@@ -237,23 +219,23 @@ class _Relay:
             else:
                 return
 
-    def _fetch(self, host: RelayedHost, mirror: Path) -> None:
+    def _fetch(self, host: SshHost, mirror: Path) -> None:
         """Brings here what a directory there has more, and removes it there."""
         with _Mirror(mirror) as received:
             order = {"do": "take", "directory": self._text(host, str(mirror)), "offset": received.size}
             self._ask(host, order, received.take)
         self._forget(host, mirror)
 
-    def _forget(self, host: RelayedHost, mirror: Path) -> None:
+    def _forget(self, host: SshHost, mirror: Path) -> None:
         self._remove(host, [self._text(host, str(mirror))])
 
-    def _remove(self, host: RelayedHost, directories: Sequence[str]) -> None:
+    def _remove(self, host: SshHost, directories: Sequence[str]) -> None:
         """Removes directories there. What is in them is here, so nothing but room is lost by one that stays."""
         for problem in texts_in(self._ask(host, {"do": "remove", "directories": directories}, _nothing)):
             self._say(f"{host.name}: {problem}")
 
     def _ask(
-        self, host: RelayedHost, order: Mapping[str, object], heard: Heard, connection: socket.socket | None = None
+        self, host: SshHost, order: Mapping[str, object], heard: Heard, connection: socket.socket | None = None
     ) -> Any:
         """Has a host do something.
 
@@ -268,7 +250,7 @@ class _Relay:
             InfrastructureError: it cannot; says why.
         """
         program = inspect.getsource(supervising) + "\nmain()\n"
-        argv = [host.python, "-I", "-c", program]
+        argv = [str(host.settings.python), "-I", "-c", program]
         started = self._connections.start(host.name, argv)
         try:
             return converse(started, order, heard, connection)
@@ -277,7 +259,7 @@ class _Relay:
         finally:
             end(started)
 
-    def _text(self, host: RelayedHost, text: str) -> str:
+    def _text(self, host: SshHost, text: str) -> str:
         """A path of a mirror as it is called there; anything else, such as the interpreter, as it is."""
         here, there = f"{self._state / _CAMPAIGNS}/", f"{host.work_directory}/{_CAMPAIGNS}/"
         return f"{there}{text.removeprefix(here)}" if text.startswith(here) else text

@@ -8,49 +8,42 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from orchestrator.config import WORK_DIRECTORY, ExecutorChoice, Host
-from orchestrator.environments import connect, engine_errors
+from orchestrator.environments import ENGINE_EXCEPTIONS, connect, engine_errors
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution.process import FITNESS, SYSTEM_PATH
 from orchestrator.files import tar_of
-from orchestrator.hosts.access import Answer, Argument, HostFacts, Interpreter, SystemDescription
-from orchestrator.hosts.calls import MARK, Program, call_program, decode_answer, encode_call
-from orchestrator.hosts.check import (
-    CHECK_TIMEOUT_S,
-    ENGINE_ROOTS,
-    SCRIPT,
-    Check,
+from orchestrator.hosts.access import (
+    PLACE_S,
+    HostAccess,
+    HostFacts,
+    Interpreter,
+    SystemDescription,
+    Way,
+    refuse_outside,
+)
+from orchestrator.hosts.calls import Answer, Argument, Program, answer_of_program, call_program
+from orchestrator.hosts.check.engine import (
     EngineFacts,
     EngineQuestion,
-    Finding,
-    HostReport,
-    Level,
-    Preflight,
-    PreflightQuestion,
     Requirements,
-    Skew,
     WantedImage,
-    Way,
-    check_host,
     engine_facts,
     images_on,
-    measure_skew,
-    parse,
-    refusal,
-    socket_problem,
 )
+from orchestrator.hosts.check.findings import CHECK_TIMEOUT_S, Check, Finding, HostReport, Level, Skew
+from orchestrator.hosts.check.preflight import SCRIPT, Preflight, PreflightQuestion, parse
+from orchestrator.hosts.check.report import ENGINE_ROOTS, check_host, measure_skew, refusal, socket_problem
+from orchestrator.hosts.cluster.plan import LABEL_RECIPE
 from orchestrator.hosts.connection import CommandOutput, Connections, Deadline, HostConnectionError
 from orchestrator.hosts.containers import ContainerCommand, run_in_container
-from orchestrator.hosts.engine import EngineAt, mark_name
-from orchestrator.hosts.local import CHOSEN, ENGINE_ANSWERS, refuse_outside
-from orchestrator.hosts.relay import RelayedHost, socket_of
+from orchestrator.hosts.engine import ForwardedEngine, directly, mark_name, send_to
+from orchestrator.hosts.local import CHOSEN, ENGINE_ANSWERS
 from orchestrator.planning import GpuFacts, Isolation
 from runners.system import SystemRoot, describe_system, fingerprint_of_system, observe_versions
 
 _ANSWER_S = 60.0
-_PLACE_S = 600.0
 _PROGRAM_AT = "/taxmeter/program.py"
 _HOST_AT = "/host"
-_AGENT_LABEL = "org.taxmeter.agent-recipe-sha256"
 
 # Unpacked beside their places, then moved there one by one.
 _PLACE = r"""
@@ -70,7 +63,7 @@ _MENDS = {os.strerror(full): f"make room there, {_OTHER_DIRECTORY}" for full in 
 }
 
 
-class SshHost:
+class SshHost(HostAccess):
     """A host over SSH; see `HostAccess`."""
 
     way = Way.SSH
@@ -92,32 +85,20 @@ class SshHost:
             wanted: reads what it is compared with, and the images that are recorded as built.
             state: of the project, below which a relay listens if it has no engine.
         """
-        self.name = name
-        self.settings = settings
-        self.work_directory = settings.work_directory or WORK_DIRECTORY
+        super().__init__(name, settings, WORK_DIRECTORY)
         self._connections = connections
         self._wanted = wanted
         self._relay = socket_of(state)
-        self._facts: HostFacts | None = None
         self._seen: Preflight | None = None
 
-    def facts(self) -> HostFacts:
-        """See `HostAccess.facts`. What its agent will tell of it is not known yet: there may be no Python."""
-        if self._facts is None:
-            report = self.check(self._wanted(), CHECK_TIMEOUT_S)
-            problem = _problem(report)
-            if problem is not None or report.preflight is None:
-                raise InfrastructureError(problem or "it told nothing about itself")
-            facts = _facts(self.name, self.settings, report.preflight, self.work_directory)
-            self._facts = facts if self.settings.python is None else self._in_interpreter(facts, self.settings.python)
-        return self._facts
-
-    @property
-    def relayed(self) -> RelayedHost | None:
-        """How tasks get there without an engine; null if it has one."""
-        if self.settings.python is None:
-            return None
-        return RelayedHost(self.name, self.settings.python, self.work_directory, self._place)
+    def read_facts(self) -> HostFacts:
+        """See `HostAccess.read_facts`. What its agent will tell of it is not known yet: there may be no Python."""
+        report = self.check(self._wanted(), CHECK_TIMEOUT_S)
+        problem = _problem(report)
+        if problem is not None or report.preflight is None:
+            raise InfrastructureError(problem or "it told nothing about itself")
+        facts = _facts(self.name, self.settings, report.preflight, self.work_directory)
+        return facts if self.settings.python is None else self._in_interpreter(facts, self.settings.python)
 
     def call(self, function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:
         """See `HostAccess.call`.
@@ -126,29 +107,34 @@ class SshHost:
         of an image that does: without network or rights, and of the host's files it sees none.
         """
         deadline = Deadline(timeout_s)
-        program = call_program(function, encode_call(function, argument))
+        program = call_program(function, argument)
         with _nameless():
             output = self._run_in_python(program, deadline)
-            why = self._python_problem(deadline) if output is None else _lacking(output)
-            if output is None or why is not None:
-                output, _ = self._run_in_container(program, why or "", deadline)
-        return decode_answer(function, _answer(f"{function.__name__} failed there", output))
+            if isinstance(output, str):
+                output, _ = self._run_in_container(program, output, deadline, ContainerCommand("", []))
+        return _answer(function, output, f"{function.__name__} failed there")
 
     @contextmanager
-    def engine(self) -> Iterator[EngineAt]:
+    def engine(self) -> Iterator[ForwardedEngine]:
         """See `HostAccess.engine`."""
         deadline = Deadline(_ANSWER_S)
         with _nameless(), self._forwarded(self._look(deadline), deadline) as address:
-            yield EngineAt(address, self._marked)
+            yield ForwardedEngine(address, directly, send_to(address), self._marked)
 
     def place(self, files: Mapping[str, bytes], directory: PurePosixPath) -> None:
-        """See `HostAccess.place`."""
+        """See `HostAccess.place`. A shell is enough for it."""
         with _nameless():
-            self._place(files, directory)
+            self.send_files(files, directory)
 
-    def slots(self) -> int | None:
-        """See `HostAccess.slots`."""
-        return None
+    def send_files(self, files: Mapping[str, bytes], directory: PurePosixPath) -> None:
+        """The same for who waits for hosts.
+
+        Raises:
+            HostConnectionError: the host was not reached.
+            InfrastructureError: as of `place`.
+        """
+        refuse_outside(files)
+        self._shell(_PLACE, [str(directory)], tar_of(files))
 
     def check(self, wanted: Requirements, timeout_s: float) -> HostReport:
         """See `HostAccess.check`."""
@@ -163,16 +149,15 @@ class SshHost:
         deadline = Deadline(timeout_s)
         with _nameless():
             seen = self._look(deadline)
-            output = self._run_in_python(_description(SystemRoot()), deadline)
+            output = self._run_in_python(call_program(describe_system, SystemRoot()), deadline)
             own = f"the host's own Python {seen.python}"
             read = f"over SSH, by {self.settings.python or own}"
-            if output is None:
-                output, read = self._describe_in_container(seen, deadline)
-        text = _answer("the fingerprint could not be read", output)
-        return SystemDescription(read, decode_answer(describe_system, text))
+            if isinstance(output, str):
+                output, read = self._describe_in_container(seen, output, deadline)
+        return SystemDescription(read, _answer(describe_system, output, "the fingerprint could not be read"))
 
     def preflight(self, deadline: Deadline, directories: tuple[str, ...]) -> Preflight:
-        """See `Probes.preflight`."""
+        """See `HostAccess.preflight`."""
         question = PreflightQuestion(self.settings.engine, directories, deadline.left_s())
         with _nameless():
             output = self._connections.run(self.name, question.command, question.limit_s, stdin=SCRIPT)
@@ -180,23 +165,23 @@ class SshHost:
         return self._seen
 
     def engine_facts(
-        self, seen: Preflight, wanted: Mapping[str, WantedImage], with_gpus: bool, deadline: Deadline
+        self, seen: Preflight, wanted: Mapping[str, WantedImage], with_gpus: bool, deadline: Deadline, /
     ) -> EngineFacts:
-        """See `Probes.engine_facts`."""
+        """See `HostAccess.engine_facts`."""
         with _nameless(), self._forwarded(seen, deadline) as address:
             try:
                 return engine_facts(EngineQuestion(address, wanted, with_gpus, deadline.left_s()))
             except InfrastructureError as error:
                 raise InfrastructureError(f"the engine failed: {error}") from error
 
-    def skew(self, deadline: Deadline) -> Skew | None:
-        """See `Probes.skew`."""
+    def skew(self, deadline: Deadline, /) -> Skew | None:
+        """See `HostAccess.skew`."""
         with _nameless():
             return measure_skew(self._connections, self.name, deadline.left_s())
 
     def _interpreter_finding(self, python: str, timeout_s: float) -> Finding:
         try:
-            version = self._ask_interpreter(observe_versions, SystemRoot(), timeout_s)["python"]
+            version = self._ask_interpreter(observe_versions, timeout_s)["python"]
             path = f"{PurePosixPath(python).parent}:{SYSTEM_PATH}"
             with _nameless():
                 done = self._connections.run(
@@ -210,8 +195,8 @@ class SshHost:
 
     def _in_interpreter(self, facts: HostFacts, python: str) -> HostFacts:
         """What the interpreter that the inventory names tells of itself, and of the host as trials will see it."""
-        fingerprint = self._ask_interpreter(fingerprint_of_system, SystemRoot(), _ANSWER_S)
-        versions = self._ask_interpreter(observe_versions, SystemRoot(), _ANSWER_S)
+        fingerprint = self._ask_interpreter(fingerprint_of_system, _ANSWER_S)
+        versions = self._ask_interpreter(observe_versions, _ANSWER_S)
         sizes = [size for size in (facts.memory_bytes, fingerprint.limits.memory_bytes) if size is not None]
         return replace(
             facts,
@@ -222,65 +207,59 @@ class SshHost:
             interpreter=Interpreter(python, versions, self._relay),
         )
 
-    def _ask_interpreter(self, function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:
+    def _ask_interpreter(self, function: Callable[[SystemRoot], Answer], timeout_s: float) -> Answer:
         """Runs a function of `runners.system` in the interpreter that the inventory names."""
-        program = call_program(function, encode_call(function, argument))
         with _nameless():
-            output = self._run_in_python(program, Deadline(timeout_s))
-        assert output is not None
-        return decode_answer(function, _answer("it does not run our code", output))
-
-    def _place(self, files: Mapping[str, bytes], directory: PurePosixPath) -> None:
-        for name in files:
-            refuse_outside(name)
-        self._shell(_PLACE, [str(directory)], tar_of(files))
+            output = self._run_in_python(call_program(function, SystemRoot()), Deadline(timeout_s))
+        assert isinstance(output, CommandOutput)
+        return _answer(function, output, "it does not run our code")
 
     def _look(self, deadline: Deadline) -> Preflight:
         return self._seen or self.preflight(deadline, (*ENGINE_ROOTS, self.work_directory))
 
-    def _python_problem(self, deadline: Deadline) -> str:
-        return f"python3 is {self._look(deadline).python or 'missing'} there"
-
-    def _run_in_python(self, program: Program, deadline: Deadline) -> CommandOutput | None:
-        """What a program said in the host's own Python, or the one that is named; null if it is too old or missing."""
+    def _run_in_python(self, program: Program, deadline: Deadline) -> CommandOutput | str:
+        """What a program said in the host's own Python, or the one that is named; or why it cannot run in it."""
+        argv = ["python3", "-"]
         if self.settings.python is not None:
             argv = [self.settings.python, "-I", "-"]
-            return self._connections.run(self.name, argv, deadline.left_s(), stdin=program.text)
-        python = self._look(deadline).python
-        if python is None or tuple(map(int, python.split(".")[:2])) < program.oldest_python:
-            return None
-        return self._connections.run(self.name, ["python3", "-"], deadline.left_s(), stdin=program.text)
+        else:
+            python = self._look(deadline).python
+            if python is None or tuple(map(int, python.split(".")[:2])) < program.oldest_python:
+                return f"python3 is {python or 'missing'} there"
+        output = self._connections.run(self.name, argv, deadline.left_s(), stdin=program.text)
+        last = _last_line(output.stderr, output.exit_code)
+        if program.needs_packages and "ModuleNotFoundError: No module named" in last:
+            return f"its python3 cannot run it ({last})"
+        return output
 
-    def _run_in_container(
-        self, program: Program, why: str, deadline: Deadline, like: ContainerCommand | None = None
-    ) -> tuple[CommandOutput, str]:
-        """What a program said in a container, and which image that was of. `why` not without one, for errors."""
-        before = f"{why}, and no container can be started: "
-        with self._forwarded(self._look(deadline), deadline, before) as address:
-            image, name = self._image_for(program, address, why, deadline)
-            command = like or ContainerCommand(image, [])
-            files = {**command.files, _PROGRAM_AT: program.text.encode()}
-            command = replace(command, image=image, command=["python", "-I", _PROGRAM_AT], files=files)
-            with closing(connect(address, deadline.left_s())) as client, engine_errors(before.removesuffix(": ")):
-                return run_in_container(client, command, deadline), name
-
-    def _describe_in_container(self, seen: Preflight, deadline: Deadline) -> tuple[CommandOutput, str]:
-        """From a container that sees the host's own /proc and /sys."""
-        why = self._python_problem(deadline)
+    def _describe_in_container(self, seen: Preflight, why: str, deadline: Deadline) -> tuple[CommandOutput, str]:
+        """From a container that sees the host's own /proc and /sys; and how that was read, for people."""
         release = self._connections.run(self.name, ["cat", "/etc/os-release"], deadline.left_s()).stdout
-        program = _description(SystemRoot(_HOST_AT, seen.host_name))
+        program = call_program(describe_system, SystemRoot(_HOST_AT, seen.host_name))
         files = {f"{_HOST_AT}/etc/os-release": release.encode()}
         like = ContainerCommand("", [], bool(seen.gpus), files, _HOST_AT)
-        blind = ""
-        try:
-            output, image = self._run_in_container(program, why, deadline, like)
-        except InfrastructureError:
-            if not like.gpus:
-                raise
-            output, image = self._run_in_container(program, why, deadline, replace(like, gpus=False))
-            blind = ", GPUs unknown, because containers do not see them"
+        return self._run_in_container(program, why, deadline, like)
+
+    def _run_in_container(
+        self, program: Program, why: str, deadline: Deadline, like: ContainerCommand
+    ) -> tuple[CommandOutput, str]:
+        """What a program said in a container, and what that means for it. `why` not without one."""
+        before = f"{why}, and no container can be started"
+        with self._forwarded(self._look(deadline), deadline, f"{before}: ") as address:
+            image, name = self._image_for(program, address, why, deadline)
+            files = {**like.files, _PROGRAM_AT: program.text.encode()}
+            command = replace(like, image=image, command=["python", "-I", _PROGRAM_AT], files=files)
+            blind = ""
+            with closing(connect(address, deadline.left_s())) as client, engine_errors(before):
+                try:
+                    output = run_in_container(client, command, deadline)
+                except ENGINE_EXCEPTIONS:
+                    if not command.gpus:
+                        raise
+                    output = run_in_container(client, replace(command, gpus=False), deadline)
+                    blind = ", GPUs unknown, because containers do not see them"
         limits = "C library unknown, limits are the container's"
-        return output, f"in a container of the image {image} ({why}): {limits}{blind}"
+        return output, f"in a container of the image {name} ({why}): {limits}{blind}"
 
     def _image_for(self, program: Program, address: str, why: str, deadline: Deadline) -> tuple[str, str]:
         """The id and the name of an image of the host's engine in which a program runs."""
@@ -294,8 +273,8 @@ class SshHost:
                 )
             name, image = next(iter(present.items()))
             return image.image_id, name
-        with closing(connect(address, deadline.left_s())) as client:
-            found = client.images.list(filters={"label": [_AGENT_LABEL]})
+        with closing(connect(address, deadline.left_s())) as client, engine_errors("its engine failed"):
+            found = client.images.list(filters={"label": [LABEL_RECIPE]})
         newest = max(found, key=lambda image: str(image.attrs.get("Created")), default=None)
         if newest is None:
             raise InfrastructureError(
@@ -322,7 +301,7 @@ class SshHost:
 
     @contextmanager
     def _marked(self, directory: str) -> Iterator[str]:
-        """See `EngineAt.marked`."""
+        """See `ForwardedEngine.marked`."""
         mark = f"{directory}/{mark_name()}"
         self._shell('mkdir -p "$1" && touch "$2"', [directory, mark])
         try:
@@ -332,12 +311,17 @@ class SshHost:
 
     def _shell(self, script: str, arguments: list[str], stdin: bytes = b"") -> None:
         argv = ["sh", "-c", f"LC_ALL=C; export LC_ALL; {script}", "sh", *arguments]
-        done = self._connections.run(self.name, argv, _PLACE_S, stdin=stdin)
+        done = self._connections.run(self.name, argv, PLACE_S, stdin=stdin)
         if done.exit_code != 0:
             # the reason need not be what is said last: tar goes on
             known = (f"{reason}: {mend}" for reason, mend in _MENDS.items() if reason in done.stderr)
             why = next(known, _last_line(done.stderr, done.exit_code))
             raise InfrastructureError(f"{arguments[0]} cannot be written: {why}")
+
+
+def socket_of(state: Path) -> Path:
+    """Where a project's relay listens."""
+    return state.resolve() / "relay" / "socket"
 
 
 def _facts(name: str, settings: Host, seen: Preflight, work_directory: str) -> HostFacts:
@@ -377,21 +361,11 @@ def _nameless() -> Iterator[None]:
         raise InfrastructureError(error.problem) from error
 
 
-def _description(system: SystemRoot) -> Program:
-    return call_program(describe_system, encode_call(describe_system, system))
-
-
-def _lacking(output: CommandOutput) -> str | None:
-    """Which package an interpreter lacks, if that is why a program failed there."""
-    last = _last_line(output.stderr, output.exit_code)
-    return f"its python3 cannot run it ({last})" if "ModuleNotFoundError: No module named" in last else None
-
-
-def _answer(problem: str, output: CommandOutput) -> str:
-    line = next((line for line in output.stdout.splitlines() if line.startswith(MARK)), None)
-    if line is None:
+def _answer(function: Callable[..., Answer], output: CommandOutput, problem: str) -> Answer:
+    answer = answer_of_program(function, output.stdout)
+    if answer is None:
         raise InfrastructureError(f"{problem}: {_last_line(output.stderr, output.exit_code)}")
-    return line.removeprefix(MARK)
+    return answer
 
 
 def _last_line(errors: str, exit_code: int) -> str:

@@ -1,12 +1,13 @@
 """What every kind of host does alike: this machine, itself over SSH, itself as a node of Ray, and a pretended one."""
 
 import os
+import socket
 import subprocess
 import sys
 import sysconfig
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -22,12 +23,14 @@ from orchestrator.execution.docker import LABEL
 from orchestrator.files import ProjectFiles
 from orchestrator.hosts import HostAccess, HostFacts, open_hosts
 from orchestrator.hosts import local as local_module
-from orchestrator.hosts.check import Check, Level, Requirements, WantedImage
-from orchestrator.hosts.fake import Exercise, FakeEngine, FakeHost, exercise
-from orchestrator.hosts.local import LocalHost
+from orchestrator.hosts.check import Check, Level
+from orchestrator.hosts.check.engine import EngineQuestion, Requirements, WantedImage, engine_facts
+from orchestrator.hosts.local import FactsQuestion, LocalHost, facts_here
+from orchestrator.hosts.provision import EnvironmentsWanted, Recipes, unavailable_environments
 from orchestrator.planning import Demands
 from runners.system import SystemRoot, collect, describe_system
 from tests.conftest import PROJECT
+from tests.fake_host import FakeEngine, FakeHost
 from tests.ray_nodes import RayNodes
 from tests.sshd import running_sshd
 
@@ -45,9 +48,8 @@ def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     with ExitStack() as stack:
         if request.param == "fake":
             settings = Host(connection=Connection.LOCAL)
-            work = str(directory / "work")
-            facts = replace(LocalHost(NAME, settings, str(PROJECT)).facts(), work_directory=work)
-            yield FakeHost(NAME, settings, facts, Path("/"), FakeEngine())
+            facts = LocalHost(NAME, settings, str(directory / "work")).facts()
+            yield FakeHost(NAME, settings, facts, FakeEngine())
             return
         if request.param == "local":
             hosts = {NAME: {"connection": "local", "work_directory": str(directory / "work")}}
@@ -97,9 +99,13 @@ def test_facts_are_looked_at_once(host: HostAccess, monkeypatch: pytest.MonkeyPa
     assert host.facts() == before
 
 
+def asked(host: HostAccess, name: str) -> str:
+    """What comes back of a name that goes there."""
+    return host.call(facts_here, FactsQuestion(name, host.settings, "/x"), LIMIT_S).host
+
+
 def test_a_function_runs_there_and_its_answer_comes_back(host: HostAccess) -> None:
-    told = Exercise(("a", "\u00e4\n\x00"), Path("/x"))
-    assert host.call(exercise, told, LIMIT_S) == told
+    assert asked(host, "a \u00e4\n\x00") == "a \u00e4\n\x00"
 
 
 def test_what_needs_no_packages_runs_there_too(host: HostAccess, here: HostFacts) -> None:
@@ -110,33 +116,27 @@ def test_what_needs_no_packages_runs_there_too(host: HostAccess, here: HostFacts
 
 
 def test_what_a_function_raises_is_raised_here(host: HostAccess) -> None:
-    with pytest.raises(InfrastructureError, match="^the disk is full: make room$"):
-        host.call(exercise, Exercise((), problem="the disk is full: make room"), LIMIT_S)
-    with pytest.raises(InfrastructureError, match="ValueError: not so"):
-        host.call(exercise, Exercise((), bug="not so"), LIMIT_S)
+    with pytest.raises(InfrastructureError, match="^no Docker engine answers at unix:///nowhere: there is no such soc"):
+        host.call(engine_facts, EngineQuestion("unix:///nowhere", {}, False, LIMIT_S), LIMIT_S)
+    nothing = EnvironmentsWanted((), "/nowhere", Recipes("/nowhere", {}))
+    with pytest.raises(InfrastructureError, match="ConfigurationError: .*images.yaml"):
+        host.call(unavailable_environments, nothing, LIMIT_S)
 
 
-def test_a_call_ends_with_its_time(host: HostAccess) -> None:
-    begun = time.monotonic()
-    with pytest.raises(InfrastructureError, match="no answer within "):
-        host.call(exercise, Exercise((), wait_s=60.0), 3.0)
+def test_a_call_ends_with_its_time(host: HostAccess, tmp_path: Path) -> None:
+    begun, silent = time.monotonic(), tmp_path / "silent"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(silent))
+        server.listen()
+        with pytest.raises(InfrastructureError, match="no answer within "):
+            host.call(engine_facts, EngineQuestion(f"unix://{silent}", {}, False, LIMIT_S), 3.0)
     assert time.monotonic() - begun < 30
 
 
 def test_several_calls_at_once_get_their_own_answers(host: HostAccess) -> None:
-    answers: dict[str, Exercise] = {}
     words = [str(number) for number in range(4)]
-    threads = [
-        threading.Thread(
-            target=lambda word=word: answers.update({word: host.call(exercise, Exercise((word,)), LIMIT_S)})
-        )
-        for word in words
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert answers == {word: Exercise((word,)) for word in words}
+    with ThreadPoolExecutor(len(words)) as threads:
+        assert list(threads.map(lambda word: asked(host, word), words)) == words
 
 
 def test_files_are_placed_whole(host: HostAccess) -> None:
@@ -173,9 +173,7 @@ def test_a_check_is_the_same_table_for_all(host: HostAccess, cpu_image: BuiltIma
     report = host.check(Requirements({"cpu": wanted}, {"cpu": wanted.demands}), LIMIT_S)
     assert report.is_usable, report.findings
     assert list(report.findings) == list(Check)
-    if isinstance(host, FakeHost):
-        return
-    ways = {"LocalHost": "here", "SshHost": "ok", "RayHost": "ray"}
+    ways = {"LocalHost": "here", "FakeHost": "here", "SshHost": "ok", "RayHost": "ray"}
     assert report.findings[Check.SSH].shown == ways[type(host).__name__]
     assert report.findings[Check.ENGINE].level is Level.OK
     assert report.findings[Check.IMAGES].shown == "1/1"

@@ -11,7 +11,7 @@ from docker import DockerClient
 
 from orchestrator.environments import BuiltImage, connect
 from orchestrator.errors import ExitCode
-from orchestrator.hosts.engine import EngineAt, marked_here
+from orchestrator.hosts.engine import SharingQuestion, sharing_problem_here
 from tests.integration.test_environments_engines import start_engine, wait_for
 from tests.integration.test_existing_cluster import MODELS, Workshop
 from tests.lab.image import ensure_lab_image
@@ -71,9 +71,9 @@ def test_an_image_that_a_node_lacks_is_sent_through_ray(
     assert (row["host"], row["isolation"]) == ("a", "docker")
     assert cluster.job_goes_on
 
-    asked, identity = EngineAt(address, marked_here), replace(cpu_image.identity, image_id=str(image.id))
-    assert asked.sharing_problem(str(shared), identity) is None
-    problem = asked.sharing_problem(str(project), identity)
+    identity = replace(cpu_image.identity, image_id=str(image.id))
+    assert sharing_problem_here(SharingQuestion(address, str(shared), identity)) is None
+    problem = sharing_problem_here(SharingQuestion(address, str(project), identity))
     assert problem is not None
     assert problem.startswith(f"its engine does not see {project} as this node does")
     shutil.rmtree(shared / "work")

@@ -9,8 +9,9 @@ from docker import DockerClient
 from orchestrator.config import Connection, Host, load_inventory
 from orchestrator.errors import InfrastructureError, NoUsableHostError
 from orchestrator.execution import PackedCode
-from orchestrator.hosts.cluster import Cluster, lifecycle, load, mend, up
+from orchestrator.hosts.cluster import Cluster, lifecycle, up
 from orchestrator.hosts.cluster.executing import run_in
+from orchestrator.hosts.cluster.lifecycle import load, mend
 from orchestrator.hosts.cluster.plan import AgentImage
 from orchestrator.hosts.cluster.reach import listened_here
 from orchestrator.hosts.cluster.settings import chosen_ports

@@ -13,8 +13,8 @@ import pytest
 from orchestrator.environments import BuiltImage, remove_container
 from orchestrator.errors import ExitCode
 from orchestrator.execution.docker import LABEL
-from orchestrator.hosts.cluster import load
 from orchestrator.hosts.cluster.executing import run_in
+from orchestrator.hosts.cluster.lifecycle import load
 from orchestrator.store import Store
 from tests.lab.host import LabHost
 from tests.lab.workshop import HOSTS, MODELS, SLEEPS, Workshop

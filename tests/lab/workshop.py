@@ -12,7 +12,8 @@ from orchestrator.campaign.control import ControlFiles, HostProgress
 from orchestrator.environments import connect
 from orchestrator.errors import ExitCode
 from orchestrator.execution.docker import LABEL
-from orchestrator.hosts.cluster import Cluster, load
+from orchestrator.hosts.cluster import Cluster
+from orchestrator.hosts.cluster.lifecycle import load
 from tests.lab.image import PROJECT
 from tests.lab.lab import Lab
 from tests.project import Project, models, sleeps

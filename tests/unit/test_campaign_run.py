@@ -19,13 +19,13 @@ from orchestrator.files import ProjectFiles
 from orchestrator.hosts import HostFacts
 from orchestrator.hosts import local as local_module
 from orchestrator.hosts.connection import Connections
-from orchestrator.hosts.fake import FakeEngine, FakeHost
 from orchestrator.hosts.fleet import Hosts
 from orchestrator.hosts.provision import make_environments, unavailable_environments
 from orchestrator.planning import GpuFacts, Isolation, needed_environments, plan
 from orchestrator.store import Store
 from runners.system import Fingerprint, GpuPlace, Topology, collect
 from tests.conftest import PROJECT
+from tests.fake_host import FakeHost
 from tests.scripted_campaign import Frozen, Lab
 from tests.scripted_campaign import ready as scripted_host
 from tests.scripted_campaign import sweep as scripted_sweep
@@ -61,10 +61,8 @@ class Fleet(Hosts):
     """Hosts of which some cannot join a cluster, and some cannot be made ready."""
 
     def __init__(self, *known: HostFacts) -> None:
-        self.fakes = {
-            found.host: FakeHost(found.host, HERE, found, Path("/"), FakeEngine(), answers=dict(ANSWERS))
-            for found in known
-        }
+        self.fakes = {found.host: FakeHost(found.host, HERE, found) for found in known}
+        self.lacks()
         super().__init__(self.fakes, Connections({}), Inventory(hosts={}), ProjectFiles(Path()))
         self.unjoinable: dict[str, str] = {}
         self.brought: list[list[str]] = []

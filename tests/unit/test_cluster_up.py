@@ -10,7 +10,8 @@ from orchestrator.config import Connection, Host, HostState, Inventory
 from orchestrator.environments import ImageIdentity
 from orchestrator.errors import InfrastructureError
 from orchestrator.files import ProjectFiles
-from orchestrator.hosts.cluster import NoHostJoinedError, borrowed, down, keep, lifecycle, load, state, up
+from orchestrator.hosts.cluster import down, keep, lifecycle, state, up
+from orchestrator.hosts.cluster.lifecycle import NoHostJoinedError, borrowed, load
 from orchestrator.hosts.cluster.plan import AgentImage
 from orchestrator.hosts.cluster.settings import Ports
 from orchestrator.hosts.cluster.state import ClusterFiles

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.config import Connection, Host
-from orchestrator.hosts.connection import Connections, HostConnectionError, Reason
+from orchestrator.hosts.connection import Connections, HostConnectionError
 from orchestrator.hosts.connection.configuration import BY_ADDRESS, BY_ALIAS, files
 from tests.sshd import Sshd, make_key, public, running_sshd
 
@@ -95,19 +95,19 @@ def test_a_user_of_a_domain_is_told_to_ssh_as_it_is(sshd: Sshd, user_directory: 
 def test_a_wrong_host_key(sshd: Sshd, user_directory: Path, tmp_path: Path) -> None:
     other = public(make_key(tmp_path / "other"))
     error = failure(sshd, user_directory, host_key=other)
-    assert error.reason is Reason.WRONG_HOST_KEY
+    assert "wrong host key: it offers" in error.problem
     assert "update `host_key:`" in error.problem
 
 
 def test_another_kind_of_key_than_the_pinned_one(sshd: Sshd, user_directory: Path, tmp_path: Path) -> None:
     key = tmp_path / "ecdsa"
     subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-N", "", "-f", str(key)], check=True)
-    assert failure(sshd, user_directory, host_key=public(key)).reason is Reason.WRONG_HOST_KEY
+    assert "wrong host key: it offers" in failure(sshd, user_directory, host_key=public(key)).problem
 
 
 def test_an_unknown_host_key_is_not_trusted(sshd: Sshd, user_directory: Path) -> None:
     error = failure(sshd, user_directory, host_key=None)
-    assert error.reason is Reason.UNKNOWN_HOST_KEY
+    assert "host key is not known" in error.problem
     assert "`taxmeter hosts key h1`" in error.problem
     assert list(user_directory.iterdir()) == []
 
@@ -119,7 +119,7 @@ def test_without_a_pinned_key_the_users_known_hosts_decide(sshd: Sshd, user_dire
         assert connections.run("h1", ["echo", "in"], LIMIT_S).stdout == "in\n"
     known.write_text(f"[127.0.0.1]:{sshd.port} {public(make_key(tmp_path / 'other'))}\n")
     error = failure(sshd, user_directory, host_key=None)
-    assert error.reason is Reason.WRONG_HOST_KEY
+    assert "wrong host key: it offers" in error.problem
     assert f"your known_hosts has another ({known}:1)" in error.problem
 
 
@@ -127,19 +127,17 @@ def test_a_key_that_does_not_open(sshd: Sshd, user_directory: Path, tmp_path: Pa
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     stranger = make_key(tmp_path / "stranger")
     error = failure(sshd, user_directory, identity_file=str(stranger))
-    assert error.reason is Reason.AUTHENTICATION
+    assert "it refuses" in error.problem
     assert f"add the public half of {stranger} to " in error.problem
 
 
 def test_a_key_file_that_is_not_there(sshd: Sshd, user_directory: Path) -> None:
     error = failure(sshd, user_directory, identity_file="/nonexistent/key")
-    assert error.reason is Reason.SETTINGS
     assert "there is no key /nonexistent/key on this machine" in error.problem
 
 
 def test_a_key_in_the_home_of_nobody(sshd: Sshd, user_directory: Path) -> None:
     error = failure(sshd, user_directory, identity_file="~nosuchuser/key")
-    assert error.reason is Reason.SETTINGS
     assert "there is no key ~nosuchuser/key on this machine" in error.problem
 
 
@@ -147,13 +145,13 @@ def test_nobody_listens(sshd: Sshd, user_directory: Path) -> None:
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         error = failure(sshd, user_directory, port=reserved.getsockname()[1])
-    assert error.reason is Reason.UNREACHABLE
+    assert "unreachable (" in error.problem
     assert "nothing listens on port" in error.problem
 
 
 def test_a_name_that_is_none(sshd: Sshd, user_directory: Path) -> None:
     error = failure(sshd, user_directory, address="host.invalid")
-    assert error.reason is Reason.UNREACHABLE
+    assert "unreachable (" in error.problem
     assert "correct `address:`" in error.problem
 
 
@@ -162,10 +160,9 @@ def test_a_host_that_says_nothing(sshd: Sshd, user_directory: Path) -> None:
         port = silent.getsockname()[1]
         with (
             reaching(sshd, user_directory, port=port) as connections,
-            pytest.raises(HostConnectionError, match=r"no answer within 0\.5 s") as caught,
+            pytest.raises(HostConnectionError, match=r"no answer within 0\.5 s"),
         ):
             connections.run("h1", ["true"], 0.5)
-    assert caught.value.reason is Reason.TIMEOUT
 
 
 def test_a_command_that_outlives_its_time(sshd: Sshd, user_directory: Path) -> None:
@@ -186,7 +183,7 @@ def test_an_abort_ends_what_runs(sshd: Sshd, user_directory: Path) -> None:
 def test_no_client(sshd: Sshd, user_directory: Path, monkeypatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     error = failure(sshd, user_directory)
-    assert error.reason is Reason.NO_CLIENT
+    assert "no ssh client on this machine" in error.problem
 
 
 def test_the_offered_key_is_shown_and_not_trusted(sshd: Sshd, user_directory: Path) -> None:
@@ -194,7 +191,7 @@ def test_the_offered_key_is_shown_and_not_trusted(sshd: Sshd, user_directory: Pa
         assert connections.offered_key("h1", LIMIT_S) == sshd.host_key
         with pytest.raises(HostConnectionError) as caught:
             connections.run("h1", ["true"], LIMIT_S)
-    assert caught.value.reason is Reason.UNKNOWN_HOST_KEY
+    assert "host key is not known" in caught.value.problem
 
 
 def test_a_host_behind_another_of_the_inventory(sshd: Sshd, user_directory: Path) -> None:
@@ -206,7 +203,6 @@ def test_a_host_behind_another_of_the_inventory(sshd: Sshd, user_directory: Path
 def test_a_host_behind_one_that_the_inventory_does_not_have(sshd: Sshd, user_directory: Path) -> None:
     jump = f"127.0.0.1:{sshd.port}"
     error = failure(sshd, user_directory, address="localhost", jump=jump)
-    assert error.reason is Reason.UNKNOWN_HOST_KEY
     assert f"the jump host [127.0.0.1]:{sshd.port} has a host key that is unknown" in error.problem
 
 
@@ -225,7 +221,7 @@ def test_an_alias_keeps_the_users_configuration(sshd: Sshd, user_directory: Path
         with pytest.raises(HostConnectionError) as caught:
             connections.run("h1", ["true"], LIMIT_S)
     # never trusted blindly, whatever the user's configuration says
-    assert caught.value.reason is Reason.UNKNOWN_HOST_KEY
+    assert "host key is not known" in caught.value.problem
     assert (user_directory / "mine").read_text() == ""
 
 
@@ -241,7 +237,7 @@ def test_a_pinned_key_counts_for_an_alias_too(sshd: Sshd, user_directory: Path, 
             else:
                 with pytest.raises(HostConnectionError) as caught:
                     connections.run("h1", ["true"], LIMIT_S)
-                assert caught.value.reason is Reason.WRONG_HOST_KEY
+                assert "wrong host key: it offers" in caught.value.problem
 
 
 def test_what_the_user_set_cannot_undo_what_is_always_so() -> None:
@@ -286,8 +282,8 @@ def word_from(path: Path) -> bytes:
 
 def test_an_engine_is_a_socket_that_only_this_user_opens(sshd: Sshd, user_directory: Path, far_socket: Path) -> None:
     with (
-        reaching(sshd, user_directory, engine=f"unix://{far_socket}") as connections,
-        connections.forward_engine("h1", LIMIT_S) as forward,
+        reaching(sshd, user_directory) as connections,
+        connections.forward_engine("h1", LIMIT_S, str(far_socket)) as forward,
     ):
         assert stat.S_IMODE(forward.socket.stat().st_mode) == 0o600
         assert len(str(forward.socket)) < 108
@@ -297,24 +293,10 @@ def test_an_engine_is_a_socket_that_only_this_user_opens(sshd: Sshd, user_direct
     assert not path.exists()
 
 
-def test_a_forward_is_made_again_under_the_same_address(sshd: Sshd, user_directory: Path, far_socket: Path) -> None:
-    with (
-        reaching(sshd, user_directory, engine=f"unix://{far_socket}") as connections,
-        connections.forward_engine("h1", LIMIT_S) as forward,
-    ):
-        before = forward.address
-        assert forward._process is not None
-        forward._process.kill()
-        forward._process.wait()
-        forward.ensure()
-        assert forward.address == before
-        assert word_from(forward.socket) == b"engine"
-
-
 def test_a_socket_that_is_not_there_is_refused(sshd: Sshd, user_directory: Path) -> None:
     with (
-        reaching(sshd, user_directory, engine="unix:///nonexistent/docker.sock") as connections,
-        connections.forward_engine("h1", LIMIT_S) as forward,
+        reaching(sshd, user_directory) as connections,
+        connections.forward_engine("h1", LIMIT_S, "/nonexistent/docker.sock") as forward,
     ):
         assert word_from(forward.socket) == b""
         assert forward.is_refused()
@@ -328,29 +310,29 @@ def test_a_host_is_told_no_variable_of_this_machine(sshd: Sshd, user_directory: 
         connections.forward_engine("h1", LIMIT_S, path),
     ):
         pytest.fail("it was forwarded")
-    assert caught.value.reason is Reason.FORWARDING
+    assert "ssh cannot forward" in caught.value.problem
 
 
 def test_a_forward_to_nobody_says_why(sshd: Sshd, user_directory: Path) -> None:
     with (
-        reaching(sshd, user_directory, host_key=None, engine="unix:///x") as connections,
+        reaching(sshd, user_directory, host_key=None) as connections,
         pytest.raises(HostConnectionError) as caught,
-        connections.forward_engine("h1", LIMIT_S),
+        connections.forward_engine("h1", LIMIT_S, "/x"),
     ):
         pytest.fail("it was forwarded")
-    assert caught.value.reason is Reason.UNKNOWN_HOST_KEY
+    assert "host key is not known" in caught.value.problem
 
 
 def test_a_forward_ends_with_its_process(sshd: Sshd, user_directory: Path, far_socket: Path) -> None:
     with (
-        reaching(sshd, user_directory, engine=f"unix://{far_socket}") as connections,
-        connections.forward_engine("h1", LIMIT_S) as forward,
+        reaching(sshd, user_directory) as connections,
+        connections.forward_engine("h1", LIMIT_S, str(far_socket)),
     ):
-        assert forward._process is not None
-        assert forward._process.stdin is not None
+        [started] = connections._started
+        assert started.stdin is not None
         # what the kernel does when we are killed
-        forward._process.stdin.close()
-        assert forward._process.wait(LIMIT_S) == 0
+        started.stdin.close()
+        assert started.wait(LIMIT_S) == 0
 
 
 def test_no_process_of_ssh_is_left(sshd: Sshd, user_directory: Path) -> None:

@@ -3,6 +3,7 @@
 import socket
 import threading
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import docker
 import pytest
@@ -10,7 +11,7 @@ from docker.errors import APIError, NotFound, StreamParseError
 from requests.exceptions import ConnectionError as LostConnectionError
 from urllib3.exceptions import ReadTimeoutError
 
-from orchestrator.environments import connect, engine_errors, engine_problem, remove_container
+from orchestrator.environments import connect, engine_errors, engine_problem, remove_container, remove_forgotten
 from orchestrator.environments.engine import explain
 from orchestrator.errors import InfrastructureError
 
@@ -78,6 +79,19 @@ def test_a_container_that_goes_by_itself_is_removed(error: APIError) -> None:
 def test_a_container_that_stays_is_not_taken_as_removed() -> None:
     with pytest.raises(APIError, match="device or resource busy"):
         remove_container(Removed(APIError("500 Server Error", explanation="device or resource busy")))
+
+
+@pytest.mark.parametrize(
+    ("created", "goes"),
+    [("T11:58:00.123456789Z", False), ("T12:58:00+01:00", False), ("T11:48:00.123456789Z", True), ("", False)],
+)
+def test_what_killed_commands_left_is_known_by_the_clock_of_its_engine(created: str, goes: bool) -> None:
+    engine = MagicMock()
+    engine.info.return_value = {"SystemTime": "2020-02-03T12:00:00.123456789Z"}
+    container = MagicMock(attrs={"Created": created and f"2020-02-03{created}"})
+    engine.containers.list.return_value = [container]
+    remove_forgotten(engine, "x=1", 600)
+    assert container.remove.called is goes
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,16 @@ import pytest
 from orchestrator.config import Connection, Host
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts import describe_here
-from orchestrator.hosts.calls import MARK, call_program, encode_call
-from orchestrator.hosts.check import Difference, PreflightQuestion, Requirements, differences, preflight_here
+from orchestrator.hosts.calls import MARK, answer_of_program, call_program
+from orchestrator.hosts.check import differences
+from orchestrator.hosts.check.differences import Difference
+from orchestrator.hosts.check.engine import EngineQuestion, Requirements, engine_facts
+from orchestrator.hosts.check.preflight import PreflightQuestion, preflight_here
 from orchestrator.hosts.connection import CommandOutput, Connections
-from orchestrator.hosts.fake import Exercise, exercise
 from orchestrator.hosts.ssh import SshHost
-from runners.system import SystemRoot, describe_system
+from runners.system import SystemRoot, describe_system, fingerprint_of_system
 
-PROGRAM = call_program(describe_system, encode_call(describe_system, SystemRoot())).text
+PROGRAM = call_program(describe_system, SystemRoot()).text
 
 
 class Told(Connections):
@@ -71,8 +73,8 @@ def test_a_program_that_fails_is_one_line(output: CommandOutput, expected: str) 
 
 @pytest.mark.parametrize("text", ["no JSON", "[]", '{"answer": {"words": 1}}', '{"answer": null}', "{}"])
 def test_an_answer_that_is_none_is_one_line(text: str) -> None:
-    with pytest.raises(InfrastructureError, match="^what exercise answered there cannot be read: ") as caught:
-        host(CommandOutput(0, MARK + text, "")).call(exercise, Exercise(()), 60.0)
+    with pytest.raises(InfrastructureError, match="^what fingerprint_of_system answered there cannot be") as caught:
+        answer_of_program(fingerprint_of_system, MARK + text)
     assert "\n" not in str(caught.value)
 
 
@@ -86,7 +88,7 @@ def test_an_old_python_does_not_do(python: str | None, shown: str) -> None:
 def test_a_python_without_our_packages_is_told() -> None:
     output = CommandOutput(1, "", "Traceback\nModuleNotFoundError: No module named 'pydantic'\n")
     with pytest.raises(InfrastructureError, match="its python3 cannot run it .*'pydantic'.*, and no container can be"):
-        host(output).call(exercise, Exercise(()), 60.0)
+        host(output).call(engine_facts, EngineQuestion(None, {}, False, 60.0), 60.0)
 
 
 ONE = {

@@ -9,23 +9,11 @@ from orchestrator.cli.hosts import exit_code
 from orchestrator.config import Connection, Exclusive, Expectation, Host
 from orchestrator.environments import BuiltImage, ImageIdentity, host_network_problem
 from orchestrator.errors import ExitCode
-from orchestrator.hosts.check import (
-    Check,
-    EngineFacts,
-    Finding,
-    HostReport,
-    Level,
-    Preflight,
-    Requirements,
-    Skew,
-    WantedImage,
-    refusal,
-    socket_problem,
-)
-from orchestrator.hosts.check.engine import GpusInside
-from orchestrator.hosts.check.findings import judge
-from orchestrator.hosts.check.preflight import EngineSocket, GpuProcess, PreflightGpu
-from orchestrator.hosts.check.report import version_finding
+from orchestrator.hosts.check import Check, Finding, HostReport, Level
+from orchestrator.hosts.check.engine import EngineFacts, GpusInside, Requirements, WantedImage
+from orchestrator.hosts.check.findings import Skew, judge
+from orchestrator.hosts.check.preflight import EngineSocket, GpuProcess, Preflight, PreflightGpu
+from orchestrator.hosts.check.report import refusal, socket_problem, version_finding
 from orchestrator.planning import GIB, Demands
 
 A100 = PreflightGpu("GPU-1", "NVIDIA A100-SXM4-80GB", 80 * GIB, "8.0")

@@ -13,9 +13,16 @@ import pytest
 
 from orchestrator.config import Connection, Host
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.check import SCRIPT, Preflight, PreflightQuestion, measure_skew, measure_skew_of, parse
-from orchestrator.hosts.check.preflight import EngineSocket, GpuProcess, PreflightGpu
-from orchestrator.hosts.check.report import skew_of
+from orchestrator.hosts.check.preflight import (
+    SCRIPT,
+    EngineSocket,
+    GpuProcess,
+    Preflight,
+    PreflightGpu,
+    PreflightQuestion,
+    parse,
+)
+from orchestrator.hosts.check.report import measure_skew, measure_skew_of, skew_of
 from orchestrator.hosts.connection import Connections
 from tests.sshd import pretend_ssh
 

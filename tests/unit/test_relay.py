@@ -25,8 +25,8 @@ from orchestrator.hosts import open_hosts
 from orchestrator.hosts.check import Check, Level, Requirements
 from orchestrator.hosts.connection import Connections
 from orchestrator.hosts.conversation import names_in, next_word, outcome_in, texts_in
-from orchestrator.hosts.relay import relaying, socket_of
-from orchestrator.hosts.ssh import SshHost
+from orchestrator.hosts.relay import relaying
+from orchestrator.hosts.ssh import SshHost, socket_of
 from tests.conftest import MakeTask
 from tests.sshd import pretend_ssh
 

@@ -19,12 +19,12 @@ from orchestrator.execution import DockerSettings, ExecutionSettings, FakeSettin
 from orchestrator.files import ProjectFiles
 from orchestrator.hosts import HostFacts
 from orchestrator.hosts.connection import Connections
-from orchestrator.hosts.fake import FakeEngine, FakeHost
 from orchestrator.hosts.fleet import Hosts
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, trial_key
 from orchestrator.store import Reproduces
 from runners.contract import METHOD_VERSION, BackendSpec, Protocol, TrialSpec, WorkloadSpec
 from runners.system import Topology
+from tests.fake_host import FakeEngine, FakeHost
 
 LAYERS = ("sha256:" + "a" * 64, "sha256:" + "b" * 64)
 IMAGE = ImageIdentity("sha256:" + "1" * 64, "c" * 64, LAYERS)
@@ -189,7 +189,7 @@ def fake(name: str, engine: FakeEngine | None, **changes: Any) -> FakeHost:
         engine=None,
         work_directory="/work",
     )
-    return FakeHost(name, HERE, replace(facts, **changes), Path("/"), engine)
+    return FakeHost(name, HERE, replace(facts, **changes), engine)
 
 
 def request(wanted: Wanted, project: Path, host: str, allowed: Allowed | None = None) -> ReproduceRequest:
@@ -201,7 +201,7 @@ def request(wanted: Wanted, project: Path, host: str, allowed: Allowed | None = 
 
 def test_trials_of_one_host_run_again_on_another_that_has_or_gets_their_image(project: Path) -> None:
     wanted = with_each(limits=Limits((0, 1), 10**9))
-    engine = FakeEngine({IMAGE.image_id: IMAGE})
+    engine = FakeEngine(IMAGE)
     hosts, asked = fleet(fake("h2", engine)), request(wanted, project, "h2")
     preview(asked, hosts)
     said: list[str] = []
@@ -237,7 +237,7 @@ def test_a_host_that_cannot_run_them_is_named_with_the_reason(project: Path, mon
     silent.fake_engine = None
     with pytest.raises(NoUsableHostError, match="^h2: no Docker engine answers$"):
         preview(asked, fleet(silent))
-    engine = FakeEngine({IMAGE.image_id: IMAGE}, shares=False)
+    engine = FakeEngine(IMAGE, shares=False)
     with pytest.raises(NoUsableHostError, match="^h2: its engine does not see /work"):
         make_ready(asked, fleet(fake("h2", engine)), print)
     monkeypatch.setattr(run_module, "remove_leftovers", lambda *_: {"h2": "its engine is stuck"})

@@ -290,9 +290,9 @@ def _at_each(hosts: Hosts, subjects: Mapping[str, _Subject], do: Callable[[_Subj
     Raises:
         NoUsableHostError: it was not possible everywhere; says why for each host.
     """
-    answers = hosts.each(subjects, lambda access: do(subjects[access.name]))
-    _refuse({name: answer for name, answer in answers.items() if isinstance(answer, str)})
-    return {name: answer for name, answer in answers.items() if not isinstance(answer, str)}
+    answers, problems = hosts.each(subjects, lambda access: do(subjects[access.name]))
+    _refuse(problems)
+    return answers
 
 
 def _refuse(problems: Mapping[str, str]) -> None:

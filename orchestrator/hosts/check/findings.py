@@ -1,11 +1,11 @@
 """Turns what was seen of a host into findings: pure, so that each line can be tested without a host."""
 
-import fnmatch
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from orchestrator.config import Expectation, Host, in_range
+from orchestrator.config import Expectation, Host
+from orchestrator.hosts.check.differences import unmet
 from orchestrator.hosts.check.engine import EngineFacts, Requirements, WantedImage
 from orchestrator.hosts.check.preflight import Preflight, filesystem_problem
 from orchestrator.planning import (
@@ -28,6 +28,8 @@ SKEW_S = 1.0
 LITTLE_BYTES = 10 * GIB
 """For an engine: an environment for GPUs takes most of it."""
 NO_SPACE_BYTES = GIB // 10
+CHECK_TIMEOUT_S = 60.0
+"""For all of a check of one host."""
 
 
 class Check(Enum):
@@ -81,6 +83,25 @@ class Skew:
     offset_s: float
     uncertainty_s: float
     """The truth lies within the offset plus or minus this."""
+
+
+@dataclass(frozen=True)
+class HostReport:
+    """All findings of one host."""
+
+    host: str
+    is_active: bool
+    """Whether it takes new trials."""
+    findings: Mapping[Check, Finding]
+    preflight: Preflight | None = None
+    """Null if the host was not reached."""
+    engine: EngineFacts | None = None
+    skew: Skew | None = None
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether trials can run there, whatever its state."""
+        return all(finding.level is not Level.FAILURE for finding in self.findings.values())
 
 
 def judge(
@@ -354,32 +375,3 @@ def _expected(expected: Expectation, preflight: Preflight) -> Finding:
     if not wrong:
         return Finding(Level.OK, shown)
     return Finding(Level.FAILURE, shown, f"{'; '.join(wrong)}: mend the host, or correct `expect:`")
-
-
-def unmet(
-    expected: Expectation, gpus: Sequence[str], driver: str | None, model: str | None, memory: int | None
-) -> list[str]:
-    """In what a host is not as expected; what it does not tell is not as expected either.
-
-    Args:
-        expected: of the host.
-        gpus: the names of its GPUs.
-        driver: version of NVIDIA's driver.
-        model: of the processor.
-        memory: in bytes.
-    """
-    wrong = []
-    if expected.gpu_count is not None and expected.gpu_count != len(gpus):
-        wrong.append(f"expected {expected.gpu_count} GPUs, found {len(gpus)}")
-    if expected.gpu_model is not None:
-        others = sorted({name for name in gpus if not fnmatch.fnmatchcase(name, expected.gpu_model)})
-        if others or not gpus:
-            wrong.append(f"expected GPUs {expected.gpu_model}, found {', '.join(others) or 'none'}")
-    if expected.driver is not None and (driver is None or not in_range(driver, expected.driver)):
-        wrong.append(f"expected driver {expected.driver}, found {driver or 'none'}")
-    if expected.cpu_model is not None and (model is None or not fnmatch.fnmatchcase(model, expected.cpu_model)):
-        wrong.append(f"expected processor {expected.cpu_model}, found {model or 'one without a name'}")
-    least = expected.memory_bytes_min
-    if least is not None and (memory is None or memory < least):
-        wrong.append(f"expected at least {least} bytes of memory, found {memory}")
-    return wrong

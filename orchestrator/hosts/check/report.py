@@ -4,19 +4,17 @@ import os
 import re
 import select
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from enum import Enum
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import replace
 
 from orchestrator.config import ExecutorChoice, Host, HostState
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.check.engine import OLDEST_ENGINE, OLDEST_PODMAN, EngineFacts, Requirements, WantedImage
-from orchestrator.hosts.check.findings import Check, Finding, Level, Skew, judge
+from orchestrator.hosts.access import HostAccess, Way
+from orchestrator.hosts.check.engine import OLDEST_ENGINE, OLDEST_PODMAN, EngineFacts, Requirements
+from orchestrator.hosts.check.findings import Check, Finding, HostReport, Level, Skew, judge
 from orchestrator.hosts.check.preflight import EngineSocket, Preflight
-from orchestrator.hosts.connection import Connections, Deadline, HostConnectionError, Reason, end
+from orchestrator.hosts.connection import Connections, Deadline, HostConnectionError, end
 
-CHECK_TIMEOUT_S = 60.0
 ENGINE_ROOTS = ("/var/lib/docker", "/var/lib/containers/storage")
 
 _EXCHANGES = 5
@@ -26,66 +24,7 @@ _TIME = re.compile(rb"taxmeter-clock:(.*)\n")
 _SKIPPED = Finding(Level.NONE, "-")
 
 
-class Way(Enum):
-    """How a host is reached, as the table shows it."""
-
-    HERE = "here"
-    SSH = "ok"
-    RAY = "ray"
-
-
-@dataclass(frozen=True)
-class HostReport:
-    """All findings of one host."""
-
-    host: str
-    is_active: bool
-    """Whether it takes new trials."""
-    findings: Mapping[Check, Finding]
-    preflight: Preflight | None = None
-    """Null if the host was not reached."""
-    engine: EngineFacts | None = None
-    skew: Skew | None = None
-
-    @property
-    def is_usable(self) -> bool:
-        """Whether trials can run there, whatever its state."""
-        return all(finding.level is not Level.FAILURE for finding in self.findings.values())
-
-
-class Probes(Protocol):
-    """What a check needs of a host. Every failure is an InfrastructureError that does not name it."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def settings(self) -> Host: ...
-
-    @property
-    def way(self) -> Way: ...
-
-    @property
-    def work_directory(self) -> str:
-        """Where it keeps our files."""
-        ...
-
-    def preflight(self, deadline: Deadline, directories: tuple[str, ...]) -> Preflight:
-        """What a shell sees there; of these directories also the disks."""
-        ...
-
-    def engine_facts(
-        self, seen: Preflight, wanted: Mapping[str, WantedImage], with_gpus: bool, deadline: Deadline, /
-    ) -> EngineFacts:
-        """What its engine says."""
-        ...
-
-    def skew(self, deadline: Deadline, /) -> Skew | None:
-        """Of its clock; null if it does not tell."""
-        ...
-
-
-def check_host(host: Probes, wanted: Requirements, timeout_s: float = CHECK_TIMEOUT_S) -> HostReport:
+def check_host(host: HostAccess, wanted: Requirements, timeout_s: float) -> HostReport:
     """Looks at a host and says what is wrong with it. Nothing is changed there.
 
     Args:
@@ -124,7 +63,7 @@ def check_host(host: Probes, wanted: Requirements, timeout_s: float = CHECK_TIME
 
 
 def _engine(
-    host: Probes, seen: Preflight, wanted: Requirements, deadline: Deadline
+    host: HostAccess, seen: Preflight, wanted: Requirements, deadline: Deadline
 ) -> tuple[EngineFacts | None, Finding]:
     """Hosts that get agents need an engine; on others trials can do without, unless the inventory says otherwise."""
     executor, has_agent = host.settings.executor, host.way is Way.SSH
@@ -177,7 +116,7 @@ def refusal(socket: EngineSocket) -> str:
     )
 
 
-def _with_disk_of(root: str, host: Probes, seen: Preflight, deadline: Deadline) -> Preflight:
+def _with_disk_of(root: str, host: HostAccess, seen: Preflight, deadline: Deadline) -> Preflight:
     """What was seen, with the free space of a directory that was not known before."""
     try:
         again = host.preflight(deadline, (*ENGINE_ROOTS, host.work_directory, root))
@@ -232,7 +171,7 @@ def measure_skew(connections: Connections, name: str, timeout_s: float) -> Skew 
         while (time_there := _TIME.search(said)) is None:
             readable, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
             if not readable:
-                raise HostConnectionError(name, Reason.TIMEOUT, f"no answer about its time within {timeout_s:g} s")
+                raise HostConnectionError(name, f"no answer about its time within {timeout_s:g} s")
             piece = os.read(process.stdout.fileno(), 4096)
             if not piece:
                 return ""
@@ -243,7 +182,7 @@ def measure_skew(connections: Connections, name: str, timeout_s: float) -> Skew 
     try:
         return measure_skew_of(ask)
     except BrokenPipeError:
-        raise HostConnectionError(name, Reason.OTHER, "the connection ended while it was asked for its time") from None
+        raise HostConnectionError(name, "the connection ended while it was asked for its time") from None
     finally:
         end(process)
 

@@ -4,12 +4,11 @@ Every host gets one container, which is a node of Ray; this machine gets one wit
 of it carries the cluster's label, and nothing without that label is ever touched.
 """
 
-from orchestrator.hosts.cluster.engines import ConnectedEngine, find, fingerprint_on, host_engine
 from orchestrator.hosts.cluster.executing import execute_in_head
-from orchestrator.hosts.cluster.lifecycle import NoHostJoinedError, borrowed, down, keep, load, mend, status, up
+from orchestrator.hosts.cluster.lifecycle import down, keep, status, up
 from orchestrator.hosts.cluster.plan import ensure_agent_image
 from orchestrator.hosts.cluster.settings import CODE_VARIABLE, HOST_LABEL, RELAY, RELAY_SLOTS, SLOT
-from orchestrator.hosts.cluster.state import Agent, Cluster, ClusterStatus, NodeStatus, Project
+from orchestrator.hosts.cluster.state import Cluster, ClusterStatus, NodeStatus
 
 __all__ = [
     "CODE_VARIABLE",
@@ -17,23 +16,13 @@ __all__ = [
     "RELAY",
     "RELAY_SLOTS",
     "SLOT",
-    "Agent",
     "Cluster",
     "ClusterStatus",
-    "ConnectedEngine",
-    "NoHostJoinedError",
     "NodeStatus",
-    "Project",
-    "borrowed",
     "down",
     "ensure_agent_image",
     "execute_in_head",
-    "find",
-    "fingerprint_on",
-    "host_engine",
     "keep",
-    "load",
-    "mend",
     "status",
     "up",
 ]

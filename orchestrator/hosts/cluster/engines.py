@@ -14,14 +14,13 @@ from orchestrator.config import Connection, Host, local_engine
 from orchestrator.environments import connect, engine_address, engine_errors, remove_container
 from orchestrator.errors import InfrastructureError
 from orchestrator.files import tar_of
-from orchestrator.hosts.calls import MARK, call_program, decode_answer, encode_call
+from orchestrator.hosts.calls import answer_of_program, call_program
 from orchestrator.hosts.cluster.executing import Execution, execution, run_in
 from orchestrator.hosts.cluster.plan import LABEL, LABEL_NODE, LABEL_PLAN, NODE_LABEL
 from orchestrator.hosts.cluster.settings import DIRECTORY, HOST_LABEL
 from orchestrator.hosts.cluster.state import Cluster
 from orchestrator.hosts.connection import Connections
-from runners.contract import decode
-from runners.system import Fingerprint, SystemRoot, describe_system
+from runners.system import Fingerprint, SystemRoot, fingerprint_of_system
 
 ANSWER_S = 60.0
 """For each answer of an engine."""
@@ -225,19 +224,18 @@ def fingerprint_on(engine: ConnectedEngine, cluster: Cluster) -> Fingerprint:
     Raises:
         InfrastructureError: there is no agent, or it does not tell.
     """
-    program = call_program(describe_system, encode_call(describe_system, SystemRoot()))
+    program = call_program(fingerprint_of_system, SystemRoot())
     with engine_errors("its engine failed"):
         container = find(engine.client, cluster.agent_container, cluster.id)
         if container is None:
             raise InfrastructureError(f"there is no container {cluster.agent_container} any more")
         container.put_archive("/", tar_of({_FINGERPRINT: program.text.encode()}, (0, 0)))
         done = run_in(container, ["python", "-I", _FINGERPRINT])
-    line = next((line for line in done.stdout.splitlines() if line.startswith(MARK)), None)
-    if line is None:
+    fingerprint = answer_of_program(fingerprint_of_system, done.stdout)
+    if fingerprint is None:
         said = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()[-1]
         raise InfrastructureError(f"its agent does not tell its fingerprint: {said}")
-    document = decode_answer(describe_system, line.removeprefix(MARK))
-    return decode(Fingerprint, document["fingerprint"], "fingerprint")
+    return fingerprint
 
 
 class Watch:

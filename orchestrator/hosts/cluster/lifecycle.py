@@ -2,11 +2,10 @@
 
 import compileall
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from py_compile import PycInvalidationMode
-from typing import TypeVar
 
 from docker import DockerClient
 
@@ -26,13 +25,12 @@ from orchestrator.hosts.cluster.reconcile import (
 )
 from orchestrator.hosts.cluster.settings import chosen_ports
 from orchestrator.hosts.cluster.state import Agent, Cluster, ClusterFiles, ClusterStatus, NodeStatus, Project
-from orchestrator.hosts.connection import Connections, HostConnectionError, for_each
+from orchestrator.hosts.connection import Connections, for_each, of_each, reason
 
 _HERE = "the engine of this machine failed"
 _THERE = "its engine failed"
 
 Say = Callable[[str], None]
-Result = TypeVar("Result")
 
 
 class NoHostJoinedError(NoUsableHostError):
@@ -79,7 +77,7 @@ def up(
         raise NoHostJoinedError(dict.fromkeys(known, "no host needs an agent"))
     local_socket()
     with files.locked(say), Connections(known) as connections, closing(connect()) as client:
-        sites, unfit = _of_each(hosts, lambda name: survey(name, hosts[name], connections, project), connections)
+        sites, unfit = of_each(hosts, lambda name: survey(name, hosts[name], connections, project), connections)
         if not sites:
             raise NoHostJoinedError(unfit)
         image = ensure_agent_image(files.root, client, engine_address(), say)
@@ -172,7 +170,7 @@ def status(project: Project) -> ClusterStatus | None:
             with engine_errors(_THERE), host_engine(name, cluster.hosts[name], connections) as engine:
                 seen = observed(engine.client, cluster.agent_container, cluster.id, nodes)
         except InfrastructureError as error:
-            return _described(name, agent.address, Observed("unknown"), agent.node in nodes, (_reason(error),))
+            return _described(name, agent.address, Observed("unknown"), agent.node in nodes, (reason(error),))
         lives = seen.state == RUNNING and agent.node in nodes
         return _described(name, agent.address, seen, lives, problems(seen, node=agent.node, versions=head.versions))
 
@@ -257,7 +255,7 @@ def _reconciled(
         return reconciled_agent(sites[name], head, watch, connections, lambda text: say(f"{name}: {text}"))
 
     with listening(cluster.ports), watching(cluster) as watch:
-        agents, failed = _of_each(sites, bring, connections)
+        agents, failed = of_each(sites, bring, connections)
     others = {name: agent for name, agent in cluster.agents.items() if name not in failed}
     return replace(cluster, agents={**others, **agents}, unusable=failed)
 
@@ -270,7 +268,7 @@ def _take_down(files: ClusterFiles, cluster: Cluster, connections: Connections, 
             remove_all(engine.client, cluster.id)
         say(f"{name}: the agent is gone")
 
-    _, left = _of_each(cluster.touched, clear, connections)
+    _, left = of_each(cluster.touched, clear, connections)
     with engine_errors(_HERE), closing(connect()) as client:
         remove_all(client, cluster.id)
     say("the head is gone")
@@ -302,28 +300,7 @@ def _settled(
     return replace(cluster, head_address=address or choose_address(sites, cluster.head_address))
 
 
-def _of_each(
-    names: Iterable[str], do: Callable[[str], Result], connections: Connections
-) -> tuple[dict[str, Result], dict[str, str]]:
-    """Does something for several hosts at once: the results, and the reasons of those that failed."""
-
-    def answer(name: str) -> tuple[Result, ...] | str:
-        try:
-            return (do(name),)
-        except InfrastructureError as error:
-            return _reason(error)
-
-    chosen = tuple(names)
-    answers = dict(zip(chosen, for_each(chosen, answer, connections), strict=True))
-    results = {name: found[0] for name, found in answers.items() if not isinstance(found, str)}
-    return results, {name: reason for name, reason in answers.items() if isinstance(reason, str)}
-
-
 def _described(name: str, address: str, found: Observed, is_alive: bool, wrong: tuple[str, ...]) -> NodeStatus:
     versions = found.versions
     python, ray = (None, None) if versions is None else (versions.python, versions.ray)
     return NodeStatus(name, address, found.state, is_alive, found.since, python, ray, wrong)
-
-
-def _reason(error: InfrastructureError) -> str:
-    return error.problem if isinstance(error, HostConnectionError) else str(error)

@@ -55,7 +55,7 @@ _NODE: Final = "NODE"
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 _LABEL_KEY = re.compile(r"([a-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 PYTHON = "3.11"
-_LABEL_RECIPE = "org.taxmeter.agent-recipe-sha256"
+LABEL_RECIPE: Final = "org.taxmeter.agent-recipe-sha256"
 # That of the environments of today, so that a site has one base to bring.
 _BASE = "python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b"
 _DEBIAN_SUITE = "bookworm"
@@ -102,7 +102,7 @@ def ensure_agent_image(root: Path, client: DockerClient, address: str, say: Call
                 context=lock.parent,
                 arguments={"PYTHON": f"python{PYTHON}"},
                 log=root / ".taxmeter" / "logs" / "build-agent.log",
-                labels={_LABEL_RECIPE: recipe},
+                labels={LABEL_RECIPE: recipe},
             )
             attributes = build_image(build, client, address, say)
     return AgentImage(reference, identity_of(attributes))

@@ -23,6 +23,7 @@ from orchestrator.environments import (
     engine_errors,
     host_network_problem,
     identity_of,
+    start_container,
 )
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.cluster.engines import (
@@ -46,7 +47,7 @@ from orchestrator.hosts.cluster.reach import probe
 from orchestrator.hosts.cluster.settings import Ports, chosen_tls
 from orchestrator.hosts.cluster.state import Agent, Cluster
 from orchestrator.hosts.connection import Connections
-from orchestrator.hosts.containers import ALL_GPUS, start_container
+from orchestrator.hosts.containers import ALL_GPUS
 
 JOIN_S = 90.0
 """That a node may take from the start of its container on; usually five."""

@@ -1,16 +1,16 @@
 """Reaches the hosts of an inventory over SSH, with the system's own client; never asks, never trusts by itself."""
 
-from orchestrator.hosts.connection.failures import HostConnectionError, Reason
+from orchestrator.hosts.connection.failures import HostConnectionError, reason
 from orchestrator.hosts.connection.process import Deadline, end
-from orchestrator.hosts.connection.ssh import CommandOutput, Connections, EngineForward, for_each
+from orchestrator.hosts.connection.ssh import CommandOutput, Connections, for_each, of_each
 
 __all__ = [
     "CommandOutput",
     "Connections",
     "Deadline",
-    "EngineForward",
     "HostConnectionError",
-    "Reason",
     "end",
     "for_each",
+    "of_each",
+    "reason",
 ]

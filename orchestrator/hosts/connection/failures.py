@@ -1,62 +1,39 @@
 """Why a host was not reached: what ssh said, as one line that says what to do."""
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 
 from orchestrator.config import Host, fingerprint_of
 from orchestrator.errors import InfrastructureError
 
 
-class Reason(Enum):
-    """What kept us from a host."""
-
-    NO_CLIENT = "no ssh client"
-    SETTINGS = "wrong settings"
-    """On this machine: a key file that is missing, an SSH configuration that is wrong."""
-    WRONG_HOST_KEY = "wrong host key"
-    UNKNOWN_HOST_KEY = "unknown host key"
-    AUTHENTICATION = "authentication refused"
-    UNREACHABLE = "unreachable"
-    TIMEOUT = "timeout"
-    FORWARDING = "forwarding refused"
-    OTHER = "failed"
-
-
 class HostConnectionError(InfrastructureError):
     """A host was not reached. The message is one line, names the host, and says what to do."""
 
-    def __init__(self, host: str, reason: Reason, problem: str) -> None:
+    def __init__(self, host: str, problem: str) -> None:
         super().__init__(f"{host}: {problem}")
-        self.host = host
-        self.reason = reason
         self.problem = problem
+        """Without the name of the host."""
 
 
-@dataclass(frozen=True)
-class _Kind:
-    reason: Reason
-    pattern: str
+class _Kind(Enum):
+    """What ssh complains of, and by which words.
 
+    In this order: where a jump fails, the connection through it fails too, and is complained about last.
+    """
 
-# In this order: where a jump fails, the connection through it fails too, and is complained about last.
-_KINDS = (
-    _Kind(Reason.WRONG_HOST_KEY, r"host key for (?P<name>\S+) has changed|REMOTE HOST IDENTIFICATION HAS CHANGED"),
-    _Kind(
-        Reason.UNKNOWN_HOST_KEY, r"No (?P<type>\S+) host key is known for (?P<name>\S+)|Host key verification failed"
-    ),
-    _Kind(Reason.SETTINGS, r"Bad configuration option|terminating, \d+ bad configuration|Bad owner or permissions on"),
-    _Kind(Reason.SETTINGS, r"Load key \S+: "),
-    _Kind(Reason.AUTHENTICATION, r"(?:(?P<name>\S+): )?Permission denied|Too many authentication failures"),
-    _Kind(Reason.FORWARDING, r"administratively prohibited|[Cc]ould not request local forwarding"),
-    _Kind(Reason.TIMEOUT, r"timed out"),
-    _Kind(
-        Reason.UNREACHABLE,
+    WRONG_HOST_KEY = r"host key for (?P<name>\S+) has changed|REMOTE HOST IDENTIFICATION HAS CHANGED"
+    UNKNOWN_HOST_KEY = r"No (?P<type>\S+) host key is known for (?P<name>\S+)|Host key verification failed"
+    CONFIGURATION = r"Bad configuration option|terminating, \d+ bad configuration|Bad owner or permissions on"
+    KEY_FILE = r"Load key \S+: "
+    AUTHENTICATION = r"(?:(?P<name>\S+): )?Permission denied|Too many authentication failures"
+    FORWARDING = r"administratively prohibited|[Cc]ould not request local forwarding"
+    TIMEOUT = r"timed out"
+    UNREACHABLE = (
         r"Could not resolve hostname|Connection refused|No route to host|Network is unreachable|stdio forwarding failed"
-        r"|Connection (closed|reset) by|kex_exchange_identification|Connection to \S+ closed",
-    ),
-    _Kind(Reason.OTHER, r""),
-)
+        r"|Connection (closed|reset) by|kex_exchange_identification|Connection to \S+ closed"
+    )
+    OTHER = r""
 
 
 def explain(name: str, host: Host, said: str) -> HostConnectionError:
@@ -67,31 +44,36 @@ def explain(name: str, host: Host, said: str) -> HostConnectionError:
         host: how it was to be reached.
         said: by ssh.
     """
-    kind, match = next((kind, found) for kind in _KINDS if (found := re.search(kind.pattern, said, re.IGNORECASE)))
+    kind, match = next((kind, found) for kind in _Kind if (found := re.search(kind.value, said, re.IGNORECASE)))
     about = match.groupdict().get("name")
-    line = _line_at(said, match.start() if kind.pattern else len(said.rstrip()))
-    if kind.reason in (Reason.WRONG_HOST_KEY, Reason.UNKNOWN_HOST_KEY) and _is_jump(name, host, about):
-        problem = _key_of_jump(about or "the jump host", kind.reason)
-    elif kind.reason is Reason.WRONG_HOST_KEY:
+    line = _line_at(said, match.start() if kind.value else len(said.rstrip()))
+    if kind in (_Kind.WRONG_HOST_KEY, _Kind.UNKNOWN_HOST_KEY) and _is_jump(name, host, about):
+        problem = _key_of_jump(about or "the jump host", kind)
+    elif kind is _Kind.WRONG_HOST_KEY:
         problem = _wrong_key(name, host, said)
-    elif kind.reason is Reason.UNKNOWN_HOST_KEY:
+    elif kind is _Kind.UNKNOWN_HOST_KEY:
         problem = (
             f"its host key is not known: `taxmeter hosts key {name}` prints the key that it offers; compare the "
             "fingerprint with the host's own and write the key as `host_key:`"
         )
-    elif kind.reason is Reason.AUTHENTICATION:
+    elif kind is _Kind.AUTHENTICATION:
         problem = _refused(host, about, line)
-    elif kind.reason is Reason.SETTINGS:
+    elif kind in (_Kind.CONFIGURATION, _Kind.KEY_FILE):
         problem = f"ssh cannot use a file of this machine ({line}); correct it"
-    elif kind.reason is Reason.FORWARDING:
+    elif kind is _Kind.FORWARDING:
         problem = f"ssh does not forward ({line}): a `LocalForward` of your SSH configuration is in use already"
-    elif kind.reason is Reason.TIMEOUT:
+    elif kind is _Kind.TIMEOUT:
         problem = f"no answer ({line}): is the host up, and does a firewall let port {host.port or 22} through?"
-    elif kind.reason is Reason.UNREACHABLE:
+    elif kind is _Kind.UNREACHABLE:
         problem = f"unreachable ({line}){_where_to_look(line, host)}"
     else:
         problem = f"ssh failed: {line or 'it ended without a word'}"
-    return HostConnectionError(name, kind.reason, problem)
+    return HostConnectionError(name, problem)
+
+
+def reason(error: InfrastructureError) -> str:
+    """Why something failed on a host, without its name."""
+    return error.problem if isinstance(error, HostConnectionError) else str(error)
 
 
 def _line_at(said: str, position: int) -> str:
@@ -104,8 +86,8 @@ def _is_jump(name: str, host: Host, about: str | None) -> bool:
     return about is not None and host.jump is not None and about not in own
 
 
-def _key_of_jump(jump: str, reason: Reason) -> str:
-    what = "has another host key than is known" if reason is Reason.WRONG_HOST_KEY else "has a host key that is unknown"
+def _key_of_jump(jump: str, kind: _Kind) -> str:
+    what = "has another host key than is known" if kind is _Kind.WRONG_HOST_KEY else "has a host key that is unknown"
     return (
         f"the jump host {jump} {what}: make the jump a host of the inventory, and `taxmeter hosts key` prints the key "
         "that it offers; compare its fingerprint before you trust it"

@@ -22,7 +22,7 @@ from orchestrator.config import Connection, Host, local_path
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.connection import process
 from orchestrator.hosts.connection.configuration import files, route
-from orchestrator.hosts.connection.failures import HostConnectionError, Reason, explain
+from orchestrator.hosts.connection.failures import HostConnectionError, explain, reason
 
 SSH_FAILED = 255
 """The exit code by which ssh says that it, and not the command, failed."""
@@ -32,7 +32,6 @@ MAX_AT_ONCE: Final = 16
 
 Value = TypeVar("Value")
 Result = TypeVar("Result")
-Start = Callable[[Sequence[str], IO[bytes]], "subprocess.Popen[bytes]"]
 
 # The path of a socket has 107 bytes at most.
 _LONGEST_DIRECTORY = 80
@@ -55,84 +54,28 @@ class CommandOutput:
     stderr: str
 
 
+@dataclass(frozen=True)
 class EngineForward:
-    """A forwarded engine. Its address stays the same when it is made again."""
+    """A forwarded engine."""
 
-    def __init__(
-        self,
-        start: Start,
-        explain: Callable[[str], HostConnectionError],
-        directory: Path,
-        remote: str,
-        timeout_s: float,
-    ) -> None:
-        """Starts nothing yet.
-
-        Args:
-            start: starts ssh with these options and this standard error. On the host it must say a line and then read
-                its standard input to the end: by that ssh ends when we do, however we end.
-            explain: understands what ssh said.
-            directory: for the socket; nobody else may enter it.
-            remote: path of the engine's socket on the host.
-            timeout_s: for connecting.
-        """
-        self.socket = directory / "engine.sock"
-        self.remote = remote
-        self._log = directory / "ssh.log"
-        self._start = start
-        self._explain = explain
-        self._timeout_s = timeout_s
-        self._process: subprocess.Popen[bytes] | None = None
+    socket: Path
+    log: Path
+    """What ssh has complained about so far."""
 
     @property
     def address(self) -> str:
         """As the engine's clients take it."""
         return f"unix://{self.socket}"
 
-    def ensure(self) -> None:
-        """Returns when the socket is there, and makes it again if its connection has ended.
-
-        Raises:
-            HostConnectionError: the host was not reached, or does not forward.
-        """
-        if self._process is not None and self._process.poll() is None:
-            return
-        self.close()
-        options = [
-            *("-o", "ExitOnForwardFailure=yes", "-o", "StreamLocalBindMask=0177"),
-            # at this level ssh says why a connection through the socket failed
-            *("-o", "LogLevel=INFO", "-L", f"{self.socket}:{self.remote}"),
-        ]
-        with self._log.open("wb") as errors:
-            self._process = self._start(options, errors)
-        assert self._process.stdout is not None
-        readable, _, _ = select.select([self._process.stdout], [], [], self._timeout_s)
-        # ssh binds the socket before it starts the command that says this line
-        if not readable or not self._process.stdout.readline():
-            said = self.said() if readable else f"connection timed out after {self._timeout_s:g} s"
-            self.close()
-            raise self._explain(said)
-
-    def said(self) -> str:
-        """What ssh has complained about so far."""
-        return self._log.read_text(encoding="utf-8", errors="replace") if self._log.exists() else ""
-
     def is_refused(self) -> bool:
         """Whether the host did not connect us to the socket: it is not there, not ours, or forwarding is forbidden."""
         # ssh writes it down a moment after the client of the socket has lost its connection
         deadline = time.monotonic() + 5
-        while "open failed" not in self.said():
+        while b"open failed" not in self.log.read_bytes():
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.02)
         return True
-
-    def close(self) -> None:
-        """Ends ssh, and with it the socket."""
-        if self._process is not None:
-            process.end(self._process)
-            self._process = None
-        self.socket.unlink(missing_ok=True)
 
 
 class Connections:
@@ -199,7 +142,7 @@ class Connections:
         if done.exit_code == SSH_FAILED:
             raise explain(name, self._hosts[name], done.stderr)
         if done.exit_code < 0:
-            raise HostConnectionError(name, Reason.OTHER, f"ssh was ended by signal {-done.exit_code}")
+            raise HostConnectionError(name, f"ssh was ended by signal {-done.exit_code}")
         return done
 
     def start(self, name: str, argv: Sequence[str]) -> subprocess.Popen[bytes]:
@@ -218,9 +161,7 @@ class Connections:
         assert started.stderr is not None
         said = started.stderr.read().decode("utf-8", "replace")
         if was_silent:
-            return HostConnectionError(
-                name, Reason.TIMEOUT, "the connection ended, or nothing came through it any more"
-            )
+            return HostConnectionError(name, "the connection ended, or nothing came through it any more")
         if started.returncode == SSH_FAILED:
             return explain(name, self._hosts[name], said)
         last = (said.strip().splitlines() or [f"exit code {started.returncode} without a message"])[-1]
@@ -242,41 +183,47 @@ class Connections:
         return f"{kind} {text}"
 
     @contextmanager
-    def forward_engine(self, name: str, timeout_s: float, socket: str | None = None) -> Iterator[EngineForward]:
+    def forward_engine(self, name: str, timeout_s: float, socket: str) -> Iterator[EngineForward]:
         """The host's engine as a socket on this machine, for as long as the block lasts.
 
         Whoever can open the socket is root on that host: nobody but this user can. Give an SDK that uses it short
-        time limits, and call `ensure` after an error.
+        time limits.
 
         Args:
             name: of the host.
             timeout_s: for connecting.
-            socket: its path there; by default that of the engine that the inventory names.
+            socket: its path there.
 
         Raises:
             HostConnectionError: the host was not reached, or does not forward.
         """
         assert self._directory is not None, "used outside its block"
-        remote = socket or self.engine_socket(name, timeout_s)
-        if "${" in remote or "%" in remote:
+        if "${" in socket or "%" in socket:
             # the host may have said it, and ssh would tell the host a variable of ours
-            problem = f"ssh cannot forward {remote}; name the engine's socket as `engine: unix:///path`"
-            raise HostConnectionError(name, Reason.FORWARDING, problem)
+            problem = f"ssh cannot forward {socket}; name the engine's socket as `engine: unix:///path`"
+            raise HostConnectionError(name, problem)
         with tempfile.TemporaryDirectory(dir=self._directory, prefix="f") as directory:
-            forward = EngineForward(
-                lambda options, errors: self._start(
-                    name, options, "echo ready; exec cat >/dev/null", subprocess.PIPE, subprocess.PIPE, errors
-                ),
-                lambda said: explain(name, self._hosts[name], said),
-                Path(directory),
-                remote,
-                timeout_s,
-            )
+            forward = EngineForward(Path(directory, "engine.sock"), Path(directory, "ssh.log"))
+            options = [
+                *("-o", "ExitOnForwardFailure=yes", "-o", "StreamLocalBindMask=0177"),
+                # at this level ssh says why a connection through the socket failed
+                *("-o", "LogLevel=INFO", "-L", f"{forward.socket}:{socket}"),
+            ]
+            pipe = subprocess.PIPE
+            with forward.log.open("wb") as errors:
+                # it reads its standard input to the end: by that ssh ends when we do, however we end
+                started = self._start(name, options, "echo ready; exec cat >/dev/null", pipe, pipe, errors)
             try:
-                forward.ensure()
+                assert started.stdout is not None
+                readable, _, _ = select.select([started.stdout], [], [], timeout_s)
+                # ssh binds the socket before it starts the command that says this line
+                if not readable or not started.stdout.readline():
+                    said = forward.log.read_text(encoding="utf-8", errors="replace")
+                    late = f"connection timed out after {timeout_s:g} s"
+                    raise explain(name, self._hosts[name], said if readable else late)
                 yield forward
             finally:
-                forward.close()
+                process.end(started)
 
     def engine_socket(self, name: str, timeout_s: float) -> str:
         """Where the socket of the host's engine is on that host, or would be if the engine were there.
@@ -303,7 +250,7 @@ class Connections:
             out, errors = started.communicate(stdin.encode() if isinstance(stdin, str) else stdin, timeout=timeout_s)
         except subprocess.TimeoutExpired:
             problem = f"no answer within {timeout_s:g} s: is the host up, or too busy to answer?"
-            raise HostConnectionError(name, Reason.TIMEOUT, problem) from None
+            raise HostConnectionError(name, problem) from None
         finally:
             process.end(started)
         return CommandOutput(started.returncode, out.decode("utf-8", "replace"), errors.decode("utf-8", "replace"))
@@ -316,14 +263,14 @@ class Connections:
         assert host.connection is Connection.SSH, name
         if host.identity_file is not None and not local_path(host.identity_file).is_file():
             problem = f"there is no key {host.identity_file} on this machine; correct `identity_file:`"
-            raise HostConnectionError(name, Reason.SETTINGS, problem)
+            raise HostConnectionError(name, problem)
         way = route(name, host, self._directory)
         command = ["ssh", "-F", str(way.configuration), "-T", *options, "--", way.target, remote]
         try:
             started = process.start(command, stdin=stdin, stdout=stdout, stderr=stderr)
         except FileNotFoundError:
             problem = "no ssh client on this machine; install one (Debian: openssh-client)"
-            raise HostConnectionError(name, Reason.NO_CLIENT, problem) from None
+            raise HostConnectionError(name, problem) from None
         with self._lock:
             self._started = {known for known in self._started if known.returncode is None} | {started}
         return started
@@ -348,3 +295,23 @@ def for_each(values: Iterable[Value], call: Callable[[Value], Result], connectio
             pool.shutdown(wait=False, cancel_futures=True)
             connections.abort()
             raise
+
+
+def of_each(
+    names: Iterable[str], do: Callable[[str], Result], connections: Connections
+) -> tuple[dict[str, Result], dict[str, str]]:
+    """Does something with several hosts at once: the results by host; and why it failed with the others, by host too.
+
+    Only an InfrastructureError is such a reason, by its text without the name of the host; see `for_each`.
+    """
+
+    def answer(name: str) -> tuple[Result, ...] | str:
+        try:
+            return (do(name),)
+        except InfrastructureError as error:
+            return reason(error)
+
+    chosen = tuple(names)
+    answers = dict(zip(chosen, for_each(chosen, answer, connections), strict=True))
+    results = {name: found[0] for name, found in answers.items() if not isinstance(found, str)}
+    return results, {name: found for name, found in answers.items() if isinstance(found, str)}
