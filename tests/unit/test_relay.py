@@ -22,7 +22,8 @@ from orchestrator.errors import InfrastructureError
 from orchestrator.execution import ProcessSettings, Relay, create_executor, stage, supervising
 from orchestrator.files import ProjectFiles
 from orchestrator.hosts import open_hosts
-from orchestrator.hosts.check import Check, Level, Requirements
+from orchestrator.hosts.check import Check, Level
+from orchestrator.hosts.check.engine import Requirements
 from orchestrator.hosts.connection import Connections
 from orchestrator.hosts.conversation import names_in, next_word, outcome_in, texts_in
 from orchestrator.hosts.relay import relaying

@@ -1,7 +1,7 @@
 """Drives a campaign: starts what can start, hears what happens, and goes on without the hosts that are lost."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -48,6 +48,7 @@ class Driver:
     """What is measured; null where no host can take the place of another."""
     absent: Mapping[str, str]
     """Hosts that were made ready and are not there now, and why: lost from the start, until they answer."""
+    clock: Callable[[], float] = time.monotonic
     _listening: ListeningClock = field(init=False)
     _looking: ListeningClock = field(init=False)
     """Measures how long hosts are awaited: while this driver is stopped, nobody can come back."""
@@ -55,7 +56,7 @@ class Driver:
     _published_s: float = field(default=float("-inf"), init=False)
 
     def __post_init__(self) -> None:
-        self._listening, self._looking = ListeningClock(), ListeningClock()
+        self._listening, self._looking = ListeningClock(self.clock), ListeningClock(self.clock)
         self._ingest, self._requests = self.tracker.ingest, self.tracker.requests
 
     def run(self) -> None:
@@ -153,7 +154,7 @@ class Driver:
 
     def _look(self) -> None:
         """Looks around, but not at every line that a trial writes."""
-        now_s = time.monotonic()
+        now_s = self.clock()
         self._looking.tick()
         if now_s - self._looked_s >= LOOK_S:
             self._looked_s = now_s
@@ -257,9 +258,9 @@ class Driver:
             phase: of the campaign; by default it runs or is drained, as its hosts say.
         """
         has_changed = [host for host in self.works.values() if host.note_phase()] or phase is not None
-        if not has_changed and time.monotonic() - self._published_s < PUBLISH_S:
+        if not has_changed and self.clock() - self._published_s < PUBLISH_S:
             return
-        self._published_s = time.monotonic()
+        self._published_s = self.clock()
         hosts = tuple(self._progress(host) for host in self.works.values())
         is_drained = bool(hosts) and all(host.is_drained for host in self.works.values())
         self.state = replace(
