@@ -93,7 +93,7 @@ class Lab(scripted_campaign.Lab):
 
     def again(self, reproduction: Reproduction, observe: Any = lambda progress: None) -> str:
         chosen = continuation_of(reproduction, self.store)
-        order = order_again(reproduction, chosen, INVENTORY, "0", None)
+        order = order_again(reproduction, chosen, INVENTORY, None)
         run_campaign(order, LocalScheduler(), self.store, self.files, observe)
         return chosen.campaign_id
 
@@ -171,7 +171,7 @@ def test_an_equal_image_under_another_name_keeps_the_keys(stored: Lab) -> None:
 def test_a_reproduction_is_a_campaign_of_its_own_that_says_what_it_is(lab: Lab) -> None:
     again = lab.decide(lab.campaign)
     # without a sweep no other host can take the place of one that is lost: a stored trial runs again where it ran
-    assert order_again(again, continuation_of(again, lab.store), INVENTORY, "0", None).sweep is None
+    assert order_again(again, continuation_of(again, lab.store), INVENTORY, None).sweep is None
     new = lab.again(again)
     rows = lab.rows_of(new)
     assert len(rows) == 2 * 4
