@@ -210,7 +210,7 @@ def test_a_host_that_fails_and_comes_back_finishes_its_trials(
 
 
 def cut_network_briefly(_: Workshop, host: LabHost) -> None:
-    """After a cut TCP is silent for up to as long again, because it waits twice as long before each further attempt."""
+    """Of 5 s one trial was measured again; the cause is not proven, maybe that TCP waits longer after each attempt."""
     host.disconnect()
     time.sleep(3)
     host.connect()
