@@ -58,14 +58,16 @@ CLUSTER: Final = {
 }
 """For every cluster that we start."""
 
-# A frozen host would leave its task pending for ever.
+# A frozen host would leave its task pending for ever. What waits for an acknowledgement longer than the timeout ends its
+# connection (gRPC gives it to TCP too, as TCP_USER_TIMEOUT), and with the connection its task: not sooner than a host is
+# lost by its silence.
 _FAR = {
     "RAY_health_check_initial_delay_ms": "2000",
     "RAY_health_check_period_ms": "1000",
     "RAY_health_check_timeout_ms": "2000",
     "RAY_health_check_failure_threshold": "5",
     "RAY_grpc_client_keepalive_time_ms": "5000",
-    "RAY_grpc_client_keepalive_timeout_ms": "5000",
+    "RAY_grpc_client_keepalive_timeout_ms": "10000",
 }
 
 
