@@ -58,9 +58,9 @@ CLUSTER: Final = {
 }
 """For every cluster that we start."""
 
-# A frozen host would leave its task pending for ever. What waits for an acknowledgement longer than the timeout ends its
-# connection (gRPC gives it to TCP too, as TCP_USER_TIMEOUT), and with the connection its task: not sooner than a host is
-# lost by its silence.
+# A frozen host would leave its task pending for ever. What waits longer than the keepalive's timeout for an
+# acknowledgement ends its connection (gRPC gives the timeout to TCP too, as TCP_USER_TIMEOUT), and with the connection
+# its task: not sooner than a host is lost by its silence.
 _FAR = {
     "RAY_health_check_initial_delay_ms": "2000",
     "RAY_health_check_period_ms": "1000",
