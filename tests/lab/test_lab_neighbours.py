@@ -41,7 +41,7 @@ def test_two_projects_measure_in_turn_on_the_same_hosts(workshop: Workshop, anot
     assert [driver.wait(240) for driver in drivers] == [0, 0], logs[0].read_text() + logs[1].read_text()
 
     said = [" ".join(log.read_text().split()) for log in logs]
-    assert any("another campaign measures there; this one waits for its turn" in text for text in said)
+    assert any("another cluster measures there; this one waits for its turn" in text for text in said)
     spans = [span for project in (workshop, another) for span in trial_spans(project)]
     for host in ("h1", "h2"):
         here = sorted((start, end, project) for name, start, end, project in spans if name == host)
