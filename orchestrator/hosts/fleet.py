@@ -123,9 +123,7 @@ class Hosts:
             ConfigurationError: the settings of the cluster are wrong.
             InfrastructureError: this machine or its engine is at fault.
         """
-        chosen = set(names)
-        facts, problems = self.look()
-        return {name: facts[name] for name in facts if name in chosen}, problems
+        return self.each(names, lambda access: access.facts())
 
     def mend(self, name: str, say: Say, campaign_id: str | None = None) -> HostFacts:  # noqa: ARG002
         """Brings a host of a cluster in use back into it, or a further host into it.

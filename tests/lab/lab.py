@@ -21,7 +21,7 @@ from docker import DockerClient
 from docker.models.networks import Network
 from docker.types import LogConfig
 
-from orchestrator.environments import connect, engine_errors
+from orchestrator.environments import TRANSFER_TIMEOUT_S, connect, engine_errors
 from orchestrator.errors import InfrastructureError
 from tests.lab.host import Hardware, LabHost, recover, simulated_hardware, state_of
 from tests.lab.image import DIRECTORY, PROJECT, ensure_lab_image
@@ -245,7 +245,9 @@ class Lab:
 
     @contextmanager
     def _engine(self) -> Iterator[DockerClient]:
-        with engine_errors(f"the engine failed under the lab {self.name!r}"), closing(connect()) as client:
+        # with a host go gigabytes of layers, which takes minutes on a busy machine
+        patient = closing(connect(timeout_s=TRANSFER_TIMEOUT_S))
+        with engine_errors(f"the engine failed under the lab {self.name!r}"), patient as client:
             yield client
 
     @contextmanager

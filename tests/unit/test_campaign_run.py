@@ -69,8 +69,8 @@ class Fleet(Hosts):
 
     def join(self, names: Iterable[str], say: Callable[[str], None]) -> tuple[dict[str, HostFacts], dict[str, str]]:
         self.brought.append(sorted(names))
-        joined, _ = super().join([name for name in self.brought[-1] if name not in self.unjoinable], say)
-        return joined, {name: self.unjoinable[name] for name in self.brought[-1] if name in self.unjoinable}
+        joined, problems = super().join([name for name in self.brought[-1] if name not in self.unjoinable], say)
+        return joined, problems | {name: self.unjoinable[name] for name in self.brought[-1] if name in self.unjoinable}
 
     def mend(self, name: str, say: Callable[[str], None], campaign_id: str | None = None) -> HostFacts:
         return self.fakes[name].facts()
