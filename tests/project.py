@@ -28,8 +28,7 @@ threads: [1]
 rounds: {rounds}
 protocol:
   {{warmup_min_calls: 1, warmup_min_ms: 10, warmup_max_ms: 100, sync_budget_ms: {sync_budget_ms}, sync_min_samples: 3,
-   pipelined_budget_ms: 50, pipelined_min_samples: 2, pipelined_block_ms: 10, floor_budget_ms: 0,
-   precision_permille: 0}}
+   pipelined_budget_ms: 50, pipelined_min_samples: 2, pipelined_block_ms: 10, floor_budget_ms: 0}}
 """
 
 

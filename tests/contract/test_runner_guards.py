@@ -36,7 +36,7 @@ from tests.contract.test_runner_tasks import QUICK, ROOT, environment, lines_so_
 
 CORE = max(os.sched_getaffinity(0))
 BUSY = "import os, sys\nwhile True: pass"
-LONG = replace(QUICK, sync_budget_ms=3000, precision_permille=0)
+LONG = replace(QUICK, sync_budget_ms=3000)
 
 
 @contextmanager

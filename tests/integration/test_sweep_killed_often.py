@@ -25,7 +25,7 @@ backends: [python]
 rounds: 12
 protocol:
   {warmup_min_calls: 1, warmup_min_ms: 10, warmup_max_ms: 100, sync_budget_ms: 300, sync_min_samples: 3,
-   pipelined_budget_ms: 50, pipelined_min_samples: 1, pipelined_block_ms: 10, precision_permille: 0,
+   pipelined_budget_ms: 50, pipelined_min_samples: 1, pipelined_block_ms: 10,
    floor_budget_ms: 0}
 """
 
