@@ -105,12 +105,11 @@ def test_a_dead_supervisor_costs_the_running_trial_and_leaves_the_rest(
     task = make_task(
         make_trial(trial_id="before"),
         make_trial("synthetic-kill-supervisor", trial_id="killer"),
-        make_trial(trial_id="after"),
+        make_trial(trial_id="after", batch=2),
     )
     ended = run(settings, task, tmp_path / "task")
     assert ended.outcome.exit_code not in (0, None)
-    victim, left = aftermath(task, ended.begun, frozenset(ended.records), ended.outcome)
-    assert victim is not None
+    [victim], left = aftermath(task, ended.begun, frozenset(ended.records), ended.outcome)
     assert (victim.trial_id, victim.status) == ("killer", Status.CRASHED)
     assert "signal 9" in (victim.reason or "")
     assert [trial.trial_id for trial in left] == ["after"]
@@ -120,7 +119,7 @@ def test_a_dead_supervisor_costs_the_running_trial_and_leaves_the_rest(
 @pytest.mark.parametrize("settings", REAL, indirect=True)
 def test_records_come_while_the_task_runs_and_a_stop_ends_it(settings, make_trial, make_task, tmp_path) -> None:
     directory = tmp_path / "task"
-    task = make_task(*(make_trial("synthetic-sleep", trial_id=f"t{i}") for i in range(200)))
+    task = make_task(*(make_trial("synthetic-sleep", trial_id=f"t{i}", batch=i + 1) for i in range(200)))
     stage(task, directory)
     running = Running(settings, task, directory)
     running.wait_for(TrialRecord)
