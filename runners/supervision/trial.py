@@ -119,7 +119,7 @@ class TrialProcesses:
             if outcome is None:
                 reasons[name] = "no room beside the others: %s" % members[name].left_out
             elif outcome.answer.status is Status.OOM and _processes(outcome) > 1:
-                reasons[name] = "out of memory beside %d others" % (_processes(outcome) - 1)
+                reasons[name] = "out of memory while %d processes were alive" % _processes(outcome)
             else:
                 outcomes[name] = outcome
         for name, reason in reasons.items():
