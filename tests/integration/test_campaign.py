@@ -234,7 +234,7 @@ workloads: [{name: synthetic-sleep, batch: 1}]
 backends: [python]
 threads: 1
 rounds: 1
-protocol: {warmup_min_ms: 1, sync_budget_ms: 1000, pipelined_budget_ms: 20, pipelined_min_samples: 2, floor_budget_ms: 0}
+protocol: {warmup_min_ms: 1, turn_ms: 1000, cycles: 1, min_cycles: 1, floor_budget_ms: 0}
 """
 
 
