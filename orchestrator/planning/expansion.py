@@ -111,7 +111,7 @@ def place(sweep: Sweep, host: PlanningHost) -> str:
 
 
 def estimate_s(tasks: Sequence[PlannedTask]) -> float:
-    """Wall time of the tasks in seconds, hosts and their slots in parallel: turns and budgets plus measured overheads."""
+    """Wall time of the tasks in seconds, hosts and slots in parallel: turns and budgets plus measured overheads."""
     per_slot: dict[tuple[str, int], float] = {}
     prepared: set[tuple[str, str, str]] = set()
     for planned in tasks:

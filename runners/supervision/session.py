@@ -2,7 +2,7 @@
 
 Each is forked, builds, verifies and warms up by itself; then in every cycle each has one turn, in a random order; at
 the end each verifies again and looks at what need not be timed, by itself once more. Its time passes only while it is
-its turn. A process that dies, or has to be ended, leaves the session alone.
+its turn. A process that dies, or has to be ended, ends nothing but itself.
 """
 
 import random
