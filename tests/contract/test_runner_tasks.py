@@ -303,7 +303,8 @@ def test_backends_agree_with_the_reference(tmp_path: Path, cpu_python: Path) -> 
     assert sessions == [sessions[0]] * 4
     assert sessions[0] is not None
     assert sessions[0].processes == 4
-    assert {len(record.series[1].turns) for record in records(tmp_path)} == {QUICK.cycles}
+    [turns] = {len(record.series[1].turns) for record in records(tmp_path)}
+    assert QUICK.min_cycles <= turns <= QUICK.cycles
 
 
 @pytest.mark.environment
