@@ -41,16 +41,17 @@ class Allowance:
 class Member:
     """One process of a session."""
 
-    def __init__(self, function: Callable[[Turns], Answer], allowance: Allowance) -> None:
+    def __init__(self, function: Callable[[Turns], Answer], allowance: Allowance, is_baseline: bool = False) -> None:
         """Starts nothing yet.
 
         Args:
             function: what the process does.
             allowance: its time.
+            is_baseline: the others are compared with it, so that it is not what is left out.
         """
-        self.function, self.allowance = function, allowance
+        self.function, self.allowance, self.is_baseline = function, allowance, is_baseline
         self.left_out: Optional[str] = None
-        """Why it was not started beside the others; null if it was."""
+        """Why it is not beside the others; null if it is."""
         self.turns = 0
         self.is_spent = False
         """Whether its timed calls have taken their budget."""
@@ -144,10 +145,13 @@ class SessionRun:
 
     def _enter(self, member: Member) -> None:
         """Starts a process and lets it run until it is warmed up."""
-        if self._living:
-            member.left_out = self._room.shortage()
-            if member.left_out is not None:
+        shortage = self._room.shortage() if self._living else None
+        if shortage is not None:
+            given_up = self._living[-1] if member.is_baseline else member
+            given_up.left_out = shortage
+            if given_up is member:
                 return
+            self._leave(given_up)
         member.start(self._interrupts, self._living)
         self._living.append(member)
         self._watch(member)
@@ -186,9 +190,12 @@ class SessionRun:
         if self._interrupts.requested:
             raise _Cut
         if member.child.has_exited:
-            member.end()
-            self._living.remove(member)
-            end_strays([living.child for living in self._living])
+            self._leave(member)
+
+    def _leave(self, member: Member) -> None:
+        member.end()
+        self._living.remove(member)
+        end_strays([living.child for living in self._living])
 
     def _count_oom_kills(self, active: Member) -> None:
         """Tells whose process the kernel killed for memory: of one that died while it was stopped, or of the active."""

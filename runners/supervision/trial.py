@@ -110,12 +110,11 @@ class TrialProcesses:
                 outcomes[name] = Outcome(answer, ended)
             else:
                 prepared[name] = answer.phases
-                members[name] = Member(partial(measure, trial.spec, cached), allowances[name])
+                is_baseline = trial.spec.backend.name == _BASELINE and trial.replicate == 0
+                members[name] = Member(partial(measure, trial.spec, cached), allowances[name], is_baseline)
         by_name = {trial.trial_id: trial for trial in trials}
-        # The baseline first: where not all have room, it is not what is left out
-        names = sorted(members, key=lambda name: by_name[name].spec.backend.name != _BASELINE)
         reasons: Dict[str, str] = {}
-        for name, outcome in self._session([by_name[name] for name in names], members, None).items():
+        for name, outcome in self._session([by_name[name] for name in members], members, None).items():
             if outcome is None:
                 reasons[name] = "no room beside the others: %s" % members[name].left_out
             elif outcome.answer.status is Status.OOM and _processes(outcome) > 1:

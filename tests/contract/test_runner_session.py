@@ -18,7 +18,6 @@ from tests.contract.test_runner_process import PRELUDE, ROOT
 SESSION = """
 from runners.contract import Protocol
 from runners.protocol.turns import Turns
-from runners.supervision import process
 from runners.supervision.room import Room
 from runners.supervision.session import Allowance, Member, SessionRun
 from runners.supervision.verdict import judge
@@ -50,9 +49,9 @@ def spin(seconds):
     while time.monotonic() < end:
         pass
 
-def run_session(functions, protocol=Protocol(cycles=5, min_cycles=2), seconds=30, seed="a", free=lambda: None):
+def run_session(functions, protocol=Protocol(cycles=5, min_cycles=2), seconds=30, seed="a"):
     members = {name: Member(function, Allowance(seconds)) for name, function in functions.items()}
-    processes = SessionRun(list(members.values()), protocol, seed, interrupts, Room(tuple, free)).run()
+    processes = SessionRun(list(members.values()), protocol, seed, interrupts, Room(tuple)).run()
     return members, processes
 
 def answers(members):
@@ -340,23 +339,23 @@ say(answers=answers(members))
     assert ["quick", "budget"] in told(tmp_path)
 
 
-def test_what_has_no_room_beside_the_others_is_left_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("baseline", "left_out"), [("a", "c"), ("b", "c"), ("c", "b")])
+def test_what_has_no_room_is_left_out_and_never_the_baseline(tmp_path: Path, baseline: str, left_out: str) -> None:
     said = interpret(
-        """
-free = iter([1 << 40, 1 << 40, 1 << 40, 1 << 40, 1 << 20, 1 << 40])
-functions = {name: taking(name) for name in "abc"}
-members, n = run_session(functions, free=lambda: next(free, 1 << 40))
-say(answers=answers(members), n=n, out={name: m.left_out for name, m in members.items()})
+        f"""
+class Small(Room):
+    def shortage(self):
+        return None if len(kernel.descendants(os.getpid())) < 2 else "no room"
+
+members = {{name: Member(taking(name), Allowance(30), name == "{baseline}") for name in "abc"}}
+n = SessionRun(list(members.values()), Protocol(cycles=5), "a", interrupts, Small(tuple)).run()
+say(answers=answers(members), n=n, out={{name: m.left_out for name, m in members.items()}})
 """,
         tmp_path,
     )
-    out = said["out"]
-    assert isinstance(out, dict)
-    left_out = [name for name, reason in out.items() if reason is not None]
-    assert len(left_out) == 1
-    assert "1 MiB of memory are free, and the largest of its session takes " in out[left_out[0]]
+    assert said["out"] == {name: "no room" if name == left_out else None for name in "abc"}
     assert said["n"] == 2
-    assert said["answers"] == {name: ["ok", None, 5] for name in "abc" if name not in left_out}
+    assert said["answers"] == {name: ["ok", None, 5] for name in "abc" if name != left_out}
 
 
 @pytest.mark.parametrize("how", ["signal", "lifeline"])
