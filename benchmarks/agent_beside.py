@@ -47,8 +47,6 @@ _PROTOCOL = Protocol(
     warmup_min_ms=200,
     warmup_max_ms=1000,
     sync_budget_ms=1000,
-    pipelined_budget_ms=50,
-    pipelined_min_samples=1,
     floor_budget_ms=0,
 )
 

@@ -16,7 +16,7 @@ from orchestrator.store import Store
 from tests.conftest import PROJECT
 
 
-def sweep_text(name: str, workload: str, backends: str, rounds: int = 1, sync_budget_ms: int = 50) -> str:
+def sweep_text(name: str, workload: str, backends: str, rounds: int = 1, turn_ms: int = 50) -> str:
     """A sweep with short budgets."""
     return f"""
 version: 1
@@ -27,9 +27,8 @@ backends: {backends}
 threads: [1]
 rounds: {rounds}
 protocol:
-  {{warmup_min_calls: 1, warmup_min_ms: 10, warmup_max_ms: 100, sync_budget_ms: {sync_budget_ms}, sync_min_samples: 3,
-   pipelined_budget_ms: 50, pipelined_min_samples: 2, pipelined_block_ms: 10, floor_budget_ms: 0,
-   precision_permille: 0}}
+  {{warmup_min_calls: 1, warmup_min_ms: 10, warmup_max_ms: 100, turn_ms: {turn_ms}, cycles: 1, min_cycles: 1,
+   floor_budget_ms: 0}}
 """
 
 
@@ -38,14 +37,14 @@ def models(backends: str) -> str:
     return sweep_text("models", "{name: tiny-bert, batch: 1}", backends)
 
 
-def sleeps(rounds: int, sync_budget_ms: int = 1000, batches: str = "[1, 2]") -> str:
+def sleeps(rounds: int, turn_ms: int = 1000, batches: str = "[1, 2]") -> str:
     """Trials of a second each: two in each round, on every host."""
     return sweep_text(
         "sleeps",
         f"{{name: synthetic-sleep, batch: {batches}}}",
         "[python]",
         rounds=rounds,
-        sync_budget_ms=sync_budget_ms,
+        turn_ms=turn_ms,
     )
 
 

@@ -95,7 +95,7 @@ def ended(one: Visit, status: Status, reason: str) -> TrialRecord:
 
 def _series(mode: str, seconds: np.ndarray, calls: int) -> Series:
     durations = tuple(np.rint(seconds * 1e9).astype(int).tolist())
-    stopped = Stop.PRECISION if mode in ("sync", "pipelined") else None
+    stopped = Stop.BUDGET if mode in ("sync", "pipelined") else None
     return Series(mode, calls, durations, tuple(int(one * 0.98) for one in durations), stopped=stopped)
 
 

@@ -77,7 +77,7 @@ def durations(random: np.random.Generator, latency: Floats, samples: Floats, bat
         "cpu_wall_ratio": random.uniform(0.9, 1.02, n),
         "throughput_examples_per_s": batch / pipelined,
         "steady": random.random(n) < 0.97,
-        "sync_stopped": pa.array(["precision", "budget"]).take(pa.array((random.random(n) < 0.4).astype(np.int64))),
+        "sync_stopped": pa.array(["cycles", "budget"]).take(pa.array((random.random(n) < 0.4).astype(np.int64))),
         "pipelined_stopped": pa.repeat("budget", n),
         "pressure_sync_s": random.integers(0, 9000, n) / 1e6,
         "pressure_pipelined_s": random.integers(0, 9000, n) / 1e6,

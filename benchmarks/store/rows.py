@@ -27,7 +27,7 @@ _PROTOCOL = json.dumps(
     {
         "dispatch_budget_ms": 1000, "energy_window_ms": 500, "floor_budget_ms": 200, "graph_budget_ms": 1000,
         "legacy_passes": 100, "legacy_warmups": 10, "max_samples": 1000, "pipelined_block_ms": 100,
-        "pipelined_budget_ms": 1000, "pipelined_min_samples": 5, "precision": 0.01, "sync_budget_ms": 600,
+        "pipelined_budget_ms": 1000, "pipelined_min_samples": 5, "sync_budget_ms": 600, "turn_ms": 120,
         "sync_min_samples": 20, "verify": True, "warmup_max_ms": 5000, "warmup_min_calls": 5, "warmup_min_ms": 500,
     },
     sort_keys=True,

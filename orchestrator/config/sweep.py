@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from orchestrator.config.documents import Document, SettingError, Source, StrictModel, load_yaml
 from orchestrator.errors import did_you_mean
@@ -123,10 +123,13 @@ class Duplicate(StrictModel):
 
 GUARDS: Final = tuple(guard.name for guard in fields(Guards))
 POLICIES: Final = tuple(policy.value for policy in GuardPolicy)
+GPU_PIPELINED_BUDGET_MS: Final = 5_000
+"""For back-to-back calls on a GPU, where a sweep does not say."""
+
 _ZERO_IS_NONE: Final = (0, math.inf)
 _PERMILLE: Final = (0, 1000)
 _BOUNDS: Final[dict[str, tuple[float, float]]] = {
-    "precision_permille": _ZERO_IS_NONE,
+    "pipelined_budget_ms": _ZERO_IS_NONE,
     "dispatch_budget_ms": _ZERO_IS_NONE,
     "graph_budget_ms": _ZERO_IS_NONE,
     "floor_budget_ms": _ZERO_IS_NONE,
@@ -161,6 +164,8 @@ def _sound(protocol: Protocol) -> Protocol:
         raise SettingError(problem, "procedure")
     if protocol.warmup_max_ms < protocol.warmup_min_ms:
         raise ValueError("warmup_max_ms is below warmup_min_ms; raise it or lower the minimum")
+    if protocol.cycles < protocol.min_cycles:
+        raise ValueError("cycles is below min_cycles; raise it or lower the minimum")
     return protocol
 
 
@@ -210,10 +215,21 @@ class Sweep(Document):
     seed: int = Field(default=0, ge=0)
     timeout_s: Positive = 600
     """Wall time of one trial, preparation included."""
-    protocol: Annotated[Protocol, AfterValidator(_within_bounds), AfterValidator(_sound)] = Protocol()
+    protocol: Annotated[Protocol, AfterValidator(_within_bounds), AfterValidator(_sound)] = Field(
+        default=Protocol(), validate_default=True
+    )
     """How long to measure; see docs/measurement.md. Unset keys take the defaults of the contract."""
     guards: Annotated[Guards, BeforeValidator(_in_full), AfterValidator(_within_bounds)] = Guards()
     """What is watched around each trial. It decides nothing about what is measured, and is in no key."""
+
+    @field_validator("protocol", mode="before")
+    @classmethod
+    def _back_to_back_on_a_gpu(cls, protocol: object, info: ValidationInfo) -> object:
+        """On a GPU back-to-back calls are measured unless the sweep says otherwise: there they are another latency."""
+        if info.data.get("device") == "cuda" and isinstance(protocol, dict):
+            return {"pipelined_budget_ms": GPU_PIPELINED_BUDGET_MS, **protocol}
+        is_unset = info.data.get("device") == "cuda" and protocol == Protocol()
+        return Protocol(pipelined_budget_ms=GPU_PIPELINED_BUDGET_MS) if is_unset else protocol
 
     @model_validator(mode="after")
     def _duplicates_are_in_the_sweep(self) -> "Sweep":

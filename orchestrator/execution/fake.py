@@ -1,6 +1,7 @@
 """Pretends to run tasks, for tests of everything above the executors."""
 
 import time
+import uuid
 from pathlib import Path
 from threading import Event
 
@@ -9,7 +10,9 @@ from runners.contract import (
     Begin,
     End,
     Environment,
+    Interleaving,
     Series,
+    Session,
     Status,
     Task,
     TaskFiles,
@@ -17,6 +20,7 @@ from runners.contract import (
     TrialRecord,
     Verification,
     encode_line,
+    sessions_of,
 )
 
 _ENDINGS = {
@@ -43,22 +47,28 @@ class FakeExecutor:
         """See `Executor.run`."""
         with open(TaskFiles(str(directory)).records, "ab", buffering=0) as records:
             records.write(encode_line(Environment(task.task_id, {"python": "0"}, {}, "fake")))
-            for trial in task.trials:
-                records.write(encode_line(Begin(trial.trial_id, trial.attempt, time.time_ns())))
-                if stop.wait(self._settings.pace_s):
-                    return TaskOutcome(None, None, "the task was ended from outside", "")
-                if trial.spec.workload.name == "synthetic-kill-supervisor":
-                    return TaskOutcome(-9, None, None, "made up: killed")
-                records.write(encode_line(_record(trial, self._settings.samples)))
+            for trials in sessions_of(task.trials):
+                session = Session(uuid.uuid4().hex, Interleaving.TURNS, len(trials))
+                for trial in trials:
+                    records.write(encode_line(Begin(trial.trial_id, trial.attempt, time.time_ns())))
+                for trial in trials:
+                    if stop.wait(self._settings.pace_s):
+                        return TaskOutcome(None, None, "the task was ended from outside", "")
+                    if trial.spec.workload.name == "synthetic-kill-supervisor":
+                        return TaskOutcome(-9, None, None, "made up: killed")
+                for trial in trials:
+                    records.write(encode_line(_record(trial, self._settings.samples, session)))
             records.write(encode_line(End(task.task_id, len(task.trials))))
         return TaskOutcome(0, None, None, "")
 
 
-def _record(trial: Trial, samples: int) -> TrialRecord:
+def _record(trial: Trial, samples: int, session: Session) -> TrialRecord:
     status, reason = _ENDINGS.get(trial.spec.workload.name, (Status.OK, None))
     now = time.time_ns()
     ok = status is Status.OK
     durations = tuple(1_000_000 * trial.spec.workload.batch + step for step in range(samples))
+    turns = (samples,) if samples else ()
+    series = (Series("sync", 1, durations, durations, turns=turns), Series("pipelined", 1, durations, durations))
     return TrialRecord(
         trial_id=trial.trial_id,
         attempt=trial.attempt,
@@ -66,7 +76,8 @@ def _record(trial: Trial, samples: int) -> TrialRecord:
         reason=reason,
         started_at_ns=now,
         finished_at_ns=now,
-        series=tuple(Series(mode, 1, durations, durations) for mode in ("sync", "pipelined")) if ok else (),
+        series=series if ok else (),
+        session=session,
         steady=True if ok else None,
         verification=Verification(True, 0.0, 0.0, 1.0, 0.0, 0.0, True, True) if ok else None,
         exit_code=0 if ok else 70,

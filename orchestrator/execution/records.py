@@ -118,7 +118,7 @@ def read_lines(directory: Path) -> list[Line]:
 
 def aftermath(
     task: Task, begun: Mapping[str, Begin], recorded: frozenset[str], outcome: TaskOutcome
-) -> tuple[TrialRecord | None, tuple[Trial, ...]]:
+) -> tuple[tuple[TrialRecord, ...], tuple[Trial, ...]]:
     """Divides the trials of an ended task.
 
     Args:
@@ -128,20 +128,23 @@ def aftermath(
         outcome: how the task ended.
 
     Returns:
-        The record of the trial that was running when the task died, null if none was; and those that never ran.
+        The records of the trials that were running when the task died: none, or those of one session. Which of several
+        ended it is not known. And the trials that never ran.
     """
-    running = next((t for t in task.trials if t.trial_id in begun and t.trial_id not in recorded), None)
-    left = tuple(t for t in task.trials if t.trial_id not in recorded and t is not running)
-    return None if running is None else _victim(running, begun[running.trial_id], outcome), left
+    open_trials = [trial for trial in task.trials if trial.trial_id not in recorded]
+    running = [trial for trial in open_trials if trial.trial_id in begun]
+    victims = tuple(_victim(trial, begun[trial.trial_id], outcome, len(running)) for trial in running)
+    return victims, tuple(trial for trial in open_trials if trial.trial_id not in begun)
 
 
-def _victim(trial: Trial, begin: Begin, outcome: TaskOutcome) -> TrialRecord:
+def _victim(trial: Trial, begin: Begin, outcome: TaskOutcome, together: int) -> TrialRecord:
+    while_running = "while this trial ran" if together == 1 else f"while the {together} trials of a session ran"
     if outcome.out_of_memory_at_ns is not None and outcome.out_of_memory_at_ns >= begin.started_at_ns:
-        status, reason = Status.OOM, "the task ran out of memory while this trial ran"
+        status, reason = Status.OOM, f"the task ran out of memory {while_running}"
     elif outcome.ended_because is not None:
         status, reason = Status.TIMEOUT, outcome.ended_because
     else:
-        status, reason = Status.CRASHED, f"the supervisor ended while this trial ran ({exit_text(outcome.exit_code)})"
+        status, reason = Status.CRASHED, f"the supervisor ended {while_running} ({exit_text(outcome.exit_code)})"
     return TrialRecord(
         trial_id=trial.trial_id,
         attempt=trial.attempt,

@@ -20,6 +20,7 @@ from runners.contract import (
     TrialSpec,
     WorkloadSpec,
     digest,
+    sessions_of,
 )
 from runners.contract.catalogue import WORKLOADS, refusal
 
@@ -110,18 +111,14 @@ def place(sweep: Sweep, host: PlanningHost) -> str:
 
 
 def estimate_s(tasks: Sequence[PlannedTask]) -> float:
-    """Wall time of the tasks in seconds, hosts and their slots in parallel: budgets plus measured overheads."""
+    """Wall time of the tasks in seconds, hosts and slots in parallel: turns and budgets plus measured overheads."""
     per_slot: dict[tuple[str, int], float] = {}
     prepared: set[tuple[str, str, str]] = set()
     for planned in tasks:
-        seconds = START_OF_TASK_S + _floors_s(planned.task)
+        sessions = sessions_of(planned.task.trials)
+        seconds = START_OF_TASK_S + _floors_s(planned.task) + len(sessions) * _looking_ms(planned.task) / 1000
         for trial in planned.task.trials:
-            protocol = trial.spec.protocol
-            budget_ms = protocol.warmup_min_ms + protocol.sync_budget_ms + protocol.pipelined_budget_ms
-            if trial.spec.device == "cuda":
-                budget_ms += protocol.dispatch_budget_ms + protocol.graph_budget_ms
-            budget_ms += 3 * protocol.energy_window_ms + _looking_ms(planned.task)
-            seconds += budget_ms / 1000 + OVERHEAD_PER_TRIAL_S
+            seconds += _processes_ms(trial.spec) / 1000 + OVERHEAD_PER_TRIAL_S
             identity = (planned.host, planned.task.environment, trial.trial_key)
             if identity not in prepared:
                 prepared.add(identity)
@@ -252,8 +249,19 @@ def _shapes(axis: WorkloadAxis) -> Iterator[WorkloadSpec]:
             yield WorkloadSpec(name, batch, sequence_length, image_size, options)
 
 
+def _processes_ms(spec: TrialSpec) -> float:
+    """What a trial spends in warm-up, turns and series; a call longer than a turn is not known beforehand."""
+    protocol = spec.protocol
+    if protocol.procedure != STANDARD:
+        return protocol.warmup_min_ms
+    spent_ms = protocol.warmup_min_ms + protocol.cycles * protocol.turn_ms + protocol.pipelined_budget_ms
+    if spec.device == "cuda":
+        spent_ms += protocol.dispatch_budget_ms + protocol.graph_budget_ms
+    return spent_ms + 3 * protocol.energy_window_ms
+
+
 def _looking_ms(task: Task) -> int:
-    """For which its guards watch the cores before each trial; that they wait is not expected."""
+    """For which its guards watch the cores before each session; that they wait is not expected."""
     return 0 if task.guards.load.policy is GuardPolicy.OFF else task.guards.load.window_ms
 
 

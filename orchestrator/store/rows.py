@@ -10,7 +10,17 @@ import numpy as np
 from orchestrator.errors import StoreError
 from orchestrator.store.schema.columns import HOT_SYSTEM, PASSES
 from orchestrator.store.tax import Medians, cost_columns, tax_columns
-from runners.contract import CONTRACT_VERSION, METHOD_VERSION, GuardOutcome, Series, Trial, TrialRecord, encode
+from runners.contract import (
+    CONTRACT_VERSION,
+    METHOD_VERSION,
+    GuardOutcome,
+    Series,
+    Session,
+    Stop,
+    Trial,
+    TrialRecord,
+    encode,
+)
 from runners.contract.record import FactValue
 
 Row = dict[str, object]
@@ -79,6 +89,7 @@ def trial_row(context: RowContext, trial: Trial, record: TrialRecord) -> Row:
         **_specification(trial),
         **_stack(context),
         **_outcome(record),
+        **_session(record.session),
         **_sync(series.get("sync")),
         **_pipelined(series.get("pipelined"), trial.spec.workload.batch),
         **_legacy(series.get("legacy")),
@@ -169,6 +180,17 @@ def _outcome(record: TrialRecord) -> Row:
     }
 
 
+def _session(session: Session | None) -> Row:
+    if session is None:
+        return {}
+    return {
+        "session_id": session.session_id,
+        "interleaving": session.interleaving.value,
+        "session_processes": session.processes,
+        "session_reason": session.reason,
+    }
+
+
 def _sync(series: Series | None) -> Row:
     if series is None or not series.durations_ns:
         return {}
@@ -188,6 +210,8 @@ def _sync(series: Series | None) -> Row:
         "cpu_time_per_call_s": cpu_ns / _NS_PER_S / len(wall_s) if has_cpu else None,
         "cpu_wall_ratio": cpu_ns / wall_ns if has_cpu and wall_ns else None,
         "sync_stopped": series.stopped.value if series.stopped else None,
+        "short_series": series.stopped is Stop.SHORT if series.turns else None,
+        "turn_samples": list(series.turns) or None,
         "pressure_sync_s": _optional_seconds(series.pressure_total_ns),
     }
 

@@ -4,19 +4,20 @@ A task is a directory. The orchestrator writes `task.json` into it and starts `p
 in the environment to be measured. The runner appends one JSON document per line to `records.jsonl`:
 
     {"type": "environment", ...}   once, after the framework is imported: what is really installed
-    {"type": "begin", ...}         a trial starts
+    {"type": "begin", ...}         a trial starts; those of one session start together
     {"type": "record", ...}        the same trial ended, well or not
     {"type": "end", ...}           every trial of the task has its record
 
-Each line ends in `"crc32"`, the checksum of what stands before it, and a record is on the disk before the next trial
-begins. A `begin` without its `record` means that the supervisor died while that trial ran. Standard output is a log
-and is never parsed. Everything is a plain frozen dataclass of the standard library: the orchestrator
-validates the very same classes strictly.
+Each line ends in `"crc32"`, the checksum of what stands before it, and a record is on the disk before the next session
+begins. A `begin` without its `record` means that the supervisor died while that trial's session ran. Standard output is
+a log and is never parsed. Everything is a plain frozen dataclass of the standard library: the orchestrator validates
+the very same classes strictly.
 """
 
 from runners.contract.codec import (
     ContractError,
     canonical_json,
+    check_turns,
     compact_json,
     decode,
     decode_line,
@@ -43,15 +44,18 @@ from runners.contract.record import (
     Begin,
     End,
     Environment,
+    Interleaving,
     Line,
     Phases,
     Series,
+    Session,
     Status,
     Stop,
     TrialRecord,
     Usage,
     Verification,
 )
+from runners.contract.sessions import ATTEMPTS_TOGETHER, sessions_of
 from runners.contract.spec import (
     CONTRACT_VERSION,
     LEGACY,
@@ -66,6 +70,7 @@ from runners.contract.spec import (
 )
 
 __all__ = [
+    "ATTEMPTS_TOGETHER",
     "CONTRACT_VERSION",
     "EXIT_CANNOT_RECORD",
     "LEGACY",
@@ -86,11 +91,13 @@ __all__ = [
     "GuardPolicy",
     "GuardResult",
     "Guards",
+    "Interleaving",
     "Line",
     "LoadGuard",
     "Phases",
     "Protocol",
     "Series",
+    "Session",
     "Status",
     "Stop",
     "Task",
@@ -103,10 +110,12 @@ __all__ = [
     "Verification",
     "WorkloadSpec",
     "canonical_json",
+    "check_turns",
     "compact_json",
     "decode",
     "decode_line",
     "digest",
     "encode",
     "encode_line",
+    "sessions_of",
 ]

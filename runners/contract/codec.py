@@ -5,10 +5,11 @@ import functools
 import hashlib
 import json
 import math
+import re
 import typing
 import zlib
 from enum import Enum
-from typing import Any, Dict, Tuple, Type, TypeVar, Union
+from typing import Any, Dict, Iterable, Tuple, Type, TypeVar, Union
 
 from runners.contract import record
 
@@ -18,6 +19,8 @@ _CHECK = b',"crc32":"%08x"}'
 """Ends each line of `records.jsonl`: the checksum of all that stands before it."""
 
 _CHECK_BYTES = len(_CHECK % 0)
+
+_MAX_PROCESSES = 2**31 - 1
 
 
 class ContractError(ValueError):
@@ -80,7 +83,32 @@ def decode_line(line: bytes) -> "record.Line":
     kind = document.get("type") if isinstance(document, dict) else None
     if not isinstance(kind, str) or kind not in kinds:
         raise ContractError("type must be one of %s, not %r" % (", ".join(kinds), kind))
-    return typing.cast("record.Line", decode(kinds[kind], document, kind))
+    said = typing.cast("record.Line", decode(kinds[kind], document, kind))
+    if isinstance(said, record.TrialRecord):
+        check_turns(said.series, kind)
+        if said.session is not None:
+            _check_session(said.session, kind)
+    return said
+
+
+def check_turns(series: "Iterable[record.Series]", where: str) -> None:
+    """Refuses turns that do not divide the samples of their series.
+
+    Raises:
+        ContractError: a turn has no sample, or all turns have more or fewer than the series.
+    """
+    for taken in series:
+        if taken.turns and (min(taken.turns) < 1 or sum(taken.turns) != len(taken.durations_ns)):
+            raise ContractError("%s.series: the turns of %s do not add up to its samples" % (where, taken.mode))
+
+
+def _check_session(session: "record.Session", where: str) -> None:
+    if re.fullmatch("[0-9a-f]{32}", session.session_id) is None:
+        raise ContractError("%s.session.session_id: expected 32 hexadecimal digits" % where)
+    if not 0 <= session.processes <= _MAX_PROCESSES:
+        raise ContractError("%s.session.processes: %d is no number of processes" % (where, session.processes))
+    if (session.reason is None) != (session.interleaving is record.Interleaving.TURNS):
+        raise ContractError("%s.session.reason: needed for every interleaving but turns" % where)
 
 
 def canonical_json(value: Any) -> str:

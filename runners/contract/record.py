@@ -29,15 +29,38 @@ class Status(str, Enum):
 class Stop(str, Enum):
     """Why a series ended."""
 
-    PRECISION = "precision"
-    """The interval of its median was narrow enough."""
+    CYCLES = "cycles"
+    """All turns of the session were taken."""
     BUDGET = "budget"
+    """The time was spent and the minimum was reached; of a session, by its slowest process."""
+    SHORT = "short_series"
+    """The trial's own time did not suffice for the least number of turns."""
     SAMPLES = "samples"
     """The largest number of samples was reached."""
-    OVERRUN = "overrun"
-    """Calls so slow that the minimum of samples was given up."""
     FIXED = "fixed"
     """The number of samples was set beforehand."""
+
+
+class Interleaving(str, Enum):
+    """How the processes of a session were measured."""
+
+    TURNS = "turns"
+    """Alive together, one of them at a time, for a turn each in every cycle."""
+    ALONE = "alone"
+    """Its process took its turns with no other one, although the task has more trials of its session."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """Of which session a trial was: the trials of a round that differ in nothing but their backend."""
+
+    session_id: str
+    """New for each run of a session: of the same id are those that were measured within the same seconds."""
+    interleaving: Interleaving
+    processes: int
+    """That took turns with each other, this one included; 0 if none lived until its first turn."""
+    reason: Optional[str] = None
+    """Why not with the others; null if `turns`."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +82,9 @@ class Series:
     """The same over the whole series; null where the kernel does not tell."""
     stopped: Optional[Stop] = None
     """Why it ended; null for the warm-up, which has its own rule."""
+    turns: Tuple[int, ...] = ()
+    """Samples of each turn, first to last; they add up to all samples. Turn i of two processes of one session was
+    taken in the same cycle. Empty for a series that was taken at one stretch."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +175,8 @@ class TrialRecord:
     finished_at_ns: int
     phases: Phases = Phases()
     series: Tuple[Series, ...] = ()
+    session: Optional[Session] = None
+    """Null for the procedure `legacy`, and for a trial that never reached one."""
     steady: Optional[bool] = None
     """Warm-up ended because the latency was steady, not because of its cap."""
     verification: Optional[Verification] = None

@@ -12,7 +12,7 @@ from runners.contract.guards import NO_GUARDS, Guards
 CONTRACT_VERSION = 1
 """Version of the documents that cross the boundary. A runner refuses a task of another version."""
 
-METHOD_VERSION = 1
+METHOD_VERSION = 2
 """Version of what the measured numbers mean. It is part of every trial key: raise it with the method."""
 
 OptionValue = Union[bool, int, str]
@@ -55,14 +55,21 @@ class Protocol:
     warmup_min_ms: int = 500
     warmup_max_ms: int = 10_000
     """Warm-up ends here even if the latency is not steady; the record then says so."""
+    turn_ms: int = 120
+    """A process calls for so long, and at least once, before the next process of its session has its turn."""
+    cycles: int = 10
+    """Turns of each process of a session."""
+    min_cycles: int = 5
+    """After so many turns a session may end early, by `sync_budget_ms`. A series of fewer is called short."""
     sync_budget_ms: int = 5_000
+    """What the timed calls of one process may take in all its turns; the slowest process of a session decides."""
     sync_min_samples: int = 10
-    pipelined_budget_ms: int = 5_000
+    """Of single calls that are timed at one stretch: the series `dispatch` and `floor`."""
+    pipelined_budget_ms: int = 0
+    """0: not measured. A sweep that does not say measures it on a GPU."""
     pipelined_min_samples: int = 5
     pipelined_block_ms: int = 100
     """A pipelined sample is a block of back-to-back calls of about this length, divided by their number."""
-    precision_permille: int = 10
-    """A series ends early when the interval of its median is at most this much to either side; 0: never."""
     dispatch_budget_ms: int = 1_000
     """On a GPU: host time until a call returns. 0: not measured."""
     graph_budget_ms: int = 1_000
@@ -77,7 +84,7 @@ class Protocol:
     legacy_passes: int = 100
     """Of the procedure `legacy`: passes whose mean is the one sample."""
     max_samples: int = 10_000
-    """Per series. A trial of very short calls ends here before its budget is spent."""
+    """Per series; each turn has an equal share of them. Very short calls end a turn here before its time is over."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +120,7 @@ class Trial:
     attempt: int
     """1 at first; a trial is tried again only after an infrastructure error."""
     timeout_s: int
-    """Wall time of the whole trial, preparation included."""
+    """Wall time of the trial's own processes, preparation included. While others have their turn it stands still."""
     spec: TrialSpec
 
 

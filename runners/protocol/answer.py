@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, field, fields
 from typing import Dict, Optional, Tuple
 
-from runners.contract import ContractError, Phases, Series, Status, Verification, compact_json, decode
+from runners.contract import ContractError, Phases, Series, Status, Verification, check_turns, compact_json, decode
 from runners.contract.record import FactValue
 
 _OWN_STATUSES = (Status.OK, Status.WRONG_OUTPUT, Status.UNSUPPORTED, Status.OOM, Status.CRASHED)
@@ -48,6 +48,7 @@ def decode_answer(data: bytes) -> Answer:
             raise ContractError("answer.series: %s has lists of different length" % series.mode)
         if len(series.pressure_ns) > len(series.durations_ns):
             raise ContractError("answer.series: %s has more pressures than samples" % series.mode)
+    check_turns(answer.series, "answer")
     return answer
 
 

@@ -3,7 +3,7 @@
 import gc
 import time
 from dataclasses import replace
-from typing import Any, List, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 from runners.backends import make_backend
 from runners.backends.base import Backend
@@ -15,6 +15,7 @@ from runners.protocol.attempt import Facts, attempted
 from runners.protocol.cache import CacheEntries
 from runners.protocol.prepare import load_artifact_facts, load_reference
 from runners.protocol.timing import Sample, Subject, WarmUp, time_one
+from runners.protocol.turns import Turns
 from runners.protocol.verify import INPUTS, Check, Reference, check
 from runners.workloads import make_workload
 
@@ -24,8 +25,14 @@ RING = 8
 Outputs = Tuple[Any, ...]
 
 
-def measure(spec: TrialSpec, cached: CacheEntries) -> Answer:
-    """Builds, verifies, warms up, times and verifies again."""
+def measure(spec: TrialSpec, cached: CacheEntries, turns: Optional[Turns] = None) -> Answer:
+    """Builds, verifies, warms up, times and verifies again.
+
+    Args:
+        spec: the trial.
+        cached: its reference and artifact.
+        turns: in which single calls are timed; by default at one stretch.
+    """
     backend = make_backend(make_workload(spec))
     workload = backend.workload
     workload.set_threads(backend.host_threads())
@@ -44,12 +51,12 @@ def measure(spec: TrialSpec, cached: CacheEntries) -> Answer:
     facts.update(backend.facts())
     ring = [backend.native(workload.inputs(index)) for index in range(RING)]
     with backend.execution():
-        answer = _verify_and_time(backend, Subject(call, ring, backend.synchronize()), reference)
+        answer = _verify_and_time(backend, Subject(call, ring, backend.synchronize()), reference, turns)
     phases = replace(answer.phases, build_s=None if model is None else built - start, load_s=loaded - built)
     return replace(answer, phases=phases, facts=dict(facts, **answer.facts))
 
 
-def _verify_and_time(backend: Backend, subject: Subject, reference: Reference) -> Answer:
+def _verify_and_time(backend: Backend, subject: Subject, reference: Reference, turns: Optional[Turns]) -> Answer:
     outputs, samples = _verified_calls(backend, subject)
     before = _compare(backend, outputs, reference, after_timing=False)
     phases = Phases(first_call_s=samples[0][0] / 1e9)
@@ -58,7 +65,7 @@ def _verify_and_time(backend: Backend, subject: Subject, reference: Reference) -
         return Answer(Status.WRONG_OUTPUT, reason, phases, verification=before.verification)
     # Calls after the first are warm-up calls that were looked at
     warm = _warm_up(backend, subject, samples[1:])
-    series, outputs = _timed(backend, subject, warm)
+    series, outputs = _timed(backend, subject, warm, turns)
     phases = replace(phases, warmup_s=warm.seconds)
     after = _compare(backend, outputs, reference, after_timing=True)
     if after.problem is not None:
@@ -91,26 +98,30 @@ def _warm_up(backend: Backend, subject: Subject, samples: Sequence[Sample]) -> W
     return timing.warm_up(subject, protocol, samples)
 
 
-def _timed(backend: Backend, subject: Subject, warm: WarmUp) -> Tuple[Tuple[Series, ...], List[Outputs]]:
+def _timed(
+    backend: Backend, subject: Subject, warm: WarmUp, turns: Optional[Turns]
+) -> Tuple[Tuple[Series, ...], List[Outputs]]:
     protocol = backend.spec.protocol
     gc.collect()
     gc.freeze()
     gc.disable()
     try:
         if protocol.procedure == LEGACY:
-            legacy = timing.time_passes(subject, protocol.legacy_passes)
-            outputs, _ = _verified_calls(backend, subject)
-            return (warm.series, legacy), outputs
-        sync = timing.time_sync(subject, protocol, INPUTS, warm.last_ns)
-        expected_ns = timing.median_ns(sync) if sync.durations_ns else warm.last_ns
-        rest = [timing.time_pipelined(subject, protocol, expected_ns)]
-        if subject.synchronize is not None and protocol.dispatch_budget_ms:
-            rest.append(timing.time_dispatch(subject, protocol, expected_ns))
-        # What is verified after timing is timed, too: a slow call is too dear to be made for nothing
-        outputs, last = _verified_calls(backend, subject)
+            series = [timing.time_passes(subject, protocol.legacy_passes)]
+        else:
+            if turns is None:
+                series = [timing.time_sync(subject, protocol, warm.last_ns)]
+            else:
+                series = [timing.time_turns(subject, protocol, turns, warm.last_ns)]
+            expected_ns = timing.median_ns(series[0]) if series[0].durations_ns else warm.last_ns
+            if protocol.pipelined_budget_ms:
+                series.append(timing.time_pipelined(subject, protocol, expected_ns))
+            if subject.synchronize is not None and protocol.dispatch_budget_ms:
+                series.append(timing.time_dispatch(subject, protocol, expected_ns))
+        outputs, _ = _verified_calls(backend, subject)
     finally:
         gc.enable()
-    return (warm.series, timing.extended(sync, last), *rest), outputs
+    return (warm.series, *series), outputs
 
 
 def _examined(backend: Backend, subject: Subject) -> Facts:

@@ -8,11 +8,12 @@ import itertools
 import statistics
 import time
 from dataclasses import dataclass, replace
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Iterator, List, Optional, Sequence, Tuple
 
 from runners.contract import Protocol, Series, Stop
 from runners.protocol.pressure import PressureGauge
 from runners.protocol.stopping import StoppingRule
+from runners.protocol.turns import Turns
 from runners.workloads.base import Call, Inputs, Synchronize
 
 _WINDOW = 10
@@ -98,31 +99,43 @@ def warm_up_fixed(subject: Subject, calls: int, first: Sequence[Sample]) -> Warm
     return WarmUp(_series("warmup", 1, samples), None, seconds)
 
 
-def time_sync(subject: Subject, protocol: Protocol, reserved: int = 0, expected_ns: float = 0.0) -> Series:
-    """Times each call alone.
+def time_turns(subject: Subject, protocol: Protocol, turns: Turns, expected_ns: float = 0.0) -> Series:
+    """Times each call alone, in turns. A call before the first timed one of a turn wakes up what was stopped.
+
+    Args:
+        subject: what is measured.
+        protocol: length and number of the turns, their budget in all, and the largest number of samples.
+        turns: given to this process.
+        expected_ns: how long a call is likely to take.
+    """
+    rule = StoppingRule(protocol.turn_ms * _NS_PER_MS, 1, max(1, protocol.max_samples // protocol.cycles))
+    source = itertools.cycle(subject.ring)
+    taken: List[Series] = []
+    spent_ns = 0
+    for _ in turns:
+        time_one(subject, next(source))
+        taken.append(_take("sync", subject, ([inputs] for inputs in source), 1, rule, expected_ns))
+        spent_ns += sum(taken[-1].durations_ns)
+        turns.is_spent = spent_ns >= protocol.sync_budget_ms * _NS_PER_MS
+    return replace(_joined(taken), stopped=turns.ended)
+
+
+def time_sync(subject: Subject, protocol: Protocol, expected_ns: float = 0.0) -> Series:
+    """Times each call alone, at one stretch.
 
     Args:
         subject: what is measured.
         protocol: budget and numbers of samples.
-        reserved: samples that will be added afterwards; they count for the minimum, and for the budget.
         expected_ns: how long a call is likely to take.
     """
-    rule = StoppingRule(
-        budget_ns=protocol.sync_budget_ms * _NS_PER_MS - reserved * expected_ns,
-        min_samples=max(0, protocol.sync_min_samples - reserved),
-        max_samples=protocol.max_samples,
-        precision_permille=protocol.precision_permille,
-    )
-    if rule.min_samples == 0 and rule.budget_ns <= 0:
-        return replace(_series("sync", 1, []), stopped=Stop.BUDGET)
-    return _take("sync", subject, 1, rule, expected_ns)
+    rule = StoppingRule(protocol.sync_budget_ms * _NS_PER_MS, protocol.sync_min_samples, protocol.max_samples)
+    return _take("sync", subject, _blocks(subject.ring, 1), 1, rule, expected_ns)
 
 
 def time_dispatch(subject: Subject, protocol: Protocol, expected_ns: float) -> Series:
     """Times until a call returns, with an empty queue before it and without waiting for the device."""
-    budget_ns = protocol.dispatch_budget_ms * _NS_PER_MS
-    rule = StoppingRule(budget_ns, protocol.sync_min_samples, protocol.max_samples, protocol.precision_permille)
-    return _take("dispatch", subject, 1, rule, expected_ns, wait=False)
+    rule = StoppingRule(protocol.dispatch_budget_ms * _NS_PER_MS, protocol.sync_min_samples, protocol.max_samples)
+    return _take("dispatch", subject, _blocks(subject.ring, 1), 1, rule, expected_ns, wait=False)
 
 
 def time_pipelined(
@@ -142,25 +155,15 @@ def time_pipelined(
         budget_ns=(budget_ms or protocol.pipelined_budget_ms) * _NS_PER_MS,
         min_samples=protocol.pipelined_min_samples,
         max_samples=protocol.max_samples,
-        precision_permille=protocol.precision_permille,
     )
-    return _take(mode, subject, calls, rule, sync_median_ns * calls)
+    return _take(mode, subject, _blocks(subject.ring, calls), calls, rule, sync_median_ns * calls)
 
 
 def time_passes(subject: Subject, passes: int) -> Series:
     """One sample: the mean of so many back-to-back calls, as the paper's scripts take it."""
     rule = StoppingRule(budget_ns=0, min_samples=1, max_samples=1)
-    series = _take("legacy", subject, passes, rule, _MIN_SAMPLE_FOR_PRESSURE_NS)
+    series = _take("legacy", subject, _blocks(subject.ring, passes), passes, rule, _MIN_SAMPLE_FOR_PRESSURE_NS)
     return replace(series, stopped=Stop.FIXED)
-
-
-def extended(series: Series, samples: Sequence[Sample]) -> Series:
-    """A series of single calls with more samples at its end.
-
-    Their pressure was not read: whoever asks per sample finds as many as were taken in the loop.
-    """
-    more = _series(series.mode, 1, samples)
-    return replace(series, durations_ns=series.durations_ns + more.durations_ns, cpu_ns=series.cpu_ns + more.cpu_ns)
 
 
 def block_calls(block_ms: int, sync_median_ns: float) -> int:
@@ -193,8 +196,16 @@ def _verdict(durations_ns: Sequence[int]) -> Optional[bool]:
     return is_steady(durations_ns) if len(durations_ns) >= _MIN_CALLS_TO_JUDGE else None
 
 
-def _take(mode: str, subject: Subject, calls: int, rule: StoppingRule, expected_ns: float, wait: bool = True) -> Series:
-    """Takes samples of `calls` calls each until the rule ends it.
+def _take(
+    mode: str,
+    subject: Subject,
+    blocks: Iterator[List[Inputs]],
+    calls: int,
+    rule: StoppingRule,
+    expected_ns: float,
+    wait: bool = True,
+) -> Series:
+    """Takes a sample of each block, which has so many calls, until the rule ends it.
 
     With `wait` a sample ends when the device is idle; without, when the last call has returned.
     """
@@ -208,7 +219,7 @@ def _take(mode: str, subject: Subject, calls: int, rule: StoppingRule, expected_
     stopped = None
     first = last = gauge.total_ns()
     begin = perf_counter_ns()
-    for block in itertools.cycle(_blocks(subject.ring, calls)):
+    for block in blocks:
         if before:
             before()
         cpu = process_time_ns()
@@ -225,7 +236,7 @@ def _take(mode: str, subject: Subject, calls: int, rule: StoppingRule, expected_
             assert now is not None
             pressures.append(now - last)
             last = now
-        stopped = rule.verdict(durations, end - begin)
+        stopped = rule.verdict(len(durations), end - begin)
         if stopped is not None:
             break
     total = gauge.total_ns()
@@ -238,11 +249,24 @@ def _take(mode: str, subject: Subject, calls: int, rule: StoppingRule, expected_
     )
 
 
-def _blocks(ring: Sequence[Inputs], calls: int) -> List[List[Inputs]]:
+def _blocks(ring: Sequence[Inputs], calls: int) -> Iterator[List[Inputs]]:
     source = itertools.cycle(ring)
     # Short blocks: as many of them as it takes to visit every input
     number = 1 if calls >= len(ring) else len(ring)
-    return [list(itertools.islice(source, calls)) for _ in range(number)]
+    return itertools.cycle([list(itertools.islice(source, calls)) for _ in range(number)])
+
+
+def _joined(turns: Sequence[Series]) -> Series:
+    """One series of all turns. The pressure is that of the turns alone, not of the time between them."""
+    totals = [turn.pressure_total_ns for turn in turns if turn.pressure_total_ns is not None]
+    return replace(
+        _series("sync", 1, []),
+        durations_ns=tuple(ns for turn in turns for ns in turn.durations_ns),
+        cpu_ns=tuple(ns for turn in turns for ns in turn.cpu_ns),
+        pressure_ns=tuple(ns for turn in turns for ns in turn.pressure_ns),
+        pressure_total_ns=sum(totals) if totals else None,
+        turns=tuple(len(turn.durations_ns) for turn in turns),
+    )
 
 
 def _series(mode: str, calls: int, samples: Sequence[Sample]) -> Series:

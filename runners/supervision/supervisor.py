@@ -5,8 +5,8 @@ import gc
 import json
 import os
 import time
-from dataclasses import replace
-from typing import Dict, Optional, Tuple
+from dataclasses import dataclass, field, replace
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from runners.contract import (
     CONTRACT_VERSION,
@@ -15,6 +15,7 @@ from runners.contract import (
     ContractError,
     End,
     Environment,
+    GuardResult,
     Line,
     Status,
     Task,
@@ -24,6 +25,7 @@ from runners.contract import (
     TrialSpec,
     decode,
     encode_line,
+    sessions_of,
 )
 from runners.contract.catalogue import refusal
 from runners.contract.record import FactValue
@@ -31,11 +33,10 @@ from runners.protocol.answer import Answer
 from runners.protocol.cache import DIRECTORY_VARIABLE
 from runners.supervision import kernel, preload
 from runners.supervision.bounds import limit_time_of_this_process
-from runners.supervision.guarding import Guarding, Verdict, guarding_for
+from runners.supervision.guarding import Verdict, guarding_for
 from runners.supervision.interrupts import Interrupted, Interrupts
-from runners.supervision.process import Ended
 from runners.supervision.source import source_digest
-from runners.supervision.trial import TrialProcesses
+from runners.supervision.trial import Outcome, TrialProcesses
 
 EXIT_BAD_TASK = 65
 EXIT_NO_CHILDREN = 70
@@ -94,8 +95,23 @@ class RecordingError(Exception):
     """A line of the records cannot be written."""
 
 
+def _conditions() -> Dict[str, FactValue]:
+    from runners.system import conditions
+
+    return conditions.read()
+
+
+@dataclass(frozen=True)
+class _Surroundings:
+    """What was seen around the trials of a session; all of them have it in their records."""
+
+    before: Dict[str, FactValue] = field(default_factory=_conditions)
+    after: Dict[str, FactValue] = field(default_factory=_conditions)
+    guards: Tuple[GuardResult, ...] = ()
+
+
 class Supervisor:
-    """Runs the trials of one task, one after the other, and writes its lines."""
+    """Runs the trials of one task, session by session, and writes its lines."""
 
     def __init__(self, task: Task, files: TaskFiles, interrupts: Interrupts) -> None:
         self._task = task
@@ -110,40 +126,57 @@ class Supervisor:
         """Writes the environment, a record for each trial, and the end.
 
         Raises:
-            Interrupted: the supervisor has to end; the running trial has no record.
+            Interrupted: the supervisor has to end; the running trials have no record.
             RecordingError: the same, because the disk takes no line more.
         """
         from runners.system import environment
 
         versions, facts = environment.observe()
         self._write(Environment(self._task.task_id, versions, facts, self._source))
-        for trial in self._task.trials:
-            reason = refusal(trial.spec) or _too_few_cores(trial.spec)
-            guarding = guarding_for(self._task.guards, trial.spec.device, self._interrupts.pause)
-            # Before the trial begins: what it waits is no part of its time, and nothing of it is lost meanwhile
-            before = guarding.before() if reason is None else Verdict()
-            started = time.time_ns()
-            self._write(Begin(trial.trial_id, trial.attempt, started))
-            refused = Answer(Status.UNSUPPORTED, reason) if reason else None
-            if before.problem is not None:
-                refused = Answer(Status.INFRASTRUCTURE_ERROR, before.problem)
-            record = self._trial(trial, started, refused, guarding, before)
-            self._write(record)
-            seconds = (record.finished_at_ns - started) / 1e9
-            print("%s %s %.1f s %s" % (trial.trial_id, record.status.value, seconds, record.reason or ""), flush=True)
+        for session in sessions_of(self._task.trials):
+            runnable: List[Trial] = []
+            for trial in session:
+                reason = refusal(trial.spec) or _too_few_cores(trial.spec)
+                if reason is None:
+                    runnable.append(trial)
+                else:
+                    answer = Answer(Status.UNSUPPORTED, reason)
+                    self._record(trial, self._begin([trial]), Outcome(answer), _Surroundings())
+            if runnable:
+                self._session(runnable)
         self._write(End(self._task.task_id, len(self._task.trials)))
 
-    def _trial(
-        self, trial: Trial, started: int, refused: Optional[Answer], guarding: Guarding, seen: Verdict
-    ) -> TrialRecord:
+    def _session(self, trials: Sequence[Trial]) -> None:
+        """Runs the trials of one session, between one look of the guards and the next."""
+        guarding = guarding_for(self._task.guards, trials[0].spec.device, self._interrupts.pause)
+        # Before they begin: what they wait is no part of their time, and nothing of them is lost meanwhile
+        seen = guarding.before()
+        begun = self._begin(trials)
         before = _conditions()
-        ended: Optional[Ended] = None
-        if refused is not None:
-            answer = refused
+        outcomes: Dict[str, Outcome] = {}
+        if seen.problem is not None:
+            refused = Outcome(Answer(Status.INFRASTRUCTURE_ERROR, seen.problem))
+            outcomes = {trial.trial_id: refused for trial in trials}
         else:
-            answer, ended, after = self._guarded(trial, guarding)
+            guarding.start()
+            outcomes = self._processes.run(trials)
+            after = guarding.after()
+            outcomes = {name: _disturbed(outcome, after.problem) for name, outcome in outcomes.items()}
             seen = Verdict(seen.results + after.results)
-        return TrialRecord(
+        around = _Surroundings(before, _conditions(), seen.results)
+        for trial in trials:
+            self._record(trial, begun, outcomes[trial.trial_id], around)
+
+    def _begin(self, trials: Sequence[Trial]) -> int:
+        """Writes that trials begin; returns when, in nanoseconds since the epoch."""
+        started = time.time_ns()
+        for trial in trials:
+            self._write(Begin(trial.trial_id, trial.attempt, started))
+        return started
+
+    def _record(self, trial: Trial, started: int, outcome: Outcome, around: "_Surroundings") -> None:
+        answer, ended = outcome.answer, outcome.ended
+        record = TrialRecord(
             trial_id=trial.trial_id,
             attempt=trial.attempt,
             status=answer.status,
@@ -152,25 +185,20 @@ class Supervisor:
             finished_at_ns=time.time_ns(),
             phases=answer.phases,
             series=answer.series,
+            session=outcome.session,
             steady=answer.steady,
             verification=answer.verification,
             facts=answer.facts,
-            conditions_before=before,
-            conditions_after=_conditions(),
-            guards=seen.results,
+            conditions_before=around.before,
+            conditions_after=around.after,
+            guards=around.guards,
             usage=ended.usage if ended else None,
             exit_code=ended.code if ended else None,
             log_tail=ended.log_tail if ended and answer.status is not Status.OK else "",
         )
-
-    def _guarded(self, trial: Trial, guarding: Guarding) -> Tuple[Answer, Ended, Verdict]:
-        guarding.start()
-        answer, ended = self._processes.run(trial)
-        after = guarding.after()
-        if answer.status is Status.OK and after.problem is not None:
-            # Its samples stay: they show what a neighbour does
-            answer = replace(answer, status=Status.INFRASTRUCTURE_ERROR, reason=after.problem)
-        return answer, ended, after
+        self._write(record)
+        seconds = (record.finished_at_ns - started) / 1e9
+        print("%s %s %.1f s %s" % (trial.trial_id, record.status.value, seconds, record.reason or ""), flush=True)
 
     def _write(self, line: Line) -> None:
         try:
@@ -197,7 +225,9 @@ def _too_few_cores(spec: TrialSpec) -> Optional[str]:
     return None
 
 
-def _conditions() -> Dict[str, FactValue]:
-    from runners.system import conditions
-
-    return conditions.read()
+def _disturbed(outcome: Outcome, problem: Optional[str]) -> Outcome:
+    """What becomes of a trial if a guard says that what it measured does not count."""
+    if outcome.answer.status is not Status.OK or problem is None:
+        return outcome
+    # Its samples stay: they show what a neighbour does
+    return replace(outcome, answer=replace(outcome.answer, status=Status.INFRASTRUCTURE_ERROR, reason=problem))

@@ -1,15 +1,29 @@
-"""The processes of one trial: prepare, measure, examine, and the dispatch floor of its structure."""
+"""The processes of a session's trials: prepare, measure in turns, examine, and the dispatch floor of each structure."""
 
 import shutil
 import tempfile
 import time
+import uuid
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Callable, Dict, Optional, Tuple
+from typing import Callable, Dict, Optional, Sequence, Tuple
 
 from runners.backends import make_backend
-from runners.contract import LEGACY, Phases, Series, Status, Task, Trial, TrialSpec, WorkloadSpec, digest
-from runners.contract.catalogue.entries import CPU
+from runners.contract import (
+    ATTEMPTS_TOGETHER,
+    LEGACY,
+    Interleaving,
+    Phases,
+    Series,
+    Session,
+    Status,
+    Task,
+    Trial,
+    TrialSpec,
+    WorkloadSpec,
+    digest,
+)
+from runners.contract.catalogue.entries import CPU, CUDA
 from runners.contract.record import FactValue
 from runners.protocol.answer import Answer, merge_phases
 from runners.protocol.cache import CacheEntries, entries
@@ -18,7 +32,10 @@ from runners.protocol.measure import measure
 from runners.protocol.prepare import missing, prepare
 from runners.supervision.interrupts import Interrupts
 from runners.supervision.process import Ended, run_child
+from runners.supervision.room import Room
+from runners.supervision.session import Allowance, Member, SessionRun
 from runners.supervision.verdict import judge
+from runners.system.gpu_state import read_gpus
 from runners.workloads import make_workload
 from runners.workloads.base import Unsupported, Workload
 
@@ -26,6 +43,7 @@ REFERENCE_ROWS = 16
 """Examples of a batch that are verified: float64 of a large batch would take longer than all of the measurement."""
 
 _FLOOR_WARMUP_MS = 100
+_BASELINE = "eager"
 
 
 @dataclass(frozen=True)
@@ -39,8 +57,18 @@ class Floor:
     """The trial that measured it; others of the same structure share it."""
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a trial."""
+
+    answer: Answer
+    ended: Optional[Ended] = None
+    """The end of the process that measured, or failed; null if none ran."""
+    session: Optional[Session] = None
+
+
 class TrialProcesses:
-    """Starts the processes of the trials of one task, each in its turn."""
+    """Starts the processes of the trials of one task, session by session."""
 
     def __init__(self, task: Task, cache: str, source: str, interrupts: Interrupts) -> None:
         self._task = task
@@ -49,30 +77,115 @@ class TrialProcesses:
         self._interrupts = interrupts
         self._floors: Dict[str, Floor] = {}
 
-    def run(self, trial: Trial) -> Tuple[Answer, Ended]:
-        """All processes of a trial; the second value is the end of the one that measured, or failed."""
-        deadline = time.monotonic() + trial.timeout_s
-        answer, ended = self._prepare_and_measure(trial, trial.spec, deadline)
-        if answer.status is not Status.OK:
-            return answer, ended
+    def run(self, trials: Sequence[Trial]) -> Dict[str, Outcome]:
+        """All processes of the trials of one session; returns what became of each by its id."""
+        outcomes: Dict[str, Outcome] = {}
+        allowances = {trial.trial_id: Allowance(trial.timeout_s) for trial in trials}
+        if trials[0].spec.protocol.procedure == LEGACY:
+            [trial] = trials
+            with allowances[trial.trial_id].passing() as deadline:
+                outcomes[trial.trial_id] = Outcome(*self._prepare_and_measure(trial, trial.spec, deadline))
+        else:
+            self._measure_in_turns(trials, allowances, outcomes)
+        for trial in trials:
+            outcome = outcomes[trial.trial_id]
+            if outcome.answer.status is Status.OK:
+                with allowances[trial.trial_id].passing() as deadline:
+                    completed = self._completed(outcome.answer, trial, deadline)
+                outcomes[trial.trial_id] = replace(outcome, answer=completed)
+        return outcomes
+
+    def _measure_in_turns(
+        self, trials: Sequence[Trial], allowances: Dict[str, Allowance], outcomes: Dict[str, Outcome]
+    ) -> None:
+        """Prepares all trials, then measures them together; alone those for which there was no room."""
+        prepared: Dict[str, Phases] = {}
+        members: Dict[str, Member] = {}
+        for trial in trials:
+            name = trial.trial_id
+            cached = self._entries(trial.spec)
+            with allowances[name].passing() as deadline:
+                answer, ended = self._prepared(trial, trial.spec, cached, deadline)
+            if ended is not None and answer.status is not Status.OK:
+                outcomes[name] = Outcome(answer, ended)
+            else:
+                prepared[name] = answer.phases
+                is_baseline = trial.spec.backend.name == _BASELINE and trial.replicate == 0
+                members[name] = Member(partial(measure, trial.spec, cached), allowances[name], is_baseline)
+        by_name = {trial.trial_id: trial for trial in trials}
+        reasons: Dict[str, str] = {}
+        for name, outcome in self._session([by_name[name] for name in members], members, None).items():
+            if outcome is None:
+                reasons[name] = "no room beside the others: %s" % members[name].left_out
+            elif outcome.answer.status is Status.OOM and _processes(outcome) > 1:
+                reasons[name] = "out of memory while %d processes were alive" % _processes(outcome)
+            else:
+                outcomes[name] = outcome
+        for name, reason in reasons.items():
+            again = {name: Member(members[name].function, allowances[name])}
+            for outcome in self._session([by_name[name]], again, reason).values():
+                assert outcome is not None
+                outcomes[name] = outcome
+        for name, phases in prepared.items():
+            outcome, answer = outcomes[name], outcomes[name].answer
+            outcomes[name] = replace(outcome, answer=replace(answer, phases=merge_phases(phases, answer.phases)))
+
+    def _session(
+        self, trials: Sequence[Trial], members: Dict[str, Member], reason: Optional[str]
+    ) -> Dict[str, Optional[Outcome]]:
+        """Runs a session and judges its ends; null for a trial that was left out of it.
+
+        Args:
+            trials: in the order in which their processes start.
+            members: their processes.
+            reason: why this one trial is not with others; null if there is none.
+        """
+        if not trials:
+            return {}
+        first = trials[0]
+        if first.attempt > ATTEMPTS_TOGETHER:
+            reason = "attempt %d: one of its session may have ended the starts before" % first.attempt
+        seed = "%d %s" % (first.spec.seed, " ".join(sorted(trial.trial_id for trial in trials)))
+        room = Room(read_gpus if first.spec.device == CUDA else tuple)
+        started = [members[trial.trial_id] for trial in trials]
+        processes = SessionRun(started, first.spec.protocol, seed, self._interrupts, room).run()
+        interleaving = Interleaving.TURNS if reason is None else Interleaving.ALONE
+        session = Session(uuid.uuid4().hex, interleaving, processes, reason)
+        outcomes: Dict[str, Optional[Outcome]] = {}
+        for trial, member in zip(trials, started):
+            is_out = member.left_out is not None
+            judged = None if is_out else Outcome(judge(member.ended, trial.timeout_s), member.ended, session)
+            outcomes[trial.trial_id] = judged
+        return outcomes
+
+    def _completed(self, answer: Answer, trial: Trial, deadline: float) -> Answer:
+        """What was measured, with what is looked at afterwards."""
         if wanted(trial.spec):
             answer = self._with_examination(answer, trial, deadline)
         protocol = trial.spec.protocol
         if trial.spec.device == CPU and protocol.floor_budget_ms and protocol.procedure != LEGACY:
             answer = self._with_floor(answer, trial, deadline)
-        return answer, ended
+        return answer
 
-    def _prepare_and_measure(self, trial: Trial, spec: TrialSpec, deadline: float) -> Tuple[Answer, Ended]:
-        cached = self._entries(spec)
+    def _prepared(
+        self, trial: Trial, spec: TrialSpec, cached: CacheEntries, deadline: float
+    ) -> Tuple[Answer, Optional[Ended]]:
+        """Makes what the cache lacks; without an end if it lacks nothing."""
         backend = make_backend(make_workload(spec))
         phases = Phases(artifact_cached=cached.artifact.exists if backend.has_artifact else None)
-        if missing(backend, cached):
-            answer, ended = self._prepare(trial, spec, cached, deadline)
-            phases = merge_phases(phases, answer.phases)
-            if answer.status is not Status.OK:
-                return replace(answer, phases=phases), ended
-        answer, ended = self._child(partial(measure, spec, cached), trial, deadline)
+        if not missing(backend, cached):
+            return Answer(Status.OK, phases=phases), None
+        answer, ended = self._prepare(trial, spec, cached, deadline)
         return replace(answer, phases=merge_phases(phases, answer.phases)), ended
+
+    def _prepare_and_measure(self, trial: Trial, spec: TrialSpec, deadline: float) -> Tuple[Answer, Ended]:
+        """Measures at one stretch, while nothing else of the task lives."""
+        cached = self._entries(spec)
+        before, failed = self._prepared(trial, spec, cached, deadline)
+        if failed is not None and before.status is not Status.OK:
+            return before, failed
+        answer, ended = self._child(partial(measure, spec, cached), trial, deadline)
+        return replace(answer, phases=merge_phases(before.phases, answer.phases)), ended
 
     def _with_examination(self, answer: Answer, trial: Trial, deadline: float) -> Answer:
         """The answer and what the examination adds. What was timed stands, whatever becomes of it."""
@@ -167,6 +280,10 @@ def floor_facts(floor: Floor, operations: FactValue) -> Dict[str, FactValue]:
         "floor_problem": problem,
         "floor_measured_by": floor.measured_by,
     }
+
+
+def _processes(outcome: Outcome) -> int:
+    return outcome.session.processes if outcome.session else 0
 
 
 def _without_batch(spec: TrialSpec) -> Tuple[WorkloadSpec, str, str, int]:

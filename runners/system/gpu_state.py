@@ -48,6 +48,7 @@ class GpuState:
     memory_clock_setting_mhz: Optional[int]
     power_limit_mw: Optional[int]
     """The limit in force."""
+    memory_free_mib: Optional[float] = None
 
     @property
     def slowdowns(self) -> Tuple[str, ...]:
@@ -86,10 +87,11 @@ def _state(library: Any, number: int, handle: Any) -> GpuState:
     if reasons is None:  # its name until driver 535
         reasons = ask("nvmlDeviceGetCurrentClocksThrottleReasons")
     thermal = ask("nvmlDeviceGetViolationStatus", _THERMAL_POLICY)
+    memory = _memory(library, handle)
     return GpuState(
         number=number,
         processes=_processes(library, handle),
-        memory_used_mib=_memory_used_mib(library, handle),
+        memory_used_mib=None if memory is None else memory.used / _BYTES_PER_MIB,
         busy_permille=None if rates is None else int(rates.gpu) * 10,
         reasons=reasons,
         thermal_ns=None if thermal is None else int(thermal.violationTime),
@@ -97,6 +99,7 @@ def _state(library: Any, number: int, handle: Any) -> GpuState:
         application_clock_default_mhz=ask("nvmlDeviceGetDefaultApplicationsClock", library.NVML_CLOCK_SM),
         memory_clock_setting_mhz=ask("nvmlDeviceGetApplicationsClock", library.NVML_CLOCK_MEM),
         power_limit_mw=ask("nvmlDeviceGetEnforcedPowerLimit"),
+        memory_free_mib=None if memory is None else memory.free / _BYTES_PER_MIB,
     )
 
 
@@ -107,15 +110,13 @@ def _processes(library: Any, handle: Any) -> Optional[int]:
     return len(set().union(*known)) if known else None
 
 
-def _memory_used_mib(library: Any, handle: Any) -> Optional[float]:
+def _memory(library: Any, handle: Any) -> Any:
     try:
         memory = nvml.ask(library, "nvmlDeviceGetMemoryInfo", handle, _MEMORY_VERSION_2)
     except TypeError:  # a binding that knows no versions
         memory = None
-    if memory is None:
-        # Before driver 510 the two are one number
-        memory = nvml.ask(library, "nvmlDeviceGetMemoryInfo", handle)
-    return None if memory is None else memory.used / _BYTES_PER_MIB
+    # Before driver 510 what the driver keeps and what is in use are one number
+    return nvml.ask(library, "nvmlDeviceGetMemoryInfo", handle) if memory is None else memory
 
 
 def _uuid(library: Any, handle: Any) -> str:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Callable, List, Optional, Tuple
 
-from runners.system.reading import exists, parse_int, read_fields, read_flag, read_int, read_text
+from runners.system.reading import exists, parse_bytes, parse_int, read_fields, read_flag, read_int, read_text
 
 _NO_LIMIT = 2**53
 """Version 1 writes a number near 2**63 where there is no limit."""
@@ -44,6 +44,16 @@ def probe(root: str = "/") -> Limits:
         pids=_tightest(controller_directories(root, "pids"), lambda path: read_int(root, path + "/pids.max")),
         oom_group=_any([read_flag(root, path + "/memory.oom.group") for path in memory]),
     )
+
+
+def free_memory_bytes(root: str = "/") -> Optional[int]:
+    """What this process and its children may still take: of the machine, and of the limits of its control groups.
+
+    The pages of files that a group no longer uses count as free: the kernel gives them back before it kills.
+    """
+    available = parse_bytes(read_fields(root, "/proc/meminfo").get("MemAvailable"))
+    groups = [_free_in_group(root, path) for path in controller_directories(root, "memory")]
+    return min((free for free in (available, *groups) if free is not None), default=None)
 
 
 def controller_directories(root: str, controller: str) -> List[str]:
@@ -107,6 +117,16 @@ def _memory_bytes(root: str, path: str) -> Optional[int]:
     limit = read_int(root, path + "/memory.max")
     limit = read_int(root, path + "/memory.limit_in_bytes") if limit is None else limit
     return None if limit is None or limit >= _NO_LIMIT else limit
+
+
+def _free_in_group(root: str, path: str) -> Optional[int]:
+    limit, used = _memory_bytes(root, path), read_int(root, path + "/memory.current")
+    used = read_int(root, path + "/memory.usage_in_bytes") if used is None else used
+    if limit is None or used is None:
+        return None
+    counted = read_fields(root, path + "/memory.stat", " ")
+    unused = parse_int(counted.get("total_inactive_file", counted.get("inactive_file")))
+    return max(0, limit - used + (unused or 0))
 
 
 def _cpu_millicores(root: str, path: str) -> Optional[int]:

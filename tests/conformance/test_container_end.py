@@ -87,7 +87,7 @@ def drive(
 
         def start(limit_s: int) -> Driven:
             settings = DockerSettings(cpu_image.image_id, None, (0,), 1 << 30, tmp_path / "cache")
-            task = make_task(*(make_trial("synthetic-sleep", trial_id=f"t{i}") for i in range(500)))
+            task = make_task(*(make_trial("synthetic-sleep", trial_id=f"t{i}", batch=i + 1) for i in range(500)))
             stage(task, tmp_path / "task")
             driver = subprocess.Popen([sys.executable, "-c", DRIVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             assert driver.stdin is not None

@@ -51,16 +51,21 @@ def run(settings: ExecutionSettings, task: Task, directory: Path) -> Ended:
 
 @pytest.mark.parametrize("settings", ALL, indirect=True)
 def test_every_trial_of_a_good_task_is_recorded(settings, make_trial, make_task, tmp_path) -> None:
-    task = make_task(*(make_trial(trial_id=f"t{i}", order=i) for i in range(3)))
+    # two of one session, and one of another
+    task = make_task(*(make_trial(trial_id=f"t{i}", order=i, batch=1 + i // 2) for i in range(3)))
     ended = run(settings, task, tmp_path / "task")
-    assert [type(line) for line in ended.lines] == [Environment, *[Begin, TrialRecord] * 3, End], ended.outcome
+    session = [Begin, Begin, TrialRecord, TrialRecord]
+    assert [type(line) for line in ended.lines] == [Environment, *session, Begin, TrialRecord, End], ended.outcome
     assert [record.status for record in ended.records.values()] == [Status.OK] * 3
     assert list(ended.records) == ["t0", "t1", "t2"]
     assert ended.outcome.exit_code == 0
     assert ended.outcome.out_of_memory_at_ns is None
+    sessions = [record.session.session_id for record in ended.records.values()]
+    assert sessions[0] == sessions[1] != sessions[2]
     for record in ended.records.values():
         assert {series.mode for series in record.series} >= {"sync", "pipelined"}
         assert all(series.durations_ns for series in record.series)
+        assert all(series.turns for series in record.series if series.mode == "sync")
         assert record.verification is not None
         assert record.verification.passed
 
@@ -84,7 +89,9 @@ def test_every_trial_of_a_good_task_is_recorded(settings, make_trial, make_task,
 def test_a_bad_trial_costs_itself_only(settings, workload, status, make_trial, make_task, tmp_path) -> None:
     limit = {"timeout_s": 3} if workload == "synthetic-hang" else {}
     task = make_task(
-        make_trial(trial_id="before"), make_trial(workload, trial_id="bad", **limit), make_trial(trial_id="after")
+        make_trial(trial_id="before"),
+        make_trial(workload, trial_id="bad", **limit),
+        make_trial(trial_id="after", batch=2),
     )
     ended = run(settings, task, tmp_path / "task")
     assert ended.outcome.exit_code == 0, ended.outcome
@@ -105,12 +112,11 @@ def test_a_dead_supervisor_costs_the_running_trial_and_leaves_the_rest(
     task = make_task(
         make_trial(trial_id="before"),
         make_trial("synthetic-kill-supervisor", trial_id="killer"),
-        make_trial(trial_id="after"),
+        make_trial(trial_id="after", batch=2),
     )
     ended = run(settings, task, tmp_path / "task")
     assert ended.outcome.exit_code not in (0, None)
-    victim, left = aftermath(task, ended.begun, frozenset(ended.records), ended.outcome)
-    assert victim is not None
+    [victim], left = aftermath(task, ended.begun, frozenset(ended.records), ended.outcome)
     assert (victim.trial_id, victim.status) == ("killer", Status.CRASHED)
     assert "signal 9" in (victim.reason or "")
     assert [trial.trial_id for trial in left] == ["after"]
@@ -120,7 +126,7 @@ def test_a_dead_supervisor_costs_the_running_trial_and_leaves_the_rest(
 @pytest.mark.parametrize("settings", REAL, indirect=True)
 def test_records_come_while_the_task_runs_and_a_stop_ends_it(settings, make_trial, make_task, tmp_path) -> None:
     directory = tmp_path / "task"
-    task = make_task(*(make_trial("synthetic-sleep", trial_id=f"t{i}") for i in range(200)))
+    task = make_task(*(make_trial("synthetic-sleep", trial_id=f"t{i}", batch=i + 1) for i in range(200)))
     stage(task, directory)
     running = Running(settings, task, directory)
     running.wait_for(TrialRecord)

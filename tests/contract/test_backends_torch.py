@@ -27,8 +27,10 @@ from runners.contract.spec import OptionValue
 QUICK = Protocol(
     warmup_min_calls=1,
     warmup_min_ms=1,
+    turn_ms=5,
+    cycles=2,
+    min_cycles=1,
     sync_budget_ms=20,
-    sync_min_samples=3,
     pipelined_budget_ms=20,
     pipelined_min_samples=2,
     pipelined_block_ms=5,

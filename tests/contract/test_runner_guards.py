@@ -36,7 +36,7 @@ from tests.contract.test_runner_tasks import QUICK, ROOT, environment, lines_so_
 
 CORE = max(os.sched_getaffinity(0))
 BUSY = "import os, sys\nwhile True: pass"
-LONG = replace(QUICK, sync_budget_ms=3000, precision_permille=0)
+LONG = replace(QUICK, turn_ms=3000, cycles=1, min_cycles=1)
 
 
 @contextmanager
@@ -144,9 +144,7 @@ def test_a_wait_that_is_in_vain_is_an_infrastructure_error_that_says_so(tmp_path
 
 
 def test_a_neighbour_that_comes_meanwhile_takes_the_trial_its_ok_but_not_its_samples(tmp_path: Path) -> None:
-    write(
-        tmp_path, GuardPolicy.WAIT, trial("synthetic-sleep", protocol=replace(LONG, sync_budget_ms=8000)), permille=700
-    )
+    write(tmp_path, GuardPolicy.WAIT, trial("synthetic-sleep", protocol=replace(LONG, turn_ms=8000)), permille=700)
     with start(tmp_path) as process:
         wait_for("Begin", tmp_path)
         with neighbour():

@@ -36,6 +36,9 @@ ROOT = Path(runners.__file__).parents[1]
 QUICK = Protocol(
     warmup_min_calls=1,
     warmup_min_ms=1,
+    turn_ms=1,
+    cycles=3,
+    min_cycles=2,
     sync_budget_ms=20,
     sync_min_samples=3,
     pipelined_budget_ms=20,
@@ -43,7 +46,7 @@ QUICK = Protocol(
     pipelined_block_ms=5,
     floor_budget_ms=20,
 )
-ENDLESS = replace(QUICK, sync_budget_ms=60_000, max_samples=100_000, precision_permille=0)
+ENDLESS = replace(QUICK, sync_budget_ms=600_000, turn_ms=60_000, max_samples=1_000_000)
 
 
 def trial(name: str, backend: str = "python", timeout_s: int = 30, protocol: Protocol = QUICK) -> Trial:
@@ -149,7 +152,7 @@ def test_a_good_record_is_complete(tmp_path: Path) -> None:
 
 
 def test_a_reference_is_computed_once_for_all_tasks_that_share_a_cache(tmp_path: Path) -> None:
-    write_task(tmp_path, trial("synthetic-null"), trial("synthetic-null"))
+    write_task(tmp_path, trial("synthetic-null"), replace(trial("synthetic-null"), trial_id="twin", replicate=1))
     run(tmp_path)
     assert [record.phases.reference_s is None for record in records(tmp_path)] == [False, True]
 
@@ -285,15 +288,23 @@ def test_more_threads_than_cores_are_unsupported(tmp_path: Path) -> None:
 @pytest.mark.environment
 def test_backends_agree_with_the_reference(tmp_path: Path, cpu_python: Path) -> None:
     backends = ("eager", "torchscript", "onnxruntime", "onnxruntime")
-    write_task(tmp_path, *[trial("tiny-bert", backend, timeout_s=100) for backend in backends])
+    trials = [trial("tiny-bert", backend, timeout_s=100) for backend in backends]
+    write_task(tmp_path, *[replace(one, trial_id=f"t{i}") for i, one in enumerate(trials)])
     code, log = run(tmp_path, cpu_python)
     assert code == 0, log
     assert [(r.status, r.reason) for r in records(tmp_path)] == [(Status.OK, None)] * 4
     assert [r.phases.reference_s is None for r in records(tmp_path)] == [False, True, True, True]
+    # All of a session are prepared before the first of them is measured
     assert [r.phases.artifact_cached for r in records(tmp_path)] == [None, None, False, True]
     assert {r.facts["parameters"] for r in records(tmp_path)} == {169664}
     assert records(tmp_path)[3].facts["onnx_provider"] == "CPUExecutionProvider"
     assert records(tmp_path)[0].facts["attn_implementation"] == "sdpa"
+    sessions = [record.session for record in records(tmp_path)]
+    assert sessions == [sessions[0]] * 4
+    assert sessions[0] is not None
+    assert sessions[0].processes == 4
+    [turns] = {len(record.series[1].turns) for record in records(tmp_path)}
+    assert QUICK.min_cycles <= turns <= QUICK.cycles
 
 
 @pytest.mark.environment

@@ -23,7 +23,7 @@ from runners.supervision.start import EXIT_BUSY, EXIT_GIVEN_UP, run_directory
 from runners.system import Fingerprint, collect, system_id
 
 PROTOCOL = (
-    "{warmup_min_calls: 1, warmup_min_ms: 1, warmup_max_ms: 50, sync_budget_ms: 20, sync_min_samples: 3,"
+    "{warmup_min_calls: 1, warmup_min_ms: 1, warmup_max_ms: 50, turn_ms: 5, cycles: 2, min_cycles: 1,"
     " pipelined_budget_ms: 20, pipelined_min_samples: 2, pipelined_block_ms: 5}"
 )
 Export = Callable[..., Path]

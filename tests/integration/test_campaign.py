@@ -20,6 +20,7 @@ import pytest
 from orchestrator.campaign import CampaignPlanned, CampaignProgress, ResumePolicy, TrialRecorded, choose_campaign
 from orchestrator.campaign.driver.task_tracker import TaskTracker
 from orchestrator.config import Exclusive, load_sweep
+from orchestrator.config.sweep import Duplicate
 from orchestrator.execution import ProcessSettings, TaskOutcome, aftermath
 from orchestrator.planning import make_slots
 from orchestrator.scheduling import HostObserved, RecordPiece, TaskEnded, TaskEvent, run_on_host
@@ -105,6 +106,20 @@ def test_a_dead_supervisor_costs_its_trial_and_the_rest_runs_again(lab: Lab) -> 
     assert "before its trials were done" in lab.notices()
 
 
+def test_trials_of_a_session_that_ended_its_task_are_measured_again_and_at_last_each_alone(lab: Lab) -> None:
+    killers = sweep(rounds=1, workloads=("synthetic-kill-supervisor",))
+    pair = Duplicate(workload="synthetic-kill-supervisor", backend="python", batch=1)
+    lab.run(killers.model_copy(update={"duplicate": (pair,)}), LocalScheduler(), [HOST])
+    rows = lab.store.trials(["trial_id", "batch", "attempt", "status", "reason"]).to_pylist()
+    ends = sorted((row["batch"], row["attempt"], row["status"]) for row in rows)
+    lost, blamed = "infrastructure_error", "crashed"
+    assert ends == [(1, n, s) for n, s in ((1, lost), (2, lost), (3, blamed)) for _ in "ab"] + [(2, 1, blamed)]
+    together = {row["reason"] for row in rows if row["status"] == lost}
+    assert together == {"the supervisor ended while the 2 trials of a session ran (exit code -9, signal 9)"}
+    alone = {row["reason"] for row in rows if row["status"] == blamed}
+    assert alone == {"the supervisor ended while this trial ran (exit code -9, signal 9)"}
+
+
 class Unstable(Kept):
     """Loses tasks: the first `losses` of them, after `lines` lines each."""
 
@@ -157,7 +172,7 @@ def test_a_row_that_arrives_while_its_task_is_given_up_is_neither_told_as_lost_n
     monkeypatch.setattr("orchestrator.campaign.driver.task_tracker.aftermath", deciding)
     # environment, begin, record: the first trial of the first task was stored when the host went away
     lab.run(sweep(), Unstable(losses=1, lines=3), [HOST], faults=PATIENT)
-    assert decided[0][0] is not None
+    assert decided[0][0] != ()
     assert lab.rows() == [("h1", "ok", 1)] * 4
     assert [(progress.record.status, progress.final) for progress in lab.recorded()] == [(Status.OK, True)] * 4
 
@@ -219,7 +234,7 @@ workloads: [{name: synthetic-sleep, batch: 1}]
 backends: [python]
 threads: 1
 rounds: 1
-protocol: {warmup_min_ms: 1, sync_budget_ms: 1000, pipelined_budget_ms: 20, pipelined_min_samples: 2, floor_budget_ms: 0}
+protocol: {warmup_min_ms: 1, turn_ms: 1000, cycles: 1, min_cycles: 1, floor_budget_ms: 0}
 """
 
 

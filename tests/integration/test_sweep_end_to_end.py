@@ -33,8 +33,7 @@ backends: [eager, torchscript, onnxruntime, python]
 rounds: 2
 duplicate: {workload: tiny-bert, backend: eager, batch: 1}
 protocol:
-  {warmup_min_calls: 1, warmup_min_ms: 10, warmup_max_ms: 100, sync_budget_ms: 50, sync_min_samples: 3,
-   pipelined_budget_ms: 50, pipelined_min_samples: 2, pipelined_block_ms: 10}
+  {warmup_min_calls: 1, warmup_min_ms: 10, warmup_max_ms: 100, turn_ms: 20, cycles: 3, min_cycles: 2}
 """
 
 LONG, ENGINE = pytest.mark.long, pytest.mark.engine
@@ -157,7 +156,7 @@ def test_an_ended_sweep_leaves_nothing_and_goes_on(
     isolation: str, project: Project, number: signal.Signals, expected: int, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
-    command = ("sweep", "run", project.write(sleeps(rounds=3, sync_budget_ms=500, batches="[1, 2, 3, 4]")))
+    command = ("sweep", "run", project.write(sleeps(rounds=3, turn_ms=500, batches="[1, 2, 3, 4]")))
     driver = project.start(log, *command)
     acknowledged = project.wait_for_rows(5, driver, log)
     if number == signal.SIGKILL:
@@ -237,7 +236,7 @@ def test_a_campaign_is_watched_drained_killed_stopped_and_gone_on_with_from_anot
         assert max(map(len, said.splitlines())) <= 80
         return code, " ".join(said.split())
 
-    driver = project.start(log, "sweep", "run", project.write(sleeps(rounds=6, sync_budget_ms=1200)))
+    driver = project.start(log, "sweep", "run", project.write(sleeps(rounds=6, turn_ms=1200)))
     project.wait_for(lambda: "synthetic-sleep python batch" in status()[1], driver, log)
     assert status()[0] == ExitCode.OK
     assert "is running on this machine" in status()[1]

@@ -24,8 +24,7 @@ workloads: [{name: synthetic-sleep, batch: [1, 2, 3, 4, 5, 6, 7, 8]}]
 backends: [python]
 rounds: 12
 protocol:
-  {warmup_min_calls: 1, warmup_min_ms: 10, warmup_max_ms: 100, sync_budget_ms: 300, sync_min_samples: 3,
-   pipelined_budget_ms: 50, pipelined_min_samples: 1, pipelined_block_ms: 10, precision_permille: 0,
+  {warmup_min_calls: 1, warmup_min_ms: 10, warmup_max_ms: 100, turn_ms: 300, cycles: 1, min_cycles: 1,
    floor_budget_ms: 0}
 """
 

@@ -29,8 +29,7 @@ workloads: [{name: synthetic-sleep, batch: [1, 2]}]
 backends: [python, eager]
 rounds: 2
 protocol:
-  {warmup_min_calls: 1, warmup_min_ms: 1, warmup_max_ms: 50, sync_budget_ms: 500, sync_min_samples: 3,
-   pipelined_budget_ms: 20, pipelined_min_samples: 2, pipelined_block_ms: 5, floor_budget_ms: 0}
+  {warmup_min_calls: 1, warmup_min_ms: 1, warmup_max_ms: 50, turn_ms: 500, cycles: 1, min_cycles: 1, floor_budget_ms: 0}
 """
 
 

@@ -25,8 +25,7 @@ workloads: [{name: tiny-bert, batch: 1}]
 backends: [eager]
 rounds: 1
 protocol:
-  {warmup_min_calls: 1, warmup_min_ms: 10, warmup_max_ms: 100, sync_budget_ms: 50, sync_min_samples: 3,
-   pipelined_budget_ms: 50, pipelined_min_samples: 2, pipelined_block_ms: 10}
+  {warmup_min_calls: 1, warmup_min_ms: 10, warmup_max_ms: 100, turn_ms: 20, cycles: 3, min_cycles: 2}
 """
 
 FOLLOWING = '''

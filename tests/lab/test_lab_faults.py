@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.lab, pytest.mark.cluster, pytest.m
 
 TRIALS = 6
 """Of each host in a sweep without faults."""
-LONGER = sleeps(rounds=3, sync_budget_ms=2500)
+LONGER = sleeps(rounds=3, turn_ms=2500)
 
 SILENCE_S = 10
 """Of the inventory, by default: so long a host may be silent until it counts as lost."""

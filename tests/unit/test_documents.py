@@ -57,6 +57,7 @@ INVENTORY = (Path(__file__).parents[2] / "hostinventory.yaml").read_text()
             "option freeze of backend torchscript must be one of True, False, not 1",
         ),
         ("warmup_max_ms: 1500", "warmup_max_ms: 15", ":19: protocol: warmup_max_ms is below warmup_min_ms"),
+        ("  cycles: 10", "  cycles: 4", ":19: protocol: cycles is below min_cycles; raise it or lower the minimum"),
         ("version: 1", "version: 2", ":2: version: input should be less than or equal to 1, but it is 2"),
     ],
 )

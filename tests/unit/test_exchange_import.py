@@ -209,6 +209,20 @@ def test_the_rest_of_an_export_is_added_later(export: Export, capsys: pytest.Cap
     assert {last[trial.trial_id].status.value for trial in (first, second)} == {"ok"}
 
 
+def test_a_start_that_died_in_a_session_gives_a_row_of_each_of_its_trials_that_was_measured_again(
+    export: Export,
+) -> None:
+    first, second = export.task(0).trials
+    export.write(0, begin(first), begin(second))
+    export.write(0, begin(first, 2), begin(second, 2), record(first, 2), again=2)
+    export.finish(1)
+    assert export.load() == ExitCode.OK
+    mine = [row for row in export.rows() if row["trial_id"] in (first.trial_id, second.trial_id)]
+    ends = sorted((row["trial_id"] == second.trial_id, row["attempt"], row["status"]) for row in mine)
+    lost = "infrastructure_error"
+    assert ends == [(False, 1, lost), (False, 2, "ok"), (True, 1, lost)]
+
+
 def test_a_trial_that_may_still_run_gets_no_row(export: Export) -> None:
     first, _ = export.task(0).trials
     export.write(0, begin(first))

@@ -3,7 +3,18 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from runners.contract import Begin, Environment, Status, Task, TaskFiles, Trial, TrialRecord
+from runners.contract import (
+    ATTEMPTS_TOGETHER,
+    Begin,
+    Environment,
+    Line,
+    Status,
+    Task,
+    TaskFiles,
+    Trial,
+    TrialRecord,
+    sessions_of,
+)
 from runners.supervision.start import MAX_ATTEMPTS, divide
 
 MakeTrial = Callable[..., Trial]
@@ -48,6 +59,23 @@ def test_a_trial_that_ends_every_start_is_given_up(make_trial: MakeTrial, make_t
     left, given_up = divide(task, [*begun, Begin("a", MAX_ATTEMPTS, 1)])
     assert left == ()
     assert [trial.trial_id for trial in given_up] == ["a"]
+
+
+def test_a_session_that_ends_its_starts_is_divided_at_the_last(make_trial: MakeTrial, make_task: MakeTask) -> None:
+    task = make_task(*(make_trial(trial_id=name, backend=name) for name in "abc"))
+    lines: list[Line] = []
+    for attempt in range(1, MAX_ATTEMPTS):
+        lines += [Begin(name, attempt, 1) for name in "abc"]
+        left, given_up = divide(task, lines)
+        assert [(trial.trial_id, trial.attempt) for trial in left] == [(name, attempt + 1) for name in "abc"]
+        assert given_up == ()
+        together = len(sessions_of(left)) == 1
+        assert together == (attempt < ATTEMPTS_TOGETHER)
+    # Alone, the first is well, the second ends its start, and the third has not begun.
+    lines += [Begin("a", MAX_ATTEMPTS, 1), record("a", MAX_ATTEMPTS), Begin("b", MAX_ATTEMPTS, 1)]
+    left, given_up = divide(task, lines)
+    assert [(trial.trial_id, trial.attempt) for trial in left] == [("c", MAX_ATTEMPTS)]
+    assert [trial.trial_id for trial in given_up] == ["b"]
 
 
 def test_the_starts_of_a_directory_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:

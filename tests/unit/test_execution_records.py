@@ -1,11 +1,12 @@
 """One reader of records: whatever the pieces, the same lines; what is damaged is told with its number."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from orchestrator.execution import RecordReader, read_lines, read_pieces, records
-from runners.contract import Begin, End, encode_line
+from orchestrator.execution import RecordReader, TaskOutcome, aftermath, read_lines, read_pieces, records
+from runners.contract import Begin, End, Task, Trial, encode_line
 
 LINES = [Begin("a", 1, 5), Begin("b", 1, 6), End("t", 2)]
 WHOLE = b"".join(map(encode_line, LINES))
@@ -54,3 +55,19 @@ def test_a_file_is_read_in_bounded_pieces_from_any_place(tmp_path: Path) -> None
     assert list(read_pieces(tmp_path / "none")) == []
     path.write_bytes(WHOLE + b'{"type":')
     assert read_lines(tmp_path) == LINES
+
+
+def test_a_task_that_dies_in_a_session_leaves_all_its_trials_and_blames_none(
+    make_trial: Callable[..., Trial], make_task: Callable[..., Task]
+) -> None:
+    task = make_task(*(make_trial(trial_id=name) for name in "abcd"))
+    begun = {name: Begin(name, 1, 5) for name in "abc"}
+    died = TaskOutcome(137, None, None, "the end")
+    victims, left = aftermath(task, begun, frozenset("a"), died)
+    reason = "the supervisor ended while the 2 trials of a session ran (exit code 137, signal 9)"
+    assert [(victim.trial_id, victim.reason) for victim in victims] == [("b", reason), ("c", reason)]
+    assert [trial.trial_id for trial in left] == ["d"]
+    [victim], left = aftermath(task, begun, frozenset("ab"), died)
+    reason = "the supervisor ended while this trial ran (exit code 137, signal 9)"
+    assert (victim.trial_id, victim.reason, victim.log_tail) == ("c", reason, "the end")
+    assert aftermath(task, {}, frozenset(), died) == ((), task.trials)

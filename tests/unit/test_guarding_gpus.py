@@ -62,7 +62,7 @@ class Driver:
             if version is not None and not self.versions:
                 raise NVMLError("Function Not Found")
             kept = 0 if version is not None else 600
-            return SimpleNamespace(used=(told(device.used_mib) + kept) * MIB)
+            return SimpleNamespace(used=(told(device.used_mib) + kept) * MIB, free=0)
 
         def processes(pids: tuple[int, ...] | None) -> list[SimpleNamespace]:
             return [SimpleNamespace(pid=pid) for pid in told(pids)]

@@ -42,6 +42,14 @@ def test_the_quickstart_has_its_trials_rounds_and_duplicate(quickstart: Sweep) -
     assert 300 < planned.estimate_s < 900
 
 
+def test_each_process_of_a_session_costs_its_turns(quickstart: Sweep) -> None:
+    longer = quickstart.model_copy(update={"protocol": replace(quickstart.protocol, cycles=20)})
+    [planned, more] = [plan(sweep, [HOST], "c") for sweep in (quickstart, longer)]
+    assert more.estimate_s - planned.estimate_s == pytest.approx(planned.trials * 10 * 0.12)
+    legacy = quickstart.model_copy(update={"protocol": replace(longer.protocol, procedure="legacy")})
+    assert plan(legacy, [HOST], "c").estimate_s < planned.estimate_s
+
+
 def test_each_round_visits_the_same_trials_in_another_order(quickstart: Sweep) -> None:
     rounds = [[t.trial_key for t in task.task.trials] for task in plan(quickstart, [HOST], "c").tasks]
     assert sorted(rounds[0]) == sorted(rounds[1]) == sorted(rounds[2])

@@ -1,6 +1,7 @@
 """The stopping rules and the shape of what the timed loops return. No durations are asserted."""
 
 import itertools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from runners.contract import Protocol, Stop
 from runners.protocol import timing
 from runners.protocol.timing import Subject
+from runners.protocol.turns import Turns
 
 RING = [(number,) for number in range(8)]
 
@@ -37,37 +39,64 @@ def test_sync_spends_its_budget_and_visits_every_input(monkeypatch: pytest.Monke
     assert call.inputs == [*range(8), *range(8), *range(4)]
 
 
-@pytest.mark.parametrize(
-    ("duration_ms", "min_samples", "expected"),
-    [
-        (300, 5, 5),  # above the budget of 1000 ms, below three times it
-        (900, 10, 4),  # the minimum would take nine times the budget
-        (5000, 10, 3),  # three samples come first, whatever they cost
-        (5000, 2, 2),
-    ],
-)
-def test_sync_minimum_wins_over_the_budget_up_to_a_limit(
-    monkeypatch: pytest.MonkeyPatch, duration_ms: float, min_samples: int, expected: int
-) -> None:
-    call = Recorder(monkeypatch, [duration_ms])
-    series = timing.time_sync(
-        Subject(call, RING), Protocol(sync_budget_ms=1000, sync_min_samples=min_samples, precision_permille=0)
-    )
-    assert len(series.durations_ns) == expected
+def test_sync_takes_its_minimum_whatever_its_budget_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    call = Recorder(monkeypatch, [5000])
+    series = timing.time_sync(Subject(call, RING), Protocol(sync_budget_ms=1000, sync_min_samples=10))
+    assert len(series.durations_ns) == 10
 
 
 def test_sync_ends_at_the_largest_number_of_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     call = Recorder(monkeypatch, [0.001])
-    assert len(timing.time_sync(Subject(call, RING), Protocol(max_samples=50, precision_permille=0)).durations_ns) == 50
+    assert len(timing.time_sync(Subject(call, RING), Protocol(max_samples=50)).durations_ns) == 50
 
 
-def test_sync_ends_when_its_median_is_precise_and_not_between_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    call = Recorder(monkeypatch, [10])
-    series = timing.time_sync(Subject(call, RING), Protocol(sync_budget_ms=10_000))
-    assert (len(series.durations_ns), series.stopped) == (32, Stop.PRECISION)
-    call = Recorder(monkeypatch, [10])
-    whole = timing.time_sync(Subject(call, RING), Protocol(sync_budget_ms=1000, precision_permille=0))
-    assert (len(whole.durations_ns), whole.stopped) == (100, Stop.BUDGET)
+class ScriptedTurns(Turns):
+    """So many turns, with what other processes do between them."""
+
+    def __init__(self, number: int, between: Callable[[], None] = lambda: None) -> None:
+        self.is_spent = False
+        self.spent: list[bool] = []
+        self.ended = Stop.CYCLES
+        self._number, self._between = number, between
+
+    def __iter__(self) -> Iterator[None]:
+        for _ in range(self._number):
+            self._between()
+            yield
+            self.spent.append(self.is_spent)
+
+
+def test_a_turn_is_a_settling_call_and_calls_for_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    call = Recorder(monkeypatch, [50])
+    turns = ScriptedTurns(3)
+    series = timing.time_turns(Subject(call, RING), Protocol(turn_ms=120, sync_budget_ms=400), turns)
+    # three timed calls reach 120 ms, and the one before them is not timed
+    assert (series.turns, series.stopped) == ((3, 3, 3), Stop.CYCLES)
+    assert series.durations_ns == (50_000_000,) * 9
+    assert series.cpu_ns == (100_000_000,) * 9
+    assert call.inputs == [*range(8), *range(4)]
+    assert turns.spent == [False, False, True]
+
+
+def test_a_turn_of_slow_calls_has_one_and_a_turn_of_quick_calls_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    protocol = Protocol(turn_ms=120, cycles=4, max_samples=100)
+    slow = timing.time_turns(Subject(Recorder(monkeypatch, [900]), RING), protocol, ScriptedTurns(2))
+    assert slow.turns == (1, 1)
+    quick = timing.time_turns(Subject(Recorder(monkeypatch, [0.01]), RING), protocol, ScriptedTurns(2))
+    assert quick.turns == (25, 25)
+
+
+def test_what_happens_between_turns_is_in_no_sample_and_no_pressure(monkeypatch: pytest.MonkeyPatch) -> None:
+    call = Recorder(monkeypatch, [100])
+    monkeypatch.setattr(timing.PressureGauge, "total_ns", lambda self: call.now // 1000)
+
+    def wait() -> None:
+        call.now += 3_600_000_000_000
+
+    series = timing.time_turns(Subject(call, RING), Protocol(turn_ms=150), ScriptedTurns(2, wait), expected_ns=1e8)
+    assert series.durations_ns == (100_000_000,) * 4
+    assert series.pressure_ns == (100_000,) * 4
+    assert series.pressure_total_ns == 400_000
 
 
 def test_samples_wait_for_the_device_and_dispatch_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +107,7 @@ def test_samples_wait_for_the_device_and_dispatch_does_not(monkeypatch: pytest.M
         call.inputs.append(None)
 
     subject = Subject(call, RING, synchronize)
-    protocol = Protocol(sync_budget_ms=30, dispatch_budget_ms=30, sync_min_samples=2, precision_permille=0)
+    protocol = Protocol(sync_budget_ms=30, dispatch_budget_ms=30, sync_min_samples=2)
     assert set(timing.time_sync(subject, protocol).durations_ns) == {6_000_000}
     call.inputs.clear()
     dispatch = timing.time_dispatch(subject, protocol, 1e6)

@@ -23,6 +23,7 @@ _VALUES: dict[Any, st.SearchStrategy[Any]] = {
     pa.float64(): st.floats(allow_nan=False),
     pa.bool_(): st.booleans(),
     TRIALS.field("samples_sync_s").type: st.lists(st.floats(allow_nan=False) | st.none(), max_size=3),
+    TRIALS.field("turn_samples").type: st.lists(st.integers(1, 2**31 - 1), max_size=3),
     pa.timestamp("us", "UTC"): st.just(datetime(2026, 11, 20, tzinfo=UTC)),
     TRIALS.field("guards").type: st.lists(st.just(GUARD) | st.just({**GUARD, "observed": None}), max_size=2),
     TRIALS.field("guard_flags").type: st.lists(st.text(max_size=5), max_size=2),

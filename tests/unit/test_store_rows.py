@@ -16,9 +16,11 @@ from runners.contract import (
     GuardOutcome,
     GuardPolicy,
     GuardResult,
+    Interleaving,
     Phases,
     Protocol,
     Series,
+    Session,
     Status,
     Stop,
     Trial,
@@ -93,8 +95,10 @@ def test_every_key_of_a_full_row_is_a_column_with_a_value_of_its_type() -> None:
     facts |= {"floor_valid": True, "floor_problem": None, **passes}
     timed = (series("warmup", 3), series("sync", 64), series("pipelined", 5, 10), series("floor", 3))
     timed = tuple(replace(one, pressure_ns=(1, 2), pressure_total_ns=3, stopped=Stop.BUDGET) for one in timed)
+    timed = (timed[0], replace(timed[1], turns=(60, 4)), *timed[2:])
     full = record(
         series=timed,
+        session=Session("a" * 32, Interleaving.ALONE, 1, "no room"),
         phases=Phases(1.0, 2.0, False, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0),
         steady=True,
         verification=Verification(True, 1e-6, 2e-6, 0.999, 3e-6, 4e-6, True, True),
@@ -117,7 +121,17 @@ def test_every_key_of_a_full_row_is_a_column_with_a_value_of_its_type() -> None:
     assert back["artifact_cached"] is False
     assert back["flops"] == 32
     assert back["samples_sync_pressure_s"] == [1e-9, 2e-9]
+    assert (back["turn_samples"], back["short_series"]) == ([60, 4], False)
+    assert (back["interleaving"], back["session_processes"], back["session_reason"]) == ("alone", 1, "no room")
     assert json.loads(back["backend_options"]) == {"a": True, "b": 1}
+
+
+def test_a_short_series_is_called_one_and_one_without_turns_is_not_judged() -> None:
+    short = replace(series("sync", 3), turns=(1, 2), stopped=Stop.SHORT)
+    row = trial_row(context(), trial(), record(series=(short,)))
+    assert (row["short_series"], row["sync_stopped"], row["turn_samples"]) == (True, "short_series", [1, 2])
+    whole = trial_row(context(), trial(), record(series=(series("sync", 3),)))
+    assert (whole["short_series"], whole["turn_samples"], whole.get("session_id")) == (None, None, None)
 
 
 def test_every_mode_of_the_contract_has_its_columns() -> None:

@@ -47,9 +47,9 @@ def test_one_policy_can_stand_for_all_guards(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("guards", "expected"),
     [
-        ("guards: {lod: flag}", ":28: guards.lod: unknown key; did you mean load?"),
-        ("guards: strict", ":28: guards: unknown policy 'strict'; use one of off, flag, wait, error"),
-        ("guards:\n  load: warn", ":29: guards.load: unknown policy 'warn'; use one of off, flag, wait, error"),
+        ("guards: {lod: flag}", ":27: guards.lod: unknown key; did you mean load?"),
+        ("guards: strict", ":27: guards: unknown policy 'strict'; use one of off, flag, wait, error"),
+        ("guards:\n  load: warn", ":28: guards.load: unknown policy 'warn'; use one of off, flag, wait, error"),
         ("guards:\n  load: {policy: warn}", "guards.load.policy: input should be 'off', 'flag', 'wait' or 'error'"),
         ("guards:\n  load: {wait_s: 5}", "wait_s has no meaning with policy flag; remove it, or set policy: wait"),
         ("guards:\n  load: {max_busy_permille: 2000}", "input should be less than or equal to 1000, but it is 2000"),

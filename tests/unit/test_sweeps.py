@@ -159,6 +159,25 @@ def test_each_of_several_workloads_takes_its_own_defaults(tmp_path: Path) -> Non
     }
 
 
+@pytest.mark.parametrize(
+    ("lines", "expected_ms"),
+    [
+        ((), 0),
+        (("protocol: {turn_ms: 60}",), 0),
+        (("protocol: {pipelined_budget_ms: 70}",), 70),
+        (("device: cuda",), 5000),
+        (("device: cuda", "protocol: {turn_ms: 60}"), 5000),
+        (("device: cuda", "protocol: {pipelined_budget_ms: 0}"), 0),
+    ],
+)
+def test_back_to_back_calls_are_measured_on_a_gpu_and_elsewhere_if_asked_for(
+    tmp_path: Path, lines: tuple[str, ...], expected_ms: int
+) -> None:
+    sweep = load_sweep(written(tmp_path, "workloads: [{name: bert-base, batch: 1}]", *lines))
+    assert sweep.protocol.pipelined_budget_ms == expected_ms
+    assert sweep.protocol.turn_ms == (60 if "turn_ms" in str(lines) else 120)
+
+
 def test_several_trials_may_have_a_twin(tmp_path: Path) -> None:
     path = written(
         tmp_path,

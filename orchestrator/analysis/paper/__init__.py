@@ -4,7 +4,7 @@ from orchestrator.analysis.paper.points import Gathered, Point, State, gather, l
 from orchestrator.analysis.paper.published import PUBLISHED, Published, Statement, load_published
 from orchestrator.analysis.paper.reading import Trials, read_trials
 from orchestrator.analysis.paper.settings import Setting, by_setting, choose, names_model, newest_by_gpu
-from orchestrator.analysis.paper.wanted import Configuration, Wanted, configuration_of, wanted_of
+from orchestrator.analysis.paper.wanted import Configuration, Wanted, configuration_of, series_ms, wanted_of
 
 __all__ = [
     "PUBLISHED",
@@ -26,5 +26,6 @@ __all__ = [
     "names_model",
     "newest_by_gpu",
     "read_trials",
+    "series_ms",
     "wanted_of",
 ]

@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.analysis.axes import backend_text
 from orchestrator.config import Sweep
 from orchestrator.planning import PlanningHost, specifications, unique
-from runners.contract import WorkloadSpec
+from runners.contract import Protocol, WorkloadSpec
 from runners.contract.catalogue import BACKENDS, WORKLOADS, resolve_workload_options
 
 HALF, SINGLE = "float16", "float32"
@@ -74,9 +74,14 @@ class Wanted:
 
     @property
     def series_ms(self) -> int:
-        """The shortest budget of a series of latencies that the paper's sweeps have, in milliseconds."""
-        budgets = ((one.protocol.sync_budget_ms, one.protocol.pipelined_budget_ms) for one in self.sweeps)
-        return min(min(pair) for pair in budgets)
+        """The shortest time for a series of latencies that the paper's sweeps have, in milliseconds."""
+        return min(series_ms(sweep.protocol) for sweep in self.sweeps)
+
+
+def series_ms(protocol: Protocol) -> int:
+    """The time for the shortest series of latencies that a protocol measures, in milliseconds."""
+    in_turns = min(protocol.sync_budget_ms, protocol.cycles * protocol.turn_ms)
+    return min(in_turns, protocol.pipelined_budget_ms or in_turns)
 
 
 def wanted_of(*sweeps: Sweep) -> Wanted:

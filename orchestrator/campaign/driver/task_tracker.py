@@ -1,5 +1,6 @@
 """From the records of a task to its rows, and what becomes of its trials when it ends."""
 
+import itertools
 import queue
 import time
 import uuid
@@ -238,11 +239,11 @@ class TaskTracker:
     def end(
         self, running: RunningTask, ended: TaskEnded
     ) -> tuple[tuple[Trial, ...], str | None, Acknowledgement | None]:
-        """Ends a settled task, with a row for the trial that died with it.
+        """Ends a settled task, with a row for each trial that died with it.
 
         Returns:
-            The trials that are to run again, one that was running counted on to its next attempt; what was at fault
-            with the infrastructure; and what its host may forget, null if what it recorded has to be read again.
+            The trials that are to run again, those that were running counted on to their next attempt; what was at
+            fault with the infrastructure; and what its host may forget, null if what it recorded has to be read again.
         """
         intake = running.intake
         problem = ended.problem or (intake.problem and f"{intake.directory}: {intake.problem}")
@@ -257,9 +258,12 @@ class TaskTracker:
         host, task = running.planned.host, running.planned.task
         recorded = frozenset(trial.trial_id for trial in task.trials if self.is_stored(trial))
         outcome = outcome or TaskOutcome(None, None, None, "")
-        victim, rest = aftermath(task, running.intake.begun, recorded, outcome)
-        left = [*rest, *([] if victim is None else self._victim(running, victim, problem))]
-        self.lost_a_task |= bool(left) or victim is not None
+        victims, rest = aftermath(task, running.intake.begun, recorded, outcome)
+        # One of several ended the task, and the others did nothing: at the last attempt each is alone.
+        blamed = [problem or (victim.reason if len(victims) > 1 else None) for victim in victims]
+        lost = [self._victim(running, victim, fault) for victim, fault in zip(victims, blamed, strict=True)]
+        left = [*rest, *itertools.chain.from_iterable(lost)]
+        self.lost_a_task |= bool(left or victims)
         if not left:
             return ()
         why = problem or f"the task ended with exit code {outcome.exit_code} before its trials were done"
@@ -299,7 +303,7 @@ class TaskTracker:
         return self.ingest.is_stored(RowKey(self.requests.campaign_id, trial.trial_id, trial.attempt))
 
     def current(self, running: RunningTask) -> Trial | None:
-        """The trial that a task runs now, as far as is known."""
+        """The trial that a task runs now, as far as is known; the first of its session."""
         trials = running.planned.task.trials
         return next((t for t in trials if t.trial_id in running.intake.begun and not self.is_stored(t)), None)
 
@@ -320,7 +324,7 @@ class TaskTracker:
         return True
 
     def _victim(self, running: RunningTask, victim: TrialRecord, problem: str | None) -> list[Trial]:
-        """Records the trial that was running; returns it once more if the infrastructure was at fault."""
+        """Records a trial that was running; returns it once more if it may not have been at fault."""
         host, builder = running.planned.host, running.intake.builder
         trial = next(trial for trial in running.planned.task.trials if trial.trial_id == victim.trial_id)
         if problem is None:

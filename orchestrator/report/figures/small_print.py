@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.analysis.axes import DEFAULTS, options_text
-from orchestrator.analysis.paper import Configuration, Gathered, Setting, State, Trials, Wanted
+from orchestrator.analysis.paper import Configuration, Gathered, Setting, State, Trials, Wanted, series_ms
 from orchestrator.report.figures.catalogue import Spec
 from orchestrator.report.palette import backend_label
 from orchestrator.report.wording import count_text
+from runners.contract import STANDARD, Protocol, decode
 
 _NAMED = 4
 _REASON = 110
@@ -151,10 +152,8 @@ def _reductions(rows: Sequence[Mapping[str, Any]], sides: Sequence[Gathered], wa
 
 
 def _series_ms(row: Mapping[str, Any]) -> int | None:
-    protocol = json.loads(row["protocol"] or "{}")
-    if protocol.get("procedure") != "standard":
-        return None
-    return min(int(protocol["sync_budget_ms"]), int(protocol["pipelined_budget_ms"]))
+    protocol = decode(Protocol, json.loads(row["protocol"] or '{"procedure": "legacy"}'))
+    return series_ms(protocol) if protocol.procedure == STANDARD else None
 
 
 def _campaigns(rows: Sequence[Mapping[str, Any]], sweeps: Mapping[str, str]) -> str:

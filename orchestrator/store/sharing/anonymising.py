@@ -29,7 +29,7 @@ HARMLESS: Final = {
     *("status", "workload", "backend", "dtype", "device", "protocol", "environment", "isolation", "trial_cores"),
     *("torch_version", "transformers_version", "onnxruntime_version", "python_version", "driver_version"),
     *("cpu_model", "gpu_name", "virtualisation", "sync_stopped", "pipelined_stopped", "regime", "mode"),
-    *("guards", "guard_flags", "exclusive"),
+    *("guards", "guard_flags", "exclusive", "session_id", "interleaving"),
 }
 """Digests and words of ours: they stay as they are."""
 _NAMES: Final = {"host", "campaign_id", "reproduces", "sweep", "task_id", "versions", "taxmeter_version"}

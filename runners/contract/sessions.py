@@ -1,0 +1,26 @@
+"""Which trials of a task are measured in turns with each other."""
+
+from dataclasses import replace
+from typing import Dict, List, Sequence, Tuple
+
+from runners.contract.codec import canonical_json
+from runners.contract.spec import LEGACY, BackendSpec, Trial
+
+ATTEMPTS_TOGETHER = 2
+"""Of a trial; later ones are alone. When a start ends, nobody knows which trial of a session ended it."""
+
+_NO_BACKEND = BackendSpec("", {})
+
+
+def sessions_of(trials: Sequence[Trial]) -> Tuple[Tuple[Trial, ...], ...]:
+    """The sessions of a task in the order of their first trials: what differs in nothing but its backend.
+
+    The second half of an A/A pair is in the session of the first. A trial of the procedure `legacy` is alone.
+    """
+    sessions: Dict[str, List[Trial]] = {}
+    for trial in trials:
+        is_alone = trial.spec.protocol.procedure == LEGACY or trial.attempt > ATTEMPTS_TOGETHER
+        shared = replace(trial.spec, backend=_NO_BACKEND)
+        key = trial.trial_id if is_alone else canonical_json({"round": trial.round, "specification": shared})
+        sessions.setdefault(key, []).append(trial)
+    return tuple(tuple(session) for session in sessions.values())

@@ -1,0 +1,208 @@
+"""A session: processes that are alive together and take turns, one at a time, while all others are stopped.
+
+Each is forked, builds, verifies and warms up by itself; then in every cycle each has one turn, in a random order; at
+the end each verifies again and looks at what need not be timed, by itself once more. Its time passes only while it is
+its turn. A process that dies, or has to be ended, ends nothing but itself.
+"""
+
+import random
+import time
+from contextlib import contextmanager
+from typing import Callable, Iterator, List, Optional, Sequence
+
+from runners.contract import Protocol, Stop
+from runners.protocol.answer import Answer
+from runners.protocol.turns import ENDS, GO, SPENT, Turns
+from runners.supervision import kernel
+from runners.supervision.interrupts import Interrupts
+from runners.supervision.process import Channel, Child, Ended, end_all, end_strays
+from runners.supervision.room import Room
+
+_TURNS_TO_FINISH = 3
+"""A turn, and what comes after the last one, take no longer than so many turns: at least two calls each."""
+
+
+class Allowance:
+    """The time that the processes of one trial may take; it passes only while one of them runs."""
+
+    def __init__(self, seconds: float) -> None:
+        self.left_s = seconds
+
+    @contextmanager
+    def passing(self) -> Iterator[float]:
+        """The time of the block; gives the deadline on the clock of `time.monotonic`."""
+        start = time.monotonic()
+        try:
+            yield start + self.left_s
+        finally:
+            self.left_s -= time.monotonic() - start
+
+
+class Member:
+    """One process of a session."""
+
+    def __init__(self, function: Callable[[Turns], Answer], allowance: Allowance, is_baseline: bool = False) -> None:
+        """Starts nothing yet.
+
+        Args:
+            function: what the process does.
+            allowance: its time.
+            is_baseline: the others are compared with it, so that it is not what is left out.
+        """
+        self.function, self.allowance, self.is_baseline = function, allowance, is_baseline
+        self.left_out: Optional[str] = None
+        """Why it is not beside the others; null if it is."""
+        self.turns = 0
+        self.is_spent = False
+        """Whether its timed calls have taken their budget."""
+        self._longest_turn_s = 0.0
+        self._child: Optional[Child] = None
+        self._ended: Optional[Ended] = None
+
+    @property
+    def child(self) -> Child:
+        """Its process, once it was started."""
+        assert self._child is not None
+        return self._child
+
+    @property
+    def ended(self) -> Ended:
+        """Its end, once the session is over."""
+        assert self._ended is not None
+        return self._ended
+
+    @property
+    def is_short_of_time(self) -> bool:
+        """Whether another turn might leave it no time to finish."""
+        return self.turns > 0 and self.allowance.left_s < _TURNS_TO_FINISH * self._longest_turn_s
+
+    def start(self, interrupts: Interrupts, siblings: Sequence["Member"]) -> None:
+        """Forks its process, beside those that live."""
+        channel = Channel()
+        turns = channel.turns()
+        others = [member.child for member in siblings]
+        self._child = Child(lambda: self.function(turns), interrupts, channel, others)
+
+    def count_turn(self, seconds: float) -> None:
+        """It has had a turn and lives."""
+        self.turns += 1
+        self.is_spent = self.child.report == SPENT[0]
+        self._longest_turn_s = max(self._longest_turn_s, seconds)
+
+    def end(self) -> None:
+        """Kills what is left of its process, and keeps what it said."""
+        self._ended = self.child.end()
+
+
+class _Cut(Exception):  # noqa: N818 - a request, not an error
+    """The supervisor has to end."""
+
+
+class SessionRun:
+    """One run of a session, from the first fork to the last end."""
+
+    def __init__(
+        self, members: Sequence[Member], protocol: Protocol, seed: str, interrupts: Interrupts, room: Room
+    ) -> None:
+        """Starts nothing yet.
+
+        Args:
+            members: in the order in which they are started.
+            protocol: of all of them.
+            seed: of the order of their turns.
+            interrupts: what may end the supervisor.
+            room: asked before each start but the first.
+        """
+        self._members, self._protocol, self._interrupts, self._room = members, protocol, interrupts, room
+        self._random = random.Random(seed)  # noqa: S311 - an order, no secret
+        self._living: List[Member] = []
+        self._oom_kills = 0
+
+    def run(self) -> int:
+        """Runs all members to their ends; returns how many took turns with each other.
+
+        Raises:
+            Interrupted: the supervisor has to end; all processes are dead and reaped.
+        """
+        self._oom_kills = kernel.oom_kills() or 0
+        self._interrupts.child_starts()
+        processes = 0
+        try:
+            for member in self._members:
+                self._enter(member)
+            processes = len(self._living)
+            self._take_turns()
+            for member in list(self._living):
+                self._go_on(member, ENDS[self._why_no_more(member)])
+        except _Cut:
+            pass  # `child_ended` says why
+        finally:
+            for member in self._living:
+                member.end()
+            end_all()
+            self._interrupts.child_ended()
+        return processes
+
+    def _enter(self, member: Member) -> None:
+        """Starts a process and lets it run until it is warmed up."""
+        shortage = self._room.shortage() if self._living else None
+        if shortage is not None:
+            given_up = self._living[-1] if member.is_baseline else member
+            given_up.left_out = shortage
+            if given_up is member:
+                return
+            self._leave(given_up)
+        member.start(self._interrupts, self._living)
+        self._living.append(member)
+        self._watch(member)
+        if member in self._living:
+            self._room.entered(member.child.pid)
+
+    def _take_turns(self) -> None:
+        taking = list(self._living)
+        for cycle in range(self._protocol.cycles):
+            if cycle >= self._protocol.min_cycles and any(member.is_spent for member in taking):
+                return
+            self._random.shuffle(taking)
+            for member in taking:
+                if not member.is_short_of_time:
+                    start = time.monotonic()
+                    self._go_on(member, GO)
+                    if member in self._living:
+                        member.count_turn(time.monotonic() - start)
+            taking = [member for member in taking if member in self._living and member.turns > cycle]
+
+    def _why_no_more(self, member: Member) -> Stop:
+        if member.turns >= self._protocol.cycles:
+            return Stop.CYCLES
+        return Stop.BUDGET if member.turns >= self._protocol.min_cycles else Stop.SHORT
+
+    def _go_on(self, member: Member, command: bytes) -> None:
+        member.child.go_on(command)
+        self._watch(member)
+
+    def _watch(self, member: Member) -> None:
+        """Lets one process run until it reports, and stops it then, or until it has ended."""
+        with member.allowance.passing() as deadline:
+            member.child.watch(deadline, self._interrupts)
+            member.child.pause()
+        self._count_oom_kills(member)
+        if self._interrupts.requested:
+            raise _Cut
+        if member.child.has_exited:
+            self._leave(member)
+
+    def _leave(self, member: Member) -> None:
+        member.end()
+        self._living.remove(member)
+        end_strays([living.child for living in self._living])
+
+    def _count_oom_kills(self, active: Member) -> None:
+        """Tells whose process the kernel killed for memory: of one that died while it was stopped, or of the active."""
+        before, self._oom_kills = self._oom_kills, kernel.oom_kills() or 0
+        killed = self._oom_kills - before
+        for member in self._living if killed else ():
+            if killed and member is not active and member.child.was_killed and not member.child.oom_kills:
+                member.child.oom_kills += 1
+                killed -= 1
+        active.child.oom_kills += killed

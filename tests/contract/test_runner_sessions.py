@@ -1,0 +1,219 @@
+"""`python -m runners` on tasks with sessions: what their records say of it."""
+
+import json
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from runners.contract import (
+    ATTEMPTS_TOGETHER,
+    CONTRACT_VERSION,
+    NO_GUARDS,
+    Begin,
+    End,
+    Environment,
+    GuardMoment,
+    Interleaving,
+    LoadGuard,
+    Protocol,
+    Series,
+    Status,
+    Stop,
+    Task,
+    Trial,
+    TrialRecord,
+    encode,
+)
+from tests.contract.test_runner_tasks import (
+    ENDLESS,
+    QUICK,
+    ROOT,
+    environment,
+    gone,
+    lines,
+    lines_so_far,
+    records,
+    run,
+    start,
+    trial,
+    write_task,
+)
+
+TURNS = replace(QUICK, turn_ms=20, cycles=4, min_cycles=3, floor_budget_ms=0, sync_budget_ms=10_000)
+
+
+def pair(name: str, protocol: Protocol = TURNS, timeout_s: int = 30) -> tuple[Trial, Trial]:
+    first = trial(name, protocol=protocol, timeout_s=timeout_s)
+    return replace(first, trial_id="first"), replace(first, trial_id="twin", replicate=1)
+
+
+def sync(record: TrialRecord) -> Series:
+    [series] = [series for series in record.series if series.mode == "sync"]
+    return series
+
+
+def test_a_session_begins_together_and_its_records_stand_at_its_end(tmp_path: Path) -> None:
+    write_task(tmp_path, *pair("synthetic-null"), trial("synthetic-sleep", protocol=TURNS))
+    code, log = run(tmp_path)
+    assert code == 0, log
+    kinds = [type(line) for line in lines(tmp_path)]
+    assert kinds == [Environment, Begin, Begin, TrialRecord, TrialRecord, Begin, TrialRecord, End]
+    first, twin, other = records(tmp_path)
+    assert (first.trial_id, twin.trial_id) == ("first", "twin")
+    assert first.session is not None
+    assert other.session is not None
+    assert first.session == twin.session != other.session
+    assert (first.session.interleaving, first.session.processes, other.session.processes) == (Interleaving.TURNS, 2, 1)
+    for record in (first, twin, other):
+        assert (record.status, sync(record).stopped, len(sync(record).turns)) == (Status.OK, Stop.CYCLES, 4)
+        assert sum(sync(record).turns) == len(sync(record).durations_ns)
+        assert record.verification is not None
+        assert record.verification.after_timing
+
+
+def test_a_second_run_of_a_session_has_another_id(tmp_path: Path) -> None:
+    found = set()
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        write_task(tmp_path / name, *pair("synthetic-null"))
+        run(tmp_path / name)
+        found |= {record.session.session_id for record in records(tmp_path / name) if record.session}
+    assert len(found) == 2
+
+
+def test_a_slow_call_is_timed_once_in_each_turn_and_its_budget_ends_the_session(tmp_path: Path) -> None:
+    # sleeps 50 ms in each call
+    write_task(tmp_path, *pair("synthetic-sleep", replace(TURNS, turn_ms=10, cycles=9, sync_budget_ms=60)))
+    run(tmp_path)
+    for record in records(tmp_path):
+        assert (sync(record).turns, sync(record).stopped) == ((1, 1, 1), Stop.BUDGET)
+        assert statistics.median(sync(record).durations_ns) >= 50_000_000
+
+
+@pytest.mark.parametrize(
+    ("name", "status"), [("turns-wrong", Status.WRONG_OUTPUT), ("crash", Status.CRASHED), ("exit", Status.CRASHED)]
+)
+def test_a_trial_that_fails_in_a_session_has_no_series_of_its_turns(tmp_path: Path, name: str, status: Status) -> None:
+    write_task(tmp_path, *pair("synthetic-" + name))
+    assert run(tmp_path)[0] == 0
+    for record in records(tmp_path):
+        assert record.status is status
+        assert record.session is not None
+        assert "sync" not in [series.mode for series in record.series]
+
+
+def test_the_guards_look_once_around_a_session_and_stand_in_each_of_its_records(tmp_path: Path) -> None:
+    load = LoadGuard(window_ms=50)
+    task = Task(CONTRACT_VERSION, "campaign", "task", "none", pair("synthetic-null"), replace(NO_GUARDS, load=load))
+    (tmp_path / "task.json").write_text(json.dumps(encode(task)))
+    run(tmp_path)
+    first, twin = records(tmp_path)
+    assert [result.moment for result in first.guards] == [GuardMoment.BEFORE, GuardMoment.AFTER]
+    assert first.guards == twin.guards
+    assert first.conditions_before == twin.conditions_before
+    assert first.conditions_after == twin.conditions_after
+
+
+def test_a_signal_in_the_middle_of_a_session_leaves_no_process_and_no_record(tmp_path: Path) -> None:
+    write_task(tmp_path, *pair("synthetic-sleep", ENDLESS))
+    with start(tmp_path) as process:
+        deadline = time.monotonic() + 30
+        children: list[str] = []
+        while len(children) < 2:
+            assert time.monotonic() < deadline
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        time.sleep(0.5)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 143
+    assert all(gone(int(child)) for child in children)
+    assert records(tmp_path) == []
+    assert sum(isinstance(line, Begin) for line in lines_so_far(tmp_path)) == 2
+
+
+WITH_ROOM = """
+import sys
+from runners.supervision import trial
+from runners.supervision.supervisor import run_task
+
+class NoRoom(trial.Room):
+    def shortage(self):
+        return "1 MiB of gpu0 are free, and the largest of its session takes 9 MiB"
+
+trial.Room = NoRoom
+sys.exit(run_task(sys.argv[1]))
+"""
+
+
+def test_what_has_no_room_is_measured_alone_and_says_why(tmp_path: Path) -> None:
+    write_task(tmp_path, *pair("synthetic-null"))
+    subprocess.run([sys.executable, "-c", WITH_ROOM, tmp_path], cwd=ROOT, env=environment(), check=True)
+    first, twin = records(tmp_path)
+    assert first.session is not None
+    assert twin.session is not None
+    assert (first.session.interleaving, first.session.processes) == (Interleaving.TURNS, 1)
+    assert (twin.session.interleaving, twin.session.processes) == (Interleaving.ALONE, 1)
+    assert twin.session.reason == (
+        "no room beside the others: 1 MiB of gpu0 are free, and the largest of its session takes 9 MiB"
+    )
+    assert first.session.session_id != twin.session.session_id
+    assert [(record.status, len(sync(record).turns)) for record in (first, twin)] == [(Status.OK, 4)] * 2
+
+
+OUT_OF_MEMORY = """
+import os, sys
+from runners.contract import Status
+from runners.protocol.answer import Answer
+from runners.supervision import kernel, trial
+from runners.supervision.supervisor import run_task
+
+def measure(spec, cached, turns):
+    for _ in turns:
+        if len(kernel.descendants(os.getppid())) > 1:
+            raise MemoryError
+    return Answer(Status.OK)
+
+trial.measure = measure
+sys.exit(run_task(sys.argv[1]))
+"""
+
+
+def test_what_runs_out_of_memory_beside_others_is_measured_again_alone(tmp_path: Path) -> None:
+    write_task(tmp_path, *pair("synthetic-null"))
+    subprocess.run([sys.executable, "-c", OUT_OF_MEMORY, tmp_path], cwd=ROOT, env=environment(), check=True)
+    found = [(record.status, record.session) for record in records(tmp_path)]
+    assert [status for status, _ in found] == [Status.OK] * 2
+    assert sorted((session.processes, session.reason or "") for _, session in found if session) == [
+        (1, "out of memory while 2 processes were alive"),
+        (2, ""),
+    ]
+
+
+def test_a_third_attempt_is_alone_and_says_why(tmp_path: Path) -> None:
+    write_task(tmp_path, *[replace(each, attempt=ATTEMPTS_TOGETHER + 1) for each in pair("synthetic-null")])
+    run(tmp_path)
+    sessions = [record.session for record in records(tmp_path) if record.session]
+    assert [session.reason for session in sessions] == [
+        "attempt 3: one of its session may have ended the starts before"
+    ] * 2
+    assert [type(line) for line in lines(tmp_path)][1:3] == [Begin, TrialRecord]
+
+
+def test_the_papers_procedure_is_in_no_session(tmp_path: Path) -> None:
+    write_task(tmp_path, *pair("synthetic-null", Protocol(procedure="legacy", legacy_passes=5)))
+    run(tmp_path)
+    for record in records(tmp_path):
+        assert (record.status, record.session) == (Status.OK, None)
+        assert [series.mode for series in record.series] == ["warmup", "legacy"]
+
+
+def test_back_to_back_calls_are_timed_only_if_they_are_asked_for(tmp_path: Path) -> None:
+    write_task(tmp_path, trial("synthetic-null", protocol=replace(TURNS, pipelined_budget_ms=0)))
+    run(tmp_path)
+    [record] = records(tmp_path)
+    assert [series.mode for series in record.series] == ["warmup", "sync"]
