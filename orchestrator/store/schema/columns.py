@@ -15,6 +15,7 @@ NUMBER = pa.float64()
 _TRUTH = pa.bool_()
 TIME = pa.timestamp("us", "UTC")
 SERIES = pa.list_(pa.field("element", pa.float64()))
+COUNTS = pa.list_(pa.field("element", pa.int32()))
 TEXTS = pa.list_(pa.field("element", pa.string()))
 TEXT_BY_NAME = pa.map_(pa.string(), pa.string())
 GUARD_RESULTS = pa.list_(pa.field("element", struct_of(GuardResult)))
@@ -57,6 +58,9 @@ _IDENTITY = [
     Column("replicate", _SMALL, required=True),
     Column("attempt", _SMALL, required=True),
     *texts("reproduces", "reproduces_trial_key", "reproduction_differs"),
+    *texts("session_id", "interleaving"),
+    Column("session_processes", _SMALL, "processes"),
+    Column("session_reason", TEXT),
 ]
 _OUTCOME = [
     Column("status", TEXT, required=True),
@@ -129,6 +133,7 @@ _LATENCY = [
     Column("cpu_wall_ratio", NUMBER, "1"),
     Column("throughput_examples_per_s", NUMBER, "examples/s", "higher"),
     Column("steady", _TRUTH),
+    Column("short_series", _TRUTH),
     *texts("sync_stopped", "pipelined_stopped"),
     *_seconds("latency_legacy_s", better="lower"),
     *_seconds("pressure_sync_s", "pressure_pipelined_s"),
@@ -197,6 +202,7 @@ _SAMPLES = [
     for clock in ("s", "cpu_s")
     for mode in ("warmup", "sync", "pipelined", "dispatch", "graph", "floor", "legacy")
 ]
+_TURNS = [Column("turn_samples", COUNTS, "samples")]
 _PRESSURES = [Column(f"samples_{mode}_pressure_s", SERIES, "s") for mode in ("sync", "pipelined")]
 TRIAL_COLUMNS: Final = (
     *_IDENTITY,
@@ -212,6 +218,7 @@ TRIAL_COLUMNS: Final = (
     *_RESOURCES,
     *PASSES,
     *_SAMPLES,
+    *_TURNS,
     *_PRESSURES,
     *texts("facts", "conditions_before", "conditions_after"),
     Column("guards", GUARD_RESULTS),

@@ -12,6 +12,8 @@ today reads the parts of yesterday. Each version stands column by column in `tes
     `environments`: the versions as a map
 5   what the guards around a trial saw, and which of them flag it; the GPU that a trial had, what ran one at a time on
     its host, and in which slot
+6   sessions: which trials were measured in turns with each other, how, and the samples of each turn; whether a series
+    is short
 """
 
 from collections.abc import Iterable
@@ -20,6 +22,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from orchestrator.store.schema.columns import (
+    COUNTS,
     GUARD_RESULTS,
     HOT_SYSTEM,
     INTEGER,
@@ -37,7 +40,7 @@ from orchestrator.store.schema.nested import struct_of
 from runners.contract import Status
 from runners.system import Fingerprint
 
-SCHEMA_VERSION: Final = 5
+SCHEMA_VERSION: Final = 6
 
 
 def total_column(status: Status) -> str:
@@ -100,7 +103,7 @@ _DISTINCT_TEXT: Final = (
     *("trial_id", "reason", "log_tail", "facts", "dispatch_floor_problem"),
     *("conditions_before", "conditions_after"),
 )
-_NESTED: Final = {f.name for f in TRIALS if f.type in (GUARD_RESULTS, TEXTS)}
+_NESTED: Final = {f.name for f in TRIALS if f.type in (GUARD_RESULTS, TEXTS, COUNTS)}
 _NESTED_TEXTS: Final = [
     *(f"guards.list.element.{f.name}" for f in GUARD_RESULTS.value_type if f.type == TEXT),
     "guard_flags.list.element",
