@@ -17,7 +17,7 @@ from orchestrator.analysis.verdict import Verdict, judge_family
 COVERED: Final = (0.93, 0.97)
 ALARMS: Final = 0.05
 PROCESSES: Final = (3, 5, 10)
-SESSIONS: Final = (3, 5)
+SESSIONS: Final = (3, 5, 10)
 CVS: Final = (0.01, 0.03, 0.1, 0.3)
 SLOWER: Final = (1.05, 1.10)
 

@@ -130,14 +130,19 @@ class Priors:
 
     rows: Sequence[Row]
     """Of each trial the attempt that counts, both halves of A/A pairs, with `RATIO_COLUMNS`: whole campaigns."""
-    _known: dict[Reading, dict[tuple[Place, Pairing], list[Spread]]] = field(default_factory=dict)
+    _spreads: dict[Reading, dict[tuple[Place, Pairing], list[Spread]]] = field(default_factory=dict)
+    _fitted: dict[tuple[Reading, Pairing, frozenset[Place]], Prior | None] = field(default_factory=dict)
 
     def of(self, places: Iterable[Place], pairing: Pairing, reading: Reading) -> Prior | None:
         """The prior of ratios in some places that pair in some way."""
-        if reading not in self._known:
-            self._known[reading] = _spreads(self.rows, reading)
-        found = self._known[reading]
-        return fitted_prior([one for place in sorted(set(places)) for one in found.get((place, pairing), ())])
+        key = (reading, pairing, frozenset(places))
+        if key not in self._fitted:
+            if reading not in self._spreads:
+                self._spreads[reading] = _spreads(self.rows, reading)
+            known = self._spreads[reading]
+            cells = [one for place in sorted(key[2]) for one in known.get((place, pairing), ())]
+            self._fitted[key] = fitted_prior(cells)
+        return self._fitted[key]
 
 
 def ratio_of(ours: Sequence[Row], theirs: Sequence[Row], reading: Reading, priors: Priors) -> Ratio | None:
