@@ -19,7 +19,10 @@ _VERDICTS = {
     Verdict.SLIGHTLY_SLOWER: (f"reproduced within {_MARGIN}, slightly slower now", "green"),
     Verdict.FASTER: ("faster now", "yellow"),
     Verdict.SLOWER: ("slower now", "red"),
-    Verdict.UNDECIDED: (f"undecided: neither a difference nor equality within {_MARGIN} is shown", "yellow"),
+    Verdict.UNDECIDED: (
+        f"undecided: neither a difference nor equality within {_MARGIN} is shown; --rounds takes more",
+        "yellow",
+    ),
 }
 _GROUPS = {
     "system": "System",
@@ -90,10 +93,7 @@ def _verdict(mode: ModeComparison) -> Text:
     if mode.ratio.low is None:
         return Text("undecided: a side has one process only, which gives no interval", style="yellow")
     words, style = _VERDICTS[mode.judgement.verdict]
-    more = mode.judgement.sessions
-    # Of both sides together, of which those of then cannot be taken any more
-    takes = "" if more is None else f"; about {more} rounds more (--rounds) would decide it"
-    return Text(words + takes, style=style)
+    return Text(words, style=style)
 
 
 def _ended(statuses: Mapping[Status, int]) -> str:
