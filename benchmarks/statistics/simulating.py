@@ -108,7 +108,7 @@ def ratios_of(
         for (batch, backend), ours in sides.items()
         if backend != "eager"
     ]
-    pairs = [one.ratio for one in twins_of(rows, METRIC.reading, priors)]
+    pairs = [one.ratio for one in twins_of(priors, METRIC.reading)]
     return judged([one for one in found if one is not None]), pairs
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -26,6 +27,9 @@ from runners.contract import Status
 Row = Mapping[str, Any]
 Place = tuple[str, str]
 """Campaign and host."""
+
+Group = Mapping[tuple[Any, ...], Mapping[int, Sequence[Row]]]
+"""Trials that differ in the backend alone, by backend and replicate."""
 
 BASELINE: Final = "eager"
 _GROUP: Final = (
@@ -133,12 +137,17 @@ class Priors:
     _spreads: dict[Reading, dict[tuple[Place, Pairing], list[Spread]]] = field(default_factory=dict)
     _fitted: dict[tuple[Reading, Pairing, frozenset[Place]], Prior | None] = field(default_factory=dict)
 
+    @cached_property
+    def groups(self) -> list[Group]:
+        """The trials that ended ok, by what is the same but for the backend."""
+        return _groups(row for row in self.rows if row["status"] == Status.OK.value)
+
     def of(self, places: Iterable[Place], pairing: Pairing, reading: Reading) -> Prior | None:
         """The prior of ratios in some places that pair in some way."""
         key = (reading, pairing, frozenset(places))
         if key not in self._fitted:
             if reading not in self._spreads:
-                self._spreads[reading] = _spreads(self.rows, reading)
+                self._spreads[reading] = _spreads(self.groups, reading)
             known = self._spreads[reading]
             cells = [one for place in sorted(key[2]) for one in known.get((place, pairing), ())]
             self._fitted[key] = fitted_prior(cells)
@@ -180,11 +189,11 @@ def judged(ratios: Sequence[Ratio], margin: float = MARGIN) -> list[Ratio]:
     ]
 
 
-def twins_of(rows: Iterable[Row], reading: Reading, priors: Priors, margin: float = MARGIN) -> tuple[Twin, ...]:
-    """The A/A pairs among trials, judged together: of 100 such families 5 have one that is called different."""
+def twins_of(priors: Priors, reading: Reading, margin: float = MARGIN) -> tuple[Twin, ...]:
+    """The A/A pairs of campaigns, judged together: of 100 such families 5 have one that is called different."""
     found = []
-    for group in _groups(_usable(rows, reading)):
-        for first, second in _halves(group):
+    for group in priors.groups:
+        for first, second in _halves(group, reading):
             ratio = ratio_of(second, first, replace(reading, higher_is_better=False), priors)
             if ratio is not None:
                 found.append(Twin(first[0], ratio))
@@ -263,10 +272,10 @@ def _cpu(pairs: Sequence[_Pair], pairing: Pairing, reading: Reading, priors: Pri
     return mean_ratio(logs, len(used), priors.of(map(place_of, used), pairing, CPU_TIME))
 
 
-def _spreads(rows: Iterable[Row], reading: Reading) -> dict[tuple[Place, Pairing], list[Spread]]:
+def _spreads(groups: Iterable[Group], reading: Reading) -> dict[tuple[Place, Pairing], list[Spread]]:
     found: dict[tuple[Place, Pairing], list[Spread]] = {}
-    for group in _groups(_usable(rows, reading)):
-        for ours, theirs in (*_beside(group), *_halves(group)):
+    for group in groups:
+        for ours, theirs in (*_beside(group, reading), *_halves(group, reading)):
             pairing, pairs = _pairs(ours, theirs, reading)
             if pairing is not Pairing.UNPAIRED and len(pairs) > 1:
                 logs = np.array([_log_ratio(*pair, reading, pairing) for pair in pairs])
@@ -275,33 +284,37 @@ def _spreads(rows: Iterable[Row], reading: Reading) -> dict[tuple[Place, Pairing
     return found
 
 
-def _usable(rows: Iterable[Row], reading: Reading) -> Iterator[Row]:
-    for row in rows:
-        if row["status"] == Status.OK.value and (row[reading.column] or 0) > 0:
-            yield row
+def _usable(rows: Iterable[Row], reading: Reading) -> list[Row]:
+    return [row for row in rows if (row[reading.column] or 0) > 0]
 
 
-def _groups(rows: Iterable[Row]) -> list[dict[tuple[Any, ...], dict[int, list[Row]]]]:
-    """By what is the same but for the backend: the sides in order, and of each its trials by replicate."""
+def _groups(rows: Iterable[Row]) -> list[Group]:
+    """The sides of each in order, eager first, and of each side its trials by replicate."""
     groups: dict[tuple[Any, ...], dict[tuple[Any, ...], dict[int, list[Row]]]] = {}
     for row in rows:
         sides = groups.setdefault(tuple(row[name] for name in _GROUP), {})
         side = (row["backend"] != BASELINE, *(row[name] for name in _SIDE))
         sides.setdefault(side, {}).setdefault(row["replicate"], []).append(row)
-    return [dict(sorted(groups[key].items())) for key in sorted(groups, key=repr)]
+    return [dict(sorted(groups[key].items())) for key in sorted(groups, key=_order)]
 
 
-def _beside(group: Mapping[Any, Mapping[int, Sequence[Row]]]) -> Iterator[_Pair]:
-    """Each backend with the first, which is eager where it was measured."""
-    first, *others = [side[0] for side in group.values() if 0 in side] or [[]]
-    for other in others:
-        yield other, first
+def _order(key: Iterable[Any]) -> list[tuple[int, str]]:
+    """Numbers by size, texts by alphabet."""
+    return [(value, "") if isinstance(value, int) else (0, str(value)) for value in key]
 
 
-def _halves(group: Mapping[Any, Mapping[int, Sequence[Row]]]) -> Iterator[_Pair]:
+def _beside(group: Group, reading: Reading) -> Iterator[_Pair]:
+    """Each backend with the first that was measured, which is eager where it was."""
+    sides = [some for side in group.values() if (some := _usable(side.get(0, ()), reading))]
+    for other in sides[1:]:
+        yield other, sides[0]
+
+
+def _halves(group: Group, reading: Reading) -> Iterator[_Pair]:
     for side in group.values():
-        if {0, 1} <= side.keys():
-            yield side[0], side[1]
+        halves = [_usable(side.get(replicate, ()), reading) for replicate in (0, 1)]
+        if all(halves):
+            yield halves[0], halves[1]
 
 
 def _by_session(rows: Sequence[Row], turns: str) -> dict[str, list[Row]]:

@@ -20,6 +20,7 @@ from orchestrator.analysis.ratios import (
     Priors,
     Ratio,
     Reading,
+    Twin,
     judged,
     ratio_of,
     twins_of,
@@ -198,7 +199,11 @@ def summarise(trials: pa.Table, latency: Latency = Latency.SYNC) -> Summary:
     reading = Reading(_VALUE, WALL if latency is Latency.SYNC else None, count=_COUNT)
     priors = Priors(rows)
     by_setting = _grouped(rows, _setting)
-    settings = [_summarise_setting(one, by_setting[one], latency, reading, priors) for one in sorted(by_setting)]
+    pairs = _grouped(twins_of(priors, reading), lambda twin: _setting(dict(twin.row)))
+    settings = [
+        _summarise_setting(one, by_setting[one], latency, reading, priors, pairs.get(one, ()))
+        for one in sorted(by_setting)
+    ]
     return Summary(
         latency=latency,
         settings=tuple(_judged([one for one in settings if any(cell.latency for cell in one.cells)])),
@@ -215,15 +220,19 @@ def columns(latency: Latency = Latency.SYNC) -> list[str]:
 
 
 def _summarise_setting(
-    setting: Setting, rows: Sequence[_Row], latency: Latency, reading: Reading, priors: Priors
+    setting: Setting,
+    rows: Sequence[_Row],
+    latency: Latency,
+    reading: Reading,
+    priors: Priors,
+    twins: Sequence[Twin],
 ) -> SettingSummary:
     by_line = _grouped(rows, lambda row: (shape_of(row), row["batch"]))
     lines = tuple(
         _line(shape, batch, by_line[shape, batch], latency, reading, priors) for shape, batch in sorted(by_line)
     )
     pairs = tuple(
-        AaPair(backend_name(dict(one.row)), shape_of(dict(one.row)), one.row["batch"], one.ratio)
-        for one in twins_of(rows, reading, priors)
+        AaPair(backend_name(dict(one.row)), shape_of(dict(one.row)), one.row["batch"], one.ratio) for one in twins
     )
     first = rows[0]
     return SettingSummary(setting, first["executor_reason"], first["cpu_model"], first["gpu_name"], lines, pairs)
@@ -272,22 +281,14 @@ def _measured(rows: Sequence[_Row]) -> list[_Row]:
 
 
 def _judged(settings: Sequence[SettingSummary]) -> list[SettingSummary]:
-    """All ratios of a summary are looked at together, and so are all A/A pairs."""
+    """All ratios of a summary are looked at together."""
     found = iter(judged([cell.ratio for one in settings for cell in one.cells if cell.ratio is not None]))
-    pairs = iter(judged([pair.ratio for one in settings for pair in one.aa_pairs]))
 
     def line(one: Line) -> Line:
         cells = (cell if cell.ratio is None else replace(cell, ratio=next(found)) for cell in one.cells)
         return replace(one, cells=tuple(cells))
 
-    return [
-        replace(
-            one,
-            lines=tuple(map(line, one.lines)),
-            aa_pairs=tuple(replace(pair, ratio=next(pairs)) for pair in one.aa_pairs),
-        )
-        for one in settings
-    ]
+    return [replace(one, lines=tuple(map(line, one.lines))) for one in settings]
 
 
 def _failures(rows: Sequence[_Row]) -> tuple[FailureGroup, ...]:
@@ -335,8 +336,8 @@ def last_attempts(rows: Iterable[_Row]) -> list[_Row]:
     return list(last.values())
 
 
-def _grouped(rows: Iterable[_Row], key: Any) -> dict[Any, list[_Row]]:
-    groups: dict[Any, list[_Row]] = {}
+def _grouped(rows: Iterable[Any], key: Any) -> dict[Any, list[Any]]:
+    groups: dict[Any, list[Any]] = {}
     for row in rows:
         groups.setdefault(key(row), []).append(row)
     return groups

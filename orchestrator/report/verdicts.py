@@ -87,7 +87,8 @@ def _decisions(undecided: Sequence[Ratio]) -> Iterator[str]:
         yield f"{len(undecided)} undecided: {why}."
         return
     times = sorted(one.more_s for one in undecided if one.more_s is not None)
-    took = f" ({_range([_time(one) for one in (times[0], times[-1])])} each)" if times else ""
+    each = " each" if len(times) > 1 else ""
+    took = f" ({_range([_time(one) for one in (times[0], times[-1])])}{each})" if times else ""
     sessions = _range([str(known[0]), str(known[-1])])
     rest = f"; {len(undecided) - len(known)} of them more than {MOST_SESSIONS}" if len(known) < len(undecided) else ""
     yield f"{len(undecided)} undecided: a decision takes about {sessions} sessions more{took}{rest}."

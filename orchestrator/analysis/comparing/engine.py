@@ -83,7 +83,7 @@ def tabulate(
         added=layout.added,
         fixed=_fixed(list(cells.values()), layout),
         entries=tuple(shown),
-        twins=twins_of(whole, metric.reading, priors, policy.margin),
+        twins=twins_of(priors, metric.reading, policy.margin),
         differences=gathered(_differences(moment, shown, layout)),
     )
 

@@ -70,8 +70,7 @@ def make_report(
     pairs = pairs_of(cells, backend, system)
     campaigns = _campaigns(chosen)
     names = {row["campaign_id"] for row in measured}
-    whole = {mode: chosen.moment.whole(names, mode.metric, without_flagged=without_flagged) for mode in Mode}
-    priors = {mode: Priors(rows) for mode, rows in whole.items()}
+    priors = {mode: Priors(chosen.moment.whole(names, mode.metric, without_flagged=without_flagged)) for mode in Mode}
     timings = timings_of(cells, pairs, priors)
     shown = tuple(page_cell(key, cell, timings[key], at) for key, cell in cells.items())
     dimensions = chosen.moment.dimensions()
@@ -101,7 +100,7 @@ def make_report(
             None if backend is None else at.backend_of[backend],
             next((number for number, one in enumerate(at.systems) if one.system_id == system), None),
         ),
-        twins={mode: twins_of(rows, mode.metric.reading, priors[mode]) for mode, rows in whole.items()},
+        twins={mode: twins_of(priors[mode], mode.metric.reading) for mode in Mode},
         differences=differences_of(chosen.moment, chosen.condition, cells, pairs, mode),
         hardware=hardware_table(at.systems, dimensions),
         software=software_table(cells, environments, dimensions),
