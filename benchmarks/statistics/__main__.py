@@ -4,6 +4,7 @@ import argparse
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -46,10 +47,11 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=2000, help="per interval without sessions (default: %(default)s)")
     parser.add_argument("--campaigns", type=int, default=1000, help="per number of a table (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=2026)
+    parser.add_argument("--jobs", type=int, default=1, help="processes; the numbers are the same with any number")
     parser.add_argument("--output", type=Path, help="a page of Markdown, such as docs/measured/statistics.md")
     arguments = parser.parse_args()
     problems: list[str] = []
-    text = page(arguments.runs, arguments.campaigns, arguments.seed, problems)
+    text = page(arguments.runs, arguments.campaigns, arguments.seed, problems, arguments.jobs)
     print(text)
     if arguments.output is not None:
         arguments.output.write_text(text, encoding="utf-8")
@@ -58,16 +60,18 @@ def main() -> int:
     return 1 if problems else 0
 
 
-def page(runs: int, campaigns: int, seed: int, problems: list[str]) -> str:
+def page(runs: int, campaigns: int, seed: int, problems: list[str], jobs: int = 1) -> str:
     """The page; what does not hold is added to `problems`."""
+    rows = [(machine, sessions) for machine in (QUIET, BUSY) for sessions in SESSIONS]
+    asked = [(machine, Noise(cv), Campaign(sessions=count), campaigns) for machine, count in rows for cv in CVS]
+    seeds = [[seed, number] for number in range(len(asked))]
+    if jobs > 1:
+        with ProcessPoolExecutor(jobs) as pool:
+            every = list(pool.map(_simulated, seeds, asked))
+    else:
+        every = list(map(_simulated, seeds, asked))
+    found = {row: every[len(CVS) * number : len(CVS) * (number + 1)] for number, row in enumerate(rows)}
     random = np.random.default_rng(seed)
-    found = {
-        (machine, sessions): [
-            simulated(random, machine, Noise(cv), Campaign(sessions=sessions), campaigns) for cv in CVS
-        ]
-        for machine in (QUIET, BUSY)
-        for sessions in SESSIONS
-    }
     slack = 2 * math.sqrt(ALARMS * (1 - ALARMS) / campaigns)
     for (machine, sessions), some in found.items():
         for cv, one in zip(CVS, some, strict=True):
@@ -97,6 +101,10 @@ def page(runs: int, campaigns: int, seed: int, problems: list[str]) -> str:
         slower10=table(lambda one: one.slower[1.10], 0),
         others=_table("interval", "processes", _coverage(random, runs, problems)),
     )
+
+
+def _simulated(seed: Sequence[int], asked: tuple[Machine, Noise, Campaign, int]) -> Found:
+    return simulated(np.random.default_rng(seed), *asked)
 
 
 def simulated(random: np.random.Generator, machine: Machine, noise: Noise, campaign: Campaign, campaigns: int) -> Found:

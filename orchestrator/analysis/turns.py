@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from orchestrator.analysis.statistics import Floats
+from orchestrator.errors import StoreError
 
 WALL, CPU = "turns_s", "turns_cpu_s"
 """Columns of rows, not of the store: medians of turns in seconds per call, wall and CPU time; null without turns."""
@@ -35,7 +36,7 @@ def with_turns(trials: pa.Table) -> pa.Table:
         trials: with the columns `SOURCES`.
 
     Raises:
-        ValueError: a trial has another number of samples than its turns.
+        StoreError: a trial has another number of samples than its turns.
     """
     alone = np.array([one == _ALONE for one in trials["interleaving"].to_pylist()], dtype=np.bool_)
     session = np.array([one is not None for one in trials[SESSION].to_pylist()], dtype=np.bool_)
@@ -53,7 +54,7 @@ def _medians(samples: pa.Array, turns: pa.Array, usable: np.ndarray) -> list[Flo
     values = samples.filter(chosen).flatten().to_numpy(zero_copy_only=False)
     ends = np.cumsum(counts[usable])
     if len(ends) and (np.cumsum(lengths)[ends - 1] != np.cumsum(sizes[usable])).any():
-        raise ValueError(f"a trial has another number of samples than {_TURNS} says")
+        raise StoreError(f"a trial has another number of samples than {_TURNS} says")
     medians = np.split(_segment_medians(values, lengths), ends[:-1])
     rest = iter(medians if len(ends) else [])
     return [next(rest) if one else None for one in usable]

@@ -17,6 +17,7 @@ from orchestrator.analysis.moderation import Spread, fitted_prior
 from orchestrator.analysis.ratios import session_log_ratio
 from orchestrator.analysis.statistics import mean_ratio
 from orchestrator.analysis.turns import CPU, SOURCES, WALL, with_turns
+from orchestrator.errors import StoreError
 from orchestrator.report import render
 from orchestrator.report.comparison import render_comparison
 from orchestrator.report.page import make_report
@@ -91,7 +92,7 @@ def test_turns_are_cut_out_of_the_samples() -> None:
     assert found[WALL].to_pylist() == [[2.0, 20.0, 7.0], None, None, None, [4.5]]
     assert found[CPU].to_pylist() == [[4.0, 40.0, 14.0], None, None, None, None]
     assert with_turns(turns_table())[WALL].to_pylist() == []
-    with pytest.raises(ValueError, match="another number of samples"):
+    with pytest.raises(StoreError, match="another number of samples"):
         with_turns(turns_table({"samples_sync_s": samples, "turn_samples": [3, 2]}))
 
 
