@@ -3,41 +3,55 @@
 import argparse
 import math
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from benchmarks.statistics.coverage import INTERVALS, covered
-from benchmarks.statistics.simulating import Campaign, Noise, verdicts_of
-from orchestrator.analysis.verdict import MINIMUM_EFFECT, Verdict
+from benchmarks.statistics.simulating import BUSY, QUIET, Campaign, Machine, Noise, holds, ratios_of, shifted
+from orchestrator.analysis.verdict import Verdict, judge_family
 
 COVERED: Final = (0.93, 0.97)
-FALSE_POSITIVES: Final = 0.05
-ROUNDS: Final = (3, 5, 10)
-MANY_ROUNDS: Final = (*ROUNDS, 20)
-CVS: Final = (0.01, 0.03, 0.1)
-ALLOWED_SLOWDOWN: Final = 0.05
-_ANY: Final = 1e-9
-"""A minimum effect below everything: what is judged then is the interval and Holm's correction alone."""
+ALARMS: Final = 0.05
+PROCESSES: Final = (3, 5, 10)
+SESSIONS: Final = (3, 5, 10)
+CVS: Final = (0.01, 0.03, 0.1, 0.3)
+SLOWER: Final = (1.05, 1.10)
 
 Row = Sequence[str]
+
+
+@dataclass(frozen=True)
+class Found:
+    """Of some simulated campaigns, in which nothing differs unless it is said."""
+
+    covered: float
+    """Of the intervals of all ratios."""
+    alarmed: float
+    """Of the campaigns in which something is called different."""
+    twins: float
+    """Of the A/A pairs that are called different."""
+    half_width: float
+    """Of the intervals, the median, relative."""
+    slower: Mapping[float, float]
+    """Of the campaigns in which one backend takes so many times as long and is called slower, by that factor."""
 
 
 def main() -> int:
     """Simulates, prints the page and writes it where it is wanted."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--runs", type=int, default=4000, help="per interval, rounds and scatter (default: %(default)s)"
-    )
-    parser.add_argument("--campaigns", type=int, default=1000, help="per share of verdicts (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=2023)
+    parser.add_argument("--runs", type=int, default=2000, help="per interval without sessions (default: %(default)s)")
+    parser.add_argument("--campaigns", type=int, default=1000, help="per number of a table (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=2026)
+    parser.add_argument("--jobs", type=int, default=1, help="processes; the numbers are the same with any number")
     parser.add_argument("--output", type=Path, help="a page of Markdown, such as docs/measured/statistics.md")
     arguments = parser.parse_args()
     problems: list[str] = []
-    text = page(arguments.runs, arguments.campaigns, arguments.seed, problems)
+    text = page(arguments.runs, arguments.campaigns, arguments.seed, problems, arguments.jobs)
     print(text)
     if arguments.output is not None:
         arguments.output.write_text(text, encoding="utf-8")
@@ -46,84 +60,92 @@ def main() -> int:
     return 1 if problems else 0
 
 
-def page(runs: int, campaigns: int, seed: int, problems: list[str]) -> str:
+def page(runs: int, campaigns: int, seed: int, problems: list[str], jobs: int = 1) -> str:
     """The page; what does not hold is added to `problems`."""
+    rows = [(machine, sessions) for machine in (QUIET, BUSY) for sessions in SESSIONS]
+    asked = [(machine, Noise(cv), Campaign(sessions=count), campaigns) for machine, count in rows for cv in CVS]
+    seeds = [[seed, number] for number in range(len(asked))]
+    if jobs > 1:
+        with ProcessPoolExecutor(jobs) as pool:
+            every = list(pool.map(_simulated, seeds, asked))
+    else:
+        every = list(map(_simulated, seeds, asked))
+    found = {row: every[len(CVS) * number : len(CVS) * (number + 1)] for number, row in enumerate(rows)}
     random = np.random.default_rng(seed)
+    slack = 2 * math.sqrt(ALARMS * (1 - ALARMS) / campaigns)
+    for (machine, sessions), some in found.items():
+        for cv, one in zip(CVS, some, strict=True):
+            name = f"{machine.name}, {sessions} sessions, CV {cv:g}"
+            problems += [] if COVERED[0] <= one.covered <= COVERED[1] else [f"{name}: covers {one.covered:.4f}"]
+            problems += [] if one.alarmed <= ALARMS + slack else [f"{name}: {one.alarmed:.3f} raise an alarm"]
+
+    def table(read: Callable[[Found], float], digits: int = 1) -> str:
+        rows = ((m.name, str(n), *(_percent(read(one), digits) for one in some)) for (m, n), some in found.items())
+        return _table("machine", "sessions", rows)
+
+    campaign = Campaign()
     return _PAGE.format(
         runs=f"{runs:,}",
         campaigns=f"{campaigns:,}",
         seed=seed,
+        campaigns_plain=campaigns,
+        runs_plain=runs,
         noise=Noise(0.01),
-        coverage=_table("interval", _coverage(random, runs, problems)),
-        alarms=_table("nothing differs", _alarms(random, campaigns, problems)),
-        power=_table("one is 5 % slower", _power(random, campaigns)),
-        gate=_table("one is 10 % slower", _gate(random, campaigns)),
+        campaign=campaign,
+        ratios=campaign.groups * (campaign.backends - 1),
+        half_widths=table(lambda one: one.half_width),
+        covered=table(lambda one: one.covered),
+        alarmed=table(lambda one: one.alarmed),
+        twins=table(lambda one: one.twins),
+        slower5=table(lambda one: one.slower[1.05], 0),
+        slower10=table(lambda one: one.slower[1.10], 0),
+        others=_table("interval", "processes", _coverage(random, runs, problems)),
+    )
+
+
+def _simulated(seed: Sequence[int], asked: tuple[Machine, Noise, Campaign, int]) -> Found:
+    return simulated(np.random.default_rng(seed), *asked)
+
+
+def simulated(random: np.random.Generator, machine: Machine, noise: Noise, campaign: Campaign, campaigns: int) -> Found:
+    """What becomes of some campaigns."""
+    held, widths, alarms, twins = [], [], 0, []
+    slower = dict.fromkeys(SLOWER, 0)
+    for _ in range(campaigns):
+        ratios, pairs = ratios_of(random, machine, noise, campaign)
+        estimates = [one.estimate for one in ratios]
+        held += [holds(one, 1.0) for one in estimates]
+        widths += [one.half_width or math.inf for one in estimates]
+        alarms += any(one.verdict.is_different for one in ratios)
+        twins += [one.verdict.is_different for one in pairs]
+        for factor in SLOWER:
+            verdicts = judge_family([shifted(estimates[0], factor), *estimates[1:]])
+            slower[factor] += verdicts[0].verdict in (Verdict.SLOWER, Verdict.SLIGHTLY_SLOWER)
+    return Found(
+        sum(held) / len(held),
+        alarms / campaigns,
+        sum(twins) / max(1, len(twins)),
+        float(np.median(widths)),
+        {factor: count / campaigns for factor, count in slower.items()},
     )
 
 
 def _coverage(random: np.random.Generator, runs: int, problems: list[str]) -> Iterator[Row]:
     for name, interval in INTERVALS.items():
-        for rounds in ROUNDS:
-            shares = [covered(interval, random, Noise(cv), rounds, runs) for cv in CVS]
+        for processes in PROCESSES:
+            shares = [covered(interval, random, Noise(cv, samples=30), processes, runs) for cv in CVS]
             for cv, share in zip(CVS, shares, strict=True):
                 if not COVERED[0] <= share <= COVERED[1]:
-                    problems.append(f"{name}, {rounds} rounds, CV {cv:g}: covers {share:.4f}")
-            yield (name, str(rounds), *(f"{100 * share:.1f} %" for share in shares))
+                    problems.append(f"{name}, {processes} processes, CV {cv:g}: covers {share:.4f}")
+            yield (name, str(processes), *(_percent(share) for share in shares))
 
 
-def _alarms(random: np.random.Generator, campaigns: int, problems: list[str]) -> Iterator[Row]:
-    # What is exactly 5 % is counted above it every other time.
-    slack = 2 * math.sqrt(FALSE_POSITIVES * (1 - FALSE_POSITIVES) / campaigns)
-    for place, is_paired in (("within rounds", True), ("between two campaigns", False)):
-        shape = Campaign(paired=is_paired)
-        for how, effect, most in (
-            ("as `compare` judges", MINIMUM_EFFECT, FALSE_POSITIVES),
-            ("any difference counts", _ANY, FALSE_POSITIVES + slack),
-        ):
-            one = replace(shape, twins=shape.twins if effect == MINIMUM_EFFECT else 0)
-            for rounds in ROUNDS:
-                shares = [_alarmed(random, Noise(cv), replace(one, rounds=rounds), effect, campaigns) for cv in CVS]
-                name = f"{one.ratios} ratios {place}, {how}"
-                problems += [
-                    f"{name}, {rounds} rounds, CV {cv:g}: {share:.3f} of the campaigns raise an alarm"
-                    for cv, share in zip(CVS, shares, strict=True)
-                    if share > most
-                ]
-                yield (name, str(rounds), *(f"{100 * share:.1f} %" for share in shares))
+def _percent(share: float, digits: int = 1) -> str:
+    return f"{100 * share:.{digits}f} %"
 
 
-def _power(random: np.random.Generator, campaigns: int) -> Iterator[Row]:
-    alone, family = Campaign(settings=1, compared=1, effect=1.05), Campaign(effect=1.05)
-    for name, shape in (("one ratio within rounds", alone), (f"one of {family.ratios} ratios within rounds", family)):
-        for rounds in MANY_ROUNDS:
-            yield (name, str(rounds), *_found(random, replace(shape, rounds=rounds), MINIMUM_EFFECT, campaigns))
-
-
-def _gate(random: np.random.Generator, campaigns: int) -> Iterator[Row]:
-    for place, is_paired in (("within rounds", True), ("between two campaigns", False)):
-        shape = Campaign(effect=1.1, paired=is_paired)
-        for rounds in MANY_ROUNDS:
-            name = f"one of {shape.ratios} ratios {place}"
-            yield (name, str(rounds), *_found(random, replace(shape, rounds=rounds), ALLOWED_SLOWDOWN, campaigns))
-
-
-def _alarmed(random: np.random.Generator, noise: Noise, campaign: Campaign, effect: float, campaigns: int) -> float:
-    """The share of campaigns without any difference in which one is found."""
-    found = (verdicts_of(random, noise, campaign, effect) for _ in range(campaigns))
-    return sum(any(one.is_different for one in verdicts) for verdicts in found) / campaigns
-
-
-def _found(random: np.random.Generator, campaign: Campaign, effect: float, campaigns: int) -> list[str]:
-    """The share of campaigns in which the one that is slower is called so, by scatter."""
-    shares = []
-    for cv in CVS:
-        verdicts = (verdicts_of(random, Noise(cv), campaign, effect)[0] for _ in range(campaigns))
-        shares.append(sum(one is Verdict.SLOWER for one in verdicts) / campaigns)
-    return [f"{100 * share:.0f} %" for share in shares]
-
-
-def _table(first: str, rows: Iterable[Row]) -> str:
-    head = (first, "rounds", *(f"CV {100 * cv:g} %" for cv in CVS))
+def _table(first: str, second: str, rows: Iterable[Row]) -> str:
+    head = (first, second, *(f"CV {100 * cv:g} %" for cv in CVS))
     lines = [head, ("---",) * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -133,38 +155,54 @@ _PAGE: Final = """# Do the statistics hold?
 Written by
 
 ```sh
-python -m benchmarks.statistics --output docs/measured/statistics.md
+python -m benchmarks.statistics --campaigns {campaigns_plain} --runs {runs_plain} --output docs/measured/statistics.md
 ```
 
-from simulated campaigns whose truth is known (seed {seed}), through the functions that judge real ones. A process has
-{noise.samples} samples with a log-normal scatter of {noise.sample_sigma:.0%}, of which {noise.burst_share:.0%}
-are prolonged by a Pareto tail of index {noise.burst_index:g}; rounds differ by {noise.round_sigma:.0%}, processes by
-the CV of each column. [Comparing](../comparing.md) says what the words mean.
+from simulated campaigns whose truth is known (seed {seed}), through the functions that read and judge real rows;
+{campaigns} campaigns per number. A campaign has {campaign.groups} groups of {campaign.backends} backends in sessions of
+{campaign.cycles} cycles, and an A/A pair in one of them: {ratios} ratios, judged together. The speed of the machine
+drifts and jumps as the tables say. A turn has {noise.samples} samples with a log-normal scatter of
+{noise.sample_sigma:.0%}, of which {noise.burst_share:.0%} are prolonged by a Pareto tail of index
+{noise.burst_index:g}. Processes differ for good, anew in each session, by the CV of each column: on the machines that
+were looked at by 2 to 5 %. [Comparing](../comparing.md) says what the words mean.
+
+## Half-width of a ratio
+
+The median over all ratios.
+
+{half_widths}
 
 ## Intervals of 95 % hold the truth
 
-The share of {runs} campaigns whose interval has the truth in it; the target is 93 to 97 %. Below 6 rounds the
-bootstrap is Student's t.
+The share of all ratios whose interval has the truth in it; the target is 93 to 97 %.
 
-{coverage}
+{covered}
 
 ## False alarms
 
-The share of {campaigns} campaigns, each with 15 ratios judged together (Holm) in which nothing differs, that call
-something different; the target is at most 5 %. One A/A pair per campaign gives the noise floor.
+The share of campaigns in which nothing differs and something is called different; the target is 2 to 5 %.
 
-{alarms}
+{alarmed}
+
+The same of the A/A pair alone:
+
+{twins}
 
 ## Power
 
-The share of {campaigns} campaigns in which `compare` calls 5 % more time slower. The whole interval must lie beyond
-3 %, or beyond twice the noise floor where that is more, so that what is left to find is a difference of 2 %.
+The share of campaigns in which the one backend that takes 5 % longer is called slower, among {ratios} ratios:
 
-{power}
+{slower5}
 
-The same of `gate`, with 5 % allowed, for 10 % more time:
+The same with 10 %:
 
-{gate}
+{slower10}
+
+## Intervals without sessions
+
+The share of {runs} campaigns whose interval has the truth in it: of processes that share nothing, with 30 samples each.
+
+{others}
 """
 
 if __name__ == "__main__":

@@ -1,44 +1,67 @@
-"""Made-up campaigns whose truth is known: samples within processes, processes within rounds.
+"""Made-up campaigns whose truth is known: turns of processes within sessions, on a machine that is not quiet.
 
-What happens in a lab is in it: a round that is slow for all, processes that differ for good (memory layout, clocks),
-samples with a log-normal scatter, and now and then one that a neighbour made many times as long.
+What happens in a lab is in it: a machine whose speed drifts within seconds, a neighbour that computes now and then,
+processes that differ for good (memory layout), samples with a log-normal scatter and a heavy tail.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.analysis.comparing.cells import Cell
-from orchestrator.analysis.comparing.policies import Interval
-from orchestrator.analysis.comparing.ratios import noise_floors, noise_of, ratio_of
 from orchestrator.analysis.metrics import METRICS
-from orchestrator.analysis.statistics import Estimate, median_of_values
-from orchestrator.analysis.verdict import MINIMUM_EFFECT, Verdict, judge_family
+from orchestrator.analysis.ratios import CPU_TIME, RATIO_COLUMNS, Priors, Ratio, Row, judged, ratio_of, twins_of
+from orchestrator.analysis.statistics import Estimate
+from orchestrator.analysis.turns import CPU, WALL
 
 Floats = NDArray[np.float64]
 METRIC: Final = METRICS["latency_sync"]
+_TURN_S: Final = 0.13
+"""Of a turn with its settling call."""
+_SESSION_S: Final = 12.0
 _LATENCY_S: Final = 0.01
+_START: Final = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """How the speed of a machine varies."""
+
+    name: str
+    drift_sigma: float = 0.07
+    """Standard deviation of the logarithm of a drift (Ornstein and Uhlenbeck)."""
+    drift_s: tuple[float, float] = (1.0, 10.0)
+    """Its correlation time, of each session another one between these."""
+    burst_share: float = 0.0
+    """Of the time, in which a neighbour computes."""
+    burst_factor: float = 1.42
+    """How much longer calls then take."""
+    burst_s: float = 2.0
+    """How long that lasts on average."""
+
+
+QUIET: Final = Machine("noise of 7 %, correlated over 1 to 10 s")
+BUSY: Final = Machine("the same, and bursts of +42 % for 20 % of the time", burst_share=0.2)
 
 
 @dataclass(frozen=True)
 class Noise:
-    """How a lab scatters."""
+    """How processes and their samples scatter."""
 
     process_cv: float
-    """Between processes, relative: 0.01 to 0.1 in a lab."""
-    round_sigma: float = 0.03
-    """Standard deviation of the logarithm of what a round does to all of its trials."""
+    """Between processes for good, relative: 0.01 to 0.05 in a lab."""
     sample_sigma: float = 0.05
     burst_share: float = 0.05
-    """Of the samples that a neighbour prolongs."""
+    """Of the samples that are prolonged."""
     burst_index: float = 2.5
     """Of their Pareto tail: the variance is infinite from 2 down."""
-    samples: int = 30
+    samples: int = 9
+    """Of a turn."""
 
     @property
     def process_sigma(self) -> float:
@@ -46,62 +69,53 @@ class Noise:
         return math.sqrt(math.log1p(self.process_cv**2))
 
 
+@dataclass(frozen=True)
+class Campaign:
+    """A simulated campaign: groups of backends in which nothing differs, one of them with a twin of eager."""
+
+    groups: int = 6
+    backends: int = 4
+    """Of a group, eager among them."""
+    sessions: int = 3
+    cycles: int = 10
+
+
 def samples_of(random: np.random.Generator, noise: Noise, *shape: int) -> Floats:
     """Samples of processes around 1: the last axis is that of the samples."""
     of_process = random.normal(0, noise.process_sigma, (*shape, 1))
-    within = random.normal(0, noise.sample_sigma, (*shape, noise.samples))
-    is_burst = random.random((*shape, noise.samples)) < noise.burst_share
-    bursts = np.where(is_burst, random.pareto(noise.burst_index, (*shape, noise.samples)), 0.0)
-    return np.asarray(np.exp(of_process + within) * (1 + bursts))
+    return np.asarray(np.exp(of_process) * _scatter(random, noise, (*shape, noise.samples)))
 
 
 @lru_cache
 def true_median(noise: Noise, seed: int = 1) -> float:
     """The median over all processes that there could be of their medians."""
-    return float(
-        np.median(np.median(samples_of(np.random.default_rng(seed), noise, 400_000 // noise.samples * 10), -1))
-    )
+    random = np.random.default_rng(seed)
+    return float(np.median(np.median(samples_of(random, noise, 4_000_000 // noise.samples), -1)))
 
 
-@dataclass(frozen=True)
-class Campaign:
-    """A simulated campaign: a family of settings, each with a baseline and what is compared with it."""
+def ratios_of(
+    random: np.random.Generator, machine: Machine, noise: Noise, campaign: Campaign
+) -> tuple[list[Ratio], list[Ratio]]:
+    """The ratios of a simulated campaign, and its A/A pairs, by the code that reads and judges real ones."""
+    rows = _rows(random, machine, noise, campaign)
+    priors = Priors(rows)
+    sides: dict[tuple[int, str], list[Row]] = {}
+    for row in rows:
+        if row["replicate"] == 0:
+            sides.setdefault((row["batch"], row["backend"]), []).append(row)
+    found = [
+        ratio_of(ours, sides[batch, "eager"], METRIC.reading, priors)
+        for (batch, backend), ours in sides.items()
+        if backend != "eager"
+    ]
+    pairs = [one.ratio for one in twins_of(priors, METRIC.reading)]
+    return judged([one for one in found if one is not None]), pairs
 
-    settings: int = 5
-    compared: int = 3
-    rounds: int = 5
-    effect: float = 1.0
-    """How many times as long the first of the compared takes; all else is equal."""
-    twins: int = 1
-    """A/A pairs."""
-    paired: bool = True
-    """Whether both sides ran in the same rounds; else in two campaigns."""
 
-    @property
-    def ratios(self) -> int:
-        """How many are judged together."""
-        return self.settings * self.compared
-
-
-def verdicts_of(
-    random: np.random.Generator, noise: Noise, campaign: Campaign, minimum_effect: float = MINIMUM_EFFECT
-) -> list[Verdict]:
-    """The verdicts on a simulated campaign, by the code that compares real ones."""
-    rounds = np.exp(random.normal(0, noise.round_sigma, (2, campaign.rounds)))
-    ratios, effects = [], []
-    floors = noise_floors(_twin_rows(random, noise, campaign, rounds[0]), METRIC)
-    for setting in range(campaign.settings):
-        medians = np.median(samples_of(random, noise, 1 + campaign.compared, campaign.rounds), axis=-1)
-        if setting == 0:
-            medians[1] *= campaign.effect
-        baseline = _cell(medians[0] * rounds[0], "old")
-        for values in medians[1:]:
-            other = _cell(values * rounds[0], "old") if campaign.paired else _cell(values * rounds[1], "new")
-            found = ratio_of(other, baseline, METRIC, Interval.STUDENT)
-            assert found is not None
-            ratios.append(found[0])
-            effects.append(noise_of((other, baseline), floors).effect(minimum_effect))
-    return list(judge_family(ratios, effects))
+def shifted(estimate: Estimate, factor: float) -> Estimate:
+    """What the estimate of a ratio would be, had one side taken so many times as long: the scatter stays."""
+    low, high = (None if end is None else end / factor for end in (estimate.low, estimate.high))
+    return Estimate(estimate.value / factor, low, high, estimate.processes, estimate.samples, estimate.degrees)
 
 
 def holds(estimate: Estimate, truth: float) -> bool:
@@ -109,25 +123,78 @@ def holds(estimate: Estimate, truth: float) -> bool:
     return estimate.low is not None and estimate.high is not None and estimate.low <= truth <= estimate.high
 
 
-def _cell(medians: Floats, campaign_id: str) -> Cell:
-    rows = tuple(_row(value, number, campaign_id) for number, value in enumerate(medians))
-    return Cell((), rows, rows, median_of_values(medians, len(medians)))
+def _rows(random: np.random.Generator, machine: Machine, noise: Noise, campaign: Campaign) -> list[Row]:
+    rows: list[Row] = []
+    for group in range(campaign.groups):
+        names = ["eager", *(f"backend{number}" for number in range(1, campaign.backends))]
+        names += ["eager"] if group == 0 else []
+        turns = _turns(random, machine, noise, campaign, len(names))
+        for session in range(campaign.sessions):
+            for process, backend in enumerate(names):
+                one = turns[session, process]
+                replicate = int(process >= campaign.backends)
+                rows.append(_row(one, group, session, backend, replicate))
+    return rows
 
 
-def _row(median: float, number: int, campaign_id: str, replicate: int = 0, key: str = "k") -> dict[str, object]:
+def _turns(random: np.random.Generator, machine: Machine, noise: Noise, campaign: Campaign, processes: int) -> Floats:
+    """Medians of turns in seconds, by session, process and cycle."""
+    shape = (campaign.sessions, processes, campaign.cycles)
+    medians = np.median(_scatter(random, noise, (*shape, noise.samples)), axis=-1)
+    of_process = np.exp(random.normal(0, noise.process_sigma, (*shape[:2], 1)))
+    of_machine = _speed(random, machine, campaign.sessions, processes * campaign.cycles)
+    # In which order the processes of each cycle had their turns
+    order = random.permuted(np.tile(np.arange(processes), (campaign.sessions, campaign.cycles, 1)), axis=-1)
+    by_cycle = of_machine.reshape(campaign.sessions, campaign.cycles, processes)
+    then = np.take_along_axis(by_cycle, np.argsort(order, axis=-1), axis=-1).swapaxes(1, 2)
+    return np.asarray(_LATENCY_S * of_process * medians * then)
+
+
+def _speed(random: np.random.Generator, machine: Machine, sessions: int, steps: int) -> Floats:
+    """How many times as long everything takes, turn after turn."""
+    low, high = np.log(machine.drift_s)
+    kept = np.exp(-_TURN_S / np.exp(random.uniform(low, high, sessions)))
+    drift = np.empty((sessions, steps))
+    drift[:, 0] = random.normal(0, machine.drift_sigma, sessions)
+    shocks = random.normal(0, machine.drift_sigma, (sessions, steps)) * np.sqrt(1 - kept**2)[:, None]
+    for step in range(1, steps):
+        drift[:, step] = kept * drift[:, step - 1] + shocks[:, step]
+    if not machine.burst_share:
+        return np.exp(drift)
+    share = machine.burst_share
+    ends = 1 - math.exp(-_TURN_S / machine.burst_s)
+    begins = ends * share / (1 - share)
+    chances = random.random((sessions, steps))
+    is_burst = np.empty((sessions, steps), dtype=np.bool_)
+    is_burst[:, 0] = chances[:, 0] < share
+    for step in range(1, steps):
+        is_burst[:, step] = np.where(is_burst[:, step - 1], chances[:, step] >= ends, chances[:, step] < begins)
+    return np.asarray(np.exp(drift) * np.where(is_burst, machine.burst_factor, 1.0))
+
+
+def _scatter(random: np.random.Generator, noise: Noise, shape: tuple[int, ...]) -> Floats:
+    within = random.normal(0, noise.sample_sigma, shape)
+    is_long = random.random(shape) < noise.burst_share
+    return np.asarray(np.exp(within) * (1 + np.where(is_long, random.pareto(noise.burst_index, shape), 0.0)))
+
+
+_USUAL: Final[Mapping[str, Any]] = {
+    **dict.fromkeys(RATIO_COLUMNS),
+    "campaign_id": "c",
+    "host": "lab1",
+    "device": "cpu",
+    "status": "ok",
+    "trial_key": "k",
+    CPU_TIME.column: None,
+    CPU: None,
+    "latency_sync_samples": 90,
+}
+
+
+def _row(turns: Floats, group: int, session: int, backend: str, replicate: int) -> Row:
+    start = _START + timedelta(seconds=60 * session)
     return {
-        "campaign_id": campaign_id, "host": "lab1", "trial_key": key, "round": number, "replicate": replicate,
-        "status": "ok", METRIC.column: _LATENCY_S * float(median), "latency_sync_samples": 1,
+        **_USUAL, "batch": group, "round": session, "session_id": f"{group}-{session}", "backend": backend,
+        "replicate": replicate, METRIC.column: float(np.median(turns)), WALL: turns,
+        "started_at": start, "finished_at": start + timedelta(seconds=_SESSION_S),
     }  # fmt: skip
-
-
-def _twin_rows(
-    random: np.random.Generator, noise: Noise, campaign: Campaign, rounds: Floats
-) -> Sequence[dict[str, object]]:
-    medians = np.median(samples_of(random, noise, campaign.twins, 2, campaign.rounds), axis=-1) * rounds
-    return [
-        _row(medians[twin, replicate, number], number, "old", replicate, f"twin{twin}")
-        for twin in range(campaign.twins)
-        for replicate in (0, 1)
-        for number in range(campaign.rounds)
-    ]

@@ -138,7 +138,7 @@ def _queried(small: Path, large: Path, built: building.Built) -> list[Figure]:
             return report.told(what, report.milliseconds(asked.median_s) + note)
         return report.at_most(what, asked.median_s, target_s, report.milliseconds, limit * (directory == large), note)
 
-    pairs = f"paired ratio of two backends by GPU, {queries.DRAWS:,} draws"
+    pairs = "paired ratio of two backends by GPU"
     return [
         timed("opening the store", queries.opening, None),
         timed("median latency by GPU, backend and batch of one model", queries.median_latencies, 0.1),

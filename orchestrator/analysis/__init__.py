@@ -4,13 +4,13 @@ from orchestrator.analysis.changes import Change, change_columns, changes
 from orchestrator.analysis.comparing import (
     ComparisonTable,
     Gate,
-    Interval,
     Policy,
     Pool,
     compare,
     compare_selections,
     gate,
 )
+from orchestrator.analysis.ratios import Pairing, Ratio
 from orchestrator.analysis.reproduction import (
     Comparison,
     ModeComparison,
@@ -34,10 +34,10 @@ from orchestrator.analysis.summary import (
     columns,
     summarise,
 )
-from orchestrator.analysis.verdict import MINIMUM_EFFECT, Verdict, judge, judge_family
+from orchestrator.analysis.verdict import MARGIN, Judgement, Verdict, judge_family
 
 __all__ = [
-    "MINIMUM_EFFECT",
+    "MARGIN",
     "AaPair",
     "Cell",
     "Change",
@@ -47,13 +47,15 @@ __all__ = [
     "FailureGroup",
     "Flagged",
     "Gate",
-    "Interval",
+    "Judgement",
     "Latency",
     "Line",
     "ModeComparison",
+    "Pairing",
     "Place",
     "Policy",
     "Pool",
+    "Ratio",
     "Setting",
     "SettingSummary",
     "Shape",
@@ -67,7 +69,6 @@ __all__ = [
     "compare_selections",
     "compare_sides",
     "gate",
-    "judge",
     "judge_family",
     "reproduction_columns",
     "summarise",

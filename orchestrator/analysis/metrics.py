@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from orchestrator.analysis.ratios import CPU_TIME, CPU_TIME_COLUMNS, Reading
+from orchestrator.analysis.turns import WALL
 from orchestrator.errors import ConfigurationError, near_names
 from orchestrator.store import TRIALS
 
@@ -20,8 +22,8 @@ class Metric:
     column: str
     """Of `trials`."""
     meaning: str
-    samples: str | None = None
-    """The column of the samples whose median it is; null where it is no median, or they are not kept."""
+    turns: str | None = None
+    """The column of rows with the medians of its turns; null where it is not measured in turns."""
     count: str | None = None
     """The column with the number of samples; null where each process gives one value."""
     valid: str | None = None
@@ -43,15 +45,17 @@ class Metric:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Those of `trials` that it is read from, without the samples."""
+        """Those of rows that it is read from."""
         if self.by_device is not None:
             return ("device", *(name for one in self.by_device for name in one.columns))
-        return tuple(name for name in (self.column, self.count, self.valid, self.problem) if name is not None)
+        beside = CPU_TIME_COLUMNS if self.turns == WALL else ()
+        found = (self.column, self.turns, self.count, self.valid, self.problem, *beside)
+        return tuple(name for name in found if name is not None)
 
     @property
-    def sample_columns(self) -> tuple[str, ...]:
-        """Those of `trials` with the samples."""
-        return tuple(one.samples for one in self.by_device or (self,) if one.samples is not None)
+    def reading(self) -> Reading:
+        """Where in rows it stands."""
+        return Reading(self.column, self.turns, self.higher_is_better, self.count)
 
     def on(self, device: object) -> "Metric":
         """What it is on a device."""
@@ -92,7 +96,7 @@ def resolved(rows: list[dict[str, Any]], metric: Metric) -> list[dict[str, Any]]
     """Rows in whose columns the metric stands, whichever device a trial ran on.
 
     Args:
-        rows: with the columns of the metric, and with its samples if they are wanted.
+        rows: with the columns of the metric.
         metric: one that is the same on all devices leaves the rows as they are.
     """
     if metric.by_device is None:
@@ -100,8 +104,8 @@ def resolved(rows: list[dict[str, Any]], metric: Metric) -> list[dict[str, Any]]
     found = []
     for row in rows:
         one = metric.on(row["device"])
-        pairs = ((metric.column, one.column), (metric.count, one.count), (metric.samples, one.samples))
-        found.append({**row, **{ours: row[theirs] for ours, theirs in pairs if ours and theirs in row}})
+        pairs = ((metric.column, one.column), (metric.count, one.count), (metric.turns, one.turns))
+        found.append({**row, **{ours: row[theirs] if theirs else None for ours, theirs in pairs if ours}})
     return found
 
 
@@ -112,11 +116,11 @@ def _sync(name: str, statistic: str, meaning: str) -> Metric:
 _ALL: Final = (
     Metric(
         *("latency_sync", "latency_sync_median_s", "one call at a time, median"),
-        *("samples_sync_s", "latency_sync_samples"),
+        *(WALL, "latency_sync_samples"),
     ),
     Metric(
         *("latency_pipelined", "latency_pipelined_median_s", "one of many back-to-back calls, median"),
-        *("samples_pipelined_s", "latency_pipelined_samples"),
+        count="latency_pipelined_samples",
     ),
     Metric("latency_legacy", "latency_legacy_s", "the paper's procedure: mean of 100 passes"),
     _sync("latency_sync_min", "min", "one call at a time, minimum"),
@@ -134,12 +138,12 @@ _ALL: Final = (
         count="latency_pipelined_samples",
     ),
     Metric(
-        *("floor", "dispatch_floor_s", "CPU: what the framework alone takes", "samples_floor_s"),
+        *("floor", "dispatch_floor_s", "CPU: what the framework alone takes"),
         valid="dispatch_floor_valid",
         problem="dispatch_floor_problem",
     ),
-    Metric("dispatch", "dispatch_s", "GPU: until a call returns, median", "samples_dispatch_s"),
-    Metric("graph", "graph_s", "GPU: a replay as one CUDA graph, median", "samples_graph_s"),
+    Metric("dispatch", "dispatch_s", "GPU: until a call returns, median"),
+    Metric("graph", "graph_s", "GPU: a replay as one CUDA graph, median"),
     Metric("busy", "busy_s", "GPU: time in which the device works, per call"),
     Metric("kernel_sum", "kernel_sum_s", "GPU: sum of the kernels' times, per call"),
     Metric("overhead", "exposed_overhead_s", "the tax: CPU the floor, GPU pipelined less busy time"),
@@ -158,13 +162,13 @@ _ALL: Final = (
     Metric("memory_device", "memory_device_process_bytes", "GPU: of the process, by the driver"),
     Metric("sm_active", "utilisation_sm_active_share", "GPU: share of multiprocessors at work"),
     Metric("sm_occupancy", "utilisation_sm_occupancy_share", "GPU: warps of those that fit"),
-    Metric("cpu_time", "cpu_time_per_call_s", "time of processors per call, one call at a time"),
+    Metric("cpu_time", CPU_TIME.column, "time of processors per call, one call at a time", CPU_TIME.turns),
 )
 METRICS: Final[Mapping[str, Metric]] = {one.name: one for one in _ALL}
 """By name; the first two are the headlines."""
 USUAL_LATENCY: Final = Metric(
     *("latency", "usual_latency_s", "one call at a time on CPUs, back-to-back calls on GPUs, median"),
-    *("usual_samples_s", "usual_samples"),
+    *(WALL, "usual_samples"),
     by_device=(METRICS["latency_sync"], METRICS["latency_pipelined"]),
 )
 """Of a table with trials of both, or where it is asked for. Its columns are in no store; `resolved` makes them."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from orchestrator.analysis.statistics import Estimate, Floats, median_over_processes, unpaired_ratio
 from orchestrator.analysis.summary import Shape, backend_name, last_attempts, shape_of
-from orchestrator.analysis.verdict import Verdict, judge_family
+from orchestrator.analysis.verdict import Judgement, judge_family
 from runners.contract import Status
 
 MODES: Mapping[str, str] = {
@@ -60,7 +60,7 @@ class ModeComparison:
     now: Estimate | None
     ratio: Estimate | None
     """Latency then over latency now, unpaired: above 1 is faster now. Null where a side is missing."""
-    verdict: Verdict | None
+    judgement: Judgement | None
     """Null without a ratio. All ratios of a reproduction are judged together."""
 
 
@@ -96,11 +96,13 @@ def compare_sides(then: pa.Table, now: pa.Table, sides: Sequence[Sides]) -> tupl
     found = [_comparison(one, by_place.get(one.then, []), by_place.get(one.now, [])) for one in sides]
     # All of them are looked at together: chance must not find a difference among many.
     ratios = [mode.ratio for one in found for mode in one.modes if mode.ratio is not None]
-    verdicts = iter(judge_family(ratios))
+    judgements = iter(judge_family(ratios))
     return tuple(
         replace(
             one,
-            modes=tuple(mode if mode.ratio is None else replace(mode, verdict=next(verdicts)) for mode in one.modes),
+            modes=tuple(
+                mode if mode.ratio is None else replace(mode, judgement=next(judgements)) for mode in one.modes
+            ),
         )
         for one in found
     )

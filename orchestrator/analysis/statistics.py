@@ -6,11 +6,8 @@ processes scatter, and with fewer values do not exist at 95 %. A bootstrap over 
 here before, held the truth 99 times in 100 where samples scatter as much as processes, because it counts their scatter
 twice, and 88 times with 7 processes that differ, because the median of a few values can only be one of them.
 
-**A ratio within rounds.** Student's t on the logarithms of the rounds' ratios. Where the samples are at hand,
-`bootstrap_paired_ratio` resamples rounds and then the samples within each (Davison and Hinkley, Bootstrap Methods and
-their Application, 1997, section 3.8), from 6 rounds on: it takes apart what rounds and samples contribute, so that
-nothing is counted twice, and its percentiles are moved outwards to where Student's t has them (Hesterberg, What
-Teachers Should Know About the Bootstrap, The American Statistician 69, 2015).
+**A ratio within sessions or rounds.** Student's t on the logarithms of their ratios, moderated by the other cells of
+the campaign where there are some (`moderation`).
 
 **A ratio without rounds.** Welch's t, which lets two sides scatter differently.
 
@@ -24,12 +21,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from orchestrator.analysis.moderation import Prior, Spread, moderated
 from orchestrator.analysis.student import t_quantile
 
 MANY_PROCESSES = 6
-"""From here on the median has an interval by order statistics (its level is 97 % with 6 values, 94 % with 5), and a
-bootstrap has enough different draws."""
-BOOTSTRAP_DRAWS = 10_000
+"""From here on the median has an interval by order statistics (its level is 97 % with 6 values, 94 % with 5)."""
 LEVEL = 0.95
 
 Floats = NDArray[np.float64]
@@ -44,10 +40,10 @@ class Estimate:
     """Null with fewer than 2 processes."""
     high: float | None
     processes: int
-    """Independent processes, or for a paired ratio pairs of them; for an unpaired one those of both sides."""
+    """Independent processes, or for a paired ratio sessions or rounds; for an unpaired one processes of both sides."""
     samples: int
     degrees: float | None = None
-    """Degrees of freedom of an unpaired ratio's interval; null for all that has one less than `processes`."""
+    """Of freedom, of an unpaired ratio's or a moderated interval; null for all that has one less than `processes`."""
 
     @property
     def half_width(self) -> float | None:
@@ -106,44 +102,23 @@ def paired_ratio(numerators: Floats, denominators: Floats, samples: int) -> Esti
         raise ValueError("a paired ratio needs as many numerators as denominators")
     if min(numerators.min(), denominators.min()) <= 0:
         raise ValueError("a ratio needs values above 0")
-    value, low, high = log_t_interval(numerators / denominators)
-    return Estimate(value, low, high, len(numerators), samples)
+    return mean_ratio(np.log(numerators / denominators), samples)
 
 
-def bootstrap_paired_ratio(
-    numerators: Sequence[Floats], denominators: Sequence[Floats], draws: int = BOOTSTRAP_DRAWS, seed: int = 0
-) -> Estimate:
-    """The geometric mean of the rounds' ratios of medians, with an interval by the hierarchical bootstrap.
-
-    Below 6 rounds the interval is that of `paired_ratio`: so few have too few different draws.
+def mean_ratio(logs: Floats, samples: int, prior: Prior | None = None) -> Estimate:
+    """The geometric mean of the ratios of sessions or rounds; of a single one nobody knows how it scatters.
 
     Args:
-        numerators: the samples of each round, above 0.
-        denominators: the same of the other side, in the same order.
-        draws: how often rounds, and samples within each, are drawn.
-        seed: of the bootstrap.
-
-    Raises:
-        ValueError: there is no round, a different number on each side, a round without samples, or a sample that is not
-            above 0.
+        logs: logarithms of their ratios, at least one.
+        samples: number of samples behind them, carried along.
+        prior: what the other cells of the campaign say of the variance.
     """
-    if not numerators or len(numerators) != len(denominators):
-        raise ValueError("a paired ratio needs as many numerators as denominators")
-    if any(not len(one) or one.min() <= 0 for one in (*numerators, *denominators)):
-        raise ValueError("each round needs samples above 0 on both sides")
-    rounds = len(numerators)
-    samples = sum(len(one) for one in (*numerators, *denominators))
-    up, down = (np.array([np.median(one) for one in side]) for side in (numerators, denominators))
-    if rounds < MANY_PROCESSES:
-        return paired_ratio(up, down, samples)
-    logs = np.log(up / down)
-    generator = np.random.default_rng(seed)
-    chosen = generator.integers(rounds, size=(draws, rounds))
-    within = np.log(_drawn_medians(numerators, chosen, generator))
-    within -= np.log(_drawn_medians(denominators, chosen, generator)) + logs[chosen]
-    means = _recombined(logs, chosen, within).mean(axis=1)
-    low, high = np.exp(np.quantile(means, _expanded_levels(rounds)))
-    return Estimate(math.exp(float(logs.mean())), float(low), float(high), rounds, samples)
+    centre, count = float(logs.mean()), len(logs)
+    if count < 2:
+        return Estimate(math.exp(centre), None, None, count, samples)
+    variance, degrees = moderated(Spread(float(logs.var(ddof=1)), count - 1), prior)
+    half = t_quantile((1 + LEVEL) / 2, degrees) * math.sqrt(variance / count)
+    return Estimate(math.exp(centre), math.exp(centre - half), math.exp(centre + half), count, samples, degrees)
 
 
 def unpaired_ratio(numerators: Floats, denominators: Floats, samples: int) -> Estimate:
@@ -206,52 +181,3 @@ def _order_interval(ordered: Floats) -> tuple[float, float]:
     low = (1 - weight) * ordered[outer] + weight * ordered[inner]
     high = (1 - weight) * ordered[n - 1 - outer] + weight * ordered[n - 1 - inner]
     return float(low), float(high)
-
-
-def _recombined(logs: Floats, chosen: NDArray[np.int64], within: Floats) -> Floats:
-    """Drawn ratios whose variance is that of the rounds' ratios.
-
-    These scatter because rounds differ and because each is a median of samples. Drawing samples again adds the second
-    part once more; so it is taken out of the first (Davison and Hinkley, section 3.8), down to nothing.
-    """
-    total, of_samples = float(logs.var()), float(within.var())
-    if total <= 0:
-        return logs[chosen] + 0 * within
-    share = min(1.0, of_samples / total)
-    scale = 1.0 if of_samples <= total else math.sqrt(total / of_samples)
-    centre = logs.mean()
-    combined: Floats = centre + math.sqrt(1 - share) * (logs[chosen] - centre) + scale * within
-    return combined
-
-
-def _drawn_medians(processes: Sequence[Floats], chosen: NDArray[np.int64], generator: np.random.Generator) -> Floats:
-    """The median of a fresh resample of each chosen process, in the shape of `chosen`."""
-    medians = np.empty(chosen.shape)
-    for index, samples in enumerate(processes):
-        here = chosen == index
-        medians[here] = _resampled_medians(np.sort(samples), int(here.sum()), generator)
-    return medians
-
-
-def _expanded_levels(n: int) -> tuple[float, float]:
-    """The quantiles of a bootstrap of n values that stand where Student's t would put the ends of the interval."""
-    normal = math.sqrt(n / (n - 1)) * t_quantile((1 + LEVEL) / 2, n - 1)
-    tail = math.erfc(normal / math.sqrt(2)) / 2
-    return tail, 1 - tail
-
-
-def _resampled_medians(ordered: Floats, draws: int, generator: np.random.Generator) -> Floats:
-    # The k-th smallest of n uniform numbers has a beta distribution, so that the median of a resample is drawn
-    # directly, exactly as if all n samples had been drawn and sorted.
-    n = len(ordered)
-    k = (n + 1) // 2
-    lower = generator.beta(k, n - k + 1, size=draws)
-    values: Floats = ordered[_index(lower, n)]
-    if n % 2:
-        return values
-    upper = lower + (1 - lower) * generator.beta(1, n - k, size=draws)
-    return (values + ordered[_index(upper, n)]) / 2
-
-
-def _index(uniform: Floats, n: int) -> NDArray[np.int64]:
-    return np.minimum((uniform * n).astype(np.int64), n - 1)

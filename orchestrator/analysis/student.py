@@ -6,8 +6,10 @@ from typing import Final
 
 _TINY: Final = 1e-300
 _PRECISION: Final = 1e-15
+_NEAR: Final = 1e-9
+"""A step of Newton's that is so short, relative to where it is, leaves an error of its square."""
 _MOST_STEPS: Final = 100
-"""To a quantile, of which five or so are needed; at the end rounding may let them go to and fro."""
+"""To a quantile, of which five or so are needed."""
 _MOST_TERMS: Final = 10_000
 """Of the continued fraction, which needs about the square root of its larger argument: ten for most."""
 
@@ -40,8 +42,8 @@ def t_quantile(probability: float, degrees: float) -> float:
         low, high = (low, middle) if too_much >= 0 else (middle, high)
         # Newton's step, and half the bracket where that would leave it
         step = too_much / _density(middle, degrees)
-        if abs(step) <= _PRECISION * abs(middle):
-            break
+        if abs(step) <= _NEAR * abs(middle):
+            return middle - step
         middle = middle - step if low < middle - step < high else (low + high) / 2
     return middle
 

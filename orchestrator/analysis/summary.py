@@ -1,4 +1,4 @@
-"""What one campaign found: medians, ratios to eager, the noise floor, and what failed.
+"""What one campaign found: medians, ratios to eager, A/A pairs, and what failed.
 
 Nothing is pooled over hosts, systems, environments, isolation or versions of the method.
 """
@@ -6,18 +6,30 @@ Nothing is pooled over hosts, systems, environments, isolation or versions of th
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from orchestrator.analysis.statistics import Estimate, Floats, median_over_processes, paired_ratio
+from orchestrator.analysis.ratios import (
+    BASELINE,
+    CPU_TIME_COLUMNS,
+    RATIO_COLUMNS,
+    Priors,
+    Ratio,
+    Reading,
+    Twin,
+    judged,
+    ratio_of,
+    twins_of,
+)
+from orchestrator.analysis.statistics import Estimate, Floats, median_of_values, median_over_processes
+from orchestrator.analysis.turns import WALL, stored, with_turns
 from runners.contract import Status
 from runners.contract.catalogue import BACKENDS, WORKLOADS, BackendInfo, WorkloadInfo
 
-BASELINE = "eager"
 FLOOR_SAMPLES = "samples_floor_s"
 
 
@@ -67,8 +79,10 @@ class Cell:
     """Name, with its options if it has any."""
     latency: Estimate | None
     """Seconds per call; null if no trial was ok."""
-    ratio: Estimate | None
-    """Latency of eager over this latency, paired by round: above 1 is faster than eager. Null for eager itself."""
+    fastest: Estimate | None
+    """The same of the 10th percentiles of its processes."""
+    ratio: Ratio | None
+    """Latency of eager over this latency: above 1 is faster than eager. Null for eager itself."""
     floor: Estimate | None
     """Dispatch floor in seconds: the same structure with next to no arithmetic; null where it was not measured."""
     floor_proven: bool
@@ -89,12 +103,12 @@ class Line:
 
 @dataclass(frozen=True)
 class AaPair:
-    """The same trial twice in each round: how far its ratio is from 1 is noise."""
+    """The same trial twice in each session: nothing differs, and how often that is called different is looked at."""
 
     backend: str
     shape: Shape
     batch: int
-    ratio: Estimate
+    ratio: Ratio
 
 
 @dataclass(frozen=True)
@@ -107,6 +121,12 @@ class SettingSummary:
     gpu_name: str | None
     lines: tuple[Line, ...]
     aa_pairs: tuple[AaPair, ...]
+    """Judged together, as the ratios of all settings are."""
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """Of all lines."""
+        return tuple(cell for line in self.lines for cell in line.cells)
 
 
 @dataclass(frozen=True)
@@ -149,13 +169,13 @@ class Summary:
 
 
 _Row = dict[str, Any]
+_VALUE, _COUNT = "value", "count"
 _COLUMNS = (
-    *("campaign_id", "trial_id", "attempt", "trial_key", "round", "replicate", "status", "reason", "steady"),
-    *("workload", "batch", "sequence_length", "image_size", "dtype", "device", "threads", "seed", "protocol"),
-    *("workload_options", "dispatch_floor_valid", FLOOR_SAMPLES),
-    *("backend", "backend_options", "method_version", "environment", "environment_id", "image_digest"),
-    *("isolation", "executor_reason", "runner_sha256", "host", "system_id", "cpu_model", "gpu_name", "guard_flags"),
+    *("trial_id", "attempt", "reason", "order", "steady", "dispatch_floor_valid", FLOOR_SAMPLES),
+    *("environment", "image_digest", "executor_reason", "cpu_model", "gpu_name", "guard_flags"),
+    *RATIO_COLUMNS,
 )
+_PERCENTILE = 10
 
 
 def summarise(trials: pa.Table, latency: Latency = Latency.SYNC) -> Summary:
@@ -170,13 +190,23 @@ def summarise(trials: pa.Table, latency: Latency = Latency.SYNC) -> Summary:
     """
     if len(trials["campaign_id"].unique()) > 1:
         raise ValueError("a summary is of one campaign")
-    everything: list[_Row] = trials.select(columns(latency)).to_pylist()
+    needed = columns(latency)
+    everything: list[_Row] = with_turns(trials.select(needed)).to_pylist()
     rows = last_attempts(everything)
+    for row in rows:
+        samples = row[latency.value] if row["status"] == Status.OK.value else None
+        row[_VALUE], row[_COUNT] = (float(np.median(samples)), len(samples)) if samples else (None, 0)
+    reading = Reading(_VALUE, WALL if latency is Latency.SYNC else None, count=_COUNT)
+    priors = Priors(rows)
     by_setting = _grouped(rows, _setting)
-    settings = (_summarise_setting(setting, by_setting[setting], latency) for setting in sorted(by_setting))
+    pairs = _grouped(twins_of(priors, reading), lambda twin: _setting(dict(twin.row)))
+    settings = [
+        _summarise_setting(one, by_setting[one], latency, reading, priors, pairs.get(one, ()))
+        for one in sorted(by_setting)
+    ]
     return Summary(
         latency=latency,
-        settings=tuple(one for one in settings if any(cell.latency for line in one.lines for cell in line.cells)),
+        settings=tuple(_judged([one for one in settings if any(cell.latency for cell in one.cells)])),
         failures=_failures(rows),
         totals=Counter(Status(row["status"]) for row in rows),
         retried=len(everything) - len(rows),
@@ -186,38 +216,55 @@ def summarise(trials: pa.Table, latency: Latency = Latency.SYNC) -> Summary:
 
 def columns(latency: Latency = Latency.SYNC) -> list[str]:
     """The columns that a summary needs."""
-    return [*_COLUMNS, latency.value]
+    return stored([*_COLUMNS, latency.value, WALL, *CPU_TIME_COLUMNS])
 
 
-def _summarise_setting(setting: Setting, rows: Sequence[_Row], latency: Latency) -> SettingSummary:
+def _summarise_setting(
+    setting: Setting,
+    rows: Sequence[_Row],
+    latency: Latency,
+    reading: Reading,
+    priors: Priors,
+    twins: Sequence[Twin],
+) -> SettingSummary:
     by_line = _grouped(rows, lambda row: (shape_of(row), row["batch"]))
-    lines = tuple(_line(shape, batch, by_line[shape, batch], latency) for shape, batch in sorted(by_line))
-    first = rows[0]
-    return SettingSummary(
-        setting, first["executor_reason"], first["cpu_model"], first["gpu_name"], lines, _aa_pairs(rows, latency)
+    lines = tuple(
+        _line(shape, batch, by_line[shape, batch], latency, reading, priors) for shape, batch in sorted(by_line)
     )
+    pairs = tuple(
+        AaPair(backend_name(dict(one.row)), shape_of(dict(one.row)), one.row["batch"], one.ratio) for one in twins
+    )
+    first = rows[0]
+    return SettingSummary(setting, first["executor_reason"], first["cpu_model"], first["gpu_name"], lines, pairs)
 
 
-def _line(shape: Shape, batch: int, rows: Sequence[_Row], latency: Latency) -> Line:
+def _line(shape: Shape, batch: int, rows: Sequence[_Row], latency: Latency, reading: Reading, priors: Priors) -> Line:
     # The key too: whatever else a later version lets differ must not be pooled by accident.
     by_backend = _grouped(rows, lambda row: (row["backend"] != BASELINE, backend_name(row), row["trial_key"]))
     baselines = [group for (_, backend, _), group in sorted(by_backend.items()) if backend == BASELINE]
-    baseline = baselines[0] if len(baselines) == 1 else None
-    cells = tuple(
-        _cell(backend, by_backend[order, backend, key], baseline, latency) for order, backend, key in sorted(by_backend)
-    )
-    return Line(shape, batch, cells)
+    baseline = _measured(baselines[0]) if len(baselines) == 1 else []
+    cells = []
+    for order, backend, key in sorted(by_backend):
+        group = by_backend[order, backend, key]
+        ratio = ratio_of(_measured(group), baseline, reading, priors) if backend != BASELINE else None
+        cells.append(_cell(backend, group, ratio, latency))
+    return Line(shape, batch, tuple(cells))
 
 
-def _cell(backend: str, rows: Sequence[_Row], baseline: Sequence[_Row] | None, latency: Latency) -> Cell:
-    by_round = _ok_rounds(rows, latency)
-    ratio = None
-    if baseline is not None and backend != BASELINE:
-        ratio = _ratio(_ok_rounds(baseline, latency), by_round)
+def _cell(backend: str, rows: Sequence[_Row], ratio: Ratio | None, latency: Latency) -> Cell:
+    measured = sorted(_measured(rows), key=lambda row: row["round"])
+    processes = [np.array(row[latency.value], dtype=np.float64) for row in measured]
     failures = Counter(Status(row["status"]) for row in rows if row["status"] != Status.OK.value)
     unsteady = sum(1 for row in rows if row["status"] == Status.OK.value and row["steady"] is False)
-    estimate = median_over_processes([by_round[key] for key in sorted(by_round)]) if by_round else None
-    return Cell(backend, estimate, ratio, *_floor(rows), unsteady, failures)
+    estimate = median_over_processes(processes) if processes else None
+    return Cell(backend, estimate, _fastest(processes), ratio, *_floor(rows), unsteady, failures)
+
+
+def _fastest(processes: Sequence[Floats]) -> Estimate | None:
+    if not processes:
+        return None
+    values = np.array([np.percentile(samples, _PERCENTILE) for samples in processes])
+    return median_of_values(values, sum(map(len, processes)))
 
 
 def _floor(rows: Sequence[_Row]) -> tuple[Estimate | None, bool]:
@@ -228,36 +275,20 @@ def _floor(rows: Sequence[_Row]) -> tuple[Estimate | None, bool]:
     return median_over_processes(samples), all(row["dispatch_floor_valid"] is True for row in taken.values())
 
 
-def _aa_pairs(rows: Sequence[_Row], latency: Latency) -> tuple[AaPair, ...]:
-    pairs = []
-    by_trial = _grouped(rows, lambda row: (shape_of(row), row["batch"], backend_name(row), row["trial_key"]))
-    for shape, batch, backend, key in sorted(by_trial):
-        group = by_trial[shape, batch, backend, key]
-        first, second = (_ok_rounds(group, latency, replicate) for replicate in (0, 1))
-        ratio = _ratio(first, second)
-        if ratio is not None:
-            pairs.append(AaPair(backend, shape, batch, ratio))
-    return tuple(pairs)
+def _measured(rows: Sequence[_Row]) -> list[_Row]:
+    """Those that count. Replicate 1 exists for the A/A control only: a ratio has one process per side and round."""
+    return [row for row in rows if row["replicate"] == 0 and row[_VALUE] is not None]
 
 
-def _ok_rounds(rows: Sequence[_Row], latency: Latency, replicate: int = 0) -> dict[int, Floats]:
-    """Samples by round. Replicate 1 exists for the A/A control only: a ratio has one process per side and round."""
-    return {
-        row["round"]: np.array(row[latency.value], dtype=np.float64)
-        for row in rows
-        if row["status"] == Status.OK.value and row["replicate"] == replicate and row[latency.value]
-    }
+def _judged(settings: Sequence[SettingSummary]) -> list[SettingSummary]:
+    """All ratios of a summary are looked at together."""
+    found = iter(judged([cell.ratio for one in settings for cell in one.cells if cell.ratio is not None]))
 
+    def line(one: Line) -> Line:
+        cells = (cell if cell.ratio is None else replace(cell, ratio=next(found)) for cell in one.cells)
+        return replace(one, cells=tuple(cells))
 
-def _ratio(numerators: Mapping[int, Floats], denominators: Mapping[int, Floats]) -> Estimate | None:
-    shared = sorted(set(numerators) & set(denominators))
-    if not shared:
-        return None
-    return paired_ratio(
-        np.array([np.median(numerators[key]) for key in shared]),
-        np.array([np.median(denominators[key]) for key in shared]),
-        sum(len(numerators[key]) + len(denominators[key]) for key in shared),
-    )
+    return [replace(one, lines=tuple(map(line, one.lines))) for one in settings]
 
 
 def _failures(rows: Sequence[_Row]) -> tuple[FailureGroup, ...]:
@@ -305,8 +336,8 @@ def last_attempts(rows: Iterable[_Row]) -> list[_Row]:
     return list(last.values())
 
 
-def _grouped(rows: Iterable[_Row], key: Any) -> dict[Any, list[_Row]]:
-    groups: dict[Any, list[_Row]] = {}
+def _grouped(rows: Iterable[Any], key: Any) -> dict[Any, list[Any]]:
+    groups: dict[Any, list[Any]] = {}
     for row in rows:
         groups.setdefault(key(row), []).append(row)
     return groups

@@ -1,20 +1,26 @@
-"""Whether two things differ: a decision about ratios, with a minimum effect and a bound on false alarms.
+"""The one rule by which ratios are called different or equal, for all that shows them.
 
-A ratio is called different only if it is further from 1 than the minimum effect, beyond doubt at the level of the
-interval. Nobody has a use for a real difference of half a percent, and on a busy machine nobody can tell it from noise.
+**Different** is a ratio whose interval, widened for all that are looked at together (Holm, Scandinavian Journal of
+Statistics 6, 1979), excludes 1. **Equivalent** is one whose whole 95 % interval lies within a margin that was fixed
+beforehand. Both can hold: a difference that is proven and too small to matter. Else it is **undecided**, and the rule
+says how many sessions more would decide it.
 """
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from orchestrator.analysis.statistics import LEVEL, Estimate
 from orchestrator.analysis.student import t_cdf, t_quantile
 
-MINIMUM_EFFECT = 0.03
-"""A factor of 1.03 in either direction. Smaller differences count as none."""
-LARGEST_EQUIVALENCE = 0.1
-"""However noisy a machine is, what may differ by more is not called equivalent."""
+MARGIN: Final = 0.03
+"""A factor of 1.03 in either direction: whoever wants another one says so before looking."""
+MOST_SESSIONS: Final = 1000
+"""More than so many would decide nothing within a day."""
+_EXACT: Final = 1e-12
+"""Logarithms of ratios that are nearer to 0 are 0 but for rounding."""
 
 
 class Verdict(Enum):
@@ -22,84 +28,148 @@ class Verdict(Enum):
 
     FASTER = "faster"
     SLOWER = "slower"
+    SLIGHTLY_FASTER = "slightly faster"
+    """Different and equivalent: faster beyond doubt, by less than the margin."""
+    SLIGHTLY_SLOWER = "slightly slower"
     EQUIVALENT = "equivalent"
-    """The whole interval lies within the margin."""
-    INCONCLUSIVE = "inconclusive"
-    """Neither difference nor equivalence is shown; more rounds would narrow the interval."""
+    """No difference is proven, and one beyond the margin is excluded."""
+    UNDECIDED = "undecided"
+
+    @property
+    def direction(self) -> int:
+        """1 if it is called faster, -1 if slower, 0 if no difference is proven."""
+        return (self in _FASTER) - (self in _SLOWER)
 
     @property
     def is_different(self) -> bool:
         """Whether it calls the two sides different."""
-        return self in (Verdict.FASTER, Verdict.SLOWER)
+        return self.direction != 0
+
+    @property
+    def is_equivalent(self) -> bool:
+        """Whether it excludes a difference beyond the margin."""
+        return self in (Verdict.EQUIVALENT, Verdict.SLIGHTLY_FASTER, Verdict.SLIGHTLY_SLOWER)
 
 
-def judge(ratio: Estimate, minimum_effect: float = MINIMUM_EFFECT) -> Verdict:
-    """Judges one ratio that was asked about for itself.
-
-    It is different exactly if its 95 % interval lies outside of 1 / (1 + minimum effect) to 1 + minimum effect.
-
-    Args:
-        ratio: of `paired_ratio` or `unpaired_ratio`.
-        minimum_effect: smaller differences are none; 0.03 is 3 %.
-    """
-    return judge_family([ratio], minimum_effect)[0]
+_FASTER: Final = (Verdict.FASTER, Verdict.SLIGHTLY_FASTER)
+_SLOWER: Final = (Verdict.SLOWER, Verdict.SLIGHTLY_SLOWER)
 
 
-def judge_family(
-    ratios: Sequence[Estimate],
-    minimum_effect: float | Sequence[float] = MINIMUM_EFFECT,
-    margins: Sequence[float] | None = None,
-) -> tuple[Verdict, ...]:
+@dataclass(frozen=True)
+class Judgement:
+    """What the rule says of one ratio among those that are shown with it."""
+
+    verdict: Verdict
+    least: float | None
+    """The smallest difference that would have been called one here; 0.03 is 3 %. Null without an interval."""
+    sessions: int | None
+    """About how many more would decide it, if ratio and scatter stay as they are. Null if it is decided, if there is no
+    interval, and if more than `MOST_SESSIONS` would be needed."""
+
+
+UNJUDGED: Final = Judgement(Verdict.UNDECIDED, None, None)
+
+
+def judge_family(ratios: Sequence[Estimate], margin: float = MARGIN) -> tuple[Judgement, ...]:
     """Judges ratios that are looked at together: in 95 of 100 families without a difference, none is called different.
 
-    Differences are tested in the order of their probabilities, each at the level divided by the number that is left
-    (Holm, Scandinavian Journal of Statistics 6, 1979). Whatever Holm allows, the 95 % interval must lie outside of the
-    minimum effect, too.
+    A ratio without an interval is undecided, and counts for nothing in the family.
 
     Args:
-        ratios: of `paired_ratio` or `unpaired_ratio`.
-        minimum_effect: smaller differences are none; 0.03 is 3 %. One for all, or one for each.
-        margins: within which two things are equivalent, one for each; by default the minimum effect.
+        ratios: with Student's t on logarithms behind their intervals.
+        margin: within which two things are equivalent; 0.03 is 3 %.
     """
-    effects = [minimum_effect] * len(ratios) if isinstance(minimum_effect, float | int) else list(minimum_effect)
-    margins = effects if margins is None else margins
-    probabilities = [_probability(*one) for one in zip(ratios, effects, strict=True)]
-    different: set[int] = set()
-    for done, index in enumerate(sorted(range(len(ratios)), key=probabilities.__getitem__)):
-        if not probabilities[index] < (1 - LEVEL) / (len(ratios) - done):
-            break
-        different.add(index)
+    different, level = _beyond(ratios, [abs(math.log(one.value)) for one in ratios])
+    return tuple(_judgement(one, number in different, level, margin) for number, one in enumerate(ratios))
+
+
+def slower_beyond(ratios: Sequence[Estimate], limit: float) -> tuple[bool | None, ...]:
+    """Whether each of some ratios is slower by more than a limit: proven, proven not to be, or null if neither.
+
+    Proven is what the interval, widened for all of them (Holm), says; that it is within the limit the 95 % interval.
+
+    Args:
+        ratios: above 1 is faster.
+        limit: what is allowed; 0.05 is 5 %.
+    """
+    allowed = math.log1p(limit)
+    beyond, _ = _beyond(ratios, [max(0.0, -math.log(one.value) - allowed) for one in ratios])
     return tuple(
-        _verdict(ratio, index in different, effects[index], margins[index]) for index, ratio in enumerate(ratios)
+        True if number in beyond else False if one.low is not None and one.low >= 1 / (1 + limit) else None
+        for number, one in enumerate(ratios)
     )
 
 
-def _is_outside(ratio: Estimate, minimum_effect: float) -> bool:
-    if ratio.low is None or ratio.high is None:
-        return False
-    return ratio.low > 1 + minimum_effect or ratio.high < 1 / (1 + minimum_effect)
+def degrees_of(ratio: Estimate) -> float:
+    """Degrees of freedom behind the interval of a ratio."""
+    return ratio.processes - 1 if ratio.degrees is None else ratio.degrees
 
 
-def _verdict(ratio: Estimate, different: bool, minimum_effect: float, margin: float) -> Verdict:
-    if different and _is_outside(ratio, minimum_effect):
-        return Verdict.FASTER if ratio.value > 1 else Verdict.SLOWER
-    if ratio.low is None or ratio.high is None:
-        return Verdict.INCONCLUSIVE
-    within = ratio.low >= 1 / (1 + margin) and ratio.high <= 1 + margin
-    return Verdict.EQUIVALENT if within else Verdict.INCONCLUSIVE
+def _beyond(ratios: Sequence[Estimate], distances: Sequence[float]) -> tuple[set[int], float]:
+    """Those whose distance is proven by Holm's procedure, and the level at which it ended."""
+    tested = [
+        (_probability(one, d), n) for n, (one, d) in enumerate(zip(ratios, distances, strict=True)) if _error(one)
+    ]
+    found: set[int] = set()
+    level = (1 - LEVEL) / max(1, len(tested))
+    for done, (probability, number) in enumerate(sorted(tested)):
+        level = (1 - LEVEL) / (len(tested) - done)
+        if not probability < level:
+            break
+        found.add(number)
+    return found, level
 
 
-def _probability(ratio: Estimate, minimum_effect: float) -> float:
-    """How likely chance puts a ratio this far out if the truth is the minimum effect; 1 if nothing can be said.
-
-    Student's t on logarithms, as for the interval, with both tails: with a minimum effect well above the error the far
-    one is next to nothing (Hodges and Lehmann, Journal of the Royal Statistical Society B 16, 1954).
-    """
-    if ratio.low is None or ratio.high is None:
+def _probability(ratio: Estimate, distance: float) -> float:
+    """How likely chance alone puts a ratio so far from where it is not allowed, in either direction."""
+    error = _error(ratio)
+    assert error is not None
+    if distance < _EXACT:
         return 1.0
-    distance, least = abs(math.log(ratio.value)), math.log(1 + minimum_effect)
-    degrees = ratio.processes - 1 if ratio.degrees is None else ratio.degrees
-    error = math.log(ratio.high / ratio.low) / 2 / t_quantile((1 + LEVEL) / 2, degrees)
-    if error <= 0:
-        return 0.0 if distance > least else 1.0
-    return t_cdf(-(distance - least) / error, degrees) + t_cdf(-(distance + least) / error, degrees)
+    return 2 * t_cdf(-distance / error, degrees_of(ratio)) if error > _EXACT else 0.0
+
+
+def _error(ratio: Estimate) -> float | None:
+    """The standard error of the logarithm, at least next to nothing; null without an interval."""
+    if ratio.low is None or ratio.high is None:
+        return None
+    half = math.log(ratio.high / ratio.low) / 2
+    return max(half / t_quantile((1 + LEVEL) / 2, degrees_of(ratio)), _EXACT)
+
+
+def _judgement(ratio: Estimate, different: bool, level: float, margin: float) -> Judgement:
+    error = _error(ratio)
+    if error is None or ratio.low is None or ratio.high is None:
+        return UNJUDGED
+    equivalent = ratio.low >= 1 / (1 + margin) and ratio.high <= 1 + margin
+    least = math.expm1(t_quantile(1 - level / 2, degrees_of(ratio)) * error)
+    if different:
+        verdicts = (_SLOWER, _FASTER)[ratio.value > 1]
+        return Judgement(verdicts[equivalent], least, None)
+    if equivalent:
+        return Judgement(Verdict.EQUIVALENT, least, None)
+    return Judgement(Verdict.UNDECIDED, least, _sessions(ratio, error, level, margin))
+
+
+def _sessions(ratio: Estimate, error: float, level: float, margin: float) -> int | None:
+    """How many sessions more make the interval narrow enough to exclude 1, or all beyond the margin."""
+    distance, degrees = abs(math.log(ratio.value)), degrees_of(ratio)
+    room = math.log1p(margin) - distance
+
+    def decides(more: int) -> bool:
+        now = ratio.processes
+        narrowed = error * math.sqrt(now / (now + more))
+        # Whole degrees of freedom are exact enough here, and quantiles are remembered.
+        then = max(1, round(degrees + more))
+        wide, usual = (t_quantile(1 - tail / 2, then) * narrowed for tail in (level, 1 - LEVEL))
+        return distance > wide or room > usual
+
+    low, high = 0, 1
+    while not decides(high):
+        low, high = high, 2 * high
+        if low >= MOST_SESSIONS:
+            return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if decides(middle) else (middle, high)
+    return high if high <= MOST_SESSIONS else None

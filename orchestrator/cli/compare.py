@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
-from orchestrator.analysis.comparing import Interval, Policy, compare, compare_selections, gate
+from orchestrator.analysis.comparing import Policy, compare, compare_selections, gate
 from orchestrator.analysis.comparing.gating import MAX_SLOWDOWN
 from orchestrator.analysis.comparing.policies import Pool, pools
 from orchestrator.analysis.metrics import metric
-from orchestrator.analysis.verdict import MINIMUM_EFFECT
+from orchestrator.analysis.verdict import MARGIN
 from orchestrator.cli.results import chosen_form, force_option, rows_format_option, rows_output_option
 from orchestrator.cli.stores import place_option, require_store
 from orchestrator.cli.tables import print_rows, wide_console, write_text
@@ -83,13 +83,6 @@ _latest = click.option("--latest", is_flag=True, help="Of each cell only the new
 _flagged = click.option(
     "--without-flagged", is_flag=True, help="Leave out trials whose guards found that something disturbed them."
 )
-_interval = click.option(
-    "--interval",
-    type=click.Choice([interval.value for interval in Interval]),
-    default=Interval.STUDENT.value,
-    show_default=True,
-    help="Of paired ratios: Student's t, or the hierarchical bootstrap over rounds and samples.",
-)
 
 
 def selecting(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -101,14 +94,13 @@ def selecting(command: Callable[..., Any]) -> Callable[..., Any]:
         pool: tuple[str, ...],
         latest: bool,
         without_flagged: bool,
-        interval: str,
         **options: Any,
     ) -> Any:
         chosen = None if metric_name is None else metric(metric_name)
-        policy = Policy(chosen, pools(pool, "--pool"), latest, without_flagged, Interval(interval))
+        policy = Policy(chosen, pools(pool, "--pool"), latest, without_flagged)
         return command(policy=policy, **options)
 
-    for option in (_interval, _flagged, _latest, _pool, _metric, _match, where_option):
+    for option in (_flagged, _latest, _pool, _metric, _match, where_option):
         selected = option(selected)
     return selected
 
@@ -120,12 +112,12 @@ def selecting(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--baseline", multiple=True, metavar="AXIS=VALUE", help="What all else is compared with: backend=eager.")
 @selecting
 @click.option(
-    "--minimum-effect",
+    "--margin",
     type=Percent(),
-    default=MINIMUM_EFFECT,
+    default=MARGIN,
     metavar="PERCENT",
     show_default="3%",
-    help="Smaller differences are none. Twice the noise floor takes its place where that is more.",
+    help="Within which two things are equivalent.",
 )
 @place_option
 @rows_format_option
@@ -139,7 +131,7 @@ def compare_command(
     where: tuple[str, ...],
     match: tuple[str, ...] | None,
     policy: Policy,
-    minimum_effect: float,
+    margin: float,
     place: str | Path,
     form: str | None,
     output: Path | None,
@@ -154,9 +146,9 @@ def compare_command(
     A ratio above 1 always means better. Trials that differ in what is no axis are not pooled, unless --pool says so.
     """
     form = chosen_form(form, output)
-    if not minimum_effect > 0:
-        raise ConfigurationError(f"is {minimum_effect:g}, expected more than 0, such as 3%", key="--minimum-effect")
-    policy = replace(policy, minimum_effect=minimum_effect)
+    if not margin > 0:
+        raise ConfigurationError(f"is {margin:g}, expected more than 0, such as 3%", key="--margin")
+    policy = replace(policy, margin=margin)
     if selections:
         left, right = _two(selections, rows or cols or baseline)
         table = compare_selections(require_store(place), left, right, match, where, policy)
@@ -191,7 +183,7 @@ def compare_command(
     default=MAX_SLOWDOWN,
     metavar="PERCENT",
     show_default="5%",
-    help="What is allowed. Twice the noise floor takes its place where that is more.",
+    help="What is allowed.",
 )
 @selecting
 @click.option("--require-all", is_flag=True, help="Fail, too, if the candidate lacks what the baseline has.")

@@ -1,10 +1,16 @@
 """What was asked for and changes what the numbers of a comparison mean, in the lines that compare and gate share."""
 
-from collections import Counter
 from collections.abc import Iterator
+from typing import Final
 
-from orchestrator.analysis.comparing import ComparisonTable, Interval, Pairing, Ratio
-from orchestrator.analysis.statistics import MANY_PROCESSES
+from orchestrator.analysis import Pairing, Ratio
+from orchestrator.analysis.comparing import ComparisonTable
+
+_PAIRED: Final = {
+    Pairing.TURNS: "taken in turns",
+    Pairing.ROUNDS: "paired by round",
+    Pairing.UNPAIRED: "unpaired: no shared rounds",
+}
 
 
 def policy_lines(table: ComparisonTable) -> Iterator[str]:
@@ -28,30 +34,16 @@ def flagged_line(table: ComparisonTable) -> str | None:
 
 
 def pairing_text(table: ComparisonTable) -> str:
-    """How the intervals of the ratios were found, as `paired by round`; empty if there is no ratio."""
-    ratios = [entry.ratio for entry in table.entries if entry.ratio is not None]
-    intervals = Counter(one.interval for one in ratios if one.pairing is Pairing.PAIRED)
-    if not ratios:
+    """How the processes of the two sides pair in the ratios, as `paired by round`; empty if there is no ratio."""
+    kinds = [one for one in Pairing if one in {entry.ratio.pairing for entry in table.ratios if entry.ratio}]
+    if not kinds:
         return ""
-    if not intervals:
-        return "unpaired: no shared rounds"
-    unless = " unless it says unpaired" if intervals.total() < len(ratios) else ""
-    return f"paired by round{_method(intervals, table.policy.interval)}{unless}"
+    unless = "".join(f", or {_PAIRED[one]} where it says so" for one in kinds[1:])
+    return f"{_PAIRED[kinds[0]]}{unless}"
 
 
 def pairing_mark(ratio: Ratio, table: ComparisonTable) -> str:
     """What stands behind a ratio that was found in another way than most."""
     kinds = {one.ratio.pairing for one in table.ratios if one.ratio is not None}
-    return " unpaired" if len(kinds) > 1 and ratio.pairing is Pairing.UNPAIRED else ""
-
-
-def _method(intervals: Counter[Interval], asked: Interval) -> str:
-    if asked is Interval.STUDENT:
-        return ""
-    drawn, paired = intervals[Interval.BOOTSTRAP], intervals.total()
-    if drawn == paired:
-        return ", by the bootstrap"
-    needs = f"the bootstrap needs {MANY_PROCESSES} rounds, and samples"
-    if not drawn:
-        return f", by Student's t ({needs})"
-    return f", by the bootstrap in {drawn} of {paired} ratios, else by Student's t ({needs})"
+    first = next(one for one in Pairing if one in kinds)
+    return "" if ratio.pairing is first else f" {_PAIRED[ratio.pairing].partition(':')[0]}"

@@ -9,16 +9,16 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.analysis import Verdict
 from orchestrator.analysis.axes import DEFAULTS, Axis, Value
-from orchestrator.analysis.comparing import Cell, ComparisonTable, Difference, Entry, Ratio
+from orchestrator.analysis.comparing import Cell, ComparisonTable, Difference, Entry
 from orchestrator.analysis.comparing.cells import Key
 from orchestrator.analysis.comparing.table import SIDE
 from orchestrator.report.asked import flagged_line, pairing_mark, pairing_text, policy_lines
+from orchestrator.report.verdicts import COLOURS, calibration_line, counts_text, cpu_text, rule_lines, verdict_name
 from orchestrator.report.wording import count_text, ratio_text, value_text
 
-_CELL, _NARROW_CELL = 33, 22
-"""Columns of a terminal that a cell takes: `x1.31 [1.28, 1.34] inconclusive`, or the verdict on a line of its own."""
+_CELL, _NARROW_CELL = 34, 22
+"""Columns of a terminal that a cell takes: `x1.31 [1.28, 1.34] slightly faster`, or the verdict on its own line."""
 _LABEL: Final = 24
 _NAMED: Final = 2
 _FIELDS_SHOWN: Final = 12
@@ -28,13 +28,6 @@ _TELLING: Final = (
     *("isolation", "environment", "image_config_sha256", "torch_version", "onnxruntime_version", "exclusive"),
 )
 """How the names of those fields begin that explain a difference most often; they come first, and are not cut off."""
-_COLOURS: Final = {
-    Verdict.FASTER: "green",
-    Verdict.SLOWER: "red",
-    Verdict.EQUIVALENT: "",
-    Verdict.INCONCLUSIVE: "yellow",
-}
-_OF_TIME: Final = ("latency", "throughput", "floor", "dispatch", "graph", "busy", "kernel_sum", "overhead", "cpu_time")
 _GROUPS: Final[Mapping[str, str]] = {
     "work": "What is computed",
     "system": "System",
@@ -84,13 +77,6 @@ def render_differences(table: ComparisonTable) -> Iterator[RenderableType]:
 
 def _rank(one: Difference) -> int:
     return next((at for at, name in enumerate(_TELLING) if one.change.field.startswith(name)), len(_TELLING))
-
-
-def verdict_name(verdict: Verdict, metric: str) -> str:
-    """A verdict in a word: what is no time is better or worse."""
-    if not metric.startswith(_OF_TIME):
-        return {Verdict.FASTER: "better", Verdict.SLOWER: "worse"}.get(verdict, verdict.value)
-    return verdict.value
 
 
 def _heading(table: ComparisonTable) -> Iterator[str]:
@@ -193,7 +179,7 @@ def _ratio(entry: Entry, table: ComparisonTable, *, is_narrow: bool) -> Text:
     name = verdict_name(ratio.verdict, table.metric.name)
     mark = pairing_mark(ratio, table)
     between = "\n" if is_narrow else " "
-    return Text(f"{ratio_text(ratio.estimate)}{between}{name}{mark}", style=_COLOURS[ratio.verdict])
+    return Text(f"{ratio_text(ratio.estimate)}{between}{name}{mark}", style=COLOURS[ratio.verdict])
 
 
 def _verdicts(table: ComparisonTable) -> Iterator[Text]:
@@ -206,37 +192,25 @@ def _verdicts(table: ComparisonTable) -> Iterator[Text]:
         yield Text(f"{count_text(len(cells), 'cell', 'cells')} of {_size(cells)}.")
         return
     compared = {cell.key: cell for entry in table.ratios for cell in (entry.cell, entry.baseline) if cell is not None}
-    verdicts = [one.verdict for one in ratios]
-    counts = ", ".join(
-        f"{verdicts.count(one)} {verdict_name(one, table.metric.name)}" for one in Verdict if one in verdicts
-    )
-    judged = ", judged together (Holm)" if len(ratios) > 1 else ""
-    yield Text.assemble(
-        ("Verdicts: ", "bold"),
-        f"{counts}{judged}, over {_size(compared.values())}. A difference counts from {_effects(table)}.",
-    )
+    counts = counts_text(ratios, table.metric.name)
+    yield Text.assemble(("Verdicts: ", "bold"), f"{counts}, over {_size(compared.values())}.")
+    for line in (*rule_lines(ratios, table.policy.margin), *_contradictions(table)):
+        yield Text(line)
+    yield Text(calibration_line([one.ratio for one in table.twins]))
+
+
+def _contradictions(table: ComparisonTable) -> Iterator[str]:
+    told = [(table.text(entry), text) for entry in table.ratios if entry.ratio and (text := cpu_text(entry.ratio))]
+    for name, text in told[:_FIELDS_SHOWN]:
+        yield f"{name}: {text}"
+    if len(told) > _FIELDS_SHOWN:
+        yield f"and {len(told) - _FIELDS_SHOWN} more that CPU time calls otherwise"
 
 
 def _size(cells: Collection[Cell]) -> str:
     processes = sum(len(cell.measured) for cell in cells)
     samples = sum(cell.estimate.samples for cell in cells if cell.estimate)
     return f"{count_text(processes, 'process', 'processes')}, {count_text(samples, 'sample', 'samples')}"
-
-
-def _effects(table: ComparisonTable) -> str:
-    ratios = [entry.ratio for entry in table.entries if entry.ratio is not None]
-    effects = sorted({f"{100 * one.minimum_effect:.1f}" for one in ratios}, key=float)
-    shown = f"{effects[0]} %" if len(effects) == 1 else f"{effects[0]} to {effects[-1]} %"
-    least = min(one.margin for one in ratios if one.margin < one.minimum_effect) if _is_noisy(ratios) else None
-    shown = shown if least is None else f"{shown} (and equivalent is within {100 * least:.1f} %)"
-    if any(one.noise.half_width is None for one in ratios):
-        return f"{shown}; where no A/A pair ran the noise floor is unknown"
-    raised = any(one.minimum_effect > table.policy.minimum_effect for one in ratios)
-    return f"{shown}, {'twice' if raised else 'which is above'} the noise floor (A/A)"
-
-
-def _is_noisy(ratios: Sequence[Ratio]) -> bool:
-    return any(one.margin < one.minimum_effect for one in ratios)
 
 
 def _not_measured(table: ComparisonTable) -> Iterator[RenderableType]:

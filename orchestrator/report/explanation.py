@@ -174,7 +174,7 @@ def _alternatives(found: Explanation) -> Iterator[RenderableType]:
     yield Text("\nOther backends on the same work:", style="bold")
     yield table
     if any(_is_unpaired(one) for one in found.alternatives):
-        yield Text("* too few rounds in common: the interval is unpaired")
+        yield Text("* too few sessions or rounds in common: the interval is unpaired")
 
 
 def _outcome(one: Alternative) -> tuple[str, str]:

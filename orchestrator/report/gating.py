@@ -12,6 +12,7 @@ from rich.text import Text
 from orchestrator.analysis.comparing import Gate, GatedCell, Outcome
 from orchestrator.report.asked import flagged_line, pairing_mark, pairing_text, policy_lines
 from orchestrator.report.comparison import render_differences
+from orchestrator.report.verdicts import calibration_line, percent
 from orchestrator.report.wording import count_text, ratio_text, value_text
 
 _SHOWN: Final = 10
@@ -19,20 +20,20 @@ _IN_MARKDOWN: Final = 100
 _STYLES: Final = {
     Outcome.SLOWER: "red",
     Outcome.MISSING: "yellow",
-    Outcome.INCONCLUSIVE: "yellow",
+    Outcome.UNDECIDED: "yellow",
     Outcome.FASTER: "green",
 }
 _TITLES: Final = {
     Outcome.SLOWER: "Slower beyond doubt",
     Outcome.MISSING: "Missing in the candidate",
-    Outcome.INCONCLUSIVE: "Inconclusive: more rounds would tell",
+    Outcome.UNDECIDED: "Undecided: more sessions would tell",
     Outcome.FASTER: "Faster beyond doubt",
     Outcome.WITHIN_LIMIT: "Not slower than allowed",
     Outcome.NEW: "New in the candidate",
 }
 _NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 has no form for, such as the escapes of a terminal in the reason of a failure."""
-_TOLD: Final = (Outcome.SLOWER, Outcome.MISSING, Outcome.INCONCLUSIVE, Outcome.FASTER)
+_TOLD: Final = (Outcome.SLOWER, Outcome.MISSING, Outcome.UNDECIDED, Outcome.FASTER)
 
 
 def render_gate(found: Gate) -> RenderableType:
@@ -106,33 +107,17 @@ def _heading(found: Gate) -> Iterator[str]:
     how = pairing_text(table)
     if how:
         yield f"Ratios are {how}."
-    allowed, raised = _percent(found.max_slowdown), _raised(found)
-    if raised is not None:
-        allowed += f", raised to up to {100 * raised:.1f} %, twice the noise floor (A/A)"
-    yield f"Allowed slow-down: {allowed}. All cells are judged together (Holm)."
+    yield f"Allowed slow-down: {percent(found.max_slowdown)}. All cells are judged together (Holm)."
     yield from policy_lines(table)
     flagged = flagged_line(table)
     if flagged is not None:
         yield flagged
-    if any(entry.ratio.noise.half_width is None for entry in table.entries if entry.ratio is not None):
-        yield "Where no A/A pair ran the noise floor is unknown: add `duplicate` to the sweep."
-
-
-def _raised(found: Gate) -> float | None:
-    """The largest limit, where noise has raised it; else null."""
-    effects = [entry.ratio.minimum_effect for entry in found.table.entries if entry.ratio is not None]
-    return max((one for one in effects if one > found.max_slowdown), default=None)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:g} %"
+    yield calibration_line([one.ratio for one in table.twins])
 
 
 def _decision(found: Gate) -> str:
     if found.passed:
-        limit = _percent(found.max_slowdown)
-        limit = limit if _raised(found) is None else f"the limit, which noise has raised above {limit},"
-        return f"passed: no slow-down beyond {limit} is proven."
+        return f"passed: no slow-down beyond {percent(found.max_slowdown)} is proven."
     slower, missing = (sum(one.outcome is outcome for one in found.failures) for outcome in list(Outcome)[:2])
     parts = [f"{count_text(slower, 'cell is', 'cells are')} slower beyond doubt"] if slower else []
     parts += [f"{count_text(missing, 'cell is', 'cells are')} missing"] if missing else []

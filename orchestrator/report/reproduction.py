@@ -8,17 +8,19 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.analysis import MINIMUM_EFFECT, Change, Comparison, Estimate, ModeComparison, Verdict
+from orchestrator.analysis import MARGIN, Change, Comparison, Estimate, ModeComparison, Verdict
 from orchestrator.report.wording import count_text, duration_text, ratio_text, shape_name
 from runners.contract import Status
 
-_EFFECT = f"{MINIMUM_EFFECT:.0%}"
+_MARGIN = f"{MARGIN:.0%}"
 _VERDICTS = {
-    Verdict.EQUIVALENT: (f"reproduced within {_EFFECT}", "green"),
-    Verdict.FASTER: (f"faster now, by more than {_EFFECT}", "yellow"),
-    Verdict.SLOWER: (f"slower now, by more than {_EFFECT}", "red"),
-    Verdict.INCONCLUSIVE: (
-        f"inconclusive: neither a difference nor equality within {_EFFECT} is shown; --rounds takes more",
+    Verdict.EQUIVALENT: (f"reproduced within {_MARGIN}", "green"),
+    Verdict.SLIGHTLY_FASTER: (f"reproduced within {_MARGIN}, slightly faster now", "green"),
+    Verdict.SLIGHTLY_SLOWER: (f"reproduced within {_MARGIN}, slightly slower now", "green"),
+    Verdict.FASTER: ("faster now", "yellow"),
+    Verdict.SLOWER: ("slower now", "red"),
+    Verdict.UNDECIDED: (
+        f"undecided: neither a difference nor equality within {_MARGIN} is shown; --rounds takes more",
         "yellow",
     ),
 }
@@ -85,12 +87,12 @@ def _latency(estimate: Estimate | None) -> str:
 
 
 def _verdict(mode: ModeComparison) -> Text:
-    if mode.ratio is None or mode.verdict is None:
+    if mode.ratio is None or mode.judgement is None:
         missing = "then" if mode.then is None else "now"
         return Text(f"nothing to compare: no latency {missing}", style="yellow")
     if mode.ratio.low is None:
-        return Text("inconclusive: a side has one process only, which gives no interval", style="yellow")
-    words, style = _VERDICTS[mode.verdict]
+        return Text("undecided: a side has one process only, which gives no interval", style="yellow")
+    words, style = _VERDICTS[mode.judgement.verdict]
     return Text(words, style=style)
 
 
@@ -99,16 +101,11 @@ def _ended(statuses: Mapping[Status, int]) -> str:
 
 
 def _counts(comparisons: Sequence[Comparison]) -> str:
-    verdicts = [mode.verdict for one in comparisons for mode in one.modes]
-    names = {
-        Verdict.EQUIVALENT: f"reproduced within {_EFFECT}",
-        Verdict.FASTER: "faster now",
-        Verdict.SLOWER: "slower now",
-        Verdict.INCONCLUSIVE: "inconclusive",
-        None: "without a comparison",
-    }
-    counts = [f"{verdicts.count(verdict)} {name}" for verdict, name in names.items() if verdict in verdicts]
-    return f"{', '.join(counts) or 'none'} (of {count_text(len(verdicts), 'ratio', 'ratios')}, judged together)"
+    modes = [mode for one in comparisons for mode in one.modes]
+    words = [(mode.judgement and _VERDICTS[mode.judgement.verdict][0].partition(":")[0]) for mode in modes]
+    names = [*(one[0].partition(":")[0] for one in _VERDICTS.values()), None]
+    counts = [f"{words.count(name)} {name or 'without a comparison'}" for name in names if name in words]
+    return f"{', '.join(counts) or 'none'} (of {count_text(len(modes), 'ratio', 'ratios')}, judged together)"
 
 
 def _differing(differing: Sequence[Change]) -> Iterator[RenderableType]:

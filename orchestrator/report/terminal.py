@@ -12,9 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.analysis import (
-    MINIMUM_EFFECT,
+    MARGIN,
     Cell,
-    Estimate,
     FailureGroup,
     Flagged,
     Latency,
@@ -23,23 +22,24 @@ from orchestrator.analysis import (
     SettingSummary,
     Shape,
     Summary,
-    Verdict,
-    judge_family,
 )
+from orchestrator.report.verdicts import COLOURS, calibration_line, counts_text, cpu_text, rule_lines
 from orchestrator.report.wording import count_text, duration_text, ratio_text, shape_name
 from runners.contract import Status
 
 _COMPARED_PER_TABLE = 2
 _TRIALS_NAMED = 3
-_EFFECT = f"{MINIMUM_EFFECT:.0%}"
+_APART = 1.1
+"""How many times the 10th percentile the median must be for both to be shown: then calls were disturbed."""
 _MODES = {Latency.SYNC: "one call at a time", Latency.PIPELINED: "back-to-back calls"}
 
 
 def render(summary: Summary) -> RenderableType:
-    """Tables per host and environment, the noise floor, what failed and why, and the totals."""
+    """Tables per host and environment, the verdicts, what failed and why, and the totals."""
     parts: list[RenderableType] = []
     for setting in summary.settings:
         parts.extend(_setting(setting, summary.latency))
+    parts.extend(_rule(summary))
     parts.extend(_failures(summary.failures))
     parts.extend(_flagged(summary.flagged))
     parts.append(Text.assemble(("Total: ", "bold"), _totals(summary)))
@@ -54,21 +54,21 @@ def _setting(one: SettingSummary, latency: Latency) -> Iterator[RenderableType]:
     hardware = [name for name in (one.cpu_model, one.gpu_name) if name]
     if hardware:
         yield Text(f"Hardware: {', '.join(hardware)}")
-    processes = max(cell.latency.processes for line in one.lines for cell in line.cells if cell.latency)
+    processes = max(cell.latency.processes for cell in one.cells if cell.latency)
     yield Text(
         f"Median latency of {_MODES[latency]} and, below it, how many times faster than eager (above 1 is faster); "
         f"[95 % interval] over {count_text(processes, 'process', 'processes')}."
     )
-    cells = [cell for line in one.lines for cell in line.cells]
-    if any(cell.floor for cell in cells):
-        doubt = "; ? where that is not proven" if any(cell.floor and not cell.floor_proven for cell in cells) else ""
+    if any(cell.floor for cell in one.cells):
+        unproven = any(cell.floor and not cell.floor_proven for cell in one.cells)
+        doubt = "; ? where that is not proven" if unproven else ""
         yield Text(
             "floor: what the framework alone takes, from a twin with as many operations and next to no arithmetic, "
             f"and its share of the latency{doubt}."
         )
     for shape in dict.fromkeys(line.shape for line in one.lines):
         yield from _shape_tables(shape, [line for line in one.lines if line.shape == shape], processes)
-    yield from _noise(one)
+    yield from _pairs(one)
     yield Text()
 
 
@@ -98,39 +98,50 @@ def _cell_lines(cell: Cell, processes: int) -> Text:
     if cell.latency is not None:
         few = f" n={cell.latency.processes}" if cell.latency.processes < processes else ""
         lines.append(Text(f"{duration_text(cell.latency)}{few}"))
+        if cell.fastest is not None and cell.latency.value > _APART * cell.fastest.value:
+            lines.append(Text(f"p10 {duration_text(cell.fastest)}"))
     if cell.floor is not None and cell.latency is not None:
         share = f"{100 * min(1.0, cell.floor.value / cell.latency.value):.0f} %"
         doubt = "" if cell.floor_proven else " ?"
         lines.append(Text(f"floor {duration_text(cell.floor)}, {share}{doubt}", style="cyan"))
     if cell.ratio is not None:
-        lines.append(Text(ratio_text(cell.ratio), style=_colour(cell.ratio)))
+        ratio, style = cell.ratio, COLOURS[cell.ratio.verdict]
+        lines.append(Text(f"{ratio_text(ratio.estimate)}\n{ratio.verdict.value}", style=style))
     if cell.unsteady:
         lines.append(Text(f"{cell.unsteady} not steady", style="yellow"))
     lines.extend(Text(f"{count} {status.value}", style="red") for status, count in cell.failures.items())
     return Text("\n").join(lines)
 
 
-def _noise(one: SettingSummary) -> Iterator[RenderableType]:
-    if not one.aa_pairs:
-        yield Text("\nNo A/A pair ran: the noise floor is unknown.", style="yellow")
-        return
-    yield Text("\nNoise floor: the same trial twice per round (A/A), first over second; 1 is no noise.")
-    verdicts = judge_family([pair.ratio for pair in one.aa_pairs])
-    for pair, verdict in zip(one.aa_pairs, verdicts, strict=True):
+def _pairs(one: SettingSummary) -> Iterator[RenderableType]:
+    yield Text("\n" + calibration_line([pair.ratio for pair in one.aa_pairs]), style="" if one.aa_pairs else "yellow")
+    for pair in one.aa_pairs:
         name = f"{shape_name(pair.shape)}, batch {pair.batch}, {pair.backend}"
-        pairs = count_text(pair.ratio.processes, "pair", "pairs")
-        line = Text(f"{ratio_text(pair.ratio)} over {pairs}: {name}: ").append_text(_noise_verdict(verdict))
-        yield Padding(line, (0, 0, 0, 2))
-    different = sum(verdict.is_different for verdict in verdicts)
-    judged = count_text(len(verdicts), "trial", "trials")
-    style = "red" if different else ""
-    yield Text(f"Called different, by at least {_EFFECT}: {different or 'none'} of {judged}.", style=style)
+        pairs = count_text(pair.ratio.estimate.processes, "session", "sessions")
+        style = "red" if pair.ratio.verdict.is_different else ""
+        line = f"{ratio_text(pair.ratio.estimate)} over {pairs}: {name}: {pair.ratio.verdict.value}"
+        yield Padding(Text(line, style=style), (0, 0, 0, 2))
 
 
-def _noise_verdict(verdict: Verdict) -> Text:
-    if verdict.is_different:
-        return Text("DIFFERENT: the noise is more than its interval says", style="red")
-    return Text(f"the same within {_EFFECT}" if verdict is Verdict.EQUIVALENT else "not called different")
+def _rule(summary: Summary) -> Iterator[RenderableType]:
+    """What the ratios of all settings, which are judged together, say."""
+    cells = [
+        (f"{shape_name(line.shape)}, batch {line.batch}, {cell.backend}", cell.ratio)
+        for one in summary.settings
+        for line in one.lines
+        for cell in line.cells
+        if cell.ratio is not None
+    ]
+    ratios = [ratio for _, ratio in cells]
+    if not ratios:
+        return
+    yield Text.assemble(("Verdicts: ", "bold"), f"{counts_text(ratios)}.")
+    yield from map(Text, rule_lines(ratios, MARGIN))
+    for name, ratio in cells:
+        told = cpu_text(ratio)
+        if told is not None:
+            yield Padding(Text(f"{name}: {told}"), (0, 0, 0, 2))
+    yield Text()
 
 
 def _failures(groups: tuple[FailureGroup, ...]) -> Iterator[RenderableType]:
@@ -173,9 +184,3 @@ def _isolation(setting: Setting) -> str:
     if setting.isolation == "process":
         return "as plain processes, NOT in containers (isolation=process)"
     return f"isolation={setting.isolation or 'unknown'}"
-
-
-def _colour(ratio: Estimate) -> str:
-    if ratio.low is not None and ratio.low > 1:
-        return "green"
-    return "red" if ratio.high is not None and ratio.high < 1 else ""

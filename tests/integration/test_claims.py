@@ -99,7 +99,7 @@ def on_gpu(every: list[Configuration], name: str) -> list[Configuration]:
 
 
 def scaled(one: Configuration, column: str, factor: float) -> Configuration:
-    return Configuration(tuple({**row, column: row[column] and row[column] * factor} for row in one.rows))
+    return replace(one, rows=tuple({**row, column: row[column] and row[column] * factor} for row in one.rows))
 
 
 def decided(text: str, every: list[Configuration], directory: Path) -> Decision:
@@ -217,14 +217,14 @@ def test_one_measurement_is_one_case(small: list[Configuration], tmp_path: Path)
     levels = text + "level: {metric: floor, below: 1}"
     means = floors.replace("above", "mean_over: sequence_length, above")
     here = [one for one in small if one.device == "cpu"]
-    longer = [Configuration(tuple({**row, "sequence_length": 512} for row in one.rows)) for one in here]
+    longer = [replace(one, rows=tuple({**row, "sequence_length": 512} for row in one.rows)) for one in here]
     (alone,), (once,) = (decided(floors, every, tmp_path).cases for every in (here, [*here, *longer]))
     assert once.case.figure == alone.case.figure
     assert once.case.note == "measured once for sequence_length=128 and sequence_length=512"
     assert len(decided(levels, here, tmp_path).cases) == len(decided(levels, [*here, *longer], tmp_path).cases)
     # What is measured for one of them alone has a name of its own.
     eager = next(one for one in here if [one.row[name] for name in ("workload", "backend", "batch")] == ONE)
-    failed = Configuration(tuple({**row, "sequence_length": 64, "status": "failed"} for row in eager.rows))
+    failed = replace(eager, rows=tuple({**row, "sequence_length": 64, "status": "failed"} for row in eager.rows))
     names = [one.case.label for one in decided(levels, [*here, *longer, failed], tmp_path).cases]
     assert len(set(names)) == len(names)
     (mean,) = decided(means, [*here, *longer], tmp_path).cases

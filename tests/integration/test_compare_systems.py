@@ -37,13 +37,12 @@ def require_truth(table: ComparisonTable, truths: dict[tuple[object, ...], float
         assert estimate.low is not None
         assert estimate.high is not None
         held += estimate.low <= truth <= estimate.high
-        beyond = abs(math.log(truth)) / math.log(1 + entry.ratio.minimum_effect)
-        right = Verdict.FASTER if truth > 1 else Verdict.SLOWER
+        assert entry.ratio.judgement.least is not None
+        beyond = abs(math.log(truth)) / math.log1p(entry.ratio.judgement.least)
+        right = int(math.copysign(1, math.log(truth))) if beyond > 0 else 0
+        assert entry.ratio.verdict.direction in (right, 0), table.text(entry)
         if beyond > 2:
-            assert entry.ratio.verdict in (right, Verdict.INCONCLUSIVE), table.text(entry)
-            found.append(entry.ratio.verdict is right)
-        elif beyond < 1:
-            assert not entry.ratio.verdict.is_different, table.text(entry)
+            found.append(entry.ratio.verdict.direction == right)
     assert held / len(truths) > 0.85
     assert sum(found) >= share * len(found) > 0
 

@@ -33,5 +33,5 @@ def test_the_example_in_python_runs(
     names: dict[str, object] = {}
     exec(compile(example, "docs/comparing.md", "exec"), names)
     shown = capsys.readouterr().out
-    assert re.search(r"workload=bert-base sequence_length=128 backend=onnxruntime \d+\.\d\d \w+ paired", shown)
+    assert re.search(r"workload=bert-base sequence_length=128 backend=onnxruntime \d+\.\d\d \w+ rounds", shown)
     assert shown.rstrip().endswith("True")

@@ -83,12 +83,15 @@ def position(document: Document, system: str, work: str, backend: str, batch: in
 def test_ratios_and_verdicts_are_those_of_the_comparison(made: Made, report: Report, mode: Mode) -> None:
     page = report.page
     (system,) = (one for one in page.systems if one.hosts == ("v100-01",))
-    where = ["workload=bert-base", f"system={system.system_id}"]
     policy = Policy(mode.metric)
-    table = compare(open_store(made.directory), ["batch"], ["backend"], "backend=eager", where, policy)
-    assert len(table.ratios) == 9
-    for entry in table.ratios:
-        batch, backend = entry.key
+    table = compare(
+        open_store(made.directory), ["system", "workload", "batch"], ["backend"], "backend=eager", policy=policy
+    )
+    assert len(table.ratios) == sum(bool(one.timings[mode].against_backend) for one in page.cells)
+    here = [entry for entry in table.ratios if entry.key[0] == system.system_id and entry.key[1] == "bert-base"]
+    assert len(here) == 9
+    for entry in here:
+        _, _, batch, backend = entry.key
         (cell,) = (
             one
             for one in page.cells
@@ -116,17 +119,15 @@ def test_hardware_is_compared_where_the_work_is_the_same(report: Report) -> None
     assert pairings == {"unpaired"}
 
 
-def test_a_selection_without_the_twins_has_the_noise_floor_of_their_campaign(made: Made) -> None:
+def test_a_selection_without_the_twins_has_the_scatter_of_their_campaign(made: Made) -> None:
     """Batch 1 ran twice in each round, the others did not."""
     results, where = open_store(made.directory), ["workload=bert-base", "batch>=4", "gpu=V100"]
     page = make_report(results, parse_conditions(where)).page
     table = compare(results, ["batch"], ["backend"], "backend=eager", where)
     found = [one.timings[page.mode].against_backend for one in page.cells]
     assert {one for one in found if one} == {entry.ratio for entry in table.ratios}
-    assert {one.noise.half_width for one in found if one} == {
-        one.half_width for one in page.noise if one.mode is page.mode
-    }
-    assert {one.host for one in page.noise} == {"v100-01"}
+    assert [one.ratio for one in page.twins[page.mode]] == [one.ratio for one in table.twins]
+    assert len(table.twins) > 0
 
 
 def test_the_queries_answer_with_the_numbers_of_the_page(made: Made, document: Document) -> None:

@@ -31,6 +31,14 @@ def rows() -> Iterator[Row]:
     yield from rounds(FAST, system_id="s1", backend="openvino", campaign=NEW)
     yield from rounds(FAST, system_id="s1", backend="tensorrt", campaign=NEW)
     yield from rounds(FAST[:1], system_id="s1", backend="tensorrt", campaign=OLD)
+    # In turns, one cycle of which a neighbour made longer for one of the two
+    for backend, factor in (("eager", 1.0), ("torchscript", 0.7)):
+        for number, jump in enumerate((1.0, 1.2, 1.1), 1):
+            turns = [0.03 * factor, 0.031 * factor * jump, 0.032 * factor]
+            samples = {"samples_sync_s": [one for turn in turns for one in (0.9 * turn, turn, 2 * turn)]}
+            session = {"session_id": f"s{number}", "interleaving": "turns", "turn_samples": [3, 3, 3]}
+            [one] = rounds([turns[1]], system_id="s1", backend=backend, workload="vit", **session, **samples)
+            yield {**one, "round": number, "trial_id": f"{one['trial_id']}-{number}"}
     # On the other system in two environments, of which one has the name of that on the baseline
     for name, identity in (("cpu", "e" * 32), ("cpu-2022", "f" * 32)):
         more = {"environment": name, "environment_id": identity, "batch": 8}
@@ -62,8 +70,10 @@ def test_a_query_has_the_numbers_of_its_chart(results: Results, document: dict[s
     assert sorted(one[column] for one in answer) == pytest.approx(sorted(shown), rel=1e-4)
     assert len(shown) >= 6
     if name == "speedups":
-        paired = {one["backend"]: one["is_paired"] for one in answer}
-        assert paired == {"onnxruntime": True, "openvino": False, "tensorrt": False}
+        pairing = {one["backend"]: one["pairing"] for one in answer}
+        assert pairing == {
+            "onnxruntime": "rounds", "openvino": "unpaired", "tensorrt": "unpaired", "torchscript": "turns",
+        }  # fmt: skip
 
 
 def test_the_command_asks_the_store_of_the_page(results: Results, tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def test_a_trial_and_its_campaign_run_again(
     done = project.taxmeter("reproduce", campaign, "--rounds", 1, code=ExitCode.OK)
     assert "trial keys: 6 of 6 are those of the stored trials" in done.stdout
     # One process on a side gives no interval. The reason stands in a cell, which is folded as the others are wide.
-    assert "inconclusive" in done.stdout.split("Verdicts: ")[1].splitlines()[0]
+    assert "undecided" in done.stdout.split("Verdicts: ")[1].splitlines()[0]
 
     if isolation == "docker":
         monkeypatch.setenv("DOCKER_HOST", NO_ENGINE)

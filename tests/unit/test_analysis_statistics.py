@@ -7,7 +7,6 @@ import pytest
 import scipy.stats
 
 from orchestrator.analysis.statistics import (
-    _resampled_medians,
     log_t_interval,
     median_of_values,
     median_over_processes,
@@ -49,17 +48,6 @@ def test_few_processes_get_the_t_interval_of_their_medians() -> None:
 def test_one_process_has_no_interval() -> None:
     estimate = median_over_processes([np.array([1.0, 3.0])])
     assert (estimate.value, estimate.low, estimate.high, estimate.half_width) == (2.0, None, None, None)
-
-
-@pytest.mark.parametrize("size", [1, 2, 5, 8])
-def test_a_drawn_median_is_distributed_as_that_of_a_resample(size: int) -> None:
-    generator = np.random.default_rng(3)
-    ordered = np.sort(generator.lognormal(size=size))
-    drawn = _resampled_medians(ordered, 20_000, generator)
-    resampled = np.median(generator.choice(ordered, size=(20_000, size)), axis=1)
-    for value in np.unique(resampled):
-        expected = float(np.mean(resampled <= value + 1e-12))
-        assert float(np.mean(drawn <= value + 1e-12)) == pytest.approx(expected, abs=0.02)
 
 
 @pytest.mark.parametrize("size", [6, 7, 8, 10, 15, 33, 1500])

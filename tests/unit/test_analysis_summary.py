@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from orchestrator.analysis import Flagged, Latency, Summary, summarise
+from orchestrator.analysis import Flagged, Latency, Pairing, Summary, Verdict, summarise
 from orchestrator.store import TRIALS
 from runners.contract import Status
 
@@ -39,9 +39,10 @@ def test_medians_and_ratios_to_eager_are_paired_by_round() -> None:
     assert eager.latency is not None
     assert (eager.latency.value, eager.latency.processes, eager.latency.samples) == (3.0, 4, 12)
     assert torchscript.ratio is not None
-    assert torchscript.ratio.value == pytest.approx(2.0)
-    assert torchscript.ratio.low == pytest.approx(2.0)
-    assert torchscript.ratio.processes == 3
+    assert torchscript.ratio.estimate.value == pytest.approx(2.0)
+    assert torchscript.ratio.estimate.low == pytest.approx(2.0)
+    assert torchscript.ratio.estimate.processes == 3
+    assert torchscript.ratio.verdict is Verdict.FASTER
 
 
 def test_the_floor_of_a_cell_is_over_its_processes() -> None:
@@ -83,7 +84,9 @@ def test_settings_are_never_pooled_nor_compared(column: str, value: object) -> N
     assert len(found.settings) == 2
     cells = [cell for one in found.settings for line in one.lines for cell in line.cells]
     assert sorted(cell.latency.value for cell in cells if cell.latency and cell.backend == "eager") == [1.0, 3.0]
-    assert [cell.ratio for cell in cells] == [None] * 3
+    # The two rounds of the one setting do not pair, and the other setting is another thing.
+    ratios = [cell.ratio for cell in cells if cell.ratio is not None]
+    assert [(one.estimate.value, one.estimate.low, one.pairing) for one in ratios] == [(1.0, None, Pairing.UNPAIRED)]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +132,7 @@ def test_a_wrong_output_takes_part_in_nothing() -> None:
     assert cell.latency is not None
     assert (cell.latency.value, cell.latency.processes) == (0.5, 1)
     assert cell.ratio is not None
-    assert cell.ratio.value == pytest.approx(2.0)
+    assert cell.ratio.estimate.value == pytest.approx(2.0)
     assert cell.failures == {Status.WRONG_OUTPUT: 1}
 
 
@@ -143,7 +146,7 @@ def test_the_second_half_of_an_aa_pair_is_for_the_noise_floor_alone() -> None:
     assert (one.lines[0].cells[0].latency.value, one.lines[0].cells[0].latency.processes) == (2.0, 3)
     (pair,) = one.aa_pairs
     assert (pair.backend, pair.batch) == ("eager", 1)
-    assert pair.ratio.value == pytest.approx(1.1)
+    assert pair.ratio.estimate.value == pytest.approx(1.1)
 
 
 def test_only_the_last_attempt_counts() -> None:

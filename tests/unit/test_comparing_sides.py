@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.analysis import Change, Verdict
-from orchestrator.analysis.comparing import Outcome, Pairing, Policy, Pool, compare, compare_selections, gate
+from orchestrator.analysis import Change, Pairing, Verdict
+from orchestrator.analysis.comparing import Outcome, Policy, Pool, compare, compare_selections, gate
 from orchestrator.analysis.comparing.confounders import is_left_out
 from orchestrator.errors import ConfigurationError
 from orchestrator.store import Store, campaign_row, open_store
@@ -45,7 +45,7 @@ def test_two_environments_of_one_campaign_pair_by_round(tmp_path: Path) -> None:
     rows = [*rounds(TIMES), *rounds(scaled(0.5), environment="next", environment_id="f" * 32)]
     [entry] = compare_selections(store_of(tmp_path, *rows), "environment=cpu", "environment=next").ratios
     assert entry.ratio is not None
-    assert entry.ratio.pairing is Pairing.PAIRED
+    assert entry.ratio.pairing is Pairing.ROUNDS
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_only_what_an_axis_says_itself_is_left_out(field: str, group: str, compa
         (1.2, Outcome.SLOWER, False),
         (1.0, Outcome.WITHIN_LIMIT, True),
         (0.8, Outcome.FASTER, True),
-        (1.05, Outcome.INCONCLUSIVE, True),
+        (1.05, Outcome.UNDECIDED, True),
     ],
 )
 def test_the_gate_fails_on_a_proven_slow_down_alone(
@@ -195,7 +195,7 @@ def test_of_pooled_trials_of_one_round_their_mean_counts(tmp_path: Path) -> None
     policy = Policy(pool=frozenset({Pool.ENVIRONMENT}))
     [entry] = compare(store_of(tmp_path, *rows), ["backend"], baseline="backend=eager", policy=policy).ratios
     assert entry.ratio is not None
-    assert (entry.ratio.pairing, entry.ratio.estimate.processes) == (Pairing.PAIRED, 5)
+    assert (entry.ratio.pairing, entry.ratio.estimate.processes) == (Pairing.ROUNDS, 5)
     assert entry.ratio.estimate.value == pytest.approx(2.0)
     assert entry.ratio.verdict is Verdict.FASTER
 

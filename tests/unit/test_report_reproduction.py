@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from orchestrator.analysis import Change, Comparison, Estimate, ModeComparison, Place, Shape, Sides, Verdict
+from orchestrator.analysis import Change, Comparison, Estimate, Judgement, ModeComparison, Place, Shape, Sides, Verdict
 from orchestrator.report import render_reproduction
 from runners.contract import Status
 
@@ -14,7 +14,8 @@ THEN, NOW = Estimate(0.0122, 0.0110, 0.0134, 3, 33), Estimate(0.0121, 0.0115, 0.
 
 
 def mode(verdict: Verdict | None, ratio: Estimate | None, then: Estimate | None = THEN) -> ModeComparison:
-    return ModeComparison("one call at a time", then, NOW, ratio, verdict)
+    judgement = None if verdict is None else Judgement(verdict, 0.05, 9 if verdict is Verdict.UNDECIDED else None)
+    return ModeComparison("one call at a time", then, NOW, ratio, judgement)
 
 
 def comparison(*modes: ModeComparison, **more: object) -> Comparison:
@@ -56,13 +57,14 @@ def test_then_and_now_stand_side_by_side() -> None:
 def test_each_verdict_has_its_words() -> None:
     words = {
         Verdict.EQUIVALENT: "reproduced within 3%",
-        Verdict.FASTER: "faster now, by more than 3%",
-        Verdict.SLOWER: "slower now, by more than 3%",
-        Verdict.INCONCLUSIVE: "inconclusive: neither a difference nor equality",
+        Verdict.FASTER: "faster now",
+        Verdict.SLOWER: "slower now",
+        Verdict.SLIGHTLY_SLOWER: "reproduced within 3%, slightly slower now",
+        Verdict.UNDECIDED: "undecided: neither a difference nor equality",
     }
     for verdict, expected in words.items():
         assert expected in text(comparison(mode(verdict, ratio(0.9, 1.1)))), verdict
-    assert "one process only" in text(comparison(mode(Verdict.INCONCLUSIVE, ratio(None, None))))
+    assert "one process only" in text(comparison(mode(Verdict.UNDECIDED, ratio(None, None))))
     assert "no latency then" in text(comparison(mode(None, None, then=None)))
 
 

@@ -1,6 +1,8 @@
 """The table, as text."""
 
 import io
+import re
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -13,11 +15,15 @@ from orchestrator.analysis import (
     Flagged,
     Latency,
     Line,
+    Pairing,
+    Ratio,
     Setting,
     SettingSummary,
     Shape,
     Summary,
+    Verdict,
 )
+from orchestrator.analysis.ratios import Witness, judged
 from orchestrator.report import render
 from orchestrator.report.wording import duration_text, value_text
 from runners.contract import Status
@@ -30,13 +36,18 @@ def estimate(value: float, processes: int = 3) -> Estimate:
     return Estimate(value, value * 0.9, value * 1.1, processes, 30 * processes)
 
 
+def against(found: Estimate, session_s: float | None = None) -> Ratio:
+    [ratio] = judged([Ratio(found, Pairing.TURNS, session_s)])
+    return ratio
+
+
 def cell(backend: str, latency_s: float | None, ratio: float | None = None, **more: object) -> Cell:
-    values = {"floor": None, "floor_proven": False, "unsteady": 0, "failures": {}, **more}
+    values = {"fastest": None, "floor": None, "floor_proven": False, "unsteady": 0, "failures": {}, **more}
     return Cell(
-        backend,
-        None if latency_s is None else estimate(latency_s),
-        None if ratio is None else estimate(ratio),
-        **values,
+        backend=backend,
+        latency=None if latency_s is None else estimate(latency_s),
+        ratio=None if ratio is None else against(estimate(ratio)),
+        **values,  # type: ignore[arg-type]
     )
 
 
@@ -99,7 +110,8 @@ def test_isolation_is_said() -> None:
 
 
 def test_what_is_missing_in_a_cell_is_said() -> None:
-    few = Cell("onnxruntime", estimate(0.01, processes=2), None, None, False, 1, {Status.WRONG_OUTPUT: 1})
+    few = cell("onnxruntime", None, unsteady=1, failures={Status.WRONG_OUTPUT: 1})
+    few = replace(few, latency=estimate(0.01, processes=2))
     shown = text(summary(cell("eager", 0.01), few, cell("torchscript", None, failures={Status.OOM: 3})))
     assert "n=2" in shown
     assert "1 not steady" in shown
@@ -107,31 +119,49 @@ def test_what_is_missing_in_a_cell_is_said() -> None:
     assert "3 oom" in shown
 
 
-def test_the_noise_floor_is_shown_or_said_to_be_unknown() -> None:
-    found = summary(cell("eager", 1.0))
-    assert "noise floor is unknown" in text(found)
-    (one,) = found.settings
-    pair = AaPair("eager", SHAPE, 4, estimate(1.0))
-    with_pair = SettingSummary(one.setting, None, None, None, one.lines, (pair,))
-    shown = text(Summary(Latency.SYNC, (with_pair,), (), {}, 0))
-    assert "x1.00 [0.90, 1.10] over 3 pairs: bert_base, 128 tokens" in shown
+def test_verdicts_have_their_words_what_could_have_been_found_and_what_a_decision_takes() -> None:
+    faster, open_ = cell("onnxruntime", 0.0084, 1.5), cell("openvino", 0.0122, 1.01)
+    [ratio] = judged([Ratio(Estimate(1.01, 0.94, 1.085, 5, 50), Pairing.TURNS, 20.0)])
+    shown = text(summary(cell("eager", 0.0122), faster, replace(open_, ratio=ratio)), width=200)
+    assert "x1.50 [1.35, 1.65]" in shown
+    assert "Verdicts: 1 faster, 1 undecided." in shown
+    assert "all 2 judged together (Holm)" in shown
+    assert re.search(r"Smallest difference that could have been found: \d+(\.\d)? % in the middle, ", shown)
+    assert f"1 undecided: a decision takes about {ratio.sessions} sessions more (" in shown
 
 
-def test_aa_pairs_have_their_verdict() -> None:
+def test_cpu_time_that_says_otherwise_is_told() -> None:
+    wall = Ratio(estimate(1.5), Pairing.TURNS, None, cpu=Witness(estimate(1.0), Verdict.UNDECIDED))
+    [ratio] = judged([wall])
+    shown = text(summary(cell("eager", 1.0), replace(cell("onnxruntime", 1.0), ratio=ratio)), width=200)
+    assert "batch 4, onnxruntime: CPU time says x1.00 [0.90, 1.10]: undecided" in shown
+    [ratio] = judged([replace(wall, cpu=Witness(estimate(1.4), Verdict.UNDECIDED))])
+    shown = text(summary(cell("eager", 1.0), replace(cell("onnxruntime", 1.0), ratio=ratio)), width=200)
+    assert "CPU time" not in shown
+
+
+def test_the_10th_percentile_is_shown_where_it_differs() -> None:
+    assert "p10 10.0 ms [9.00, 11.0]" in text(summary(cell("eager", 0.0122, fastest=estimate(0.010))))
+    assert "p10" not in text(summary(cell("eager", 0.0122, fastest=estimate(0.0119))))
+
+
+def test_aa_pairs_are_a_calibration() -> None:
     found = summary(cell("eager", 1.0))
+    assert "No A/A pair ran" in text(found)
     (one,) = found.settings
     ratios = (Estimate(1.0, 0.99, 1.01, 8, 80), Estimate(0.9, 0.7, 1.2, 8, 80), Estimate(1.5, 1.4, 1.6, 8, 80))
 
     def shown(*ratios: Estimate) -> str:
-        pairs = tuple(AaPair("eager", SHAPE, 2**number, ratio) for number, ratio in enumerate(ratios))
+        pairs = tuple(AaPair("eager", SHAPE, 2**number, against(ratio)) for number, ratio in enumerate(ratios))
         with_pairs = SettingSummary(one.setting, None, None, None, one.lines, pairs)
         return text(Summary(Latency.SYNC, (with_pairs,), (), {}, 0), width=200)
 
-    assert "batch 1, eager: the same within 3%" in shown(*ratios)
-    assert "batch 2, eager: not called different" in shown(*ratios)
-    assert "batch 4, eager: DIFFERENT" in shown(*ratios)
-    assert "Called different, by at least 3%: 1 of 3 trials." in shown(*ratios)
-    assert "Called different, by at least 3%: none of 2 trials." in shown(*ratios[:2])
+    assert "x1.00 [0.99, 1.01] over 8 sessions: bert_base, 128 tokens" in shown(*ratios)
+    assert "batch 1, eager: equivalent" in shown(*ratios)
+    assert "batch 2, eager: undecided" in shown(*ratios)
+    assert "batch 4, eager: faster" in shown(*ratios)
+    assert "A/A, the same trial twice: 1 of 3 pairs called different." in shown(*ratios)
+    assert "A/A, the same trial twice: 0 of 2 pairs called different." in shown(*ratios[:2])
 
 
 def test_failures_and_totals_are_shown() -> None:

@@ -20,6 +20,8 @@ from orchestrator.analysis.explaining.processes import (
 )
 from orchestrator.analysis.explaining.tax import regime_of
 from orchestrator.analysis.pairing import Visit
+from orchestrator.analysis.ratios import RATIO_COLUMNS, Priors
+from orchestrator.analysis.summary import last_attempts
 from orchestrator.store.tax import Regime
 from runners.contract import Status
 
@@ -46,6 +48,8 @@ class Configuration:
 
     rows: tuple[Row, ...]
     """Of each visit the attempt that counts, failed ones too."""
+    priors: Priors
+    """Of all trials that were read."""
 
     @property
     def row(self) -> Row:
@@ -57,10 +61,14 @@ class Configuration:
         """`cpu` or `cuda`."""
         return str(self.row["device"])
 
+    def measured(self, one: Quantity) -> list[Row]:
+        """The trials in which a quantity counts and is above 0."""
+        rows = (row for row in self.rows if one.valid is None or row[one.valid] is True)
+        return [row for row in rows if is_ok(row) and (row[one.column] or 0) > 0]
+
     def values(self, one: Quantity) -> dict[Visit, float]:
         """A quantity by visit, where it counts and is above 0."""
-        rows = self.rows if one.valid is None else [row for row in self.rows if row[one.valid] is True]
-        return {visit: value for visit, value in by_visit(rows, one.column).items() if value > 0}
+        return by_visit(self.measured(one), one.column)
 
     @property
     def boundedness(self) -> dict[Visit, float]:
@@ -80,15 +88,17 @@ def claim_columns() -> list[str]:
     identity = ("trial_id", "trial_key", "campaign_id", "round", "replicate", "attempt", "status", "reason", "host")
     axes = columns_of([*AXES.values(), *OPTION_AXES.values()])
     regime = ("boundedness", "dispatch_floor_valid")
-    return list(dict.fromkeys([*identity, *_COLUMNS, *axes, *quantity_columns(), *regime]))
+    return list(dict.fromkeys([*identity, *_COLUMNS, *axes, *quantity_columns(), *regime, *RATIO_COLUMNS]))
 
 
 def configurations(rows: Iterable[Row]) -> list[Configuration]:
     """Rows by what they measure and where."""
+    counted = last_attempts([dict(row) for row in rows])
+    priors = Priors(counted)
     groups: dict[Identity, list[Row]] = {}
-    for row in countable(rows):
+    for row in countable(counted):
         groups.setdefault(tuple(row[name] for name in _COLUMNS), []).append(row)
-    return [Configuration(tuple(group)) for group in groups.values()]
+    return [Configuration(tuple(group), priors) for group in groups.values()]
 
 
 def chosen(

@@ -25,6 +25,8 @@ class Quantity:
     higher_is_better: bool
     valid: str | None = None
     """The column that must be true for the number to count."""
+    turns: str | None = None
+    """The column with the medians of its turns."""
 
 
 _WORK: Final = {
@@ -46,7 +48,7 @@ def quantity(name: str) -> Quantity:
         hint = near_names(name, known) or f"; metrics: {', '.join(known)}"
         raise ConfigurationError(f"no metric is called {name}{hint}")
     one = METRICS[name]
-    return Quantity(one.name, one.column, one.unit, one.higher_is_better, one.valid)
+    return Quantity(one.name, one.column, one.unit, one.higher_is_better, one.valid, one.turns)
 
 
 def default_quantity(device: str) -> Quantity:
@@ -66,4 +68,5 @@ def unit_of(name: str) -> str:
 def quantity_columns() -> list[str]:
     """The columns of `trials` of all quantities."""
     found = [quantity(name) for name in (*METRICS, *_WORK)]
-    return list(dict.fromkeys(name for one in found for name in (one.column, one.valid) if name is not None))
+    names = (name for one in found for name in (one.column, one.valid, one.turns) if name is not None)
+    return list(dict.fromkeys(names))

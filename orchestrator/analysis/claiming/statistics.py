@@ -22,10 +22,12 @@ from orchestrator.analysis.claiming.configurations import (
     pair_labels,
 )
 from orchestrator.analysis.claiming.figures import Scale, mean_figure
+from orchestrator.analysis.claiming.quantities import Quantity
 from orchestrator.analysis.claiming.schema import Flat, Growth, Level, Ordering, Ratio
 from orchestrator.analysis.conditions import parse_conditions
-from orchestrator.analysis.explaining.processes import over_processes, ratio_of
+from orchestrator.analysis.explaining.processes import over_processes
 from orchestrator.analysis.pairing import Visit, shared_visits
+from orchestrator.analysis.ratios import Reading, ratio_of
 from orchestrator.analysis.statistics import LEVEL, Estimate, Floats, t_interval
 from orchestrator.analysis.student import t_quantile
 
@@ -139,14 +141,18 @@ def _labels(sets: Sequence[Sequence[Pair]]) -> list[str]:
 def _better(pair: Pair, metric: str | None) -> Estimate | None:
     """How many times better the first is."""
     one = measured(metric, pair[0])
-    ours, theirs = (each.values(one) for each in pair)
-    return ratio_of(ours, theirs) if one.higher_is_better else ratio_of(theirs, ours)
+    return _ratio(*pair, one, Reading(one.column, one.turns, one.higher_is_better))
 
 
 def _over(pair: Pair, metric: str | None) -> Estimate | None:
     """The first over the second."""
     one = measured(metric, pair[0])
-    return ratio_of(*(each.values(one) for each in pair))
+    return _ratio(*pair, one, Reading(one.column, one.turns, higher_is_better=True))
+
+
+def _ratio(of: Configuration, against: Configuration, one: Quantity, reading: Reading) -> Estimate | None:
+    found = ratio_of(of.measured(one), against.measured(one), reading, of.priors)
+    return None if found is None else found.estimate
 
 
 def _over_series(

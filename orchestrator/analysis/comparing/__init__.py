@@ -9,8 +9,7 @@ from orchestrator.analysis.comparing.asking import compare, compare_selections
 from orchestrator.analysis.comparing.cells import Cell
 from orchestrator.analysis.comparing.confounders import Difference
 from orchestrator.analysis.comparing.gating import Gate, GatedCell, Outcome, gate
-from orchestrator.analysis.comparing.policies import Interval, Policy, Pool
-from orchestrator.analysis.comparing.ratios import Noise, Pairing, Ratio
+from orchestrator.analysis.comparing.policies import Policy, Pool
 from orchestrator.analysis.comparing.table import COLUMNS, ComparisonTable, Entry
 
 __all__ = [
@@ -21,13 +20,9 @@ __all__ = [
     "Entry",
     "Gate",
     "GatedCell",
-    "Interval",
-    "Noise",
     "Outcome",
-    "Pairing",
     "Policy",
     "Pool",
-    "Ratio",
     "compare",
     "compare_selections",
     "gate",

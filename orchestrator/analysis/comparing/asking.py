@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from orchestrator.analysis.axes import Axis, Row, Value, axes, values_of
 from orchestrator.analysis.comparing.apart import unnamed
-from orchestrator.analysis.comparing.cells import Key
-from orchestrator.analysis.comparing.engine import Layout, metric_of, tabulate, wanted_columns
+from orchestrator.analysis.comparing.cells import Key, cell_columns
+from orchestrator.analysis.comparing.engine import Layout, metric_of, tabulate
 from orchestrator.analysis.comparing.policies import Policy
 from orchestrator.analysis.comparing.reading import Moment
 from orchestrator.analysis.comparing.sides import named_side, tabulate_sides
@@ -51,7 +51,7 @@ def compare(
     conditions = parse_conditions(where, "--where")
     condition = moment.condition(conditions)
     metric = metric_of(moment, condition, policy)
-    found = resolved(moment.rows(wanted_columns(metric, key, policy), condition), metric)
+    found = resolved(moment.rows(cell_columns(metric, key), condition), metric)
     if not found:
         chosen = " ".join(one.text for one in conditions)
         raise ConfigurationError(

@@ -11,6 +11,7 @@ import numpy as np
 from orchestrator.analysis.axes import AXES, DEFAULTS, Axis, Group, Value, axes, columns_of
 from orchestrator.analysis.comparing.policies import POOLED_AXES, Policy
 from orchestrator.analysis.metrics import Metric
+from orchestrator.analysis.ratios import RATIO_COLUMNS, samples_of
 from orchestrator.analysis.statistics import Estimate, median_of_values
 from orchestrator.errors import ConfigurationError
 from runners.contract import Status
@@ -89,7 +90,7 @@ class Cell:
 def cell_columns(metric: Metric, key: Sequence[Axis]) -> list[str]:
     """The columns that cells are made from."""
     wanted = [*AXES.values(), *key]
-    return [*columns_of(wanted), *metric.columns, "round", "replicate", "status", "reason", "steady", FLAGS]
+    return [*columns_of(wanted), *metric.columns, *RATIO_COLUMNS, "reason", "steady", FLAGS]
 
 
 def make_cells(
@@ -146,17 +147,12 @@ def is_measured(row: Row, metric: Metric) -> bool:
     return metric.valid is None or row[metric.valid] is True
 
 
-def samples_of(row: Row, metric: Metric) -> int:
-    """How many samples are behind the number of a trial."""
-    return int(row[metric.count] or 1) if metric.count is not None else 1
-
-
 def _cell(key: Key, rows: Sequence[Row], metric: Metric) -> Cell:
     measured = tuple(row for row in rows if is_measured(row, metric))
     estimate = None
     if measured:
         values = np.array([row[metric.column] for row in measured], dtype=np.float64)
-        estimate = median_of_values(values, sum(samples_of(row, metric) for row in measured))
+        estimate = median_of_values(values, sum(samples_of(row, metric.count) for row in measured))
     return Cell(key, tuple(rows), measured, estimate)
 
 

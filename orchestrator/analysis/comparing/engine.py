@@ -9,14 +9,13 @@ import pyarrow.compute as pc
 from orchestrator.analysis.axes import AXES, Axis, Group, Value, axes
 from orchestrator.analysis.changes import WORK, Change, change_columns
 from orchestrator.analysis.comparing.apart import of_work
-from orchestrator.analysis.comparing.cells import Cell, Key, cell_columns, key_text, make_cells
+from orchestrator.analysis.comparing.cells import Cell, Key, key_text, make_cells
 from orchestrator.analysis.comparing.confounders import Confounders, gathered, row_id
-from orchestrator.analysis.comparing.policies import Interval, Policy
-from orchestrator.analysis.comparing.ratios import Pairing, Ratio, judged, noise_floors, noise_of, ratio_of
+from orchestrator.analysis.comparing.policies import Policy
 from orchestrator.analysis.comparing.reading import Moment
 from orchestrator.analysis.comparing.table import ComparisonTable, Entry
-from orchestrator.analysis.metrics import Metric, default_metric, resolved
-from orchestrator.analysis.verdict import Verdict
+from orchestrator.analysis.metrics import Metric, default_metric
+from orchestrator.analysis.ratios import Pairing, Priors, judged, ratio_of, twins_of
 from orchestrator.errors import ConfigurationError
 
 Row = dict[str, Any]
@@ -56,7 +55,7 @@ def tabulate(
 
     Args:
         moment: where they are from.
-        rows: with the columns of `wanted_columns`.
+        rows: with the columns of `cell_columns`.
         key_of: the key of a trial: its values on the axes of the layout.
         layout: of the table.
         metric: what is compared.
@@ -69,7 +68,11 @@ def tabulate(
     cells = make_cells(rows, key_of, layout.axes, metric, policy, moment.started)
     pairs = {key: _baseline_key(key, layout) for key in cells} if layout.baseline else {}
     entries = [_entry(cell, cells, pairs.get(cell.key), metric, policy, layout) for cell in cells.values()]
-    judged = _judged(moment, entries, metric, policy)
+    compared = [entry for entry in entries if entry.problem is None and entry.baseline is not None]
+    campaigns = {row["campaign_id"] for entry in compared for row in _both(entry)}
+    whole = moment.whole(campaigns, metric, without_flagged=policy.without_flagged)
+    priors = Priors(whole)
+    shown = _judged([_with_ratio(entry, metric, priors) for entry in entries], policy.margin)
     return ComparisonTable(
         metric=metric,
         policy=policy,
@@ -79,15 +82,10 @@ def tabulate(
         compared=layout.compared,
         added=layout.added,
         fixed=_fixed(list(cells.values()), layout),
-        entries=tuple(judged),
-        differences=gathered(_differences(moment, judged, layout)),
+        entries=tuple(shown),
+        twins=twins_of(priors, metric.reading, policy.margin),
+        differences=gathered(_differences(moment, shown, layout)),
     )
-
-
-def wanted_columns(metric: Metric, key: Sequence[Axis], policy: Policy) -> list[str]:
-    """The columns of `trials` that a table is made from."""
-    samples = metric.sample_columns if policy.interval is Interval.BOOTSTRAP else ()
-    return [*cell_columns(metric, key), *samples]
 
 
 def metric_of(moment: Moment, condition: pc.Expression | None, policy: Policy) -> Metric:
@@ -116,11 +114,15 @@ def _entry(
         why = f": {baseline.missing(metric)}" if baseline else ""
         return replace(entry, problem=f"no baseline{why}")
     _refuse_incomparable(cell, baseline, metric, policy, layout)
-    found = ratio_of(cell, baseline, metric, policy.interval)
-    if found is None:
-        return replace(entry, problem=f"{metric.name} is not above 0 everywhere, so there is no ratio")
-    effect = policy.minimum_effect
-    return replace(entry, ratio=Ratio(*found, noise_of((), {}), effect, effect, Verdict.INCONCLUSIVE))
+    return entry
+
+
+def _with_ratio(entry: Entry, metric: Metric, priors: Priors) -> Entry:
+    if entry.problem is not None or entry.baseline is None:
+        return entry
+    ratio = ratio_of(entry.cell.measured, entry.baseline.measured, metric.reading, priors)
+    problem = f"{metric.name} is not above 0 everywhere, so there is no ratio" if ratio is None else None
+    return replace(entry, ratio=ratio, problem=problem)
 
 
 def _refuse_incomparable(cell: Cell, baseline: Cell, metric: Metric, policy: Policy, layout: Layout) -> None:
@@ -141,18 +143,9 @@ def _refuse_incomparable(cell: Cell, baseline: Cell, metric: Metric, policy: Pol
             )
 
 
-def _judged(moment: Moment, entries: Sequence[Entry], metric: Metric, policy: Policy) -> list[Entry]:
+def _judged(entries: Sequence[Entry], margin: float) -> list[Entry]:
     """All ratios of a table are looked at together, so chance must not find a difference among many."""
-    campaigns = {row["campaign_id"] for entry in entries if entry.ratio for row in _both(entry)}
-    twins = moment.twins(campaigns, [metric], without_flagged=policy.without_flagged)
-    floors = noise_floors(resolved(twins, metric), metric)
-    ratios = []
-    for entry in entries:
-        if entry.ratio is not None and entry.baseline is not None:
-            noise = noise_of((entry.cell, entry.baseline), floors)
-            effect, margin = noise.effect(policy.minimum_effect), noise.margin(policy.minimum_effect)
-            ratios.append(replace(entry.ratio, noise=noise, minimum_effect=effect, margin=margin))
-    found = iter(judged(ratios))
+    found = iter(judged([entry.ratio for entry in entries if entry.ratio is not None], margin))
     return [entry if entry.ratio is None else replace(entry, ratio=next(found)) for entry in entries]
 
 

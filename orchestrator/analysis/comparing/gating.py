@@ -1,11 +1,11 @@
 """The gate of continuous integration: did anything become slower, beyond doubt and by more than is allowed?
 
 A gate that cries wolf is switched off. So only a slow-down fails whose whole interval lies beyond the limit after
-Holm's correction over all cells, and the limit rises where the campaigns' own A/A pairs scatter more.
+Holm's correction over all cells.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 from orchestrator.analysis.comparing.asking import Texts
@@ -15,7 +15,7 @@ from orchestrator.analysis.comparing.reading import Moment
 from orchestrator.analysis.comparing.sides import named_side, tabulate_sides
 from orchestrator.analysis.comparing.table import ComparisonTable, Entry
 from orchestrator.analysis.conditions import parse_conditions
-from orchestrator.analysis.verdict import Verdict
+from orchestrator.analysis.verdict import slower_beyond
 from orchestrator.errors import ConfigurationError
 from orchestrator.store import Results
 
@@ -30,12 +30,12 @@ class Outcome(Enum):
     """Beyond doubt, by more than the limit."""
     MISSING = "missing"
     """The baseline was measured, the candidate was not."""
-    INCONCLUSIVE = "inconclusive"
+    UNDECIDED = "undecided"
     """Neither a slow-down beyond the limit nor the absence of one is shown."""
     FASTER = "faster"
-    """Beyond doubt, by more than the limit."""
+    """Beyond doubt, by however little."""
     WITHIN_LIMIT = "within the limit"
-    """No slow-down beyond the limit, beyond doubt; of a limit that noise has raised beyond 10 %, none beyond 10 %."""
+    """No slow-down beyond the limit, beyond doubt."""
     NEW = "new"
     """Only the candidate was measured."""
 
@@ -98,7 +98,7 @@ def gate(
         results: of `open_store`.
         baseline: conditions, as `campaign=previous`; trials of the candidate among them are left out.
         candidate: conditions; by default the newest campaign.
-        max_slowdown: what is allowed: 0.05 is 5 %. It takes the place of the policy's minimum effect.
+        max_slowdown: what is allowed: 0.05 is 5 %.
         match: names of the axes on which cells correspond; by default what makes a configuration.
         where: conditions that all trials meet.
         policy: the metric, and what may be pooled.
@@ -112,13 +112,12 @@ def gate(
         raise ConfigurationError(f"is {max_slowdown:g}, expected more than 0, such as 5%", key="--max-slowdown")
     left = parse_conditions(baseline, "--baseline")
     right = parse_conditions(candidate, "--candidate")
-    strict = replace(policy or Policy(), minimum_effect=max_slowdown)
     sides = named_side(left, BASELINE), named_side(right, CANDIDATE)
     conditions = parse_conditions(where, "--where")
-    table = tabulate_sides(Moment.of(results), *sides, conditions, match, strict, without_overlap=True)
+    table = tabulate_sides(Moment.of(results), *sides, conditions, match, policy or Policy(), without_overlap=True)
     return Gate(
         table=table,
-        cells=_gated(table),
+        cells=_gated(table, max_slowdown),
         max_slowdown=max_slowdown,
         baseline=" ".join(one.text for one in (*conditions, *left)),
         candidate=" ".join(one.text for one in (*conditions, *right)),
@@ -126,7 +125,10 @@ def gate(
     )
 
 
-def _gated(table: ComparisonTable) -> tuple[GatedCell, ...]:
+def _gated(table: ComparisonTable, max_slowdown: float) -> tuple[GatedCell, ...]:
+    ratios = [entry.ratio for entry in table.ratios if entry.ratio is not None]
+    proven = slower_beyond([one.estimate for one in ratios], max_slowdown)
+    slower = {id(one): found for one, found in zip(ratios, proven, strict=True)}
     candidates = {entry.key[:-1]: entry for entry in table.entries if entry.key[-1] == CANDIDATE}
     found = []
     for entry in table.entries:
@@ -136,7 +138,7 @@ def _gated(table: ComparisonTable) -> tuple[GatedCell, ...]:
             reason = other.problem if other is not None else "the candidate has no such trial"
             found.append(GatedCell(name, Outcome.MISSING, entry, reason))
         elif not entry.is_baseline and entry.cell.measured:
-            found.append(GatedCell(name, _outcome(entry), entry, entry.problem))
+            found.append(GatedCell(name, _outcome(entry, slower.get(id(entry.ratio))), entry, entry.problem))
     order = list(Outcome)
     return tuple(sorted(found, key=lambda one: (order.index(one.outcome), _worse(one.entry))))
 
@@ -145,14 +147,12 @@ def _worse(entry: Entry) -> float:
     return entry.ratio.estimate.value if entry.ratio is not None else 0.0
 
 
-def _outcome(entry: Entry) -> Outcome:
-    ratio = entry.ratio
-    if ratio is None:
+def _outcome(entry: Entry, slower: bool | None) -> Outcome:
+    if entry.ratio is None:
         # A ratio that is not defined says nothing about slower; a baseline that was not measured makes it new.
-        return Outcome.INCONCLUSIVE if entry.baseline is not None and entry.baseline.measured else Outcome.NEW
-    if ratio.verdict is Verdict.SLOWER:
+        return Outcome.UNDECIDED if entry.baseline is not None and entry.baseline.measured else Outcome.NEW
+    if slower:
         return Outcome.SLOWER
-    if ratio.verdict is Verdict.FASTER:
+    if entry.ratio.verdict.direction > 0:
         return Outcome.FASTER
-    low = ratio.estimate.low
-    return Outcome.WITHIN_LIMIT if low is not None and low >= 1 / (1 + ratio.margin) else Outcome.INCONCLUSIVE
+    return Outcome.UNDECIDED if slower is None else Outcome.WITHIN_LIMIT

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Final
 
 from orchestrator.analysis.metrics import Metric
-from orchestrator.analysis.verdict import MINIMUM_EFFECT
+from orchestrator.analysis.verdict import MARGIN
 from orchestrator.errors import ConfigurationError
 
 
@@ -35,15 +35,6 @@ POOLED_AXES: Final[Mapping[Pool, tuple[str, ...]]] = {
 """The axes on which trials of a cell may then differ."""
 
 
-class Interval(Enum):
-    """How the interval of a paired ratio is found; both hold the truth 95 times in 100."""
-
-    STUDENT = "student"
-    """Student's t on the logarithms of the rounds' ratios: needs the medians alone, and fits the verdict exactly."""
-    BOOTSTRAP = "bootstrap"
-    """Hierarchical bootstrap over rounds and samples, from 6 rounds on: assumes no shape, and reads every sample."""
-
-
 @dataclass(frozen=True)
 class Policy:
     """How to compare."""
@@ -55,9 +46,8 @@ class Policy:
     """Of each cell only the campaign that started last."""
     without_flagged: bool = False
     """Whether trials are left out whose guards found that something disturbed them."""
-    interval: Interval = Interval.STUDENT
-    minimum_effect: float = MINIMUM_EFFECT
-    """Smaller differences are none; raised where the A/A pairs of the campaigns scatter more."""
+    margin: float = MARGIN
+    """Within which two things are equivalent; 0.03 is 3 %."""
 
     @property
     def pooled_axes(self) -> frozenset[str]:

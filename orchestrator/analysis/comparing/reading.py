@@ -11,10 +11,12 @@ import pyarrow.compute as pc
 
 from orchestrator.analysis.axes import AXES, Axis, Value, with_sweeps
 from orchestrator.analysis.changes import Dimensions
-from orchestrator.analysis.comparing.cells import FLAGS
+from orchestrator.analysis.comparing.cells import FLAGS, is_measured
 from orchestrator.analysis.conditions import NEWEST, Condition, accepted
-from orchestrator.analysis.metrics import Metric
+from orchestrator.analysis.metrics import Metric, resolved
+from orchestrator.analysis.ratios import RATIO_COLUMNS
 from orchestrator.analysis.summary import last_attempts
+from orchestrator.analysis.turns import stored, with_turns
 from orchestrator.errors import ConfigurationError
 from orchestrator.store import Results, Selection
 from orchestrator.store.query.reading import View
@@ -80,12 +82,12 @@ class Moment:
         """
         return last_attempts(self._joined(self._table(list(dict.fromkeys([*_IDENTITY, *columns])), condition)))
 
-    def twins(self, campaigns: Collection[str], metrics: Iterable[Metric], *, without_flagged: bool) -> list[Row]:
-        """The trials of the A/A pairs of campaigns, both halves: what is chosen of a campaign has its noise, too.
+    def whole(self, campaigns: Collection[str], metric: Metric, *, without_flagged: bool) -> list[Row]:
+        """All trials of campaigns, both halves of A/A pairs: what is chosen of a campaign scatters as the rest does.
 
         Args:
             campaigns: by name.
-            metrics: whose columns are read.
+            metric: whose columns are read.
             without_flagged: leaves out those that guards flagged.
 
         Raises:
@@ -93,14 +95,9 @@ class Moment:
         """
         if not campaigns:
             return []
-        here = pc.field("campaign_id").isin(sorted(campaigns))
-        keys = sorted({row["trial_key"] for row in self.rows(["trial_key"], here & (pc.field("replicate") > 0))})
-        if not keys:
-            return []
-        columns = ["trial_key", "host", "round", "replicate", "status", FLAGS]
-        columns += [name for one in metrics for name in one.columns]
-        rows = self.rows(columns, here & pc.field("trial_key").isin(keys))
-        return [row for row in rows if not (without_flagged and row[FLAGS])]
+        columns = [*RATIO_COLUMNS, *metric.columns, FLAGS]
+        rows = resolved(self.rows(columns, pc.field("campaign_id").isin(sorted(campaigns))), metric)
+        return [row for row in rows if is_measured(row, metric) and not (without_flagged and row[FLAGS])]
 
     def values(self, axis: Axis, condition: pc.Expression | None = None) -> dict[Value, list[tuple[Any, ...]]]:
         """The values that trials have on an axis, each with what stands in its columns."""
@@ -114,7 +111,9 @@ class Moment:
         return with_sweeps(table.to_pylist(), {row["campaign_id"]: row["sweep"] for row in self.campaigns})
 
     def _table(self, columns: Sequence[str], condition: pc.Expression | None) -> pa.Table:
-        return Selection(self.view, "trials", condition, tuple(columns)).arrow()
+        needed = stored(columns)
+        table = Selection(self.view, "trials", condition, tuple(needed)).arrow()
+        return table if needed == list(columns) else with_turns(table).select(columns)
 
     def _expression(self, condition: Condition) -> pc.Expression:
         known = self.values(condition.axis)

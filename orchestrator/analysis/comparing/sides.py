@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from orchestrator.analysis.axes import SWEEP, Axis, Group, Row, Value, axes, axis, values_of
 from orchestrator.analysis.comparing.apart import followers, of_work, unnamed
-from orchestrator.analysis.comparing.cells import Key, is_measured
-from orchestrator.analysis.comparing.engine import Layout, metric_of, tabulate, wanted_columns
+from orchestrator.analysis.comparing.cells import Key, cell_columns, is_measured
+from orchestrator.analysis.comparing.engine import Layout, metric_of, tabulate
 from orchestrator.analysis.comparing.policies import Policy
 from orchestrator.analysis.comparing.reading import Moment
 from orchestrator.analysis.comparing.table import SIDE, ComparisonTable
@@ -78,7 +78,7 @@ def tabulate_sides(
     assert second is not None
     metric = metric_of(moment, first | second, policy)
     named = None if match is None else axes(match, "--match")
-    columns = wanted_columns(metric, named or (), policy)
+    columns = cell_columns(metric, named or ())
     found = [resolved(moment.rows(columns, one), metric) for one in (first, second)]
     found[0] = _without_overlap(found[0], found[1], without_overlap=without_overlap)
     for side, rows in zip((left, right), found, strict=True):

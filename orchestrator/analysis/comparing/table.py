@@ -10,8 +10,8 @@ from orchestrator.analysis.axes import AXES, Axis, Value
 from orchestrator.analysis.comparing.cells import Cell, Key, key_text
 from orchestrator.analysis.comparing.confounders import Difference
 from orchestrator.analysis.comparing.policies import Policy
-from orchestrator.analysis.comparing.ratios import Ratio
 from orchestrator.analysis.metrics import Metric
+from orchestrator.analysis.ratios import Pairing, Ratio, Twin
 from orchestrator.errors import ConfigurationError
 
 SIDE: Final = "side"
@@ -57,6 +57,8 @@ class ComparisonTable:
     """Axes on which all trials are equal."""
     entries: tuple[Entry, ...]
     """Ordered by key."""
+    twins: tuple[Twin, ...]
+    """The A/A pairs of the campaigns of the ratios: nothing differs between the two sides of one."""
     differences: tuple[Difference, ...]
     """What else differs between the sides of ratios, the axes that are compared left out."""
 
@@ -143,19 +145,22 @@ class ComparisonTable:
 def _ratio_columns(ratio: Ratio | None) -> dict[str, Any]:
     if ratio is None:
         return {}
-    estimate = ratio.estimate
+    estimate, cpu = ratio.estimate, ratio.cpu
     return {
         "ratio": estimate.value,
         "ratio_low": estimate.low,
         "ratio_high": estimate.high,
         "pairing": ratio.pairing.value,
-        "interval": ratio.interval.value,
-        "pairs": estimate.processes if estimate.degrees is None else None,
+        "pairs": estimate.processes if ratio.pairing is not Pairing.UNPAIRED else None,
         "degrees": estimate.degrees,
         "verdict": ratio.verdict.value,
-        "minimum_effect": ratio.minimum_effect,
-        "margin": ratio.margin,
-        "noise": ratio.noise.half_width,
+        "least_difference": ratio.judgement.least,
+        "sessions_more": ratio.sessions,
+        "seconds_more": ratio.more_s,
+        "cpu_ratio": cpu and cpu.estimate.value,
+        "cpu_ratio_low": cpu and cpu.estimate.low,
+        "cpu_ratio_high": cpu and cpu.estimate.high,
+        "cpu_verdict": cpu and cpu.verdict.value,
     }
 
 
@@ -180,11 +185,18 @@ COLUMNS: Final = pa.schema(
             pa.field(name, pa.float64(), metadata={"unit": "1", "better": "higher"})
             for name in ("ratio", "ratio_low", "ratio_high")
         ),
-        *(pa.field(name, pa.string()) for name in ("pairing", "interval")),
-        pa.field("pairs", pa.int64(), metadata={"unit": "rounds"}),
+        pa.field("pairing", pa.string()),
+        pa.field("pairs", pa.int64(), metadata={"unit": "sessions"}),
         pa.field("degrees", pa.float64(), metadata={"unit": "1"}),
         pa.field("verdict", pa.string()),
-        *(pa.field(name, pa.float64(), metadata={"unit": "1"}) for name in ("minimum_effect", "margin", "noise")),
+        pa.field("least_difference", pa.float64(), metadata={"unit": "1"}),
+        pa.field("sessions_more", pa.int64(), metadata={"unit": "sessions"}),
+        pa.field("seconds_more", pa.float64(), metadata={"unit": "s"}),
+        *(
+            pa.field(name, pa.float64(), metadata={"unit": "1", "better": "higher"})
+            for name in ("cpu_ratio", "cpu_ratio_low", "cpu_ratio_high")
+        ),
+        pa.field("cpu_verdict", pa.string()),
         *(pa.field(name, pa.string()) for name in ("status", "reason")),
         *(pa.field(name, pa.int64(), metadata={"unit": "processes"}) for name in ("unsteady", "flagged")),
         *(pa.field(name, pa.string()) for name in ("campaigns", "hosts", "differs")),

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.analysis.explaining.processes import Row, by_visit, is_ok, pace, ratio_of
+from orchestrator.analysis.explaining.processes import Row, by_visit, is_ok
+from orchestrator.analysis.metrics import default_metric
 from orchestrator.analysis.pairing import Visit, shared_visits
+from orchestrator.analysis.ratios import Pairing, Priors, ratio_of
 from orchestrator.analysis.statistics import Estimate, t_interval
 from orchestrator.analysis.summary import backend_name
 from runners.contract import Status
@@ -27,20 +29,21 @@ class Alternative:
     reason: str | None
 
 
-def alternatives(rows: Sequence[Row], ours: Sequence[Row], device: str) -> tuple[Alternative, ...]:
+def alternatives(rows: Sequence[Row], ours: Sequence[Row], device: str, priors: Priors) -> tuple[Alternative, ...]:
     """The other backends, the fastest first, those that failed last.
 
     Args:
         rows: siblings in all but the backend.
         ours: those among them of the configuration itself.
         device: `cpu` or `cuda`.
+        priors: of the system.
     """
     own = {id(row) for row in ours}
     by_backend: dict[str, list[Row]] = {}
     for row in rows:
         if id(row) not in own:
             by_backend.setdefault(backend_name(dict(row)), []).append(row)
-    found = [_alternative(name, theirs, ours, device) for name, theirs in sorted(by_backend.items())]
+    found = [_alternative(name, theirs, ours, device, priors) for name, theirs in sorted(by_backend.items())]
     return tuple(sorted(found, key=lambda one: -one.speedup.value if one.speedup else 0.0))
 
 
@@ -65,20 +68,22 @@ def removed_share(ours: Mapping[Visit, float], theirs: Mapping[Visit, float]) ->
     return Estimate(*t_interval(shares), len(shares), 2 * len(shares))
 
 
-def _alternative(name: str, theirs: Sequence[Row], ours: Sequence[Row], device: str) -> Alternative:
-    sides = [by_visit(rows, pace(device)) for rows in (ours, theirs)]
+def _alternative(name: str, theirs: Sequence[Row], ours: Sequence[Row], device: str, priors: Priors) -> Alternative:
+    metric = default_metric({device})
+    sides = [[row for row in rows if is_ok(row) and (row[metric.column] or 0) > 0] for rows in (theirs, ours)]
+    ratio = ratio_of(sides[0], sides[1], metric.reading, priors)
     failed = [row for row in theirs if not is_ok(row)]
     # A proven floor or nothing: else the operations of the twin are not those of the trial.
     proven = [
         [row for row in rows if device != "cpu" or row["dispatch_floor_valid"] is True] for rows in (ours, theirs)
     ]
     overheads = [by_visit(rows, "exposed_overhead_s") for rows in proven]
-    worst = failed[0] if failed and not sides[1] else None
+    worst = failed[0] if failed and not sides[0] else None
     return Alternative(
         backend=name,
-        speedup=ratio_of(*sides),
+        speedup=None if ratio is None else ratio.estimate,
         removed=removed_share(*overheads),
-        is_paired=bool(shared_visits(*sides)),
+        is_paired=ratio is not None and ratio.pairing is not Pairing.UNPAIRED,
         status=Status.OK if worst is None else Status(worst["status"]),
         reason=None if worst is None else worst["reason"],
     )

@@ -10,7 +10,8 @@ from orchestrator.analysis.explaining.processes import Row, by_visit, countable,
 from orchestrator.analysis.explaining.shapes import point_of, variants
 from orchestrator.analysis.explaining.tax import Tax, tax_of
 from orchestrator.analysis.explaining.transition import Transition, transition
-from orchestrator.analysis.summary import Shape, backend_name, shape_of
+from orchestrator.analysis.ratios import Priors
+from orchestrator.analysis.summary import Shape, backend_name, last_attempts, shape_of
 from runners.contract import Status
 
 ENOUGH_ROUNDS = 3
@@ -65,12 +66,13 @@ def explain(rows: Iterable[Row], target: Row) -> Explanation:
         rows: with the columns of `explain_columns`: at least all trials of its system.
         target: one of them, of the configuration that is asked about.
     """
+    rows = last_attempts([dict(row) for row in rows])
     every = countable(rows)
     device = target["device"]
     ours = siblings(every, target)
     tax = tax_of(ours, device)
     series = _by_batch(siblings(every, target, but=("batch",)))
-    others = alternatives(siblings(every, target, but=("backend", "backend_options")), ours, device)
+    others = alternatives(siblings(every, target, but=("backend", "backend_options")), ours, device, Priors(rows))
     shapes = variants(every, target)
     changing = _transition(series, device)
     free = free_batch({batch: by_visit(some, pace(device)) for batch, some in series.items()})

@@ -7,8 +7,10 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from orchestrator.analysis.pairing import Visit, shared_visits
+from orchestrator.analysis.ratios import CPU_TIME_COLUMNS, RATIO_COLUMNS
 from orchestrator.analysis.statistics import Estimate, median_of_values, paired_ratio, unpaired_ratio
 from orchestrator.analysis.summary import last_attempts
+from orchestrator.analysis.turns import WALL
 from runners.contract import Status
 
 Row: TypeAlias = Mapping[str, Any]
@@ -31,7 +33,8 @@ def explain_columns() -> list[str]:
     """The columns of `trials` that an explanation needs."""
     identity = ("trial_id", "trial_key", "campaign_id", "round", "replicate", "attempt", "status", "reason", "host")
     system = ("environment", "cpu_model", "gpu_name", "driver_version")
-    return [*identity, *system, *WHERE, *WHAT, *_MEASURED]
+    found = (*identity, *system, *WHERE, *WHAT, *_MEASURED, *RATIO_COLUMNS, WALL, *CPU_TIME_COLUMNS)
+    return list(dict.fromkeys(found))
 
 
 def countable(rows: Iterable[Row]) -> list[Row]:

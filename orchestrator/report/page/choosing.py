@@ -10,6 +10,7 @@ from orchestrator.analysis.axes import AXES, Axis, Value, columns_of
 from orchestrator.analysis.comparing.reading import Moment
 from orchestrator.analysis.conditions import Condition, accepted
 from orchestrator.analysis.explaining import explain_columns
+from orchestrator.analysis.ratios import RATIO_COLUMNS
 from orchestrator.errors import ConfigurationError
 from orchestrator.report.page.model import Mode
 from orchestrator.store import Results
@@ -64,7 +65,7 @@ def choose(results: Results, conditions: Sequence[Condition]) -> Chosen:
 def trial_columns() -> list[str]:
     """The columns of `trials` that pages are made from; samples are read for themselves."""
     metrics = [name for mode in Mode for name in mode.metric.columns]
-    return list(dict.fromkeys([*explain_columns(), *columns_of(AXES.values()), *metrics, *_MORE]))
+    return list(dict.fromkeys([*explain_columns(), *columns_of(AXES.values()), *metrics, *RATIO_COLUMNS, *_MORE]))
 
 
 def sql_values(columns: Sequence[str], tuples: Collection[tuple[Any, ...]]) -> str:

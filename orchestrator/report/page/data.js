@@ -92,7 +92,7 @@ const counted = (number, one, several) => `${number.toLocaleString("en")} ${numb
 
 const escaped = (text) => String(text).replace(/[&<>"]/g, (one) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[one]);
 
-const SIGNS = { faster: "", slower: "", equivalent: " ≈", inconclusive: " ?" };
+const SIGNS = { faster: "", slower: "", "slightly faster": " ≈", "slightly slower": " ≈", equivalent: " ≈", undecided: " ?" };
 
 const latency = (cell) => duration(at(state.mode, cell), at(`${state.mode}_low`, cell), at(`${state.mode}_high`, cell));
 
@@ -104,13 +104,21 @@ const ratioOf = (cell, kind) => {
   const verdict = page.verdicts[at(`${name}_verdict`, cell)];
   return {
     value, low: at(`${name}_low`, cell), high: at(`${name}_high`, cell), verdict,
-    paired: at(`${name}_paired`, cell), n: at(`${name}_n`, cell), effect: at(`${name}_effect`, cell),
+    pairing: page.pairings[at(`${name}_pairing`, cell)], n: at(`${name}_n`, cell), least: at(`${name}_least`, cell),
+    more: at(`${name}_more`, cell), cpu: at(`${name}_cpu`, cell),
   };
 };
 
+const PAIRINGS = {
+  turns: (n) => `in turns, ${counted(n, "session", "sessions")}`,
+  rounds: (n) => `paired by round, ${counted(n, "round", "rounds")}`,
+  unpaired: (n) => `unpaired, ${counted(n, "process", "processes")}`,
+};
+
 const ratioWords = (ratio) => {
-  const how = ratio.paired ? `paired by round, ${counted(ratio.n, "round", "rounds")}` : `unpaired, ${counted(ratio.n, "process", "processes")}`;
-  return `${ratioText(ratio.value, ratio.low, ratio.high)}: ${ratio.verdict}<br>${how}; counts from ${(100 * ratio.effect).toFixed(1)} %${ratio.effect > page.equivalence ? `, equivalent within ${percent(page.equivalence)}` : ""}`;
+  const least = ratio.least === null ? "" : `; a difference of ${percent(ratio.least)} could have been found`;
+  const more = ratio.more === null ? "" : `; about ${counted(ratio.more, "session", "sessions")} more would decide it`;
+  return `${ratioText(ratio.value, ratio.low, ratio.high)}: ${ratio.verdict}<br>${PAIRINGS[ratio.pairing](ratio.n)}${least}${more}${ratio.cpu === null ? "" : `<br>${escaped(ratio.cpu)}`}`;
 };
 
 const FLAG = "⚑";

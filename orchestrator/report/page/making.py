@@ -9,13 +9,14 @@ from typing import Any, Final
 from orchestrator.analysis.axes import AXES, Group
 from orchestrator.analysis.conditions import Condition, Operator, accepted, parse_conditions
 from orchestrator.analysis.explaining.processes import is_ok
+from orchestrator.analysis.ratios import Priors, twins_of
 from orchestrator.errors import ConfigurationError
 from orchestrator.report.page.cells import Cells, at_home, cells_of, page_cell, series_of
 from orchestrator.report.page.choosing import AND, UNFLAGGED, Chosen, choose
 from orchestrator.report.page.facts import differences_of, hardware_table, software_table
-from orchestrator.report.page.model import Baselines, CampaignInfo, Mode, NoiseFloor, Page
+from orchestrator.report.page.model import Baselines, CampaignInfo, Mode, Page
 from orchestrator.report.page.places import Coordinates, coordinates
-from orchestrator.report.page.ratios import Floors, floors_of, pairs_of, timings_of
+from orchestrator.report.page.ratios import pairs_of, timings_of
 from orchestrator.report.page.roofs import roofs_of
 from orchestrator.report.page.samples import SampleBook, sample_book
 from orchestrator.report.page.troubles import failures_of, flagged_of
@@ -68,13 +69,13 @@ def make_report(
     backend, system = _baselines(baselines, measured, at, cells)
     pairs = pairs_of(cells, backend, system)
     campaigns = _campaigns(chosen)
-    visited = {(row["campaign_id"], row["host"] or "") for row in measured}
-    floors = floors_of(chosen.moment, visited, without_flagged=without_flagged)
-    timings = timings_of(cells, pairs, floors)
+    names = {row["campaign_id"] for row in measured}
+    priors = {mode: Priors(chosen.moment.whole(names, mode.metric, without_flagged=without_flagged)) for mode in Mode}
+    timings = timings_of(cells, pairs, priors)
     shown = tuple(page_cell(key, cell, timings[key], at) for key, cell in cells.items())
     dimensions = chosen.moment.dimensions()
     mode = _first_mode(measured)
-    names = {str(row["environment_id"]): str(row["environment"]) for row in measured}
+    environments = {str(row["environment_id"]): str(row["environment"]) for row in measured}
     page = Page(
         title=_title(campaigns),
         store=results.place,
@@ -99,10 +100,10 @@ def make_report(
             None if backend is None else at.backend_of[backend],
             next((number for number, one in enumerate(at.systems) if one.system_id == system), None),
         ),
-        noise=_noise(floors),
+        twins={mode: twins_of(priors[mode], mode.metric.reading) for mode in Mode},
         differences=differences_of(chosen.moment, chosen.condition, cells, pairs, mode),
         hardware=hardware_table(at.systems, dimensions),
-        software=software_table(cells, names, dimensions),
+        software=software_table(cells, environments, dimensions),
         failures=failures_of(rows),
         flagged=flagged_of(rows, chosen.moment, chosen.condition),
         flagged_trials=sum(bool(row["guard_flags"]) for row in rows),
@@ -190,11 +191,3 @@ def _selection(chosen: Chosen) -> str:
     if not chosen.where:
         return "all trials of the store"
     return " ".join(chosen.where)
-
-
-def _noise(floors: Floors) -> tuple[NoiseFloor, ...]:
-    return tuple(
-        NoiseFloor(campaign, host, mode, noise.half_width, noise.pairs)
-        for mode, places in floors.items()
-        for (campaign, host), noise in sorted(places.items())
-    )

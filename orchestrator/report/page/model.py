@@ -6,10 +6,11 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
+from orchestrator.analysis import Ratio
 from orchestrator.analysis.axes import Value
-from orchestrator.analysis.comparing import Ratio
 from orchestrator.analysis.explaining import FreeBatch, Transition
 from orchestrator.analysis.metrics import METRICS, Metric
+from orchestrator.analysis.ratios import Twin
 from orchestrator.analysis.statistics import Estimate
 from orchestrator.report.page.roofs import Roof
 from orchestrator.store.tax import Regime
@@ -26,6 +27,11 @@ class Mode(Enum):
     def metric(self) -> Metric:
         """The metric of the same name."""
         return METRICS[self.value]
+
+    @property
+    def samples(self) -> str:
+        """The column of its samples."""
+        return {"latency_sync": "samples_sync_s", "latency_pipelined": "samples_pipelined_s"}[self.value]
 
 
 @dataclass(frozen=True)
@@ -190,17 +196,6 @@ class Baselines:
 
 
 @dataclass(frozen=True)
-class NoiseFloor:
-    """What the A/A pairs of a campaign on a host say about one latency."""
-
-    campaign: str
-    host: str
-    mode: Mode
-    half_width: float | None
-    pairs: int
-
-
-@dataclass(frozen=True)
 class Difference:
     """A field that differs between the sides of ratios, though it is not what is compared."""
 
@@ -257,7 +252,8 @@ class Page:
     roofs: tuple[Roof, ...]
     """Of its systems, from the whole store."""
     baselines: Baselines
-    noise: tuple[NoiseFloor, ...]
+    twins: Mapping[Mode, tuple[Twin, ...]]
+    """The A/A pairs of the campaigns of the selection, judged together."""
     differences: tuple[Difference, ...]
     hardware: FactTable
     software: FactTable

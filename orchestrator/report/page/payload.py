@@ -7,18 +7,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from orchestrator.analysis.comparing import Ratio
+from orchestrator.analysis import Pairing, Ratio
 from orchestrator.analysis.statistics import Estimate
-from orchestrator.analysis.verdict import LARGEST_EQUIVALENCE, Verdict
+from orchestrator.analysis.verdict import Verdict
 from orchestrator.report.page.model import Choice, Mode, Page, PageCell, Series, Shape
 from orchestrator.report.page.queries import queries
 from orchestrator.report.page.roofs import Ceiling
 from orchestrator.report.page.samples import SampleBook
+from orchestrator.report.verdicts import cpu_text
 from orchestrator.store.tax import Regime
 
 _DIGITS: Final = 5
 """Significant ones of every number on the page."""
 VERDICTS: Final = tuple(Verdict)
+PAIRINGS: Final = tuple(Pairing)
 REGIMES: Final = tuple(Regime)
 MODES: Final = tuple(Mode)
 
@@ -33,8 +35,8 @@ def payload(page: Page, samples: SampleBook) -> dict[str, Any]:
         "mode": page.mode.value,
         "modes": [mode.value for mode in MODES],
         "verdicts": [one.value for one in VERDICTS],
+        "pairings": [one.value for one in PAIRINGS],
         "regimes": [one.value for one in REGIMES],
-        "equivalence": LARGEST_EQUIVALENCE,
         "sql": page.sql,
         "sql_of_all": page.sql_of_all,
         "where": list(page.where),
@@ -139,9 +141,11 @@ def _ratios(name: str, ratios: Sequence[Ratio | None]) -> Columns:
     return {
         **_estimates(name, (None if one is None else one.estimate for one in ratios)),
         f"{name}_verdict": [None if one is None else VERDICTS.index(one.verdict) for one in ratios],
-        f"{name}_paired": [None if one is None else int(one.pairing.value == "paired") for one in ratios],
+        f"{name}_pairing": [None if one is None else PAIRINGS.index(one.pairing) for one in ratios],
         f"{name}_n": [None if one is None else one.estimate.processes for one in ratios],
-        f"{name}_effect": [None if one is None else _short(one.minimum_effect) for one in ratios],
+        f"{name}_least": [None if one is None else _short(one.judgement.least) for one in ratios],
+        f"{name}_more": [None if one is None else one.sessions for one in ratios],
+        f"{name}_cpu": [None if one is None else cpu_text(one) for one in ratios],
     }
 
 

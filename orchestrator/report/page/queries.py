@@ -28,6 +28,12 @@ _BACKEND: Final = AXES["backend"].columns
 _BESIDE: Final = [name for name in columns_of(KEY) if name not in _BACKEND]
 """What a cell has in common with that of the baseline backend."""
 _VISIT: Final = ("campaign_id", "host", "round")
+_TURNS: Final = """CASE WHEN '{metric}' = 'latency_sync_median_s' AND session_id IS NOT NULL
+              AND interleaving IS DISTINCT FROM 'alone' AND len(turn_samples) > 0
+         THEN list_transform(range(1, len(turn_samples) + 1), lambda i: list_aggregate(list_slice(
+           samples_sync_s, coalesce(list_sum(turn_samples[1:i - 1]), 0) + 1,
+           list_sum(turn_samples[1:i])), 'median')) END"""
+"""The medians of the turns of a trial."""
 _LINE: Final = 100
 
 
@@ -135,31 +141,45 @@ ORDER BY ALL"""
 
 
 def _of_backends(baseline: str) -> str:
-    """As `ratio_of` has it: over the rounds that both sides ran, or over all processes of both if these are few."""
+    """As `ratio_of` has it: over shared sessions in turns, else over shared rounds, else over all processes of both."""
+    backend = ", ".join(_BACKEND)
     return f"""WITH ours AS (
   SELECT {_packed(_BESIDE)} AS cell,
-         {_packed(_VISIT)} AS visit, {", ".join(_BACKEND)}, ln({{metric}}) AS our_log
+         {_packed(_VISIT)} AS visit, session_id, {backend}, ln({{metric}}) AS our_log,
+         {_TURNS} AS our_turns
   FROM trials WHERE {_OK} AND {{metric}} IS NOT NULL
   AND {{where}}
   AND NOT ({baseline})
 ), theirs AS (
   SELECT {_packed(_BESIDE)} AS cell,
-         {_packed(_VISIT)} AS visit, ln({{metric}}) AS their_log
+         {_packed(_VISIT)} AS visit, session_id, ln({{metric}}) AS their_log,
+         {_TURNS} AS their_turns
   FROM trials WHERE {_OK} AND {{metric}} IS NOT NULL
   AND {{beside}}
   AND {baseline}
 ), cells AS (
-  SELECT cell, {", ".join(_BACKEND)}, count(*) AS processes, avg(our_log) AS our_mean,
-         count(their_log) AS shared_rounds, avg(their_log - our_log) AS within_rounds
+  SELECT cell, {backend}, count(*) AS processes, count(our_turns) AS our_sessions,
+         avg(our_log) AS our_mean, count(their_log) AS shared_rounds,
+         avg(their_log - our_log) AS within_rounds
   FROM ours LEFT JOIN theirs USING (cell, visit) GROUP BY ALL
+), sessions AS (
+  SELECT cell, {backend}, count(*) AS shared_sessions,
+         avg(list_aggregate(list_transform(range(1, least(len(our_turns), len(their_turns)) + 1),
+           lambda i: ln(their_turns[i]) - ln(our_turns[i])), 'median')) AS within_sessions
+  FROM ours JOIN theirs USING (cell, session_id)
+  WHERE our_turns IS NOT NULL AND their_turns IS NOT NULL GROUP BY ALL
 ), baselines AS (
-  SELECT cell, count(*) AS baseline_processes, avg(their_log) AS baseline_mean
+  SELECT cell, count(*) AS baseline_processes, count(their_turns) AS baseline_sessions,
+         avg(their_log) AS baseline_mean
   FROM theirs GROUP BY ALL
 )
-SELECT unnest(cell), {", ".join(_BACKEND)}, processes, baseline_processes, shared_rounds,
-       shared_rounds >= 2 AND 2 * shared_rounds >= least(processes, baseline_processes) AS is_paired,
-       exp(CASE WHEN is_paired THEN within_rounds ELSE baseline_mean - our_mean END) AS speedup
-FROM cells JOIN baselines USING (cell)
+SELECT unnest(cell), {backend}, processes, baseline_processes, shared_sessions, shared_rounds,
+       CASE WHEN 2 * shared_sessions >= least(our_sessions, baseline_sessions) THEN 'turns'
+            WHEN shared_rounds >= 2 AND 2 * shared_rounds >= least(processes, baseline_processes)
+            THEN 'rounds' ELSE 'unpaired' END AS pairing,
+       exp(CASE pairing WHEN 'turns' THEN within_sessions WHEN 'rounds' THEN within_rounds
+           ELSE baseline_mean - our_mean END) AS speedup
+FROM cells JOIN baselines USING (cell) LEFT JOIN sessions USING (cell, {backend})
 ORDER BY ALL"""
 
 

@@ -113,7 +113,7 @@ const forest = (cells, batches, places, range) => {
       type: "scatter", mode: "markers", name: page.places[place].label, customdata: ours,
       x: ratios.map((one) => one.value), y: ours.map((cell) => batches.indexOf(at("batch", cell)) + (number - (places.length - 1) / 2) * step),
       error_x: { type: "data", symmetric: false, array: ratios.map((one) => (one.high ?? one.value) - one.value), arrayminus: ratios.map((one) => one.value - (one.low ?? one.value)), thickness: 1.2, width: 2, color: colour(place) },
-      marker: { color: colour(place), size: 8, line: { width: 1.5, color: colour(place) }, symbol: ratios.map((one) => symbol(place, !["faster", "slower"].includes(one.verdict))) },
+      marker: { color: colour(place), size: 8, line: { width: 1.5, color: colour(place) }, symbol: ratios.map((one) => symbol(place, !/faster|slower/.test(one.verdict))) },
       text: ours.map((cell, i) => `<b>${escaped(page.places[place].label)}</b><br>${hoverText(cell, ratioWords(ratios[i]), latency(cell))}`), ...HOVER,
     };
   });

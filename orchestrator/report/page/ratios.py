@@ -1,26 +1,21 @@
 """Ratios of a page: each cell against the baseline backend beside it, and against the baseline system.
 
-Verdicts are reached for the ratios of one panel together (Holm), as `taxmeter compare` does for the table of that
-panel: who looks at a panel looks at all of it.
+Verdicts are reached for all ratios of a page of one kind and latency together (Holm), as `taxmeter compare` does for a
+table: who looks at a page looks at all of it.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from orchestrator.analysis.axes import Value
-from orchestrator.analysis.comparing.cells import Cell
-from orchestrator.analysis.comparing.policies import Interval
-from orchestrator.analysis.comparing.ratios import Noise, Place, Ratio, judged, noise_floors, noise_of, ratio_of
-from orchestrator.analysis.comparing.reading import Moment
-from orchestrator.analysis.verdict import MINIMUM_EFFECT, Verdict
+from orchestrator.analysis.ratios import Priors, Ratio, judged, ratio_of
 from orchestrator.report.page.cells import Cells
 from orchestrator.report.page.model import Mode, Timing
 from orchestrator.report.page.places import KEY, PLACE
 
 Key = tuple[Value, ...]
 Pair = tuple[Key, Key]
-Floors = Mapping[Mode, Mapping[Place, Noise]]
 
 _NAMES: Final = tuple(one.name for one in KEY)
 _BACKEND: Final = _NAMES.index("backend")
@@ -64,65 +59,23 @@ def pairs_of(cells: Cells, backend: str | None, system: str | None) -> Pairs:
     return Pairs(tuple(beside), tuple(across))
 
 
-def timings_of(cells: Cells, pairs: Pairs, floors: Floors) -> dict[Key, dict[Mode, Timing]]:
+def timings_of(cells: Cells, pairs: Pairs, priors: Mapping[Mode, Priors]) -> dict[Key, dict[Mode, Timing]]:
     """The latencies of all cells with their ratios."""
-    backends = {mode: _judged(cells, pairs.backends, mode, floors[mode], _panel) for mode in Mode}
-    systems = {mode: _judged(cells, pairs.systems, mode, floors[mode], _panel_of_systems) for mode in Mode}
+    backends = {mode: _judged(cells, pairs.backends, mode, priors[mode]) for mode in Mode}
+    systems = {mode: _judged(cells, pairs.systems, mode, priors[mode]) for mode in Mode}
     return {
         key: {mode: Timing(cell[mode].estimate, backends[mode].get(key), systems[mode].get(key)) for mode in Mode}
         for key, cell in cells.items()
     }
 
 
-def floors_of(moment: Moment, visited: Collection[tuple[str, str]], *, without_flagged: bool = False) -> Floors:
-    """The noise floor of both latencies, by campaign and host, from all A/A pairs there.
-
-    Args:
-        moment: of the store.
-        visited: the campaigns and hosts of the selection.
-        without_flagged: leaves out trials that guards flagged.
-
-    Raises:
-        StoreError: a file cannot be read.
-    """
-    campaigns = {campaign for campaign, _ in visited}
-    twins = moment.twins(campaigns, [mode.metric for mode in Mode], without_flagged=without_flagged)
-    here = [row for row in twins if (row["campaign_id"], row["host"] or "") in visited]
-    return {mode: noise_floors(here, mode.metric) for mode in Mode}
-
-
-def _judged(
-    cells: Cells, pairs: Iterable[Pair], mode: Mode, floors: Mapping[Place, Noise], panel: Any
-) -> dict[Key, Ratio]:
-    families: dict[Key, dict[Key, Ratio]] = {}
+def _judged(cells: Cells, pairs: Iterable[Pair], mode: Mode, priors: Priors) -> dict[Key, Ratio]:
+    found = {}
     for key, base in pairs:
-        ratio = _ratio(cells[key][mode], cells[base][mode], mode, floors)
+        ratio = ratio_of(cells[key][mode].measured, cells[base][mode].measured, mode.metric.reading, priors)
         if ratio is not None:
-            families.setdefault(panel(key, base), {})[key] = ratio
-    found: dict[Key, Ratio] = {}
-    for family in families.values():
-        found |= zip(family, judged(list(family.values())), strict=True)
-    return found
-
-
-def _ratio(cell: Cell, base: Cell, mode: Mode, floors: Mapping[Place, Noise]) -> Ratio | None:
-    if not cell.measured or not base.measured:
-        return None
-    found = ratio_of(cell, base, mode.metric, Interval.STUDENT)
-    if found is None:
-        return None
-    noise = noise_of((cell, base), floors)
-    return Ratio(*found, noise, noise.effect(MINIMUM_EFFECT), noise.margin(MINIMUM_EFFECT), Verdict.INCONCLUSIVE)
-
-
-def _panel(key: Key, base: Key) -> Key:  # noqa: ARG001 -- panels of both kinds are told by the same two keys
-    """Place and shape: all but backend and batch."""
-    return key[:_BACKEND]
-
-
-def _panel_of_systems(key: Key, base: Key) -> Key:
-    """Both places and the shape."""
-    return (*base[: len(PLACE)], *key[:_BACKEND])
+            found[key] = ratio
+    return dict(zip(found, judged(list(found.values())), strict=True))
 
 
 def _work(key: Key) -> Key:

@@ -205,12 +205,12 @@ def _series(
     names = ("campaign_id", "trial_id", "attempt", "host", "round", "guard_flags")
     for campaign in sorted({one[0] for one in wanted}):
         here = pc.field("campaign_id") == campaign
-        columns = (*names, *(str(mode.metric.samples) for mode in Mode))
+        columns = (*names, *(mode.samples for mode in Mode))
         here = here if condition is None else here & condition
         table = Selection(moment.view, "trials", here, columns).arrow()
         rows = table.select(names).to_pylist()
         for mode in Mode:
-            column = _one_array(table[str(mode.metric.samples)])
+            column = _one_array(table[mode.samples])
             ends = column.offsets.to_numpy()
             numbers = column.values.to_numpy(zero_copy_only=False)
             for position, row in enumerate(rows):

@@ -5,23 +5,26 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from orchestrator.analysis.comparing import Ratio
-from orchestrator.analysis.verdict import LARGEST_EQUIVALENCE, Verdict
+from orchestrator.analysis import MARGIN, Ratio, Verdict
 from orchestrator.report.page.html import Content, Markup, element, joined, table
 from orchestrator.report.page.model import Mode, Page, PageCell
-from orchestrator.report.wording import count_text
+from orchestrator.report.verdicts import calibration_line, counts_text, rule_lines
+from orchestrator.report.wording import count_text, ratio_text
 from orchestrator.store.tax import Regime
 from runners.contract import Status
 
 MODE_NAMES: Final = {Mode.SYNC: "one call at a time", Mode.PIPELINED: "back-to-back calls"}
-_VERDICTS: Final = (Verdict.FASTER, Verdict.EQUIVALENT, Verdict.INCONCLUSIVE, Verdict.SLOWER)
+_VERDICTS: Final = (
+    *(Verdict.FASTER, Verdict.SLIGHTLY_FASTER, Verdict.EQUIVALENT),
+    *(Verdict.UNDECIDED, Verdict.SLIGHTLY_SLOWER, Verdict.SLOWER),
+)
 """In the order of the bars."""
 _REGIMES: Final = {
     Regime.FRAMEWORK_BOUND: "framework-bound",
     Regime.MIXED: "mixed",
     Regime.COMPUTE_BOUND: "compute-bound",
 }
-_NOISE_SHOWN: Final = 20
+_TWINS_SHOWN: Final = 20
 
 
 def tiles(page: Page) -> Markup:
@@ -54,6 +57,7 @@ def verdicts(page: Page) -> Markup:
         [
             element("p", mode, class_="note"),
             element("ul", joined(element("li", one) for one in sentences), class_="findings"),
+            joined(element("p", line, class_="note") for line in _rule(page)),
             _verdict_table(page),
         ]
     )
@@ -75,32 +79,34 @@ def regimes(page: Page) -> Markup:
     return table("What the latency follows: number of configurations", head, rows)
 
 
-def noise(page: Page) -> Markup:
-    """What equal trials differ by."""
-    here = [one for one in page.noise if one.mode is page.mode]
-    if not here:
-        return element("p", "No A/A pair ran, so that the noise floor is unknown; differences below 3 % count as none.")
+def calibration(page: Page) -> Markup:
+    """How often equal things were called different."""
+    twins = page.twins[page.mode]
     rows: list[Sequence[Content]] = [
-        [one.host, one.campaign, one.pairs, "–" if one.half_width is None else f"±{100 * one.half_width:.1f} %"]
-        for one in here[:_NOISE_SHOWN]
+        [
+            *(one.row[name] or "" for name in ("host", "campaign_id", "workload", "batch", "backend")),
+            ratio_text(one.ratio.estimate),
+            one.ratio.estimate.processes,
+            one.ratio.verdict.value,
+        ]
+        for one in twins[:_TWINS_SHOWN]
     ]
-    more = len(here) - len(rows)
-    known = [one.half_width for one in here if one.half_width is not None]
-    parts = [
-        element(
-            "p",
-            f"The same trial ran twice in each round (A/A): the ratio of the two has an interval of {_range(known)}. A "
-            "difference counts from twice that of its hosts and campaigns, at least 3\u00a0%.",
-            class_="note",
-        ),
-        element(
-            "details",
-            element("summary", "By host"),
-            table("Noise floor", ["host", "campaign", "trials with a twin", "interval of equal trials"], rows),
-            element("p", f"and {more} more", class_="note") if more > 0 else None,
-        ),
-    ]
-    return joined(parts)
+    line = element("p", calibration_line([one.ratio for one in twins]), class_="note")
+    if not rows:
+        return line
+    head = ["host", "campaign", "workload", "batch", "backend", "ratio", "sessions", "verdict"]
+    more = len(twins) - len(rows)
+    return joined(
+        [
+            line,
+            element(
+                "details",
+                element("summary", "Each pair"),
+                table("A/A pairs", head, rows),
+                element("p", f"and {more} more", class_="note") if more > 0 else None,
+            ),
+        ]
+    )
 
 
 def _why_nothing(page: Page) -> str:
@@ -112,13 +118,6 @@ def _why_nothing(page: Page) -> str:
     if page.baselines.backend is None:
         return "Nothing was compared: no trial has the backend eager; --baseline backend=NAME takes another baseline."
     return "Nothing was compared: nothing was measured beside a baseline."
-
-
-def _range(half_widths: Sequence[float]) -> str:
-    if not half_widths:
-        return "unknown width, for it needs two rounds"
-    low, high = (f"±{100 * one:.1f}\u00a0%" for one in (min(half_widths), max(half_widths)))
-    return low if low == high else f"{low} to {high}"
 
 
 def _statuses(page: Page) -> str:
@@ -153,23 +152,24 @@ def _system_sentences(page: Page) -> Iterable[Markup]:
 
 
 def _sentence(name: str, base: str, ratios: Sequence[Ratio]) -> Markup:
-    counts = Counter(one.verdict for one in ratios)
-    parts = [f"{verdict.value} in {counts[verdict]}" for verdict in _VERDICTS if counts[verdict]]
     centre = math.exp(sum(math.log(one.estimate.value) for one in ratios) / len(ratios))
     low, high = min(one.estimate.value for one in ratios), max(one.estimate.value for one in ratios)
     of = count_text(len(ratios), "comparison", "comparisons")
     spread = f"ratios ×{low:.2f} to ×{high:.2f}, geometric mean ×{centre:.2f}" if len(ratios) > 1 else f"×{centre:.2f}"
-    said = f": {', '.join(parts)} of {of}; {spread}. A difference counts from {_effects(ratios)}."
+    said = f": {counts_text(ratios)} of {of}; {spread}."
     return joined([element("b", name), " against ", element("b", base), said])
 
 
-def _effects(ratios: Sequence[Ratio]) -> str:
-    """What a ratio must exceed: on a machine that nobody keeps quiet it is much."""
-    effects = [one.minimum_effect for one in ratios]
-    low, high = (f"{100 * one:.0f}\u00a0%" for one in (min(effects), max(effects)))
-    said = low if low == high else f"{low} to {high}, by host and campaign"
-    is_noisy = any(one.margin < one.minimum_effect for one in ratios)
-    return f"{said}; equivalent is within {100 * LARGEST_EQUIVALENCE:.0f}\u00a0% at most" if is_noisy else said
+def _rule(page: Page) -> Iterable[str]:
+    """Of ratios of backends and of systems, which are judged apart from each other."""
+    kinds = [(name, _ratios(page, page.cells, against=name)) for name in ("backend", "system")]
+    shown = [(name, ratios) for name, ratios in kinds if ratios]
+    for name, ratios in shown:
+        head = f"Between {name}s: " if len(shown) > 1 else ""
+        yield head + " ".join(rule_lines(ratios, MARGIN))
+    contradicted = sum(one.is_contradicted for _, ratios in shown for one in ratios)
+    if contradicted:
+        yield f"CPU time calls {contradicted} of them otherwise; the labels of the charts say which."
 
 
 def _verdict_table(page: Page) -> Markup:
@@ -180,7 +180,7 @@ def _verdict_table(page: Page) -> Markup:
             ratios = _ratios(page, here, against="backend")
             if ratios:
                 counts = Counter(one.verdict for one in ratios)
-                shares = [(one.value, counts[one], one.value) for one in _VERDICTS]
+                shares = [(one.value, counts[one], one.value.split()[-1]) for one in _VERDICTS]
                 rows.append(
                     [place.choice.label, backend.label, *(counts[one] or "–" for one in _VERDICTS), _bar(shares)]
                 )

@@ -1,0 +1,367 @@
+"""Ratios of two sides: how their processes pair, the interval with the campaign's own prior, and the verdict.
+
+Within a **session**, whose processes took turns, a ratio is the median over their common cycles of the logarithms of
+the ratios of the turns' medians: what lasts longer than a cycle hits both and falls out (Abedi and Brecht, *Conducting
+Repeatable Experiments in Highly Variable Cloud Computing Environments*, ICPE 2017). Without turns it is that of the two
+processes of a **round**. Of a campaign it is the geometric mean over its sessions or rounds, whose processes are fresh:
+they are the unit. Its interval is a moderated t (`moderation`). **Unpaired** it is Welch's t over processes.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import Enum
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+
+from orchestrator.analysis.moderation import Prior, Spread, fitted_prior
+from orchestrator.analysis.pairing import Visit, shared_visits
+from orchestrator.analysis.statistics import Estimate, Floats, mean_ratio, unpaired_ratio
+from orchestrator.analysis.turns import CPU, SESSION, WALL
+from orchestrator.analysis.verdict import MARGIN, UNJUDGED, Judgement, Verdict, judge_family
+from runners.contract import Status
+
+Row = Mapping[str, Any]
+Place = tuple[str, str]
+"""Campaign and host."""
+
+Group = Mapping[tuple[Any, ...], Mapping[int, Sequence[Row]]]
+"""Trials that differ in the backend alone, by backend and replicate."""
+
+BASELINE: Final = "eager"
+_GROUP: Final = (
+    *("campaign_id", "host", "environment_id", "isolation", "system_id", "method_version", "runner_sha256"),
+    *("workload", "workload_options", "batch", "sequence_length", "image_size", "dtype", "device", "threads", "seed"),
+    "protocol",
+)
+"""What the trials share that are compared with each other: all but the backend."""
+_SIDE: Final = ("backend", "backend_options", "trial_key")
+RATIO_COLUMNS: Final = (*_GROUP, *_SIDE, "round", "replicate", "status", "started_at", "finished_at", SESSION)
+"""The columns that ratios and priors need beside those of a reading."""
+
+
+class Pairing(Enum):
+    """What is independent in a ratio."""
+
+    TURNS = "turns"
+    """Sessions whose processes took turns on both sides."""
+    ROUNDS = "rounds"
+    """Rounds that both sides ran on the same host, a process each."""
+    UNPAIRED = "unpaired"
+    """Processes of both sides: nothing that they share is known."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Where in a row a number stands, and which direction is better."""
+
+    column: str
+    turns: str | None = None
+    """The column with the medians of its turns."""
+    higher_is_better: bool = False
+    count: str | None = None
+    """The column with the number of samples; null where each process gives one value."""
+
+
+CPU_TIME: Final = Reading("cpu_time_per_call_s", CPU)
+"""What stands beside the latency of lone calls on a CPU: time that a neighbour steals is not in it."""
+CPU_TIME_COLUMNS: Final = (CPU_TIME.column, CPU)
+
+
+@dataclass(frozen=True)
+class Witness:
+    """The same ratio from CPU time per call."""
+
+    estimate: Estimate
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """One side against another."""
+
+    estimate: Estimate
+    """Above 1 is better, whatever the metric."""
+    pairing: Pairing
+    session_s: float | None
+    """What one session more takes, or one round of both sides; null if rows do not say when trials ended."""
+    judgement: Judgement = UNJUDGED
+    """Reached together with all ratios that are shown with it."""
+    cpu: Witness | None = None
+    """Null unless it is about lone calls on a CPU, in pairs."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the rule calls it."""
+        return self.judgement.verdict
+
+    @property
+    def sessions(self) -> int | None:
+        """About how many sessions or rounds more would decide it; null as in the judgement."""
+        more = self.judgement.sessions
+        return more if more is None or self.pairing is not Pairing.UNPAIRED else math.ceil(more / 2)
+
+    @property
+    def more_s(self) -> float | None:
+        """About how many seconds that takes."""
+        return None if self.sessions is None or self.session_s is None else self.sessions * self.session_s
+
+    @property
+    def is_contradicted(self) -> bool:
+        """Whether CPU time calls it otherwise: different where it is not, or in the other direction."""
+        return self.cpu is not None and self.cpu.verdict.direction != self.verdict.direction
+
+
+@dataclass(frozen=True)
+class Twin:
+    """An A/A pair: nothing differs between its sides, so that it shows how often that is called a difference."""
+
+    row: Row
+    """One of its trials."""
+    ratio: Ratio
+    """The first over the second; judged together with all pairs that are looked at."""
+
+
+@dataclass
+class Priors:
+    """What the cells of campaigns say of their variances, for whatever is read of them.
+
+    Cells are the backends against eager within each group, and the A/A pairs: they do not depend on what is asked.
+    """
+
+    rows: Sequence[Row]
+    """Of each trial the attempt that counts, both halves of A/A pairs, with `RATIO_COLUMNS`: whole campaigns."""
+    _spreads: dict[Reading, dict[tuple[Place, Pairing], list[Spread]]] = field(default_factory=dict)
+    _fitted: dict[tuple[Reading, Pairing, frozenset[Place]], Prior | None] = field(default_factory=dict)
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """The trials that ended ok, by what is the same but for the backend."""
+        return _groups(row for row in self.rows if row["status"] == Status.OK.value)
+
+    def of(self, places: Iterable[Place], pairing: Pairing, reading: Reading) -> Prior | None:
+        """The prior of ratios in some places that pair in some way."""
+        key = (reading, pairing, frozenset(places))
+        if key not in self._fitted:
+            if reading not in self._spreads:
+                self._spreads[reading] = _spreads(self.groups, reading)
+            known = self._spreads[reading]
+            cells = [one for place in sorted(key[2]) for one in known.get((place, pairing), ())]
+            self._fitted[key] = fitted_prior(cells)
+        return self._fitted[key]
+
+
+def ratio_of(ours: Sequence[Row], theirs: Sequence[Row], reading: Reading, priors: Priors) -> Ratio | None:
+    """How many times better one side is than another; null where a side is empty or a value is not above 0.
+
+    Args:
+        ours: trials that count, with `RATIO_COLUMNS` and the columns of the reading.
+        theirs: those of the baseline.
+        reading: what is compared.
+        priors: of the campaigns of both.
+    """
+    if not ours or not theirs or any(not row[reading.column] > 0 for row in (*ours, *theirs)):
+        return None
+    pairing, pairs = _pairs(ours, theirs, reading)
+    used = [row for pair in pairs for side in pair for row in side]
+    samples = sum(samples_of(row, reading.count) for row in used)
+    sign = 1 if reading.higher_is_better else -1
+    if pairing is Pairing.UNPAIRED:
+        up, down = (np.exp(_means(side, reading)) for side in (ours, theirs)[::sign])
+        return Ratio(unpaired_ratio(up, down, samples), pairing, _unpaired_s(ours, theirs))
+    logs = sign * np.array([_log_ratio(*pair, reading, pairing) for pair in pairs])
+    estimate = mean_ratio(logs, samples, priors.of(map(place_of, used), pairing, reading))
+    found = Ratio(estimate, pairing, _pair_s(pairs, pairing))
+    cpu = _cpu(pairs, pairing, reading, priors)
+    return found if cpu is None else replace(found, cpu=Witness(cpu, Verdict.UNDECIDED))
+
+
+def judged(ratios: Sequence[Ratio], margin: float = MARGIN) -> list[Ratio]:
+    """Ratios that are shown together, with their verdicts; those of CPU time are judged together, too."""
+    judgements = judge_family([one.estimate for one in ratios], margin)
+    witnesses = iter(judge_family([one.cpu.estimate for one in ratios if one.cpu is not None], margin))
+    return [
+        replace(one, judgement=judgement, cpu=one.cpu and replace(one.cpu, verdict=next(witnesses).verdict))
+        for one, judgement in zip(ratios, judgements, strict=True)
+    ]
+
+
+def twins_of(priors: Priors, reading: Reading, margin: float = MARGIN) -> tuple[Twin, ...]:
+    """The A/A pairs of campaigns, judged together: of 100 such families 5 have one that is called different."""
+    found = []
+    for group in priors.groups:
+        for first, second in _halves(group, reading):
+            ratio = ratio_of(second, first, replace(reading, higher_is_better=False), priors)
+            if ratio is not None:
+                found.append(Twin(first[0], ratio))
+    ratios = judged([one.ratio for one in found], margin)
+    return tuple(replace(one, ratio=ratio) for one, ratio in zip(found, ratios, strict=True))
+
+
+def samples_of(row: Row, count: str | None) -> int:
+    """How many samples are behind the number of a trial."""
+    return 1 if count is None else int(row[count] or 1)
+
+
+def place_of(row: Row) -> Place:
+    """Where a trial ran."""
+    return row["campaign_id"], row["host"] or ""
+
+
+def session_log_ratio(above: Floats, below: Floats) -> float:
+    """The logarithm of the ratio of a session: the median over the cycles that both have.
+
+    Args:
+        above: medians of the turns of one process, in seconds, first to last; not a number where it had none.
+        below: those of the other.
+
+    Raises:
+        ValueError: they have no cycle in common.
+    """
+    common = min(len(above), len(below))
+    logs = np.log(above[:common]) - np.log(below[:common])
+    logs = logs[np.isfinite(logs)]
+    if not len(logs):
+        raise ValueError("two processes of a session have no cycle in common")
+    return float(np.median(logs))
+
+
+_Pair = tuple[Sequence[Row], Sequence[Row]]
+
+
+def _pairs(ours: Sequence[Row], theirs: Sequence[Row], reading: Reading) -> tuple[Pairing, list[_Pair]]:
+    """What pairs with what, the oldest way of pairing last; unpaired it is all with all."""
+    if reading.turns is not None:
+        up, down = (_by_session(side, reading.turns) for side in (ours, theirs))
+        shared = sorted(set(up) & set(down))
+        # A few of many would throw most processes away.
+        if shared and 2 * len(shared) >= min(len(up), len(down)):
+            return Pairing.TURNS, [(up[name], down[name]) for name in shared]
+    rounds = [_by_visit(side) for side in (ours, theirs)]
+    visits = shared_visits(*rounds)
+    if visits:
+        return Pairing.ROUNDS, [(rounds[0][visit], rounds[1][visit]) for visit in visits]
+    return Pairing.UNPAIRED, [(ours, theirs)]
+
+
+def _log_ratio(ours: Sequence[Row], theirs: Sequence[Row], reading: Reading, pairing: Pairing) -> float:
+    """Of our value by theirs; if the user pooled several trials of one round, of their geometric means."""
+    if pairing is Pairing.TURNS and reading.turns is not None:
+        found = [
+            session_log_ratio(np.array(one[reading.turns]), np.array(other[reading.turns]))
+            for one in ours
+            for other in theirs
+        ]
+        return sum(found) / len(found)
+    up, down = (sum(math.log(row[reading.column]) for row in side) / len(side) for side in (ours, theirs))
+    return up - down
+
+
+def _cpu(pairs: Sequence[_Pair], pairing: Pairing, reading: Reading, priors: Priors) -> Estimate | None:
+    if reading.turns != WALL:
+        return None
+    used = [row for pair in pairs for side in pair for row in side]
+    if any(row["device"] != "cpu" or not (row[CPU_TIME.column] or 0) > 0 for row in used):
+        return None
+    if pairing is Pairing.TURNS and any(not row[CPU] or min(row[CPU]) <= 0 for row in used):
+        return None
+    logs = -np.array([_log_ratio(*pair, CPU_TIME, pairing) for pair in pairs])
+    return mean_ratio(logs, len(used), priors.of(map(place_of, used), pairing, CPU_TIME))
+
+
+def _spreads(groups: Iterable[Group], reading: Reading) -> dict[tuple[Place, Pairing], list[Spread]]:
+    found: dict[tuple[Place, Pairing], list[Spread]] = {}
+    for group in groups:
+        for ours, theirs in (*_beside(group, reading), *_halves(group, reading)):
+            pairing, pairs = _pairs(ours, theirs, reading)
+            if pairing is not Pairing.UNPAIRED and len(pairs) > 1:
+                logs = np.array([_log_ratio(*pair, reading, pairing) for pair in pairs])
+                spread = Spread(float(logs.var(ddof=1)), len(logs) - 1)
+                found.setdefault((place_of(ours[0]), pairing), []).append(spread)
+    return found
+
+
+def _usable(rows: Iterable[Row], reading: Reading) -> list[Row]:
+    return [row for row in rows if (row[reading.column] or 0) > 0]
+
+
+def _groups(rows: Iterable[Row]) -> list[Group]:
+    """The sides of each in order, eager first, and of each side its trials by replicate."""
+    groups: dict[tuple[Any, ...], dict[tuple[Any, ...], dict[int, list[Row]]]] = {}
+    for row in rows:
+        sides = groups.setdefault(tuple(row[name] for name in _GROUP), {})
+        side = (row["backend"] != BASELINE, *(row[name] for name in _SIDE))
+        sides.setdefault(side, {}).setdefault(row["replicate"], []).append(row)
+    return [dict(sorted(groups[key].items())) for key in sorted(groups, key=_order)]
+
+
+def _order(key: Iterable[Any]) -> list[tuple[int, str]]:
+    """Numbers by size, texts by alphabet."""
+    return [(value, "") if isinstance(value, int) else (0, str(value)) for value in key]
+
+
+def _beside(group: Group, reading: Reading) -> Iterator[_Pair]:
+    """Each backend with the first that was measured, which is eager where it was."""
+    sides = [some for side in group.values() if (some := _usable(side.get(0, ()), reading))]
+    for other in sides[1:]:
+        yield other, sides[0]
+
+
+def _halves(group: Group, reading: Reading) -> Iterator[_Pair]:
+    for side in group.values():
+        halves = [_usable(side.get(replicate, ()), reading) for replicate in (0, 1)]
+        if all(halves):
+            yield halves[0], halves[1]
+
+
+def _by_session(rows: Sequence[Row], turns: str) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        if row[SESSION] is not None and row[turns] is not None:
+            found.setdefault(row[SESSION], []).append(row)
+    return found
+
+
+def _by_visit(rows: Sequence[Row]) -> dict[Visit, list[Row]]:
+    found: dict[Visit, list[Row]] = {}
+    for row in rows:
+        found.setdefault((*place_of(row), row["round"]), []).append(row)
+    return found
+
+
+def _means(rows: Sequence[Row], reading: Reading) -> Floats:
+    """The logarithm of one value per visit."""
+    visits = _by_visit(rows).values()
+    return np.array([sum(math.log(row[reading.column]) for row in some) / len(some) for some in visits])
+
+
+def _pair_s(pairs: Sequence[_Pair], pairing: Pairing) -> float | None:
+    """Of a session from its first start to its last end, of a round the time of both."""
+    found = []
+    for pair in pairs:
+        times = [_times(row) for side in pair for row in side]
+        if any(one is None for one in times):
+            return None
+        known = [one for one in times if one is not None]
+        if pairing is Pairing.TURNS:
+            found.append((max(end for _, end in known) - min(start for start, _ in known)).total_seconds())
+        else:
+            found.append(sum((end - start).total_seconds() for start, end in known))
+    return float(np.median(found))
+
+
+def _unpaired_s(*sides: Sequence[Row]) -> float | None:
+    """Of one process more on each side."""
+    times = [[_times(row) for row in side] for side in sides]
+    if any(one is None for side in times for one in side):
+        return None
+    return float(
+        sum(np.median([(one[1] - one[0]).total_seconds() for one in side if one is not None]) for side in times)
+    )
+
+
+def _times(row: Row) -> tuple[datetime, datetime] | None:
+    return None if row["finished_at"] is None else (row["started_at"], row["finished_at"])

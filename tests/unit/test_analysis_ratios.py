@@ -1,0 +1,224 @@
+"""Ratios of sessions: what is the median of what, which processes pair, and that all views say the same of them."""
+
+import io
+import math
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from rich.console import Console
+
+from orchestrator.analysis import Pairing, Verdict, columns, summarise
+from orchestrator.analysis.comparing import ComparisonTable, Policy, compare
+from orchestrator.analysis.metrics import METRICS
+from orchestrator.analysis.moderation import Spread, fitted_prior
+from orchestrator.analysis.ratios import session_log_ratio
+from orchestrator.analysis.statistics import mean_ratio
+from orchestrator.analysis.turns import CPU, SOURCES, WALL, with_turns
+from orchestrator.errors import StoreError
+from orchestrator.report import render
+from orchestrator.report.comparison import render_comparison
+from orchestrator.report.page import make_report
+from orchestrator.report.page.model import Mode
+from orchestrator.report.page.payload import payload
+from orchestrator.store import TRIALS, Results, Row
+from tests.comparing import measured, store_of
+
+START = datetime(2026, 11, 20, tzinfo=UTC)
+CYCLES = 10
+
+
+def session_row(backend: str, session: int, turns_s: np.ndarray, cpu_s: np.ndarray, **more: object) -> Row:
+    """A trial whose turns have these medians."""
+    samples = np.concatenate([[0.99 * turn, turn, 1.5 * turn] for turn in turns_s])
+    cpu = np.concatenate([[turn] * 3 for turn in cpu_s])
+    start = START + timedelta(minutes=session)
+    values = {
+        "samples_sync_s": samples.tolist(), "samples_sync_cpu_s": cpu.tolist(), "turn_samples": [3] * len(turns_s),
+        "latency_sync_samples": len(samples), "cpu_time_per_call_s": float(cpu.mean()), "interleaving": "turns",
+        "session_id": f"s{session}-{more.get('batch', 1)}", "started_at": start,
+        "finished_at": start + timedelta(seconds=20),
+    }  # fmt: skip
+    return measured(float(np.median(samples)), session, backend=backend, **{**values, **more})
+
+
+def sessions(
+    random: np.random.Generator, factors: dict[str, float], batch: int = 1, count: int = 4, own: float = 0.01
+) -> list[Row]:
+    """Sessions on a machine that drifts: what lasts for a cycle hits all processes alike."""
+    rows = []
+    for session in range(count):
+        drift = np.exp(np.cumsum(random.normal(0, 0.2, CYCLES)))
+        for backend, factor in [*factors.items(), ("eager", factors["eager"])]:
+            replicate = sum(row["backend"] == backend and row["round"] == session for row in rows)
+            turns = 0.01 * factor * drift * np.exp(random.normal(0, own, CYCLES) + random.normal(0, own))
+            cpu = 0.02 * factor * np.exp(random.normal(0, own / 4, CYCLES))
+            rows.append(session_row(backend, session, turns, cpu, batch=batch, replicate=replicate))
+    return rows
+
+
+def table_of(results: Results) -> ComparisonTable:
+    return compare(results, ["batch"], ["backend"], "backend=eager")
+
+
+def test_the_ratio_of_a_session_is_the_median_over_the_cycles_that_both_have() -> None:
+    above, below = np.array([1.0, 2.0, 8.0, 5.0]), np.array([1.0, 1.0, 1.0])
+    assert session_log_ratio(above, below) == pytest.approx(math.log(2))
+    assert session_log_ratio(np.array([math.nan, 3.0]), below) == pytest.approx(math.log(3))
+    with pytest.raises(ValueError, match="no cycle in common"):
+        session_log_ratio(np.array([math.nan]), below)
+
+
+def turns_table(*rows: dict[str, object]) -> pa.Table:
+    usual = {"session_id": "s", "interleaving": "turns"}
+    return pa.Table.from_pylist(
+        [{**usual, **row} for row in rows], schema=pa.schema([TRIALS.field(name) for name in SOURCES])
+    )
+
+
+def test_turns_are_cut_out_of_the_samples() -> None:
+    samples = [3.0, 1.0, 2.0, 10.0, 30.0, 7.0]
+    found = with_turns(
+        turns_table(
+            {"samples_sync_s": samples, "samples_sync_cpu_s": [2 * one for one in samples], "turn_samples": [3, 2, 1]},
+            {"samples_sync_s": samples, "turn_samples": None},
+            {"samples_sync_s": samples, "turn_samples": [6], "interleaving": "alone"},
+            {"samples_sync_s": samples, "turn_samples": [6], "session_id": None},
+            {"samples_sync_s": [4.0, 5.0], "turn_samples": [2]},
+        )
+    )
+    assert found[WALL].to_pylist() == [[2.0, 20.0, 7.0], None, None, None, [4.5]]
+    assert found[CPU].to_pylist() == [[4.0, 40.0, 14.0], None, None, None, None]
+    assert with_turns(turns_table())[WALL].to_pylist() == []
+    with pytest.raises(StoreError, match="another number of samples"):
+        with_turns(turns_table({"samples_sync_s": samples, "turn_samples": [3, 2]}))
+
+
+def test_of_a_campaign_it_is_the_mean_over_sessions_with_the_campaigns_own_prior(tmp_path: Path) -> None:
+    rows = sessions(np.random.default_rng(1), {"eager": 1.0, "onnxruntime": 0.8, "openvino": 0.7, "torchscript": 1.1})
+    results = store_of(tmp_path, *rows)
+    logs = {
+        (backend, replicate): np.array(
+            [
+                session_log_ratio(*(np.array(_turns(rows, name, one, session)) for name, one in sides))
+                for session in range(4)
+            ]
+        )
+        for backend, replicate in (("onnxruntime", 0), ("openvino", 0), ("torchscript", 0), ("eager", 1))
+        for sides in [(("eager", 0), (backend, replicate))]
+    }
+    prior = fitted_prior([Spread(float(one.var(ddof=1)), 3) for one in logs.values()])
+    assert prior is not None
+    for backend in ("onnxruntime", "openvino", "torchscript"):
+        ratio = table_of(results).entry(backend=backend).ratio
+        assert ratio is not None
+        expected = mean_ratio(logs[backend, 0], 120, prior)
+        assert (ratio.pairing, ratio.session_s) == (Pairing.TURNS, 20.0)
+        assert (ratio.estimate.value, ratio.estimate.low) == pytest.approx((expected.value, expected.low))
+        assert (ratio.estimate.processes, ratio.estimate.degrees) == (4, expected.degrees)
+    [twin] = table_of(results).twins
+    assert twin.ratio.estimate.value == pytest.approx(math.exp(logs["eager", 1].mean()))
+
+
+def _turns(rows: list[Row], backend: str, replicate: int, session: int) -> list[float]:
+    [row] = [row for row in rows if (row["backend"], row["replicate"], row["round"]) == (backend, replicate, session)]
+    return [sorted(row["samples_sync_s"][3 * cycle : 3 * cycle + 3])[1] for cycle in range(CYCLES)]  # type: ignore[index]
+
+
+def test_turns_take_out_what_rounds_do_not(tmp_path: Path) -> None:
+    factors = {"eager": 1.0, "onnxruntime": 0.8, "openvino": 0.7, "torchscript": 1.1}
+    rows = sessions(np.random.default_rng(2), factors)
+    without = [{**row, "turn_samples": None} for row in rows]
+    turns, by_round = (table_of(store_of(tmp_path / str(n), *some)) for n, some in enumerate((rows, without)))
+    ratios = [table.entry(backend="onnxruntime").ratio for table in (turns, by_round)]
+    assert [one.pairing for one in ratios if one] == [Pairing.TURNS, Pairing.ROUNDS]
+    widths = [one.estimate.half_width for one in ratios if one]
+    assert 0 < (widths[0] or 0) < (widths[1] or 0)
+
+
+def test_what_is_not_measured_in_turns_pairs_by_round_of_the_same_sessions(tmp_path: Path) -> None:
+    rows = sessions(np.random.default_rng(3), {"eager": 1.0, "onnxruntime": 0.8})
+    rows = [{**row, "latency_sync_p10_s": 0.9 * float(str(row["latency_sync_median_s"]))} for row in rows]
+    results = store_of(tmp_path, *rows)
+    policy = Policy(METRICS["latency_sync_p10"])
+    [entry] = compare(results, ["backend"], baseline="backend=eager", policy=policy).ratios
+    assert entry.ratio is not None
+    assert entry.ratio.pairing is Pairing.ROUNDS
+    assert entry.ratio.cpu is None
+
+
+def test_cpu_time_is_a_witness_that_may_say_otherwise(tmp_path: Path) -> None:
+    random = np.random.default_rng(4)
+    rows = sessions(random, {"eager": 1.0, "onnxruntime": 0.8, "openvino": 1.0, "torchscript": 1.1})
+    stolen = [
+        {**row, "samples_sync_cpu_s": [one / 0.8 for one in row["samples_sync_cpu_s"]]}  # type: ignore[attr-defined]
+        if row["backend"] == "onnxruntime"
+        else row
+        for row in rows
+    ]
+    fair, doubtful = (table_of(store_of(tmp_path / str(n), *some)) for n, some in enumerate((rows, stolen)))
+    for table, direction, contradicted in ((fair, 1, False), (doubtful, 0, True)):
+        ratio = table.entry(backend="onnxruntime").ratio
+        assert ratio is not None
+        assert ratio.cpu is not None
+        assert ratio.verdict is Verdict.FASTER
+        assert (ratio.cpu.verdict.direction, ratio.is_contradicted) == (direction, contradicted)
+    shown = text_of(render_comparison(doubtful, 120))
+    assert "backend=onnxruntime: CPU time says x1.0" in " ".join(shown.split())
+
+
+def text_of(part: object) -> str:
+    console = Console(file=io.StringIO(), width=200)
+    console.print(part)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_the_same_rows_give_the_same_words_in_summary_table_and_page(tmp_path: Path) -> None:
+    random = np.random.default_rng(5)
+    factors = {"eager": 1.0, "onnxruntime": 0.8, "openvino": 0.985, "tensorrt": 1.0, "torchscript": 1.1}
+    noisy = {"eager": 1.0, "onnxruntime": 0.9, "openvino": 1.04}
+    rows = [
+        *(row for batch in (1, 8) for row in sessions(random, factors, batch, own=0.003)),
+        *sessions(random, noisy, 64, own=0.08),
+    ]
+    results = store_of(tmp_path, *rows)
+    table = table_of(results)
+    found = summarise(results.trials(columns=columns()).arrow())
+    summary = {
+        (line.batch, cell.backend): cell.ratio
+        for one in found.settings
+        for line in one.lines
+        for cell in line.cells
+        if cell.ratio is not None
+    }
+    report = make_report(results)
+    page = {
+        (one.batch, report.page.backends[one.backend].label): one.timings[Mode.SYNC].against_backend
+        for one in report.page.cells
+        if one.timings[Mode.SYNC].against_backend
+    }
+    compared = {(entry.key[0], entry.key[1]): entry.ratio for entry in table.ratios}
+    assert summary == page == compared
+    assert len(compared) == 10
+    assert {one.verdict for one in compared.values() if one} >= {
+        Verdict.FASTER, Verdict.SLIGHTLY_FASTER, Verdict.SLOWER, Verdict.EQUIVALENT, Verdict.UNDECIDED,
+    }  # fmt: skip
+    assert [one.ratio for one in found.settings[0].aa_pairs] == [one.ratio for one in table.twins]
+    assert table.twins == report.page.twins[Mode.SYNC]
+
+    terminal, compare_text = (" ".join(text_of(one).split()) for one in (render(found), render_comparison(table, 200)))
+    document = payload(report.page, report.samples)
+    words = [document["verdicts"][one] for one in document["cells"]["latency_sync_backend_verdict"] if one is not None]
+    assert sorted(words) == sorted(one.verdict.value for one in compared.values() if one)
+    for line in (
+        "Verdicts: ",
+        "Smallest difference that could have been found: ",
+        "undecided: a decision takes about ",
+    ):
+        said = [text[text.index(line) :].split(".")[0].split(", over")[0] for text in (terminal, compare_text)]
+        assert said[0] == said[1]
+    assert "A/A, the same trial twice: 0 of 3 pairs called different." in terminal
+    assert "A/A, the same trial twice: 0 of 3 pairs called different." in compare_text
