@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Dict, Mapping, Optional, Tuple
 
-from runners.contract import WorkloadSpec
+from runners.contract import TWIN_GROWTH, WorkloadSpec
 from runners.contract.catalogue import BACKENDS
 from runners.contract.record import FactValue
 from runners.workloads.base import Inputs, Unsupported
@@ -143,6 +143,13 @@ class Text(TensorWorkload):
             most = max(most, 2)
         rows = max(fewest, min(self.spec.workload.batch, most))
         return replace(super().shrunk(), batch=rows, sequence_length=self.shrunk_tokens())
+
+    def enlarged(self) -> WorkloadSpec:
+        workload = self.spec.workload
+        if workload.batch > 1 or BACKENDS[self.spec.backend.name].frameworks == _TORCH_ALONE:
+            return super().enlarged()
+        # The graph of a lone row is another one than that of several
+        return replace(workload, sequence_length=TWIN_GROWTH * self.tokens)
 
     def shrunk_tokens(self) -> int:
         """Tokens per example of the twin: few, on the same path through the model."""
