@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from orchestrator.analysis.floors import common_floors, floor_key
 from orchestrator.analysis.statistics import Estimate, Floats, median_over_processes, paired_ratio
 from runners.contract import Status
 from runners.contract.catalogue import BACKENDS, WORKLOADS, BackendInfo, WorkloadInfo
 
 BASELINE = "eager"
-FLOOR_SAMPLES = "samples_floor_s"
 
 
 class Latency(Enum):
@@ -70,9 +70,11 @@ class Cell:
     ratio: Estimate | None
     """Latency of eager over this latency, paired by round: above 1 is faster than eager. Null for eager itself."""
     floor: Estimate | None
-    """Dispatch floor in seconds: the same structure with next to no arithmetic; null where it was not measured."""
+    """Dispatch floor in seconds, of all trials of its structure in the setting: what the framework takes at least.
+
+    Null where it was not measured."""
     floor_proven: bool
-    """In every process the floor dispatched as many operations as the trial."""
+    """In every process the twin dispatched the operations of the trial, and was undisturbed."""
     unsteady: int
     """Processes whose warm-up ended by its cap."""
     failures: Mapping[Status, int]
@@ -149,10 +151,12 @@ class Summary:
 
 
 _Row = dict[str, Any]
+_Floors = Mapping[Any, float]
 _COLUMNS = (
     *("campaign_id", "trial_id", "attempt", "trial_key", "round", "replicate", "status", "reason", "steady"),
     *("workload", "batch", "sequence_length", "image_size", "dtype", "device", "threads", "seed", "protocol"),
-    *("workload_options", "dispatch_floor_valid", FLOOR_SAMPLES),
+    *("workload_options", "dispatch_floor_valid", "dispatch_floor_structure"),
+    *("dispatch_floor_small_s", "dispatch_floor_large_s"),
     *("backend", "backend_options", "method_version", "environment", "environment_id", "image_digest"),
     *("isolation", "executor_reason", "runner_sha256", "host", "system_id", "cpu_model", "gpu_name", "guard_flags"),
 )
@@ -191,25 +195,29 @@ def columns(latency: Latency = Latency.SYNC) -> list[str]:
 
 def _summarise_setting(setting: Setting, rows: Sequence[_Row], latency: Latency) -> SettingSummary:
     by_line = _grouped(rows, lambda row: (shape_of(row), row["batch"]))
-    lines = tuple(_line(shape, batch, by_line[shape, batch], latency) for shape, batch in sorted(by_line))
+    floors = common_floors(row for row in rows if row["status"] == Status.OK.value)
+    lines = tuple(_line(shape, batch, by_line[shape, batch], latency, floors) for shape, batch in sorted(by_line))
     first = rows[0]
     return SettingSummary(
         setting, first["executor_reason"], first["cpu_model"], first["gpu_name"], lines, _aa_pairs(rows, latency)
     )
 
 
-def _line(shape: Shape, batch: int, rows: Sequence[_Row], latency: Latency) -> Line:
+def _line(shape: Shape, batch: int, rows: Sequence[_Row], latency: Latency, floors: _Floors) -> Line:
     # The key too: whatever else a later version lets differ must not be pooled by accident.
     by_backend = _grouped(rows, lambda row: (row["backend"] != BASELINE, backend_name(row), row["trial_key"]))
     baselines = [group for (_, backend, _), group in sorted(by_backend.items()) if backend == BASELINE]
     baseline = baselines[0] if len(baselines) == 1 else None
     cells = tuple(
-        _cell(backend, by_backend[order, backend, key], baseline, latency) for order, backend, key in sorted(by_backend)
+        _cell(backend, by_backend[order, backend, key], baseline, latency, floors)
+        for order, backend, key in sorted(by_backend)
     )
     return Line(shape, batch, cells)
 
 
-def _cell(backend: str, rows: Sequence[_Row], baseline: Sequence[_Row] | None, latency: Latency) -> Cell:
+def _cell(
+    backend: str, rows: Sequence[_Row], baseline: Sequence[_Row] | None, latency: Latency, floors: _Floors
+) -> Cell:
     by_round = _ok_rounds(rows, latency)
     ratio = None
     if baseline is not None and backend != BASELINE:
@@ -217,15 +225,17 @@ def _cell(backend: str, rows: Sequence[_Row], baseline: Sequence[_Row] | None, l
     failures = Counter(Status(row["status"]) for row in rows if row["status"] != Status.OK.value)
     unsteady = sum(1 for row in rows if row["status"] == Status.OK.value and row["steady"] is False)
     estimate = median_over_processes([by_round[key] for key in sorted(by_round)]) if by_round else None
-    return Cell(backend, estimate, ratio, *_floor(rows), unsteady, failures)
+    return Cell(backend, estimate, ratio, *_floor(rows, floors), unsteady, failures)
 
 
-def _floor(rows: Sequence[_Row]) -> tuple[Estimate | None, bool]:
-    taken = {row["round"]: row for row in rows if row["replicate"] == 0 and row[FLOOR_SAMPLES]}
+def _floor(rows: Sequence[_Row], floors: _Floors) -> tuple[Estimate | None, bool]:
+    taken = [row for row in rows if row["replicate"] == 0 and floor_key(row) in floors]
     if not taken:
         return None, False
-    samples = [np.array(taken[number][FLOOR_SAMPLES], dtype=np.float64) for number in sorted(taken)]
-    return median_over_processes(samples), all(row["dispatch_floor_valid"] is True for row in taken.values())
+    seconds = min(floors[floor_key(row)] for row in taken)
+    # A bound has no interval
+    floor = Estimate(seconds, None, None, len(taken), len(taken))
+    return floor, all(row["dispatch_floor_valid"] is True for row in taken)
 
 
 def _aa_pairs(rows: Sequence[_Row], latency: Latency) -> tuple[AaPair, ...]:

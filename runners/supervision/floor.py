@@ -127,17 +127,17 @@ def floor_facts(floor: Floor, facts: Mapping[str, FactValue]) -> Facts:
         facts: of the trial, with its operations.
     """
     small, large, threaded = floor.small, floor.large, floor.threaded
-    valid: Optional[bool] = None
-    problem = small.problem
-    if problem is None and large.series is not None and large.problem is not None:
-        problem = "the large twin: " + large.problem
-    if problem is None:
-        problem, valid = _compared(small.facts, facts)
-    elif small.series is not None:
-        valid = False
+    problem, alike, disturbed = small.problem, None, None
+    if small.series is not None:
+        problem, alike = _compared(small.facts, facts)
+        disturbed = small.problem
+        if disturbed is None and large.series is not None and large.problem is not None:
+            disturbed = "the large twin: " + large.problem
+        problem = problem or disturbed
     return {
         "floor_operations": small.facts.get("operations"),
-        "floor_valid": valid,
+        "floor_alike": alike,
+        "floor_valid": alike and disturbed is None,
         "floor_problem": problem,
         "floor_large_problem": large.problem,
         "floor_threads_problem": None if threaded is None else threaded.problem,
@@ -165,8 +165,8 @@ def difference(ours: Mapping[str, int], theirs: Mapping[str, int]) -> Optional[s
 def _measured(trial_id: str, spec: TrialSpec, measure: Measure) -> Floor:
     lone = replace(spec, threads=1)
     small = _twin(lone, "floor", measure)
-    large, threaded = Twin(None, {}, "the small twin proves nothing"), None
-    if small.problem is None:
+    large, threaded = Twin(None, {}, "there is no small one"), None
+    if small.series is not None:
         large = _large_twin(lone, small, measure)
         if spec.threads > 1:
             threaded = _twin(spec, "floor_threads", measure)

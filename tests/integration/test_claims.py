@@ -51,10 +51,9 @@ CONTRARY = {
     "frameworks-alike-while-compute-bound": Effect(0.5, "busy", {"backend": "onnxruntime"}),
     "cpu-floor-order-of-backends": Effect(0.1, "dispatch", {"backend": "eager", "host": "epyc-01"}),
     "cpu-onnxruntime-removes-most-of-the-tax": Effect(3.0, "dispatch", {"backend": "onnxruntime"}),
-    "cpu-tax-is-small-for-bert-base": Effect(9.0, "dispatch", {"backend": "eager", "host": "epyc-01"}),
+    "cpu-floor-is-small-for-bert-base": Effect(9.0, "dispatch", {"backend": "eager", "host": "epyc-01"}),
     "cpu-no-batch-is-free": Effect(0.2, "busy", {"batch": 2, "host": "epyc-01"}),
-    "cpu-compute-bound-from-one-example": Effect(80.0, "dispatch", {"backend": "eager", "host": "epyc-01"}),
-    "cpu-floor-does-not-grow-with-width": Effect(4.0, "dispatch", {"hidden_size": 3072}),
+    "cpu-floor-is-less-than-half-from-one-example": Effect(80.0, "dispatch", {"backend": "eager", "host": "epyc-01"}),
 }
 """What makes a claim false."""
 

@@ -12,6 +12,7 @@ today reads the parts of yesterday. Each version stands column by column in `tes
     `environments`: the versions as a map
 5   what the guards around a trial saw, and which of them flag it; the GPU that a trial had, what ran one at a time on
     its host, and in which slot
+6   both twins of a dispatch floor, its structure, the logarithm of the latency over it, the tax of a parallel region
 """
 
 from collections.abc import Iterable
@@ -37,7 +38,7 @@ from orchestrator.store.schema.nested import struct_of
 from runners.contract import Status
 from runners.system import Fingerprint
 
-SCHEMA_VERSION: Final = 5
+SCHEMA_VERSION: Final = 6
 
 
 def total_column(status: Status) -> str:
