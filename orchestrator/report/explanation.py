@@ -12,7 +12,7 @@ from rich.text import Text
 
 from orchestrator.analysis import Estimate
 from orchestrator.analysis.explaining import FREE, Alternative, Direction, Explanation, Lack, Side, Tax
-from orchestrator.report.wording import count_text, duration_text, percent_text, ratio_text, shape_name
+from orchestrator.report.wording import count_text, duration_text, ratio_text, shape_name
 from orchestrator.store.tax import Regime
 from runners.contract import Status
 
@@ -112,11 +112,12 @@ def _tax(tax: Tax, device: str) -> Iterator[RenderableType]:
             table.add_row(name, _duration(tax.parts[column]), Text(meaning, style="dim"))
     share = tax.parts.get("framework_fraction")
     if share is not None:
-        least = ", at least" if device == "cpu" else ""
-        table.add_row("the framework's share" + least, _percent(share), "")
+        table.add_row(
+            "the framework's share", _percent(share), Text("at least" if device == "cpu" else "", style="dim")
+        )
     if device == "cpu" and tax.load is not None:
         over = _scaled(tax.load, 2)
-        table.add_row("latency over floor", _plain(over), Text("at most; 2 at the transition", style="dim"))
+        table.add_row("latency over floor", _plain(over), Text("at most; transition at 2", style="dim"))
     boundedness = tax.parts.get("boundedness")
     if boundedness is not None:
         table.add_row("boundedness", _plain(boundedness), Text("dispatch over kernels", style="dim"))
@@ -135,8 +136,11 @@ def _regime_text(tax: Tax) -> str:
     if tax.regime is None:
         return "unknown"
     doubt = "" if tax.is_decided else " (one process: no interval)"
-    bound = " by the floor, and the framework may take more" if tax.is_by_lower_bound else ""
-    return f"{tax.regime.value}{bound}{doubt}: {_REGIMES[tax.regime]}."
+    if tax.is_by_lower_bound:
+        return (
+            f"{tax.regime.value} by the floor{doubt}: the framework takes at least that, and may take more of the rest."
+        )
+    return f"{tax.regime.value}{doubt}: {_REGIMES[tax.regime]}."
 
 
 def _execution(found: Explanation) -> Iterator[RenderableType]:
@@ -146,7 +150,7 @@ def _execution(found: Explanation) -> Iterator[RenderableType]:
     if not tax.share:
         yield Text.assemble(("Execution tax: ", "bold"), "none seen; no backend that was measured is faster")
         return
-    share = percent_text(tax.share)
+    share = _percent(Estimate(tax.share, None, None, 1, 1))
     parts = [f"at least {_duration(tax.seconds)}, {share} of the latency, which {tax.best} does without"]
     if tax.by_floors_s is not None and tax.unexplained_s is not None:
         floors, rest = (_duration(Estimate(one, None, None, 1, 1)) for one in (tax.by_floors_s, tax.unexplained_s))
@@ -192,7 +196,8 @@ def _variants(found: Explanation) -> Iterator[RenderableType]:
 def _alternatives(found: Explanation) -> Iterator[RenderableType]:
     if not found.alternatives:
         return
-    table = _table("backend", "times as fast", "of the tax it removes")
+    removed = "floor" if found.row["device"] == "cpu" else "tax"
+    table = _table("backend", "times as fast", f"of the {removed} it removes")
     for one in found.alternatives:
         table.add_row(one.backend, *_outcome(one))
     yield Text("\nOther backends on the same work:", style="bold")

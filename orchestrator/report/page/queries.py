@@ -45,7 +45,7 @@ _CELL: Final = _listed(columns_of(KEY))
 """Whatever must not be pooled."""
 
 
-_HAS_FLOOR: Final = "device = 'cpu' AND dispatch_floor_valid AND floor_s > 0"
+_HAS_FLOOR: Final = "device = 'cpu' AND dispatch_floor_valid AND common_floor_s > 0"
 _FLOORED: Final = f"""WITH twins AS (
   SELECT *, min(dispatch_floor_small_s) OVER structure AS small_s, min(dispatch_floor_large_s) OVER structure AS large_s
   FROM trials
@@ -55,12 +55,12 @@ _FLOORED: Final = f"""WITH twins AS (
                        dispatch_floor_valid)
 ), floors AS (
   SELECT trial_id, attempt,
-         least(small_s, ({TWIN_GROWTH} * small_s - large_s) / {TWIN_GROWTH - 1}) AS floor_s
+         least(small_s, ({TWIN_GROWTH} * small_s - large_s) / {TWIN_GROWTH - 1}) AS common_floor_s
   FROM twins
 ), floored AS (
   SELECT * REPLACE (
-    CASE WHEN {_HAS_FLOOR} THEN floor_s ELSE exposed_overhead_s END AS exposed_overhead_s,
-    CASE WHEN {_HAS_FLOOR} THEN least(1, floor_s / latency_sync_median_s) ELSE framework_fraction END
+    CASE WHEN {_HAS_FLOOR} THEN common_floor_s ELSE exposed_overhead_s END AS exposed_overhead_s,
+    CASE WHEN {_HAS_FLOOR} THEN least(1, common_floor_s / latency_sync_median_s) ELSE framework_fraction END
       AS framework_fraction)
   FROM trials LEFT JOIN floors USING (trial_id, attempt)
 )
