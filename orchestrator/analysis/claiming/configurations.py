@@ -70,9 +70,12 @@ class Configuration:
 
     @property
     def regime(self) -> Regime | None:
-        """As its rounds prove it; null if they do not."""
+        """As its rounds prove it; null if they do not. A floor is a lower bound: it proves framework-bound alone."""
         found = over_processes(list(self.loads.values()))
-        return None if found is None or found.low is None else regime_of(found, self.device)
+        if found is None or found.low is None:
+            return None
+        proven = regime_of(found, self.device)
+        return None if self.device == "cpu" and proven is not Regime.FRAMEWORK_BOUND else proven
 
 
 def claim_columns() -> list[str]:
