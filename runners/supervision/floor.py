@@ -14,9 +14,14 @@ from runners.workloads.base import Unsupported
 LEAST_SAMPLES = 100
 """With fewer, a tenth of them is a handful of calls."""
 
+MOST_WAITING = 0.75
+"""Share of a twin's calls that waited for a CPU. The tenth quantile withstands many of them, and then no more."""
+
 MOST_PRESSURE = 0.5
-"""Share of a twin's time in which some process of the machine waited for a CPU. The tenth quantile withstands many
-disturbed calls, not most of them."""
+"""Share of the time in which some process of the machine waited for a CPU. With several threads nothing else tells."""
+
+_WAITED = 1.1
+"""A call on one thread waited if it took so many times its CPU time."""
 
 _WARMUP_MS = 100
 _DIFFERENCES_NAMED = 4
@@ -107,16 +112,31 @@ def structure(spec: TrialSpec) -> str:
     return digest([workload, spec.backend, spec.dtype, spec.device, spec.seed])
 
 
-def series_problem(series: Series) -> Optional[str]:
-    """Why the samples of a twin are no floor; None if they are."""
+def series_problem(series: Series, threads: int) -> Optional[str]:
+    """Why the samples of a twin are no floor; None if they are.
+
+    Args:
+        series: its single calls.
+        threads: that it computed on.
+    """
     count = len(series.durations_ns)
     if count < LEAST_SAMPLES:
         return "the twin has %d samples, not %d" % (count, LEAST_SAMPLES)
+    if threads == 1:
+        share = _waiting_share(series)
+        if share > MOST_WAITING:
+            return "taken under pressure: %.0f %% of the calls waited for a CPU" % (100 * share)
+        return None
     taken_ns = sum(series.durations_ns)
     if series.pressure_total_ns is not None and series.pressure_total_ns > MOST_PRESSURE * taken_ns:
-        share = series.pressure_total_ns / taken_ns
-        return "taken under pressure: some process waited for a CPU in %.0f %% of the time" % (100 * min(1.0, share))
+        share = min(1.0, series.pressure_total_ns / taken_ns)
+        return "taken under pressure: some process waited for a CPU in %.0f %% of the time" % (100 * share)
     return None
+
+
+def _waiting_share(series: Series) -> float:
+    pairs = list(zip(series.durations_ns, series.cpu_ns))
+    return sum(wall > _WAITED * cpu for wall, cpu in pairs) / len(pairs) if pairs else 0.0
 
 
 def floor_facts(floor: Floor, facts: Mapping[str, FactValue]) -> Facts:
@@ -137,6 +157,7 @@ def floor_facts(floor: Floor, facts: Mapping[str, FactValue]) -> Facts:
     return {
         "floor_operations": small.facts.get("operations"),
         "floor_alike": alike,
+        "floor_waiting_share": None if small.series is None else _waiting_share(small.series),
         "floor_valid": alike and disturbed is None,
         "floor_problem": problem,
         "floor_large_problem": large.problem,
@@ -191,7 +212,7 @@ def _twin(spec: TrialSpec, mode: str, measure: Measure) -> Twin:
     if answer.status is not Status.OK:
         return Twin(None, {}, "%s: %s" % (answer.status.value, answer.reason))
     [sync] = [series for series in answer.series if series.mode == "sync"]
-    return Twin(replace(sync, mode=mode), answer.facts, series_problem(sync))
+    return Twin(replace(sync, mode=mode), answer.facts, series_problem(sync, spec.threads))
 
 
 def _compared(twin: Mapping[str, FactValue], trial: Mapping[str, FactValue]) -> Tuple[Optional[str], Optional[bool]]:

@@ -14,8 +14,9 @@ from tests.conftest import MakeTrial
 OPERATIONS = {"aten.linear.default": 12, "aten.view.default": 3}
 
 
-def sync(samples: int = 100, pressure_ns: int | None = 0) -> Series:
-    return Series("sync", 1, (1000,) * samples, (1000,) * samples, pressure_total_ns=pressure_ns)
+def sync(samples: int = 100, pressure_ns: int | None = 0, waiting: int = 0) -> Series:
+    durations = (1200,) * waiting + (1000,) * (samples - waiting)
+    return Series("sync", 1, durations, (1000,) * samples, pressure_total_ns=pressure_ns)
 
 
 def answer(series: Series | None = None, operations: dict[str, int] | None = OPERATIONS) -> Answer:
@@ -102,21 +103,39 @@ def test_counts_without_names_are_compared_as_counts(make_trial: MakeTrial) -> N
     ("series", "words"),
     [
         (sync(samples=99), "the twin has 99 samples, not 100"),
-        (sync(pressure_ns=60_000), "taken under pressure: some process waited for a CPU in 60 % of the time"),
-        (sync(pressure_ns=50_000), None),
-        (sync(pressure_ns=None), None),
+        (sync(waiting=76), "taken under pressure: 76 % of the calls waited for a CPU"),
+        (sync(waiting=75), None),
+        # Others waited, which is nothing to the floor
+        (sync(pressure_ns=90_000), None),
     ],
 )
-def test_few_samples_and_a_crowd_are_no_floor(make_trial: MakeTrial, series: Series, words: str | None) -> None:
-    assert series_problem(series) == words
+def test_few_samples_and_calls_that_waited_are_no_floor(
+    make_trial: MakeTrial, series: Series, words: str | None
+) -> None:
+    assert series_problem(series, threads=1) == words
     small = floored(make_trial, small=answer(series))
     assert (small.facts["floor_valid"], small.facts["floor_problem"]) == (words is None, words)
     assert small.facts["floor_alike"] is True
     large = floored(make_trial, large=answer(series))
     assert large.facts["floor_valid"] is (words is None)
     assert large.facts["floor_problem"] == (words and "the large twin: " + words)
-    threaded = floored(make_trial, threaded=answer(series))
-    assert (threaded.facts["floor_valid"], threaded.facts["floor_threads_problem"]) == (True, words)
+
+
+@pytest.mark.parametrize(
+    ("series", "words"),
+    [
+        (sync(samples=99), "the twin has 99 samples, not 100"),
+        (sync(pressure_ns=60_000), "taken under pressure: some process waited for a CPU in 60 % of the time"),
+        (sync(pressure_ns=50_000), None),
+        (sync(pressure_ns=None), None),
+    ],
+)
+def test_with_several_threads_the_pressure_of_the_machine_decides(
+    make_trial: MakeTrial, series: Series, words: str | None
+) -> None:
+    assert series_problem(series, threads=2) == words
+    found = floored(make_trial, threaded=answer(series))
+    assert (found.facts["floor_valid"], found.facts["floor_threads_problem"]) == (True, words)
 
 
 def test_a_large_twin_of_another_structure_has_no_number(make_trial: MakeTrial) -> None:
