@@ -13,7 +13,7 @@ const COLUMNS = [
   { name: "against backend", wide: true, text: (cell) => ratioCell(cell, "backend"), order: (cell) => at(`${state.mode}_backend`, cell) },
   { name: "against system", wide: true, text: (cell) => ratioCell(cell, "system"), order: (cell) => at(`${state.mode}_system`, cell) },
   { name: "framework", number: true, text: (cell) => (at("fraction", cell) !== null && at("device", cell) === "cpu" ? "≥ " : "") + percent(at("fraction", cell)), order: (cell) => at("fraction", cell) },
-  { name: "execution tax", wide: true, text: (cell) => executionText(cell) || "–", order: (cell) => at("execution_share", cell) },
+  { name: "execution tax", number: true, text: (cell) => percent(at("execution_share", cell)), title: executionText, order: (cell) => at("execution_share", cell) },
   { name: "regime", text: (cell) => (at("regime", cell) === null ? "unknown" : regimeText(cell)), order: (cell) => at("regime", cell) },
   { name: "trials", wide: true, text: (cell) => [at("statuses", cell).replaceAll("_", " "), ...marks(cell), at("reason", cell)?.slice(0, 100)].filter((part) => part).join(", "), title: (cell) => at("reason", cell), order: (cell) => at("flagged", cell) },
 ];
