@@ -76,7 +76,7 @@ def spec(name: str, backend: str, sizes: dict[str, Any]) -> TrialSpec:
 
 
 def run(directory: Path, python: Path, specs: list[TrialSpec]) -> list[TrialRecord]:
-    trials = tuple(Trial(f"t{number}", "key", 1, number, 0, 1, 120, one) for number, one in enumerate(specs))
+    trials = tuple(Trial(f"t{number}", "key", 1, number, 0, 1, 240, one) for number, one in enumerate(specs))
     task = Task(CONTRACT_VERSION, "campaign", "task", "cpu", trials)
     (directory / "task.json").write_text(json.dumps(encode(task)))
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TAXMETER")}
