@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from orchestrator.analysis.floors import common_floors, floor_key
 from orchestrator.analysis.ratios import (
     BASELINE,
     CPU_TIME_COLUMNS,
@@ -29,8 +30,6 @@ from orchestrator.analysis.statistics import Estimate, Floats, median_of_values,
 from orchestrator.analysis.turns import WALL, stored, with_turns
 from runners.contract import Status
 from runners.contract.catalogue import BACKENDS, WORKLOADS, BackendInfo, WorkloadInfo
-
-FLOOR_SAMPLES = "samples_floor_s"
 
 
 class Latency(Enum):
@@ -84,9 +83,11 @@ class Cell:
     ratio: Ratio | None
     """Latency of eager over this latency: above 1 is faster than eager. Null for eager itself."""
     floor: Estimate | None
-    """Dispatch floor in seconds: the same structure with next to no arithmetic; null where it was not measured."""
+    """Dispatch floor in seconds, of all trials of its structure in the setting: what the framework takes at least.
+
+    Null where it was not measured."""
     floor_proven: bool
-    """In every process the floor dispatched as many operations as the trial."""
+    """In every process the twin dispatched the operations of the trial, and was undisturbed."""
     unsteady: int
     """Processes whose warm-up ended by its cap."""
     failures: Mapping[Status, int]
@@ -169,9 +170,11 @@ class Summary:
 
 
 _Row = dict[str, Any]
+_Floors = Mapping[Any, float]
 _VALUE, _COUNT = "value", "count"
 _COLUMNS = (
-    *("trial_id", "attempt", "reason", "order", "steady", "dispatch_floor_valid", FLOOR_SAMPLES),
+    *("trial_id", "attempt", "reason", "order", "steady", "dispatch_floor_valid", "dispatch_floor_structure"),
+    *("dispatch_floor_small_s", "dispatch_floor_large_s"),
     *("environment", "image_digest", "executor_reason", "cpu_model", "gpu_name", "guard_flags"),
     *RATIO_COLUMNS,
 )
@@ -228,8 +231,9 @@ def _summarise_setting(
     twins: Sequence[Twin],
 ) -> SettingSummary:
     by_line = _grouped(rows, lambda row: (shape_of(row), row["batch"]))
+    floors = common_floors(row for row in rows if row["status"] == Status.OK.value)
     lines = tuple(
-        _line(shape, batch, by_line[shape, batch], latency, reading, priors) for shape, batch in sorted(by_line)
+        _line(shape, batch, by_line[shape, batch], latency, reading, priors, floors) for shape, batch in sorted(by_line)
     )
     pairs = tuple(
         AaPair(backend_name(dict(one.row)), shape_of(dict(one.row)), one.row["batch"], one.ratio) for one in twins
@@ -238,7 +242,15 @@ def _summarise_setting(
     return SettingSummary(setting, first["executor_reason"], first["cpu_model"], first["gpu_name"], lines, pairs)
 
 
-def _line(shape: Shape, batch: int, rows: Sequence[_Row], latency: Latency, reading: Reading, priors: Priors) -> Line:
+def _line(
+    shape: Shape,
+    batch: int,
+    rows: Sequence[_Row],
+    latency: Latency,
+    reading: Reading,
+    priors: Priors,
+    floors: _Floors,
+) -> Line:
     # The key too: whatever else a later version lets differ must not be pooled by accident.
     by_backend = _grouped(rows, lambda row: (row["backend"] != BASELINE, backend_name(row), row["trial_key"]))
     baselines = [group for (_, backend, _), group in sorted(by_backend.items()) if backend == BASELINE]
@@ -247,17 +259,17 @@ def _line(shape: Shape, batch: int, rows: Sequence[_Row], latency: Latency, read
     for order, backend, key in sorted(by_backend):
         group = by_backend[order, backend, key]
         ratio = ratio_of(_measured(group), baseline, reading, priors) if backend != BASELINE else None
-        cells.append(_cell(backend, group, ratio, latency))
+        cells.append(_cell(backend, group, ratio, latency, floors))
     return Line(shape, batch, tuple(cells))
 
 
-def _cell(backend: str, rows: Sequence[_Row], ratio: Ratio | None, latency: Latency) -> Cell:
+def _cell(backend: str, rows: Sequence[_Row], ratio: Ratio | None, latency: Latency, floors: _Floors) -> Cell:
     measured = sorted(_measured(rows), key=lambda row: row["round"])
     processes = [np.array(row[latency.value], dtype=np.float64) for row in measured]
     failures = Counter(Status(row["status"]) for row in rows if row["status"] != Status.OK.value)
     unsteady = sum(1 for row in rows if row["status"] == Status.OK.value and row["steady"] is False)
     estimate = median_over_processes(processes) if processes else None
-    return Cell(backend, estimate, _fastest(processes), ratio, *_floor(rows), unsteady, failures)
+    return Cell(backend, estimate, _fastest(processes), ratio, *_floor(rows, floors), unsteady, failures)
 
 
 def _fastest(processes: Sequence[Floats]) -> Estimate | None:
@@ -267,12 +279,14 @@ def _fastest(processes: Sequence[Floats]) -> Estimate | None:
     return median_of_values(values, sum(map(len, processes)))
 
 
-def _floor(rows: Sequence[_Row]) -> tuple[Estimate | None, bool]:
-    taken = {row["round"]: row for row in rows if row["replicate"] == 0 and row[FLOOR_SAMPLES]}
+def _floor(rows: Sequence[_Row], floors: _Floors) -> tuple[Estimate | None, bool]:
+    taken = [row for row in rows if row["replicate"] == 0 and floor_key(row) in floors]
     if not taken:
         return None, False
-    samples = [np.array(taken[number][FLOOR_SAMPLES], dtype=np.float64) for number in sorted(taken)]
-    return median_over_processes(samples), all(row["dispatch_floor_valid"] is True for row in taken.values())
+    seconds = min(floors[floor_key(row)] for row in taken)
+    # A bound has no interval
+    floor = Estimate(seconds, None, None, len(taken), len(taken))
+    return floor, all(row["dispatch_floor_valid"] is True for row in taken)
 
 
 def _measured(rows: Sequence[_Row]) -> list[_Row]:

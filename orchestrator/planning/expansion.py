@@ -29,8 +29,9 @@ from runners.contract.catalogue import WORKLOADS, refusal
 OVERHEAD_PER_TRIAL_S = 2.6
 # A reference or an export, which the first round makes and later rounds find in the cache.
 PREPARATION_S = 1.4
-# A dispatch floor beside its budget: another model is built, verified and warmed up, once per task and structure.
+# A dispatch floor beside the budgets of its twins: they are built, verified and warmed up, once per task and structure.
 OVERHEAD_PER_FLOOR_S = 2.0
+TWINS_PER_FLOOR = 3
 # Start of a task: container, imports, self-check.
 START_OF_TASK_S = 8.0
 
@@ -271,4 +272,4 @@ def _floors_s(task: Task) -> float:
         for spec in (trial.spec for trial in task.trials)
         if spec.device == "cpu" and spec.protocol.floor_budget_ms and spec.protocol.procedure == STANDARD
     }
-    return sum(OVERHEAD_PER_FLOOR_S + budget_ms / 1000 for _, budget_ms in floors)
+    return sum(OVERHEAD_PER_FLOOR_S + TWINS_PER_FLOOR * budget_ms / 1000 for _, budget_ms in floors)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -26,7 +27,8 @@ _GPU_LINES = (
 _CPU_LINES = (
     ("latency_sync_median_s", "one call at a time", "framework plus arithmetic"),
     ("latency_pipelined_median_s", "back-to-back calls", ""),
-    ("dispatch_floor_s", "floor: the tax", "next to no arithmetic"),
+    ("dispatch_floor_s", "floor: the tax, at least", "no arithmetic, one thread"),
+    ("parallel_region_tax_s", "tax of parallel regions", "the twin on all threads, less on one"),
 )
 _REGIMES = {
     Regime.FRAMEWORK_BOUND: "the latency follows the framework, and more arithmetic costs nothing yet",
@@ -52,7 +54,7 @@ def render_explanation(found: Explanation, commands: Mapping[Lack, str]) -> Rend
         found: of `explain`.
         commands: what measures what is lacking; a lack without one is told without.
     """
-    parts: list[RenderableType] = [*_head(found), *_tax(found.tax, found.row["device"])]
+    parts: list[RenderableType] = [*_head(found), *_tax(found.tax, found.row["device"]), *_execution(found)]
     parts += [Text(), *_batches(found)]
     parts += [*_variants(found), *_alternatives(found), *_missing(found, commands)]
     return Group(*parts)
@@ -62,18 +64,21 @@ def transition_text(found: Explanation) -> str:
     """Where the regime changes, in a line."""
     one = found.transition
     if one is None:
-        return "unknown: the boundedness of at least two batches is needed"
+        return "unknown: the load of at least two batches is needed"
     first, last = one.batches[0], one.batches[-1]
+    is_bound = found.row["device"] == "cpu"
+    at = "at least at" if is_bound else "at"
     if one.side is Side.BELOW:
-        return f"below {first}, the smallest batch that was measured"
+        by = "by the floor " if is_bound else ""
+        return f"{by}below {first}, the smallest batch that was measured"
     if one.side is Side.ABOVE:
         return f"above {last}, the largest batch that was measured"
     assert one.batch is not None
     if one.interval is None:
-        return f"at {_number(one.batch)}; a single round gives no interval"
+        return f"{at} {_number(one.batch)}; a single round gives no interval"
     low = "below " + str(first) if one.interval.low is None else _number(one.interval.low)
     high = "above " + str(last) if one.interval.high is None else _number(one.interval.high)
-    return f"at {_number(one.batch)} [{low}, {high}]"
+    return f"{at} {_number(one.batch)} [{low}, {high}]"
 
 
 def _head(found: Explanation) -> Iterator[RenderableType]:
@@ -107,11 +112,15 @@ def _tax(tax: Tax, device: str) -> Iterator[RenderableType]:
             table.add_row(name, _duration(tax.parts[column]), Text(meaning, style="dim"))
     share = tax.parts.get("framework_fraction")
     if share is not None:
-        table.add_row("the framework's share", _percent(share), "")
+        table.add_row(
+            "the framework's share", _percent(share), Text("at least" if device == "cpu" else "", style="dim")
+        )
+    if device == "cpu" and tax.load is not None:
+        over = _scaled(tax.load, 2)
+        table.add_row("latency over floor", _plain(over), Text("at most; transition at 2", style="dim"))
     boundedness = tax.parts.get("boundedness")
     if boundedness is not None:
-        meaning = "floor over the rest" if device == "cpu" else "dispatch over kernels"
-        table.add_row("boundedness", _plain(boundedness), Text(meaning, style="dim"))
+        table.add_row("boundedness", _plain(boundedness), Text("dispatch over kernels", style="dim"))
     yield Text()
     yield table
     yield Text()
@@ -127,7 +136,26 @@ def _regime_text(tax: Tax) -> str:
     if tax.regime is None:
         return "unknown"
     doubt = "" if tax.is_decided else " (one process: no interval)"
+    if tax.is_by_lower_bound:
+        return (
+            f"{tax.regime.value} by the floor{doubt}: the framework takes at least that, and may take more of the rest."
+        )
     return f"{tax.regime.value}{doubt}: {_REGIMES[tax.regime]}."
+
+
+def _execution(found: Explanation) -> Iterator[RenderableType]:
+    tax = found.execution
+    if tax is None:
+        return
+    if not tax.share:
+        yield Text.assemble(("Execution tax: ", "bold"), "none seen; no backend that was measured is faster")
+        return
+    share = _percent(Estimate(tax.share, None, None, 1, 1))
+    parts = [f"at least {_duration(tax.seconds)}, {share} of the latency, which {tax.best} does without"]
+    if tax.by_floors_s is not None and tax.unexplained_s is not None:
+        floors, rest = (_duration(Estimate(one, None, None, 1, 1)) for one in (tax.by_floors_s, tax.unexplained_s))
+        parts.append(f"the floors differ by {floors}, which leaves {rest} unexplained")
+    yield Text.assemble(("Execution tax: ", "bold"), "; ".join(parts))
 
 
 def _batches(found: Explanation) -> Iterator[RenderableType]:
@@ -168,7 +196,8 @@ def _variants(found: Explanation) -> Iterator[RenderableType]:
 def _alternatives(found: Explanation) -> Iterator[RenderableType]:
     if not found.alternatives:
         return
-    table = _table("backend", "times as fast", "of the tax it removes")
+    removed = "floor" if found.row["device"] == "cpu" else "tax"
+    table = _table("backend", "times as fast", f"of the {removed} it removes")
     for one in found.alternatives:
         table.add_row(one.backend, *_outcome(one))
     yield Text("\nOther backends on the same work:", style="bold")
@@ -227,6 +256,11 @@ def _percent(estimate: Estimate) -> str:
 def _plain(estimate: Estimate) -> str:
     ends = "" if estimate.low is None or estimate.high is None else f" [{estimate.low:.3g}, {estimate.high:.3g}]"
     return f"{estimate.value:.3g}{ends}"
+
+
+def _scaled(estimate: Estimate, factor: float) -> Estimate:
+    low, high = (None if end is None else factor * end for end in (estimate.low, estimate.high))
+    return replace(estimate, value=factor * estimate.value, low=low, high=high)
 
 
 def _number(batch: float) -> str:

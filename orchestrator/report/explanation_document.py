@@ -26,9 +26,20 @@ def explanation_document(found: Explanation, commands: Mapping[Lack, str]) -> di
         "unsteady": found.tax.unsteady,
         "failed": [{"status": f.status.value, "reason": f.reason, "count": f.count} for f in found.failed],
         "parts": {name: estimate_document(estimate) for name, estimate in found.tax.parts.items()},
+        "load": None if found.tax.load is None else estimate_document(found.tax.load),
         "regime": None if found.tax.regime is None else found.tax.regime.value,
+        "regime_is_by_lower_bound": found.tax.is_by_lower_bound,
         "regime_has_interval": found.tax.is_decided,
         "floor_problem": found.tax.floor_problem,
+        "execution_tax": None
+        if found.execution is None
+        else {
+            "best": found.execution.best,
+            "seconds": estimate_document(found.execution.seconds),
+            "share": found.execution.share,
+            "by_floors_s": found.execution.by_floors_s,
+            "unexplained_s": found.execution.unexplained_s,
+        },
         "transition": None
         if one is None
         else {

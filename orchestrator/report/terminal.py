@@ -24,7 +24,7 @@ from orchestrator.analysis import (
     Summary,
 )
 from orchestrator.report.verdicts import COLOURS, calibration_line, counts_text, cpu_text, rule_lines
-from orchestrator.report.wording import count_text, duration_text, ratio_text, shape_name
+from orchestrator.report.wording import count_text, duration_text, percent_text, ratio_text, shape_name
 from runners.contract import Status
 
 _COMPARED_PER_TABLE = 2
@@ -63,7 +63,7 @@ def _setting(one: SettingSummary, latency: Latency) -> Iterator[RenderableType]:
         unproven = any(cell.floor and not cell.floor_proven for cell in one.cells)
         doubt = "; ? where that is not proven" if unproven else ""
         yield Text(
-            "floor: what the framework alone takes, from a twin with as many operations and next to no arithmetic, "
+            "floor: what the framework takes at least, by twins with the same operations and next to no arithmetic, "
             f"and its share of the latency{doubt}."
         )
     for shape in dict.fromkeys(line.shape for line in one.lines):
@@ -101,9 +101,9 @@ def _cell_lines(cell: Cell, processes: int) -> Text:
         if cell.fastest is not None and cell.latency.value > _APART * cell.fastest.value:
             lines.append(Text(f"p10 {duration_text(cell.fastest)}"))
     if cell.floor is not None and cell.latency is not None:
-        share = f"{100 * min(1.0, cell.floor.value / cell.latency.value):.0f} %"
+        share = percent_text(min(1.0, cell.floor.value / cell.latency.value))
         doubt = "" if cell.floor_proven else " ?"
-        lines.append(Text(f"floor {duration_text(cell.floor)}, {share}{doubt}", style="cyan"))
+        lines.append(Text(f"floor ≥ {duration_text(cell.floor)}, {share}{doubt}", style="cyan"))
     if cell.ratio is not None:
         ratio, style = cell.ratio, COLOURS[cell.ratio.verdict]
         lines.append(Text(f"{ratio_text(ratio.estimate)}\n{ratio.verdict.value}", style=style))

@@ -44,6 +44,12 @@ def _interval(estimate: Estimate, shown: Callable[[float], str]) -> str:
     return f" [{shown(estimate.low)}, {shown(estimate.high)}]"
 
 
+def percent_text(share: float) -> str:
+    """A share with two significant digits, so that little is not said to be nothing."""
+    percent = 100 * share
+    return f"{percent:.0f} %" if abs(percent) >= 9.95 or not percent else f"{percent:.2g} %"
+
+
 def count_text(number: int, singular: str, plural: str) -> str:
     """A number with its noun."""
     return f"{number} {singular if number == 1 else plural}"

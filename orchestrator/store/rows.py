@@ -9,7 +9,7 @@ import numpy as np
 
 from orchestrator.errors import StoreError
 from orchestrator.store.schema.columns import HOT_SYSTEM, PASSES
-from orchestrator.store.tax import Medians, cost_columns, tax_columns
+from orchestrator.store.tax import FLOOR_QUANTILE, Times, cost_columns, tax_columns
 from runners.contract import (
     CONTRACT_VERSION,
     METHOD_VERSION,
@@ -29,7 +29,8 @@ P90_MIN_SAMPLES = 64
 """Below this number of samples the 90th percentile is mostly chance."""
 
 _NS_PER_S = 1e9
-_TAXED_MODES = ("sync", "pipelined", "dispatch", "graph", "floor")
+_TAXED_MODES = ("sync", "pipelined", "dispatch", "graph")
+_TWINS = {"small_twin_s": "floor", "large_twin_s": "floor_large", "threaded_twin_s": "floor_threads"}
 _MODES_WITH_PRESSURE = ("sync", "pipelined")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -240,18 +241,21 @@ def _legacy(series: Series | None) -> Row:
 
 
 def _tax(trial: Trial, series: Mapping[str, Series], record: TrialRecord) -> Row:
-    medians = Medians(**{f"{mode}_s": _median_s(series.get(mode)) for mode in _TAXED_MODES})
-    pace_s = medians.pipelined_s or medians.sync_s
+    times = Times(
+        **{f"{mode}_s": _quantile_s(series.get(mode), 0.5) for mode in _TAXED_MODES},
+        **{name: _quantile_s(series.get(mode), FLOOR_QUANTILE) for name, mode in _TWINS.items()},
+    )
+    pace_s = times.pipelined_s or times.sync_s
     return {
-        **tax_columns(trial.spec.device, medians, record.facts),
+        **tax_columns(trial.spec.device, times, record.facts),
         **cost_columns(trial.spec.workload.batch, pace_s, record.facts),
     }
 
 
-def _median_s(series: Series | None) -> float | None:
+def _quantile_s(series: Series | None, share: float) -> float | None:
     if series is None or not series.durations_ns:
         return None
-    return float(np.median(series.durations_ns)) / _NS_PER_S
+    return float(np.quantile(series.durations_ns, share)) / _NS_PER_S
 
 
 def _optional_seconds(nanoseconds: int | None) -> float | None:

@@ -89,10 +89,11 @@ class Backend(ABC):
         """
         return tuple(result)
 
-    def operations(self, call: Call, inputs: Inputs) -> Optional[int]:
-        """Operations that the framework dispatches per call, counted in one call after timing; None if unknown.
+    def operations(self, call: Call, inputs: Inputs) -> Optional[Dict[str, int]]:
+        """Operations that the framework dispatches per call by name, counted in one call after timing; None if unknown.
 
         They are compared with those of the shrunk twin: only if both are equal has the twin the same structure.
+        A backend that knows the number alone counts under a single name.
         """
         return None
 

@@ -62,7 +62,7 @@ class CudaGraphs(TorchBackend):
         with preparing("CUDA graph capture"), self.execution():
             return capture(model, self.workload.inputs(0))
 
-    def operations(self, call: Call, inputs: Inputs) -> Optional[int]:
+    def operations(self, call: Call, inputs: Inputs) -> Optional[Dict[str, int]]:
         # One launch, whatever the graph holds
         return None
 

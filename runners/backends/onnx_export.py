@@ -3,8 +3,7 @@
 import importlib.util
 import inspect
 import traceback
-from collections import Counter
-from typing import Any, Dict, Iterable, List, Tuple
+from typing import Any, Dict, List
 
 from runners.backends.preparation import OUT_OF_MEMORY
 from runners.workloads.base import Inputs, Unsupported
@@ -90,12 +89,6 @@ def reason_of(error: BaseException) -> str:
         error = error.__cause__
     lines = [" ".join(line.split()) for line in str(error).splitlines()]
     return ("%s: %s" % (type(error).__name__, next(filter(None, lines), "no message")))[:_MAX_REASON]
-
-
-def counts_as_text(names: Iterable[str]) -> str:
-    """`MatMul 72, Add 14`: the most frequent first."""
-    ordered: List[Tuple[str, int]] = sorted(Counter(names).items(), key=lambda item: (-item[1], item[0]))
-    return ", ".join("%s %d" % item for item in ordered) or "none"
 
 
 def memory_ran_out(error: BaseException) -> bool:

@@ -1,5 +1,6 @@
 """ONNX Runtime on an exported graph, on the CPU or on a GPU."""
 
+from collections import Counter
 from typing import Any, ContextManager, Dict, Optional, Tuple, Union
 
 from runners.backends.onnx_backend import OnnxBackend, exported_nodes, model_path
@@ -77,8 +78,8 @@ class OnnxRuntime(OnnxBackend):
     def outputs(self, result: Any) -> Tuple[Any, ...]:
         return self._runs.outputs(result)
 
-    def operations(self, call: Call, inputs: Inputs) -> Optional[int]:
-        return len(self._executed_nodes())
+    def operations(self, call: Call, inputs: Inputs) -> Optional[Dict[str, int]]:
+        return Counter(node.operator for node in self._executed_nodes())
 
     def examined(self, call: Call, inputs: Inputs) -> Dict[str, FactValue]:
         check_providers(self._session, self._settings.provider)

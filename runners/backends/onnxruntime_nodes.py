@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Dict, Iterable, Set, Tuple
 
 from runners.backends.onnx_backend import Node
-from runners.backends.onnx_export import counts_as_text, input_names
+from runners.backends.onnx_export import input_names
 from runners.backends.onnxruntime_runs import PlainRuns
 from runners.backends.onnxruntime_session import CPU_PROVIDER, SessionSettings, open_session
 from runners.contract.record import FactValue
+from runners.examination.counts import counts_as_text
 from runners.workloads.base import Inputs
 
 _SUFFIX = "_kernel_time"

@@ -5,11 +5,13 @@ OpenVINO itself decides per operator where to compute in less, and is told how f
 bfloat16 wherever the CPU has it, also for float32.
 """
 
+from collections import Counter
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from runners.backends.onnx_backend import OnnxBackend, model_path
-from runners.backends.onnx_export import counts_as_text, input_names, memory_ran_out
+from runners.backends.onnx_export import input_names, memory_ran_out
 from runners.contract.record import FactValue
+from runners.examination.counts import counts_as_text
 from runners.workloads.base import Call, Inputs, Unsupported
 
 _DEVICE = "CPU"
@@ -72,8 +74,8 @@ class OpenVino(OnnxBackend):
         tensors = [torch.from_numpy(result.get_output_tensor(i).data) for i in range(len(self._compiled.outputs))]
         return tuple(t.to(dtype if t.is_floating_point() else None, copy=True) for t in tensors)
 
-    def operations(self, call: Call, inputs: Inputs) -> Optional[int]:
-        return len(self._nodes())
+    def operations(self, call: Call, inputs: Inputs) -> Optional[Dict[str, int]]:
+        return Counter(node["layerType"] for node in self._nodes())
 
     def facts(self) -> Dict[str, FactValue]:
         import openvino

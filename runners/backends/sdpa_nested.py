@@ -56,7 +56,7 @@ class SdpaNested(TorchBackend):
         # Views of nested tensors need version counters, which tensors of inference mode do not have
         return cast("ContextManager[Any]", torch.no_grad()) if self._packed else super().execution()
 
-    def operations(self, call: Call, inputs: Inputs) -> Optional[int]:
+    def operations(self, call: Call, inputs: Inputs) -> Optional[Dict[str, int]]:
         # Packed attention takes a number of operators that depends on the sequences; a twin has other ones
         return None if self._packed else super().operations(call, inputs)
 

@@ -36,7 +36,7 @@ class TensorRt(TorchBackend):
             raise Unsupported("TensorRT took no part of the graph: all of it would run in torch")
         return cast(Call, compiled)
 
-    def operations(self, call: Any, inputs: Any) -> Optional[int]:
+    def operations(self, call: Any, inputs: Any) -> Optional[Dict[str, int]]:
         # What an engine launches is hidden from torch
         return None
 

@@ -21,7 +21,7 @@ class TorchBackend(Backend):
     def outputs(self, result: Any) -> Tuple[Any, ...]:
         return tuple(tensor.detach().to("cpu", copy=True) for tensor in result)
 
-    def operations(self, call: Call, inputs: Inputs) -> Optional[int]:
+    def operations(self, call: Call, inputs: Inputs) -> Optional[Dict[str, int]]:
         from runners.examination.calls import count_aten_calls
 
         return count_aten_calls(lambda: call(*inputs))

@@ -68,7 +68,7 @@ class Series:
     """Raw samples of one timing mode, in the order in which they were taken."""
 
     mode: str
-    """`warmup`, `sync`, `pipelined`, `dispatch`, `graph`, `floor` or `legacy`."""
+    """`warmup`, `sync`, `pipelined`, `dispatch`, `graph`, `floor`, `floor_large`, `floor_threads` or `legacy`."""
     calls_per_sample: int
     """1, or the number of back-to-back calls that one sample was divided by."""
     durations_ns: Tuple[int, ...]

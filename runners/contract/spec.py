@@ -15,6 +15,9 @@ CONTRACT_VERSION = 1
 METHOD_VERSION = 2
 """Version of what the measured numbers mean. It is part of every trial key: raise it with the method."""
 
+TWIN_GROWTH = 4
+"""How many times the elements of the small twin of a dispatch floor the large one has, and the arithmetic with them."""
+
 OptionValue = Union[bool, int, str]
 
 
@@ -74,8 +77,8 @@ class Protocol:
     """On a GPU: host time until a call returns. 0: not measured."""
     graph_budget_ms: int = 1_000
     """On a GPU: the same kernels replayed as one CUDA graph. 0: not measured."""
-    floor_budget_ms: int = 500
-    """On a CPU: the same structure with next to no arithmetic. 0: not measured."""
+    floor_budget_ms: int = 200
+    """On a CPU: the same structure with next to no arithmetic, so long for each of its twins. 0: not measured."""
     profile_calls: int = 10
     """On a GPU: calls under the profiler, in a pass of their own. 0: none."""
     energy_window_ms: int = 0

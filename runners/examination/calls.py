@@ -1,12 +1,13 @@
 """How many operators a call runs, as Python sees them."""
 
-from typing import Any, Callable, ContextManager, List, Optional, cast
+from collections import Counter
+from typing import Any, Callable, ContextManager, Dict, List, Optional, cast
 
 _NOT_COMPUTING = ("prim", "profiler")
 
 
-def count_aten_calls(function: Callable[[], object]) -> Optional[int]:
-    """Calls of `function` that reach aten below Python, views included; null where this torch cannot tell.
+def count_aten_calls(function: Callable[[], object]) -> Optional[Dict[str, int]]:
+    """Calls of `function` that reach aten below Python by operator, views included; null where this torch cannot tell.
 
     They are counted in inference mode, where an operator such as `linear` arrives whole. With gradients it would arrive
     in the parts that autograd knows, and the count would depend on the caller. TorchScript is counted as it runs. What
@@ -18,17 +19,17 @@ def count_aten_calls(function: Callable[[], object]) -> Optional[int]:
     """
     import torch
 
-    calls: List[None] = []
+    calls: List[str] = []
     watching = _watching(calls)
     if watching is None:
         return None
     with torch.inference_mode(), watching:
         function()
-    return len(calls)
+    return Counter(calls)
 
 
-def _watching(calls: List[None]) -> Optional[ContextManager[Any]]:
-    """Adds to the list for each call while it is entered; None where this torch has no such mode."""
+def _watching(calls: List[str]) -> Optional[ContextManager[Any]]:
+    """Adds its operator to the list for each call while it is entered; None where this torch has no such mode."""
     from torch.utils import _python_dispatch
 
     if not hasattr(_python_dispatch, "TorchDispatchMode"):
@@ -37,7 +38,7 @@ def _watching(calls: List[None]) -> Optional[ContextManager[Any]]:
     class Counter(_python_dispatch.TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
             if str(func).partition(".")[0] not in _NOT_COMPUTING:
-                calls.append(None)
+                calls.append(str(func))
             return func(*args, **(kwargs or {}))
 
     if hasattr(Counter, "__enter__"):

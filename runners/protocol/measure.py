@@ -8,6 +8,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 from runners.backends import make_backend
 from runners.backends.base import Backend
 from runners.contract import LEGACY, Phases, Series, Status, TrialSpec
+from runners.examination.counts import operation_facts
 from runners.examination.memory import host_memory
 from runners.protocol import timing
 from runners.protocol.answer import Answer
@@ -126,7 +127,7 @@ def _timed(
 
 def _examined(backend: Backend, subject: Subject) -> Facts:
     call, inputs = subject.call, subject.ring[0]
-    facts = attempted("operations", lambda: {"operations": backend.operations(call, inputs)})
+    facts = attempted("operations", lambda: operation_facts(backend.operations(call, inputs)))
     facts.update(attempted("memory", lambda: host_memory(call, subject.ring)))
     facts.update(attempted("backend", lambda: backend.examined(call, inputs)))
     return facts

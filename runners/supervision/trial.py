@@ -1,8 +1,7 @@
-"""The processes of a session's trials: prepare, measure in turns, examine, and the dispatch floor of each structure."""
+"""The processes of a session's trials: prepare, measure in turns, examine; the twins of floors are measured alike."""
 
 import shutil
 import tempfile
-import time
 import uuid
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,22 +13,20 @@ from runners.contract import (
     LEGACY,
     Interleaving,
     Phases,
-    Series,
     Session,
     Status,
     Task,
     Trial,
     TrialSpec,
     WorkloadSpec,
-    digest,
 )
 from runners.contract.catalogue.entries import CPU, CUDA
-from runners.contract.record import FactValue
 from runners.protocol.answer import Answer, merge_phases
 from runners.protocol.cache import CacheEntries, entries
 from runners.protocol.examine import examine, wanted
 from runners.protocol.measure import measure
 from runners.protocol.prepare import missing, prepare
+from runners.supervision.floor import Floors
 from runners.supervision.interrupts import Interrupts
 from runners.supervision.process import Ended, run_child
 from runners.supervision.room import Room
@@ -37,24 +34,12 @@ from runners.supervision.session import Allowance, Member, SessionRun
 from runners.supervision.verdict import judge
 from runners.system.gpu_state import read_gpus
 from runners.workloads import make_workload
-from runners.workloads.base import Unsupported, Workload
+from runners.workloads.base import Workload
 
 REFERENCE_ROWS = 16
 """Examples of a batch that are verified: float64 of a large batch would take longer than all of the measurement."""
 
-_FLOOR_WARMUP_MS = 100
 _BASELINE = "eager"
-
-
-@dataclass(frozen=True)
-class Floor:
-    """What became of the shrunk twin of a trial."""
-
-    series: Optional[Series]
-    operations: FactValue
-    problem: Optional[str]
-    measured_by: str
-    """The trial that measured it; others of the same structure share it."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +60,7 @@ class TrialProcesses:
         self._cache = cache
         self._source = source
         self._interrupts = interrupts
-        self._floors: Dict[str, Floor] = {}
+        self._floors = Floors()
 
     def run(self, trials: Sequence[Trial]) -> Dict[str, Outcome]:
         """All processes of the trials of one session; returns what became of each by its id."""
@@ -164,7 +149,9 @@ class TrialProcesses:
             answer = self._with_examination(answer, trial, deadline)
         protocol = trial.spec.protocol
         if trial.spec.device == CPU and protocol.floor_budget_ms and protocol.procedure != LEGACY:
-            answer = self._with_floor(answer, trial, deadline)
+            answer = self._floors.extended(
+                answer, trial, lambda spec: self._prepare_and_measure(trial, spec, deadline)[0]
+            )
         return answer
 
     def _prepared(
@@ -196,29 +183,6 @@ class TrialProcesses:
         phases = merge_phases(answer.phases, more.phases)
         return replace(answer, phases=phases, series=answer.series + more.series, facts=facts)
 
-    def _with_floor(self, answer: Answer, trial: Trial, deadline: float) -> Answer:
-        start = time.monotonic()
-        try:
-            spec = floor_spec(trial.spec)
-        except Unsupported as reason:
-            return replace(answer, facts=dict(answer.facts, floor_valid=None, floor_problem=str(reason)))
-        key = digest(spec)
-        fresh = key not in self._floors
-        if fresh:
-            self._floors[key] = self._floor(trial, spec, deadline)
-        floor = self._floors[key]
-        facts = dict(answer.facts, **floor_facts(floor, answer.facts.get("operations")))
-        phases = replace(answer.phases, floor_s=time.monotonic() - start if fresh else None)
-        series = answer.series if floor.series is None else (*answer.series, floor.series)
-        return replace(answer, phases=phases, series=series, facts=facts)
-
-    def _floor(self, trial: Trial, spec: TrialSpec, deadline: float) -> Floor:
-        answer, _ = self._prepare_and_measure(trial, spec, deadline)
-        if answer.status is not Status.OK:
-            return Floor(None, None, "%s: %s" % (answer.status.value, answer.reason), trial.trial_id)
-        [sync] = [series for series in answer.series if series.mode == "sync"]
-        return Floor(replace(sync, mode="floor"), answer.facts.get("operations"), None, trial.trial_id)
-
     def _entries(self, spec: TrialSpec) -> CacheEntries:
         backend = make_backend(make_workload(spec))
         return entries(self._cache, backend, self._source, self._reference_batch(backend.workload))
@@ -242,44 +206,6 @@ class TrialProcesses:
     def _child(self, function: Callable[[], Answer], trial: Trial, deadline: float) -> Tuple[Answer, Ended]:
         ended = run_child(function, deadline, self._interrupts)
         return judge(ended, trial.timeout_s), ended
-
-
-def floor_spec(spec: TrialSpec) -> TrialSpec:
-    """The trial that measures the dispatch floor: the shrunk twin, single calls, and nothing beside them.
-
-    Raises:
-        Unsupported: the workload has no such twin.
-    """
-    protocol = spec.protocol
-    small = replace(
-        protocol,
-        warmup_min_ms=min(_FLOOR_WARMUP_MS, protocol.warmup_min_ms),
-        sync_budget_ms=protocol.floor_budget_ms,
-        # A single block: only lone calls count
-        pipelined_budget_ms=1,
-        pipelined_min_samples=1,
-        pipelined_block_ms=1,
-        floor_budget_ms=0,
-        energy_window_ms=0,
-    )
-    return replace(spec, workload=make_workload(spec).shrunk(), protocol=small)
-
-
-def floor_facts(floor: Floor, operations: FactValue) -> Dict[str, FactValue]:
-    """What the row says about the floor. It holds only if the twin dispatches as many operations as the trial."""
-    problem, valid = floor.problem, None
-    if problem is None and (operations is None or floor.operations is None):
-        problem = "the operations of this backend cannot be counted, so that the twin's structure is not proven"
-    elif problem is None:
-        valid = operations == floor.operations
-        if not valid:
-            problem = "the twin dispatches %s operations, the trial %s" % (floor.operations, operations)
-    return {
-        "floor_operations": floor.operations,
-        "floor_valid": valid,
-        "floor_problem": problem,
-        "floor_measured_by": floor.measured_by,
-    }
 
 
 def _processes(outcome: Outcome) -> int:

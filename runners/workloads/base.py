@@ -1,10 +1,10 @@
 """What every workload provides: a model, its inputs, and the arithmetic that compares outputs."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, Optional, Tuple
 
-from runners.contract import TrialSpec, WorkloadSpec
+from runners.contract import TWIN_GROWTH, TrialSpec, WorkloadSpec
 from runners.contract.catalogue import resolve_workload_options
 from runners.contract.record import FactValue
 
@@ -141,3 +141,12 @@ class Workload(ABC):
             Unsupported: there is none, and why.
         """
         raise Unsupported("workload %s has no twin of the same structure that is small" % self.spec.workload.name)
+
+    def enlarged(self) -> WorkloadSpec:
+        """Of a shrunk twin, the one with `TWIN_GROWTH` times the elements: by default with as many times the examples.
+
+        Raises:
+            Unsupported: there is none of the same structure, and why.
+        """
+        workload = self.spec.workload
+        return replace(workload, batch=TWIN_GROWTH * workload.batch)

@@ -6,7 +6,7 @@ All have the same seven filters, which make a frame of 400 samples and another o
 from dataclasses import replace
 from typing import Any, ClassVar, Dict, Mapping, Optional
 
-from runners.contract import WorkloadSpec
+from runners.contract import TWIN_GROWTH, WorkloadSpec
 from runners.contract.record import FactValue
 from runners.workloads.base import Inputs
 from runners.workloads.construction import (
@@ -74,6 +74,15 @@ class Speech(LibraryModel):
         samples = min(self.audio_samples, _FRAME_SAMPLES + _HOP_SAMPLES)
         batch = min(self.spec.workload.batch, TWIN_BATCH) if self.views_of_one else TWIN_BATCH
         return replace(small, batch=batch, options={**small.options, "audio_samples": samples})
+
+    def enlarged(self) -> WorkloadSpec:
+        workload = self.spec.workload
+        if workload.batch > 1:
+            return super().enlarged()
+        # Several examples are copied where a lone one is viewed: it becomes longer, by frames
+        frames = (self.audio_samples - _FRAME_SAMPLES) // _HOP_SAMPLES + 1
+        samples = _FRAME_SAMPLES + _HOP_SAMPLES * (TWIN_GROWTH * frames - 1)
+        return replace(workload, options={**workload.options, "audio_samples": samples})
 
 
 def with_sound(model: Any) -> Any:

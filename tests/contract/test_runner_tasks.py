@@ -137,7 +137,7 @@ def test_a_good_record_is_complete(tmp_path: Path) -> None:
     run(tmp_path)
     (record,) = records(tmp_path)
     assert (record.status, record.reason, record.exit_code, record.log_tail) == (Status.OK, None, 0, "")
-    assert [series.mode for series in record.series] == ["warmup", "sync", "pipelined", "floor"]
+    assert [series.mode for series in record.series] == ["warmup", "sync", "pipelined", "floor", "floor_large"]
     assert all(duration > 0 for series in record.series for duration in series.durations_ns)
     assert record.series[2].calls_per_sample > 1
     assert record.verification is not None

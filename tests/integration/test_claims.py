@@ -16,6 +16,7 @@ from orchestrator.analysis.claiming.configurations import Configuration, grouped
 from orchestrator.analysis.comparing.reading import Moment
 from orchestrator.report.claims import claims_document, claims_markdown, render_claims
 from orchestrator.store import open_store
+from orchestrator.store.tax import Regime
 from tests.machines import A100, CPU_ONLY, RTX_2080_TI, RTX_3090, RTX_8000, V100, System
 from tests.results import taxmeter
 from tests.systems import Made, World, make_systems
@@ -51,10 +52,9 @@ CONTRARY = {
     "frameworks-alike-while-compute-bound": Effect(0.5, "busy", {"backend": "onnxruntime"}),
     "cpu-floor-order-of-backends": Effect(0.1, "dispatch", {"backend": "eager", "host": "epyc-01"}),
     "cpu-onnxruntime-removes-most-of-the-tax": Effect(3.0, "dispatch", {"backend": "onnxruntime"}),
-    "cpu-tax-is-small-for-bert-base": Effect(9.0, "dispatch", {"backend": "eager", "host": "epyc-01"}),
+    "cpu-floor-is-small-for-bert-base": Effect(9.0, "dispatch", {"backend": "eager", "host": "epyc-01"}),
     "cpu-no-batch-is-free": Effect(0.2, "busy", {"batch": 2, "host": "epyc-01"}),
-    "cpu-compute-bound-from-one-example": Effect(80.0, "dispatch", {"backend": "eager", "host": "epyc-01"}),
-    "cpu-floor-does-not-grow-with-width": Effect(4.0, "dispatch", {"hidden_size": 3072}),
+    "cpu-floor-is-less-than-half-from-one-example": Effect(80.0, "dispatch", {"backend": "eager", "host": "epyc-01"}),
 }
 """What makes a claim false."""
 
@@ -285,7 +285,7 @@ def test_the_table_fits_the_terminal(whole: Made, project: Path, width: int) -> 
     Console(file=out, width=width).print(render_claims(decisions, detailed=True))
     text = out.getvalue()
     assert max(map(len, text.splitlines())) <= width
-    assert "36 claims: 29 hold, 1 fail, 6 have not enough data" in text
+    assert "35 claims: 28 hold, 1 fail, 6 have not enough data" in text
     assert "Measured by: make cluster-sweep SWEEP=sweeps/paper/figure_10.yaml" in text
     assert "no data" not in text
     page = claims_markdown(decisions)
@@ -353,3 +353,14 @@ def test_campaigns_are_pooled_where_the_system_is_the_same(tmp_path: Path, small
     (case,) = decided(text, read(made), tmp_path).cases
     assert case.case.figure is not None
     assert case.case.figure.processes == 6
+
+
+@pytest.mark.parametrize(("effect", "regime"), [(None, None), (Effect(400.0, "dispatch", {}), Regime.FRAMEWORK_BOUND)])
+def test_a_floor_proves_framework_bound_and_never_compute_bound(
+    tmp_path: Path, effect: Effect | None, regime: Regime | None
+) -> None:
+    effects = () if effect is None else (effect,)
+    every = read(make_systems(tmp_path / "results", world(*effects, rounds=4, systems=(CPU_ONLY,))))
+    eager = next(one for one in every if [one.row[name] for name in ("workload", "backend", "batch")] == ONE)
+    assert len(eager.loads) == 4
+    assert eager.regime is regime

@@ -130,8 +130,26 @@ def test_a_processor_is_explained_by_its_own_formulae(made: Made) -> None:
     assert found.tax.parts["dispatch_floor_s"].value == pytest.approx(truth.dispatch_s, rel=0.03)
     assert "dispatch_s" not in found.tax.parts
     assert found.tax.regime is Regime.COMPUTE_BOUND
+    assert found.tax.is_by_lower_bound
+    assert found.tax.load is not None
+    assert found.tax.load.value == pytest.approx(truth.sync_s / truth.dispatch_s / 2, rel=0.03)
     assert found.transition is not None
     assert found.transition.side is Side.BELOW
+    assert found.execution is not None
+    best = times(CPU_ONLY, spec("bert-base", 1, found.execution.best, "float32", "cpu"))
+    assert found.execution.seconds.value == pytest.approx(truth.sync_s - best.sync_s, rel=0.2)
+    assert found.execution.by_floors_s == pytest.approx(truth.dispatch_s - best.dispatch_s, rel=0.05)
+    out = StringIO()
+    Console(file=out, width=80).print(render_explanation(found, {}))
+    said = " ".join(out.getvalue().split())
+    assert re.search(r"the framework's share +[\d.]+% .*at least", said)
+    for words in (
+        "floor: the tax, at least",
+        "compute-bound by the floor: the framework takes at least that, and may take more",
+        "by the floor below 1, the smallest batch",
+        f"which {found.execution.best} does without; the floors differ by",
+    ):
+        assert words in said
     skipped = next(one for one in found.alternatives if one.backend == "cuda_graphs")
     assert skipped.status is Status.SKIPPED
 

@@ -155,6 +155,35 @@ def test_the_queries_answer_with_the_numbers_of_the_page(made: Made, document: D
     assert rates["kernel_rate"] == pytest.approx(cells["flops"][cell] / cells["busy"][cell], rel=1e-4)
 
 
+def test_a_processor_has_the_floor_of_its_structure_and_the_query_the_same(made: Made, document: Document) -> None:
+    cells = document["cells"]
+    of_cpu = [at for at, device in enumerate(cells["device"]) if device == "cpu" and cells["overhead"][at] is not None]
+    by_structure: dict[tuple[int, int], set[float]] = {}
+    for at in of_cpu:
+        by_structure.setdefault((cells["shape"][at], cells["backend"][at]), set()).add(cells["overhead"][at])
+    assert len(by_structure) > 3
+    assert {len(floors) for floors in by_structure.values()} == {1}
+    relation = open_store(made.directory).sql(filled(document, "tax", "device = 'cpu'", Mode.SYNC))
+    answers = [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
+    for name, column in (("overhead", "overhead_s"), ("fraction", "fraction")):
+        shown = sorted(cells[name][at] for at in of_cpu)
+        assert sorted(one[column] for one in answers) == pytest.approx(shown, rel=1e-4)
+
+
+def test_the_execution_tax_is_against_the_best_backend(document: Document) -> None:
+    cells = document["cells"]
+    best = position(document, "V100-PCIE-32GB", "bert-base", "cuda_graphs", 1)
+    eager = position(document, "V100-PCIE-32GB", "bert-base", "eager", 1)
+    assert (cells["execution"][best], cells["execution_share"][best]) == (0, 0)
+    assert cells["execution_best"][eager] == "cuda_graphs"
+    latencies = cells["latency_pipelined"]
+    assert cells["execution"][eager] == pytest.approx(latencies[eager] - latencies[best], rel=0.05)
+    assert cells["execution_floors"][eager] is None
+    on_cpu = [at for at, device in enumerate(cells["device"]) if device == "cpu" and cells["execution_share"][at]]
+    assert all(cells["execution_floors"][at] > 0 for at in on_cpu)
+    assert on_cpu
+
+
 @pytest.mark.parametrize("name", ["cells", "failures", "flagged", "systems", "samples"])
 def test_every_other_query_is_answered(made: Made, document: Document, name: str) -> None:
     count = len(open_store(made.directory).sql(filled(document, name)).fetchall())

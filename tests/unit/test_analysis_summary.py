@@ -45,17 +45,22 @@ def test_medians_and_ratios_to_eager_are_paired_by_round() -> None:
     assert torchscript.ratio.verdict is Verdict.FASTER
 
 
-def test_the_floor_of_a_cell_is_over_its_processes() -> None:
-    taken = [
-        row("eager", number, 1.0, samples_floor_s=[value], dispatch_floor_valid=True)
-        for number, value in enumerate([0.1, 0.2, 0.3])
-    ]
-    ((line,),) = (one.lines for one in summary(*taken).settings)
-    [eager] = line.cells
-    assert eager.floor is not None
-    assert (eager.floor.value, eager.floor.processes, eager.floor_proven) == (pytest.approx(0.2), 3, True)
-    doubtful = summary(*taken, row("eager", 9, 1.0, samples_floor_s=[0.2], dispatch_floor_valid=False))
-    assert not doubtful.settings[0].lines[0].cells[0].floor_proven
+def with_floor(number: int, small: float, large: float, valid: bool = True, **more: object) -> dict[str, object]:
+    floor = {"dispatch_floor_small_s": small, "dispatch_floor_large_s": large, "dispatch_floor_valid": valid}
+    return row("eager", number, 1.0, dispatch_floor_structure="s", **floor, **more)
+
+
+def test_a_structure_has_one_floor_in_a_campaign() -> None:
+    taken = [with_floor(1, 0.11, 0.17), with_floor(2, 0.13, 0.14), with_floor(2, 0.30, 0.40, batch=2)]
+    found = summary(*taken)
+    cells = [cell for line in found.settings[0].lines for cell in line.cells]
+    assert [cell.floor and (cell.floor.value, cell.floor.low) for cell in cells] == [(pytest.approx(0.1), None)] * 2
+    assert all(cell.floor_proven for cell in cells)
+    doubtful = summary(*taken, with_floor(9, 0.01, 0.01, valid=False))
+    (cell, _) = (cell for line in doubtful.settings[0].lines for cell in line.cells)
+    assert not cell.floor_proven
+    assert cell.floor is not None
+    assert cell.floor.value == pytest.approx(0.1)
     assert summary(row("eager", 1, 1.0)).settings[0].lines[0].cells[0].floor is None
 
 

@@ -77,10 +77,10 @@ def test_the_floor_has_its_share_and_says_when_it_is_not_proven() -> None:
     proven = cell("eager", 0.010, floor=estimate(0.002), floor_proven=True)
     doubtful = cell("onnxruntime", 0.010, floor=estimate(0.001))
     shown = text(summary(proven))
-    assert "floor 2.00 ms [1.80, 2.20], 20 %\n" in shown.replace(" \n", "\n").replace(" \n", "\n")
+    assert "floor ≥ 2.00 ms [1.80, 2.20], 20 %\n" in shown.replace(" \n", "\n").replace(" \n", "\n")
     assert "? where" not in shown
     shown = text(summary(proven, doubtful))
-    assert "floor 1.00 ms [0.90, 1.10], 10 % ?" in " ".join(shown.split())
+    assert "floor ≥ 1.00 ms [0.90, 1.10], 10 % ?" in " ".join(shown.split())
     assert "? where that is not proven" in shown
 
 

@@ -92,8 +92,9 @@ def guard(name: str, outcome: GuardOutcome, moment: GuardMoment = GuardMoment.BE
 def test_every_key_of_a_full_row_is_a_column_with_a_value_of_its_type() -> None:
     passes = {column.name: _value(column.type) for column in PASSES}
     facts = {"parameters": 110_000_000, "weight_bytes": 440_000_000, "flops_per_example": 8, "macs_per_example": 4}
-    facts |= {"floor_valid": True, "floor_problem": None, **passes}
-    timed = (series("warmup", 3), series("sync", 64), series("pipelined", 5, 10), series("floor", 3))
+    facts |= {"floor_valid": True, "floor_problem": None, "floor_structure": "s", **passes}
+    timed = (series("warmup", 3), series("sync", 64), series("pipelined", 5, 10))
+    timed += tuple(series(mode, 3) for mode in ("floor", "floor_large", "floor_threads"))
     timed = tuple(replace(one, pressure_ns=(1, 2), pressure_total_ns=3, stopped=Stop.BUDGET) for one in timed)
     timed = (timed[0], replace(timed[1], turns=(60, 4)), *timed[2:])
     full = record(
@@ -114,6 +115,7 @@ def test_every_key_of_a_full_row_is_a_column_with_a_value_of_its_type() -> None:
     expected_null = {"reason", "log_tail", "image_size", "image_digest", "image_id", "transformers_version"}
     hot_null = {"cpu_threads", "memory_bytes", "kernel", "virtualisation", "gpu_name", "gpu_count", "driver_version"}
     of_a_gpu = {"dispatch_s", "graph_s", "busy_s", "exposed_overhead_graph_s", "overhead_estimates_agree", "tax_ratio"}
+    of_a_gpu |= {"boundedness"}
     other_modes = {f"samples_{mode}_{clock}" for mode in ("dispatch", "graph", "legacy") for clock in ("s", "cpu_s")}
     other_modes |= {"latency_legacy_s", "dispatch_floor_problem"}
     assert set(TRIALS.names) - filled == (expected_null | hot_null | of_a_gpu | other_modes | {"onnxruntime_version"})
@@ -135,7 +137,20 @@ def test_a_short_series_is_called_one_and_one_without_turns_is_not_judged() -> N
 
 
 def test_every_mode_of_the_contract_has_its_columns() -> None:
-    timed = tuple(series(mode, 2) for mode in ("warmup", "sync", "pipelined", "dispatch", "graph", "floor", "legacy"))
+    timed = tuple(
+        series(mode, 2)
+        for mode in (
+            "warmup",
+            "sync",
+            "pipelined",
+            "dispatch",
+            "graph",
+            "floor",
+            "floor_large",
+            "floor_threads",
+            "legacy",
+        )
+    )
     row = trial_row(context(), trial(), record(series=timed))
     assert set(row) <= set(TRIALS.names)
     assert row["latency_legacy_s"] == pytest.approx(0.001)

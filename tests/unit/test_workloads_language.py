@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runners.contract import BackendSpec, Protocol, TrialSpec, WorkloadSpec
+from runners.contract import TWIN_GROWTH, BackendSpec, Protocol, TrialSpec, WorkloadSpec
 from runners.contract.catalogue import WORKLOADS, refusal
 from runners.contract.catalogue.language import WORKLOADS as TEXTS
 from runners.workloads import make_workload, workload_class
@@ -134,6 +134,33 @@ def test_runtimes_that_simplify_a_lone_row_have_two_in_the_twin_of_a_batch(backe
     batch = make_workload(replace(spec, backend=BackendSpec(backend, {})))
     one = make_workload(replace(spec, backend=BackendSpec(backend, {}), workload=replace(spec.workload, batch=1)))
     assert (one.shrunk().batch, batch.shrunk().batch) == (1, of_many)
+
+
+@pytest.mark.parametrize(
+    ("name", "backend", "batch", "mask", "expected"),
+    [
+        ("bert-base", "eager", 1, "none", (4, 8)),
+        ("bert-base", "eager", 1, "ptb", (1, 32)),
+        ("bert-base", "eager", 8, "ptb", (8, 8)),
+        ("bert-base", "onnxruntime", 1, "none", (1, 32)),
+        ("bert-base", "onnxruntime", 8, "none", (8, 8)),
+        ("squeezebert", "torchscript", 1, "none", (8, 8)),
+    ],
+)
+def test_the_large_twin_has_four_times_the_tokens(
+    name: str, backend: str, batch: int, mask: str, expected: tuple[int, int]
+) -> None:
+    full = text(name, batch=batch, mask=mask)
+    spec = replace(full.spec, backend=BackendSpec(backend, {}))
+    small = make_workload(replace(spec, workload=make_workload(spec).shrunk()))
+    large = small.enlarged()
+    assert (large.batch, large.sequence_length) == expected
+    assert large.batch * large.sequence_length == TWIN_GROWTH * small.spec.workload.batch * 8
+
+
+def test_reformer_has_no_larger_twin() -> None:
+    with pytest.raises(Unsupported, match="no larger twin"):
+        text("reformer-enwik8").enlarged()
 
 
 def test_the_twin_of_a_masked_batch_is_a_batch() -> None:

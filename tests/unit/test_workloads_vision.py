@@ -117,6 +117,29 @@ def test_a_twin_of_attention_that_takes_views_of_one_example_has_one(name: str, 
     assert tuple(make_workload(trial(name, batch=batch)).shrunk().batch for batch in (1, 8)) == batches
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "expected"),
+    [
+        ("wav2vec2-base", {}, (8, 720)),
+        ("speecht5-asr", {}, (1, 2640)),
+        ("speecht5-asr", {"audio_samples": 400}, (1, 1360)),
+    ],
+)
+def test_the_large_twin_hears_four_times_the_frames(
+    name: str, options: dict[str, int], expected: tuple[int, int]
+) -> None:
+    one = trial(name, batch=1, **options)
+    small = make_workload(replace(one, workload=make_workload(one).shrunk()))
+    large = small.enlarged()
+    assert (large.batch, large.options["audio_samples"]) == expected
+
+
+def test_the_large_twin_of_a_classifier_takes_eight_images() -> None:
+    one = trial("resnet50", 224)
+    large = make_workload(replace(one, workload=make_workload(one).shrunk())).enlarged()
+    assert (large.batch, large.image_size) == (8, 8)
+
+
 @pytest.mark.parametrize("name", SPEECH)
 def test_the_widths_of_a_twin_fit_its_heads_and_groups(name: str) -> None:
     model = workload_class(name)

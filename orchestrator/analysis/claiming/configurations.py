@@ -15,6 +15,7 @@ from orchestrator.analysis.explaining.processes import (
     by_visit,
     countable,
     is_ok,
+    loads,
     options_of,
     over_processes,
 )
@@ -71,23 +72,25 @@ class Configuration:
         return by_visit(self.measured(one), one.column)
 
     @property
-    def boundedness(self) -> dict[Visit, float]:
-        """By visit, where it is above 0; on a CPU where the floor is proven."""
-        rows = [row for row in self.rows if self.device != "cpu" or row["dispatch_floor_valid"] is True]
-        return {visit: value for visit, value in by_visit(rows, "boundedness").items() if value > 0}
+    def loads(self) -> dict[Visit, float]:
+        """The load by visit; on a CPU where the floor is proven."""
+        return loads(self.rows, self.device)
 
     @property
     def regime(self) -> Regime | None:
-        """As its rounds prove it; null if they do not."""
-        found = over_processes(list(self.boundedness.values()))
-        return None if found is None or found.low is None else regime_of(found)
+        """As its rounds prove it; null if they do not. A floor is a lower bound: it proves framework-bound alone."""
+        found = over_processes(list(self.loads.values()))
+        if found is None or found.low is None:
+            return None
+        proven = regime_of(found, self.device)
+        return None if self.device == "cpu" and proven is not Regime.FRAMEWORK_BOUND else proven
 
 
 def claim_columns() -> list[str]:
     """The columns of `trials` that claims need."""
     identity = ("trial_id", "trial_key", "campaign_id", "round", "replicate", "attempt", "status", "reason", "host")
     axes = columns_of([*AXES.values(), *OPTION_AXES.values()])
-    regime = ("boundedness", "dispatch_floor_valid")
+    regime = ("boundedness", "latency_floor_log_ratio", "dispatch_floor_valid")
     return list(dict.fromkeys([*identity, *_COLUMNS, *axes, *quantity_columns(), *regime, *RATIO_COLUMNS]))
 
 

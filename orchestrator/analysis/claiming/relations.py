@@ -121,7 +121,7 @@ def _peak_throughput(series: Sequence[Configuration]) -> Figure | None:
 
 def _transition(series: Sequence[Configuration]) -> Figure | None:
     """The transition batch; beyond the measured batches its number is unknown, but the side is."""
-    known = {one.row["batch"]: values for one in series if (values := one.boundedness)}
+    known = {one.row["batch"]: values for one in series if (values := one.loads)}
     if len(known) < 2:
         return None
     found = transition(known)
@@ -159,7 +159,7 @@ def _distance(high: float, low: float) -> float:
 
 def _transition_case(label: str, figure: Figure | None, note: str = "") -> Case:
     if figure is None:
-        note = "the boundedness of two batches at least is needed"
+        note = "the load of two batches at least is needed: dispatch and kernels, on a CPU a proven floor"
     elif figure.value is None:
         note = "beyond the batches that were measured"
     return Case(label, figure, TRANSITION_BATCH, note)

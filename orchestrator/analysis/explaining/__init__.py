@@ -1,6 +1,7 @@
 """Explaining one configuration: its tax, its regime, where that changes, and what would remove it."""
 
 from orchestrator.analysis.explaining.backends import Alternative
+from orchestrator.analysis.explaining.execution import ExecutionTax, execution_of, execution_taxes
 from orchestrator.analysis.explaining.explaining import Explanation, Failed, Lack, explain
 from orchestrator.analysis.explaining.free import FREE, Direction, FreeBatch, Variant
 from orchestrator.analysis.explaining.processes import explain_columns
@@ -11,6 +12,7 @@ __all__ = [
     "FREE",
     "Alternative",
     "Direction",
+    "ExecutionTax",
     "Explanation",
     "Failed",
     "FreeBatch",
@@ -20,6 +22,8 @@ __all__ = [
     "Tax",
     "Transition",
     "Variant",
+    "execution_of",
+    "execution_taxes",
     "explain",
     "explain_columns",
     "transition",

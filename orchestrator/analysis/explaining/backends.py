@@ -1,7 +1,7 @@
 """What the other backends make of the same work: how much faster, and how much of the tax is left."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -78,11 +78,15 @@ def _alternative(name: str, theirs: Sequence[Row], ours: Sequence[Row], device: 
         [row for row in rows if device != "cpu" or row["dispatch_floor_valid"] is True] for rows in (ours, theirs)
     ]
     overheads = [by_visit(rows, "exposed_overhead_s") for rows in proven]
+    removed = removed_share(*overheads)
+    if device == "cpu" and removed is not None:
+        # Of two floors, each the least of its rounds: no rounds are left to scatter
+        removed = replace(removed, low=None, high=None)
     worst = failed[0] if failed and not sides[0] else None
     return Alternative(
         backend=name,
         speedup=None if ratio is None else ratio.estimate,
-        removed=removed_share(*overheads),
+        removed=removed,
         is_paired=ratio is not None and ratio.pairing is not Pairing.UNPAIRED,
         status=Status.OK if worst is None else Status(worst["status"]),
         reason=None if worst is None else worst["reason"],

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from enum import Enum
 
 from orchestrator.analysis.explaining.backends import Alternative, alternatives
+from orchestrator.analysis.explaining.execution import ExecutionTax, execution_of, execution_taxes
 from orchestrator.analysis.explaining.free import FreeBatch, Variant, free_batch
-from orchestrator.analysis.explaining.processes import Row, by_visit, countable, is_ok, pace, siblings
+from orchestrator.analysis.explaining.processes import Row, by_visit, countable, is_ok, loads, pace, siblings
 from orchestrator.analysis.explaining.shapes import point_of, variants
 from orchestrator.analysis.explaining.tax import Tax, tax_of
 from orchestrator.analysis.explaining.transition import Transition, transition
+from orchestrator.analysis.floors import with_common_floors
 from orchestrator.analysis.ratios import Priors
 from orchestrator.analysis.summary import Shape, backend_name, last_attempts, shape_of
 from runners.contract import Status
@@ -51,6 +53,8 @@ class Explanation:
     campaigns: tuple[str, ...]
     hosts: tuple[str, ...]
     tax: Tax
+    execution: ExecutionTax | None
+    """Null where no other backend shares a round with it."""
     failed: tuple[Failed, ...]
     transition: Transition | None
     free: FreeBatch | None
@@ -67,12 +71,13 @@ def explain(rows: Iterable[Row], target: Row) -> Explanation:
         target: one of them, of the configuration that is asked about.
     """
     rows = last_attempts([dict(row) for row in rows])
-    every = countable(rows)
+    every = with_common_floors(countable(rows))
     device = target["device"]
     ours = siblings(every, target)
     tax = tax_of(ours, device)
     series = _by_batch(siblings(every, target, but=("batch",)))
     others = alternatives(siblings(every, target, but=("backend", "backend_options")), ours, device, Priors(rows))
+    same_work = siblings(every, target, but=("backend", "backend_options", "environment_id"))
     shapes = variants(every, target)
     changing = _transition(series, device)
     free = free_batch({batch: by_visit(some, pace(device)) for batch, some in series.items()})
@@ -84,6 +89,7 @@ def explain(rows: Iterable[Row], target: Row) -> Explanation:
         campaigns=tuple(sorted({row["campaign_id"] for row in ours})),
         hosts=tuple(sorted({row["host"] for row in ours if row["host"]})),
         tax=tax,
+        execution=execution_taxes(same_work).get(execution_of(target)),
         failed=_failed(ours),
         transition=changing,
         free=free,
@@ -102,10 +108,7 @@ def _by_batch(rows: Sequence[Row]) -> dict[int, list[Row]]:
 
 
 def _transition(series: dict[int, list[Row]], device: str) -> Transition | None:
-    known = {
-        batch: by_visit([row for row in rows if device != "cpu" or row["dispatch_floor_valid"]], "boundedness")
-        for batch, rows in series.items()
-    }
+    known = {batch: loads(rows, device) for batch, rows in series.items()}
     usable = {batch: visits for batch, visits in known.items() if visits}
     return transition(usable) if len(usable) > 1 else None
 
@@ -128,7 +131,7 @@ def _lacks(
 ) -> tuple[Lack, ...]:
     missing = {
         Lack.ROUNDS: tax.processes < ENOUGH_ROUNDS,
-        Lack.TAX: "boundedness" not in tax.parts,
+        Lack.TAX: tax.load is None,
         Lack.BATCHES: free is None,
         # Where everything measured is free, the end of it is what is not known.
         Lack.LARGER_BATCHES: free is not None and (free.next_batch is None or _is_above(changing)),

@@ -1,6 +1,7 @@
 """The processes behind an explanation: which are the configuration itself, and which differ in one thing alone."""
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -24,8 +25,9 @@ WHAT: Final = (
 _MEASURED: Final = (
     *("latency_sync_median_s", "latency_sync_samples", "latency_pipelined_median_s", "latency_pipelined_samples"),
     *("dispatch_floor_s", "dispatch_floor_valid", "dispatch_floor_problem", "dispatch_s", "busy_s", "graph_s"),
+    *("dispatch_floor_structure", "dispatch_floor_small_s", "dispatch_floor_large_s", "parallel_region_tax_s"),
     *("exposed_overhead_s", "exposed_overhead_graph_s", "overhead_estimates_agree", "framework_fraction"),
-    *("boundedness", "tax_ratio", "operations", "kernels", "flops", "steady"),
+    *("latency_floor_log_ratio", "boundedness", "tax_ratio", "operations", "kernels", "flops", "steady"),
 )
 
 
@@ -66,6 +68,18 @@ def by_visit(rows: Iterable[Row], column: str) -> dict[Visit, float]:
         for row in rows
         if is_ok(row) and row[column] is not None
     }
+
+
+def loads(rows: Iterable[Row], device: str) -> dict[Visit, float]:
+    """How much the device's side weighs against the framework's, by visit: 1 where the regime changes.
+
+    On a GPU busy over dispatch; on a CPU the latency over two of its floors, where that is proven. As the floor is a
+    lower bound, a CPU's load is an upper one.
+    """
+    if device == "cpu":
+        proven = [row for row in rows if row["dispatch_floor_valid"] is True]
+        return {visit: math.exp(value) / 2 for visit, value in by_visit(proven, "latency_floor_log_ratio").items()}
+    return {visit: 1 / value for visit, value in by_visit(rows, "boundedness").items() if value > 0}
 
 
 def over_processes(values: Sequence[float]) -> Estimate | None:

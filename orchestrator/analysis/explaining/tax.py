@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.analysis.explaining.processes import Row, by_visit, is_ok, over_processes
+from orchestrator.analysis.explaining.processes import Row, by_visit, is_ok, loads, over_processes
 from orchestrator.analysis.statistics import Estimate
-from orchestrator.store.tax import LOWER, UPPER, Regime
+from orchestrator.store.tax import Regime, regime
 
 GPU_PARTS = (
     *("latency_sync_median_s", "latency_pipelined_median_s", "dispatch_s", "busy_s", "graph_s"),
@@ -13,8 +13,9 @@ GPU_PARTS = (
 )
 CPU_PARTS = (
     *("latency_sync_median_s", "latency_pipelined_median_s", "dispatch_floor_s"),
-    *("framework_fraction", "boundedness"),
+    *("parallel_region_tax_s", "framework_fraction"),
 )
+_OF_A_PROVEN_FLOOR = ("framework_fraction", "parallel_region_tax_s")
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,15 @@ class Tax:
 
     parts: Mapping[str, Estimate]
     """By column: medians over processes, with intervals over them. What was not measured is not in it."""
+    load: Estimate | None
+    """On a GPU busy over dispatch; on a CPU latency over two floors, at most. Null if nothing tells."""
     regime: Regime | None
-    """With the interval of the boundedness beyond the dead band; null if nothing tells the boundedness."""
+    """With the interval of the load beyond the dead band; null if nothing tells the load.
+
+    On a CPU framework-bound is proven by a floor that is a lower bound, compute-bound is not: see `is_by_lower_bound`.
+    """
+    is_by_lower_bound: bool
+    """CPU: the framework may take more than its floor, so that compute-bound is what the floor says and no more."""
     is_decided: bool
     """False where a single process leaves the regime without an interval."""
     floor_problem: str | None
@@ -48,16 +56,21 @@ def tax_of(rows: Sequence[Row], device: str) -> Tax:
     parts: dict[str, Estimate] = {}
     for column in CPU_PARTS if device == "cpu" else GPU_PARTS:
         # Of a floor that is not proven nothing follows, but it is shown.
-        source = valid if column in ("framework_fraction", "boundedness") else ok
-        found = over_processes(list(by_visit(source, column).values()))
+        source = valid if column in _OF_A_PROVEN_FLOOR or (column == "dispatch_floor_s" and valid) else ok
+        values = list(by_visit(source, column).values())
+        found = _least(values) if column == "dispatch_floor_s" else over_processes(values)
         if found is not None:
             parts[column] = found
-    boundedness = parts.get("boundedness")
+    load = over_processes(list(loads(valid, device).values()))
     problems = [row["dispatch_floor_problem"] for row in ok if row["dispatch_floor_valid"] is False]
     return Tax(
         parts=parts,
-        regime=None if boundedness is None else regime_of(boundedness),
-        is_decided=boundedness is not None and boundedness.low is not None,
+        load=load,
+        regime=None if load is None else regime_of(load, device),
+        is_by_lower_bound=device == "cpu"
+        and load is not None
+        and regime_of(load, device) is not Regime.FRAMEWORK_BOUND,
+        is_decided=load is not None and load.low is not None,
         floor_problem=problems[0] if problems else None,
         estimates_disagree=sum(1 for row in ok if row["overhead_estimates_agree"] is False),
         processes=len(ok),
@@ -65,13 +78,18 @@ def tax_of(rows: Sequence[Row], device: str) -> Tax:
     )
 
 
-def regime_of(boundedness: Estimate) -> Regime:
-    """Framework-bound if the whole interval lies above the dead band, compute-bound if below it, else mixed.
+def regime_of(load: Estimate, device: str) -> Regime:
+    """The regime of a load with its whole interval; without an interval the value itself decides.
 
-    Without an interval the value itself decides. The band is that of `store.tax`, 0.9 to 1.1.
+    Args:
+        load: of `loads`.
+        device: `cpu` or `cuda`.
     """
-    low = boundedness.value if boundedness.low is None else boundedness.low
-    high = boundedness.value if boundedness.high is None else boundedness.high
-    if low > UPPER:
-        return Regime.FRAMEWORK_BOUND
-    return Regime.COMPUTE_BOUND if high < LOWER else Regime.MIXED
+    low = load.value if load.low is None else load.low
+    high = load.value if load.high is None else load.high
+    return regime(device, low, high)
+
+
+def _least(values: Sequence[float]) -> Estimate | None:
+    """The least of several measurements of one floor, without an interval: it is a bound."""
+    return Estimate(min(values), None, None, len(values), len(values)) if values else None

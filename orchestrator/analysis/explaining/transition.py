@@ -1,10 +1,10 @@
 """The transition batch: where framework and arithmetic take equally long.
 
-Below it latency waits for the framework, above it for the arithmetic. The load of a batch is the inverse of its
-boundedness: busy over dispatch on a GPU; on a CPU, whose times add up, the rest of the latency over the floor. It is 1
-where a GPU's regime changes, and on a CPU where the floor is half of the latency. Between two measured batches the load
-is taken to be linear in the batch, which is what `a + c · batch` over a constant is; nothing is extrapolated, so that a
-transition outside of the measured batches is censored.
+Below it latency waits for the framework, above it for the arithmetic. The load of a batch is busy over dispatch on a
+GPU; on a CPU, whose times add up, the latency over two floors. It is 1 where a GPU's regime changes, and on a CPU where
+the floor is half of the latency: the floor is a lower bound, so that the transition lies there or at a larger batch.
+Between two measured batches the load is taken to be linear in the batch, which is what `a + c · batch` over a constant
+is; nothing is extrapolated, so that a transition outside of the measured batches is censored.
 
 The interval is Fieller's (Some Problems in Interval Estimation, Journal of the Royal Statistical Society B 16, 1954):
 all batches at which Student's t on the logarithms of the rounds' loads does not exclude 1. It needs no width of its own
@@ -63,21 +63,21 @@ class Transition:
     """Fewest that two neighbouring batches share."""
 
 
-def transition(boundedness: Mapping[int, Mapping[Round, float]]) -> Transition:
-    """The batch at which the boundedness is 1.
+def transition(loads_by_batch: Mapping[int, Mapping[Round, float]]) -> Transition:
+    """The batch at which the load is 1.
 
     Args:
-        boundedness: by batch and round, above 0.
+        loads_by_batch: loads by batch and round, above 0.
 
     Raises:
         ValueError: fewer than 2 batches, a batch without a round, or a value that is not above 0.
     """
-    batches = tuple(sorted(boundedness))
+    batches = tuple(sorted(loads_by_batch))
     if len(batches) < 2:
         raise ValueError("a transition needs at least two batches")
-    if any(not rounds or min(rounds.values()) <= 0 for rounds in boundedness.values()):
-        raise ValueError("each batch needs a boundedness above 0")
-    loads = [{number: 1 / value for number, value in boundedness[batch].items()} for batch in batches]
+    if any(not rounds or min(rounds.values()) <= 0 for rounds in loads_by_batch.values()):
+        raise ValueError("each batch needs a load above 0")
+    loads = [loads_by_batch[batch] for batch in batches]
     means = monotone([float(np.mean(np.log(list(one.values())))) for one in loads], [len(one) for one in loads])
     crossing = _crossing(batches, [math.exp(mean) for mean in means])
     side = Side.INSIDE if crossing is not None else Side.ABOVE if means[-1] < 0 else Side.BELOW

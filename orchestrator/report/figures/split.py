@@ -15,8 +15,11 @@ from orchestrator.report.figures.lines import plain_logarithms
 from orchestrator.report.figures.values import MILLI, scaled, why_empty
 from orchestrator.report.palette import BLACK, BLUE, GREY, ORANGE
 
-_KERNELS: Final = {"cuda": "the GPU computes", "cpu": "the rest: arithmetic"}
-_OVERHEAD: Final = {"cuda": "framework overhead: latency less kernels", "cpu": "dispatch floor: the framework alone"}
+_KERNELS: Final = {"cuda": "the GPU computes", "cpu": "the rest: arithmetic, at most"}
+_OVERHEAD: Final = {
+    "cuda": "framework overhead: latency less kernels",
+    "cpu": "dispatch floor: the framework, at least",
+}
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,9 @@ const COLUMNS = [
   { name: "processes", number: true, text: (cell) => String(at(`${state.mode}_n`, cell)), order: (cell) => at(`${state.mode}_n`, cell) },
   { name: "against backend", wide: true, text: (cell) => ratioCell(cell, "backend"), order: (cell) => at(`${state.mode}_backend`, cell) },
   { name: "against system", wide: true, text: (cell) => ratioCell(cell, "system"), order: (cell) => at(`${state.mode}_system`, cell) },
-  { name: "framework", number: true, text: (cell) => percent(at("fraction", cell)), order: (cell) => at("fraction", cell) },
-  { name: "regime", text: (cell) => (at("regime", cell) === null ? "unknown" : page.regimes[at("regime", cell)]), order: (cell) => at("regime", cell) },
+  { name: "framework", number: true, text: (cell) => (at("fraction", cell) !== null && at("device", cell) === "cpu" ? "≥ " : "") + percent(at("fraction", cell)), order: (cell) => at("fraction", cell) },
+  { name: "execution tax", number: true, text: (cell) => percent(at("execution_share", cell)), title: executionText, order: (cell) => at("execution_share", cell) },
+  { name: "regime", text: (cell) => (at("regime", cell) === null ? "unknown" : regimeText(cell)), order: (cell) => at("regime", cell) },
   { name: "trials", wide: true, text: (cell) => [at("statuses", cell).replaceAll("_", " "), ...marks(cell), at("reason", cell)?.slice(0, 100)].filter((part) => part).join(", "), title: (cell) => at("reason", cell), order: (cell) => at("flagged", cell) },
 ];
 

@@ -7,9 +7,10 @@ from typing import Any, Final
 from orchestrator.analysis.axes import AXES, Value, axes, columns_of, values_of
 from orchestrator.analysis.comparing.cells import Cell, make_cells
 from orchestrator.analysis.comparing.policies import Policy
-from orchestrator.analysis.explaining import transition
+from orchestrator.analysis.explaining import ExecutionTax, execution_of, transition
+from orchestrator.analysis.explaining.execution import Execution
 from orchestrator.analysis.explaining.free import free_batch
-from orchestrator.analysis.explaining.processes import by_visit, is_ok, pace
+from orchestrator.analysis.explaining.processes import by_visit, is_ok, loads, pace
 from orchestrator.analysis.explaining.tax import tax_of
 from orchestrator.report.page.model import Mode, PageCell, Parts, Series, Timing
 from orchestrator.report.page.places import KEY, PLACE, SHAPE, Coordinates
@@ -62,7 +63,13 @@ def cells_of(rows: Sequence[Row], started: Mapping[str, datetime]) -> Cells:
     return {key: {mode: by_mode[mode][key] for mode in Mode} for key in by_mode[Mode.SYNC]}
 
 
-def page_cell(key: Key, cell: Mapping[Mode, Cell], timings: Mapping[Mode, Timing], at: Coordinates) -> PageCell:
+def page_cell(
+    key: Key,
+    cell: Mapping[Mode, Cell],
+    timings: Mapping[Mode, Timing],
+    at: Coordinates,
+    taxes: Mapping[Execution, ExecutionTax],
+) -> PageCell:
     """A cell as the page shows it."""
     rows = cell[Mode.SYNC].rows
     ok = [row for row in rows if is_ok(row)]
@@ -75,6 +82,7 @@ def page_cell(key: Key, cell: Mapping[Mode, Cell], timings: Mapping[Mode, Timing
         device=device,
         timings=timings,
         parts=_parts(ok, device),
+        execution=taxes.get(execution_of(ok[0])) if ok else None,
         flops=next((float(row["flops"]) for row in ok if row["flops"]), None),
         weight_bytes=next((float(row["weight_bytes"]) for row in ok if row["weight_bytes"]), None),
         statuses=cell[Mode.SYNC].statuses,
@@ -96,12 +104,11 @@ def series_of(cells: Sequence[PageCell]) -> tuple[Series, ...]:
         if len(some) < 2:
             continue
         device = some[0].device
-        bounded = {
-            cell.batch: by_visit([row for row in cell.rows if _is_proven(row, device)], "boundedness") for cell in some
-        }
-        usable = {batch: visits for batch, visits in bounded.items() if visits and min(visits.values()) > 0}
+        usable = {cell.batch: visits for cell in some if (visits := loads(cell.rows, device))}
         free = free_batch({cell.batch: by_visit(cell.rows, pace(device)) for cell in some})
-        found.append(Series(place, shape, backend, transition(usable) if len(usable) > 1 else None, free))
+        found.append(
+            Series(place, shape, backend, transition(usable) if len(usable) > 1 else None, device == "cpu", free)
+        )
     return tuple(found)
 
 
@@ -115,11 +122,7 @@ def _parts(ok: Sequence[Row], device: str) -> Parts:
         busy=parts.get("busy_s"),
         dispatch=parts.get("dispatch_s"),
         fraction=fraction,
-        boundedness=parts.get("boundedness"),
         regime=tax.regime,
+        is_by_lower_bound=tax.is_by_lower_bound,
         is_decided=tax.is_decided,
     )
-
-
-def _is_proven(row: Mapping[str, Any], device: str) -> bool:
-    return device != "cpu" or row["dispatch_floor_valid"] is True

@@ -8,7 +8,9 @@ from typing import Any, Final
 
 from orchestrator.analysis.axes import AXES, Group
 from orchestrator.analysis.conditions import Condition, Operator, accepted, parse_conditions
+from orchestrator.analysis.explaining import execution_taxes
 from orchestrator.analysis.explaining.processes import is_ok
+from orchestrator.analysis.floors import with_common_floors
 from orchestrator.analysis.ratios import Priors, twins_of
 from orchestrator.errors import ConfigurationError
 from orchestrator.report.page.cells import Cells, at_home, cells_of, page_cell, series_of
@@ -59,7 +61,8 @@ def make_report(
     """
     chosen = choose(results, conditions)
     rows = at_home(chosen.rows)
-    measured = [row for row in rows if row["replicate"] == 0 and not (without_flagged and row["guard_flags"])]
+    counted = [row for row in rows if row["replicate"] == 0 and not (without_flagged and row["guard_flags"])]
+    measured = with_common_floors(counted)
     if not measured and without_flagged:
         raise ConfigurationError(f"leaves nothing: guards flagged all {len(rows)} trials", key="--without-flagged")
     if not measured:
@@ -72,7 +75,8 @@ def make_report(
     names = {row["campaign_id"] for row in measured}
     priors = {mode: Priors(chosen.moment.whole(names, mode.metric, without_flagged=without_flagged)) for mode in Mode}
     timings = timings_of(cells, pairs, priors)
-    shown = tuple(page_cell(key, cell, timings[key], at) for key, cell in cells.items())
+    taxes = execution_taxes(measured)
+    shown = tuple(page_cell(key, cell, timings[key], at, taxes) for key, cell in cells.items())
     dimensions = chosen.moment.dimensions()
     mode = _first_mode(measured)
     environments = {str(row["environment_id"]): str(row["environment"]) for row in measured}

@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.analysis import Ratio
 from orchestrator.analysis.axes import Value
-from orchestrator.analysis.explaining import FreeBatch, Transition
+from orchestrator.analysis.explaining import ExecutionTax, FreeBatch, Transition
 from orchestrator.analysis.metrics import METRICS, Metric
 from orchestrator.analysis.ratios import Twin
 from orchestrator.analysis.statistics import Estimate
@@ -92,14 +92,15 @@ class Parts:
     """What a call consists of: medians over processes, null where it was not measured."""
 
     overhead: Estimate | None
-    """GPU: pipelined latency less busy time; CPU: the dispatch floor, if it is proven."""
+    """GPU: pipelined latency less busy time; CPU: the dispatch floor, if it is proven, which is a lower bound."""
     busy: Estimate | None
     """GPU only."""
     dispatch: Estimate | None
     """GPU only."""
     fraction: Estimate | None
-    boundedness: Estimate | None
     regime: Regime | None
+    is_by_lower_bound: bool
+    """The regime follows from a floor, of which the framework may take more: it may be further on its side."""
     is_decided: bool
 
 
@@ -114,6 +115,8 @@ class PageCell:
     device: str
     timings: Mapping[Mode, Timing]
     parts: Parts
+    execution: ExecutionTax | None
+    """Null where no other backend of its work shares a round with it."""
     flops: float | None
     """Per call."""
     weight_bytes: float | None
@@ -134,6 +137,8 @@ class Series:
     shape: int
     backend: int
     transition: Transition | None
+    is_lower_bound: bool
+    """The transition may lie at a larger batch: on a CPU it follows from a floor."""
     free: FreeBatch | None
 
 

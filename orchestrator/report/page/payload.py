@@ -107,10 +107,15 @@ def _cells(cells: Sequence[PageCell], samples: SampleBook) -> Columns:
         found[f"{mode.value}_samples"] = [one.latency.samples if one.latency else 0 for one in timings]
         found |= _ratios(f"{mode.value}_backend", [one.against_backend for one in timings])
         found |= _ratios(f"{mode.value}_system", [one.against_system for one in timings])
-    for name in ("overhead", "busy", "dispatch", "fraction", "boundedness"):
+    for name in ("overhead", "busy", "dispatch", "fraction"):
         found |= _estimates(name, (getattr(one.parts, name) for one in cells))
     found["device"] = [one.device for one in cells]
     found["regime"] = [None if one.parts.regime is None else REGIMES.index(one.parts.regime) for one in cells]
+    found["lower_bound"] = [int(one.parts.is_by_lower_bound) for one in cells]
+    found |= _estimates("execution", (None if one.execution is None else one.execution.seconds for one in cells))
+    found["execution_share"] = [one.execution and _short(one.execution.share) for one in cells]
+    found["execution_floors"] = [one.execution and _short(one.execution.by_floors_s) for one in cells]
+    found["execution_best"] = [one.execution and one.execution.best for one in cells]
     found["decided"] = [int(one.parts.is_decided) for one in cells]
     for name in ("flops", "weight_bytes"):
         found[name] = [_short(getattr(one, name)) for one in cells]
@@ -161,6 +166,7 @@ def _series(series: Sequence[Series]) -> list[dict[str, Any]]:
                 "transition": change
                 and {
                     "side": change.side.value,
+                    "is_lower_bound": one.is_lower_bound,
                     "batch": _short(change.batch),
                     "low": change.interval and _short(change.interval.low),
                     "high": change.interval and _short(change.interval.high),

@@ -18,6 +18,7 @@ from orchestrator.report.page.model import Page
 from orchestrator.report.page.places import KEY
 from orchestrator.report.page.ratios import OF_A_PLACE
 from orchestrator.report.page.roofs import NARROWER, PACES
+from runners.contract import TWIN_GROWTH
 from runners.contract.catalogue.roofs import GEMM, TRIAD, TRIAD_ARRAYS, TRIAD_LEAST_BYTES
 
 _OK: Final = "status = 'ok' AND replicate = 0"
@@ -50,6 +51,29 @@ _CELL: Final = _listed(columns_of(KEY))
 """Whatever must not be pooled."""
 
 
+_HAS_FLOOR: Final = "device = 'cpu' AND dispatch_floor_valid AND common_floor_s > 0"
+_FLOORED: Final = f"""WITH twins AS (
+  SELECT *, min(dispatch_floor_small_s) OVER structure AS small_s, min(dispatch_floor_large_s) OVER structure AS large_s
+  FROM trials
+  WHERE {_OK} AND dispatch_floor_structure IS NOT NULL
+  AND {{where}}
+  WINDOW structure AS (PARTITION BY system_id, environment_id, isolation, method_version, dispatch_floor_structure,
+                       dispatch_floor_valid)
+), floors AS (
+  SELECT trial_id, attempt,
+         least(small_s, ({TWIN_GROWTH} * small_s - large_s) / {TWIN_GROWTH - 1}) AS common_floor_s
+  FROM twins
+), floored AS (
+  SELECT * REPLACE (
+    CASE WHEN {_HAS_FLOOR} THEN common_floor_s ELSE exposed_overhead_s END AS exposed_overhead_s,
+    CASE WHEN {_HAS_FLOOR} THEN least(1, common_floor_s / latency_sync_median_s) ELSE framework_fraction END
+      AS framework_fraction)
+  FROM trials LEFT JOIN floors USING (trial_id, attempt)
+)
+"""
+"""Trials with the floor that all of a structure share, as `with_common_floors` has it."""
+
+
 def queries(page: Page) -> dict[str, str]:
     """By the name of the chart; those of ratios only if there is a baseline."""
     found = {
@@ -57,13 +81,16 @@ def queries(page: Page) -> dict[str, str]:
             "median({metric}) AS latency_s, min({metric}) AS fastest_process_s,\n"
             "       max({metric}) AS slowest_process_s"
         ),
-        "tax": _medians(
+        "tax": _FLOORED
+        + _medians(
             "median(exposed_overhead_s) AS overhead_s, median(busy_s) AS busy_s,\n"
             "       median(latency_sync_median_s) AS sync_s, median(latency_pipelined_median_s) AS pipelined_s,\n"
-            "       median(framework_fraction) AS fraction, median(boundedness) AS boundedness"
+            "       median(framework_fraction) AS fraction, median(boundedness) AS boundedness",
+            "floored",
         ),
         "roofline": _roofline(without_flagged=page.without_flagged),
-        "cells": _medians("median({metric}) AS latency_s, median(framework_fraction) AS fraction"),
+        "cells": _FLOORED
+        + _medians("median({metric}) AS latency_s, median(framework_fraction) AS fraction", "floored"),
         "failures": """SELECT status, reason, host, environment, count(*) AS attempts
 FROM trials
 WHERE status <> 'ok' AND {where}
@@ -87,10 +114,10 @@ ORDER BY ALL""",
     return found
 
 
-def _medians(expressions: str) -> str:
+def _medians(expressions: str, table: str = "trials") -> str:
     return f"""SELECT {_CELL},
        count(*) AS processes, {expressions}
-FROM trials
+FROM {table}
 WHERE {_OK}
   AND {{where}}
 GROUP BY ALL ORDER BY ALL"""

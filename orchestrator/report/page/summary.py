@@ -76,7 +76,11 @@ def regimes(page: Page) -> Markup:
     if not rows:
         return element("p", "Nothing was measured: no trial ended ok.")
     head = ["system", *_REGIMES.values(), "unknown", "share"]
-    return table("What the latency follows: number of configurations", head, rows)
+    found = table("What the latency follows: number of configurations", head, rows)
+    if not any(cell.parts.is_by_lower_bound for cell in page.cells):
+        return found
+    note = "On a processor compute-bound and mixed follow from the floor, which the framework takes at least: "
+    return joined([found, element("p", note + "it may take more.", class_="note")])
 
 
 def calibration(page: Page) -> Markup:

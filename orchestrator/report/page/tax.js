@@ -61,20 +61,35 @@ const taxText = (cell) => {
   const regime = at("regime", cell);
   return hoverText(
     cell,
-    `${cpu ? "floor" : "exposed overhead"} ${duration(framework)}, ${percent(at("fraction", cell))}`,
-    `${cpu ? "the rest" : "kernels"} ${duration(rest)}`,
+    `${cpu ? "floor: at least" : "exposed overhead"} ${duration(framework)}, ${percent(at("fraction", cell))}`,
+    `${cpu ? "the rest: at most" : "kernels"} ${duration(rest)}`,
     `${cpu ? "one call at a time" : "back-to-back"} ${duration(total)}`,
-    regime === null ? "regime unknown" : `${page.regimes[regime]}${at("decided", cell) ? "" : " (one process)"}`,
+    regime === null ? "regime unknown" : `${regimeText(cell)}${at("decided", cell) ? "" : " (one process)"}`,
+    ...(executionText(cell) ? [escaped(executionText(cell))] : []),
   );
+};
+
+// Compute-bound by a floor: the framework may take more than its floor
+const regimeText = (cell) => page.regimes[at("regime", cell)] + (at("lower_bound", cell) ? " by its floor" : "");
+
+const executionText = (cell) => {
+  const tax = at("execution", cell);
+  if (tax === null) return "";
+  if (tax === 0 && at("execution_share", cell) === 0) return "no backend measured is faster";
+  const floors = at("execution_floors", cell);
+  const explained = floors === null ? "" : `, ${duration(floors)} of it by the floors`;
+  return `${duration(tax)} (${percent(at("execution_share", cell))}) more than ${at("execution_best", cell)}${explained}`;
 };
 
 const transitionText = (one) => {
   if (!one) return "unknown";
-  if (one.side === "below") return `below ${one.first}`;
+  // On a processor the floor is a lower bound, and so is the batch
+  const least = one.is_lower_bound ? "≥ " : "";
+  if (one.side === "below") return one.is_lower_bound ? `by its floor below ${one.first}` : `below ${one.first}`;
   if (one.side === "above") return `above ${one.last}`;
   const end = (value, word, censored) => (value === null ? `${word} ${censored}` : digits(value));
   const interval = one.has_interval ? ` [${end(one.low, "below", one.first)}, ${end(one.high, "above", one.last)}]` : "";
-  return digits(one.batch) + interval;
+  return least + digits(one.batch) + interval;
 };
 
 const freeText = (one) => {

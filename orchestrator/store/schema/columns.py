@@ -139,13 +139,15 @@ _LATENCY = [
     *_seconds("pressure_sync_s", "pressure_pipelined_s"),
 ]
 _TAX = [
-    *_seconds("dispatch_floor_s", better="lower"),
+    *_seconds("dispatch_floor_s", "dispatch_floor_small_s", "dispatch_floor_large_s", better="lower"),
     Column("dispatch_floor_valid", _TRUTH),
-    Column("dispatch_floor_problem", TEXT),
+    *texts("dispatch_floor_problem", "dispatch_floor_structure"),
+    *_seconds("parallel_region_tax_s", better="lower"),
     *_seconds("dispatch_s", "graph_s", "busy_s", better="lower"),
     *_seconds("exposed_overhead_s", "exposed_overhead_graph_s", better="lower"),
     Column("overhead_estimates_agree", _TRUTH),
     Column("framework_fraction", NUMBER, "1", "lower"),
+    Column("latency_floor_log_ratio", NUMBER, "1"),
     Column("boundedness", NUMBER, "1", "lower"),
     Column("tax_ratio", NUMBER, "1", "lower"),
     Column("regime", TEXT),
@@ -200,7 +202,7 @@ _RESOURCES = [
 _SAMPLES = [
     Column(f"samples_{mode}_{clock}", SERIES, "s")
     for clock in ("s", "cpu_s")
-    for mode in ("warmup", "sync", "pipelined", "dispatch", "graph", "floor", "legacy")
+    for mode in ("warmup", "sync", "pipelined", "dispatch", "graph", "floor", "floor_large", "floor_threads", "legacy")
 ]
 _TURNS = [Column("turn_samples", COUNTS, "samples")]
 _PRESSURES = [Column(f"samples_{mode}_pressure_s", SERIES, "s") for mode in ("sync", "pipelined")]

@@ -13,7 +13,8 @@ today reads the parts of yesterday. Each version stands column by column in `tes
 5   what the guards around a trial saw, and which of them flag it; the GPU that a trial had, what ran one at a time on
     its host, and in which slot
 6   sessions: which trials were measured in turns with each other, how, and the samples of each turn; whether a series
-    is short
+    is short; both twins of a dispatch floor, its structure, the logarithm of the latency over it, the tax of a
+    parallel region
 """
 
 from collections.abc import Iterable

@@ -2,6 +2,8 @@
 
 from typing import Any, Optional, Tuple
 
+from runners.contract import WorkloadSpec
+from runners.workloads.base import Unsupported
 from runners.workloads.language.text import Entry, Text, modules
 
 
@@ -61,6 +63,9 @@ class ReformerEnwik8(Text):
             for name, value in model.named_buffers():
                 value.copy_(self._mask_values[name])
         return super().reference(index, model, double)
+
+    def enlarged(self) -> WorkloadSpec:
+        raise Unsupported("chunks and rows of Reformer decide its operators: no larger twin has those of the small one")
 
     def shrunk_tokens(self) -> int:
         # Chunks are a thirty-second as long. As many of them: one; two, of which the second is filled up; two

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Dict, Mapping, Optional, Tuple
 
-from runners.contract import WorkloadSpec
+from runners.contract import TWIN_GROWTH, WorkloadSpec
 from runners.contract.catalogue import BACKENDS
 from runners.contract.record import FactValue
 from runners.workloads.base import Inputs, Unsupported
@@ -119,6 +119,11 @@ class Text(TensorWorkload):
         tokens = torch.randint(self.vocabulary - 1, (1, count), generator=generator)
         return tokens + (tokens >= self.entry.pad_token)
 
+    @property
+    def is_simpler_for_a_lone_row(self) -> bool:
+        """Whether a batch of one is another structure: masks are spread over rows, and runtimes simplify positions."""
+        return self.options["mask"] != masks.NONE or BACKENDS[self.spec.backend.name].frameworks != _TORCH_ALONE
+
     # Whatever the backend, a trial begins with eager calls in its dtype: they find what torch has no kernel for
 
     def reference(self, index: int, model: Any, double: bool) -> Tuple[Any, ...]:
@@ -138,11 +143,16 @@ class Text(TensorWorkload):
 
     def shrunk(self) -> WorkloadSpec:
         fewest, most = self.entry.twin_rows
-        if self.options["mask"] != masks.NONE or BACKENDS[self.spec.backend.name].frameworks != _TORCH_ALONE:
-            # Masks are spread over heads and positions, and positions over rows: runtimes simplify that for a lone row
+        if self.is_simpler_for_a_lone_row:
             most = max(most, 2)
         rows = max(fewest, min(self.spec.workload.batch, most))
         return replace(super().shrunk(), batch=rows, sequence_length=self.shrunk_tokens())
+
+    def enlarged(self) -> WorkloadSpec:
+        workload = self.spec.workload
+        if workload.batch == 1 and self.is_simpler_for_a_lone_row:
+            return replace(workload, sequence_length=TWIN_GROWTH * self.tokens)
+        return super().enlarged()
 
     def shrunk_tokens(self) -> int:
         """Tokens per example of the twin: few, on the same path through the model."""

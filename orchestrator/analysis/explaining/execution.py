@@ -1,0 +1,112 @@
+"""The execution tax: what a backend takes beyond the best one of the same work, in the same rounds of a host.
+
+It is a lower bound of what is lost to the way of execution, kernels included, for a better backend may exist. The
+floors of the two explain a part of it, which is the framework's.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from orchestrator.analysis.explaining.processes import WHAT, WHERE, Row, by_visit, is_ok, pace
+from orchestrator.analysis.pairing import Visit
+from orchestrator.analysis.statistics import Estimate, t_interval
+from orchestrator.analysis.summary import backend_name
+from runners.contract.catalogue import BACKENDS
+
+Execution: TypeAlias = tuple[Any, ...]
+"""What identifies a backend with its options in an environment, on some work."""
+
+_HOW: Final = ("backend", "backend_options", "environment_id")
+_WORK: Final = tuple(name for name in (*WHERE, *WHAT) if name not in _HOW)
+
+
+@dataclass(frozen=True)
+class ExecutionTax:
+    """Of one configuration."""
+
+    best: str
+    """The backend with the least latency, which may be its own; with its environment, if that is another one."""
+    seconds: Estimate
+    """Its latency less that of the best, paired by round; 0 for the best itself."""
+    share: float
+    """Of its latency."""
+    by_floors_s: float | None
+    """CPU: how much more its floor is than that of the best; null where one of them is not proven."""
+
+    @property
+    def unexplained_s(self) -> float | None:
+        """What the floors do not explain: kernels, memory, fusion, or what the framework takes beyond its floor."""
+        return None if self.by_floors_s is None else self.seconds.value - self.by_floors_s
+
+
+def execution_of(row: Row) -> Execution:
+    """The execution that a trial is of."""
+    return tuple(row[name] for name in (*_WORK, *_HOW))
+
+
+def execution_taxes(rows: Iterable[Row]) -> dict[Execution, ExecutionTax]:
+    """The execution tax of each execution that shares a round of a campaign on a host with another one of its work.
+
+    Backends that compute in fewer bits are held against others, and nothing is held against them.
+
+    Args:
+        rows: of `with_common_floors`: verified trials alone count, for others have no latency.
+    """
+    works: dict[tuple[Any, ...], dict[Execution, list[Row]]] = {}
+    for row in rows:
+        if is_ok(row):
+            work = tuple(row[name] for name in _WORK)
+            works.setdefault(work, {}).setdefault(execution_of(row), []).append(row)
+    found = {}
+    for executions in works.values():
+        latencies = {key: by_visit(some, pace(some[0]["device"])) for key, some in executions.items()}
+        for key in executions:
+            tax = _execution_tax(key, executions, latencies)
+            if tax is not None:
+                found[key] = tax
+    return found
+
+
+def _execution_tax(
+    own: Execution, executions: Mapping[Execution, Sequence[Row]], latencies: Mapping[Execution, Mapping[Visit, float]]
+) -> ExecutionTax | None:
+    """Against the execution whose latency is the least, in the median over the rounds that it shares with this one."""
+    ours = latencies[own]
+    relative = {}
+    for key, theirs in latencies.items():
+        shared = set(ours) & set(theirs)
+        if key != own and shared and not _is_narrower(executions[key][0]):
+            relative[key] = float(np.median([theirs[visit] / ours[visit] for visit in shared]))
+    if not relative:
+        return None
+    best = min(relative, key=lambda key: (relative[key], str(key)))
+    if relative[best] >= 1:
+        return ExecutionTax(_name(executions[own][0]), Estimate(0.0, None, None, len(ours), len(ours)), 0.0, 0.0)
+    visits = sorted(set(ours) & set(latencies[best]))
+    value, low, high = t_interval(np.array([ours[visit] - latencies[best][visit] for visit in visits]))
+    floors = [_proven_floor(executions[key]) for key in (own, best)]
+    return ExecutionTax(
+        best=_name(executions[best][0], executions[own][0]),
+        seconds=Estimate(value, low, high, len(visits), 2 * len(visits)),
+        share=value / float(np.mean([ours[visit] for visit in visits])),
+        by_floors_s=None if floors[0] is None or floors[1] is None else floors[0] - floors[1],
+    )
+
+
+def _proven_floor(rows: Sequence[Row]) -> float | None:
+    known = [row["dispatch_floor_s"] for row in rows if row["dispatch_floor_valid"] is True]
+    return min((one for one in known if one is not None), default=None)
+
+
+def _name(row: Row, beside: Row | None = None) -> str:
+    name = backend_name(dict(row))
+    is_elsewhere = beside is not None and row["environment_id"] != beside["environment_id"]
+    return f"{name} in {row['environment']}" if is_elsewhere else name
+
+
+def _is_narrower(row: Row) -> bool:
+    info = BACKENDS.get(row["backend"])
+    return info is not None and info.is_narrower

@@ -1,0 +1,92 @@
+"""The execution tax: against the best verified backend of the same work in the same rounds, and what floors explain."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from orchestrator.analysis.explaining import ExecutionTax, execution_of, execution_taxes
+
+OURS, THEIRS = (0.010, 0.011, 0.012), (0.004, 0.005, 0.006)
+
+
+def rows(
+    backend: str, latencies: Sequence[float], floor_s: float | None = None, **more: object
+) -> list[dict[str, object]]:
+    values = {
+        "status": "ok", "host": "lab1", "campaign_id": "c", "backend": backend, "backend_options": "{}",
+        "environment": "cpu", "environment_id": "e1", "system_id": "s1", "isolation": "process", "method_version": 2,
+        "protocol": "{}", "workload": "bert-base", "workload_options": "{}", "sequence_length": 128, "image_size": None,
+        "batch": 1, "dtype": "float32", "device": "cpu", "threads": 2, "seed": 0,
+        "dispatch_floor_s": floor_s, "dispatch_floor_valid": None if floor_s is None else True,
+    }  # fmt: skip
+    return [{**values, "round": number, "latency_sync_median_s": one, **more} for number, one in enumerate(latencies)]
+
+
+def tax(backend: str, *groups: list[dict[str, object]]) -> ExecutionTax | None:
+    every = [row for group in groups for row in group]
+    target = next(row for row in every if row["backend"] == backend)
+    return execution_taxes(every).get(execution_of(target))
+
+
+def test_it_is_what_the_best_backend_does_without() -> None:
+    found = tax("eager", rows("eager", OURS, 0.003), rows("onnxruntime", THEIRS, 0.001), rows("openvino", OURS, 0.001))
+    assert found is not None
+    assert found.best == "onnxruntime"
+    assert (found.seconds.value, found.seconds.low, found.seconds.high) == (pytest.approx(0.006),) * 3
+    assert found.seconds.processes == 3
+    assert found.share == pytest.approx(0.006 / 0.011)
+    assert found.by_floors_s == pytest.approx(0.002)
+    assert found.unexplained_s == pytest.approx(0.004)
+
+
+def test_the_best_itself_has_none() -> None:
+    found = tax("onnxruntime", rows("eager", OURS), rows("onnxruntime", THEIRS))
+    assert found is not None
+    assert (found.best, found.seconds.value, found.share) == ("onnxruntime", 0.0, 0.0)
+
+
+def test_without_both_floors_nothing_of_it_is_explained() -> None:
+    found = tax("eager", rows("eager", OURS, 0.003), rows("onnxruntime", THEIRS))
+    assert found is not None
+    assert (found.by_floors_s, found.unexplained_s) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        rows("onnxruntime", THEIRS, status="wrong_output"),
+        rows("onnxruntime", THEIRS, campaign_id="d"),
+        rows("onnxruntime", THEIRS, host="lab2"),
+        rows("onnxruntime", THEIRS, batch=2),
+        rows("onnxruntime", THEIRS, threads=1),
+        rows("onnxruntime", THEIRS, dtype="bfloat16"),
+        rows("onnxruntime", THEIRS, isolation="docker"),
+        rows("dynamic_int8", THEIRS),
+    ],
+)
+def test_other_work_other_rounds_wrong_answers_and_fewer_bits_are_no_yardstick(other: list[dict[str, object]]) -> None:
+    assert tax("eager", rows("eager", OURS), other) is None
+
+
+def test_fewer_bits_are_held_against_the_others() -> None:
+    found = tax("dynamic_int8", rows("dynamic_int8", OURS), rows("eager", THEIRS))
+    assert found is not None
+    assert found.best == "eager"
+
+
+def test_only_shared_rounds_count() -> None:
+    found = tax("eager", rows("eager", OURS), rows("onnxruntime", THEIRS[:1]))
+    assert found is not None
+    assert (found.seconds.value, found.seconds.low, found.seconds.processes) == (pytest.approx(0.006), None, 1)
+
+
+def test_the_best_of_another_environment_is_told_with_it() -> None:
+    found = tax("eager", rows("eager", OURS), rows("eager", THEIRS, environment="cpu-2022", environment_id="e2"))
+    assert found is not None
+    assert found.best == "eager in cpu-2022"
+
+
+def test_options_make_backends_of_their_own() -> None:
+    found = tax("eager", rows("eager", OURS), rows("eager", THEIRS, backend_options='{"attention":"eager"}'))
+    assert found is not None
+    assert found.best == "eager attention=eager"
