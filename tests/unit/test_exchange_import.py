@@ -81,14 +81,13 @@ class Export:
         if again:
             directory, task_id = directory / f"again-{again}", f"{task_id}-again-{again}"
             directory.mkdir()
-        fingerprint = collect()
-        if kernel:
-            fingerprint = replace(fingerprint, kernel=replace(fingerprint.kernel, release=kernel))
+        seen = collect()
+        fingerprint = replace(seen, kernel=replace(seen.kernel, release=kernel or seen.kernel.release))
         (directory / "system.json").write_text(json.dumps({"fingerprint": encode(fingerprint)}))
-        facts = {"libc": "glibc 2.36", "python_executable": "/python", "env_OMP_NUM_THREADS": "1"}
-        seen = Environment(task_id, versions or self.versions, dict(facts), "c" * 64)
+        facts: Any = {"libc": "glibc 2.36", "python_executable": "/python", "env_OMP_NUM_THREADS": "1"}
+        first = Environment(task_id, versions or self.versions, facts, "c" * 64)
         path = directory / "records.jsonl"
-        path.write_bytes(b"".join(encode_line(line) for line in (seen, *lines)))
+        path.write_bytes(b"".join(encode_line(line) for line in (first, *lines)))
         return path
 
     def finish(self, number: int, **options: Any) -> Path:
@@ -101,8 +100,7 @@ class Export:
         return run(["results", "import", str(self.directory), "--results", str(self.store_path), *options])
 
     def rows(self) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = self.store.trials().to_pylist()
-        return rows
+        return list(self.store.trials().to_pylist())
 
 
 def begin(trial: Trial, attempt: int = 1) -> Begin:
@@ -145,34 +143,27 @@ def test_each_trial_and_each_skip_gives_a_row(export: Export, capsys: pytest.Cap
     assert "6 rows added, 0 were there already" in capsys.readouterr().out
     rows = export.rows()
     assert sorted(row["status"] for row in rows) == ["ok"] * 4 + ["skipped"] * 2
-    planned = {trial.trial_id: trial for number in (0, 1) for trial in export.task(number).trials}
+    planned = {trial.trial_id: trial.trial_key for number in (0, 1) for trial in export.task(number).trials}
     measured = [row for row in rows if row["status"] == "ok"]
-    assert {row["trial_id"]: row["trial_key"] for row in measured} == {i: t.trial_key for i, t in planned.items()}
-    fingerprint = collect()
-    for row in measured:
-        assert row["host"] == "borrowed"
-        assert row["isolation"] == "process"
-        assert row["executor_reason"] == "the task directory was run by hand"
-        assert row["environment"] == "cpu"
-        assert row["lock_sha256"] == export.manifest.environments["cpu"].lock_sha256
-        assert row["torch_version"] == export.versions["torch"]
-        assert row["runner_sha256"] == "c" * 64
-        assert row["system_id"] == system_id(fingerprint)
-        assert json.loads(row["facts"])["env_OMP_NUM_THREADS"] == "1"
+    assert {row["trial_id"]: row["trial_key"] for row in measured} == planned
+    places = [(row["host"], row["isolation"], row["executor_reason"], row["environment"]) for row in measured]
+    assert places == [("borrowed", "process", "the task directory was run by hand", "cpu")] * 4
+    locked = export.manifest.environments["cpu"].lock_sha256
+    stacks = [tuple(row[name] for name in ("lock_sha256", "torch_version", "runner_sha256")) for row in measured]
+    assert stacks == [(locked, export.versions["torch"], "c" * 64)] * 4
+    assert {row["system_id"] for row in measured} == {system_id(collect())}
+    assert {json.loads(row["facts"])["env_OMP_NUM_THREADS"] for row in measured} == {"1"}
     environments = {row["environment_id"]: row for row in export.store.environments().to_pylist()}
     [seen] = {row["environment_id"] for row in measured}
     assert json.loads(environments[seen]["facts"]) == {"libc": "glibc 2.36"}
     [system] = export.store.systems().to_pylist()
     assert json.loads(system["fingerprint"])["private"] is None
-    skipped = [row for row in rows if row["status"] == "skipped"]
-    [declared] = {row["environment_id"] for row in skipped}
-    assert (declared != seen, environments[declared]["versions"]) == (True, "{}")
-    assert {row["system_id"] for row in skipped} == {system["system_id"]}
+    [(declared, its_system)] = {(row["environment_id"], row["system_id"]) for row in rows if row["status"] == "skipped"}
+    assert (declared != seen, environments[declared]["versions"], its_system) == (True, "{}", system["system_id"])
     assert {row["task_id"] for row in measured} == {export.task(0).task_id, export.task(1).task_id}
     [campaign] = export.store.campaigns().to_pylist()
-    assert campaign["campaign_id"] == export.manifest.campaign_id
-    assert campaign["sweep_document"] == SWEEP
-    assert campaign["planned_trials"] == 4
+    told = [campaign[name] for name in ("campaign_id", "sweep_document", "planned_trials")]
+    assert told == [export.manifest.campaign_id, SWEEP, 4]
     assert (campaign["rows"], campaign["trials_ok"], campaign["trials_skipped"]) == (6, 4, 2)
     assert campaign["finished_at"] == max(row["finished_at"] for row in rows)
 
@@ -209,18 +200,15 @@ def test_the_rest_of_an_export_is_added_later(export: Export, capsys: pytest.Cap
     assert {last[trial.trial_id].status.value for trial in (first, second)} == {"ok"}
 
 
-def test_a_start_that_died_in_a_session_gives_a_row_of_each_of_its_trials_that_was_measured_again(
-    export: Export,
-) -> None:
+def test_a_start_that_died_gives_a_row_of_each_trial_that_was_measured_again(export: Export) -> None:
     first, second = export.task(0).trials
     export.write(0, begin(first), begin(second))
     export.write(0, begin(first, 2), begin(second, 2), record(first, 2), again=2)
     export.finish(1)
     assert export.load() == ExitCode.OK
-    mine = [row for row in export.rows() if row["trial_id"] in (first.trial_id, second.trial_id)]
-    ends = sorted((row["trial_id"] == second.trial_id, row["attempt"], row["status"]) for row in mine)
-    lost = "infrastructure_error"
-    assert ends == [(False, 1, lost), (False, 2, "ok"), (True, 1, lost)]
+    ends = {(row["trial_id"], row["attempt"]): row["status"] for row in export.rows()}
+    assert [ends.get((first.trial_id, attempt)) for attempt in (1, 2)] == ["infrastructure_error", "ok"]
+    assert (ends[second.trial_id, 1], (second.trial_id, 2) in ends) == ("infrastructure_error", False)
 
 
 def test_a_trial_that_may_still_run_gets_no_row(export: Export) -> None:

@@ -75,15 +75,16 @@ def differences(reproduction: Reproduction) -> dict[str, str | None]:
 
 def test_another_method_is_refused_unless_allowed() -> None:
     first, *rest = WANTED.configurations
-    other = replace(WANTED, configurations=(replace(first, method_version=2), *rest))
-    with pytest.raises(ConfigurationError, match="method version 2 then, .*--allow-different-method"):
+    other = replace(WANTED, configurations=(replace(first, method_version=METHOD_VERSION + 1), *rest))
+    refusal = f"method version {METHOD_VERSION + 1} then, .*--allow-different-method"
+    with pytest.raises(ConfigurationError, match=refusal):
         refuse_another_method(other, allowed=False)
     lost = replace(first, trial_key="f" * 32)
     with pytest.raises(ConfigurationError, match="specification with key f{32} then"):
         refuse_another_method(replace(WANTED, configurations=(lost,)), allowed=False)
     both = replace(other, configurations=(*other.configurations, lost))
     assert {key: text[:23] for key, text in refuse_another_method(both, allowed=True).items()} == {
-        first.trial_key: "method version 2 then, ",
+        first.trial_key: f"method version {METHOD_VERSION + 1} then, ",
         lost.trial_key: "specification with key ",
     }
 
