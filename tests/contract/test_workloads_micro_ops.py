@@ -87,7 +87,8 @@ def run(directory: Path, python: Path, specs: list[TrialSpec]) -> list[TrialReco
     )
     assert done.returncode == 0, done.stderr
     lines = (decode_line(line) for line in (directory / "records.jsonl").read_bytes().splitlines())
-    return [line for line in lines if isinstance(line, TrialRecord)]
+    records = {line.trial_id: line for line in lines if isinstance(line, TrialRecord)}
+    return [records[trial.trial_id] for trial in trials]
 
 
 def evaluated(python: Path, program: str) -> Any:
