@@ -8,25 +8,29 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 from orchestrator.store.tax import floor_columns, floor_s
+from runners.contract import Status
 
 Row: TypeAlias = Mapping[str, Any]
 Key: TypeAlias = tuple[Any, ...]
 
 _PLACE: Final = ("system_id", "environment_id", "isolation", "method_version")
 _TWINS: Final = ("dispatch_floor_small_s", "dispatch_floor_large_s")
-FLOOR_COLUMNS: Final = (*_PLACE, "dispatch_floor_structure", "dispatch_floor_valid", *_TWINS)
+FLOOR_COLUMNS: Final = (*_PLACE, "status", "dispatch_floor_structure", "dispatch_floor_valid", *_TWINS)
 """The columns of `trials` that common floors are read from."""
 
 
 def common_floors(rows: Iterable[Row]) -> dict[Key, float]:
     """The floor of each structure in each place, in seconds, by `floor_key`; where it is proven by proven rows alone.
 
+    A trial that did not end ok says nothing: what disturbed it disturbed its floor.
+
     Args:
         rows: with `FLOOR_COLUMNS`, of one campaign or several.
     """
     groups: dict[Key, list[Row]] = {}
     for row in rows:
-        if row["dispatch_floor_small_s"] is not None and row["dispatch_floor_structure"] is not None:
+        known = row["dispatch_floor_small_s"] is not None and row["dispatch_floor_structure"] is not None
+        if known and row["status"] == Status.OK.value:
             groups.setdefault(floor_key(row), []).append(row)
     found = {}
     for key, group in groups.items():

@@ -237,8 +237,8 @@ def _pairs(ours: Sequence[Row], theirs: Sequence[Row], reading: Reading) -> tupl
     if reading.turns is not None:
         up, down = (_by_session(side, reading.turns) for side in (ours, theirs))
         shared = sorted(set(up) & set(down))
-        # A few of many would throw most processes away.
-        if shared and 2 * len(shared) >= min(len(up), len(down)):
+        # A few of many would throw most processes away, those that were measured alone among them.
+        if shared and 2 * len(shared) >= min(len(_by_visit(side)) for side in (ours, theirs)):
             return Pairing.TURNS, [(up[name], down[name]) for name in shared]
     rounds = [_by_visit(side) for side in (ours, theirs)]
     visits = shared_visits(*rounds)
@@ -266,7 +266,7 @@ def _cpu(pairs: Sequence[_Pair], pairing: Pairing, reading: Reading, priors: Pri
     used = [row for pair in pairs for side in pair for row in side]
     if any(row["device"] != "cpu" or not (row[CPU_TIME.column] or 0) > 0 for row in used):
         return None
-    if pairing is Pairing.TURNS and any(not row[CPU] or min(row[CPU]) <= 0 for row in used):
+    if not _have_turns_above_0(pairs, pairing, CPU_TIME):
         return None
     logs = -np.array([_log_ratio(*pair, CPU_TIME, pairing) for pair in pairs])
     return mean_ratio(logs, len(used), priors.of(map(place_of, used), pairing, CPU_TIME))
@@ -274,14 +274,25 @@ def _cpu(pairs: Sequence[_Pair], pairing: Pairing, reading: Reading, priors: Pri
 
 def _spreads(groups: Iterable[Group], reading: Reading) -> dict[tuple[Place, Pairing], list[Spread]]:
     found: dict[tuple[Place, Pairing], list[Spread]] = {}
-    for group in groups:
-        for ours, theirs in (*_beside(group, reading), *_halves(group, reading)):
-            pairing, pairs = _pairs(ours, theirs, reading)
-            if pairing is not Pairing.UNPAIRED and len(pairs) > 1:
-                logs = np.array([_log_ratio(*pair, reading, pairing) for pair in pairs])
-                spread = Spread(float(logs.var(ddof=1)), len(logs) - 1)
-                found.setdefault((place_of(ours[0]), pairing), []).append(spread)
+    # Also by round where there are turns: two environments, say, have no session in common.
+    for way in dict.fromkeys((reading, replace(reading, turns=None))):
+        wanted = Pairing.ROUNDS if way.turns is None else Pairing.TURNS
+        for group in groups:
+            for ours, theirs in (*_beside(group, way), *_halves(group, way)):
+                pairing, pairs = _pairs(ours, theirs, way)
+                if pairing is wanted and len(pairs) > 1 and _have_turns_above_0(pairs, pairing, way):
+                    logs = np.array([_log_ratio(*pair, way, pairing) for pair in pairs])
+                    spread = Spread(float(logs.var(ddof=1)), len(logs) - 1)
+                    found.setdefault((place_of(ours[0]), pairing), []).append(spread)
     return found
+
+
+def _have_turns_above_0(pairs: Sequence[_Pair], pairing: Pairing, reading: Reading) -> bool:
+    """Whether each pair has a ratio; where clocks are coarse the CPU time of a turn may be 0."""
+    if pairing is not Pairing.TURNS or reading.turns is None:
+        return True
+    rows = (row for pair in pairs for side in pair for row in side)
+    return all(row[reading.turns] is not None and np.nanmin(row[reading.turns], initial=np.inf) > 0 for row in rows)
 
 
 def _usable(rows: Iterable[Row], reading: Reading) -> list[Row]:

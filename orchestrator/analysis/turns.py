@@ -1,9 +1,11 @@
-"""Turns: of each process the median of each of its turns, cycle by cycle.
+"""Turns: of each process one number for each of its turns, cycle by cycle.
 
-Cycle i of two processes of one session is comparable, because they ran within the same second.
+Cycle i of two processes of one session is comparable, because they ran within the same second. Of wall time the number
+is the median of the turn's calls. Of CPU time it is their mean: the kernel adds the time of other threads in steps that
+are longer than a call, so that only sums are right.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final
 
 import numpy as np
@@ -13,7 +15,8 @@ from orchestrator.analysis.statistics import Floats
 from orchestrator.errors import StoreError
 
 WALL, CPU = "turns_s", "turns_cpu_s"
-"""Columns of rows, not of the store: medians of turns in seconds per call, wall and CPU time; null without turns."""
+"""Columns of rows, not of the store: seconds per call of each turn, median of wall and mean of CPU time; null without
+turns."""
 _SAMPLES: Final = {WALL: "samples_sync_s", CPU: "samples_sync_cpu_s"}
 _TURNS: Final = "turn_samples"
 SESSION: Final = "session_id"
@@ -30,7 +33,7 @@ def stored(columns: Collection[str]) -> list[str]:
 
 
 def with_turns(trials: pa.Table) -> pa.Table:
-    """Trials with the medians of their turns, in the columns `turns_s` and `turns_cpu_s`.
+    """Trials with the numbers of their turns, in the columns `turns_s` and `turns_cpu_s`.
 
     Args:
         trials: with the columns `SOURCES`.
@@ -41,12 +44,17 @@ def with_turns(trials: pa.Table) -> pa.Table:
     alone = np.array([one == _ALONE for one in trials["interleaving"].to_pylist()], dtype=np.bool_)
     session = np.array([one is not None for one in trials[SESSION].to_pylist()], dtype=np.bool_)
     for name, samples in _SAMPLES.items():
-        found = _medians(trials[samples].combine_chunks(), trials[_TURNS].combine_chunks(), session & ~alone)
+        of_segments = _segment_medians if name == WALL else _segment_means
+        found = _of_turns(
+            trials[samples].combine_chunks(), trials[_TURNS].combine_chunks(), session & ~alone, of_segments
+        )
         trials = trials.append_column(name, pa.array(found, pa.list_(pa.float64())))
     return trials
 
 
-def _medians(samples: pa.Array, turns: pa.Array, usable: np.ndarray) -> list[Floats | None]:
+def _of_turns(
+    samples: pa.Array, turns: pa.Array, usable: np.ndarray, of_segments: Callable[[Floats, np.ndarray], Floats]
+) -> list[Floats | None]:
     counts, sizes = (_lengths(one) for one in (turns, samples))
     usable = usable & (counts > 0) & (sizes > 0)
     chosen = pa.array(usable)
@@ -55,8 +63,8 @@ def _medians(samples: pa.Array, turns: pa.Array, usable: np.ndarray) -> list[Flo
     ends = np.cumsum(counts[usable])
     if len(ends) and (np.cumsum(lengths)[ends - 1] != np.cumsum(sizes[usable])).any():
         raise StoreError(f"a trial has another number of samples than {_TURNS} says")
-    medians = np.split(_segment_medians(values, lengths), ends[:-1])
-    rest = iter(medians if len(ends) else [])
+    numbers = np.split(of_segments(values, lengths), ends[:-1])
+    rest = iter(numbers if len(ends) else [])
     return [next(rest) if one else None for one in usable]
 
 
@@ -73,4 +81,13 @@ def _segment_medians(values: Floats, lengths: np.ndarray) -> Floats:
     some = lengths > 0
     first, count = starts[some], lengths[some]
     found[some] = (ordered[first + (count - 1) // 2] + ordered[first + count // 2]) / 2
+    return found
+
+
+def _segment_means(values: Floats, lengths: np.ndarray) -> Floats:
+    """The mean of each of the segments that follow each other; not a number where one is empty."""
+    found = np.full(len(lengths), np.nan)
+    some = lengths > 0
+    if some.any():
+        found[some] = np.add.reduceat(values, (np.cumsum(lengths) - lengths)[some]) / lengths[some]
     return found

@@ -55,7 +55,7 @@ from runners.contract.record import (
     Usage,
     Verification,
 )
-from runners.contract.sessions import ATTEMPTS_TOGETHER, sessions_of
+from runners.contract.sessions import sessions_of
 from runners.contract.spec import (
     CONTRACT_VERSION,
     LEGACY,
@@ -71,7 +71,6 @@ from runners.contract.spec import (
 )
 
 __all__ = [
-    "ATTEMPTS_TOGETHER",
     "CONTRACT_VERSION",
     "EXIT_CANNOT_RECORD",
     "LEGACY",

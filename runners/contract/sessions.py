@@ -6,20 +6,18 @@ from typing import Dict, List, Sequence, Tuple
 from runners.contract.codec import canonical_json
 from runners.contract.spec import LEGACY, BackendSpec, Trial
 
-ATTEMPTS_TOGETHER = 2
-"""Of a trial; later ones are alone. When a start ends, nobody knows which trial of a session ended it."""
-
 _NO_BACKEND = BackendSpec("", {})
 
 
 def sessions_of(trials: Sequence[Trial]) -> Tuple[Tuple[Trial, ...], ...]:
     """The sessions of a task in the order of their first trials: what differs in nothing but its backend.
 
-    The second half of an A/A pair is in the session of the first. A trial of the procedure `legacy` is alone.
+    The second half of an A/A pair is in the session of the first. Alone are a trial of the procedure `legacy`, and one
+    that is to be.
     """
     sessions: Dict[str, List[Trial]] = {}
     for trial in trials:
-        is_alone = trial.spec.protocol.procedure == LEGACY or trial.attempt > ATTEMPTS_TOGETHER
+        is_alone = trial.spec.protocol.procedure == LEGACY or trial.alone
         shared = replace(trial.spec, backend=_NO_BACKEND)
         key = trial.trial_id if is_alone else canonical_json({"round": trial.round, "specification": shared})
         sessions.setdefault(key, []).append(trial)

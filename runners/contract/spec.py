@@ -125,6 +125,8 @@ class Trial:
     timeout_s: int
     """Wall time of the trial's own processes, preparation included. While others have their turn it stands still."""
     spec: TrialSpec
+    alone: bool = False
+    """In no session with others: when a start ends, nobody knows which trial of a session ended it."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import os
 import resource
 import signal
+from typing import Optional
 
 TIME_VARIABLE = "TAXMETER_TIME_LIMIT_S"
 MEMORY_VARIABLE = "TAXMETER_MEMORY_BYTES"
@@ -20,6 +21,12 @@ def limit_time_of_this_process() -> None:
 
 def limit_memory_of_this_process() -> None:
     """Limits the private writable memory of a trial where no container does; an allocation beyond it fails."""
+    limit = memory_limit_bytes()
+    if limit is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+
+def memory_limit_bytes() -> Optional[int]:
+    """What the trials that are alive may have together where no container limits them; None where one does."""
     limit = os.environ.get(MEMORY_VARIABLE)
-    if limit:
-        resource.setrlimit(resource.RLIMIT_DATA, (int(limit), int(limit)))
+    return int(limit) if limit else None

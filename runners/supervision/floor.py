@@ -38,6 +38,8 @@ class Twin:
     series: Optional[Series]
     facts: Mapping[str, FactValue]
     problem: Optional[str]
+    is_missing: bool = False
+    """There is none of this structure, which is nothing that went wrong."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,8 @@ def floor_facts(floor: Floor, facts: Mapping[str, FactValue]) -> Facts:
     if small.series is not None:
         problem, alike = _compared(small.facts, facts)
         disturbed = small.problem
-        if disturbed is None and large.series is not None and large.problem is not None:
+        if disturbed is None and large.problem is not None and not large.is_missing:
+            # Without the intercept the arithmetic of the small twin would count
             disturbed = "the large twin: " + large.problem
         problem = problem or disturbed
     return {
@@ -194,12 +197,14 @@ def _large_twin(spec: TrialSpec, small: Twin, measure: Measure) -> Twin:
     try:
         enlarged = make_workload(spec).enlarged()
     except Unsupported as reason:
-        return Twin(None, {}, str(reason))
+        return Twin(None, {}, str(reason), is_missing=True)
     large = _twin(replace(spec, workload=enlarged), "floor_large", measure)
     if large.series is None:
         return large
     problem, valid = _compared(large.facts, small.facts)
-    return Twin(None, large.facts, "of another structure: %s" % problem) if valid is False else large
+    if valid is False:
+        return Twin(None, large.facts, "of another structure: %s" % problem, is_missing=True)
+    return large
 
 
 def _twin(spec: TrialSpec, mode: str, measure: Measure) -> Twin:

@@ -18,14 +18,17 @@ class Room:
         self,
         read_gpus: Callable[[], Tuple[GpuState, ...]],
         free_bytes: Callable[[], Optional[int]] = free_memory_bytes,
+        limit_bytes: Optional[int] = None,
     ) -> None:
         """Looks at what is free before the first process.
 
         Args:
             read_gpus: reads the GPUs of the session; none for one on a CPU.
             free_bytes: of the host, null if it does not tell.
+            limit_bytes: of all processes together, which nothing else keeps; null where a container does.
         """
-        self._read_gpus, self._free_bytes = read_gpus, free_bytes
+        self._read_gpus, self._free_bytes, self._limit_bytes = read_gpus, free_bytes, limit_bytes
+        self._private: Dict[int, int] = {}
         self._largest: Dict[str, float] = {}
         self._free = self._look()
 
@@ -41,13 +44,19 @@ class Room:
     def entered(self, pid: int) -> None:
         """A process is warmed up, and has taken what it needs: on the host at its peak, on a GPU what is gone."""
         taken = {place: self._free[place] - free for place, free in self._look().items() if place in self._free}
-        taken[_HOST] = peak_private_bytes(pid) / _BYTES_PER_MIB
+        self._private[pid] = peak_private_bytes(pid)
+        taken[_HOST] = self._private[pid] / _BYTES_PER_MIB
         for place, size in taken.items():
             self._largest[place] = max(size, self._largest.get(place, 0.0))
 
+    def left(self, pid: int) -> None:
+        """A process has ended."""
+        self._private.pop(pid, None)
+
     def _look(self) -> Dict[str, float]:
         free = {"gpu%d" % gpu.number: gpu.memory_free_mib for gpu in self._read_gpus()}
-        host = self._free_bytes()
+        left = None if self._limit_bytes is None else self._limit_bytes - sum(self._private.values())
+        host = min((size for size in (self._free_bytes(), left) if size is not None), default=None)
         free[_HOST] = None if host is None else host / _BYTES_PER_MIB
         return {place: size for place, size in free.items() if size is not None}
 

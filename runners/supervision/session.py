@@ -8,7 +8,8 @@ its turn. A process that dies, or has to be ended, ends nothing but itself.
 import random
 import time
 from contextlib import contextmanager
-from typing import Callable, Iterator, List, Optional, Sequence
+from dataclasses import dataclass
+from typing import Callable, Iterator, List, Optional, Sequence, Tuple
 
 from runners.contract import Protocol, Stop
 from runners.protocol.answer import Answer
@@ -18,8 +19,32 @@ from runners.supervision.interrupts import Interrupts
 from runners.supervision.process import Channel, Child, Ended, end_all, end_strays
 from runners.supervision.room import Room
 
-_TURNS_TO_FINISH = 3
-"""A turn, and what comes after the last one, take no longer than so many turns: at least two calls each."""
+_TURNS_TO_FINISH = 4
+"""A turn, and the calls after the last one that verify and count, take no longer than so many turns of two calls."""
+
+_DYING_S = 1.0
+"""For a process that the kernel has killed, until it is dead."""
+
+_LOOK_S = 0.01
+
+
+@dataclass(frozen=True)
+class AfterTurns:
+    """The series that a process times after its last turn: budget in seconds and least number of calls of each."""
+
+    series: Tuple[Tuple[float, int], ...] = ()
+
+    @classmethod
+    def of(cls, protocol: Protocol, on_gpu: bool) -> "AfterTurns":
+        """Those of a protocol."""
+        series = [(protocol.pipelined_budget_ms, protocol.pipelined_min_samples)]
+        if on_gpu:
+            series.append((protocol.dispatch_budget_ms, protocol.sync_min_samples))
+        return cls(tuple((budget_ms / 1000, calls) for budget_ms, calls in series if budget_ms))
+
+    def seconds(self, longest_turn_s: float) -> float:
+        """How long they may take, where a call takes at most half of the longest turn."""
+        return sum(max(budget_s, calls * longest_turn_s / 2) for budget_s, calls in self.series)
 
 
 class Allowance:
@@ -52,6 +77,8 @@ class Member:
         self.function, self.allowance, self.is_baseline = function, allowance, is_baseline
         self.left_out: Optional[str] = None
         """Why it is not beside the others; null if it is."""
+        self.beside = 0
+        """At most so many others were alive while it ran."""
         self.turns = 0
         self.is_spent = False
         """Whether its timed calls have taken their budget."""
@@ -71,10 +98,10 @@ class Member:
         assert self._ended is not None
         return self._ended
 
-    @property
-    def is_short_of_time(self) -> bool:
+    def is_short_of_time(self, after_turns: AfterTurns) -> bool:
         """Whether another turn might leave it no time to finish."""
-        return self.turns > 0 and self.allowance.left_s < _TURNS_TO_FINISH * self._longest_turn_s
+        needed_s = _TURNS_TO_FINISH * self._longest_turn_s + after_turns.seconds(self._longest_turn_s)
+        return self.turns > 0 and self.allowance.left_s < needed_s
 
     def start(self, interrupts: Interrupts, siblings: Sequence["Member"]) -> None:
         """Forks its process, beside those that live."""
@@ -102,7 +129,13 @@ class SessionRun:
     """One run of a session, from the first fork to the last end."""
 
     def __init__(
-        self, members: Sequence[Member], protocol: Protocol, seed: str, interrupts: Interrupts, room: Room
+        self,
+        members: Sequence[Member],
+        protocol: Protocol,
+        seed: str,
+        interrupts: Interrupts,
+        room: Room,
+        after_turns: AfterTurns = AfterTurns(),
     ) -> None:
         """Starts nothing yet.
 
@@ -112,8 +145,10 @@ class SessionRun:
             seed: of the order of their turns.
             interrupts: what may end the supervisor.
             room: asked before each start but the first.
+            after_turns: what each process times at its end, for which it keeps time.
         """
         self._members, self._protocol, self._interrupts, self._room = members, protocol, interrupts, room
+        self._after_turns = after_turns
         self._random = random.Random(seed)  # noqa: S311 - an order, no secret
         self._living: List[Member] = []
         self._oom_kills = 0
@@ -145,8 +180,10 @@ class SessionRun:
 
     def _enter(self, member: Member) -> None:
         """Starts a process and lets it run until it is warmed up."""
-        shortage = self._room.shortage() if self._living else None
-        if shortage is not None:
+        while self._living:
+            shortage = self._room.shortage()
+            if shortage is None:
+                break
             given_up = self._living[-1] if member.is_baseline else member
             given_up.left_out = shortage
             if given_up is member:
@@ -165,7 +202,7 @@ class SessionRun:
                 return
             self._random.shuffle(taking)
             for member in taking:
-                if not member.is_short_of_time:
+                if not member.is_short_of_time(self._after_turns):
                     start = time.monotonic()
                     self._go_on(member, GO)
                     if member in self._living:
@@ -183,6 +220,7 @@ class SessionRun:
 
     def _watch(self, member: Member) -> None:
         """Lets one process run until it reports, and stops it then, or until it has ended."""
+        member.beside = max(member.beside, len(self._living) - 1)
         with member.allowance.passing() as deadline:
             member.child.watch(deadline, self._interrupts)
             member.child.pause()
@@ -194,6 +232,7 @@ class SessionRun:
 
     def _leave(self, member: Member) -> None:
         member.end()
+        self._room.left(member.child.pid)
         self._living.remove(member)
         end_strays([living.child for living in self._living])
 
@@ -201,8 +240,14 @@ class SessionRun:
         """Tells whose process the kernel killed for memory: of one that died while it was stopped, or of the active."""
         before, self._oom_kills = self._oom_kills, kernel.oom_kills() or 0
         killed = self._oom_kills - before
-        for member in self._living if killed else ():
-            if killed and member is not active and member.child.was_killed and not member.child.oom_kills:
-                member.child.oom_kills += 1
-                killed -= 1
+        give_up = time.monotonic() + _DYING_S
+        while killed:
+            for member in self._living:
+                if killed and member is not active and member.child.was_killed and not member.child.oom_kills:
+                    member.child.oom_kills += 1
+                    killed -= 1
+            # It is counted when the signal is sent; the process is dead when its memory is gone
+            if active.child.was_killed or time.monotonic() > give_up:
+                break
+            time.sleep(_LOOK_S)
         active.child.oom_kills += killed

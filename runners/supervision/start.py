@@ -69,8 +69,9 @@ def divide(task: Task, lines: Iterable[Line]) -> Tuple[Tuple[Trial, ...], Tuple[
         lines: all that earlier starts wrote.
 
     Returns:
-        The trials to run, those that were begun before at the end; and those in which too many starts ended. A trial
-        that a guard kept from running, or from counting, is run again however often that was.
+        The trials to run, those that were begun before at the end, at their last start alone; and those in which too
+        many starts ended. A trial that a guard kept from running, or from counting, is run again however often that
+        was.
     """
     begun: Dict[str, int] = {}
     deaths: Dict[str, int] = {}
@@ -87,7 +88,11 @@ def divide(task: Task, lines: Iterable[Line]) -> Tuple[Tuple[Trial, ...], Tuple[
                 recorded.add(line.trial_id)
     open_trials = [trial for trial in task.trials if trial.trial_id not in recorded]
     fresh = [trial for trial in open_trials if trial.trial_id not in begun]
-    again = [replace(t, attempt=begun[t.trial_id] + 1) for t in open_trials if t.trial_id in begun]
+    again = [
+        replace(trial, attempt=begun[trial.trial_id] + 1, alone=deaths[trial.trial_id] >= MAX_ATTEMPTS - 1)
+        for trial in open_trials
+        if trial.trial_id in begun
+    ]
     left = fresh + [trial for trial in again if deaths[trial.trial_id] < MAX_ATTEMPTS]
     return tuple(left), tuple(trial for trial in again if deaths[trial.trial_id] >= MAX_ATTEMPTS)
 

@@ -1,6 +1,7 @@
 """The processes of a session's trials: prepare, measure in turns, examine; the twins of floors are measured alike."""
 
 import shutil
+import signal
 import tempfile
 import uuid
 from dataclasses import dataclass, replace
@@ -9,7 +10,6 @@ from typing import Callable, Dict, Optional, Sequence, Tuple
 
 from runners.backends import make_backend
 from runners.contract import (
-    ATTEMPTS_TOGETHER,
     LEGACY,
     Interleaving,
     Phases,
@@ -26,11 +26,12 @@ from runners.protocol.cache import CacheEntries, entries
 from runners.protocol.examine import examine, wanted
 from runners.protocol.measure import measure
 from runners.protocol.prepare import missing, prepare
+from runners.supervision.bounds import memory_limit_bytes
 from runners.supervision.floor import Floors
 from runners.supervision.interrupts import Interrupts
 from runners.supervision.process import Ended, run_child
 from runners.supervision.room import Room
-from runners.supervision.session import Allowance, Member, SessionRun
+from runners.supervision.session import AfterTurns, Allowance, Member, SessionRun
 from runners.supervision.verdict import judge
 from runners.system.gpu_state import read_gpus
 from runners.workloads import make_workload
@@ -102,8 +103,9 @@ class TrialProcesses:
         for name, outcome in self._session([by_name[name] for name in members], members, None).items():
             if outcome is None:
                 reasons[name] = "no room beside the others: %s" % members[name].left_out
-            elif outcome.answer.status is Status.OOM and _processes(outcome) > 1:
-                reasons[name] = "out of memory while %d processes were alive" % _processes(outcome)
+            elif members[name].beside and _lacked_memory(outcome):
+                what = "out of memory" if outcome.answer.status is Status.OOM else outcome.answer.reason
+                reasons[name] = "%s while %d processes were alive" % (what, members[name].beside + 1)
             else:
                 outcomes[name] = outcome
         for name, reason in reasons.items():
@@ -128,12 +130,14 @@ class TrialProcesses:
         if not trials:
             return {}
         first = trials[0]
-        if first.attempt > ATTEMPTS_TOGETHER:
-            reason = "attempt %d: one of its session may have ended the starts before" % first.attempt
+        if first.alone:
+            reason = "it or another one of its session ended earlier starts"
         seed = "%d %s" % (first.spec.seed, " ".join(sorted(trial.trial_id for trial in trials)))
-        room = Room(read_gpus if first.spec.device == CUDA else tuple)
+        on_gpu = first.spec.device == CUDA
+        room = Room(read_gpus if on_gpu else tuple, limit_bytes=memory_limit_bytes())
         started = [members[trial.trial_id] for trial in trials]
-        processes = SessionRun(started, first.spec.protocol, seed, self._interrupts, room).run()
+        after_turns = AfterTurns.of(first.spec.protocol, on_gpu)
+        processes = SessionRun(started, first.spec.protocol, seed, self._interrupts, room, after_turns).run()
         interleaving = Interleaving.TURNS if reason is None else Interleaving.ALONE
         session = Session(uuid.uuid4().hex, interleaving, processes, reason)
         outcomes: Dict[str, Optional[Outcome]] = {}
@@ -208,8 +212,11 @@ class TrialProcesses:
         return judge(ended, trial.timeout_s), ended
 
 
-def _processes(outcome: Outcome) -> int:
-    return outcome.session.processes if outcome.session else 0
+def _lacked_memory(outcome: Outcome) -> bool:
+    """Whether it may have ended for lack of memory: the kernel does not always count in time whom it killed for it."""
+    ended = outcome.ended
+    was_killed = ended is not None and ended.stop is None and ended.code == -signal.SIGKILL
+    return outcome.answer.status is Status.OOM or was_killed
 
 
 def _without_batch(spec: TrialSpec) -> Tuple[WorkloadSpec, str, str, int]:

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from runners.contract import (
-    ATTEMPTS_TOGETHER,
     CONTRACT_VERSION,
     NO_GUARDS,
     Begin,
@@ -194,13 +193,11 @@ def test_what_runs_out_of_memory_beside_others_is_measured_again_alone(tmp_path:
     ]
 
 
-def test_a_third_attempt_is_alone_and_says_why(tmp_path: Path) -> None:
-    write_task(tmp_path, *[replace(each, attempt=ATTEMPTS_TOGETHER + 1) for each in pair("synthetic-null")])
+def test_a_trial_that_is_to_be_alone_says_why(tmp_path: Path) -> None:
+    write_task(tmp_path, *[replace(each, attempt=3, alone=True) for each in pair("synthetic-null")])
     run(tmp_path)
     sessions = [record.session for record in records(tmp_path) if record.session]
-    assert [session.reason for session in sessions] == [
-        "attempt 3: one of its session may have ended the starts before"
-    ] * 2
+    assert [session.reason for session in sessions] == ["it or another one of its session ended earlier starts"] * 2
     assert [type(line) for line in lines(tmp_path)][1:3] == [Begin, TrialRecord]
 
 

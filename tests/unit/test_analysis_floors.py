@@ -9,7 +9,7 @@ from orchestrator.analysis.floors import common_floors, floor_key, with_common_f
 
 def row(small_s: float | None = 0.0011, large_s: float | None = 0.0014, **more: object) -> dict[str, object]:
     values = {
-        "system_id": "s1", "environment_id": "e1", "isolation": "process", "method_version": 2,
+        "system_id": "s1", "environment_id": "e1", "isolation": "process", "method_version": 2, "status": "ok",
         "dispatch_floor_structure": "bert", "dispatch_floor_valid": True, "dispatch_floor_small_s": small_s,
         "dispatch_floor_large_s": large_s, "latency_sync_median_s": 0.004, "dispatch_floor_s": None,
         "exposed_overhead_s": None, "framework_fraction": None, "latency_floor_log_ratio": None, "regime": None,

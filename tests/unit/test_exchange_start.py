@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from runners.contract import (
-    ATTEMPTS_TOGETHER,
     Begin,
     Environment,
     Line,
@@ -70,7 +69,7 @@ def test_a_session_that_ends_its_starts_is_divided_at_the_last(make_trial: MakeT
         assert [(trial.trial_id, trial.attempt) for trial in left] == [(name, attempt + 1) for name in "abc"]
         assert given_up == ()
         together = len(sessions_of(left)) == 1
-        assert together == (attempt < ATTEMPTS_TOGETHER)
+        assert together == (attempt < MAX_ATTEMPTS - 1)
     # Alone, the first is well, the second ends its start, and the third has not begun.
     lines += [Begin("a", MAX_ATTEMPTS, 1), record("a", MAX_ATTEMPTS), Begin("b", MAX_ATTEMPTS, 1)]
     left, given_up = divide(task, lines)

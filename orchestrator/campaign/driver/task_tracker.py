@@ -261,7 +261,8 @@ class TaskTracker:
         victims, rest = aftermath(task, running.intake.begun, recorded, outcome)
         # One of several ended the task, and the others did nothing: at the last attempt each is alone.
         blamed = [problem or (victim.reason if len(victims) > 1 else None) for victim in victims]
-        lost = [self._victim(running, victim, fault) for victim, fault in zip(victims, blamed, strict=True)]
+        alone = problem is None and len(victims) > 1
+        lost = [self._victim(running, victim, fault, alone) for victim, fault in zip(victims, blamed, strict=True)]
         left = [*rest, *itertools.chain.from_iterable(lost)]
         self.lost_a_task |= bool(left or victims)
         if not left:
@@ -323,8 +324,11 @@ class TaskTracker:
         self._tell(host, trial, record, final=final)
         return True
 
-    def _victim(self, running: RunningTask, victim: TrialRecord, problem: str | None) -> list[Trial]:
-        """Records a trial that was running; returns it once more if it may not have been at fault."""
+    def _victim(self, running: RunningTask, victim: TrialRecord, problem: str | None, is_suspect: bool) -> list[Trial]:
+        """Records a trial that was running; returns it once more if it may not have been at fault.
+
+        Of several suspects that had begun together each is alone at its last attempt.
+        """
         host, builder = running.planned.host, running.intake.builder
         trial = next(trial for trial in running.planned.task.trials if trial.trial_id == victim.trial_id)
         if problem is None:
@@ -333,7 +337,9 @@ class TaskTracker:
         again = trial.attempt < MAX_ATTEMPTS
         failed = replace(victim, status=Status.INFRASTRUCTURE_ERROR, reason=problem)
         was_lost = self._write(host, builder, trial, failed, final=not again)
-        return [replace(trial, attempt=trial.attempt + 1)] if again and was_lost else []
+        number = trial.attempt + 1
+        alone = trial.alone or (is_suspect and number >= MAX_ATTEMPTS)
+        return [replace(trial, attempt=number, alone=alone)] if again and was_lost else []
 
     def _give_up(self, host: str, builder: RowBuilder, left: Sequence[Trial], problem: str, log_tail: str = "") -> None:
         for trial in left:

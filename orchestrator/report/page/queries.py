@@ -185,7 +185,7 @@ def _of_backends(baseline: str) -> str:
   AND {{beside}}
   AND {baseline}
 ), cells AS (
-  SELECT cell, {backend}, count(*) AS processes, count(our_turns) AS our_sessions,
+  SELECT cell, {backend}, count(*) AS processes,
          avg(our_log) AS our_mean, count(their_log) AS shared_rounds,
          avg(their_log - our_log) AS within_rounds
   FROM ours LEFT JOIN theirs USING (cell, visit) GROUP BY ALL
@@ -196,12 +196,12 @@ def _of_backends(baseline: str) -> str:
   FROM ours JOIN theirs USING (cell, session_id)
   WHERE our_turns IS NOT NULL AND their_turns IS NOT NULL GROUP BY ALL
 ), baselines AS (
-  SELECT cell, count(*) AS baseline_processes, count(their_turns) AS baseline_sessions,
+  SELECT cell, count(*) AS baseline_processes,
          avg(their_log) AS baseline_mean
   FROM theirs GROUP BY ALL
 )
 SELECT unnest(cell), {backend}, processes, baseline_processes, shared_sessions, shared_rounds,
-       CASE WHEN 2 * shared_sessions >= least(our_sessions, baseline_sessions) THEN 'turns'
+       CASE WHEN 2 * shared_sessions >= least(processes, baseline_processes) THEN 'turns'
             WHEN shared_rounds >= 2 AND 2 * shared_rounds >= least(processes, baseline_processes)
             THEN 'rounds' ELSE 'unpaired' END AS pairing,
        exp(CASE pairing WHEN 'turns' THEN within_sessions WHEN 'rounds' THEN within_rounds
