@@ -14,7 +14,7 @@ from orchestrator.analysis import Pairing, Verdict, columns, summarise
 from orchestrator.analysis.comparing import ComparisonTable, Policy, compare
 from orchestrator.analysis.metrics import METRICS
 from orchestrator.analysis.moderation import Spread, fitted_prior
-from orchestrator.analysis.ratios import session_log_ratio
+from orchestrator.analysis.ratios import Priors, Reading, place_of, session_log_ratio
 from orchestrator.analysis.statistics import mean_ratio
 from orchestrator.analysis.turns import CPU, SOURCES, WALL, with_turns
 from orchestrator.errors import StoreError
@@ -28,6 +28,7 @@ from tests.comparing import measured, store_of
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 CYCLES = 10
+WALL_TIME = Reading("latency_sync_median_s", WALL)
 
 
 def session_row(backend: str, session: int, turns_s: np.ndarray, cpu_s: np.ndarray, **more: object) -> Row:
@@ -82,7 +83,7 @@ def test_turns_are_cut_out_of_the_samples() -> None:
     samples = [3.0, 1.0, 2.0, 10.0, 30.0, 7.0]
     found = with_turns(
         turns_table(
-            {"samples_sync_s": samples, "samples_sync_cpu_s": [2 * one for one in samples], "turn_samples": [3, 2, 1]},
+            {"samples_sync_s": samples, "samples_sync_cpu_s": [0.0, 1, 8, 10, 30, 7], "turn_samples": [3, 2, 1]},
             {"samples_sync_s": samples, "turn_samples": None},
             {"samples_sync_s": samples, "turn_samples": [6], "interleaving": "alone"},
             {"samples_sync_s": samples, "turn_samples": [6], "session_id": None},
@@ -90,7 +91,8 @@ def test_turns_are_cut_out_of_the_samples() -> None:
         )
     )
     assert found[WALL].to_pylist() == [[2.0, 20.0, 7.0], None, None, None, [4.5]]
-    assert found[CPU].to_pylist() == [[4.0, 40.0, 14.0], None, None, None, None]
+    # of CPU time the mean: in a single call much of it is not counted yet
+    assert found[CPU].to_pylist() == [[3.0, 20.0, 7.0], None, None, None, None]
     assert with_turns(turns_table())[WALL].to_pylist() == []
     with pytest.raises(StoreError, match="another number of samples"):
         with_turns(turns_table({"samples_sync_s": samples, "turn_samples": [3, 2]}))
@@ -136,6 +138,34 @@ def test_turns_take_out_what_rounds_do_not(tmp_path: Path) -> None:
     assert [one.pairing for one in ratios if one] == [Pairing.TURNS, Pairing.ROUNDS]
     widths = [one.estimate.half_width for one in ratios if one]
     assert 0 < (widths[0] or 0) < (widths[1] or 0)
+
+
+def test_one_session_of_many_rounds_does_not_stand_for_all(tmp_path: Path) -> None:
+    rows = sessions(np.random.default_rng(5), {"eager": 1.0, "onnxruntime": 0.8}, count=6)
+    crowded = [
+        {**row, "interleaving": "alone", "session_id": f"alone{row['round']}"}
+        if row["backend"] == "onnxruntime" and row["round"]
+        else row
+        for row in rows
+    ]
+    ratio = table_of(store_of(tmp_path, *crowded)).entry(backend="onnxruntime").ratio
+    assert ratio is not None
+    assert (ratio.pairing, ratio.estimate.processes) == (Pairing.ROUNDS, 6)
+
+
+def test_rounds_have_a_prior_in_campaigns_of_turns_and_a_clock_that_stands_still_ends_nothing(tmp_path: Path) -> None:
+    random = np.random.default_rng(6)
+    factors = {"eager": 1.0, "onnxruntime": 0.8, "openvino": 0.7, "torchscript": 1.1}
+    rows = [row for batch in (1, 2) for row in sessions(random, factors, batch=batch)]
+    still = [{**row, "samples_sync_cpu_s": [0.0] * 30} if row["backend"] == "openvino" else row for row in rows]
+    table = table_of(store_of(tmp_path, *still))
+    for backend, has_witness in (("onnxruntime", True), ("openvino", False)):
+        ratio = table.entry(backend=backend, batch=1).ratio
+        assert ratio is not None
+        assert (ratio.cpu is not None) == has_witness
+    measured_in_turns = with_turns(pa.Table.from_pylist(rows, schema=TRIALS)).to_pylist()
+    for pairing in (Pairing.TURNS, Pairing.ROUNDS):
+        assert Priors(measured_in_turns).of({place_of(rows[0])}, pairing, WALL_TIME) is not None
 
 
 def test_what_is_not_measured_in_turns_pairs_by_round_of_the_same_sessions(tmp_path: Path) -> None:

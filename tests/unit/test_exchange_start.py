@@ -45,7 +45,7 @@ def test_what_a_guard_kept_from_counting_is_run_again_however_often(make_trial: 
     for attempt in range(1, MAX_ATTEMPTS + 3):
         lines += [Begin("a", attempt, 1), record("a", attempt, Status.INFRASTRUCTURE_ERROR)]
     left, given_up = divide(task, lines)
-    assert [(trial.trial_id, trial.attempt) for trial in left] == [("a", MAX_ATTEMPTS + 3)]
+    assert [(trial.trial_id, trial.attempt, trial.alone) for trial in left] == [("a", MAX_ATTEMPTS + 3, False)]
     assert given_up == ()
 
 

@@ -152,6 +152,12 @@ def test_a_twin_that_fails_costs_the_floor_and_not_the_trial(make_trial: MakeTri
     assert (found.facts["floor_valid"], found.facts["floor_problem"]) == (None, "crashed: killed by SIGSEGV")
 
 
+def test_without_the_large_twin_that_should_be_there_the_floor_is_not_valid(make_trial: MakeTrial) -> None:
+    found = floored(make_trial, large=Answer(Status.TIMEOUT, "no answer within 9 s"))
+    problem = "the large twin: timeout: no answer within 9 s"
+    assert (found.facts["floor_valid"], found.facts["floor_problem"]) == (False, problem)
+
+
 def test_a_model_without_a_larger_twin_has_the_small_one_alone(make_trial: MakeTrial) -> None:
     trial = make_trial(threads=1)
     spec = replace(trial.spec, workload=WorkloadSpec("reformer-enwik8", 1, 128), backend=BackendSpec("eager", {}))

@@ -55,6 +55,15 @@ def test_the_host_must_have_free_what_the_largest_had_at_its_peak() -> None:
     assert problem.startswith("1 MiB of memory are free, and the largest of its session takes ")
 
 
+def test_without_a_container_all_processes_share_one_limit() -> None:
+    own = peak_private_bytes(os.getpid())
+    room = Room(tuple, lambda: 64 * GIB, limit_bytes=own + own // 2)
+    room.entered(os.getpid())
+    assert "of memory are free" in str(room.shortage())
+    room.left(os.getpid())
+    assert room.shortage() is None
+
+
 def test_what_nothing_tells_is_no_shortage() -> None:
     machine = Machine(None)
     room = machine.room()
