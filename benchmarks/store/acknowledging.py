@@ -106,7 +106,8 @@ def _drive(directory: Path, tasks: int, rate: float, seconds: float) -> Acknowle
 
 
 def _submit(scheduler: Scheduler, tracker: TaskTracker, number: int, trials: int, rate: float) -> RunningTask:
-    several = tuple(Trial(f"t{number}-{count}", "k", 1, count, 0, 1, 60, _SPEC) for count in range(trials))
+    # a round for each, so that each is a session of its own and its record comes at once
+    several = tuple(Trial(f"t{number}-{count}", "k", count + 1, 0, 0, 1, 60, _SPEC) for count in range(trials))
     task = Task(CONTRACT_VERSION, "c", f"task{number}", "cpu", several)
     running = tracker.begin(PlannedTask("h1", task, number), 0.0)
     settings, origin = FakeSettings(1 / rate, SAMPLES), origin_document(running.origin)

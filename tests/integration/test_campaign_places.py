@@ -16,7 +16,7 @@ from orchestrator.config import Sweep
 from orchestrator.environments import Catalogue, lock_sha256
 from orchestrator.errors import ConfigurationError, NoUsableHostError
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
-from runners.contract import Status
+from runners.contract import METHOD_VERSION, Status
 from tests.conftest import PROJECT
 from tests.scripted_campaign import STORED as PIN
 from tests.scripted_campaign import Stored, sweep
@@ -191,7 +191,8 @@ def test_each_difference_is_named_also_of_the_method_and_of_the_space(
     monkeypatch.setattr("orchestrator.campaign.pinned.METHOD_VERSION", 99)
     with pytest.raises(ConfigurationError) as caught:
         go_on(bench.pinned(first), SWEEP.model_copy(update={"seed": 7}), [replace(H1, cores=(0, 1, 2))], bench.store)
-    for line in ("method version: expected 1, found 99", "h1: seed: expected ", "h1: threads: expected 2, found 3"):
+    method = f"method version: expected {METHOD_VERSION}, found 99"
+    for line in (method, "h1: seed: expected ", "h1: threads: expected 2, found 3"):
         assert line in str(caught.value)
 
 

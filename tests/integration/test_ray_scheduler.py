@@ -29,7 +29,7 @@ DRIVER = textwrap.dedent(
     told = []
 
     def request(name, settings, trials):
-        trials = tuple(Trial(f"{name}{i}", "k", 1, i, 0, 1, 60, spec) for i in range(trials))
+        trials = tuple(Trial(f"{name}{i}", "k", i + 1, 0, 0, 1, 60, spec) for i in range(trials))
         task = Task(CONTRACT_VERSION, "c", name, "cpu", trials)
         return TaskRequest("h1", task, settings, directory / "campaigns" / "c" / name, "store", {})
 
