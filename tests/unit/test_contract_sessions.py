@@ -44,11 +44,11 @@ def test_a_session_is_what_differs_in_nothing_but_its_backend(make_trial: MakeTr
     ]  # fmt: skip
 
 
-def test_the_papers_procedure_and_a_third_attempt_are_alone(make_trial: MakeTrial) -> None:
+def test_the_papers_procedure_and_what_is_to_be_alone_are_alone(make_trial: MakeTrial) -> None:
     legacy = [make_trial(trial_id=name, backend=name, protocol=Protocol(procedure=LEGACY)) for name in "ab"]
     assert names(*legacy) == [["a"], ["b"]]
-    tried = [make_trial(trial_id=name, backend=name, attempt=attempt) for name, attempt in (("c", 2), ("d", 3))]
-    assert names(*tried, replace(tried[0], trial_id="e")) == [["c", "e"], ["d"]]
+    first, again = (make_trial(trial_id=name, backend=name, attempt=3) for name in "cd")
+    assert names(first, replace(again, alone=True), replace(first, trial_id="e")) == [["c", "e"], ["d"]]
 
 
 def record(series: Series, session: Session | None = None) -> TrialRecord:
