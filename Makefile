@@ -8,6 +8,7 @@ INVENTORY ?= hostinventory.yaml
 SWEEP ?= sweeps/quickstart.yaml
 LIMIT ?=
 RESUME ?=
+MORE ?=
 ID ?=
 HOST ?=
 ROUNDS ?=
@@ -44,10 +45,11 @@ help: ## this list
 	@echo "  LIMIT=PATTERN uses those hosts only, such as 'a100-*:!a100-07'"
 	@echo "  NAMES='cpu cuda13' are the environments that the targets of images are about"
 	@echo "  RESUME=1 goes on with the newest campaign of this plan, RESUME=0 starts anew; unset, an unfinished one goes on"
+	@echo "  MORE=10m goes on with the newest campaign, finished or not, where intervals are widest"
 
 .PHONY: cluster-sweep
 cluster-sweep: venv $(WANTED_LAB) ## measure SWEEP on the hosts of INVENTORY and print the table
-	@$(BIN)/taxmeter sweep run $(SELECTION) --resume $(RESUME_MODE)
+	@$(BIN)/taxmeter sweep run $(SELECTION) --resume $(RESUME_MODE) $(if $(MORE),--more '$(MORE)')
 
 .PHONY: plan
 plan: venv $(WANTED_LAB) ## what cluster-sweep would do, without doing it

@@ -17,12 +17,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from orchestrator.analysis.moderation import Prior, Spread, fitted_prior
 from orchestrator.analysis.pairing import Visit, shared_visits
 from orchestrator.analysis.statistics import Estimate, Floats, mean_ratio, unpaired_ratio
 from orchestrator.analysis.turns import CPU, SESSION, WALL
 from orchestrator.analysis.verdict import MARGIN, UNJUDGED, Judgement, Verdict, judge_family
 from runners.contract import Status
+from runners.statistics.moderation import Prior, Spread, fitted_prior
 
 Row = Mapping[str, Any]
 Place = tuple[str, str]

@@ -21,12 +21,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.analysis.moderation import Prior, Spread, moderated
-from orchestrator.analysis.student import t_quantile
+from runners.statistics.moderation import LEVEL, Prior, half_width
+from runners.statistics.student import t_quantile
 
 MANY_PROCESSES = 6
 """From here on the median has an interval by order statistics (its level is 97 % with 6 values, 94 % with 5)."""
-LEVEL = 0.95
 
 Floats = NDArray[np.float64]
 
@@ -116,8 +115,7 @@ def mean_ratio(logs: Floats, samples: int, prior: Prior | None = None) -> Estima
     centre, count = float(logs.mean()), len(logs)
     if count < 2:
         return Estimate(math.exp(centre), None, None, count, samples)
-    variance, degrees = moderated(Spread(float(logs.var(ddof=1)), count - 1), prior)
-    half = t_quantile((1 + LEVEL) / 2, degrees) * math.sqrt(variance / count)
+    half, degrees = half_width(logs.tolist(), prior)
     return Estimate(math.exp(centre), math.exp(centre - half), math.exp(centre + half), count, samples, degrees)
 
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from orchestrator.analysis.statistics import LEVEL, Estimate
-from orchestrator.analysis.student import t_cdf, t_quantile
+from orchestrator.analysis.statistics import Estimate
+from runners.statistics.moderation import LEVEL
+from runners.statistics.student import t_cdf, t_quantile
 
 MARGIN: Final = 0.03
 """A factor of 1.03 in either direction: whoever wants another one says so before looking."""

@@ -117,8 +117,7 @@ def go_on(campaign: Pinned, sweep: Sweep, hosts: Sequence[PlanningHost], store: 
             f"campaign {campaign.campaign_id} has trials for {places}, and at hand is {', '.join(now.places) or 'none'}"
             "; name an inventory that has one of them with --inventory"
         )
-    attempts = store.attempts(campaign.campaign_id)
-    return continued(campaign.campaign_id, campaign.plan, sweep, hosts, attempts)
+    return continued(campaign.campaign_id, campaign.plan, sweep, hosts, store)
 
 
 def _problems(place: str, campaign: Pinned, now: Plan, hosts: Sequence[PlanningHost]) -> list[str]:

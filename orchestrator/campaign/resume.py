@@ -9,9 +9,11 @@ from itertools import islice
 
 import pyarrow.compute as pc
 
+from orchestrator.campaign.allocation import goes_on, with_more, with_past
 from orchestrator.campaign.provision import ReadyHost
 from orchestrator.campaign.stored_plan import StoredPlan, plan_document
 from orchestrator.config import Faults, Sweep
+from orchestrator.errors import ConfigurationError
 from orchestrator.planning import Plan, PlanningHost, estimate_s, plan
 from orchestrator.store import Attempt, Reproduces, Row, Store
 from runners.contract import Status, Trial
@@ -72,6 +74,7 @@ def choose_campaign(
     policy: ResumePolicy,
     *,
     absent: Collection[str] = (),
+    more_s: float | None = None,
 ) -> Continuation:
     """Plans a new campaign, or finds the one to continue.
 
@@ -85,15 +88,23 @@ def choose_campaign(
         policy: whether to continue at all.
         absent: hosts that are meant and cannot be used now. A campaign that waits for them alone is continued, though
             nothing is left to do for the others.
+        more_s: seconds for further sessions on each host, of the newest campaign, finished or not.
+
+    Raises:
+        ConfigurationError: further sessions are asked for, and there is no campaign yet.
     """
     fresh_id = new_campaign_id(sweep.name)
     fresh = plan(sweep, hosts, fresh_id)
     if policy is not ResumePolicy.NEVER:
         for campaign_id, stored in _candidates(fresh, sweep.name, store):
             attempts = store.attempts(campaign_id)
-            found = continued(campaign_id, stored, sweep, hosts, attempts)
-            if policy is ResumePolicy.ALWAYS or _goes_on(found, stored, attempts, absent):
+            found = continued(campaign_id, stored, sweep, hosts, store, more_s)
+            if more_s is not None or policy is ResumePolicy.ALWAYS or _goes_on(found, stored, attempts, absent):
                 return found
+    if more_s is not None:
+        raise ConfigurationError(
+            f"no campaign of sweep {sweep.name} is in the store that could go on; run the sweep first, without MORE"
+        )
     return Continuation(fresh_id, True, fresh, fresh)
 
 
@@ -102,7 +113,8 @@ def continued(
     stored: StoredPlan,
     sweep: Sweep,
     hosts: Sequence[PlanningHost],
-    attempts: Mapping[str, Attempt],
+    store: Store,
+    more_s: float | None = None,
 ) -> Continuation:
     """A campaign of the store on the hosts at hand; its plan and theirs agree.
 
@@ -111,9 +123,13 @@ def continued(
         stored: its plan.
         sweep: its parameter space.
         hosts: those at hand.
-        attempts: its trials in the store.
+        store: knows what was measured.
+        more_s: seconds for further sessions on each host.
     """
-    full = plan(sweep, hosts, campaign_id)
+    attempts = store.attempts(campaign_id)
+    full = with_past(plan(sweep, hosts, campaign_id), store, campaign_id)
+    if more_s is not None:
+        full = with_more(full, sweep, more_s, store, campaign_id)
     now = StoredPlan(sweep.name, plan_document(full))
     elsewhere = {place: count for place, count in stored.waiting(attempts).items() if place not in now.places}
     told = tuple(f"{place}: {count} trials of the campaign are left there" for place, count in elsewhere.items())
@@ -136,17 +152,17 @@ def write_widened(continuation: Continuation, inventory_document: str, store: St
 
 
 def unfinished(full: Plan, attempts: Mapping[str, Attempt]) -> Plan:
-    """The part of a plan that has no final row, in its order, with the attempts counted on.
+    """The part of a plan that has no final row, in its order, with the attempts counted on, and what goes on.
 
     Args:
-        full: the plan.
+        full: the plan; its tasks know what was measured where they can spend a budget.
         attempts: the last attempt of each trial in the store, by trial id.
     """
     tasks = []
     for planned in full.tasks:
         trials = (_next_attempt(trial, attempts.get(trial.trial_id)) for trial in planned.task.trials)
         left = tuple(trial for trial in trials if trial is not None)
-        if left:
+        if left or goes_on(planned.task):
             tasks.append(replace(planned, task=replace(planned.task, trials=left)))
     skips = tuple(skip for skip in full.skips if skip.trial.trial_id not in attempts)
     return replace(full, tasks=tuple(tasks), skips=skips, estimate_s=estimate_s(tasks))

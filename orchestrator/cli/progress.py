@@ -38,6 +38,7 @@ class ProgressLine:
         self._total = 0
         self._done = 0
         self._estimate_s = 0.0
+        self._has_budget = False
         self._began_at = 0.0
         self._printed_at = 0.0
 
@@ -64,16 +65,18 @@ class ProgressLine:
     def _planned(self, progress: CampaignPlanned) -> None:
         self._total = progress.plan.trials
         self._estimate_s = progress.plan.estimate_s
+        self._has_budget = any(planned.task.allocation is not None for planned in progress.plan.tasks)
         self._began_at = time.monotonic()
         already = f", {progress.already_done} are in the store already" if progress.already_done else ""
         self._console.print(
-            f"campaign {progress.campaign_id}: {self._total} trials to run{already}, "
+            f"campaign {progress.campaign_id}: {'at least ' if self._has_budget else ''}{self._total} trials to run"
+            f"{already}, "
             f"about {duration_text(self._estimate_s)}",
             highlight=False,
         )
         for reason in progress.plan.unmatched:
             self._console.print(f"[yellow]not measured[/] {escape(reason)}", highlight=False)
-        if self._total:
+        if self._total or self._has_budget:
             self._task = self._live.add_task("starting", total=self._total, left="")
 
     def _recorded(self, progress: TrialRecorded) -> None:
@@ -90,9 +93,13 @@ class ProgressLine:
     def _show(self, host: str, trial: Trial) -> None:
         if self._task is not None:
             description = f"{trial_text(trial)} on {host}"
-            self._live.update(self._task, completed=self._done, description=description, left=self._left_text())
+            # How many there will be, only the budget's end will tell
+            self._total = max(self._total, self._done)
+            self._live.update(
+                self._task, total=self._total, completed=self._done, description=description, left=self._left_text()
+            )
         now = time.monotonic()
-        is_last = self._done == self._total
+        is_last = self._done == self._total and not self._has_budget
         if not self._console.is_terminal and (now - self._printed_at > PLAIN_INTERVAL_S or is_last):
             self._printed_at = now
             line = f"{self._done}/{self._total} {self._left_text()}, {trial_text(trial)} on {host}"
@@ -100,7 +107,7 @@ class ProgressLine:
 
     def _left_text(self) -> str:
         elapsed_s = time.monotonic() - self._began_at
-        if self._done >= TRIALS_BEFORE_TRUST:
+        if self._done >= TRIALS_BEFORE_TRUST and not self._has_budget:
             left_s = elapsed_s / self._done * (self._total - self._done)
         else:
             left_s = self._estimate_s - elapsed_s

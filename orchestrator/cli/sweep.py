@@ -4,7 +4,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import click
 
 from orchestrator.campaign import (
     Choose,
+    Continuation,
     ControlFiles,
     Observer,
     ResumePolicy,
@@ -40,12 +41,13 @@ from orchestrator.config import (
     load_sweep,
     select_hosts,
 )
+from orchestrator.config.sweep import seconds_of
 from orchestrator.environments import Catalogue
 from orchestrator.errors import ConfigurationError, ExitCode, NoUsableHostError, did_you_mean
 from orchestrator.files import ProjectFiles
 from orchestrator.hosts import open_hosts
 from orchestrator.planning import ANY_SUITABLE, Plan, PlanningHost, environments_on
-from orchestrator.store import Attempt
+from orchestrator.store import Attempt, Store
 from orchestrator.store.query.listing import campaign_list
 from runners.contract import Status
 
@@ -61,6 +63,13 @@ resume_option = click.option(
     show_default=True,
     help="auto continues an unfinished campaign that agrees with the plan; always takes the newest, finished or not.",
 )
+
+
+def _seconds_or_none(_context: click.Context, _parameter: click.Parameter, text: str | None) -> float | None:
+    try:
+        return None if text is None else seconds_of(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 @click.group()
@@ -92,14 +101,25 @@ def plan_command(sweep_file: Path, inventory: Path, limit: str | None) -> None:
 @limit_option
 @results_option
 @resume_option
-def run_command(sweep_file: Path, inventory: Path, limit: str | None, results_directory: Path, resume: str) -> int:
+@click.option(
+    "--more",
+    metavar="TIME",
+    callback=_seconds_or_none,
+    help="Goes on with the newest campaign, finished or not, for so long on each host: 90s, 10m, 1h.",
+)
+def run_command(
+    sweep_file: Path, inventory: Path, limit: str | None, results_directory: Path, resume: str, more: float | None
+) -> int:
     """Runs a sweep on the inventory and shows its table."""
     request = _request(sweep_file, inventory, limit, results_directory)
     policy = ResumePolicy(resume)
-    return run_and_show(
-        request,
-        lambda hosts, store, absent: choose_campaign(request.sweep, hosts, store, policy, absent=absent),
-    )
+    if more is not None and policy is ResumePolicy.NEVER:
+        raise click.UsageError("--more goes on with a campaign, and --resume never starts anew; leave one out")
+
+    def choose(hosts: Sequence[PlanningHost], store: Store, absent: Collection[str]) -> Continuation:
+        return choose_campaign(request.sweep, hosts, store, policy, absent=absent, more_s=more)
+
+    return run_and_show(request, choose)
 
 
 @sweep.command("drive", hidden=True)
@@ -200,10 +220,12 @@ def exit_code(attempts: Collection[Attempt]) -> ExitCode:
 def print_plan(planned: Plan) -> None:
     """Prints tasks, skips with reasons, the number of trials and the estimate."""
     for task in planned.tasks:
-        count = len(task.task.trials)
-        click.echo(
-            f"  round {task.task.trials[0].round}: {count} trials in one task on {task.host}, {task.task.environment}"
-        )
+        count, rounds = len(task.task.trials), sorted({trial.round for trial in task.task.trials})
+        which = f"round {rounds[0]}" if len(rounds) == 1 else f"rounds {rounds[0]} to {rounds[-1]}"
+        click.echo(f"  {which}: {count} trials in one task on {task.host}, {task.task.environment}")
+        if task.task.allocation is not None:
+            budget = duration_text(task.task.allocation.budget_ms / 1000)
+            click.echo(f"  then the widest interval next, until {budget} are spent or all are narrow enough")
     counts: Counter[tuple[str, str]] = Counter()
     for task in planned.tasks:
         for trial in task.task.trials:
@@ -214,7 +236,8 @@ def print_plan(planned: Plan) -> None:
         click.echo(f"  not measured: {reason}")
     for reason, count in Counter(skip.reason for skip in planned.skips).items():
         click.echo(f"  skipped: {count} trials, {reason}")
-    click.echo(f"{planned.trials} trials, about {duration_text(planned.estimate_s)} without set-up")
+    least = "at least " if any(task.task.allocation is not None for task in planned.tasks) else ""
+    click.echo(f"{least}{planned.trials} trials, about {duration_text(planned.estimate_s)} without set-up")
 
 
 def _print_pins(wanted: Sweep, hosts: Iterable[PlanningHost]) -> None:

@@ -2,17 +2,27 @@
 
 import itertools
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from orchestrator.config.documents import Document, SettingError, Source, StrictModel, load_yaml
 from orchestrator.errors import did_you_mean
 from runners.contract import LEGACY, STANDARD, GuardPolicy, Guards, Protocol
 from runners.contract.catalogue import BACKENDS, WORKLOADS, OptionInfo
+from runners.statistics.allocation import LEAST_SESSIONS
 
 OptionValue = bool | int | str
 
@@ -42,6 +52,34 @@ ANY: Final = "any"
 TARGETS: Final = (EACH_HOST, EACH_GPU_MODEL, ANY)
 """What a sweep's `targets` can be besides labels: all hosts; one of each model of GPU; one alone."""
 
+_UNITS: Final = {"s": 1, "min": 60, "m": 60, "h": 3600}
+
+
+def seconds_of(text: str) -> float:
+    """A length of time such as `90 s`, `6 min` or `1 h`.
+
+    Raises:
+        ValueError: it is none; says what is expected.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?(s|m|min|h)", text.strip())
+    if found is None or not float(found[1]):
+        raise ValueError(f"expected a length of time such as 90 s, 6 min or 1 h, not {text!r}")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def _seconds(value: object) -> object:
+    return seconds_of(str(value)) if value is not None else None
+
+
+def _share(value: object) -> object:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?%", value.strip()) if isinstance(value, str) else None
+    if found is None or not 0.1 <= float(found[1]) <= 100:
+        raise ValueError(f"expected a share between 0.1 % and 100 %, such as 3 %, not {value!r}")
+    return float(found[1]) / 100
+
+
+_AS_SECONDS: Final = PlainSerializer(lambda seconds: None if seconds is None else f"{seconds} s")
+_AS_SHARE: Final = PlainSerializer(lambda share: f"{100 * share:.10g} %")
 Axis = BeforeValidator(_one_or_many)
 Positive = Annotated[int, Field(gt=0)]
 
@@ -204,6 +242,12 @@ class Sweep(Document):
     device: Literal["cpu", "cuda"] = "cpu"
     """`cuda` is the first GPU that the trial's process sees."""
     rounds: Positive = 5
+    """Sessions of each group of trials, where no budget says how many."""
+    budget: Annotated[float | None, BeforeValidator(_seconds), _AS_SECONDS] = None
+    """In place of `rounds`: seconds for all sessions on a host. After `LEAST_SESSIONS` of each group the next always
+    goes to the one whose widest interval is widest."""
+    precision: Annotated[float, BeforeValidator(_share), _AS_SHARE] = 0.03
+    """With a budget: it need not be spent once no interval reaches further than this from its ratio; 0.03 is 3 %."""
     duplicate: Annotated[tuple[Duplicate, ...], BeforeValidator(_none_one_or_many)] = ()
     targets: Annotated[
         dict[str, str] | Literal["each-host", "each-gpu-model", "any"], BeforeValidator(_targets), Field()
@@ -232,6 +276,16 @@ class Sweep(Document):
         return Protocol(pipelined_budget_ms=GPU_PIPELINED_BUDGET_MS) if is_unset else protocol
 
     @model_validator(mode="after")
+    def _rounds_or_budget(self) -> "Sweep":
+        if self.budget is None:
+            return self
+        if "rounds" in self.model_fields_set:
+            raise SettingError("a sweep has either rounds or a budget; remove one of them", "rounds")
+        if self.protocol.procedure == LEGACY:
+            raise SettingError(f"it is spent on sessions, and procedure {LEGACY} has none; use rounds", "budget")
+        return self
+
+    @model_validator(mode="after")
     def _duplicates_are_in_the_sweep(self) -> "Sweep":
         backends = {axis.name for axis in self.backends}
         for pair in self.duplicate:
@@ -242,6 +296,11 @@ class Sweep(Document):
                     "which this sweep does not run; name one of its trials"
                 )
         return self
+
+    @property
+    def planned_rounds(self) -> int:
+        """Sessions of each group that are known before anything is measured."""
+        return self.rounds if self.budget is None else LEAST_SESSIONS
 
     def is_duplicated(self, workload: str, backend: str, batch: int) -> bool:
         """Whether trials of this workload, backend and batch run twice in every round."""

@@ -1,6 +1,7 @@
 """From a sweep, hosts and environments to tasks: pure, so that a plan can be printed before it runs."""
 
 from orchestrator.planning.expansion import (
+    allocation,
     environments_on,
     estimate_s,
     needed_environments,
@@ -56,6 +57,7 @@ __all__ = [
     "Skip",
     "Slot",
     "TooFewCoresError",
+    "allocation",
     "choose_gpus",
     "environment_problem",
     "environments_on",

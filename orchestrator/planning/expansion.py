@@ -13,6 +13,7 @@ from orchestrator.planning.slots import slot_of
 from runners.contract import (
     CONTRACT_VERSION,
     STANDARD,
+    Allocation,
     BackendSpec,
     GuardPolicy,
     Task,
@@ -53,7 +54,8 @@ def plan(sweep: Sweep, hosts: Sequence[PlanningHost], campaign_id: str) -> Plan:
             part = _Part(sweep, host, environment, campaign_id)
             runnable, impossible = _divide(sweep, host, environment)
             skips += [Skip(host.name, environment, part.trial(spec), reason) for spec, reason in impossible]
-            tasks += [part.task(round_number, runnable) for round_number in range(1, sweep.rounds + 1) if runnable]
+            if runnable:
+                tasks += part.tasks(runnable, len(environments_on(sweep, host)))
     tasks.sort(key=lambda planned: planned.task.trials[0].round)
     places = {host.name: place(sweep, host) for host in chosen}
     visits = (
@@ -124,9 +126,23 @@ def estimate_s(tasks: Sequence[PlannedTask]) -> float:
             if identity not in prepared:
                 prepared.add(identity)
                 seconds += PREPARATION_S
+        if planned.task.allocation is not None:
+            spent_ms = sum(session.taken_ms for session in planned.task.allocation.past)
+            seconds = max(seconds, START_OF_TASK_S + (planned.task.allocation.budget_ms - spent_ms) / 1000)
         slot = planned.host, planned.slot
         per_slot[slot] = per_slot.get(slot, 0.0) + seconds
     return max(per_slot.values(), default=0.0)
+
+
+def allocation(sweep: Sweep, trials: Iterable[Trial], budget_ms: int) -> Allocation:
+    """What a task may spend on further sessions.
+
+    Args:
+        sweep: says how precise it is to be.
+        trials: one visit of each that may be repeated.
+        budget_ms: of all sessions, those that were measured before included.
+    """
+    return Allocation(budget_ms, round(1000 * sweep.precision), tuple(trials))
 
 
 @dataclass(frozen=True)
@@ -143,14 +159,30 @@ class _Part:
         key = trial_key(spec, self.host.environments[self.environment])
         return visit(self.campaign_id, where, key, spec, round_number, order, replicate, self.sweep.timeout_s)
 
-    def task(self, round_number: int, specs: Sequence[TrialSpec]) -> PlannedTask:
+    def tasks(self, specs: Sequence[TrialSpec], environments: int) -> list[PlannedTask]:
+        """A task for each round; with a budget one for all, which it shares with those of the other environments.
+
+        Args:
+            specs: that can run.
+            environments: of the sweep on this host.
+        """
+        rounds = [self._round(number, specs) for number in range(1, self.sweep.planned_rounds + 1)]
+        if self.sweep.budget is None:
+            return [self._task(f"r{number}", trials) for number, trials in enumerate(rounds, 1)]
+        budget_ms = round(1000 * self.sweep.budget / environments)
+        everything = tuple(trial for trials in rounds for trial in trials)
+        return [self._task("budget", everything, allocation(self.sweep, rounds[0], budget_ms))]
+
+    def _round(self, number: int, specs: Sequence[TrialSpec]) -> tuple[Trial, ...]:
         """All trials of a round, in a random order of their own."""
         order = [(spec, copy) for spec in specs for copy in range(_copies(self.sweep, spec))]
-        seed = f"{self.campaign_id}/{place(self.sweep, self.host)}/{self.environment}/{round_number}"
+        seed = f"{self.campaign_id}/{place(self.sweep, self.host)}/{self.environment}/{number}"
         random.Random(seed).shuffle(order)  # noqa: S311 - an order, no secret
-        trials = tuple(self.trial(spec, round_number, position, copy) for position, (spec, copy) in enumerate(order))
-        task_id = f"{self.campaign_id}-{self.host.name}-{self.environment}-r{round_number}"
-        task = Task(CONTRACT_VERSION, self.campaign_id, task_id, self.environment, trials, self.sweep.guards)
+        return tuple(self.trial(spec, number, position, copy) for position, (spec, copy) in enumerate(order))
+
+    def _task(self, name: str, trials: tuple[Trial, ...], spending: Allocation | None = None) -> PlannedTask:
+        task_id = f"{self.campaign_id}-{self.host.name}-{self.environment}-{name}"
+        task = Task(CONTRACT_VERSION, self.campaign_id, task_id, self.environment, trials, self.sweep.guards, spending)
         return PlannedTask(self.host.name, task, slot_of(self.host.slots, task).index if self.host.slots else 0)
 
 

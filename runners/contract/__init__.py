@@ -55,14 +55,16 @@ from runners.contract.record import (
     Usage,
     Verification,
 )
-from runners.contract.sessions import sessions_of
+from runners.contract.sessions import repeated, sessions_of
 from runners.contract.spec import (
     CONTRACT_VERSION,
     LEGACY,
     METHOD_VERSION,
     STANDARD,
     TWIN_GROWTH,
+    Allocation,
     BackendSpec,
+    PastSession,
     Protocol,
     Task,
     Trial,
@@ -78,6 +80,7 @@ __all__ = [
     "NO_GUARDS",
     "STANDARD",
     "TWIN_GROWTH",
+    "Allocation",
     "BackendSpec",
     "Begin",
     "ClockRule",
@@ -95,6 +98,7 @@ __all__ = [
     "Interleaving",
     "Line",
     "LoadGuard",
+    "PastSession",
     "Phases",
     "Protocol",
     "Series",
@@ -118,5 +122,6 @@ __all__ = [
     "digest",
     "encode",
     "encode_line",
+    "repeated",
     "sessions_of",
 ]

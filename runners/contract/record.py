@@ -159,6 +159,10 @@ class Begin:
     attempt: int
     started_at_ns: int
     """Nanoseconds since the epoch."""
+    repeats: Optional[str] = None
+    """Id of the trial of the task's allocation that it repeats; null for a trial of the task."""
+    round: Optional[int] = None
+    """Of a repetition."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Dict, List, Sequence, Tuple
 
-from runners.contract.codec import canonical_json
+from runners.contract.codec import canonical_json, digest
 from runners.contract.spec import LEGACY, BackendSpec, Trial
 
 _NO_BACKEND = BackendSpec("", {})
@@ -22,3 +22,9 @@ def sessions_of(trials: Sequence[Trial]) -> Tuple[Tuple[Trial, ...], ...]:
         key = trial.trial_id if is_alone else canonical_json({"round": trial.round, "specification": shared})
         sessions.setdefault(key, []).append(trial)
     return tuple(tuple(session) for session in sessions.values())
+
+
+def repeated(trial: Trial, round_number: int) -> Trial:
+    """The visit of the same trial in a later round that no plan foresaw."""
+    identity = digest({"repeats": trial.trial_id, "round": round_number})[:32]
+    return replace(trial, trial_id=identity, round=round_number, attempt=1, alone=False)

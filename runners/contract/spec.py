@@ -130,6 +130,31 @@ class Trial:
 
 
 @dataclass(frozen=True)
+class PastSession:
+    """What an earlier task of the campaign has learnt of one session."""
+
+    group: str
+    """Id of the first trial of its group in `Allocation.trials`."""
+    round: int
+    taken_ms: int
+    logs_ppm: Dict[str, int] = field(default_factory=dict)
+    """By id of the trial in `Allocation.trials` what `session_logs` gives, in millionths."""
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """What a task may spend on further sessions: the next one always goes to the group with the widest interval."""
+
+    budget_ms: int
+    """Of the whole task, and of the tasks before it that did the same."""
+    precision_permille: int
+    """No group needs more whose intervals reach no further than this from their ratios."""
+    trials: Tuple[Trial, ...]
+    """One visit of each trial that may be repeated, in its first round."""
+    past: Tuple[PastSession, ...] = ()
+
+
+@dataclass(frozen=True)
 class Task:
     """What one container, or one process, is given to do."""
 
@@ -140,3 +165,5 @@ class Task:
     trials: Tuple[Trial, ...]
     guards: Guards = NO_GUARDS
     """What is watched around each trial. A sweep that says nothing about them has those of `Guards()`."""
+    allocation: Optional[Allocation] = None
+    """What follows when the trials are done; null if nothing does."""

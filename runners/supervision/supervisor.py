@@ -6,7 +6,7 @@ import json
 import os
 import time
 from dataclasses import dataclass, field, replace
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from runners.contract import (
     CONTRACT_VERSION,
@@ -31,6 +31,7 @@ from runners.contract.catalogue import refusal
 from runners.contract.record import FactValue
 from runners.protocol.answer import Answer
 from runners.protocol.cache import DIRECTORY_VARIABLE
+from runners.statistics.allocation import Allocator
 from runners.supervision import kernel, preload
 from runners.supervision.bounds import limit_time_of_this_process
 from runners.supervision.guarding import Verdict, guarding_for
@@ -123,7 +124,7 @@ class Supervisor:
         self._processes = TrialProcesses(task, self._cache, self._source, interrupts)
 
     def run(self) -> None:
-        """Writes the environment, a record for each trial, and the end.
+        """Writes the environment, a record for each trial, those of further sessions if there are any, and the end.
 
         Raises:
             Interrupted: the supervisor has to end; the running trials have no record.
@@ -133,25 +134,50 @@ class Supervisor:
 
         versions, facts = environment.observe()
         self._write(Environment(self._task.task_id, versions, facts, self._source))
+        start = time.monotonic()
+        allocation = self._task.allocation
+        allocator = None if allocation is None else Allocator(allocation)
+        count = 0
         for session in sessions_of(self._task.trials):
-            runnable: List[Trial] = []
-            for trial in session:
-                reason = refusal(trial.spec) or _too_few_cores(trial.spec)
-                if reason is None:
-                    runnable.append(trial)
-                else:
-                    answer = Answer(Status.UNSUPPORTED, reason)
-                    self._record(trial, self._begin([trial]), Outcome(answer), _Surroundings())
-            if runnable:
-                self._session(runnable)
-        self._write(End(self._task.task_id, len(self._task.trials)))
+            count += self._run_session(session, allocator, {})
+        while allocator is not None:
+            pairs = allocator.next_session(time.monotonic() - start)
+            if not pairs:
+                break
+            originals = {trial.trial_id: original.trial_id for trial, original in pairs}
+            count += self._run_session([trial for trial, _ in pairs], allocator, originals)
+        self._write(End(self._task.task_id, count))
 
-    def _session(self, trials: Sequence[Trial]) -> None:
+    def _run_session(
+        self, session: Sequence[Trial], allocator: Optional[Allocator], originals: Mapping[str, str]
+    ) -> int:
+        """Runs what of a session can run; returns the number of records.
+
+        Args:
+            session: its trials.
+            allocator: learns what they say.
+            originals: by id of a repetition the trial that it repeats.
+        """
+        start = time.monotonic()
+        runnable: List[Trial] = []
+        for trial in session:
+            reason = refusal(trial.spec) or _too_few_cores(trial.spec)
+            if reason is None:
+                runnable.append(trial)
+            else:
+                answer = Answer(Status.UNSUPPORTED, reason)
+                self._record(trial, self._begin([trial], originals), Outcome(answer), _Surroundings())
+        records = self._session(runnable, originals) if runnable else []
+        if allocator is not None and runnable:
+            allocator.saw(runnable, records, time.monotonic() - start)
+        return len(session)
+
+    def _session(self, trials: Sequence[Trial], originals: Mapping[str, str]) -> List[TrialRecord]:
         """Runs the trials of one session, between one look of the guards and the next."""
         guarding = guarding_for(self._task.guards, trials[0].spec.device, self._interrupts.pause)
         # Before they begin: what they wait is no part of their time, and nothing of them is lost meanwhile
         seen = guarding.before()
-        begun = self._begin(trials)
+        begun = self._begin(trials, originals)
         before = _conditions()
         outcomes: Dict[str, Outcome] = {}
         if seen.problem is not None:
@@ -164,17 +190,18 @@ class Supervisor:
             outcomes = {name: _disturbed(outcome, after.problem) for name, outcome in outcomes.items()}
             seen = Verdict(seen.results + after.results)
         around = _Surroundings(before, _conditions(), seen.results)
-        for trial in trials:
-            self._record(trial, begun, outcomes[trial.trial_id], around)
+        return [self._record(trial, begun, outcomes[trial.trial_id], around) for trial in trials]
 
-    def _begin(self, trials: Sequence[Trial]) -> int:
+    def _begin(self, trials: Sequence[Trial], originals: Mapping[str, str]) -> int:
         """Writes that trials begin; returns when, in nanoseconds since the epoch."""
         started = time.time_ns()
         for trial in trials:
-            self._write(Begin(trial.trial_id, trial.attempt, started))
+            original = originals.get(trial.trial_id)
+            round_number = None if original is None else trial.round
+            self._write(Begin(trial.trial_id, trial.attempt, started, original, round_number))
         return started
 
-    def _record(self, trial: Trial, started: int, outcome: Outcome, around: "_Surroundings") -> None:
+    def _record(self, trial: Trial, started: int, outcome: Outcome, around: "_Surroundings") -> TrialRecord:
         answer, ended = outcome.answer, outcome.ended
         record = TrialRecord(
             trial_id=trial.trial_id,
@@ -199,6 +226,7 @@ class Supervisor:
         self._write(record)
         seconds = (record.finished_at_ns - started) / 1e9
         print("%s %s %.1f s %s" % (trial.trial_id, record.status.value, seconds, record.reason or ""), flush=True)
+        return record
 
     def _write(self, line: Line) -> None:
         try:

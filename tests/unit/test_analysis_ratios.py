@@ -13,7 +13,6 @@ from rich.console import Console
 from orchestrator.analysis import Pairing, Verdict, columns, summarise
 from orchestrator.analysis.comparing import ComparisonTable, Policy, compare
 from orchestrator.analysis.metrics import METRICS
-from orchestrator.analysis.moderation import Spread, fitted_prior
 from orchestrator.analysis.ratios import Priors, Reading, place_of, session_log_ratio
 from orchestrator.analysis.statistics import mean_ratio
 from orchestrator.analysis.turns import CPU, SOURCES, WALL, with_turns
@@ -24,6 +23,7 @@ from orchestrator.report.page import make_report
 from orchestrator.report.page.model import Mode
 from orchestrator.report.page.payload import payload
 from orchestrator.store import TRIALS, Results, Row
+from runners.statistics.moderation import Spread, fitted_prior
 from tests.comparing import measured, store_of
 
 START = datetime(2026, 11, 20, tzinfo=UTC)

@@ -4,8 +4,9 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 
-from orchestrator.analysis.statistics import LEVEL, Estimate
-from orchestrator.analysis.student import t_quantile
+from orchestrator.analysis.statistics import Estimate
+from runners.statistics.moderation import LEVEL
+from runners.statistics.student import t_quantile
 
 _ENDLESS_DEGREES = 1000
 """From here on Student's t is the normal distribution for all that is asked of it."""

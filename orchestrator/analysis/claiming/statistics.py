@@ -28,8 +28,9 @@ from orchestrator.analysis.conditions import parse_conditions
 from orchestrator.analysis.explaining.processes import over_processes
 from orchestrator.analysis.pairing import Visit, shared_visits
 from orchestrator.analysis.ratios import Reading, ratio_of
-from orchestrator.analysis.statistics import LEVEL, Estimate, Floats, t_interval
-from orchestrator.analysis.student import t_quantile
+from orchestrator.analysis.statistics import Estimate, Floats, t_interval
+from runners.statistics.moderation import LEVEL
+from runners.statistics.student import t_quantile
 
 Pair: TypeAlias = tuple[Configuration, Configuration]
 

@@ -59,4 +59,4 @@ def _size(sweep: Sweep) -> int:
         len(axis.name) * len(axis.batch) * len(axis.sequence_length or (0,)) * len(axis.image_size or (0,))
         for axis in sweep.workloads
     )
-    return points * len(sweep.backends) * len(sweep.dtypes) * sweep.rounds
+    return points * len(sweep.backends) * len(sweep.dtypes) * sweep.planned_rounds

@@ -20,8 +20,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from orchestrator.analysis.statistics import LEVEL, Floats
-from orchestrator.analysis.student import t_quantile
+from orchestrator.analysis.statistics import Floats
+from runners.statistics.moderation import LEVEL
+from runners.statistics.student import t_quantile
 
 _STEPS = 32
 """Places between two measured batches at which the interval is looked at."""

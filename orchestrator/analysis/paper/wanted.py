@@ -70,7 +70,7 @@ class Wanted:
     @property
     def rounds(self) -> int:
         """Processes per point that the paper's sweeps have."""
-        return min(sweep.rounds for sweep in self.sweeps)
+        return min(sweep.planned_rounds for sweep in self.sweeps)
 
     @property
     def series_ms(self) -> int:

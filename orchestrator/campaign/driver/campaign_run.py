@@ -13,6 +13,7 @@ from importlib.metadata import distributions, version
 from pathlib import Path
 from typing import Final
 
+from orchestrator.campaign.allocation import tasks_with_past, with_past
 from orchestrator.campaign.control import CampaignPhase, CampaignProgressState, ControlFiles
 from orchestrator.campaign.driver.driver import Driver
 from orchestrator.campaign.driver.host_work import HostWork, slots_on
@@ -26,10 +27,11 @@ from orchestrator.errors import StoreError
 from orchestrator.execution import keep_code
 from orchestrator.files import CACHE, ProjectFiles
 from orchestrator.hosts import fingerprint_here
-from orchestrator.planning import Plan
+from orchestrator.planning import Plan, PlannedTask
 from orchestrator.scheduling import Leftovers, Scheduler, SchedulingHost, acknowledge, remove_directories
 from orchestrator.store import Ingest, Row, SealReport, Store, Writer, campaign_row, campaign_totals
 from orchestrator.store.storage.snapshot import store_id
+from runners.contract import Trial
 
 ANSWER_S: Final = 60.0
 """A host that is up does in seconds what it is asked here."""
@@ -167,7 +169,13 @@ class CampaignRun:
             self._end_here(works)
 
     def _left(self) -> Plan:
-        return unfinished(self._plan, self.store.attempts(self._campaign_id))
+        known = with_past(self._plan, self.store, self._campaign_id)
+        return unfinished(known, self.store.attempts(self._campaign_id))
+
+    def _again(self, planned: PlannedTask, left: tuple[Trial, ...]) -> PlannedTask:
+        """A task for what is left of another one, which knows what was measured."""
+        again = replace(planned, task=restarted(planned.task, left))
+        return again if again.task.allocation is None else tasks_with_past([again], self.store, self._campaign_id)[0]
 
     def _served(self, names: Iterable[str]) -> set[str]:
         """The hosts that an agent serves, and that keep our files themselves."""
@@ -208,7 +216,7 @@ class CampaignRun:
             estimate_s=left.estimate_s,
         )
         control, faults, sweep = ControlFiles(self.files.control), self.order.faults, self.order.sweep
-        Driver(works, self.scheduler, self._tracker, control, state, faults, sweep, absent).run()
+        Driver(works, self.scheduler, self._tracker, control, state, faults, sweep, absent, self._again).run()
 
     def _clear(self, works: Mapping[str, HostWork]) -> None:
         """Has the hosts that are there forget what is stored, and removes what `run_campaign` removes here."""

@@ -108,7 +108,7 @@ class LeftoverIntake:
         builder = RowBuilder(stored.origin)
         builder.runs_on(stored.fingerprint)
         attempts = self._ingest.attempts(task.campaign_id) if self._nothing_runs else None
-        return RecordIntake(found.directory, task.trials, builder, self._ingest, attempts)
+        return RecordIntake(found.directory, task, builder, self._ingest, attempts)
 
 
 class Recovery:

@@ -5,7 +5,7 @@ import queue
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -24,7 +24,18 @@ from orchestrator.scheduling import (
     WorkerProcess,
 )
 from orchestrator.store import Answer, Attempt, Ingest, Outcome, RowBuilder, RowKey, TaskOrigin
-from runners.contract import EXIT_CANNOT_RECORD, Begin, End, Environment, Line, Status, Task, Trial, TrialRecord
+from runners.contract import (
+    EXIT_CANNOT_RECORD,
+    Begin,
+    End,
+    Environment,
+    Line,
+    Status,
+    Task,
+    Trial,
+    TrialRecord,
+    repeated,
+)
 
 MAX_ATTEMPTS = 3
 """Of a trial, or of a task that dies before its first trial begins, when the infrastructure is at fault."""
@@ -44,7 +55,7 @@ class RecordIntake:
     def __init__(
         self,
         directory: Path,
-        trials: Iterable[Trial],
+        task: Task,
         builder: RowBuilder,
         ingest: Ingest,
         attempts: Mapping[str, Attempt] | None = None,
@@ -53,7 +64,7 @@ class RecordIntake:
 
         Args:
             directory: on its host.
-            trials: those that it can have records of.
+            task: of whose trials it can have records.
             builder: makes their rows.
             ingest: stores them.
             attempts: the latest of each trial, where none of them goes on: a record that comes after its host was
@@ -67,7 +78,9 @@ class RecordIntake:
         """Whether the runner said that it was done."""
         self.problem: str | None = None
         """Why the first of its records that gives no row does not."""
-        self._trials = {trial.trial_id: trial for trial in trials}
+        self._trials = {trial.trial_id: trial for trial in task.trials}
+        repeatable = () if task.allocation is None else task.allocation.trials
+        self._repeatable = {trial.trial_id: trial for trial in repeatable}
         self._ingest = ingest
         self._attempts = attempts or {}
         self._reader = RecordReader()
@@ -81,6 +94,11 @@ class RecordIntake:
     def size(self) -> int:
         """Bytes that were taken."""
         return self._reader.size
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """Those of its task, and the repetitions of which a begin was taken."""
+        return tuple(self._trials.values())
 
     @property
     def doubt(self) -> str | None:
@@ -143,6 +161,10 @@ class RecordIntake:
     def _trial(self, line: Line) -> Trial | None:
         if not isinstance(line, Begin | TrialRecord):
             return None
+        if isinstance(line, Begin) and line.repeats in self._repeatable and line.round is not None:
+            again = repeated(self._repeatable[line.repeats], line.round)
+            if again.trial_id == line.trial_id:
+                self._trials.setdefault(again.trial_id, again)
         trial = self._trials.get(line.trial_id)
         if trial is None:
             self.fail(f"the runner recorded {line.trial_id}, which is no trial of its task")
@@ -213,7 +235,7 @@ class TaskTracker:
         task = planned.task
         origin = self.requests.origin(planned.host, task.environment, task)
         directory = self.requests.directory(planned)
-        intake = RecordIntake(directory, task.trials, self.requests.builder(origin), self.ingest)
+        intake = RecordIntake(directory, task, self.requests.builder(origin), self.ingest)
         return RunningTask(planned, origin, intake, now_s)
 
     def take(self, running: RunningTask, event: HostObserved | RecordPiece | HostNotice) -> None:
@@ -255,7 +277,7 @@ class TaskTracker:
         return left, problem, intake.acknowledgement(is_well=is_well) if is_whole else None
 
     def _left(self, running: RunningTask, outcome: TaskOutcome | None, problem: str | None) -> tuple[Trial, ...]:
-        host, task = running.planned.host, running.planned.task
+        host, task = running.planned.host, replace(running.planned.task, trials=running.intake.trials)
         recorded = frozenset(trial.trial_id for trial in task.trials if self.is_stored(trial))
         outcome = outcome or TaskOutcome(None, None, None, "")
         victims, rest = aftermath(task, running.intake.begun, recorded, outcome)
@@ -305,7 +327,7 @@ class TaskTracker:
 
     def current(self, running: RunningTask) -> Trial | None:
         """The trial that a task runs now, as far as is known; the first of its session."""
-        trials = running.planned.task.trials
+        trials = running.intake.trials
         return next((t for t in trials if t.trial_id in running.intake.begun and not self.is_stored(t)), None)
 
     def notice(self, text: str) -> None:
@@ -330,7 +352,7 @@ class TaskTracker:
         Of several suspects that had begun together each is alone at its last attempt.
         """
         host, builder = running.planned.host, running.intake.builder
-        trial = next(trial for trial in running.planned.task.trials if trial.trial_id == victim.trial_id)
+        trial = next(trial for trial in running.intake.trials if trial.trial_id == victim.trial_id)
         if problem is None:
             self._write(host, builder, trial, victim, final=True)
             return []

@@ -3,7 +3,7 @@
 import pytest
 import scipy.stats
 
-from orchestrator.analysis.student import t_cdf, t_quantile
+from runners.statistics.student import t_cdf, t_quantile
 
 
 @pytest.mark.parametrize("degrees", [0.7, 1, 1.5, 2, 2.01, 3, 4, 5.5, 9, 10, 30.3, 101, 1000, 1e5])

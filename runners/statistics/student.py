@@ -2,15 +2,14 @@
 
 import math
 from functools import lru_cache
-from typing import Final
 
-_TINY: Final = 1e-300
-_PRECISION: Final = 1e-15
-_NEAR: Final = 1e-9
+_TINY = 1e-300
+_PRECISION = 1e-15
+_NEAR = 1e-9
 """A step of Newton's that is so short, relative to where it is, leaves an error of its square."""
-_MOST_STEPS: Final = 100
+_MOST_STEPS = 100
 """To a quantile, of which five or so are needed."""
-_MOST_TERMS: Final = 10_000
+_MOST_TERMS = 10_000
 """Of the continued fraction, which needs about the square root of its larger argument: ten for most."""
 
 
@@ -29,7 +28,7 @@ def t_quantile(probability: float, degrees: float) -> float:
         ValueError: `probability` is not between 0 and 1, or there are no degrees of freedom.
     """
     if not 0 < probability < 1 or not degrees > 0:
-        raise ValueError(f"no quantile {probability} of Student's t with {degrees} degrees of freedom")
+        raise ValueError("no quantile %s of Student's t with %s degrees of freedom" % (probability, degrees))
     if probability > 0.5:
         return -t_quantile(1 - probability, degrees)
     # In the lower tail, where the probability keeps all its digits

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import scipy.special
 
-from orchestrator.analysis.moderation import (
+from orchestrator.analysis.statistics import mean_ratio
+from runners.statistics.moderation import (
     Prior,
     Spread,
     digamma,
@@ -15,7 +16,6 @@ from orchestrator.analysis.moderation import (
     trigamma,
     trigamma_inverse,
 )
-from orchestrator.analysis.statistics import mean_ratio
 
 
 @pytest.mark.parametrize("x", [1e-3, 0.3, 0.5, 1, 2.5, 7, 33, 1e4])

@@ -7,18 +7,21 @@ variances say which are likely. Equation numbers are those of the article.
 """
 
 import math
-from collections.abc import Sequence
+import statistics
 from dataclasses import dataclass
-from typing import Final
+from typing import Optional, Sequence, Tuple
 
-import numpy as np
+from runners.statistics.student import t_quantile
 
-LEAST_CELLS: Final = 3
+LEVEL = 0.95
+"""Of all intervals."""
+
+LEAST_CELLS = 3
 """Of fewer variances nobody can say how much they scatter; each cell then has its own alone."""
-_FLOOR: Final = 1e-5
+_FLOOR = 1e-5
 """A variance far below the median is a rounding, whose logarithm would decide everything; limma has the same floor."""
-_PRECISION: Final = 1e-8
-_LARGE: Final = 10.0
+_PRECISION = 1e-8
+_LARGE = 10.0
 """From here on the asymptotic series of the polygamma functions hold to 12 digits and more."""
 
 
@@ -45,7 +48,7 @@ class Prior:
     baseline, and the variances of three ratios to one baseline are worth about one and a half."""
 
 
-def moderated(own: Spread, prior: Prior | None) -> tuple[float, float]:
+def moderated(own: Spread, prior: Optional[Prior]) -> Tuple[float, float]:
     """The variance of a cell between its own and the usual one, and its degrees of freedom (section 4.1).
 
     As in limma, the degrees of freedom have a limit that comes from those of all cells.
@@ -64,24 +67,35 @@ def moderated(own: Spread, prior: Prior | None) -> tuple[float, float]:
     return variance, min(total, most)
 
 
-def fitted_prior(cells: Sequence[Spread]) -> Prior | None:
+def fitted_prior(cells: Sequence[Spread]) -> Optional[Prior]:
     """The prior of a campaign, from the mean and the variance of the logarithms of its variances (section 6.2).
 
     Null with fewer cells than `LEAST_CELLS`, and where most do not scatter at all. Where the variances scatter less
     than chance alone makes them, it is their pooled variance with infinitely many degrees of freedom.
     """
-    middle = float(np.median([one.variance for one in cells])) if cells else 0.0
+    middle = statistics.median(cell.variance for cell in cells) if cells else 0.0
     if len(cells) < LEAST_CELLS or middle <= 0:
         return None
-    degrees = np.array([one.degrees for one in cells], dtype=np.float64)
-    variances = np.maximum([one.variance for one in cells], _FLOOR * middle)
-    logs = np.log(variances) - [digamma(half) - math.log(half) for half in degrees / 2]
-    excess = float(logs.var(ddof=1) - np.mean([trigamma(half) for half in degrees / 2]))
-    pooled = float(degrees.sum()) / 2
+    degrees = [cell.degrees for cell in cells]
+    variances = [max(cell.variance, _FLOOR * middle) for cell in cells]
+    logs = [math.log(v) - digamma(d / 2) + math.log(d / 2) for v, d in zip(variances, degrees)]
+    excess = statistics.variance(logs) - statistics.mean(trigamma(d / 2) for d in degrees)
+    pooled = sum(degrees) / 2
     if excess <= 0:
-        return Prior(float((variances * degrees).sum() / degrees.sum()), math.inf, pooled)
+        return Prior(sum(v * d for v, d in zip(variances, degrees)) / sum(degrees), math.inf, pooled)
     half = trigamma_inverse(excess)
-    return Prior(math.exp(float(logs.mean()) + digamma(half) - math.log(half)), 2 * half, pooled)
+    return Prior(math.exp(statistics.mean(logs) + digamma(half) - math.log(half)), 2 * half, pooled)
+
+
+def half_width(logs: Sequence[float], prior: Optional[Prior]) -> Tuple[float, float]:
+    """Half of the width of the interval of a mean of logarithms, at `LEVEL`, and its degrees of freedom.
+
+    Args:
+        logs: one of each session, at least two.
+        prior: what the other cells of the campaign say of the variance.
+    """
+    variance, degrees = moderated(Spread(statistics.variance(logs), len(logs) - 1), prior)
+    return t_quantile((1 + LEVEL) / 2, degrees) * math.sqrt(variance / len(logs)), degrees
 
 
 def digamma(x: float) -> float:
@@ -111,7 +125,7 @@ def trigamma_inverse(y: float) -> float:
         ValueError: y is not above 0.
     """
     if not y > 0:
-        raise ValueError(f"trigamma is above 0, and never {y}")
+        raise ValueError("trigamma is above 0, and never %s" % y)
     if y > 1e7:
         return 1 / math.sqrt(y)
     if y < 1e-6:
