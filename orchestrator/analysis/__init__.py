@@ -31,9 +31,11 @@ from orchestrator.analysis.summary import (
     SettingSummary,
     Shape,
     Summary,
+    Turning,
     columns,
     summarise,
 )
+from orchestrator.analysis.transition import Transition
 from orchestrator.analysis.verdict import MARGIN, Judgement, Verdict, judge_family
 
 __all__ = [
@@ -61,6 +63,8 @@ __all__ = [
     "Shape",
     "Sides",
     "Summary",
+    "Transition",
+    "Turning",
     "Verdict",
     "change_columns",
     "changes",

@@ -27,9 +27,11 @@ from orchestrator.analysis.ratios import (
     twins_of,
 )
 from orchestrator.analysis.statistics import Estimate, Floats, median_of_values, median_over_processes
+from orchestrator.analysis.transition import Transition, transition
 from orchestrator.analysis.turns import WALL, stored, with_turns
 from runners.contract import Status
 from runners.contract.catalogue import BACKENDS, WORKLOADS, BackendInfo, WorkloadInfo
+from runners.contract.catalogue.entries import CPU
 
 
 class Latency(Enum):
@@ -103,6 +105,16 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Turning:
+    """Where framework and arithmetic of one backend take equally long."""
+
+    shape: Shape
+    backend: str
+    transition: Transition
+    """On a CPU, where the floor is a lower bound, at this batch or a larger one."""
+
+
+@dataclass(frozen=True)
 class AaPair:
     """The same trial twice in each session: nothing differs, and how often that is called different is looked at."""
 
@@ -123,6 +135,8 @@ class SettingSummary:
     lines: tuple[Line, ...]
     aa_pairs: tuple[AaPair, ...]
     """Judged together, as the ratios of all settings are."""
+    turnings: tuple[Turning, ...] = ()
+    """On a CPU, of the backends with a proven floor at two batches or more."""
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -239,7 +253,29 @@ def _summarise_setting(
         AaPair(backend_name(dict(one.row)), shape_of(dict(one.row)), one.row["batch"], one.ratio) for one in twins
     )
     first = rows[0]
-    return SettingSummary(setting, first["executor_reason"], first["cpu_model"], first["gpu_name"], lines, pairs)
+    machine = first["executor_reason"], first["cpu_model"], first["gpu_name"]
+    return SettingSummary(setting, *machine, lines, pairs, _turnings(rows, floors))
+
+
+def _turnings(rows: Sequence[_Row], floors: _Floors) -> tuple[Turning, ...]:
+    proven = [
+        row
+        for row in _measured(rows)
+        if row["device"] == CPU and row["dispatch_floor_valid"] is True and floor_key(row) in floors
+    ]
+    found = []
+    for (shape, _, backend), some in sorted(_grouped(proven, _series).items()):
+        loads: dict[int, dict[int, float]] = {}
+        for row in some:
+            loads.setdefault(row["batch"], {})[row["round"]] = row[_VALUE] / (2 * floors[floor_key(row)])
+        if len(loads) > 1:
+            found.append(Turning(shape, backend, transition(loads)))
+    return tuple(found)
+
+
+def _series(row: _Row) -> tuple[Shape, bool, str]:
+    """What differs in the batch alone; eager first."""
+    return shape_of(row), row["backend"] != BASELINE, backend_name(row)
 
 
 def _line(

@@ -285,14 +285,8 @@ def _print_results(results: Path, campaign_id: str) -> None:
     """The table of a campaign that has ended, and how to read its rows."""
     print_summary(open_results(results), campaign_id)
     click.echo(f"\nThis table again:  .venv/bin/taxmeter results show {campaign_id} --results {results}")
-    click.echo(
-        "All rows:          "
-        f'.venv/bin/python -c "import pyarrow.dataset as ds; '
-        f"print(ds.dataset('{results / 'trials'}', partitioning='hive').to_table().num_rows)\""
-    )
-    query = "SELECT status, count(*) FROM trials GROUP BY status"
-    click.echo(f'In SQL:            .venv/bin/taxmeter results sql "{query}" --results {results}')
-    click.echo("results/README.md shows how pyarrow, DuckDB, pandas and Polars read them.")
+    click.echo("More precision:    the same command with --more 10m (make cluster-sweep MORE=10m)")
+    click.echo("In a browser:      make report.  results/README.md shows how pyarrow, DuckDB and pandas read the rows.")
 
 
 def _row(campaign_id: str | None, results: Path) -> Mapping[str, Any] | None:

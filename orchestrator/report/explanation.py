@@ -1,6 +1,5 @@
 """An explanation for the terminal, within 80 columns: what one call costs, why, and what would make it cost less."""
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -11,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.analysis import Estimate
-from orchestrator.analysis.explaining import FREE, Alternative, Direction, Explanation, Lack, Side, Tax
+from orchestrator.analysis.explaining import FREE, Alternative, Direction, Explanation, Lack, Tax
+from orchestrator.report.sentences import transition_text
 from orchestrator.report.wording import count_text, duration_text, ratio_text, shape_name
 from orchestrator.store.tax import Regime
 from runners.contract import Status
@@ -60,25 +60,11 @@ def render_explanation(found: Explanation, commands: Mapping[Lack, str]) -> Rend
     return Group(*parts)
 
 
-def transition_text(found: Explanation) -> str:
+def transition_of(found: Explanation) -> str:
     """Where the regime changes, in a line."""
-    one = found.transition
-    if one is None:
+    if found.transition is None:
         return "unknown: the load of at least two batches is needed"
-    first, last = one.batches[0], one.batches[-1]
-    is_bound = found.row["device"] == "cpu"
-    at = "at least at" if is_bound else "at"
-    if one.side is Side.BELOW:
-        by = "by the floor " if is_bound else ""
-        return f"{by}below {first}, the smallest batch that was measured"
-    if one.side is Side.ABOVE:
-        return f"above {last}, the largest batch that was measured"
-    assert one.batch is not None
-    if one.interval is None:
-        return f"{at} {_number(one.batch)}; a single round gives no interval"
-    low = "below " + str(first) if one.interval.low is None else _number(one.interval.low)
-    high = "above " + str(last) if one.interval.high is None else _number(one.interval.high)
-    return f"{at} {_number(one.batch)} [{low}, {high}]"
+    return transition_text(found.transition, is_bound=found.row["device"] == "cpu")
 
 
 def _head(found: Explanation) -> Iterator[RenderableType]:
@@ -162,7 +148,7 @@ def _batches(found: Explanation) -> Iterator[RenderableType]:
     meaning = (
         "floor is half of the latency" if found.row["device"] == "cpu" else "dispatch and kernels take equally long"
     )
-    yield Text.assemble(("Transition batch: ", "bold"), f"{transition_text(found)} ({meaning})")
+    yield Text.assemble(("Transition batch: ", "bold"), f"{transition_of(found)} ({meaning})")
     free = found.free
     if free is None:
         return
@@ -261,7 +247,3 @@ def _plain(estimate: Estimate) -> str:
 def _scaled(estimate: Estimate, factor: float) -> Estimate:
     low, high = (None if end is None else factor * end for end in (estimate.low, estimate.high))
     return replace(estimate, value=factor * estimate.value, low=low, high=high)
-
-
-def _number(batch: float) -> str:
-    return f"{batch:.0f}" if batch >= 100 or math.isclose(batch, round(batch), abs_tol=0.05) else f"{batch:.1f}"

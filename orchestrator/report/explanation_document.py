@@ -5,7 +5,7 @@ from typing import Any
 
 from orchestrator.analysis import Estimate
 from orchestrator.analysis.explaining import Explanation, Lack
-from orchestrator.report.explanation import transition_text
+from orchestrator.report.explanation import transition_of
 
 
 def explanation_document(found: Explanation, commands: Mapping[Lack, str]) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def explanation_document(found: Explanation, commands: Mapping[Lack, str]) -> di
             "interval": None if one.interval is None else [one.interval.low, one.interval.high],
             "batches": list(one.batches),
             "rounds": one.rounds,
-            "text": transition_text(found),
+            "text": transition_of(found),
         },
         "free_batch": None
         if free is None

@@ -3,9 +3,9 @@
 The layout fits 80 columns, so that it stays readable in a file or a log, too.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -14,134 +14,191 @@ from rich.text import Text
 from orchestrator.analysis import (
     MARGIN,
     Cell,
+    Estimate,
     FailureGroup,
     Flagged,
     Latency,
     Line,
-    Setting,
+    Ratio,
     SettingSummary,
     Shape,
     Summary,
+    Verdict,
 )
+from orchestrator.analysis.ratios import BASELINE
+from orchestrator.report.sentences import sentences
 from orchestrator.report.verdicts import COLOURS, calibration_line, counts_text, cpu_text, rule_lines
-from orchestrator.report.wording import count_text, duration_text, percent_text, ratio_text, shape_name
+from orchestrator.report.wording import (
+    count_text,
+    duration_text,
+    margin_text,
+    numerics_name,
+    ratio_text,
+    shape_name,
+    work_name,
+)
 from runners.contract import Status
 
 _COMPARED_PER_TABLE = 2
 _TRIALS_NAMED = 3
+_DISAGREEING_NAMED = 3
 _APART = 1.1
 """How many times the 10th percentile the median must be for both to be shown: then calls were disturbed."""
+_VAGUE = 2.0
+"""An interval whose ends differ by more than this factor says so little that no number is printed."""
 _MODES = {Latency.SYNC: "one call at a time", Latency.PIPELINED: "back-to-back calls"}
+_MARKS = {
+    Verdict.FASTER: "+",
+    Verdict.SLIGHTLY_FASTER: "+=",
+    Verdict.SLOWER: "-",
+    Verdict.SLIGHTLY_SLOWER: "-=",
+    Verdict.EQUIVALENT: "=",
+    Verdict.UNDECIDED: "~",
+}
 
 
 def render(summary: Summary) -> RenderableType:
-    """Tables per host and environment, the verdicts, what failed and why, and the totals."""
-    parts: list[RenderableType] = []
+    """Sentences and a table per host and environment, the verdicts, what failed and why, and the totals."""
+    parts: list[RenderableType] = [*_failures(summary.failures), *_flagged(summary.flagged)]
     for setting in summary.settings:
         parts.extend(_setting(setting, summary.latency))
     parts.extend(_rule(summary))
-    parts.extend(_failures(summary.failures))
-    parts.extend(_flagged(summary.flagged))
     parts.append(Text.assemble(("Total: ", "bold"), _totals(summary)))
     return Group(*parts)
 
 
-def _setting(one: SettingSummary, latency: Latency) -> Iterator[RenderableType]:
-    setting = one.setting
-    yield Text.assemble((f"{setting.host}, environment {setting.environment}", "bold"), f": {_isolation(setting)}")
-    if one.executor_reason:
-        yield Text(f"Executor: {one.executor_reason}")
-    hardware = [name for name in (one.cpu_model, one.gpu_name) if name]
-    if hardware:
-        yield Text(f"Hardware: {', '.join(hardware)}")
-    processes = max(cell.latency.processes for cell in one.cells if cell.latency)
+def _setting(found: SettingSummary, latency: Latency) -> Iterator[RenderableType]:
+    setting = found.setting
+    numerics = list(dict.fromkeys(numerics_name(line.shape) for line in found.lines))
+    hardware = [name for name in (found.cpu_model, found.gpu_name) if name]
+    where = [*hardware, *(numerics if len(numerics) == 1 else []), f"environment {setting.environment}"]
+    yield Text.assemble((setting.host, "bold"), f": {', '.join(where)}, {_isolation(found)}")
+    for sentence in sentences(found, MARGIN):
+        yield Padding(Text(sentence), (0, 0, 0, 2))
+    yield Text()
+    name = work_name if len(numerics) == 1 else shape_name
+    yield from _tables(found, name)
     yield Text(
-        f"Median latency of {_MODES[latency]} and, below it, how many times faster than eager (above 1 is faster); "
-        f"[95 % interval] over {count_text(processes, 'process', 'processes')}."
+        f"Median latency of {_MODES[latency]} over n processes, times faster than eager, both with their 95 % "
+        "interval; + faster, - slower, = equal, ~ undecided; floor: what the framework takes at least.",
+        style="dim",
     )
-    if any(cell.floor for cell in one.cells):
-        unproven = any(cell.floor and not cell.floor_proven for cell in one.cells)
-        doubt = "; ? where that is not proven" if unproven else ""
-        yield Text(
-            "floor: what the framework takes at least, by twins with the same operations and next to no arithmetic, "
-            f"and its share of the latency{doubt}."
-        )
-    for shape in dict.fromkeys(line.shape for line in one.lines):
-        yield from _shape_tables(shape, [line for line in one.lines if line.shape == shape], processes)
-    yield from _pairs(one)
+    yield from _pairs(found)
     yield Text()
 
 
-def _shape_tables(shape: Shape, lines: list[Line], processes: int) -> Iterator[RenderableType]:
-    backends = sorted({cell.backend for line in lines for cell in line.cells}, key=lambda name: (name != "eager", name))
-    baseline = [name for name in backends if name == "eager"]
-    compared = [name for name in backends if name != "eager"]
+def _tables(found: SettingSummary, name: Callable[[Shape], str]) -> Iterator[RenderableType]:
+    backends = sorted({cell.backend for cell in found.cells}, key=lambda backend: (backend != BASELINE, backend))
+    baseline = [backend for backend in backends if backend == BASELINE]
+    compared = [backend for backend in backends if backend != BASELINE]
     for start in range(0, max(len(compared), 1), _COMPARED_PER_TABLE):
-        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
-        table.add_column("batch", justify="right", no_wrap=True)
         shown = [*baseline, *compared[start : start + _COMPARED_PER_TABLE]]
-        for name in shown:
-            table.add_column(Text(name), overflow="fold")
-        for line in lines:
-            cells = [[cell for cell in line.cells if cell.backend == name] for name in shown]
-            table.add_row(str(line.batch), *(_cell(found, processes) for found in cells))
-        yield Text(f"\n{shape_name(shape)}", style="bold")
+        table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
+        table.add_column("", overflow="fold")
+        table.add_column("batch", justify="right", no_wrap=True)
+        table.add_column("n", justify="right", no_wrap=True)
+        for backend in shown:
+            table.add_column(Text(backend), overflow="fold")
+        for shape in dict.fromkeys(line.shape for line in found.lines):
+            _add_rows(table, name(shape), [line for line in found.lines if line.shape == shape], shown)
         yield table
 
 
-def _cell(found: list[Cell], processes: int) -> Text:
-    return Text("\n").join(_cell_lines(cell, processes) for cell in found) if found else Text("-")
+def _add_rows(table: Table, name: str, lines: Sequence[Line], backends: Sequence[str]) -> None:
+    """A row for each batch, one below it where calls were disturbed, and one for the floors, which have no batch."""
+    rows: list[tuple[str, str, list[Text]]] = []
+    for line in lines:
+        by_backend = [[cell for cell in line.cells if cell.backend == backend] for backend in backends]
+        processes = [cell.latency.processes for cell in line.cells if cell.latency is not None]
+        most = max(processes, default=0)
+        shown = [Text("\n").join(_cell(cell, most) for cell in cells) if cells else Text("-") for cells in by_backend]
+        rows.append((str(line.batch), str(most), shown))
+        fastest = [_joined(_fastest(cell) for cell in cells) for cells in by_backend]
+        if any(fastest):
+            rows.append(("p10", "", [Text(text) for text in fastest]))
+    floors = [_joined(_floor(cell) for line in lines for cell in line.cells if cell.backend == b) for b in backends]
+    if any(floors):
+        rows.append(("floor ≥", "", [Text(floor, style="cyan") for floor in floors]))
+    # The workload beside its first row, its sizes beside the next ones
+    names = list(name.split(", "))
+    for number in range(max(len(rows), len(names))):
+        label, count, cells = rows[number] if number < len(rows) else ("", "", [])
+        table.add_row(Text(names[number] if number < len(names) else "", style="bold"), label, count, *cells)
 
 
-def _cell_lines(cell: Cell, processes: int) -> Text:
-    lines = []
+def _joined(texts: Iterable[str]) -> str:
+    """Each text once."""
+    return ", ".join(text for text in dict.fromkeys(texts) if text)
+
+
+def _cell(cell: Cell, most: int) -> Text:
+    parts = []
     if cell.latency is not None:
-        few = f" n={cell.latency.processes}" if cell.latency.processes < processes else ""
-        lines.append(Text(f"{duration_text(cell.latency)}{few}"))
-        if cell.fastest is not None and cell.latency.value > _APART * cell.fastest.value:
-            lines.append(Text(f"p10 {duration_text(cell.fastest)}"))
-    if cell.floor is not None and cell.latency is not None:
-        share = percent_text(min(1.0, cell.floor.value / cell.latency.value))
-        doubt = "" if cell.floor_proven else " ?"
-        lines.append(Text(f"floor ≥ {duration_text(cell.floor)}, {share}{doubt}", style="cyan"))
+        text = duration_text(replace(cell.latency, low=None, high=None))
+        parts.append(Text(text if cell.ratio is not None else f"{text} {_margin(cell.latency)}".rstrip()))
     if cell.ratio is not None:
-        ratio, style = cell.ratio, COLOURS[cell.ratio.verdict]
-        lines.append(Text(f"{ratio_text(ratio.estimate)}\n{ratio.verdict.value}", style=style))
+        ratio = cell.ratio
+        text = f"x{ratio.estimate.value:.2f} {_margin(ratio.estimate)}{_MARKS[ratio.verdict]}"
+        parts.append(Text(_MARKS[ratio.verdict] if _is_vague(ratio) else text, style=COLOURS[ratio.verdict]))
+    if cell.latency is not None and cell.latency.processes < most:
+        parts.append(Text(f"n={cell.latency.processes}"))
     if cell.unsteady:
-        lines.append(Text(f"{cell.unsteady} not steady", style="yellow"))
-    lines.extend(Text(f"{count} {status.value}", style="red") for status, count in cell.failures.items())
-    return Text("\n").join(lines)
+        parts.append(Text(f"{cell.unsteady} not steady", style="yellow"))
+    parts.extend(Text(f"{count} {status.value}", style="red") for status, count in cell.failures.items())
+    return Text(" ").join(parts)
 
 
-def _pairs(one: SettingSummary) -> Iterator[RenderableType]:
-    yield Text("\n" + calibration_line([pair.ratio for pair in one.aa_pairs]), style="" if one.aa_pairs else "yellow")
-    for pair in one.aa_pairs:
-        name = f"{shape_name(pair.shape)}, batch {pair.batch}, {pair.backend}"
-        pairs = count_text(pair.ratio.estimate.processes, "session", "sessions")
-        style = "red" if pair.ratio.verdict.is_different else ""
-        line = f"{ratio_text(pair.ratio.estimate)} over {pairs}: {name}: {pair.ratio.verdict.value}"
-        yield Padding(Text(line, style=style), (0, 0, 0, 2))
+def _margin(estimate: Estimate) -> str:
+    return margin_text(estimate).replace(" ", "")
+
+
+def _is_vague(ratio: Ratio) -> bool:
+    low, high = ratio.estimate.low, ratio.estimate.high
+    return low is not None and high is not None and high > _VAGUE * low
+
+
+def _fastest(cell: Cell) -> str:
+    if cell.latency is None or cell.fastest is None or cell.latency.value <= _APART * cell.fastest.value:
+        return ""
+    return duration_text(replace(cell.fastest, low=None, high=None))
+
+
+def _floor(cell: Cell) -> str:
+    if cell.floor is None:
+        return ""
+    return duration_text(cell.floor) + ("" if cell.floor_proven else " (not proven)")
+
+
+def _pairs(found: SettingSummary) -> Iterator[RenderableType]:
+    text = calibration_line([pair.ratio for pair in found.aa_pairs])
+    named = [
+        f"{ratio_text(pair.ratio.estimate)} {work_name(pair.shape)}, batch {pair.batch}, {pair.backend}: "
+        f"{pair.ratio.verdict.value}"
+        for pair in found.aa_pairs
+    ]
+    different = any(pair.ratio.verdict.is_different for pair in found.aa_pairs)
+    style = "red" if different else "" if found.aa_pairs else "yellow"
+    yield Text(" ".join([text, *("; ".join(named) + "." for _ in named[:1])]), style=style)
 
 
 def _rule(summary: Summary) -> Iterator[RenderableType]:
     """What the ratios of all settings, which are judged together, say."""
     cells = [
-        (f"{shape_name(line.shape)}, batch {line.batch}, {cell.backend}", cell.ratio)
-        for one in summary.settings
-        for line in one.lines
+        (f"{work_name(line.shape)}, batch {line.batch}, {cell.backend}", cell.ratio)
+        for found in summary.settings
+        for line in found.lines
         for cell in line.cells
         if cell.ratio is not None
     ]
     ratios = [ratio for _, ratio in cells]
     if not ratios:
         return
-    yield Text.assemble(("Verdicts: ", "bold"), f"{counts_text(ratios)}.")
-    yield from map(Text, rule_lines(ratios, MARGIN))
-    for name, ratio in cells:
-        told = cpu_text(ratio)
-        if told is not None:
-            yield Padding(Text(f"{name}: {told}"), (0, 0, 0, 2))
-    yield Text()
+    yield Text.assemble(("Verdicts: ", "bold"), f"{counts_text(ratios)}. ", " ".join(rule_lines(ratios, MARGIN)))
+    told = [f"{name}: {text}" for name, ratio in cells if (text := cpu_text(ratio)) is not None]
+    if told:
+        more = len(told) - _DISAGREEING_NAMED
+        rest = f"; and {more} more" if more > 0 else ""
+        yield Text(f"Contradicted: {'; '.join(told[:_DISAGREEING_NAMED])}{rest}.")
 
 
 def _failures(groups: tuple[FailureGroup, ...]) -> Iterator[RenderableType]:
@@ -165,10 +222,10 @@ def _flagged(flagged: Flagged) -> Iterator[RenderableType]:
         return
     causes = ", ".join(f"{name} {count}" for name, count in flagged.by_guard.items())
     trials = count_text(flagged.watched, "trial", "trials")
-    yield Text(f"Flagged by guards: {flagged.trials} of {trials} ({causes}).", style="yellow")
     yield Text(
-        "They count in the numbers above; their rows name them in guard_flags and say in guards what was seen.\n"
-        "docs/measurement.md tells what that means, results/README.md how to leave them out.\n"
+        f"Flagged by guards: {flagged.trials} of {trials} ({causes}). They count in the numbers below; guard_flags in "
+        "their rows names them, and docs/measurement.md tells what that means.\n",
+        style="yellow",
     )
 
 
@@ -178,9 +235,11 @@ def _totals(summary: Summary) -> str:
     return f"{count_text(sum(summary.totals.values()), 'trial', 'trials')}: {', '.join(counts) or 'none'}{retried}"
 
 
-def _isolation(setting: Setting) -> str:
+def _isolation(found: SettingSummary) -> str:
+    setting = found.setting
     if setting.isolation == "docker":
         return f"in containers (isolation=docker, image {setting.image_digest[:19] or 'unknown'})"
     if setting.isolation == "process":
-        return "as plain processes, NOT in containers (isolation=process)"
+        why = f": {found.executor_reason}" if found.executor_reason else ""
+        return f"as plain processes, NOT in containers (isolation=process{why})"
     return f"isolation={setting.isolation or 'unknown'}"

@@ -1,5 +1,6 @@
 """Estimates and shapes in words, as every view for people writes them."""
 
+import math
 from collections.abc import Callable
 
 from orchestrator.analysis import Estimate, Shape
@@ -11,11 +12,28 @@ _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 
 def shape_name(shape: Shape) -> str:
     """A shape with its sizes, dtype and device."""
+    return f"{work_name(shape)}, {numerics_name(shape)}"
+
+
+def work_name(shape: Shape) -> str:
+    """The workload of a shape with its sizes."""
     sizes = [f"{shape.sequence_length} tokens"] if shape.sequence_length else []
     sizes += [f"{shape.image_size}x{shape.image_size} pixels"] if shape.image_size else []
     sizes += [shape.options] if shape.options else []
-    threads = count_text(shape.threads, "thread", "threads")
-    return ", ".join([shape.workload, *sizes, shape.dtype, f"{shape.device} with {threads}"])
+    return ", ".join([shape.workload, *sizes])
+
+
+def numerics_name(shape: Shape) -> str:
+    """In what and on what a shape is computed."""
+    return f"{shape.dtype}, {shape.device} with {count_text(shape.threads, 'thread', 'threads')}"
+
+
+def margin_text(estimate: Estimate) -> str:
+    """How far an interval reaches from its value, as a factor in percent: `±3.2 %`. Empty without an interval."""
+    if estimate.low is None or estimate.high is None or estimate.low <= 0:
+        return ""
+    half = math.sqrt(estimate.high / estimate.low) - 1
+    return f"±{percent_text(half)}" if half < 1 else "±over 100 %"
 
 
 def duration_text(estimate: Estimate) -> str:

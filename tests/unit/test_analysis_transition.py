@@ -7,7 +7,7 @@ import pytest
 from scipy.interpolate import PchipInterpolator
 from scipy.optimize import brentq, isotonic_regression
 
-from orchestrator.analysis.explaining.transition import Side, Transition, monotone, transition
+from orchestrator.analysis.transition import Side, Transition, monotone, transition
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 

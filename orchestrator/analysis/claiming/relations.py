@@ -16,8 +16,8 @@ from orchestrator.analysis.claiming.schema import RankCorrelation, Scaling, Tran
 from orchestrator.analysis.claiming.statistics import series_of, slope
 from orchestrator.analysis.conditions import parse_conditions
 from orchestrator.analysis.explaining.processes import over_processes
-from orchestrator.analysis.explaining.transition import Side, transition
 from orchestrator.analysis.statistics import Floats
+from orchestrator.analysis.transition import Side, transition
 
 _NORMAL: Final = 1.959963984540054
 _MANY: Final = 1000

@@ -6,7 +6,7 @@ from orchestrator.analysis.explaining.explaining import Explanation, Failed, Lac
 from orchestrator.analysis.explaining.free import FREE, Direction, FreeBatch, Variant
 from orchestrator.analysis.explaining.processes import explain_columns
 from orchestrator.analysis.explaining.tax import Tax
-from orchestrator.analysis.explaining.transition import Interval, Side, Transition, transition
+from orchestrator.analysis.transition import Interval, Side, Transition, transition
 
 __all__ = [
     "FREE",

@@ -10,10 +10,10 @@ from orchestrator.analysis.explaining.free import FreeBatch, Variant, free_batch
 from orchestrator.analysis.explaining.processes import Row, by_visit, countable, is_ok, loads, pace, siblings
 from orchestrator.analysis.explaining.shapes import point_of, variants
 from orchestrator.analysis.explaining.tax import Tax, tax_of
-from orchestrator.analysis.explaining.transition import Transition, transition
 from orchestrator.analysis.floors import with_common_floors
 from orchestrator.analysis.ratios import Priors
 from orchestrator.analysis.summary import Shape, backend_name, last_attempts, shape_of
+from orchestrator.analysis.transition import Transition, transition
 from runners.contract import Status
 
 ENOUGH_ROUNDS = 3
