@@ -166,8 +166,9 @@ class Lab:
         observe: Callable[[CampaignProgress], None] = lambda progress: None,
         faults: Faults = FAULTS,
         policy: ResumePolicy = ResumePolicy.AUTO,
+        more_s: float | None = None,
     ) -> str:
-        continuation = choose_campaign(wanted, [host.planning for host in hosts], self.store, policy)
+        continuation = choose_campaign(wanted, [host.planning for host in hosts], self.store, policy, more_s=more_s)
         order = CampaignOrder(continuation, hosts, wanted.name, "sweep", "inventory", None, faults=faults, sweep=wanted)
         self.told.clear()
 

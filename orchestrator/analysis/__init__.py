@@ -19,6 +19,7 @@ from orchestrator.analysis.reproduction import (
     compare_sides,
     reproduction_columns,
 )
+from orchestrator.analysis.shape import Shape
 from orchestrator.analysis.statistics import Estimate
 from orchestrator.analysis.summary import (
     AaPair,
@@ -29,7 +30,6 @@ from orchestrator.analysis.summary import (
     Line,
     Setting,
     SettingSummary,
-    Shape,
     Summary,
     Turning,
     columns,

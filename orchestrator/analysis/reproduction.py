@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from orchestrator.analysis.shape import Shape, backend_name, shape_of
 from orchestrator.analysis.statistics import Estimate, Floats, median_over_processes, unpaired_ratio
-from orchestrator.analysis.summary import Shape, backend_name, last_attempts, shape_of
+from orchestrator.analysis.summary import last_attempts
 from orchestrator.analysis.verdict import Judgement, judge_family
 from runners.contract import Status
 

@@ -3,7 +3,6 @@
 Nothing is pooled over hosts, systems, environments, isolation or versions of the method.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,11 +25,11 @@ from orchestrator.analysis.ratios import (
     ratio_of,
     twins_of,
 )
+from orchestrator.analysis.shape import Shape, backend_name, shape_of
 from orchestrator.analysis.statistics import Estimate, Floats, median_of_values, median_over_processes
 from orchestrator.analysis.transition import Transition, transition
 from orchestrator.analysis.turns import WALL, stored, with_turns
 from runners.contract import Status
-from runners.contract.catalogue import BACKENDS, WORKLOADS, BackendInfo, WorkloadInfo
 from runners.contract.catalogue.entries import CPU
 
 
@@ -54,22 +53,6 @@ class Setting:
     method_version: int
     runner_sha256: str
     """The code that measured."""
-
-
-@dataclass(frozen=True, order=True)
-class Shape:
-    """What was computed, but for the batch. 0 stands for a size that the workload does not have."""
-
-    workload: str
-    sequence_length: int
-    image_size: int
-    options: str
-    """Those of the workload that are not at today's defaults."""
-    dtype: str
-    device: str
-    threads: int
-    seed: int
-    protocol: str
 
 
 @dataclass(frozen=True)
@@ -404,29 +387,3 @@ def _setting(row: _Row) -> Setting:
         method_version=row["method_version"],
         runner_sha256=row["runner_sha256"] or "",
     )
-
-
-def shape_of(row: _Row) -> Shape:
-    """What a trial computed, but for the batch."""
-    return Shape(
-        workload=row["workload"],
-        sequence_length=row["sequence_length"] or 0,
-        image_size=row["image_size"] or 0,
-        options=" ".join(_special(WORKLOADS.get(row["workload"]), row["workload_options"] or "{}")),
-        dtype=row["dtype"],
-        device=row["device"],
-        threads=row["threads"],
-        seed=row["seed"],
-        protocol=row["protocol"],
-    )
-
-
-def backend_name(row: _Row) -> str:
-    """The backend with the options that are not at today's defaults."""
-    return " ".join([row["backend"], *_special(BACKENDS.get(row["backend"]), row["backend_options"])])
-
-
-def _special(info: BackendInfo | WorkloadInfo | None, options: str) -> list[str]:
-    defaults = {} if info is None else {name: option.default for name, option in info.options.items()}
-    given: dict[str, object] = json.loads(options)
-    return [f"{name}={value}" for name, value in sorted(given.items()) if defaults.get(name) != value]

@@ -39,9 +39,9 @@ from orchestrator.config import (
     active_hosts,
     load_inventory,
     load_sweep,
+    seconds_of,
     select_hosts,
 )
-from orchestrator.config.sweep import seconds_of
 from orchestrator.environments import Catalogue
 from orchestrator.errors import ConfigurationError, ExitCode, NoUsableHostError, did_you_mean
 from orchestrator.files import ProjectFiles

@@ -19,7 +19,7 @@ from orchestrator.config.inventory.model import (
     select_hosts,
 )
 from orchestrator.config.inventory.values import fingerprint_of, in_range, local_path
-from orchestrator.config.sweep import ANY, EACH_GPU_MODEL, Sweep, WorkloadAxis, load_sweep
+from orchestrator.config.sweep import ANY, EACH_GPU_MODEL, Sweep, WorkloadAxis, load_sweep, seconds_of
 
 __all__ = [
     "ANY",
@@ -50,5 +50,6 @@ __all__ = [
     "local_engine",
     "local_path",
     "refuse_nodes",
+    "seconds_of",
     "select_hosts",
 ]

@@ -52,7 +52,7 @@ def one_error_line(capsys: pytest.CaptureFixture[str]) -> str:
 def test_a_plan_is_printed_and_nothing_runs(project_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["sweep", "plan"]) == ExitCode.OK
     printed = capsys.readouterr().out
-    assert "111 trials, about " in printed
+    assert "at least 57 trials, about " in printed
     assert "isolation process (no Docker engine answers" in printed
     assert sorted(path.name for path in project_copy.iterdir()) == ["docker", "hostinventory.yaml", "sweeps"]
 
@@ -61,7 +61,7 @@ def test_a_plan_is_printed_and_nothing_runs(project_copy: Path, capsys: pytest.C
 @pytest.mark.parametrize(
     ("file", "old", "new", "expected"),
     [
-        ("sweeps/quickstart.yaml", "rounds:", "ronds:", "sweeps/quickstart.yaml:13: ronds: unknown key"),
+        ("sweeps/quickstart.yaml", "budget:", "bugdet:", "sweeps/quickstart.yaml:15: bugdet: unknown key"),
         ("sweeps/quickstart.yaml", "eager, ", "eagre, ", "backends.0: unknown backend eagre; did you mean eager?"),
         (
             "sweeps/quickstart.yaml",
@@ -69,7 +69,7 @@ def test_a_plan_is_printed_and_nothing_runs(project_copy: Path, capsys: pytest.C
             "[cup]",
             "quickstart.yaml:4: environments: unknown environment cup; did you mean cpu?",
         ),
-        ("sweeps/quickstart.yaml", "rounds: 3", "rounds: [3", "not valid YAML"),
+        ("sweeps/quickstart.yaml", "seed: 2023", "seed: [2023", "not valid YAML"),
         ("hostinventory.yaml", "labels:", "lables:", "hosts.this-machine.lables: unknown key; did you mean labels?"),
         (
             "hostinventory.yaml",

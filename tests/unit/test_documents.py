@@ -11,7 +11,7 @@ from orchestrator.errors import ConfigurationError, ExitCode
 
 # each list is nine times the one before it
 ALIASES = b"".join(f"{key}: &{key} [{', '.join([f'*{before}'] * 9)}]\n".encode() for before, key in pairwise("abcdef"))
-SWEEP = (Path(__file__).parents[2] / "sweeps" / "quickstart.yaml").read_text()
+SWEEP = (Path(__file__).parents[1] / "data" / "rounds.yaml").read_text()
 INVENTORY = (Path(__file__).parents[2] / "hostinventory.yaml").read_text()
 
 

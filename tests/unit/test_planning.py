@@ -28,10 +28,10 @@ HOST = PlanningHost("h1", {"gpu": "none"}, (0, 1), {"cpu": PIN})
 
 @pytest.fixture(scope="module")
 def quickstart() -> Sweep:
-    return load_sweep(PROJECT / "sweeps" / "quickstart.yaml")
+    return load_sweep(PROJECT / "tests" / "data" / "rounds.yaml")
 
 
-def test_the_quickstart_has_its_trials_rounds_and_duplicate(quickstart: Sweep) -> None:
+def test_a_sweep_has_its_trials_rounds_and_duplicate(quickstart: Sweep) -> None:
     planned = plan(quickstart, [HOST], "c")
     assert planned.trials == 3 * (3 * 3 * 4 + 1)
     assert planned.skips == ()
@@ -40,6 +40,22 @@ def test_the_quickstart_has_its_trials_rounds_and_duplicate(quickstart: Sweep) -
     assert len(twins) == 3
     assert {t.spec.workload.batch for t in twins} == {1}
     assert 300 < planned.estimate_s < 900
+
+
+def test_a_budget_is_one_task_that_knows_what_it_may_repeat() -> None:
+    sweep = load_sweep(PROJECT / "sweeps" / "quickstart.yaml")
+    planned = plan(sweep, [HOST], "c")
+    [task] = planned.tasks
+    assert task.task.allocation is not None
+    assert (task.task.allocation.budget_ms, task.task.allocation.precision_permille) == (360_000, 30)
+    rounds = {number: [t for t in task.task.trials if t.round == number] for number in (1, 2, 3)}
+    assert planned.trials == sum(map(len, rounds.values())) == 3 * (6 * 3 + 1)
+    assert task.task.allocation.trials == tuple(rounds[1])
+    assert 360 <= planned.estimate_s < 400
+    assert plan(sweep.model_copy(update={"budget": 600.0}), [HOST], "c").digest == planned.digest
+    host = replace(HOST, environments={"cpu": PIN, "cpu-2022": replace(PIN, name="cpu-2022")})
+    several = plan(sweep.model_copy(update={"environments": ("cpu", "cpu-2022")}), [host], "c")
+    assert [task.task.allocation.budget_ms for task in several.tasks if task.task.allocation] == [180_000, 180_000]
 
 
 def test_each_process_of_a_session_costs_its_turns(quickstart: Sweep) -> None:
@@ -247,7 +263,7 @@ def test_any_host_is_one_that_can_run_most(quickstart: Sweep) -> None:
 
 
 def test_other_targets_are_refused_with_what_there_is(tmp_path: Path) -> None:
-    text = (PROJECT / "sweeps" / "quickstart.yaml").read_text()
+    text = (PROJECT / "tests" / "data" / "rounds.yaml").read_text()
     (tmp_path / "sweep.yaml").write_text(text + "targets: each-gpu\n")
     with pytest.raises(ConfigurationError, match=r"expected each-host, each-gpu-model, any, or labels such as \{gpu"):
         load_sweep(tmp_path / "sweep.yaml")

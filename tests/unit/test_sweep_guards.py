@@ -12,7 +12,7 @@ from orchestrator.execution.base import time_limit_s
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, plan
 from runners.contract import NO_GUARDS, ClockRule, GuardPolicy, Guards, LoadGuard
 
-QUICKSTART = (Path(__file__).parents[2] / "sweeps" / "quickstart.yaml").read_text()
+QUICKSTART = (Path(__file__).parents[1] / "data" / "rounds.yaml").read_text()
 
 
 def sweep(tmp_path: Path, guards: str) -> Sweep:

@@ -234,3 +234,42 @@ def test_what_is_wrong_in_a_list_is_one_line_with_its_place(tmp_path: Path, line
         load_sweep(written(tmp_path, *lines))
     assert expected in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def spending(tmp_path: Path, *lines: str) -> Path:
+    path = tmp_path / "sweep.yaml"
+    head = (
+        "version: 1",
+        "name: s",
+        "environments: cpu",
+        "backends: [eager]",
+        "workloads: [{name: tiny-bert, batch: 1}]",
+    )
+    path.write_text("\n".join([*head, *lines]))
+    return path
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90 s", 90), ("6 min", 360), ("10m", 600), ("1.5 h", 5400)])
+def test_a_budget_takes_the_place_of_rounds(tmp_path: Path, text: str, seconds: float) -> None:
+    sweep = load_sweep(spending(tmp_path, f"budget: {text}", "precision: 2.5 %"))
+    assert (sweep.budget, sweep.precision, sweep.planned_rounds) == (seconds, 0.025, 3)
+    again = Sweep.model_validate_json(sweep.model_dump_json(exclude_unset=True))
+    assert (again.budget, again.precision) == (sweep.budget, sweep.precision)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["budget: 360"], "expected a length of time such as 90 s, 6 min or 1 h, not '360'"),
+        (["budget: 0 s"], "expected a length of time"),
+        (["budget: 6 min", "rounds: 3"], "a sweep has either rounds or a budget; remove one of them"),
+        (["budget: 6 min", "precision: 0.03"], "expected a share between 0.1 % and 100 %, such as 3 %, not 0.03"),
+        (["budget: 6 min", "protocol: {procedure: legacy}"], "procedure legacy has none; use rounds"),
+    ],
+)
+def test_a_wrong_budget_is_one_line_with_its_place(tmp_path: Path, lines: list[str], expected: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        load_sweep(spending(tmp_path, *lines))
+    assert expected in str(raised.value)
+    assert re.search(r":\d+: (budget|rounds|precision): ", str(raised.value))
+    assert "\n" not in str(raised.value)

@@ -9,8 +9,8 @@ from orchestrator.analysis.explaining.processes import Row, by_visit, is_ok
 from orchestrator.analysis.metrics import default_metric
 from orchestrator.analysis.pairing import Visit, shared_visits
 from orchestrator.analysis.ratios import Pairing, Priors, ratio_of
+from orchestrator.analysis.shape import backend_name
 from orchestrator.analysis.statistics import Estimate, t_interval
-from orchestrator.analysis.summary import backend_name
 from runners.contract import Status
 
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from orchestrator.analysis.explaining.processes import WHAT, WHERE, Row, by_visit, is_ok, pace
 from orchestrator.analysis.pairing import Visit
+from orchestrator.analysis.shape import backend_name
 from orchestrator.analysis.statistics import Estimate, t_interval
-from orchestrator.analysis.summary import backend_name
 from runners.contract.catalogue import BACKENDS
 
 Execution: TypeAlias = tuple[Any, ...]

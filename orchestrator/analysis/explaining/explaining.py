@@ -12,7 +12,8 @@ from orchestrator.analysis.explaining.shapes import point_of, variants
 from orchestrator.analysis.explaining.tax import Tax, tax_of
 from orchestrator.analysis.floors import with_common_floors
 from orchestrator.analysis.ratios import Priors
-from orchestrator.analysis.summary import Shape, backend_name, last_attempts, shape_of
+from orchestrator.analysis.shape import Shape, backend_name, shape_of
+from orchestrator.analysis.summary import last_attempts
 from orchestrator.analysis.transition import Transition, transition
 from runners.contract import Status
 

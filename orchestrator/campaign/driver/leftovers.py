@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.campaign.driver.host_work import ListeningClock
-from orchestrator.campaign.driver.task_tracker import RecordIntake
+from orchestrator.campaign.driver.record_intake import RecordIntake
 from orchestrator.errors import StoreError
 from orchestrator.scheduling import (
     Acknowledgement,

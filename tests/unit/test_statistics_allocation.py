@@ -1,0 +1,91 @@
+"""Where the next session goes, with sessions made up."""
+
+import math
+from collections.abc import Mapping
+
+import pytest
+
+from runners.contract import Allocation, BackendSpec, PastSession, Protocol, Trial, TrialSpec, WorkloadSpec, repeated
+from runners.statistics.allocation import Allocator, Series, session_logs
+
+
+def trial(workload: str, backend: str, replicate: int = 0) -> Trial:
+    spec = TrialSpec(WorkloadSpec(workload, 1), BackendSpec(backend, {}), "float32", "cpu", 1, 0, Protocol())
+    name = f"{workload} {backend}"
+    return Trial(f"{name} {replicate}", name, 1, 0, replicate, 1, 60, spec)
+
+
+QUIET = (trial("quiet", "torchscript"), trial("quiet", "eager"))
+NOISY = (trial("noisy", "torchscript"), trial("noisy", "eager"))
+
+
+def past(group: tuple[Trial, ...], *logs: float, taken_ms: int = 1000) -> tuple[PastSession, ...]:
+    compared = group[0].trial_id
+    return tuple(
+        PastSession(group[0].trial_id, number, taken_ms, {compared: round(log * 1e6)})
+        for number, log in enumerate(logs, 1)
+    )
+
+
+def chosen(*sessions: PastSession, budget_ms: int = 60_000, precision: int = 30, spent_s: float = 0.0) -> set[str]:
+    allocator = Allocator(Allocation(budget_ms, precision, (*QUIET, *NOISY), sessions))
+    return {f"{again.spec.workload.name} {again.round}" for again, _ in allocator.next_session(spent_s)}
+
+
+def test_the_widest_group_is_next_in_its_next_round() -> None:
+    known = (*past(QUIET, 0.10, 0.101, 0.099), *past(NOISY, 0.1, 0.3, -0.1, 0.0))
+    assert chosen(*known) == {"noisy 5"}
+
+
+def test_nothing_is_next_once_all_are_narrow_enough_or_the_budget_is_spent() -> None:
+    narrow = (*past(QUIET, 0.10, 0.101, 0.099), *past(NOISY, 0.1, 0.101, 0.099))
+    assert chosen(*narrow) == set()
+    assert chosen(*narrow, precision=1) != set()
+    wide = (*past(QUIET, 0.1, 0.2, 0.0), *past(NOISY, 0.1, 0.3, -0.1))
+    assert chosen(*wide, budget_ms=7_000) == {"noisy 4"}
+    assert chosen(*wide, budget_ms=7_000, spent_s=0.5) == set()
+
+
+def test_a_group_that_does_not_fit_any_more_leaves_the_time_to_one_that_does() -> None:
+    known = (*past(QUIET, 0.1, 0.2, 0.0), *past(NOISY, 0.1, 0.5, -0.4, taken_ms=20_000))
+    assert chosen(*known, budget_ms=70_000) == {"quiet 4"}
+
+
+def test_a_significant_ratio_gets_no_less_than_one_that_is_not() -> None:
+    """Only the widths count: the same scatter around a large and around no difference."""
+    near = (*past(QUIET, -0.05, 0.0, 0.05), *past(NOISY, 0.89, 1.0, 1.11))
+    far = (*past(QUIET, 0.95, 1.0, 1.05), *past(NOISY, -0.11, 0.0, 0.11))
+    assert chosen(*near) == chosen(*far) == {"noisy 4"}
+
+
+def test_a_group_that_never_measured_anything_gets_no_more() -> None:
+    failed = tuple(PastSession(NOISY[0].trial_id, number, 1000) for number in (1, 2, 3))
+    assert chosen(*past(QUIET, 0.1, 0.2, 0.0), *failed) == {"quiet 4"}
+
+
+def test_repetitions_have_an_id_of_their_own_and_name_what_they_repeat() -> None:
+    allocator = Allocator(Allocation(60_000, 30, QUIET, past(QUIET, 0.1, 0.3, -0.1)))
+    pairs = allocator.next_session(0.0)
+    assert {original.trial_id for _, original in pairs} == {one.trial_id for one in QUIET}
+    for again, original in pairs:
+        assert again == repeated(original, 4)
+        assert (again.spec, again.trial_key, again.round) == (original.spec, original.trial_key, 4)
+    assert len({again.trial_id for again, _ in pairs} | {one.trial_id for one in QUIET}) == 4
+
+
+def measured(**turns: tuple[float, ...]) -> Mapping[str, Series]:
+    return {f"quiet {name} 0": Series(calls, [1] * len(calls)) for name, calls in turns.items()}
+
+
+def test_a_session_says_the_median_over_cycles_of_the_ratios_to_eager() -> None:
+    logs = session_logs(QUIET, measured(eager=(1.0, 2.0, 3.0), torchscript=(2.0, 4.0, 30.0)))
+    assert logs == {"quiet torchscript 0": pytest.approx(math.log(2))}
+    without_eager = session_logs(QUIET, measured(torchscript=(2.0, 4.0)))
+    assert without_eager == {}
+    alone = session_logs(QUIET[1:], measured(eager=(1.0, 4.0, 2.0)))
+    assert alone == {"quiet eager 0": pytest.approx(math.log(2))}
+
+
+def test_processes_that_had_no_turns_are_compared_by_all_their_calls() -> None:
+    series = {"quiet eager 0": Series((1.0, 1.0, 9.0), ()), "quiet torchscript 0": Series((3.0, 3.0), ())}
+    assert session_logs(QUIET, series) == {"quiet torchscript 0": pytest.approx(math.log(3))}
