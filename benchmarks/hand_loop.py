@@ -1,15 +1,19 @@
-"""The shortest honest loop, written by hand: what the stored medians have to agree with.
+"""The shortest honest loop, written by hand: what the stored ratios have to agree with.
 
 It knows nothing of the runner. Run it in the measured environment, on a quiet machine:
 
-    python benchmarks/hand_loop.py --threads 2 --workload bert-base resnet50 --backend eager --batch 1 8
+    python benchmarks/hand_loop.py --threads 2 --workload bert-base resnet50 --batch 1 --sessions 5
 
-Each configuration gets a process of its own and one line of JSON.
+In each session the backends of a workload and batch have a fresh process each; they call in turns of a tenth of a
+second, in random order, while the others wait. A line of JSON for each backend: its median latency, and how many times
+faster than eager it is, as the mean over sessions of the medians over cycles, on logarithms.
 """
 
 import argparse
 import itertools
 import json
+import math
+import random
 import statistics
 import subprocess
 import sys
@@ -21,31 +25,82 @@ WORKLOADS = ("bert-base", "distilbert", "resnet50")
 BACKENDS = ("eager", "torchscript", "onnxruntime")
 SEQUENCE_LENGTH = 128
 IMAGE_SIZE = 224
+TURN_S = 0.12
+WARMUP_S = 0.5
 
 
 def main() -> int:
-    """Measures one configuration here, or starts a process for each of several."""
+    """Measures in turns, or is one of the processes that take them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workload", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
-    parser.add_argument("--backend", nargs="+", choices=BACKENDS, default=list(BACKENDS))
     parser.add_argument("--batch", nargs="+", type=int, default=[1])
     parser.add_argument("--threads", type=int, required=True)
-    parser.add_argument("--seconds", type=float, default=5.0)
-    arguments = parser.parse_args()
-    configurations = list(itertools.product(arguments.workload, arguments.batch, arguments.backend))
-    if len(configurations) == 1:
-        print(json.dumps(measure(*configurations[0], arguments.threads, arguments.seconds)), flush=True)
+    parser.add_argument("--sessions", type=int, default=5)
+    parser.add_argument("--cycles", type=int, default=10)
+    parser.add_argument("--turns-of", choices=BACKENDS, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.turns_of is not None:
+        take_turns(given.workload[0], given.batch[0], given.turns_of, given.threads)
         return 0
-    common = ["--threads", str(arguments.threads), "--seconds", str(arguments.seconds)]
-    failures = 0
-    for workload, batch, backend in configurations:
-        choice = ["--workload", workload, "--batch", str(batch), "--backend", backend]
-        failures += subprocess.run([sys.executable, __file__, *choice, *common]).returncode != 0
-    return 1 if failures else 0
+    for workload, batch in itertools.product(given.workload, given.batch):
+        sessions = [session_of(workload, batch, given.threads, given.cycles) for _ in range(given.sessions)]
+        for backend in BACKENDS:
+            print(json.dumps(account(workload, batch, backend, sessions)), flush=True)
+    return 0
 
 
-def measure(workload: str, batch: int, backend: str, threads: int, seconds: float) -> dict:
-    """The median of single calls, after a warm-up of a fifth of the time."""
+def account(workload: str, batch: int, backend: str, sessions: list) -> dict:
+    """What sessions say of one backend; a session has a list of turns, each a list of seconds, by backend."""
+    medians = [statistics.median(itertools.chain.from_iterable(session[backend])) for session in sessions]
+    logs = []
+    for session in sessions:
+        pairs = zip(session["eager"], session[backend], strict=True)
+        logs.append(statistics.median(math.log(statistics.median(a) / statistics.median(b)) for a, b in pairs))
+    spread = statistics.stdev(logs) if len(logs) > 1 else float("nan")
+    return {
+        "workload": workload,
+        "backend": backend,
+        "batch": batch,
+        "sessions": len(sessions),
+        "median_s": statistics.median(medians),
+        "times_faster_than_eager": math.exp(statistics.mean(logs)),
+        "standard_error_of_log": spread / math.sqrt(len(logs)),
+    }
+
+
+def session_of(workload: str, batch: int, threads: int, cycles: int) -> dict:
+    """Starts a process for each backend and lets them take turns; returns the turns of each."""
+    common = [sys.executable, __file__, "--workload", workload, "--batch", str(batch), "--threads", str(threads)]
+    processes = {}
+    try:
+        for backend in BACKENDS:
+            command = [*common, "--turns-of", backend]
+            processes[backend] = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            )
+            said(processes[backend])
+        turns = {backend: [] for backend in BACKENDS}
+        for _ in range(cycles):
+            for backend in random.sample(BACKENDS, len(BACKENDS)):
+                processes[backend].stdin.write("go\n")
+                processes[backend].stdin.flush()
+                turns[backend].append(said(processes[backend]))
+        return turns
+    finally:
+        for process in processes.values():
+            process.communicate()
+
+
+def said(process: subprocess.Popen):
+    """The next line of a process."""
+    for line in process.stdout:
+        if line.startswith("["):
+            return json.loads(line)
+    raise SystemExit(f"a process ended with {process.wait()}")
+
+
+def take_turns(workload: str, batch: int, backend: str, threads: int) -> None:
+    """Warms up, and then calls for a turn whenever it is told to."""
     import torch
 
     torch.set_num_threads(threads)
@@ -53,24 +108,17 @@ def measure(workload: str, batch: int, backend: str, threads: int, seconds: floa
     model, inputs = build(workload, batch)
     with torch.inference_mode():
         call = load(backend, model, inputs, threads)
-        loop(call, seconds / 5)
-        durations = loop(call, seconds)
-    return {
-        "workload": workload,
-        "backend": backend,
-        "batch": batch,
-        "threads": threads,
-        "calls": len(durations),
-        "median_s": statistics.median(durations),
-        "min_s": min(durations),
-    }
+        print(loop(call, WARMUP_S), flush=True)
+        for _ in sys.stdin:
+            call()
+            print(loop(call, TURN_S), flush=True)
 
 
 def loop(call, seconds: float) -> list:
-    """Times single calls, at least three."""
+    """Times single calls, at least one."""
     durations = []
     end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(durations) < 3:
+    while time.perf_counter() < end or not durations:
         start = time.perf_counter()
         call()
         durations.append(time.perf_counter() - start)

@@ -1,6 +1,7 @@
 """PyTorch as it is written: one operator after the other."""
 
 import contextlib
+import time
 from typing import Any, ContextManager, Dict, Iterator, Optional, cast
 
 from runners.backends.attention_kernels import AUTO, attention_operators, pinned, require_pinned
@@ -26,7 +27,8 @@ class Eager(TorchBackend):
             inputs = self.workload.inputs(0)
             with self.execution():
                 require_pinned(self._kernel, lambda: model(*inputs))
-        return cast(Call, model)
+        spin_ns = 1000 * int(self.options["spin_us"])
+        return slowed(model, spin_ns) if spin_ns else cast(Call, model)
 
     def execution(self) -> ContextManager[Any]:
         return super().execution() if self._kernel == AUTO else self._pinned_execution()
@@ -41,3 +43,16 @@ class Eager(TorchBackend):
 
     def examined(self, call: Call, inputs: Inputs) -> Dict[str, FactValue]:
         return {"attention_operators": attention_operators(lambda: call(*inputs))}
+
+
+def slowed(call: Call, spin_ns: int) -> Call:
+    """A call that the host is busy after, for a time that is known: what a measurement has to find."""
+
+    def spun(*inputs: Any) -> Any:
+        outputs = call(*inputs)
+        end = time.perf_counter_ns() + spin_ns
+        while time.perf_counter_ns() < end:
+            pass
+        return outputs
+
+    return spun

@@ -71,6 +71,7 @@ TRIALS = {
     "eager-math": trial("eager", {"sdpa_kernel": "math"}),
     "eager-flash": trial("eager", {"sdpa_kernel": "flash"}),
     "eager-efficient": trial("eager", {"sdpa_kernel": "efficient"}),
+    "eager-spin": trial("eager", {"spin_us": 20_000}),
     "eager-math-nothing": trial("eager", {"sdpa_kernel": "math"}, workload="op-layernorm"),
     "torchscript": trial("torchscript", protocol=WITH_FLOOR),
     "torchscript-optimized": trial("torchscript", {"optimize_for_inference": True}),

@@ -12,6 +12,7 @@ from runners.contract.catalogue.entries import (
     TORCH_DTYPES,
     BackendInfo,
     Choice,
+    IntegerRange,
     OptionInfo,
 )
 
@@ -29,6 +30,8 @@ BACKENDS = {
         options={
             "attention": _ATTENTION,
             "sdpa_kernel": Choice(allowed=("auto", "math", "flash", "efficient"), default="auto"),
+            # Makes each call slower by so much, to see whether the method finds it
+            "spin_us": IntegerRange(0, 10_000_000, default=0),
         },
         frameworks=("torch",),
         families=MODELS,

@@ -1,0 +1,105 @@
+"""Known slow-downs, and whether the whole path finds them: sweeps of real models whose eager calls are made slower.
+
+    .venv/bin/python benchmarks/injected.py --campaigns 10 --workload resnet50 --budget '75 s'
+
+Each campaign measures eager and eager with a spin after each call (option `spin_us`), in turns, with Ray, containers
+where there is an engine, and a store of its own. What the spin is of a call is known from the latency of plain eager
+over all campaigns, so that the true ratio is. A line of JSON for each slow-down: how often it lies in the interval, how
+often it was called a difference, how wide the intervals are.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+from orchestrator.analysis import Estimate, columns, summarise
+from orchestrator.cli import run
+from orchestrator.store import open_store
+
+SWEEP = """
+version: 1
+name: injected
+environments: [cpu]
+workloads: [{{name: {workload}, batch: 1}}]
+backends: [{backends}]
+budget: {budget}
+protocol:
+  {{warmup_min_calls: 1, warmup_min_ms: 500, warmup_max_ms: 1500, sync_budget_ms: 1200, floor_budget_ms: 0}}
+"""
+
+
+def main() -> int:
+    """Finds the latency of a call, then runs the campaigns and counts."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--campaigns", type=int, default=10)
+    parser.add_argument("--workload", default="resnet50")
+    parser.add_argument("--percent", type=float, nargs="+", default=[2.0, 5.0, 10.0])
+    parser.add_argument("--budget", default="75 s")
+    parser.add_argument("--inventory", default="hostinventory.yaml")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        root = Path(directory)
+        plain = _swept(root / "plain", given, [0])[0]
+        latency_s = plain[0]
+        spins = [0, *(round(latency_s * percent * 1e4) for percent in given.percent)]
+        found = [_swept(root / str(number), given, spins) for number in range(given.campaigns)]
+    true_s = statistics.median(latency for campaign in found for latency, ratio in campaign.values() if ratio is None)
+    for percent, spin_us in zip(given.percent, spins[1:], strict=True):
+        truth = true_s / (true_s + spin_us / 1e6)
+        ratios = [campaign[spin_us][1] for campaign in found]
+        known = [ratio for ratio in ratios if ratio is not None and ratio[0].low is not None]
+        print(
+            json.dumps(
+                {
+                    "workload": given.workload,
+                    "slower_percent": percent,
+                    "true_ratio": round(truth, 5),
+                    "campaigns": len(known),
+                    "within_interval": sum(_holds(ratio, truth) for ratio, _ in known),
+                    "called_slower": sum(is_slower for _, is_slower in known),
+                    "median_ratio": round(statistics.median(ratio.value for ratio, _ in known), 5),
+                    "median_half_width_percent": round(statistics.median(_half(ratio) for ratio, _ in known), 2),
+                }
+            ),
+            flush=True,
+        )
+    return 0
+
+
+def _swept(directory: Path, given: argparse.Namespace, spins: list[int]) -> dict[int, tuple[float, tuple | None]]:
+    """By spin in microseconds the median latency in seconds, and the ratio to plain eager with its verdict."""
+    directory.mkdir()
+    backends = ", ".join(f"{{name: eager, options: {{spin_us: {spin}}}}}" for spin in spins)
+    sweep = directory / "sweep.yaml"
+    sweep.write_text(SWEEP.format(workload=given.workload, backends=backends, budget=given.budget))
+    # Inside of the project, where a cluster of ours would see it too
+    results = Path("results") / f"injected-{directory.parent.name}-{directory.name}"
+    code = run(["sweep", "run", str(sweep), "--inventory", given.inventory, "--results", str(results)])
+    if code:
+        raise SystemExit(f"the sweep ended with {code}; its rows are in {results}")
+    summary = summarise(open_store(results).trials(columns=columns()).arrow())
+    [line] = [line for setting in summary.settings for line in setting.lines]
+    cells = {cell.backend: cell for cell in line.cells}
+    found = {}
+    for spin in spins:
+        cell = cells["eager" if spin == 0 else f"eager spin_us={spin}"]
+        ratio = None if cell.ratio is None else (cell.ratio.estimate, cell.ratio.verdict.direction < 0)
+        found[spin] = (cell.latency.value, ratio)
+    return found
+
+
+def _holds(ratio: Estimate, truth: float) -> bool:
+    return ratio.low is not None and ratio.high is not None and ratio.low <= truth <= ratio.high
+
+
+def _half(ratio: Estimate) -> float:
+    assert ratio.low is not None
+    assert ratio.high is not None
+    return 50 * (ratio.high - ratio.low) / ratio.value
+
+
+if __name__ == "__main__":
+    sys.exit(main())
