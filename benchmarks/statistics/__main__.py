@@ -19,6 +19,8 @@ COVERED: Final = (0.93, 0.97)
 ALARMS: Final = 0.05
 PROCESSES: Final = (3, 5, 10)
 SESSIONS: Final = (3, 5, 10)
+BUDGETS: Final = (30,)
+"""Of sessions of a campaign, three of each group first."""
 CVS: Final = (0.01, 0.03, 0.1, 0.3)
 SLOWER: Final = (1.05, 1.10)
 
@@ -62,8 +64,10 @@ def main() -> int:
 
 def page(runs: int, campaigns: int, seed: int, problems: list[str], jobs: int = 1) -> str:
     """The page; what does not hold is added to `problems`."""
-    rows = [(machine, sessions) for machine in (QUIET, BUSY) for sessions in SESSIONS]
-    asked = [(machine, Noise(cv), Campaign(sessions=count), campaigns) for machine, count in rows for cv in CVS]
+    designs = {str(count): Campaign(sessions=count) for count in SESSIONS}
+    designs |= {f"3 and more, {budget} in all": Campaign(budget=budget) for budget in BUDGETS}
+    rows = [(machine, name) for machine in (QUIET, BUSY) for name in designs]
+    asked = [(machine, Noise(cv), designs[name], campaigns) for machine, name in rows for cv in CVS]
     seeds = [[seed, number] for number in range(len(asked))]
     if jobs > 1:
         with ProcessPoolExecutor(jobs) as pool:
@@ -80,7 +84,7 @@ def page(runs: int, campaigns: int, seed: int, problems: list[str], jobs: int = 
             problems += [] if one.alarmed <= ALARMS + slack else [f"{name}: {one.alarmed:.3f} raise an alarm"]
 
     def table(read: Callable[[Found], float], digits: int = 1) -> str:
-        rows = ((m.name, str(n), *(_percent(read(one), digits) for one in some)) for (m, n), some in found.items())
+        rows = ((m.name, n, *(_percent(read(one), digits) for one in some)) for (m, n), some in found.items())
         return _table("machine", "sessions", rows)
 
     campaign = Campaign()
@@ -160,7 +164,9 @@ python -m benchmarks.statistics --campaigns {campaigns_plain} --runs {runs_plain
 
 from simulated campaigns whose truth is known (seed {seed}), through the functions that read and judge real rows;
 {campaigns} campaigns per number. A campaign has {campaign.groups} groups of {campaign.backends} backends in sessions of
-{campaign.cycles} cycles, and an A/A pair in one of them: {ratios} ratios, judged together. The speed of the machine
+{campaign.cycles} cycles, and an A/A pair in one of them: {ratios} ratios, judged together. "3 and more, 30 in all" is
+a budget: three sessions of each group, then the next one where an interval is widest, none once all are within 3 %. The
+speed of the machine
 drifts and jumps as the tables say. A turn has {noise.samples} samples with a log-normal scatter of
 {noise.sample_sigma:.0%}, of which {noise.burst_share:.0%} are prolonged by a Pareto tail of index
 {noise.burst_index:g}. Processes differ for good, anew in each session, by the CV of each column: on the machines that

@@ -5,7 +5,7 @@ processes that differ for good (memory layout), samples with a log-normal scatte
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -18,7 +18,10 @@ from orchestrator.analysis.metrics import METRICS
 from orchestrator.analysis.ratios import CPU_TIME, RATIO_COLUMNS, Priors, Ratio, Row, judged, ratio_of, twins_of
 from orchestrator.analysis.statistics import Estimate
 from orchestrator.analysis.turns import CPU, WALL
+from runners.contract import Allocation, BackendSpec, Protocol, Trial, TrialSpec, WorkloadSpec
+from runners.statistics.allocation import Allocator, Series, session_logs
 
+PRECISION_PERMILLE: Final = 30
 Floats = NDArray[np.float64]
 METRIC: Final = METRICS["latency_sync"]
 _TURN_S: Final = 0.13
@@ -77,7 +80,15 @@ class Campaign:
     backends: int = 4
     """Of a group, eager among them."""
     sessions: int = 3
+    """Of each group, the first ones where there is a budget."""
     cycles: int = 10
+    budget: int | None = None
+    """Of sessions in all: after the first ones the next goes to the group with the widest interval."""
+
+    @property
+    def most_sessions(self) -> int:
+        """Of one group."""
+        return self.sessions if self.budget is None else self.budget - (self.groups - 1) * self.sessions
 
 
 def samples_of(random: np.random.Generator, noise: Noise, *shape: int) -> Floats:
@@ -124,28 +135,63 @@ def holds(estimate: Estimate, truth: float) -> bool:
 
 
 def _rows(random: np.random.Generator, machine: Machine, noise: Noise, campaign: Campaign) -> list[Row]:
-    rows: list[Row] = []
-    for group in range(campaign.groups):
-        names = ["eager", *(f"backend{number}" for number in range(1, campaign.backends))]
-        names += ["eager"] if group == 0 else []
-        turns = _turns(random, machine, noise, campaign, len(names))
-        for session in range(campaign.sessions):
-            for process, backend in enumerate(names):
-                one = turns[session, process]
-                replicate = int(process >= campaign.backends)
-                rows.append(_row(one, group, session, backend, replicate))
-    return rows
+    trials = [_trials(campaign, group) for group in range(campaign.groups)]
+    turns = [_turns(random, machine, noise, campaign, len(some)) for some in trials]
+    sessions = [campaign.sessions] * campaign.groups if campaign.budget is None else _spent(campaign, trials, turns)
+    return [
+        _row(turns[group][session, process], group, session, trial.spec.backend.name, trial.replicate)
+        for group, some in enumerate(trials)
+        for session in range(sessions[group])
+        for process, trial in enumerate(some)
+    ]
+
+
+@lru_cache
+def _trials(campaign: Campaign, group: int) -> tuple[Trial, ...]:
+    """The first has a twin of eager."""
+    names = ["eager", *(f"backend{number}" for number in range(1, campaign.backends)), *(["eager"] * (group == 0))]
+    trials = []
+    for position, name in enumerate(names):
+        spec = TrialSpec(WorkloadSpec("w", group), BackendSpec(name, {}), "float32", "cpu", 1, 0, Protocol())
+        replicate = int(position >= campaign.backends)
+        trials.append(Trial(f"{group} {position}", f"{group} {name}", 1, position, replicate, 1, 60, spec))
+    return tuple(trials)
+
+
+def _spent(campaign: Campaign, trials: Sequence[tuple[Trial, ...]], turns: Sequence[Floats]) -> list[int]:
+    """How many sessions each group gets, of a second each, by the code that chooses real ones."""
+    assert campaign.budget is not None
+    everything = tuple(trial for some in trials for trial in some)
+    allocator = Allocator(Allocation(1000 * campaign.budget, PRECISION_PERMILLE, everything))
+    counts = [0] * campaign.groups
+
+    def measure(group: int) -> None:
+        session = turns[group][counts[group]]
+        series = {
+            trial.trial_id: Series(list(process), [1] * campaign.cycles)
+            for trial, process in zip(trials[group], session, strict=True)
+        }
+        counts[group] += 1
+        allocator.learn(trials[group][0].trial_id, counts[group], 1.0, session_logs(trials[group], series))
+
+    for _ in range(campaign.sessions):
+        for group in range(campaign.groups):
+            measure(group)
+    while pairs := allocator.next_session(float(sum(counts))):
+        measure(pairs[0][1].spec.workload.batch)
+    return counts
 
 
 def _turns(random: np.random.Generator, machine: Machine, noise: Noise, campaign: Campaign, processes: int) -> Floats:
     """Medians of turns in seconds, by session, process and cycle."""
-    shape = (campaign.sessions, processes, campaign.cycles)
+    sessions = campaign.most_sessions
+    shape = (sessions, processes, campaign.cycles)
     medians = np.median(_scatter(random, noise, (*shape, noise.samples)), axis=-1)
     of_process = np.exp(random.normal(0, noise.process_sigma, (*shape[:2], 1)))
-    of_machine = _speed(random, machine, campaign.sessions, processes * campaign.cycles)
+    of_machine = _speed(random, machine, sessions, processes * campaign.cycles)
     # In which order the processes of each cycle had their turns
-    order = random.permuted(np.tile(np.arange(processes), (campaign.sessions, campaign.cycles, 1)), axis=-1)
-    by_cycle = of_machine.reshape(campaign.sessions, campaign.cycles, processes)
+    order = random.permuted(np.tile(np.arange(processes), (sessions, campaign.cycles, 1)), axis=-1)
+    by_cycle = of_machine.reshape(sessions, campaign.cycles, processes)
     then = np.take_along_axis(by_cycle, np.argsort(order, axis=-1), axis=-1).swapaxes(1, 2)
     return np.asarray(_LATENCY_S * of_process * medians * then)
 

@@ -93,9 +93,13 @@ class Allocator:
         self._group_of = {trial.trial_id: group for group in self._groups for trial in group.trials}
         for past in allocation.past:
             logs = {name: ppm / 1e6 for name, ppm in past.logs_ppm.items()}
-            self._group_of[past.group].learn(past.round, past.taken_ms / 1e3, logs)
+            self.learn(past.group, past.round, past.taken_ms / 1e3, logs)
         self.past_s = sum(past.taken_ms for past in allocation.past) / 1e3
         """What earlier tasks have spent."""
+
+    def learn(self, trial_id: str, round_number: int, seconds: float, logs: Mapping[str, float]) -> None:
+        """Takes what a session of the group of a trial of the allocation has said, as `session_logs` has it."""
+        self._group_of[trial_id].learn(round_number, seconds, logs)
 
     def saw(self, session: Sequence[Trial], records: Sequence[TrialRecord], seconds: float) -> None:
         """Learns from a session of the task.
@@ -110,8 +114,8 @@ class Allocator:
             series = series_of(record)
             if series is not None:
                 measured[self._sides[trial.trial_key, trial.replicate]] = series
-        group = self._group_of[self._sides[session[0].trial_key, session[0].replicate]]
-        group.learn(session[0].round, seconds, session_logs(group.trials, measured))
+        original = self._sides[session[0].trial_key, session[0].replicate]
+        self.learn(original, session[0].round, seconds, session_logs(self._group_of[original].trials, measured))
 
     def next_session(self, spent_s: float) -> Tuple[Tuple[Trial, Trial], ...]:
         """The trials of the next session, each with the one that it repeats; none if nothing is left to do.

@@ -33,7 +33,8 @@ backends: [eager, torchscript, onnxruntime, python]
 rounds: 2
 duplicate: {workload: tiny-bert, backend: eager, batch: 1}
 protocol:
-  {warmup_min_calls: 1, warmup_min_ms: 10, warmup_max_ms: 100, turn_ms: 20, cycles: 3, min_cycles: 2}
+  {warmup_min_calls: 1, warmup_min_ms: 10, warmup_max_ms: 100, turn_ms: 20, cycles: 3, min_cycles: 2,
+   floor_budget_ms: 0}
 """
 
 LONG, ENGINE = pytest.mark.long, pytest.mark.engine
