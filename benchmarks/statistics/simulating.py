@@ -21,7 +21,7 @@ from orchestrator.analysis.turns import CPU, WALL
 from runners.contract import Allocation, BackendSpec, Protocol, Trial, TrialSpec, WorkloadSpec
 from runners.statistics.allocation import Allocator, Series, session_logs
 
-PRECISION_PERMILLE: Final = 30
+PRECISION_PPM: Final = 30_000
 Floats = NDArray[np.float64]
 METRIC: Final = METRICS["latency_sync"]
 _TURN_S: Final = 0.13
@@ -162,7 +162,7 @@ def _spent(campaign: Campaign, trials: Sequence[tuple[Trial, ...]], turns: Seque
     """How many sessions each group gets, of a second each, by the code that chooses real ones."""
     assert campaign.budget is not None
     everything = tuple(trial for some in trials for trial in some)
-    allocator = Allocator(Allocation(1000 * campaign.budget, PRECISION_PERMILLE, everything))
+    allocator = Allocator(Allocation(1000 * campaign.budget, PRECISION_PPM, everything))
     counts = [0] * campaign.groups
 
     def measure(group: int) -> None:

@@ -1,21 +1,31 @@
-"""What a campaign with a budget has learnt so far, from the store, and whether it goes on."""
+"""What a campaign with a budget has learnt so far, from the store."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, Final
 
 from orchestrator.config import Sweep
 from orchestrator.planning import Plan, PlannedTask, allocation
 from orchestrator.store import Store
-from runners.contract import Allocation, Interleaving, PastSession, Status, Task, sessions_of
-from runners.statistics.allocation import Allocator, Series, session_logs
+from runners.contract import Allocation, Interleaving, PastSession, Status, sessions_of
+from runners.statistics.allocation import PPM, Series, session_logs
 
 _SIDE: Final = ("trial_key", "replicate")
 _COLUMNS: Final = (
     *_SIDE,
-    *("host", "round", "status", "started_at", "finished_at", "interleaving", "samples_sync_s", "turn_samples"),
+    *(
+        "host",
+        "task_id",
+        "round",
+        "status",
+        "started_at",
+        "finished_at",
+        "interleaving",
+        "samples_sync_s",
+        "turn_samples",
+    ),
 )
-_PPM: Final = 1_000_000
 
 Row = Mapping[str, Any]
 
@@ -55,18 +65,12 @@ def with_more(plan: Plan, sweep: Sweep, seconds: float, store: Store, campaign_i
     return replace(known, tasks=tuple(_allowed(planned, seconds, last) for planned in known.tasks))
 
 
-def goes_on(task: Task) -> bool:
-    """Whether a task has a session left to measure beside its trials, by what its allocation knows."""
-    return task.allocation is not None and bool(Allocator(task.allocation).next_session(0.0))
-
-
 def _allowed(planned: PlannedTask, seconds: float, last: Iterable[tuple[str, str]]) -> PlannedTask:
     known = planned.task.allocation
     if known is None:
         return planned
     environments = sum(host == planned.host for host, _ in last)
-    spent_ms = sum(session.taken_ms for session in known.past)
-    return _replaced(planned, replace(known, budget_ms=spent_ms + round(1000 * seconds / environments)))
+    return _replaced(planned, replace(known, budget_ms=known.spent_ms + round(1000 * seconds / environments)))
 
 
 def _with_past(planned: PlannedTask, rows: Iterable[Row]) -> PlannedTask:
@@ -74,21 +78,30 @@ def _with_past(planned: PlannedTask, rows: Iterable[Row]) -> PlannedTask:
     if known is None:
         return planned
     sides = {(trial.trial_key, trial.replicate): trial.trial_id for trial in known.trials}
-    by_round: dict[tuple[str, int], list[Row]] = {}
     groups = {trial.trial_id: group for group in sessions_of(known.trials) for trial in group}
+    sessions: dict[tuple[str, int, datetime], list[Row]] = {}
+    tasks: dict[str, list[Row]] = {}
     for row in rows:
         side = sides.get((row["trial_key"], row["replicate"]))
-        if side is not None and row["host"] == planned.host:
-            by_round.setdefault((groups[side][0].trial_id, row["round"]), []).append(row)
+        if side is not None:
+            sessions.setdefault((groups[side][0].trial_id, row["round"], row["started_at"]), []).append(row)
+            if row["host"] == planned.host and row["task_id"] is not None:
+                tasks.setdefault(row["task_id"], []).append(row)
     past = []
-    for (group, number), some in sorted(by_round.items(), key=lambda item: item[0][1]):
-        measured = {sides[row["trial_key"], row["replicate"]]: _series(row) for row in some if _is_measured(row)}
-        ends = [row["finished_at"] for row in some if row["finished_at"] is not None]
-        taken = max(ends, default=some[0]["started_at"]) - min(row["started_at"] for row in some)
-        logs = session_logs(groups[group], measured)
-        ppm = {name: round(log * _PPM) for name, log in logs.items()}
-        past.append(PastSession(group, number, round(taken.total_seconds() * 1000), ppm))
-    return _replaced(planned, replace(known, past=tuple(past)))
+    for (group, number, _), some in sorted(sessions.items(), key=lambda item: item[0][2]):
+        here = [row for row in some if row["host"] == planned.host]
+        # A session of another host that stands for this one says nothing here, but its round is taken
+        measured = {sides[row["trial_key"], row["replicate"]]: _series(row) for row in here if _is_measured(row)}
+        ppm = {name: round(log * PPM) for name, log in session_logs(groups[group], measured).items()}
+        past.append(PastSession(group, number, _took_ms(here), ppm))
+    spent_ms = sum(map(_took_ms, tasks.values()))
+    return _replaced(planned, replace(known, past=tuple(past), spent_ms=spent_ms))
+
+
+def _took_ms(rows: Sequence[Row]) -> int:
+    """From the first start to the last end: what lies between sessions is spent, too."""
+    ends = [row["finished_at"] for row in rows if row["finished_at"] is not None]
+    return round((max(ends) - min(row["started_at"] for row in rows)).total_seconds() * 1000) if ends else 0
 
 
 def _is_measured(row: Row) -> bool:

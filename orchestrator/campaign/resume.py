@@ -9,14 +9,15 @@ from itertools import islice
 
 import pyarrow.compute as pc
 
-from orchestrator.campaign.allocation import goes_on, with_more, with_past
+from orchestrator.campaign.allocation import with_more, with_past
 from orchestrator.campaign.provision import ReadyHost
 from orchestrator.campaign.stored_plan import StoredPlan, plan_document
 from orchestrator.config import Faults, Sweep
 from orchestrator.errors import ConfigurationError
 from orchestrator.planning import Plan, PlanningHost, estimate_s, plan
 from orchestrator.store import Attempt, Reproduces, Row, Store
-from runners.contract import Status, Trial
+from runners.contract import LEGACY, Status, Trial
+from runners.statistics.allocation import goes_on
 
 
 class ResumePolicy(Enum):
@@ -93,6 +94,8 @@ def choose_campaign(
     Raises:
         ConfigurationError: further sessions are asked for, and there is no campaign yet.
     """
+    if more_s is not None and sweep.protocol.procedure == LEGACY:
+        raise ConfigurationError(f"further sessions are asked for, and procedure {LEGACY} has none; use rounds")
     fresh_id = new_campaign_id(sweep.name)
     fresh = plan(sweep, hosts, fresh_id)
     if policy is not ResumePolicy.NEVER:

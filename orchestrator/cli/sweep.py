@@ -318,5 +318,6 @@ def _begun(campaign: Pinned, waiting: Mapping[str, int]) -> str:
     places = ", ".join(f"{place} {count}" for place, count in waiting.items())
     what = f"of {campaign.row['planned_trials']} trials {sum(waiting.values())} are left ({places})"
     if not waiting:
-        what = f"all {campaign.row['planned_trials']} trials are in the store"
+        what = f"all {campaign.row['planned_trials']} planned trials are in the store"
+        what += "; `make cluster-sweep` spends what may be left of a budget"
     return f"campaign {campaign.campaign_id} of sweep {campaign.row['sweep']}, begun {began}: {what}"

@@ -20,7 +20,7 @@ from pydantic import (
 
 from orchestrator.config.documents import Document, SettingError, Source, StrictModel, load_yaml
 from orchestrator.errors import did_you_mean
-from runners.contract import LEGACY, STANDARD, GuardPolicy, Guards, Protocol
+from runners.contract import LEGACY, STANDARD, GuardPolicy, Guards, LoadGuard, Protocol
 from runners.contract.catalogue import BACKENDS, WORKLOADS, OptionInfo
 from runners.statistics.allocation import LEAST_SESSIONS
 
@@ -160,6 +160,7 @@ class Duplicate(StrictModel):
 
 
 GUARDS: Final = tuple(guard.name for guard in fields(Guards))
+_NO_WISH_S: Final = LoadGuard().wait_s
 POLICIES: Final = tuple(policy.value for policy in GuardPolicy)
 GPU_PIPELINED_BUDGET_MS: Final = 5_000
 """For back-to-back calls on a GPU, where a sweep does not say."""
@@ -219,7 +220,8 @@ def _guard_in_full(guard: object, *location: str) -> object:
         if guard not in POLICIES:
             raise SettingError(f"unknown policy {guard!r}; use one of {', '.join(POLICIES)}", *location)
         return {"policy": guard}
-    if isinstance(guard, dict) and "wait_s" in guard:
+    # The default is no wish: what was read and written again has all keys
+    if isinstance(guard, dict) and guard.get("wait_s", _NO_WISH_S) != _NO_WISH_S:
         policy = guard.get("policy", GuardPolicy.FLAG.value)
         if policy != GuardPolicy.WAIT.value:
             problem = f"wait_s has no meaning with policy {policy}; remove it, or set policy: wait"

@@ -110,7 +110,12 @@ def time_limit_s(task: Task) -> int:
     What guards may wait before a trial comes on top: it is no part of the trial's time.
     """
     patience_s = task.guards.patience_s
-    return START_ALLOWANCE_S + sum(trial.timeout_s + 30 + patience_s for trial in task.trials)
+    planned_s = sum(trial.timeout_s + 30 + patience_s for trial in task.trials)
+    if task.allocation is None:
+        return START_ALLOWANCE_S + planned_s
+    # A session begins if its group's last one would have ended in time; it may take longer than that
+    one_session_s = sum(trial.timeout_s + 30 + patience_s for trial in task.allocation.trials)
+    return START_ALLOWANCE_S + planned_s + task.allocation.budget_ms // 1000 + one_session_s
 
 
 def log_tail(directory: Path, limit_bytes: int = 8192) -> str:

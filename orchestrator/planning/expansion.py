@@ -24,6 +24,7 @@ from runners.contract import (
     sessions_of,
 )
 from runners.contract.catalogue import WORKLOADS, refusal
+from runners.statistics.allocation import PPM
 
 # Measured with the quickstart on two cores. Beside its budgets a trial builds, traces or loads its model, verifies it
 # and makes its minimum of calls.
@@ -50,12 +51,13 @@ def plan(sweep: Sweep, hosts: Sequence[PlanningHost], campaign_id: str) -> Plan:
     tasks: list[PlannedTask] = []
     skips: list[Skip] = []
     for host in chosen:
-        for environment in environments_on(sweep, host):
+        divided = {environment: _divide(sweep, host, environment) for environment in environments_on(sweep, host)}
+        able = sum(bool(runnable) for runnable, _ in divided.values())
+        for environment, (runnable, impossible) in divided.items():
             part = _Part(sweep, host, environment, campaign_id)
-            runnable, impossible = _divide(sweep, host, environment)
             skips += [Skip(host.name, environment, part.trial(spec), reason) for spec, reason in impossible]
             if runnable:
-                tasks += part.tasks(runnable, len(environments_on(sweep, host)))
+                tasks += part.tasks(runnable, able)
     tasks.sort(key=lambda planned: planned.task.trials[0].round)
     places = {host.name: place(sweep, host) for host in chosen}
     visits = (
@@ -127,8 +129,8 @@ def estimate_s(tasks: Sequence[PlannedTask]) -> float:
                 prepared.add(identity)
                 seconds += PREPARATION_S
         if planned.task.allocation is not None:
-            spent_ms = sum(session.taken_ms for session in planned.task.allocation.past)
-            seconds = max(seconds, START_OF_TASK_S + (planned.task.allocation.budget_ms - spent_ms) / 1000)
+            left_ms = planned.task.allocation.budget_ms - planned.task.allocation.spent_ms
+            seconds = max(seconds, START_OF_TASK_S + left_ms / 1000)
         slot = planned.host, planned.slot
         per_slot[slot] = per_slot.get(slot, 0.0) + seconds
     return max(per_slot.values(), default=0.0)
@@ -142,7 +144,7 @@ def allocation(sweep: Sweep, trials: Iterable[Trial], budget_ms: int) -> Allocat
         trials: one visit of each that may be repeated.
         budget_ms: of all sessions, those that were measured before included.
     """
-    return Allocation(budget_ms, round(1000 * sweep.precision), tuple(trials))
+    return Allocation(budget_ms, round(PPM * sweep.precision), tuple(trials))
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,7 @@ class _Part:
 
         Args:
             specs: that can run.
-            environments: of the sweep on this host.
+            environments: of the sweep that can run something on this host.
         """
         rounds = [self._round(number, specs) for number in range(1, self.sweep.planned_rounds + 1)]
         if self.sweep.budget is None:

@@ -128,12 +128,12 @@ def slot_of(slots: Sequence[Slot], task: Task) -> Slot:
     A round of a host runs in one slot: what is compared shares a GPU, and the rounds go over all of them. Tasks of
     processors belong to the first slot; whoever runs them gives them the whole host.
     """
-    return slots[(task.trials[0].round - 1) % len(slots)] if is_of_gpu(task) else slots[0]
+    return slots[(task.every_trial[0].round - 1) % len(slots)] if is_of_gpu(task) else slots[0]
 
 
 def is_of_gpu(task: Task) -> bool:
     """Whether a trial of a task runs on a GPU."""
-    return any(trial.spec.device == "cuda" for trial in task.trials)
+    return any(trial.spec.device == "cuda" for trial in task.every_trial)
 
 
 def slots_at_once(slots: Sequence[Slot], tasks: Collection[Task]) -> int:

@@ -2,12 +2,12 @@
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from orchestrator.analysis import Cell, Line, Ratio, SettingSummary, Transition, Turning, Verdict
+from orchestrator.analysis import Cell, Line, Ratio, SettingSummary, Shape, Transition, Turning, Verdict
 from orchestrator.analysis.transition import Side
 from orchestrator.report.verdicts import percent
-from orchestrator.report.wording import duration_text, percent_text, work_name
+from orchestrator.report.wording import duration_text, percent_text
 
 _THAN = "than eager"
 _FACTOR = re.compile(r"(times (?:faster|slower))")
@@ -19,19 +19,20 @@ _ALONE = {
 }
 
 
-def sentences(summary: SettingSummary, margin: float) -> Iterator[str]:
-    """Of each workload and shape two sentences, or as many as there is something to say.
+def sentences(summary: SettingSummary, margin: float, name: Callable[[Shape], str]) -> Iterator[str]:
+    """A sentence for each workload and shape of which there is something to say.
 
     Args:
         summary: of one setting.
         margin: within which two things are equivalent; 0.03 is 3 %.
+        name: of a shape, by which it is told from the others of the setting.
     """
     for shape in dict.fromkeys(line.shape for line in summary.lines):
         lines = [line for line in summary.lines if line.shape == shape]
         turnings = [turning for turning in summary.turnings if turning.shape == shape]
         said = [*_speed(lines, margin), *_framework(lines), *_turning(turnings)]
         if said:
-            yield f"{work_name(shape)}: {'; '.join(said)}."
+            yield f"{name(shape)}: {'; '.join(said)}."
 
 
 def transition_text(found: Transition, is_bound: bool) -> str:
@@ -87,12 +88,13 @@ def _speed(lines: Sequence[Line], margin: float) -> list[str]:
 def _by_verdict(found: dict[int, Ratio], margin: float) -> Iterator[str]:
     """A part for each verdict, with the batches if there are several."""
     for verdict in Verdict:
-        some = {batch: ratio.estimate.value for batch, ratio in found.items() if ratio.verdict is verdict}
+        some = {batch: ratio for batch, ratio in found.items() if ratio.verdict is verdict}
         if not some:
             continue
-        if verdict is Verdict.FASTER or verdict is Verdict.SLOWER:
-            values = sorted(value if verdict is Verdict.FASTER else 1 / value for value in some.values())
-            text = f"{_factors(values)} times {verdict.value}"
+        if verdict in (Verdict.FASTER, Verdict.SLOWER):
+            known = [ratio.estimate.value for ratio in some.values() if not is_vague(ratio.estimate)]
+            values = sorted(value if verdict is Verdict.FASTER else 1 / value for value in known)
+            text = f"{_factors(values)} times {verdict.value}" if values else verdict.value
         else:
             text = _ALONE[verdict].format(margin=percent(margin))
         yield text if len(some) == len(found) else f"{text} {_batches(some)}"
@@ -137,7 +139,7 @@ def _turning(turnings: Sequence[Turning]) -> Iterator[str]:
     inside = [turning for turning in turnings if turning.transition.side is Side.INSIDE]
     if inside:
         each = [f"{_at(turning.transition)} ({turning.backend})" for turning in inside]
-        yield f"half of it up to batch {', '.join(each)} or later"
+        yield f"framework and arithmetic are even at batch {', '.join(each)} or a larger one"
 
 
 def _at(found: Transition) -> str:

@@ -19,7 +19,6 @@ from orchestrator.analysis import (
     Flagged,
     Latency,
     Line,
-    Ratio,
     SettingSummary,
     Shape,
     Summary,
@@ -31,6 +30,7 @@ from orchestrator.report.verdicts import COLOURS, calibration_line, counts_text,
 from orchestrator.report.wording import (
     count_text,
     duration_text,
+    is_vague,
     margin_text,
     numerics_name,
     ratio_text,
@@ -44,8 +44,6 @@ _TRIALS_NAMED = 3
 _DISAGREEING_NAMED = 3
 _APART = 1.1
 """How many times the 10th percentile the median must be for both to be shown: then calls were disturbed."""
-_VAGUE = 2.0
-"""An interval whose ends differ by more than this factor says so little that no number is printed."""
 _MODES = {Latency.SYNC: "one call at a time", Latency.PIPELINED: "back-to-back calls"}
 _MARKS = {
     Verdict.FASTER: "+",
@@ -73,10 +71,10 @@ def _setting(found: SettingSummary, latency: Latency) -> Iterator[RenderableType
     hardware = [name for name in (found.cpu_model, found.gpu_name) if name]
     where = [*hardware, *(numerics if len(numerics) == 1 else []), f"environment {setting.environment}"]
     yield Text.assemble((setting.host, "bold"), f": {', '.join(where)}, {_isolation(found)}")
-    for sentence in sentences(found, MARGIN):
+    name = _name(found)
+    for sentence in sentences(found, MARGIN, name):
         yield Padding(Text(sentence), (0, 0, 0, 2))
     yield Text()
-    name = work_name if len(numerics) == 1 else shape_name
     yield from _tables(found, name)
     yield Text(
         f"Median latency of {_MODES[latency]} over n processes, times faster than eager, both with their 95 % "
@@ -85,6 +83,11 @@ def _setting(found: SettingSummary, latency: Latency) -> Iterator[RenderableType
     )
     yield from _pairs(found)
     yield Text()
+
+
+def _name(found: SettingSummary) -> Callable[[Shape], str]:
+    """By which the shapes of a setting are told apart: what all have in common stands in its head."""
+    return work_name if len({numerics_name(line.shape) for line in found.lines}) == 1 else shape_name
 
 
 def _tables(found: SettingSummary, name: Callable[[Shape], str]) -> Iterator[RenderableType]:
@@ -139,7 +142,7 @@ def _cell(cell: Cell, most: int) -> Text:
     if cell.ratio is not None:
         ratio = cell.ratio
         text = f"x{ratio.estimate.value:.2f} {_margin(ratio.estimate)}{_MARKS[ratio.verdict]}"
-        parts.append(Text(_MARKS[ratio.verdict] if _is_vague(ratio) else text, style=COLOURS[ratio.verdict]))
+        parts.append(Text(_MARKS[ratio.verdict] if is_vague(ratio.estimate) else text, style=COLOURS[ratio.verdict]))
     if cell.latency is not None and cell.latency.processes < most:
         parts.append(Text(f"n={cell.latency.processes}"))
     if cell.unsteady:
@@ -150,11 +153,6 @@ def _cell(cell: Cell, most: int) -> Text:
 
 def _margin(estimate: Estimate) -> str:
     return margin_text(estimate).replace(" ", "")
-
-
-def _is_vague(ratio: Ratio) -> bool:
-    low, high = ratio.estimate.low, ratio.estimate.high
-    return low is not None and high is not None and high > _VAGUE * low
 
 
 def _fastest(cell: Cell) -> str:
@@ -172,7 +170,7 @@ def _floor(cell: Cell) -> str:
 def _pairs(found: SettingSummary) -> Iterator[RenderableType]:
     text = calibration_line([pair.ratio for pair in found.aa_pairs])
     named = [
-        f"{ratio_text(pair.ratio.estimate)} {work_name(pair.shape)}, batch {pair.batch}, {pair.backend}: "
+        f"{ratio_text(pair.ratio.estimate)} {_name(found)(pair.shape)}, batch {pair.batch}, {pair.backend}: "
         f"{pair.ratio.verdict.value}"
         for pair in found.aa_pairs
     ]
@@ -184,7 +182,7 @@ def _pairs(found: SettingSummary) -> Iterator[RenderableType]:
 def _rule(summary: Summary) -> Iterator[RenderableType]:
     """What the ratios of all settings, which are judged together, say."""
     cells = [
-        (f"{work_name(line.shape)}, batch {line.batch}, {cell.backend}", cell.ratio)
+        (f"{_name(found)(line.shape)}, batch {line.batch}, {cell.backend}", cell.ratio)
         for found in summary.settings
         for line in found.lines
         for cell in line.cells

@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 from orchestrator.analysis import Estimate, Shape
 
+_VAGUE = 2.0
+"""Times that the upper end of an interval is the lower one."""
 _USELESS = 100
 """An interval whose ends differ by more than this factor says only that there are too few rounds."""
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
@@ -26,6 +28,11 @@ def work_name(shape: Shape) -> str:
 def numerics_name(shape: Shape) -> str:
     """In what and on what a shape is computed."""
     return f"{shape.dtype}, {shape.device} with {count_text(shape.threads, 'thread', 'threads')}"
+
+
+def is_vague(ratio: Estimate) -> bool:
+    """Whether the interval of a ratio says so little that no number is printed."""
+    return ratio.low is not None and ratio.high is not None and ratio.high > _VAGUE * ratio.low
 
 
 def margin_text(estimate: Estimate) -> str:

@@ -55,7 +55,7 @@ from runners.contract.record import (
     Usage,
     Verification,
 )
-from runners.contract.sessions import repeated, sessions_of
+from runners.contract.sessions import repeated, repetition, sessions_of
 from runners.contract.spec import (
     CONTRACT_VERSION,
     LEGACY,
@@ -123,5 +123,6 @@ __all__ = [
     "encode",
     "encode_line",
     "repeated",
+    "repetition",
     "sessions_of",
 ]

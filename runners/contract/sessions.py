@@ -1,10 +1,11 @@
 """Which trials of a task are measured in turns with each other."""
 
 from dataclasses import replace
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from runners.contract.codec import canonical_json, digest
-from runners.contract.spec import LEGACY, BackendSpec, Trial
+from runners.contract.record import Begin
+from runners.contract.spec import LEGACY, BackendSpec, Task, Trial
 
 _NO_BACKEND = BackendSpec("", {})
 
@@ -28,3 +29,13 @@ def repeated(trial: Trial, round_number: int) -> Trial:
     """The visit of the same trial in a later round that no plan foresaw."""
     identity = digest({"repeats": trial.trial_id, "round": round_number})[:32]
     return replace(trial, trial_id=identity, round=round_number, attempt=1, alone=False)
+
+
+def repetition(begin: Begin, task: Task) -> Optional[Trial]:
+    """The repetition that a line of a task begins; null if it begins none that the task may make."""
+    repeatable = () if task.allocation is None else task.allocation.trials
+    for trial in repeatable:
+        if trial.trial_id == begin.repeats and begin.round is not None:
+            again = repeated(trial, begin.round)
+            return again if again.trial_id == begin.trial_id else None
+    return None

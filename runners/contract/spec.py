@@ -147,11 +147,13 @@ class Allocation:
 
     budget_ms: int
     """Of the whole task, and of the tasks before it that did the same."""
-    precision_permille: int
+    precision_ppm: int
     """No group needs more whose intervals reach no further than this from their ratios."""
     trials: Tuple[Trial, ...]
     """One visit of each trial that may be repeated, in its first round."""
     past: Tuple[PastSession, ...] = ()
+    spent_ms: int = 0
+    """By the tasks before it, from their first session to the end of their last."""
 
 
 @dataclass(frozen=True)
@@ -167,3 +169,10 @@ class Task:
     """What is watched around each trial. A sweep that says nothing about them has those of `Guards()`."""
     allocation: Optional[Allocation] = None
     """What follows when the trials are done; null if nothing does."""
+
+    @property
+    def every_trial(self) -> Tuple[Trial, ...]:
+        """Its trials and those that it may repeat: all of what it needs is known from them."""
+        known = {trial.trial_id for trial in self.trials}
+        repeatable = () if self.allocation is None else self.allocation.trials
+        return (*self.trials, *(trial for trial in repeatable if trial.trial_id not in known))

@@ -8,15 +8,37 @@ any of them excludes 1 plays no part: who stops when a result looks significant 
 import math
 import random
 import statistics
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from dataclasses import replace
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from runners.contract import Allocation, Interleaving, Status, Trial, TrialRecord, repeated, sessions_of
+from runners.contract import (
+    Allocation,
+    Begin,
+    Interleaving,
+    Line,
+    PastSession,
+    Status,
+    Task,
+    Trial,
+    TrialRecord,
+    canonical_json,
+    repeated,
+    repetition,
+    sessions_of,
+)
 from runners.statistics.moderation import Prior, Spread, fitted_prior, half_width
 
 BASELINE = "eager"
 
 LEAST_SESSIONS = 3
 """Of each group: with fewer nobody knows how much sessions scatter."""
+
+PPM = 1_000_000
+
+_MARGIN_S = 1.0
+
+_MOST_FAILURES = 2
+"""Sessions of a group that say nothing, one after the other, before it gets no more."""
 
 
 class Series:
@@ -32,22 +54,24 @@ class Series:
 
 
 def session_logs(trials: Sequence[Trial], measured: Mapping[str, Series]) -> Dict[str, float]:
-    """What one session says: the logarithm of the ratio of each trial to the baseline; of a lone trial of its latency.
+    """What one session says: the logarithm of the ratio of each trial to the baseline; of the baseline its latency.
 
-    In turns it is the median over the cycles that both have, else of the medians of all calls.
+    In turns it is the median over the cycles that both have, else of the medians of all calls. Without the baseline a
+    session says nothing: another one in its place would change what is compared.
 
     Args:
-        trials: of the group, in their order.
+        trials: of the group.
         measured: by id of the trial, those that ended ok.
     """
-    present = sorted((trial for trial in trials if trial.trial_id in measured), key=_is_no_baseline)
-    if len(trials) == 1:
-        return {trial.trial_id: math.log(measured[trial.trial_id].median) for trial in present}
-    logs = {}
-    for trial in present[1:]:
-        ours, theirs = measured[trial.trial_id], measured[present[0].trial_id]
+    baseline = min(trials, key=_standing).trial_id
+    if baseline not in measured:
+        return {}
+    theirs = measured[baseline]
+    logs = {baseline: math.log(theirs.median)}
+    for name in measured.keys() - {baseline}:
+        ours = measured[name]
         cycles = [math.log(a) - math.log(b) for a, b in zip(ours.turns, theirs.turns) if a and b]
-        logs[trial.trial_id] = statistics.median(cycles or [math.log(ours.median) - math.log(theirs.median)])
+        logs[name] = statistics.median(cycles or [math.log(ours.median) - math.log(theirs.median)])
     return logs
 
 
@@ -69,18 +93,32 @@ class Group:
         """The latest."""
         self.last_s = 0.0
         """How long its last session took."""
-        self.cells: Dict[str, List[float]] = {}
-        """By id of a trial, one number of each session."""
+        self.failures = 0
+        """Sessions since the last one that said something."""
+        self._cells: Dict[str, List[float]] = {}
+        self._baseline = min(trials, key=_standing).trial_id
 
     def learn(self, round_number: int, seconds: float, logs: Mapping[str, float]) -> None:
         """Takes what a session said."""
         self.rounds, self.last_s = max(self.rounds, round_number), seconds
+        self.failures = 0 if logs else self.failures + 1
         for name, log in logs.items():
-            self.cells.setdefault(name, []).append(log)
+            self._cells.setdefault(name, []).append(log)
+
+    @property
+    def ratios(self) -> List[List[float]]:
+        """Of each trial but the baseline, where two sessions or more have it, one number of each."""
+        return [logs for name, logs in self._cells.items() if name != self._baseline and len(logs) > 1]
 
     def width(self, prior: Optional[Prior]) -> float:
-        """How far the widest of its intervals reaches from its ratio, as a logarithm; 0 if it has none."""
-        return max((half_width(logs, prior)[0] for logs in self.cells.values() if len(logs) > 1), default=0.0)
+        """How far the widest of its intervals reaches from its ratio, as a logarithm; 0 if it has none.
+
+        Where there is nothing to compare, it is the interval of the baseline's latency.
+        """
+        if self.ratios:
+            return max(half_width(logs, prior)[0] for logs in self.ratios)
+        latency = self._cells.get(self._baseline, [])
+        return half_width(latency, None)[0] if len(latency) > 1 else 0.0
 
 
 class Allocator:
@@ -92,10 +130,8 @@ class Allocator:
         self._sides = {(trial.trial_key, trial.replicate): trial.trial_id for trial in allocation.trials}
         self._group_of = {trial.trial_id: group for group in self._groups for trial in group.trials}
         for past in allocation.past:
-            logs = {name: ppm / 1e6 for name, ppm in past.logs_ppm.items()}
+            logs = {name: ppm / PPM for name, ppm in past.logs_ppm.items()}
             self.learn(past.group, past.round, past.taken_ms / 1e3, logs)
-        self.past_s = sum(past.taken_ms for past in allocation.past) / 1e3
-        """What earlier tasks have spent."""
 
     def learn(self, trial_id: str, round_number: int, seconds: float, logs: Mapping[str, float]) -> None:
         """Takes what a session of the group of a trial of the allocation has said, as `session_logs` has it."""
@@ -123,9 +159,10 @@ class Allocator:
         Args:
             spent_s: by this task; what earlier ones spent is known.
         """
-        left_s = self._allocation.budget_ms / 1e3 - self.past_s - spent_s
-        prior, precision = self._prior(), math.log1p(self._allocation.precision_permille / 1e3)
-        widths = [(group.width(prior), group) for group in self._groups if group.last_s <= left_s]
+        left_s = (self._allocation.budget_ms - self._allocation.spent_ms) / 1e3 - spent_s
+        prior, precision = self._prior(), math.log1p(self._allocation.precision_ppm / PPM)
+        able = [group for group in self._groups if group.last_s <= left_s and group.failures < _MOST_FAILURES]
+        widths = [(group.width(prior), group) for group in able]
         wide = [(width, group) for width, group in widths if width > precision]
         if not wide:
             return ()
@@ -135,9 +172,61 @@ class Allocator:
         return tuple(trials)
 
     def _prior(self) -> Optional[Prior]:
-        cells = [logs for group in self._groups if len(group.trials) > 1 for logs in group.cells.values()]
-        return fitted_prior([Spread(statistics.variance(logs), len(logs) - 1) for logs in cells if len(logs) > 1])
+        cells = [logs for group in self._groups for logs in group.ratios]
+        return fitted_prior([Spread(statistics.variance(logs), len(logs) - 1) for logs in cells])
 
 
-def _is_no_baseline(trial: Trial) -> bool:
-    return trial.spec.backend.name != BASELINE or trial.replicate != 0
+def goes_on(task: Task) -> bool:
+    """Whether a task has a session left to measure beside its trials, by what its allocation knows.
+
+    What ended for lack of time must not go on for the milliseconds that a clock was read later.
+    """
+    return task.allocation is not None and bool(Allocator(task.allocation).next_session(_MARGIN_S))
+
+
+def past_of(task: Task, starts: Iterable[Sequence[Line]]) -> Allocation:
+    """The allocation of a task that goes on where earlier starts of it stopped.
+
+    Args:
+        task: that has one, as it was planned.
+        starts: the lines of each start.
+    """
+    assert task.allocation is not None
+    known = {trial.trial_id: trial for trial in task.every_trial}
+    sides = {(trial.trial_key, trial.replicate): trial.trial_id for trial in task.allocation.trials}
+    groups = {trial.trial_id: group for group in sessions_of(task.allocation.trials) for trial in group}
+    past, spent_ms = [], task.allocation.spent_ms
+    for lines in starts:
+        begun: Dict[Tuple[str, int], Dict[str, TrialRecord]] = {}
+        rounds: Dict[Tuple[str, int], int] = {}
+        for line in lines:
+            if isinstance(line, Begin):
+                again = repetition(line, task)
+                if again is not None:
+                    known[again.trial_id] = again
+            if isinstance(line, (Begin, TrialRecord)) and line.trial_id in known:
+                trial = known[line.trial_id]
+                side = sides[trial.trial_key, trial.replicate]
+                session = groups[side][0].trial_id, line.started_at_ns
+                rounds[session] = trial.round
+                begun.setdefault(session, {})
+                if isinstance(line, TrialRecord):
+                    begun[session][side] = line
+        for (group, started), records in begun.items():
+            measured = {side: series for side, record in records.items() if (series := series_of(record)) is not None}
+            logs = session_logs(groups[group], measured)
+            ppm = {name: round(log * PPM) for name, log in logs.items()}
+            past.append(PastSession(group, rounds[group, started], _took_ms(records.values()), ppm))
+        spent_ms += _took_ms(record for records in begun.values() for record in records.values())
+    return replace(task.allocation, past=(*task.allocation.past, *past), spent_ms=spent_ms)
+
+
+def _took_ms(records: Iterable[TrialRecord]) -> int:
+    ends = [(record.started_at_ns, record.finished_at_ns) for record in records]
+    return (max(end for _, end in ends) - min(start for start, _ in ends)) // 1_000_000 if ends else 0
+
+
+def _standing(trial: Trial) -> Tuple[bool, str, str, int]:
+    """The baseline is the least: eager with the options that come first, and not its twin."""
+    backend = trial.spec.backend
+    return backend.name != BASELINE, backend.name, canonical_json(backend.options), trial.replicate

@@ -6,6 +6,7 @@ in it. So each `records.jsonl` is of one start on one machine, which `system.jso
 
 import errno
 import fcntl
+import itertools
 import json
 import os
 import time
@@ -25,6 +26,7 @@ from runners.contract import (
     encode,
 )
 from runners.protocol.cache import DIRECTORY_VARIABLE
+from runners.statistics.allocation import goes_on, past_of
 from runners.supervision.supervisor import EXIT_BAD_TASK, read_task, run_task
 
 EXIT_GIVEN_UP = 66
@@ -102,9 +104,11 @@ def _run_what_is_left(task: Task, files: TaskFiles) -> int:
     if not earlier:
         _write_system(files)
         return run_task(files.directory)
-    left, given_up = divide(task, _lines(earlier))
+    starts = [list(_lines([start])) for start in earlier]
+    left, given_up = divide(task, itertools.chain.from_iterable(starts))
+    task = task if task.allocation is None else replace(task, allocation=past_of(task, starts))
     code = 0
-    if left:
+    if left or goes_on(task):
         number = len(earlier) + 1
         while os.path.exists(files.again(number).records):
             number += 1  # a directory between them was removed

@@ -55,7 +55,7 @@ def run_task(directory: str) -> int:
     interrupts = Interrupts()
     interrupts.install()
     kernel.become_subreaper()
-    preload.import_all(preload.modules_of(task.trials))
+    preload.import_all(preload.modules_of(task.every_trial))
     gc.collect()
     gc.freeze()
     try:
@@ -168,8 +168,8 @@ class Supervisor:
                 answer = Answer(Status.UNSUPPORTED, reason)
                 self._record(trial, self._begin([trial], originals), Outcome(answer), _Surroundings())
         records = self._session(runnable, originals) if runnable else []
-        if allocator is not None and runnable:
-            allocator.saw(runnable, records, time.monotonic() - start)
+        if allocator is not None:
+            allocator.saw(session, records, time.monotonic() - start)
         return len(session)
 
     def _session(self, trials: Sequence[Trial], originals: Mapping[str, str]) -> List[TrialRecord]:

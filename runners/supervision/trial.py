@@ -197,7 +197,7 @@ class TrialProcesses:
         if not workload.rows_are_independent:
             return spec.workload.batch
         mine = _without_batch(spec)
-        batches = [t.spec.workload.batch for t in self._task.trials if _without_batch(t.spec) == mine]
+        batches = [t.spec.workload.batch for t in self._task.every_trial if _without_batch(t.spec) == mine]
         return min(REFERENCE_ROWS, max(batches, default=spec.workload.batch))
 
     def _prepare(self, trial: Trial, spec: TrialSpec, cached: CacheEntries, deadline: float) -> Tuple[Answer, Ended]:

@@ -4,7 +4,6 @@ import errno
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,7 +15,7 @@ from orchestrator.campaign.driver.driver import Driver
 from orchestrator.campaign.driver.host_work import HostWork
 from orchestrator.campaign.driver.leftovers import ask
 from orchestrator.campaign.driver.requests import Requests
-from orchestrator.campaign.driver.task_tracker import TaskTracker, restarted
+from orchestrator.campaign.driver.task_tracker import TaskTracker
 from orchestrator.config import Sweep
 from orchestrator.execution import TaskOutcome
 from orchestrator.files import ProjectFiles
@@ -28,14 +27,14 @@ from orchestrator.scheduling import (
     WorkerProcess,
 )
 from orchestrator.store import Ingest, Store
-from runners.contract import EXIT_CANNOT_RECORD, Begin, Environment, Line, Trial, encode_line
+from runners.contract import EXIT_CANNOT_RECORD, Begin, Environment, Line, encode_line
 from runners.system import collect
 from tests.scripted_campaign import sweep
 from tests.unit.test_campaign_faults import FAULTS, Hosts, Told, ready, tasks, work
 
 
-def again(planned: PlannedTask, left: tuple[Trial, ...]) -> PlannedTask:
-    return replace(planned, task=restarted(planned.task, left))
+def recall(planned: PlannedTask) -> PlannedTask:
+    return planned
 
 
 class Driving:
@@ -53,7 +52,7 @@ class Driving:
         )  # fmt: skip
         hosts = cast("Any", self.hosts)
         self.driver = Driver(
-            self.works, hosts, tracker, self.control, state, FAULTS, wanted, {}, again, clock=lambda: self.now_s
+            self.works, hosts, tracker, self.control, state, FAULTS, wanted, {}, recall, clock=lambda: self.now_s
         )
 
     def start(self) -> list[str]:

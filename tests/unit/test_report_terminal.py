@@ -31,7 +31,7 @@ from orchestrator.analysis.transition import Interval, Side
 from orchestrator.config import load_sweep
 from orchestrator.report import render
 from orchestrator.report.sentences import sentences
-from orchestrator.report.wording import duration_text, value_text
+from orchestrator.report.wording import duration_text, value_text, work_name
 from runners.contract import Status
 
 PROJECT = Path(__file__).parents[2]
@@ -106,10 +106,10 @@ def test_a_sentence_names_the_batches_of_each_verdict_and_the_transition() -> No
     beyond = Transition(Side.ABOVE, None, None, (1, 8, 64), 3)
     turnings = (Turning(SHAPE, "eager", inside), Turning(SHAPE, "torchscript", beyond))
     found = SettingSummary(SETTING, None, None, None, lines, (), turnings)
-    [said] = sentences(found, 0.03)
+    [said] = sentences(found, 0.03, work_name)
     assert said == (
         "bert_base, 128 tokens: torchscript 1.50 to 2.00 times faster than eager at batches 1, 8, undecided at "
-        "batch 64; half of it up to batch 7.3 [5.2, above 64] (eager) or later."
+        "batch 64; framework and arithmetic are even at batch 7.3 [5.2, above 64] (eager) or a larger one."
     )
 
 
@@ -135,6 +135,19 @@ def test_a_ratio_whose_interval_says_nothing_has_no_number() -> None:
     shown = text(summary(cell("eager", 1.0), replace(cell("onnxruntime", 1.0), ratio=wide)))
     assert "x1.50" not in shown
     assert "1.00 s ~" in shown
+    far = against(Estimate(9.0, 5.0, 16.0, 3, 30))
+    shown = text(summary(cell("eager", 1.0), replace(cell("onnxruntime", 1.0), ratio=far)))
+    assert "9.00" not in shown
+    assert "onnxruntime faster" in shown
+
+
+def test_shapes_that_differ_in_dtype_are_told_apart_everywhere() -> None:
+    other = replace(SHAPE, dtype="bfloat16")
+    cells = (cell("eager", 0.0122), cell("onnxruntime", 0.0084, 1.5))
+    found = SettingSummary(SETTING, None, None, None, (Line(SHAPE, 4, cells), Line(other, 4, cells)), ())
+    shown = " ".join(text(Summary(Latency.SYNC, (found,), (), {}, 0), width=200).split())
+    assert "bert_base, 128 tokens, bfloat16, cpu with 2 threads: onnxruntime 1.50 times faster than eager." in shown
+    assert "bert_base, 128 tokens, float32, cpu with 2 threads: onnxruntime 1.50 times faster than eager." in shown
 
 
 def test_the_screen_of_the_default_sweep_has_at_most_45_lines() -> None:

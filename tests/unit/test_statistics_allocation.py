@@ -1,12 +1,31 @@
 """Where the next session goes, with sessions made up."""
 
+import itertools
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
-from runners.contract import Allocation, BackendSpec, PastSession, Protocol, Trial, TrialSpec, WorkloadSpec, repeated
-from runners.statistics.allocation import Allocator, Series, session_logs
+from runners.contract import (
+    Allocation,
+    BackendSpec,
+    Begin,
+    Interleaving,
+    Line,
+    PastSession,
+    Protocol,
+    Session,
+    Status,
+    Task,
+    Trial,
+    TrialRecord,
+    TrialSpec,
+    WorkloadSpec,
+    repeated,
+)
+from runners.contract import Series as Series_
+from runners.statistics.allocation import Allocator, Series, past_of, session_logs
 
 
 def trial(workload: str, backend: str, replicate: int = 0) -> Trial:
@@ -27,8 +46,9 @@ def past(group: tuple[Trial, ...], *logs: float, taken_ms: int = 1000) -> tuple[
     )
 
 
-def chosen(*sessions: PastSession, budget_ms: int = 60_000, precision: int = 30, spent_s: float = 0.0) -> set[str]:
-    allocator = Allocator(Allocation(budget_ms, precision, (*QUIET, *NOISY), sessions))
+def chosen(*sessions: PastSession, budget_ms: int = 60_000, precision: int = 30_000, spent_s: float = 0.0) -> set[str]:
+    spent_ms = sum(session.taken_ms for session in sessions)
+    allocator = Allocator(Allocation(budget_ms, precision, (*QUIET, *NOISY), sessions, spent_ms))
     return {f"{again.spec.workload.name} {again.round}" for again, _ in allocator.next_session(spent_s)}
 
 
@@ -40,7 +60,7 @@ def test_the_widest_group_is_next_in_its_next_round() -> None:
 def test_nothing_is_next_once_all_are_narrow_enough_or_the_budget_is_spent() -> None:
     narrow = (*past(QUIET, 0.10, 0.101, 0.099), *past(NOISY, 0.1, 0.101, 0.099))
     assert chosen(*narrow) == set()
-    assert chosen(*narrow, precision=1) != set()
+    assert chosen(*narrow, precision=1000) != set()
     wide = (*past(QUIET, 0.1, 0.2, 0.0), *past(NOISY, 0.1, 0.3, -0.1))
     assert chosen(*wide, budget_ms=7_000) == {"noisy 4"}
     assert chosen(*wide, budget_ms=7_000, spent_s=0.5) == set()
@@ -64,7 +84,7 @@ def test_a_group_that_never_measured_anything_gets_no_more() -> None:
 
 
 def test_repetitions_have_an_id_of_their_own_and_name_what_they_repeat() -> None:
-    allocator = Allocator(Allocation(60_000, 30, QUIET, past(QUIET, 0.1, 0.3, -0.1)))
+    allocator = Allocator(Allocation(60_000, 30_000, QUIET, past(QUIET, 0.1, 0.3, -0.1)))
     pairs = allocator.next_session(0.0)
     assert {original.trial_id for _, original in pairs} == {one.trial_id for one in QUIET}
     for again, original in pairs:
@@ -79,7 +99,7 @@ def measured(**turns: tuple[float, ...]) -> Mapping[str, Series]:
 
 def test_a_session_says_the_median_over_cycles_of_the_ratios_to_eager() -> None:
     logs = session_logs(QUIET, measured(eager=(1.0, 2.0, 3.0), torchscript=(2.0, 4.0, 30.0)))
-    assert logs == {"quiet torchscript 0": pytest.approx(math.log(2))}
+    assert logs == {"quiet torchscript 0": pytest.approx(math.log(2)), "quiet eager 0": pytest.approx(math.log(2))}
     without_eager = session_logs(QUIET, measured(torchscript=(2.0, 4.0)))
     assert without_eager == {}
     alone = session_logs(QUIET[1:], measured(eager=(1.0, 4.0, 2.0)))
@@ -88,4 +108,49 @@ def test_a_session_says_the_median_over_cycles_of_the_ratios_to_eager() -> None:
 
 def test_processes_that_had_no_turns_are_compared_by_all_their_calls() -> None:
     series = {"quiet eager 0": Series((1.0, 1.0, 9.0), ()), "quiet torchscript 0": Series((3.0, 3.0), ())}
-    assert session_logs(QUIET, series) == {"quiet torchscript 0": pytest.approx(math.log(3))}
+    logs = {"quiet torchscript 0": pytest.approx(math.log(3)), "quiet eager 0": 0.0}
+    assert session_logs(QUIET, series) == logs
+
+
+def test_the_baseline_is_eager_with_its_first_options_wherever_it_stands() -> None:
+    spun = trial("quiet", "eager")
+    spun = replace(spun, trial_id="spun", spec=replace(spun.spec, backend=BackendSpec("eager", {"spin_us": 5})))
+    plain = replace(spun, trial_id="plain", spec=replace(spun.spec, backend=BackendSpec("eager", {"spin_us": 0})))
+    twin = replace(plain, trial_id="twin", replicate=1)
+    series = {name: Series((seconds,), (1,)) for name, seconds in (("spun", 2.0), ("plain", 1.0), ("twin", 1.0))}
+    for trials in itertools.permutations((spun, plain, twin)):
+        logs = session_logs(trials, series)
+        assert logs == {"spun": pytest.approx(math.log(2)), "plain": 0.0, "twin": 0.0}
+
+
+def test_a_group_that_begins_to_fail_gets_two_sessions_more_and_leaves_the_rest_to_others() -> None:
+    wide = past(NOISY, 0.1, 0.5, -0.4)
+    failed = tuple(PastSession(NOISY[0].trial_id, number, 1000) for number in (4, 5))
+    assert chosen(*past(QUIET, 0.1, 0.2, 0.0), *wide, failed[0]) == {"noisy 5"}
+    assert chosen(*past(QUIET, 0.1, 0.2, 0.0), *wide, *failed) == {"quiet 4"}
+
+
+def test_what_earlier_starts_recorded_is_known_to_the_next_one() -> None:
+    task = Task(1, "c", "t", "cpu", QUIET, allocation=Allocation(60_000, 30_000, QUIET))
+    lines: list[Line] = []
+    for number in (1, 2, 3, 4):
+        at = number * 10_000_000_000
+        for one, duration in zip(QUIET, (2_000_000 + number, 1_000_000), strict=True):
+            visit = one if number == 1 else repeated(one, number)
+            repeats = (None, None) if number == 1 else (one.trial_id, number)
+            lines.append(Begin(visit.trial_id, 1, at, *repeats))
+            if number < 4:
+                series = Series_("sync", 1, (duration,), (duration,), turns=(1,))
+                session = Session("s", Interleaving.TURNS, 2)
+                lines.append(
+                    TrialRecord(
+                        visit.trial_id, 1, Status.OK, None, at, at + 2_000_000_000, series=(series,), session=session
+                    )
+                )
+    known = past_of(task, [lines])
+    assert [(session.round, session.taken_ms, bool(session.logs_ppm)) for session in known.past] == [
+        (1, 2000, True), (2, 2000, True), (3, 2000, True), (4, 0, False)
+    ]  # fmt: skip
+    assert known.spent_ms == 22_000
+    assert known.past[0].logs_ppm[QUIET[0].trial_id] == pytest.approx(1e6 * math.log(2), abs=2)
+    assert all(again.round == 5 for again, _ in Allocator(replace(known, precision_ppm=0)).next_session(0.0))

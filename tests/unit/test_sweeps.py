@@ -257,6 +257,11 @@ def test_a_budget_takes_the_place_of_rounds(tmp_path: Path, text: str, seconds: 
     assert (again.budget, again.precision) == (sweep.budget, sweep.precision)
 
 
+def test_guards_that_are_off_can_be_read_again_by_a_driver_elsewhere(tmp_path: Path) -> None:
+    sweep = load_sweep(spending(tmp_path, "guards: off"))
+    assert Sweep.model_validate_json(sweep.model_dump_json(exclude_unset=True)).guards == sweep.guards
+
+
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [

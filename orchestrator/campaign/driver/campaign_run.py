@@ -31,7 +31,6 @@ from orchestrator.planning import Plan, PlannedTask
 from orchestrator.scheduling import Leftovers, Scheduler, SchedulingHost, acknowledge, remove_directories
 from orchestrator.store import Ingest, Row, SealReport, Store, Writer, campaign_row, campaign_totals
 from orchestrator.store.storage.snapshot import store_id
-from runners.contract import Trial
 
 ANSWER_S: Final = 60.0
 """A host that is up does in seconds what it is asked here."""
@@ -172,10 +171,9 @@ class CampaignRun:
         known = with_past(self._plan, self.store, self._campaign_id)
         return unfinished(known, self.store.attempts(self._campaign_id))
 
-    def _again(self, planned: PlannedTask, left: tuple[Trial, ...]) -> PlannedTask:
-        """A task for what is left of another one, which knows what was measured."""
-        again = replace(planned, task=restarted(planned.task, left))
-        return again if again.task.allocation is None else tasks_with_past([again], self.store, self._campaign_id)[0]
+    def _recall(self, planned: PlannedTask) -> PlannedTask:
+        has_budget = planned.task.allocation is not None
+        return tasks_with_past([planned], self.store, self._campaign_id)[0] if has_budget else planned
 
     def _served(self, names: Iterable[str]) -> set[str]:
         """The hosts that an agent serves, and that keep our files themselves."""
@@ -216,7 +214,7 @@ class CampaignRun:
             estimate_s=left.estimate_s,
         )
         control, faults, sweep = ControlFiles(self.files.control), self.order.faults, self.order.sweep
-        Driver(works, self.scheduler, self._tracker, control, state, faults, sweep, absent, self._again).run()
+        Driver(works, self.scheduler, self._tracker, control, state, faults, sweep, absent, self._recall).run()
 
     def _clear(self, works: Mapping[str, HostWork]) -> None:
         """Has the hosts that are there forget what is stored, and removes what `run_campaign` removes here."""

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from orchestrator.campaign.allocation import goes_on
 from orchestrator.campaign.control import (
     CampaignPhase,
     CampaignProgressState,
@@ -15,13 +14,13 @@ from orchestrator.campaign.control import (
 )
 from orchestrator.campaign.driver.host_work import HostWork, ListeningClock, hopeless, move, silent, slots_on
 from orchestrator.campaign.driver.leftovers import MAX_WAITING_BYTES, LeftoverIntake, Recovery
-from orchestrator.campaign.driver.task_tracker import RunningTask, TaskTracker
+from orchestrator.campaign.driver.task_tracker import RunningTask, TaskTracker, restarted
 from orchestrator.campaign.progress import trial_text
 from orchestrator.config import Faults, Sweep
 from orchestrator.planning import PlannedTask, plan
 from orchestrator.scheduling import Returned, Scheduler, TaskEnded, TaskEvent, WorkerProcess
 from orchestrator.store.ingest import NO_ROOM
-from runners.contract import Trial
+from runners.statistics.allocation import goes_on
 
 LOOK_S: Final = 0.5
 """Between two looks at who is silent, who is back and what was asked."""
@@ -50,8 +49,8 @@ class Driver:
     """What is measured; null where no host can take the place of another."""
     absent: Mapping[str, str]
     """Hosts that were made ready and are not there now, and why: lost from the start, until they answer."""
-    again: Callable[[PlannedTask, tuple[Trial, ...]], PlannedTask]
-    """Makes the task that runs some trials of another one again, and goes on with what it could spend."""
+    recall: Callable[[PlannedTask], PlannedTask]
+    """Tells a task with a budget what the store knows by now."""
     clock: Callable[[], float] = time.monotonic
     _listening: ListeningClock = field(init=False)
     _looking: ListeningClock = field(init=False)
@@ -113,11 +112,11 @@ class Driver:
                 self._start(host, planned)
 
     def _start(self, host: HostWork, planned: PlannedTask) -> None:
-        trials = self.tracker.open_trials(planned.task)
+        trials, planned = self.tracker.open_trials(planned.task), self.recall(planned)
         if not trials and not goes_on(planned.task):
             return  # all their rows came late, from a host that was lost
         if len(trials) < len(planned.task.trials):
-            planned = self.again(planned, trials)
+            planned = replace(planned, task=restarted(planned.task, trials))
         running = self.tracker.begin(planned, self._listening.now_s)
         host.running[planned.task.task_id] = running
         acknowledged, host.acknowledgements = tuple(host.acknowledgements), []
@@ -145,10 +144,8 @@ class Driver:
         left, problem, acknowledgement = self.tracker.end(running, ended)
         if acknowledgement is not None:
             host.acknowledgements.append(acknowledgement)
-        if left:
-            host.waiting.appendleft(self.again(running.planned, left))
-        elif running.planned.task.allocation is not None and not running.intake.has_end:
-            self.tracker.notice(f"{host.name}: not all of the budget was spent; the same command goes on")
+        if left or self.tracker.starts_again(running, problem):
+            host.waiting.appendleft(replace(running.planned, task=restarted(running.planned.task, left)))
         if problem is not None:
             self._lose(host, problem, running.stuck)
 

@@ -207,7 +207,7 @@ def move(sources: Iterable[HostWork], target: HostWork, slots: Sequence[Slot]) -
                 new = restarted(task, going, origin)
                 target.waiting.append(PlannedTask(target.name, new, slot_of(slots, new).index if slots else 0))
                 moved[source.name] = moved.get(source.name, 0) + len(going)
-            if staying:
+            if staying or not going:
                 source.waiting.append(replace(planned, task=restarted(task, staying)) if going else planned)
         source.total -= moved.get(source.name, 0)
         target.total += moved.get(source.name, 0)

@@ -9,7 +9,7 @@ from orchestrator.errors import StoreError
 from orchestrator.execution import RecordLine, RecordReader
 from orchestrator.scheduling import Acknowledgement, Disposal
 from orchestrator.store import Answer, Attempt, Ingest, Outcome, RowBuilder
-from runners.contract import Begin, End, Environment, Line, Status, Task, Trial, TrialRecord, repeated
+from runners.contract import Begin, End, Environment, Line, Status, Task, Trial, TrialRecord, repetition
 
 
 class RecordIntake:
@@ -42,8 +42,7 @@ class RecordIntake:
         self.problem: str | None = None
         """Why the first of its records that gives no row does not."""
         self._trials = {trial.trial_id: trial for trial in task.trials}
-        repeatable = () if task.allocation is None else task.allocation.trials
-        self._repeatable = {trial.trial_id: trial for trial in repeatable}
+        self._task = task
         self._ingest = ingest
         self._attempts = attempts or {}
         self._reader = RecordReader()
@@ -124,10 +123,9 @@ class RecordIntake:
     def _trial(self, line: Line) -> Trial | None:
         if not isinstance(line, Begin | TrialRecord):
             return None
-        if isinstance(line, Begin) and line.repeats in self._repeatable and line.round is not None:
-            again = repeated(self._repeatable[line.repeats], line.round)
-            if again.trial_id == line.trial_id:
-                self._trials.setdefault(again.trial_id, again)
+        again = repetition(line, self._task) if isinstance(line, Begin) else None
+        if again is not None:
+            self._trials.setdefault(again.trial_id, again)
         trial = self._trials.get(line.trial_id)
         if trial is None:
             self.fail(f"the runner recorded {line.trial_id}, which is no trial of its task")

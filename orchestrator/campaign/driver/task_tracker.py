@@ -121,6 +121,21 @@ class TaskTracker:
         is_well = ended.outcome is not None and ended.outcome.exit_code == 0
         return left, problem, intake.acknowledgement(is_well=is_well) if is_whole else None
 
+    def starts_again(self, running: RunningTask, problem: str | None) -> bool:
+        """Whether a task whose trials all have rows goes on with its budget, because it ended before it was spent."""
+        task = running.planned.task
+        if task.allocation is None or running.intake.has_end:
+            return False
+        self.lost_a_task = True
+        origin = _origin(task)
+        self._failed_starts[origin] = 0 if running.intake.begun else self._failed_starts[origin] + 1
+        again = self._failed_starts[origin] < MAX_ATTEMPTS
+        goes_on = "it goes on" if again else "the same command goes on"
+        outcome = None if running.ended is None else running.ended.outcome
+        tail = "" if outcome is None else _last_line(outcome.log_tail)
+        self.notice(f"{running.planned.host}: {problem or 'a task'} ended before its budget was spent; {goes_on}{tail}")
+        return again
+
     def _left(self, running: RunningTask, outcome: TaskOutcome | None, problem: str | None) -> tuple[Trial, ...]:
         host, task = running.planned.host, replace(running.planned.task, trials=running.intake.trials)
         recorded = frozenset(trial.trial_id for trial in task.trials if self.is_stored(trial))

@@ -23,6 +23,7 @@ from runners.contract import (
     TrialRecord,
     decode,
     digest,
+    repetition,
 )
 from runners.system import Fingerprint, system_id
 
@@ -59,7 +60,9 @@ class Start:
 class TaskResults:
     """What there is of one task."""
 
-    trials: Mapping[str, Trial]
+    task: Task
+    trials: dict[str, Trial]
+    """By id, with the repetitions that begin."""
     starts: list[tuple[Start, Environment, Fingerprint]] = field(default_factory=list)
     """Those that have records, with what they ran in and where."""
     damages: list[Damage] = field(default_factory=list)
@@ -77,7 +80,7 @@ def read_task_results(root: Path, exported: ExportedTask, manifest: Manifest) ->
     if not directory.is_dir():
         return None
     task = _read_task(directory, exported, manifest)
-    results = TaskResults({trial.trial_id: trial for trial in task.trials})
+    results = TaskResults(task, {trial.trial_id: trial for trial in task.trials})
     starts = [_read_start(root, files, task.task_id, results) for files in TaskFiles(str(directory)).starts()]
     last = {trial_id: number for number, start in enumerate(starts) for trial_id in start.begun}
     done = {record.trial_id for start in starts for _, record in start.records}
@@ -138,6 +141,9 @@ def _read_start(root: Path, files: TaskFiles, task_id: str, results: TaskResults
     number = 0
     for read in (read for piece in read_pieces(path) for read in reader.feed(piece)):
         number = read.number
+        repeat = repetition(read.line, results.task) if isinstance(read.line, Begin) else None
+        if repeat is not None:
+            results.trials.setdefault(repeat.trial_id, repeat)
         problem = read.problem or _misplaced(read.line, start, results.trials)
         if problem:
             results.damages.append(Damage(start.path, number, problem))
