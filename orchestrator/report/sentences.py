@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from orchestrator.analysis import Cell, Line, Ratio, SettingSummary, Shape, Transition, Turning, Verdict
 from orchestrator.analysis.transition import Side
 from orchestrator.report.verdicts import percent
-from orchestrator.report.wording import duration_text, percent_text
+from orchestrator.report.wording import duration_text, is_vague, percent_text
 
 _THAN = "than eager"
 _FACTOR = re.compile(r"(times (?:faster|slower))")

@@ -246,7 +246,7 @@ def test_a_finished_campaign_has_nothing_to_resume(
     assert run(["sweep", "resume"]) == ExitCode.OK
     assert capsys.readouterr().out == "nothing is left of any campaign\n"
     assert run(["sweep", "resume", chosen.campaign_id[:12]]) == ExitCode.OK
-    assert "all 4 trials are in the store" in capsys.readouterr().out
+    assert "all 4 planned trials are in the store" in capsys.readouterr().out
     assert run(["sweep", "status"]) == ExitCode.OK
 
 
