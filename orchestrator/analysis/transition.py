@@ -7,11 +7,10 @@ Between two measured batches the load is taken to be linear in the batch, which 
 is; nothing is extrapolated, so that a transition outside of the measured batches is censored.
 
 The interval is Fieller's (Some Problems in Interval Estimation, Journal of the Royal Statistical Society B 16, 1954):
-all batches at which Student's t on the logarithms of the rounds' loads does not exclude 1. It needs no width of its own
+all batches at which the interval of the logarithm of the load does not exclude 1. It needs no width of its own
 to be known, and where the load never gets far enough from 1 it has no end, as it should.
 """
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -61,7 +60,7 @@ class Transition:
     batches: tuple[int, ...]
     """Those that were measured."""
     rounds: int
-    """Fewest that two neighbouring batches share."""
+    """Fewest of a batch."""
 
 
 def transition(loads_by_batch: Mapping[int, Mapping[Round, float]]) -> Transition:
@@ -82,9 +81,9 @@ def transition(loads_by_batch: Mapping[int, Mapping[Round, float]]) -> Transitio
     means = monotone([float(np.mean(np.log(list(one.values())))) for one in loads], [len(one) for one in loads])
     crossing = _crossing(batches, [math.exp(mean) for mean in means])
     side = Side.INSIDE if crossing is not None else Side.ABOVE if means[-1] < 0 else Side.BELOW
-    shared = [sorted(set(one) & set(other), key=str) for one, other in itertools.pairwise(loads)]
-    rounds = min(map(len, shared))
-    interval = _interval(batches, loads, shared) if rounds > 1 else None
+    logs = [np.log(list(load.values())) for load in loads]
+    rounds = min(map(len, logs))
+    interval = _interval(batches, logs) if rounds > 1 else None
     return Transition(side, crossing, interval, batches, rounds)
 
 
@@ -114,11 +113,9 @@ def _crossing(batches: Sequence[int], loads: Sequence[float]) -> float | None:
     return None
 
 
-def _interval(
-    batches: Sequence[int], loads: Sequence[Mapping[Round, float]], shared: Sequence[Sequence[Round]]
-) -> Interval:
+def _interval(batches: Sequence[int], logs: Sequence[Floats]) -> Interval:
     """From the first batch at which the load may have got to 1 to the last at which it may not have got beyond."""
-    pieces = [_bounds(batches[at : at + 2], loads[at : at + 2], rounds) for at, rounds in enumerate(shared)]
+    pieces = [_bounds(batches[at : at + 2], logs[at : at + 2]) for at in range(len(batches) - 1)]
     places, lows, highs = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
     # What is true of a batch is true of all beyond it, because the load rises.
     low = None if highs[0] >= 0 else _first_at_zero(places, highs)
@@ -126,16 +123,24 @@ def _interval(
     return Interval(low, high)
 
 
-def _bounds(
-    batches: Sequence[int], loads: Sequence[Mapping[Round, float]], rounds: Sequence[Round]
-) -> tuple[Floats, Floats, Floats]:
-    """Places from one batch to the next, and the interval of the logarithm of the load at each."""
-    left, right = (np.array([load[number] for number in rounds]) for load in loads)
-    share = np.linspace(0, 1, _STEPS + 1)[:, None]
-    logs = np.log((1 - share) * left + share * right)
-    centre = logs.mean(axis=1)
-    half = t_quantile((1 + LEVEL) / 2, len(rounds) - 1) * logs.std(axis=1, ddof=1) / math.sqrt(len(rounds))
-    return batches[0] + share[:, 0] * (batches[1] - batches[0]), centre - half, centre + half
+def _bounds(batches: Sequence[int], logs: Sequence[Floats]) -> tuple[Floats, Floats, Floats]:
+    """Places from one batch to the next, and the interval of the logarithm of the load at each.
+
+    Batches are measured in sessions of their own, so that nothing pairs: errors add as Welch's do (Biometrika 34,
+    1947), each batch by its share of the load.
+    """
+    share = np.linspace(0, 1, _STEPS + 1)
+    left, right = (float(np.exp(log.mean())) for log in logs)
+    load = (1 - share) * left + share * right
+    weights = (1 - share) * left / load, share * right / load
+    parts = [weight**2 * log.var(ddof=1) / len(log) for weight, log in zip(weights, logs, strict=True)]
+    error = np.sqrt(parts[0] + parts[1])
+    spread = sum(part**2 / (len(log) - 1) for part, log in zip(parts, logs, strict=True))
+    least = min(len(log) for log in logs) - 1
+    degrees = np.divide(error**4, spread, out=np.full(len(share), float(least)), where=spread > 0)
+    # To two digits, so that few quantiles are computed and the others remembered
+    half = error * np.array([t_quantile((1 + LEVEL) / 2, float(f"{one:.2g}")) for one in degrees])
+    return batches[0] + share * (batches[1] - batches[0]), np.log(load) - half, np.log(load) + half
 
 
 def _first_at_zero(places: Floats, values: Floats) -> float:

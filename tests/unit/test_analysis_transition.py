@@ -115,12 +115,18 @@ def test_a_single_round_gives_a_number_and_no_interval() -> None:
     assert (found.interval, found.rounds) == (None, 1)
 
 
-def test_rounds_that_two_batches_do_not_share_pair_nothing() -> None:
-    data = simulated(np.random.default_rng(2), 10, 0.01, 3, 0.1)
-    data[16] = {number + 100: value for number, value in data[16].items()}
-    found = transition(data)
-    assert found.batch == pytest.approx(10, rel=0.1)
-    assert (found.interval, found.rounds) == (None, 0)
+def test_batches_may_have_different_numbers_of_sessions_and_the_interval_has_the_number_in_it() -> None:
+    random = np.random.default_rng(2)
+    covered = 0
+    for _ in range(500):
+        data = simulated(random, 10, 0.05, 20, 0.1)
+        some = {batch: dict(list(rounds.items())[: 20 if batch == 8 else 3]) for batch, rounds in data.items()}
+        found = transition(some)
+        assert found.batch is not None
+        assert covers(found, found.batch)
+        covered += covers(found, 10)
+    assert found.rounds == 3
+    assert 0.92 < covered / 500 < 0.98
 
 
 def test_noise_that_turns_the_order_of_two_batches_does_not_confuse_it() -> None:
