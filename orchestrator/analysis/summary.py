@@ -5,7 +5,7 @@ Nothing is pooled over hosts, systems, environments, isolation or versions of th
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -28,7 +28,7 @@ from orchestrator.analysis.ratios import (
 from orchestrator.analysis.shape import Shape, backend_name, shape_of
 from orchestrator.analysis.statistics import Estimate, Floats, median_of_values, median_over_processes
 from orchestrator.analysis.transition import Transition, transition
-from orchestrator.analysis.turns import WALL, stored, with_turns
+from orchestrator.analysis.turns import ALONE, WALL, stored, with_turns
 from runners.contract import Status
 from runners.contract.catalogue.entries import CPU
 
@@ -164,6 +164,10 @@ class Summary:
     retried: int
     """Earlier attempts, which ended as infrastructure errors."""
     flagged: Flagged = Flagged(0, 0, {})
+    alone: Mapping[str, int] = field(default_factory=dict)
+    """Trials that counted and had no turns with the others of their session, by the reason."""
+    short: int = 0
+    """Trials that counted and had fewer turns than they should."""
 
 
 _Row = dict[str, Any]
@@ -172,6 +176,7 @@ _VALUE, _COUNT = "value", "count"
 _COLUMNS = (
     *("trial_id", "attempt", "reason", "order", "steady", "dispatch_floor_valid", "dispatch_floor_structure"),
     *("dispatch_floor_small_s", "dispatch_floor_large_s"),
+    *("session_reason", "short_series"),
     *("environment", "image_digest", "executor_reason", "cpu_model", "gpu_name", "guard_flags"),
     *RATIO_COLUMNS,
 )
@@ -204,6 +209,7 @@ def summarise(trials: pa.Table, latency: Latency = Latency.SYNC) -> Summary:
         _summarise_setting(one, by_setting[one], latency, reading, priors, pairs.get(one, ()))
         for one in sorted(by_setting)
     ]
+    ok = [row for row in rows if row["status"] == Status.OK.value]
     return Summary(
         latency=latency,
         settings=tuple(_judged([one for one in settings if any(cell.latency for cell in one.cells)])),
@@ -211,6 +217,8 @@ def summarise(trials: pa.Table, latency: Latency = Latency.SYNC) -> Summary:
         totals=Counter(Status(row["status"]) for row in rows),
         retried=len(everything) - len(rows),
         flagged=_flagged(rows),
+        alone=Counter(row["session_reason"] for row in ok if row["interleaving"] == ALONE),
+        short=sum(row["short_series"] is True for row in ok),
     )
 
 

@@ -22,7 +22,7 @@ _TURNS: Final = "turn_samples"
 SESSION: Final = "session_id"
 SOURCES: Final = (SESSION, "interleaving", _TURNS, *_SAMPLES.values())
 """Columns of `trials` from which they are made."""
-_ALONE: Final = "alone"
+ALONE: Final = "alone"
 """How a process was interleaved that had no neighbour in its cycles."""
 
 
@@ -41,7 +41,7 @@ def with_turns(trials: pa.Table) -> pa.Table:
     Raises:
         StoreError: a trial has another number of samples than its turns.
     """
-    alone = np.array([one == _ALONE for one in trials["interleaving"].to_pylist()], dtype=np.bool_)
+    alone = np.array([one == ALONE for one in trials["interleaving"].to_pylist()], dtype=np.bool_)
     session = np.array([one is not None for one in trials[SESSION].to_pylist()], dtype=np.bool_)
     for name, samples in _SAMPLES.items():
         of_segments = _segment_medians if name == WALL else _segment_means

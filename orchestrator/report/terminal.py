@@ -57,7 +57,7 @@ _MARKS = {
 
 def render(summary: Summary) -> RenderableType:
     """Sentences and a table per host and environment, the verdicts, what failed and why, and the totals."""
-    parts: list[RenderableType] = [*_failures(summary.failures), *_flagged(summary.flagged)]
+    parts: list[RenderableType] = [*_failures(summary.failures), *_flagged(summary.flagged), *_not_in_turns(summary)]
     for setting in summary.settings:
         parts.extend(_setting(setting, summary.latency))
     parts.extend(_rule(summary))
@@ -225,6 +225,15 @@ def _flagged(flagged: Flagged) -> Iterator[RenderableType]:
         "their rows names them, and docs/measurement.md tells what that means.\n",
         style="yellow",
     )
+
+
+def _not_in_turns(summary: Summary) -> Iterator[RenderableType]:
+    if summary.alone:
+        reasons = "; ".join(f"{count} {reason}" for reason, count in summary.alone.items())
+        yield Text(f"Measured alone, not in turns with the others: {reasons}.\n", style="yellow")
+    if summary.short:
+        trials = count_text(summary.short, "trial", "trials")
+        yield Text(f"Fewer turns than the least number: {trials}, for lack of time (timeout_s).\n", style="yellow")
 
 
 def _totals(summary: Summary) -> str:

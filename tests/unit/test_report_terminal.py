@@ -275,3 +275,10 @@ def test_flagged_trials_are_told_with_their_guards() -> None:
     assert "Flagged by guards: 2 of 3 trials (load 2, throttling 1)." in shown
     assert "guard_flags" in shown
     assert max(len(line) for line in shown.splitlines()) <= 80
+
+
+def test_what_was_measured_alone_or_had_few_turns_is_told_with_the_reason() -> None:
+    assert "alone" not in text(summary(cell("eager", 0.01)))
+    shown = text(summary(cell("eager", 0.01), alone={"no room beside the others: 1.0 GiB free": 2}, short=1))
+    assert "Measured alone, not in turns with the others: 2 no room beside the others: 1.0 GiB free." in shown
+    assert "Fewer turns than the least number: 1 trial, for lack of time (timeout_s)." in shown
