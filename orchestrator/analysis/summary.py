@@ -28,7 +28,7 @@ from orchestrator.analysis.ratios import (
 from orchestrator.analysis.shape import Shape, backend_name, shape_of
 from orchestrator.analysis.statistics import Estimate, Floats, median_of_values, median_over_processes
 from orchestrator.analysis.transition import Transition, transition
-from orchestrator.analysis.turns import ALONE, WALL, stored, with_turns
+from orchestrator.analysis.turns import WALL, stored, with_turns
 from runners.contract import Status
 from runners.contract.catalogue.entries import CPU
 
@@ -164,8 +164,8 @@ class Summary:
     retried: int
     """Earlier attempts, which ended as infrastructure errors."""
     flagged: Flagged = Flagged(0, 0, {})
-    alone: Mapping[str, int] = field(default_factory=dict)
-    """Trials that counted and had no turns with the others of their session, by the reason."""
+    apart: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Trials that counted and had no turns with all others of their session, by how they were measured and why."""
     short: int = 0
     """Trials that counted and had fewer turns than they should."""
 
@@ -217,7 +217,7 @@ def summarise(trials: pa.Table, latency: Latency = Latency.SYNC) -> Summary:
         totals=Counter(Status(row["status"]) for row in rows),
         retried=len(everything) - len(rows),
         flagged=_flagged(rows),
-        alone=Counter(row["session_reason"] for row in ok if row["interleaving"] == ALONE),
+        apart=Counter((row["interleaving"], row["session_reason"]) for row in ok if row["session_reason"]),
         short=sum(row["short_series"] is True for row in ok),
     )
 

@@ -109,7 +109,7 @@ def _is_measured(row: Row) -> bool:
 
 
 def _series(row: Row) -> Series:
-    in_turns = row["interleaving"] == Interleaving.TURNS.value
+    in_turns = row["interleaving"] != Interleaving.ALONE.value
     return Series(row["samples_sync_s"], row["turn_samples"] or () if in_turns else ())
 
 

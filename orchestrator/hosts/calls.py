@@ -28,7 +28,7 @@ MARK = "taxmeter-answer:"
 
 # Of the runners what needs the standard library alone. The driver's library is asked through one file of Python, so
 # that a host needs no package for its GPUs.
-_PARTS = ("contract", "system")
+_PARTS = ("contract", "statistics", "system")
 _NVML = "pynvml"
 
 _LOADER = '''

@@ -37,13 +37,17 @@ from orchestrator.report.wording import (
     shape_name,
     work_name,
 )
-from runners.contract import Status
+from runners.contract import Interleaving, Status
 
 _COMPARED_PER_TABLE = 2
 _TRIALS_NAMED = 3
 _DISAGREEING_NAMED = 3
 _APART = 1.1
 """How many times the 10th percentile the median must be for both to be shown: then calls were disturbed."""
+_APART_HOW = {
+    Interleaving.ALONE.value: "alone, not in turns with the others",
+    Interleaving.PAIRS.value: "in turns with eager alone",
+}
 _MODES = {Latency.SYNC: "one call at a time", Latency.PIPELINED: "back-to-back calls"}
 _MARKS = {
     Verdict.FASTER: "+",
@@ -228,9 +232,9 @@ def _flagged(flagged: Flagged) -> Iterator[RenderableType]:
 
 
 def _not_in_turns(summary: Summary) -> Iterator[RenderableType]:
-    if summary.alone:
-        reasons = "; ".join(f"{count} {reason}" for reason, count in summary.alone.items())
-        yield Text(f"Measured alone, not in turns with the others: {reasons}.\n", style="yellow")
+    for (interleaving, reason), count in summary.apart.items():
+        trials = count_text(count, "trial", "trials")
+        yield Text(f"Measured {_APART_HOW.get(interleaving, interleaving)}: {trials}; {reason}.\n", style="yellow")
     if summary.short:
         trials = count_text(summary.short, "trial", "trials")
         yield Text(f"Fewer turns than the least number: {trials}, for lack of time (timeout_s).\n", style="yellow")

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
 import math
 import re
@@ -95,10 +96,11 @@ def check_turns(series: "Iterable[record.Series]", where: str) -> None:
     """Refuses turns that do not divide the samples of their series.
 
     Raises:
-        ContractError: a turn has no sample, or all turns have more or fewer than the series.
+        ContractError: a turn but the first ones has no sample, or all turns have more or fewer than the series.
     """
     for taken in series:
-        if taken.turns and (min(taken.turns) < 1 or sum(taken.turns) != len(taken.durations_ns)):
+        own = list(itertools.dropwhile(lambda count: count == 0, taken.turns))
+        if taken.turns and (min(own, default=0) < 1 or sum(own) != len(taken.durations_ns)):
             raise ContractError("%s.series: the turns of %s do not add up to its samples" % (where, taken.mode))
 
 

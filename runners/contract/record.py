@@ -46,6 +46,9 @@ class Interleaving(str, Enum):
 
     TURNS = "turns"
     """Alive together, one of them at a time, for a turn each in every cycle."""
+    PAIRS = "pairs"
+    """In turns with the baseline alone, because not all fit beside each other. Its first turns, in which the others had
+    theirs, are empty."""
     ALONE = "alone"
     """Its process took its turns with no other one, although the task has more trials of its session."""
 

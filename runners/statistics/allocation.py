@@ -80,7 +80,7 @@ def series_of(record: TrialRecord) -> Optional[Series]:
     found = [series for series in record.series if series.mode == "sync" and series.durations_ns]
     if record.status is not Status.OK or not found:
         return None
-    in_turns = record.session is not None and record.session.interleaving is Interleaving.TURNS
+    in_turns = record.session is not None and record.session.interleaving is not Interleaving.ALONE
     return Series([ns / 1e9 for ns in found[0].durations_ns], found[0].turns if in_turns else ())
 
 

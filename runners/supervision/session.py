@@ -77,6 +77,10 @@ class Member:
         self.function, self.allowance, self.is_baseline = function, allowance, is_baseline
         self.left_out: Optional[str] = None
         """Why it is not beside the others; null if it is."""
+        self.paired: Optional[str] = None
+        """Why it had its turns with the baseline alone; null if it had not."""
+        self.first_cycle = 0
+        """Of the baseline's turns the one that goes with its first."""
         self.beside = 0
         """At most so many others were alive while it ran."""
         self.turns = 0
@@ -166,7 +170,8 @@ class SessionRun:
             for member in self._members:
                 self._enter(member)
             processes = len(self._living)
-            self._take_turns()
+            self._take_turns(self._living)
+            self._measure_in_pairs()
             for member in list(self._living):
                 self._go_on(member, ENDS[self._why_no_more(member)])
         except _Cut:
@@ -195,10 +200,35 @@ class SessionRun:
         if member in self._living:
             self._room.entered(member.child.pid)
 
-    def _take_turns(self) -> None:
-        taking = list(self._living)
+    def _measure_in_pairs(self) -> None:
+        """Gives those that had no room beside all others their turns with the baseline, which goes on to live."""
+        left_out = [member for member in self._members if member.left_out is not None]
+        baselines = [member for member in self._living if member.is_baseline]
+        if not left_out or not baselines:
+            return
+        for member in [member for member in self._living if member not in baselines]:
+            self._go_on(member, ENDS[self._why_no_more(member)])
+        [baseline] = baselines
+        for member in left_out:
+            reason, member.left_out = member.left_out, None
+            self._enter(member)
+            if member not in self._living:
+                continue
+            member.paired, member.first_cycle = reason, baseline.turns
+            self._take_turns([member] if baseline not in self._living else [baseline, member], over=baseline)
+            if member in self._living:
+                self._go_on(member, ENDS[self._why_no_more(member)])
+
+    def _take_turns(self, members: Sequence[Member], over: Optional[Member] = None) -> None:
+        """Runs the cycles of some members.
+
+        Args:
+            members: that live.
+            over: one whose budget is spent, and counts no more.
+        """
+        taking = list(members)
         for cycle in range(self._protocol.cycles):
-            if cycle >= self._protocol.min_cycles and any(member.is_spent for member in taking):
+            if cycle >= self._protocol.min_cycles and any(one.is_spent for one in taking if one is not over):
                 return
             self._random.shuffle(taking)
             for member in taking:

@@ -142,9 +142,13 @@ class TrialProcesses:
         session = Session(uuid.uuid4().hex, interleaving, processes, reason)
         outcomes: Dict[str, Optional[Outcome]] = {}
         for trial, member in zip(trials, started):
-            is_out = member.left_out is not None
-            judged = None if is_out else Outcome(judge(member.ended, trial.timeout_s), member.ended, session)
-            outcomes[trial.trial_id] = judged
+            own = session
+            if member.paired is not None:
+                own = replace(session, interleaving=Interleaving.PAIRS, processes=2, reason=member.paired)
+            outcomes[trial.trial_id] = None
+            if member.left_out is None:
+                answer = _later(judge(member.ended, trial.timeout_s), member.first_cycle)
+                outcomes[trial.trial_id] = Outcome(answer, member.ended, own)
         return outcomes
 
     def _completed(self, answer: Answer, trial: Trial, deadline: float) -> Answer:
@@ -210,6 +214,12 @@ class TrialProcesses:
     def _child(self, function: Callable[[], Answer], trial: Trial, deadline: float) -> Tuple[Answer, Ended]:
         ended = run_child(function, deadline, self._interrupts)
         return judge(ended, trial.timeout_s), ended
+
+
+def _later(answer: Answer, cycles: int) -> Answer:
+    """The answer of a process whose first turn came some cycles after that of its partner."""
+    series = [replace(one, turns=(0,) * cycles + one.turns) if one.turns else one for one in answer.series]
+    return replace(answer, series=tuple(series))
 
 
 def _lacked_memory(outcome: Outcome) -> bool:

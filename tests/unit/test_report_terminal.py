@@ -278,7 +278,14 @@ def test_flagged_trials_are_told_with_their_guards() -> None:
 
 
 def test_what_was_measured_alone_or_had_few_turns_is_told_with_the_reason() -> None:
-    assert "alone" not in text(summary(cell("eager", 0.01)))
-    shown = text(summary(cell("eager", 0.01), alone={"no room beside the others: 1.0 GiB free": 2}, short=1))
-    assert "Measured alone, not in turns with the others: 2 no room beside the others: 1.0 GiB free." in shown
+    assert "Measured alone" not in text(summary(cell("eager", 0.01)))
+    shown = text(
+        summary(
+            cell("eager", 0.01),
+            apart={("alone", "no room beside the others: 1.0 GiB free"): 2, ("pairs", "no room"): 1},
+            short=1,
+        )
+    )
+    assert "Measured alone, not in turns with the others: 2 trials; no room beside the others: 1.0 GiB free." in shown
+    assert "Measured in turns with eager alone: 1 trial; no room." in shown
     assert "Fewer turns than the least number: 1 trial, for lack of time (timeout_s)." in shown
