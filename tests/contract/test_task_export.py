@@ -142,7 +142,8 @@ def test_a_bare_python_measures_an_export_and_its_rows_come_back(
     campaign = rows[0]["campaign_id"]
     capsys.readouterr()
     assert run(["results", "show", campaign, "--results", str(output.parent / "results")]) == ExitCode.OK
-    assert "Executor: the task directory was run by hand" in capsys.readouterr().out
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "NOT in containers (isolation=process: the task directory was run by hand" in shown
 
 
 def test_a_finished_task_is_not_run_again(export: Export) -> None:
