@@ -1,0 +1,51 @@
+"""What becomes of processes for which there is no room beside all others of their session."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.contract.test_runner_session import interpret, told
+
+
+@pytest.mark.parametrize(("baseline", "left_out"), [("a", "c"), ("b", "c"), ("c", "b")])
+def test_what_has_no_room_has_its_turns_with_the_baseline_alone(tmp_path: Path, baseline: str, left_out: str) -> None:
+    said = interpret(
+        f"""
+class Small(Room):
+    def shortage(self):
+        return None if len(kernel.descendants(os.getpid())) < 2 else "no room"
+
+members = {{name: Member(taking(name), Allowance(30), name == "{baseline}") for name in "abc"}}
+n = SessionRun(list(members.values()), Protocol(cycles=5), "a", interrupts, Small(tuple)).run()
+say(answers=answers(members), n=n, out=[m.left_out for m in members.values()],
+    pairs={{name: [m.paired, m.first_cycle] for name, m in members.items()}})
+""",
+        tmp_path,
+    )
+    assert said["out"] == [None] * 3
+    assert said["pairs"] == {name: ["no room", 5] if name == left_out else [None, 0] for name in "abc"}
+    assert said["n"] == 2
+    assert said["answers"] == {name: ["ok", None, 10 if name == baseline else 5] for name in "abc"}
+    turns = [name for name, what in told(tmp_path) if what.isdigit()]
+    # first the two that fit, then the third one and the baseline
+    assert set(turns[:10]) == {"a", "b", "c"} - {left_out}
+    assert set(turns[10:]) == {baseline, left_out}
+
+
+def test_what_has_no_room_even_in_a_pair_or_no_baseline_to_pair_with_is_left_out(tmp_path: Path) -> None:
+    said = interpret(
+        """
+class None_(Room):
+    def shortage(self):
+        return "no room"
+
+def run(baseline):
+    members = {name: Member(taking(name), Allowance(30), name == baseline) for name in "ab"}
+    SessionRun(list(members.values()), Protocol(cycles=5), "a", interrupts, None_(tuple)).run()
+    return {name: m.left_out for name, m in members.items()}
+
+say(baseline=run("a"), none=run("z"))
+""",
+        tmp_path,
+    )
+    assert said == {"baseline": {"a": None, "b": "no room"}, "none": {"a": None, "b": "no room"}}
