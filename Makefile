@@ -146,7 +146,7 @@ bench-store: venv ## measure the store against this machine's limits; TRIALS=, O
 
 .PHONY: bench-statistics
 bench-statistics: venv ## simulate campaigns: do intervals and verdicts hold? OUTPUT= a page of Markdown
-	@$(BIN)/python -m benchmarks.statistics $(if $(OUTPUT),--output '$(OUTPUT)')
+	@$(BIN)/python -m benchmarks.simulation $(if $(OUTPUT),--output '$(OUTPUT)')
 
 .PHONY: check
 check: venv-dev ## format, lint, types and import rules

@@ -11,7 +11,7 @@ the campaign where there are some (`moderation`).
 
 **A ratio without rounds.** Welch's t, which lets two sides scatter differently.
 
-How often each holds the truth is simulated in `benchmarks/statistics`; docs/measured/statistics.md has the numbers.
+How often each holds the truth is simulated in `benchmarks/simulation`; docs/measured/statistics.md has the numbers.
 """
 
 import math

@@ -61,7 +61,7 @@ def test_a_plan_is_printed_and_nothing_runs(project_copy: Path, capsys: pytest.C
 @pytest.mark.parametrize(
     ("file", "old", "new", "expected"),
     [
-        ("sweeps/quickstart.yaml", "budget:", "bugdet:", "sweeps/quickstart.yaml:15: bugdet: unknown key"),
+        ("sweeps/quickstart.yaml", "budget:", "bugdet:", "sweeps/quickstart.yaml:16: bugdet: unknown key"),
         ("sweeps/quickstart.yaml", "eager, ", "eagre, ", "backends.0: unknown backend eagre; did you mean eager?"),
         (
             "sweeps/quickstart.yaml",

@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from benchmarks.statistics.simulating import Noise, holds, samples_of, true_median
+from benchmarks.simulation.simulating import Noise, holds, samples_of, true_median
 from orchestrator.analysis.statistics import Estimate, median_over_processes, unpaired_ratio
 
 RATIO: Final = 1.3

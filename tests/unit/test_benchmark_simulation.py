@@ -1,11 +1,11 @@
-"""The fast form of `python -m benchmarks.statistics`: intervals hold the truth, and differences are found."""
+"""The fast form of `python -m benchmarks.simulation`: intervals hold the truth, and differences are found."""
 
 import numpy as np
 import pytest
 
-from benchmarks.statistics.__main__ import page, simulated
-from benchmarks.statistics.coverage import INTERVALS, covered
-from benchmarks.statistics.simulating import BUSY, QUIET, Campaign, Machine, Noise, ratios_of, samples_of, true_median
+from benchmarks.simulation.__main__ import page, simulated
+from benchmarks.simulation.coverage import INTERVALS, covered
+from benchmarks.simulation.simulating import BUSY, QUIET, Campaign, Machine, Noise, ratios_of, samples_of, true_median
 from orchestrator.analysis import Pairing
 
 SMALL = Campaign(groups=3, backends=3)

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.statistics`: simulates campaigns; exits with 1 if an interval or a verdict does not hold."""
+"""`python -m benchmarks.simulation`: simulates campaigns; exits with 1 if an interval or a verdict does not hold."""
 
 import argparse
 import math
@@ -11,8 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from benchmarks.statistics.coverage import INTERVALS, covered
-from benchmarks.statistics.simulating import BUSY, QUIET, Campaign, Machine, Noise, holds, ratios_of, shifted
+from benchmarks.simulation.coverage import INTERVALS, covered
+from benchmarks.simulation.simulating import BUSY, QUIET, Campaign, Machine, Noise, holds, ratios_of, shifted
 from orchestrator.analysis.verdict import Verdict, judge_family
 
 COVERED: Final = (0.93, 0.97)
@@ -159,7 +159,7 @@ _PAGE: Final = """# Do the statistics hold?
 Written by
 
 ```sh
-python -m benchmarks.statistics --campaigns {campaigns_plain} --runs {runs_plain} --output docs/measured/statistics.md
+python -m benchmarks.simulation --campaigns {campaigns_plain} --runs {runs_plain} --output docs/measured/statistics.md
 ```
 
 from simulated campaigns whose truth is known (seed {seed}), through the functions that read and judge real rows;
