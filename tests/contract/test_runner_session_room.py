@@ -1,10 +1,23 @@
 """What becomes of processes for which there is no room beside all others of their session."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from runners.contract import Interleaving
 from tests.contract.test_runner_session import interpret, told
+from tests.contract.test_runner_tasks import ROOT, environment, records, trial, write_task
+
+CROWDED = """
+import os, sys
+from runners.supervision import kernel
+from runners.supervision.room import Room
+from runners.supervision.start import run_directory
+
+Room.shortage = lambda self: None if len(kernel.descendants(os.getpid())) < 2 else "no room"
+sys.exit(run_directory(sys.argv[1]))
+"""
 
 
 @pytest.mark.parametrize(("baseline", "left_out"), [("a", "c"), ("b", "c"), ("c", "b")])
@@ -49,3 +62,23 @@ say(baseline=run("a"), none=run("z"))
         tmp_path,
     )
     assert said == {"baseline": {"a": None, "b": "no room"}, "none": {"a": None, "b": "no room"}}
+
+
+@pytest.mark.environment
+def test_in_the_rows_a_turn_of_a_pair_has_the_number_of_its_cycle(tmp_path: Path, cpu_python: Path) -> None:
+    backends = ("eager", "torchscript", "onnxruntime")
+    write_task(tmp_path, *(trial("tiny-bert", backend, timeout_s=100) for backend in backends))
+    command = [cpu_python, "-c", CROWDED, tmp_path]
+    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = {record.trial_id.rpartition("-")[2]: record for record in records(tmp_path)}
+    turns = {name: record.series[1].turns for name, record in found.items()}
+    [paired] = [name for name, record in found.items() if record.session.interleaving is Interleaving.PAIRS]
+    assert paired != "eager"
+    assert found[paired].session.reason == "no room"
+    [other] = {"torchscript", "onnxruntime"} - {paired}
+    first, both = len(turns[other]), len(turns["eager"])
+    assert (both, len(turns[paired])) == (2 * first, both)
+    assert turns[paired][:first] == (0,) * first
+    assert all(turns[paired][first:])
+    assert all(turns["eager"])
