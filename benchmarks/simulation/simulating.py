@@ -24,9 +24,9 @@ from runners.statistics.allocation import Allocator, Series, session_logs
 PRECISION_PPM: Final = 30_000
 Floats = NDArray[np.float64]
 METRIC: Final = METRICS["latency_sync"]
-_TURN_S: Final = 0.13
+_TURN_S: Final = 0.035
 """Of a turn with its settling call."""
-_SESSION_S: Final = 12.0
+_SESSION_S: Final = 8.0
 _LATENCY_S: Final = 0.01
 _START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -63,7 +63,7 @@ class Noise:
     """Of the samples that are prolonged."""
     burst_index: float = 2.5
     """Of their Pareto tail: the variance is infinite from 2 down."""
-    samples: int = 9
+    samples: int = 5
     """Of a turn."""
 
     @property
@@ -77,11 +77,11 @@ class Campaign:
     """A simulated campaign: groups of backends in which nothing differs, one of them with a twin of eager."""
 
     groups: int = 6
-    backends: int = 4
+    backends: int = 3
     """Of a group, eager among them."""
     sessions: int = 3
     """Of each group, the first ones where there is a budget."""
-    cycles: int = 10
+    cycles: int = 40
     budget: int | None = None
     """Of sessions in all: after the first ones the next goes to the group with the widest interval."""
 

@@ -1,8 +1,11 @@
-"""Which group of trials gets the next session: the one whose widest interval is widest.
+"""Which group of trials gets the next session: one whose widest interval is widest, or nearly so.
 
 A group is what a session measures in turns. Its intervals are those that are shown later: of the ratio of each trial to
 the baseline, over sessions, with variances that the groups of the task steady for each other (`moderation`). Whether
 any of them excludes 1 plays no part: who stops when a result looks significant finds more of them than there are.
+
+Of those that are nearly as wide the one comes next that has waited longest. A machine that is shared drifts over
+minutes: sessions one after the other would agree with each other, and not with those of the next campaign.
 """
 
 import math
@@ -32,6 +35,9 @@ BASELINE = "eager"
 
 LEAST_SESSIONS = 3
 """Of each group: with fewer nobody knows how much sessions scatter."""
+
+NEARLY = 0.75
+"""Of the widest interval: what is as wide as that takes its turn with it."""
 
 PPM = 1_000_000
 
@@ -91,6 +97,8 @@ class Group:
         self.trials = tuple(trials)
         self.rounds = 0
         """The latest."""
+        self.latest = 0
+        """Which session of the task its last one was."""
         self.last_s = 0.0
         """How long its last session took."""
         self.failures = 0
@@ -129,12 +137,15 @@ class Allocator:
         self._groups = [Group(trials) for trials in sessions_of(allocation.trials)]
         self._sides = {(trial.trial_key, trial.replicate): trial.trial_id for trial in allocation.trials}
         self._group_of = {trial.trial_id: group for group in self._groups for trial in group.trials}
+        self._sessions = 0
         for past in allocation.past:
             logs = {name: ppm / PPM for name, ppm in past.logs_ppm.items()}
             self.learn(past.group, past.round, past.taken_ms / 1e3, logs)
 
     def learn(self, trial_id: str, round_number: int, seconds: float, logs: Mapping[str, float]) -> None:
         """Takes what a session of the group of a trial of the allocation has said, as `session_logs` has it."""
+        self._sessions += 1
+        self._group_of[trial_id].latest = self._sessions
         self._group_of[trial_id].learn(round_number, seconds, logs)
 
     def saw(self, session: Sequence[Trial], records: Sequence[TrialRecord], seconds: float) -> None:
@@ -166,7 +177,8 @@ class Allocator:
         wide = [(width, group) for width, group in widths if width > precision]
         if not wide:
             return ()
-        _, group = max(wide, key=lambda found: found[0])
+        widest = max(width for width, _ in wide)
+        group = min((group for width, group in wide if width >= NEARLY * widest), key=lambda group: group.latest)
         trials = [(repeated(trial, group.rounds + 1), trial) for trial in group.trials]
         random.Random(trials[0][0].trial_id).shuffle(trials)  # noqa: S311 - an order, no secret
         return tuple(trials)

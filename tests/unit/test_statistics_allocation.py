@@ -57,6 +57,24 @@ def test_the_widest_group_is_next_in_its_next_round() -> None:
     assert chosen(*known) == {"noisy 5"}
 
 
+@pytest.mark.parametrize(("wider", "expected"), [(1.2, ["quiet 4", "noisy 4"]), (4.0, ["noisy 4", "noisy 5"])])
+def test_of_groups_that_are_nearly_as_wide_the_one_that_waited_longest_is_next(
+    wider: float, expected: list[str]
+) -> None:
+    noisy = (0.1 * wider, 0.0, -0.1 * wider)
+    allocator = Allocator(
+        Allocation(60_000, 30_000, (*QUIET, *NOISY), (*past(QUIET, 0.1, 0.0, -0.1), *past(NOISY, *noisy)))
+    )
+    found = []
+    for number in (4, 5):
+        [(again, _), *_] = allocator.next_session(10.0)
+        found.append(f"{again.spec.workload.name} {again.round}")
+        # as wide as before
+        group = NOISY if again.spec.workload.name == "noisy" else QUIET
+        allocator.learn(group[0].trial_id, number, 1.0, {group[0].trial_id: 0.1})
+    assert found == expected
+
+
 def test_nothing_is_next_once_all_are_narrow_enough_or_the_budget_is_spent() -> None:
     narrow = (*past(QUIET, 0.10, 0.101, 0.099), *past(NOISY, 0.1, 0.101, 0.099))
     assert chosen(*narrow) == set()
