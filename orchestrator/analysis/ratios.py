@@ -1,9 +1,8 @@
 """Ratios of two sides: how their processes pair, the interval with the campaign's own prior, and the verdict.
 
-Within a **session**, whose processes took turns, a ratio is the median over their common cycles of the logarithms of
-the ratios of the turns' medians: what lasts longer than a cycle hits both and falls out (Abedi and Brecht, *Conducting
-Repeatable Experiments in Highly Variable Cloud Computing Environments*, ICPE 2017). Without turns it is that of the two
-processes of a **round**. Of a campaign it is the geometric mean over its sessions or rounds, whose processes are fresh:
+Within a **session**, whose processes took turns, a ratio is the median of the ratios of the turns' medians over their
+quietest common cycles (`cycles`). Without turns it is that of the two processes of a **round**.
+Of a campaign it is the geometric mean over its sessions or rounds, whose processes are fresh:
 they are the unit. Its interval is a moderated t (`moderation`). **Unpaired** it is Welch's t over processes.
 """
 
@@ -22,6 +21,7 @@ from orchestrator.analysis.statistics import Estimate, Floats, mean_ratio, unpai
 from orchestrator.analysis.turns import CPU, SESSION, WALL
 from orchestrator.analysis.verdict import MARGIN, UNJUDGED, Judgement, Verdict, judge_family
 from runners.contract import Status
+from runners.statistics.cycles import session_log_ratio
 from runners.statistics.moderation import Prior, Spread, fitted_prior
 
 Row = Mapping[str, Any]
@@ -211,24 +211,6 @@ def place_of(row: Row) -> Place:
     return row["campaign_id"], row["host"] or ""
 
 
-def session_log_ratio(above: Floats, below: Floats) -> float:
-    """The logarithm of the ratio of a session: the median over the cycles that both have.
-
-    Args:
-        above: medians of the turns of one process, in seconds, first to last; not a number where it had none.
-        below: those of the other.
-
-    Raises:
-        ValueError: they have no cycle in common.
-    """
-    common = min(len(above), len(below))
-    logs = np.log(above[:common]) - np.log(below[:common])
-    logs = logs[np.isfinite(logs)]
-    if not len(logs):
-        raise ValueError("two processes of a session have no cycle in common")
-    return float(np.median(logs))
-
-
 _Pair = tuple[Sequence[Row], Sequence[Row]]
 
 
@@ -250,11 +232,7 @@ def _pairs(ours: Sequence[Row], theirs: Sequence[Row], reading: Reading) -> tupl
 def _log_ratio(ours: Sequence[Row], theirs: Sequence[Row], reading: Reading, pairing: Pairing) -> float:
     """Of our value by theirs; if the user pooled several trials of one round, of their geometric means."""
     if pairing is Pairing.TURNS and reading.turns is not None:
-        found = [
-            session_log_ratio(np.array(one[reading.turns]), np.array(other[reading.turns]))
-            for one in ours
-            for other in theirs
-        ]
+        found = [session_log_ratio(one[reading.turns], other[reading.turns]) for one in ours for other in theirs]
         return sum(found) / len(found)
     up, down = (sum(math.log(row[reading.column]) for row in side) / len(side) for side in (ours, theirs))
     return up - down

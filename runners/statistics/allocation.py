@@ -29,6 +29,7 @@ from runners.contract import (
     repetition,
     sessions_of,
 )
+from runners.statistics.cycles import session_log_ratio
 from runners.statistics.moderation import Prior, Spread, fitted_prior, half_width
 
 BASELINE = "eager"
@@ -62,7 +63,7 @@ class Series:
 def session_logs(trials: Sequence[Trial], measured: Mapping[str, Series]) -> Dict[str, float]:
     """What one session says: the logarithm of the ratio of each trial to the baseline; of the baseline its latency.
 
-    In turns it is the median over the cycles that both have, else of the medians of all calls. Without the baseline a
+    In turns it is `session_log_ratio`, else of the medians of all calls. Without the baseline a
     session says nothing: another one in its place would change what is compared.
 
     Args:
@@ -76,8 +77,10 @@ def session_logs(trials: Sequence[Trial], measured: Mapping[str, Series]) -> Dic
     logs = {baseline: math.log(theirs.median)}
     for name in measured.keys() - {baseline}:
         ours = measured[name]
-        cycles = [math.log(a) - math.log(b) for a, b in zip(ours.turns, theirs.turns) if a and b]
-        logs[name] = statistics.median(cycles or [math.log(ours.median) - math.log(theirs.median)])
+        in_turns = any(a and b for a, b in zip(ours.turns, theirs.turns))
+        logs[name] = (
+            session_log_ratio(ours.turns, theirs.turns) if in_turns else math.log(ours.median) - math.log(theirs.median)
+        )
     return logs
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from orchestrator.analysis import Pairing, Verdict, columns, summarise
 from orchestrator.analysis.comparing import ComparisonTable, Policy, compare
 from orchestrator.analysis.metrics import METRICS
-from orchestrator.analysis.ratios import Priors, Reading, place_of, session_log_ratio
+from orchestrator.analysis.ratios import Priors, Reading, place_of
 from orchestrator.analysis.statistics import mean_ratio
 from orchestrator.analysis.turns import CPU, SOURCES, WALL, with_turns
 from orchestrator.errors import StoreError
@@ -23,6 +23,7 @@ from orchestrator.report.page import make_report
 from orchestrator.report.page.model import Mode
 from orchestrator.report.page.payload import payload
 from orchestrator.store import TRIALS, Results, Row
+from runners.statistics.cycles import session_log_ratio
 from runners.statistics.moderation import Spread, fitted_prior
 from tests.comparing import measured, store_of
 
@@ -64,14 +65,6 @@ def table_of(results: Results) -> ComparisonTable:
     return compare(results, ["batch"], ["backend"], "backend=eager")
 
 
-def test_the_ratio_of_a_session_is_the_median_over_the_cycles_that_both_have() -> None:
-    above, below = np.array([1.0, 2.0, 8.0, 5.0]), np.array([1.0, 1.0, 1.0])
-    assert session_log_ratio(above, below) == pytest.approx(math.log(2))
-    assert session_log_ratio(np.array([math.nan, 3.0]), below) == pytest.approx(math.log(3))
-    with pytest.raises(ValueError, match="no cycle in common"):
-        session_log_ratio(np.array([math.nan]), below)
-
-
 def turns_table(*rows: dict[str, object]) -> pa.Table:
     usual = {"session_id": "s", "interleaving": "turns"}
     return pa.Table.from_pylist(
@@ -103,10 +96,7 @@ def test_of_a_campaign_it_is_the_mean_over_sessions_with_the_campaigns_own_prior
     results = store_of(tmp_path, *rows)
     logs = {
         (backend, replicate): np.array(
-            [
-                session_log_ratio(*(np.array(_turns(rows, name, one, session)) for name, one in sides))
-                for session in range(4)
-            ]
+            [session_log_ratio(*(_turns(rows, name, one, session) for name, one in sides)) for session in range(4)]
         )
         for backend, replicate in (("onnxruntime", 0), ("openvino", 0), ("torchscript", 0), ("eager", 1))
         for sides in [(("eager", 0), (backend, replicate))]

@@ -20,6 +20,7 @@ from orchestrator.report.page.ratios import OF_A_PLACE
 from orchestrator.report.page.roofs import NARROWER, PACES
 from runners.contract import TWIN_GROWTH
 from runners.contract.catalogue.roofs import GEMM, TRIAD, TRIAD_ARRAYS, TRIAD_LEAST_BYTES
+from runners.statistics.cycles import LEAST_CYCLES, QUIET_CYCLES
 
 _OK: Final = "status = 'ok' AND replicate = 0"
 _PLACE: Final = columns_of(one for one in KEY if one.name in OF_A_PLACE)
@@ -35,6 +36,13 @@ _TURNS: Final = """CASE WHEN '{metric}' = 'latency_sync_median_s' AND session_id
            samples_sync_s, coalesce(list_sum(turn_samples[1:i - 1]), 0) + 1,
            list_sum(turn_samples[1:i])), 'median')) END"""
 """The medians of the turns of a trial."""
+_CYCLES: Final = """list_sort(list_filter(list_transform(range(1, least(len(our_turns), len(their_turns)) + 1),
+             lambda i: struct_pack(level := ln(their_turns[i]) + ln(our_turns[i]),
+                                   ratio := ln(their_turns[i]) - ln(our_turns[i]))),
+             lambda cycle: isfinite(cycle.level)))"""
+_QUIET: Final = f"""list_slice({_CYCLES}, 1,
+           greatest({LEAST_CYCLES}, ceil(len({_CYCLES}) / {QUIET_CYCLES}.0)::BIGINT))"""
+"""The quietest cycles of a session, as `session_log_ratio` has them."""
 _LINE: Final = 100
 
 
@@ -191,8 +199,7 @@ def _of_backends(baseline: str) -> str:
   FROM ours LEFT JOIN theirs USING (cell, visit) GROUP BY ALL
 ), sessions AS (
   SELECT cell, {backend}, count(*) AS shared_sessions,
-         avg(list_aggregate(list_transform(range(1, least(len(our_turns), len(their_turns)) + 1),
-           lambda i: ln(their_turns[i]) - ln(our_turns[i])), 'median')) AS within_sessions
+         avg(list_aggregate(list_transform({_QUIET}, lambda cycle: cycle.ratio), 'median')) AS within_sessions
   FROM ours JOIN theirs USING (cell, session_id)
   WHERE our_turns IS NOT NULL AND their_turns IS NOT NULL GROUP BY ALL
 ), baselines AS (
