@@ -47,15 +47,15 @@ def test_a_budget_is_one_task_that_knows_what_it_may_repeat() -> None:
     planned = plan(sweep, [HOST], "c")
     [task] = planned.tasks
     assert task.task.allocation is not None
-    assert (task.task.allocation.budget_ms, task.task.allocation.precision_ppm) == (360_000, 30_000)
+    assert (task.task.allocation.budget_ms, task.task.allocation.precision_ppm) == (330_000, 30_000)
     rounds = {number: [t for t in task.task.trials if t.round == number] for number in (1, 2, 3)}
     assert planned.trials == sum(map(len, rounds.values())) == 3 * (6 * 3 + 1)
     assert task.task.allocation.trials == tuple(rounds[1])
-    assert 360 <= planned.estimate_s < 400
+    assert 330 <= planned.estimate_s < 370
     assert plan(sweep.model_copy(update={"budget": 600.0}), [HOST], "c").digest == planned.digest
     host = replace(HOST, environments={"cpu": PIN, "cpu-2022": replace(PIN, name="cpu-2022")})
     several = plan(sweep.model_copy(update={"environments": ("cpu", "cpu-2022")}), [host], "c")
-    assert [task.task.allocation.budget_ms for task in several.tasks if task.task.allocation] == [180_000, 180_000]
+    assert [task.task.allocation.budget_ms for task in several.tasks if task.task.allocation] == [165_000, 165_000]
 
 
 def test_each_process_of_a_session_costs_its_turns(quickstart: Sweep) -> None:
