@@ -34,9 +34,9 @@ def lab(tmp_path: Path) -> Lab:
     return Lab(tmp_path)
 
 
-def sweep(directory: Path, more: str) -> Sweep:
+def sweep(directory: Path, more: str, workload: str = "synthetic-null") -> Sweep:
     path = directory / "sweep.yaml"
-    path.write_text(SWEEP + more)
+    path.write_text(SWEEP.replace("synthetic-null", workload) + more)
     return load_sweep(path)
 
 
@@ -65,7 +65,8 @@ def test_after_three_sessions_of_each_group_the_rest_goes_where_it_is_needed(lab
 
 
 def test_a_budget_need_not_be_spent(lab: Lab, tmp_path: Path) -> None:
-    lab.run(sweep(tmp_path, "budget: 1 h\nprecision: 100 %\n"), LocalScheduler(), [HOST], faults=PATIENT)
+    wanted = sweep(tmp_path, "budget: 1 h\nprecision: 100 %\n", workload="synthetic-sleep")
+    lab.run(wanted, LocalScheduler(), [HOST], faults=PATIENT)
     assert sessions(lab) == {1: 3, 2: 3}
 
 
