@@ -46,17 +46,6 @@ def plain_counts(store: Store) -> set[int]:
     }
 
 
-def make_format_1(store: Store) -> None:
-    """Gives a store the layout that it had before there were generations."""
-    root, current = store.layout.root, store.layout.current
-    for table in SCHEMAS:
-        (root / table).unlink()
-        (current / table).replace(root / table)
-    shutil.rmtree(store.layout.generations)
-    store.layout.current_link.unlink()
-    store.layout.description.unlink()
-
-
 class CrashError(BaseException):
     """Stands for the death of the process."""
 

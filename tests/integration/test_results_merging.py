@@ -14,7 +14,7 @@ from orchestrator.store.storage.known import without_duplicates
 from orchestrator.store.storage.writing import Writer
 from runners.contract import Status
 from tests.results import CAMPAIGNS, make_store, put_dimensions, taxmeter, trial
-from tests.storing import make_format_1, names, plain_counts
+from tests.storing import names, plain_counts
 
 
 def rows_of(directory: Path) -> list[Row]:
@@ -82,15 +82,6 @@ def test_an_unsealed_row_over_there_and_one_here_count_as_well(tmp_path: Path) -
         assert (report.added, report.already) == (1, 1)
         assert names(there) == ["a", "b"]
     assert names(here) == ["a", "b"]
-
-
-def test_an_older_store_is_merged(tmp_path: Path) -> None:
-    store = make_store(tmp_path / "there", trial("a"))
-    make_format_1(store)
-    make_store(tmp_path / "here", trial("b"))
-    before = sorted(path.relative_to(tmp_path) for path in (tmp_path / "there").rglob("*"))
-    assert merged(tmp_path / "here", tmp_path / "there").added == 1
-    assert sorted(path.relative_to(tmp_path) for path in (tmp_path / "there").rglob("*")) == before
 
 
 def test_a_campaign_that_went_on_over_there_brings_its_totals(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from orchestrator.store.query.views import connect
 from orchestrator.store.storage.compaction import compact
 from orchestrator.store.storage.snapshot import Snapshot
 from tests.results import make_store, taxmeter, trial
-from tests.storing import make_format_1
 
 
 @pytest.fixture
@@ -180,28 +179,6 @@ def test_latest_has_one_row_per_key_and_system_whatever_its_status(directory: Pa
         [("new", 1, "crashed"), ("again", 2, "ok")]
         + [(name, 1, "ok") for name in ("elsewhere", "other key", "nowhere")]
     )
-
-
-def test_columns_that_an_older_file_lacks_are_null(directory: Path) -> None:
-    store = make_store(directory, trial("a", reproduces="x"), trial("b", month=12))
-    older = store.layout.parts()[0]
-    rows = pq.ParquetFile(older).read().drop_columns(["reproduces", "samples_legacy_s"])
-    older.unlink()
-    pq.write_table(rows, older.with_name("part-older.parquet"))
-    results = open_store(directory)
-    found = results.sql("SELECT trial_id, reproduces, samples_legacy_s FROM trials ORDER BY ALL").fetchall()
-    assert found == [("a", None, None), ("b", None, None)]
-    assert results.trials("true").arrow().schema.equals(TRIALS)
-
-
-def test_a_store_without_generations_is_read_as_it_is(directory: Path) -> None:
-    store = make_store(directory, trial("a"))
-    make_format_1(store)
-    before = sorted(directory.rglob("*"))
-    results = open_store(directory)
-    assert results.sql("SELECT trial_id, cpu_model IS NULL FROM trials").fetchall() == [("a", True)]
-    assert results.sql("SELECT count(*) FROM campaigns").fetchall() == [(2,)]
-    assert sorted(directory.rglob("*")) == before
 
 
 def test_an_empty_store_and_a_missing_one(directory: Path) -> None:

@@ -103,7 +103,7 @@ def test_files_that_do_not_belong_there_are_found(store: Store, capsys: Captured
     assert "says no schema version" in report_of(store, capsys, ExitCode.TRIALS_FAILED)
 
 
-def test_a_newer_schema_and_a_wrong_month_are_found(store: Store, capsys: Captured) -> None:
+def test_another_schema_and_a_wrong_month_are_found(store: Store, capsys: Captured) -> None:
     part = store.layout.parts()[0]
     rows = pq.ParquetFile(part).read()
     pq.write_table(rows.replace_schema_metadata({"schema_version": "99"}), part)

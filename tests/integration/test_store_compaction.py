@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.errors import StoreError
 from orchestrator.store import Store, campaign_row, system_row
-from orchestrator.store.schema import SCHEMA_VERSION, SORT_ORDER
+from orchestrator.store.schema import SORT_ORDER
 from orchestrator.store.storage import compaction, generations, writing
 from orchestrator.store.storage.compaction import CompactionBusyError, compact
 from tests.storing import CrashError, dying_at, names, plain_counts, row
@@ -117,19 +117,6 @@ def test_writers_that_are_killed_leave_no_heap_of_files(store: Store, monkeypatc
         most = max(most, len(store.layout.parts()))
     assert 12 < most <= 10 + 12 + 1
     assert len(store.trials()) == 80
-
-
-def test_older_parts_are_rewritten_in_the_current_schema(store: Store) -> None:
-    seal_parts(store, [1, 1])
-    old = store.layout.parts()[0]
-    columns = pq.ParquetFile(old).read().drop_columns(["gpu_name"])
-    pq.write_table(columns.replace_schema_metadata({"schema_version": "1"}), old)
-    compact(store.layout, full=True)
-    [part] = store.layout.parts()
-    schema = pq.read_schema(part)
-    assert schema.metadata[b"schema_version"] == str(SCHEMA_VERSION).encode()
-    assert schema.field("latency_sync_median_s").metadata[b"unit"] == b"s"
-    assert pq.ParquetFile(part).read(["gpu_name"])["gpu_name"].to_pylist() == [None, None]
 
 
 def test_a_flipped_bit_is_found_and_not_copied(store: Store) -> None:

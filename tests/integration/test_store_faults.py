@@ -12,7 +12,7 @@ from orchestrator.errors import StoreError
 from orchestrator.store import Store, Writer, campaign_row
 from orchestrator.store.storage.compaction import compact
 from orchestrator.store.storage.generations import current_number
-from tests.storing import make_format_1, names, plain_counts, row
+from tests.storing import names, plain_counts, row
 
 
 @pytest.fixture
@@ -149,22 +149,6 @@ def test_a_compaction_without_room_changes_nothing(mounted: Path, ballast: Path)
     ballast.unlink()
     assert compact(store.layout, full=True).parts_after == 1
     assert plain_counts(store) == {12}
-
-
-def test_a_conversion_without_room_leaves_the_old_store_as_it_was(mounted: Path, ballast: Path) -> None:
-    store = Store.open(mounted / "results")
-    with store.writer() as writer:
-        writer.append([row("a"), row("b", month=12)])
-    make_format_1(store)
-    fill(ballast)
-    with pytest.raises(StoreError, match=r"cannot create the result store .*: No space left on device"):
-        store.writer()
-    assert names(store) == ["a", "b"]
-    assert plain_counts(store) == {2}
-    ballast.unlink()
-    with store.writer() as writer:
-        writer.append([row("c")])
-    assert plain_counts(store) == {3}
 
 
 def test_the_end_of_a_campaign_can_be_written_when_there_is_room(mounted: Path, ballast: Path) -> None:

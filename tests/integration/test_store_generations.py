@@ -1,4 +1,4 @@
-"""How files come and go in the store without a reader noticing, and how an old store is taken over."""
+"""How files come and go in the store without a reader noticing."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from orchestrator.store.storage.compaction import compact
 from orchestrator.store.storage.files import exclusive
 from orchestrator.store.storage.generations import OutdatedError, current_number, expire, prepare, publish, replace
 from orchestrator.store.storage.snapshot import store_id
-from tests.storing import CrashError, dying_at, make_format_1, names, plain_counts, row
+from tests.storing import CrashError, dying_at, names, plain_counts, row
 
 STEPS = [
     (os, "fsync"),
@@ -44,7 +44,7 @@ def filled(store: Store) -> Store:
 def test_a_new_store_says_what_it_is_and_leads_people_to_its_tables(store: Store) -> None:
     filled(store)
     document = json.loads(store.layout.description.read_text())
-    assert document == {"format": 2, "store_id": store_id(store.layout)}
+    assert document == {"format": 1, "schema_version": 1, "store_id": store_id(store.layout)}
     assert store.layout.current_link.readlink() == Path("generations/000001")
     assert store.layout.root.joinpath("trials").readlink() == Path("current/trials")
     assert plain_counts(store) == {2}
@@ -119,65 +119,34 @@ def test_what_killed_processes_left_is_removed_except_that_of_a_living_compactio
     assert plain_counts(store) == {2}
 
 
-def test_a_store_without_generations_is_read_as_it_is_and_taken_over_by_the_next_writer(store: Store) -> None:
-    make_format_1(filled(store))
-    assert names(store) == ["a", "b"]
-    assert store.systems()["system_id"].to_pylist() == ["s1"]
-    assert not store.layout.current_link.exists()
-    with store.writer() as writer:
-        writer.append([row("a"), row("c")])
-        assert not writer.put_system(system_row("s1", "h1", {"cpu_cores": 2}, {}))
-    assert names(store) == ["a", "b", "c"]
-    assert plain_counts(store) == {3}
-    assert store.layout.root.joinpath("systems").is_symlink()
-    assert list(store.layout.temporary.iterdir()) == []
-
-
-def test_a_crash_at_any_step_of_the_conversion_is_repaired(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_format_1(filled(store))
+def test_a_crash_at_any_step_of_the_making_is_repaired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for step in count():
-        root = store.layout.root.with_name(f"copy{step}")
-        shutil.copytree(store.layout.root, root)
-        copy = Store.open(root)
+        store = Store.open(tmp_path / str(step))
         try:
             with dying_at(monkeypatch, step, STEPS):
-                prepare(copy.layout)
+                prepare(store.layout)
         except CrashError:
-            assert names(copy) == ["a", "b"]
-            assert len(copy.systems()) == 1
-            with copy.writer() as writer:
-                writer.append([row("b"), row("c")])
-            assert names(copy) == ["a", "b", "c"]
-            assert plain_counts(copy) == {3}
-            assert len(copy.systems()) == 1
-            assert list(copy.layout.temporary.iterdir()) == []
+            assert names(store) == []
+            assert names(filled(store)) == ["a", "b"]
+            assert plain_counts(store) == {2}
+            assert list(store.layout.temporary.iterdir()) == []
         else:
             break
-    # Five links to make, five to switch, and what lies between.
-    assert step > 30
+    # A description, a generation with four tables, five links, and what lies between.
+    assert step > 20
 
 
-def test_what_an_old_writer_adds_during_the_conversion_is_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_format_1(filled(store))
-    with dying_at(monkeypatch, 0, [(generations, "_link_for_people")]), pytest.raises(CrashError):
-        prepare(store.layout)
-    [part, _] = store.layout.parts()
-    late = store.layout.root / "trials" / "month=2027-01" / "part-late.parquet"
-    late.parent.mkdir()
-    shutil.copy(part, late)
-    prepare(store.layout)
-    assert plain_counts(store) == {3}
-
-
-def test_a_newer_store_is_refused_by_readers_and_writers(store: Store) -> None:
+@pytest.mark.parametrize(("written", "schema"), [(2, 1), (1, 2)])
+def test_a_store_of_another_version_is_refused_by_readers_and_writers(store: Store, written: int, schema: int) -> None:
     filled(store)
-    store.layout.description.write_text('{"format": 3, "store_id": "x"}')
+    store.layout.description.write_text(f'{{"format": {written}, "schema_version": {schema}, "store_id": "x"}}')
+    said = rf"STORE.json: format {written} with schema {schema}, and this taxmeter knows format 1 with schema 1: use"
     for use in (store.trials, store.writer, store.systems):
-        with pytest.raises(StoreError, match=r"STORE.json: format 3 is newer than this taxmeter, which knows 2"):
+        with pytest.raises(StoreError, match=said):
             use()
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"format": 2}', '{"format": "two", "store_id": "x"}'])
+@pytest.mark.parametrize("text", ["", "[]", '{"format": 1}', '{"format": "one", "schema_version": 1, "store_id": "x"}'])
 def test_a_damaged_description_is_one_clear_line(store: Store, text: str) -> None:
     filled(store)
     store.layout.description.write_text(text)

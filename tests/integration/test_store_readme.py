@@ -270,18 +270,6 @@ def test_every_command_that_is_shown_exists(capsys: pytest.CaptureFixture[str]) 
     assert "--anonymise" in capsys.readouterr().out
 
 
-def test_files_of_all_versions_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    golden = Path(__file__).parents[1] / "data" / "store" / "v1"
-    shutil.copytree(golden, tmp_path / "results")
-    store_example.make(tmp_path / "results")
-    monkeypatch.chdir(tmp_path)
-    names = executed(PRELUDE)
-    assert set(names["trials"].schema.names) == set(TRIALS.names)
-    assert names["trials"].count_rows() == 31 + 5
-    assert set(names["systems"].schema.names) == set(SYSTEMS.names)
-    assert duckdb.sql("SELECT count(*), count(regime) FROM trials").fetchall() == [(36, 0)]
-
-
 def test_every_column_is_listed_with_its_unit() -> None:
     section = TEXT.partition("## Columns of `trials`")[2].partition("\n## ")[0]
     listed = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]*) \| [^|]*\|$", section, re.MULTILINE))

@@ -328,7 +328,7 @@ def test_an_altered_object_is_found_by_its_checksum_and_mended_by_a_push(store: 
     [
         (b"{", "latest.json is damaged"),
         (b"[]", "latest.json is damaged"),
-        (b'{"format": 99}', "newer than this taxmeter"),
+        (b'{"format": 99}', "format 99, and this taxmeter knows 1"),
     ],
 )
 def test_a_damaged_list_is_named(store: Store, url: str, text: bytes, message: str) -> None:

@@ -319,16 +319,6 @@ def test_an_unknown_column_cannot_be_read(store: Store) -> None:
         store.trials(["latency_s"])
 
 
-def test_an_older_part_without_a_column_reads_as_null(store: Store) -> None:
-    with store.writer() as writer:
-        writer.append([row("a")])
-    part = store.layout.parts()[0]
-    pq.write_table(pq.ParquetFile(part).read().drop_columns(["gpu_name"]), part)
-    with store.writer() as writer:
-        writer.append([row("b", gpu_name="H100")])
-    assert sorted(store.trials(["gpu_name"])["gpu_name"].to_pylist(), key=str) == ["H100", None]
-
-
 def test_a_directory_that_cannot_be_made_is_one_clear_line() -> None:
     with pytest.raises(StoreError, match="cannot create the result store /proc/taxmeter: "):
         Store.open(Path("/proc/taxmeter")).writer()

@@ -108,41 +108,6 @@ def test_batches_behind_an_altered_one_are_kept(segment: Path) -> None:
     assert damage == "batch 4 is altered"
 
 
-def test_a_segment_of_an_older_schema_is_read_in_the_current_one(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    older = pa.schema([field for field in TRIALS if field.name not in ("gpu_name", "samples_floor_s")])
-    with monkeypatch.context() as patch:
-        patch.setattr(journal, "TRIALS", older)
-        open_segment = Segment.create(layout)
-        open_segment.append(batch(1).select(older.names))
-        open_segment.close()
-    content = read_segment(open_segment.path)
-    assert content.damage is None
-    assert content.table.schema.equals(TRIALS, check_metadata=True)
-    assert content.table.to_pylist() == [WRITTEN["t001"]]
-
-
-def test_packed_rows_of_an_older_schema_are_read_in_the_current_one(layout: Layout) -> None:
-    absent = "gpu_name"
-    packed = pack(batch(1))
-    names = PACKED.names
-    place = next(number for number, name in enumerate(names) if absent in name.split(","))
-    kept = [name for name in names[place].split(",") if name != absent]
-    values = pa.concat_arrays([batch(1).column(name) for name in kept])
-    fields, columns = list(PACKED), list(packed.columns)
-    columns[place] = pa.FixedSizeListArray.from_arrays(values, len(kept))
-    fields[place] = pa.field(",".join(kept), columns[place].type)
-    older = pa.schema(fields)
-    open_segment = Segment.create(layout, older)
-    open_segment.append(pa.RecordBatch.from_arrays(columns, schema=older))
-    open_segment.close()
-    content = read_segment(open_segment.path)
-    assert content.damage is None
-    assert content.table.schema.equals(TRIALS, check_metadata=True)
-    assert content.table.to_pylist() == [WRITTEN["t001"]]
-
-
 @pytest.mark.parametrize("schema", [TRIALS, PACKED], ids=["rows", "packed"])
 def test_a_segment_takes_rows_in_either_form(layout: Layout, schema: pa.Schema) -> None:
     open_segment = Segment.create(layout, schema)
@@ -200,3 +165,17 @@ def test_a_failed_write_leaves_no_torn_batch_behind(
     assert damage is None
     assert open_segment.is_broken
     open_segment.close()
+
+
+def test_a_segment_with_other_columns_is_damaged_and_nothing_of_it_is_lost(layout: Layout) -> None:
+    fewer = pa.schema([field for field in TRIALS if field.name != "gpu_name"])
+    open_segment = Segment.create(layout, fewer)
+    open_segment.close()
+    with open_segment.path.open("wb") as file, pa.ipc.new_stream(file, fewer) as stream:
+        stream.write_batch(batch(1).select(fewer.names))
+    content = read_segment(open_segment.path)
+    assert (len(content.table), content.damage) == (0, "the columns are not those of the store")
+    with Store(layout).writer() as writer:
+        [report] = writer.reports
+    assert report.quarantined is not None
+    assert pa.ipc.open_stream(report.quarantined.read_bytes()).read_all().num_rows == 1

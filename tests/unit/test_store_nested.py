@@ -1,4 +1,4 @@
-"""Nested columns: the fingerprint as Arrow has it, whatever version wrote it."""
+"""Nested columns: the fingerprint as Arrow has it."""
 
 import dataclasses
 import json
@@ -14,7 +14,7 @@ import pytest
 from orchestrator.errors import StoreError
 from orchestrator.store import SYSTEMS, system_row
 from orchestrator.store.schema.nested import fitted, struct_of
-from orchestrator.store.schema.tables import current_rows
+from orchestrator.store.schema.tables import with_nested
 from runners.contract import encode
 from runners.system import Fingerprint, collect
 
@@ -106,60 +106,7 @@ def test_a_value_of_another_type_is_named(value: Any, expected: str) -> None:
         fitted(value, MACHINE, "m")
 
 
-def without(kind: pa.DataType, *names: str) -> pa.DataType:
-    """The type as it was before fields of these names came."""
-    if pa.types.is_list(kind):
-        return pa.list_(pa.field("element", without(kind.value_type, *names)))
-    if not pa.types.is_struct(kind):
-        return kind
-    kept = [field for field in kind if field.name not in names]
-    return pa.struct([field.with_type(without(field.type, *names)) for field in kept])
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Path:
-    """A system of today, one from before `boost`, cache `ways` and `gpu_reason`, and one from before nested columns."""
-    fingerprint = {
-        "cpu": {"model_name": "EPYC", "boost": True, "caches": [{"level": 1, "ways": 8}]},
-        "kernel": {"mitigations": {"meltdown": "Not affected"}},
-        "gpu_reason": "none",
-    }
-    now = pa.Table.from_pylist([system_row(name, "h", {}, fingerprint) for name in ("s1", "s2", "s3")], SYSTEMS)
-    older = without(DETAILS, "boost", "ways", "gpu_reason")
-    details = [fitted(json.loads(text), older, "") for text in now["fingerprint"].to_pylist()]
-    place = SYSTEMS.get_field_index("details")
-    before = now.set_column(place, pa.field("details", older), pa.array(details, older))
-    pq.write_table(now.slice(0, 1), tmp_path / "s1.parquet")
-    pq.write_table(before.slice(1, 1), tmp_path / "s2.parquet")
-    pq.write_table(now.slice(2, 1).drop_columns("details"), tmp_path / "s3.parquet")
-    return tmp_path
-
-
-def test_plain_readers_read_a_struct_that_grew(files: Path) -> None:
-    rows = ds.dataset(files, schema=SYSTEMS).to_table().sort_by("system_id")["details"].to_pylist()
-    assert [row and row["cpu"]["boost"] for row in rows] == [True, None, None]
-    assert [row and row["cpu"]["caches"][0]["ways"] for row in rows] == [8, None, None]
-    found = duckdb.sql(f"""
-        SELECT details.cpu.model_name, details.cpu.boost, details.cpu.caches[1].ways, details.gpu_reason,
-               details.kernel.mitigations['meltdown']
-        FROM read_parquet('{files}/*.parquet', union_by_name = true) ORDER BY system_id
-    """).fetchall()
-    assert found == [
-        ("EPYC", True, 8, "none", "Not affected"),
-        ("EPYC", None, None, None, "Not affected"),
-        (None, None, None, None, None),
-    ]
-
-
-def test_our_reader_has_the_whole_of_it_whatever_version_wrote_it(files: Path) -> None:
-    rows = current_rows("systems", ds.dataset(files, schema=SYSTEMS).to_table())
-    assert rows.schema.equals(SYSTEMS, check_metadata=True)
-    first, *others = rows["details"].to_pylist()
-    assert others == [first, first]
-    assert first["cpu"]["caches"][0]["ways"] == 8
-
-
 def test_a_text_that_does_not_fit_is_named_with_its_system() -> None:
     row = system_row("s1", "h1", {}, {}) | {"fingerprint": '{"cpu": {"cores": "two"}}', "details": None}
     with pytest.raises(StoreError, match="system s1: fingerprint.cpu.cores is 'two'"):
-        current_rows("systems", pa.Table.from_pylist([row], SYSTEMS))
+        with_nested("systems", pa.Table.from_pylist([row], SYSTEMS))

@@ -1,51 +1,15 @@
-"""The schema: versions that only grow, and how Parquet stores it."""
-
-import importlib.util
-from pathlib import Path
-from types import ModuleType
+"""How Parquet stores the schema."""
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
-from orchestrator.store import SCHEMA_VERSION, TRIALS
+from orchestrator.store import TRIALS
 from orchestrator.store.schema import DICTIONARY_COLUMNS, SPLIT_COLUMNS, parquet_options
 from orchestrator.store.storage.parts import encode_trials
 
-GOLDEN = Path(__file__).parents[1] / "data" / "store"
-VERSIONS = sorted(int(path.name[1:]) for path in GOLDEN.glob("v*"))
-
 TRIAL_BYTES = 1100
 """What a trial with 100 samples may take once it is sealed, in bytes."""
-
-
-@pytest.fixture(scope="module")
-def maker() -> ModuleType:
-    specification = importlib.util.spec_from_file_location("golden", GOLDEN / "make.py")
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
-def columns(version: int) -> list[str]:
-    return (GOLDEN / f"v{version}" / "schema.txt").read_text(encoding="utf-8").splitlines()
-
-
-def test_a_change_of_a_column_raises_the_version(maker: ModuleType) -> None:
-    assert list(range(1, SCHEMA_VERSION + 1)) == VERSIONS, "each version of the schema has its golden store"
-    assert maker.described() == columns(SCHEMA_VERSION), "raise SCHEMA_VERSION and make a golden store of the new one"
-
-
-@pytest.mark.parametrize("version", VERSIONS[1:])
-def test_a_version_only_adds_columns_that_may_be_null(version: int) -> None:
-    before, after = columns(version - 1), columns(version)
-    assert [line for line in before if line not in after] == []
-    added = [line for line in after if line not in before]
-    assert added
-    assert [line for line in added if "| nullable" not in line] == []
 
 
 def test_every_encoding_belongs_to_a_column() -> None:

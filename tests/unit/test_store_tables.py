@@ -16,7 +16,6 @@ from orchestrator.store import (
     environment_row,
     system_row,
 )
-from orchestrator.store.schema.tables import current_rows
 from runners.contract import Status
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -62,23 +61,6 @@ def test_an_environment_that_nobody_looked_into_has_a_row_and_no_packages() -> N
     [back] = pa.RecordBatch.from_pylist([row], ENVIRONMENTS).to_pylist()
     assert (back["versions"], back["packages"]) == ("{}", None)
     assert (back["image_digest"], back["lock_sha256"]) == ("sha256:d", "l")
-
-
-def test_rows_of_an_older_version_get_what_their_texts_say() -> None:
-    environment = environment_row("e", "cpu", {"torch": "1.12.1"}, {}, image_digest=None, lock_sha256=None)
-    older = pa.Table.from_pylist([environment], ENVIRONMENTS).drop_columns(["packages", "image_layers"])
-    now = current_rows("environments", older)
-    assert now.schema.equals(ENVIRONMENTS, check_metadata=True)
-    assert now.to_pylist() == [environment | {"packages": [("torch", "1.12.1")], "image_layers": None}]
-    campaign = campaign_row("c", NOON, "quick", planned_trials=3, git_commit=None, **TEXTS)
-    names = ["finished_at", "plan", "versions", "rows", *(name for name in campaign if name.startswith("trials_"))]
-    older = pa.Table.from_pylist([campaign], CAMPAIGNS).drop_columns(names)
-    assert current_rows("campaigns", older).to_pylist() == [campaign]
-
-
-def test_a_table_without_rows_stays_one() -> None:
-    for name, schema in (("systems", SYSTEMS), ("environments", ENVIRONMENTS), ("campaigns", CAMPAIGNS)):
-        assert current_rows(name, schema.empty_table()).equals(schema.empty_table())
 
 
 def test_an_unknown_system_column_is_refused() -> None:

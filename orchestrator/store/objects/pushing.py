@@ -133,7 +133,7 @@ def _identity(layout: Layout, snapshot: Snapshot) -> tuple[str, int]:
     identity, generation = store_id(layout), PurePosixPath(snapshot.directory).name
     if identity is None or not generation.isdecimal():
         raise ConfigurationError(
-            "a store of an earlier format, which has no identity yet; `taxmeter results compact` converts it",
+            "is no whole store: STORE.json or the link `current` is missing; `taxmeter results compact` makes it whole",
             file=layout.root,
         )
     return identity, int(generation)

@@ -69,17 +69,16 @@ class Latest:
         """Reads the text of `latest.json`.
 
         Raises:
-            StoreError: it is damaged, or was written by a newer taxmeter.
+            StoreError: it is damaged, or another version of taxmeter wrote it.
         """
         try:
             document = json.loads(data)
             written = int(document["format"])
         except (ValueError, KeyError, TypeError) as error:
             raise _damaged(place, error) from error
-        if written > REMOTE_FORMAT:
-            raise StoreError(
-                f"{place}: format {written} is newer than this taxmeter, which knows {REMOTE_FORMAT}: update it"
-            )
+        if written != REMOTE_FORMAT:
+            knows = f"this taxmeter knows {REMOTE_FORMAT}"
+            raise StoreError(f"{place}: format {written}, and {knows}: use the taxmeter that wrote it")
         try:
             return cls(
                 str(document["store_id"]),
@@ -100,7 +99,7 @@ def read_latest(location: Location) -> Latest | None:
 
     Raises:
         ConfigurationError: the service refuses.
-        StoreError: it does not answer, or the list is damaged or of a newer taxmeter.
+        StoreError: it does not answer, or the list is damaged or of another version of taxmeter.
     """
     data = location.read(LATEST)
     return None if data is None else Latest.decode(data, f"{location.url}: {LATEST}")

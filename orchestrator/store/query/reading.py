@@ -9,7 +9,6 @@ import pyarrow.compute as pc
 
 from orchestrator.errors import StoreError
 from orchestrator.store.schema import TRIALS
-from orchestrator.store.schema.tables import current_rows
 from orchestrator.store.storage.files import Layout, storage_errors
 from orchestrator.store.storage.journal import read_segment
 from orchestrator.store.storage.known import read_keys, without_duplicates, without_keys
@@ -94,13 +93,13 @@ def _steadily(layout: Layout, read: Callable[[], pa.Table]) -> pa.Table:
 
 
 def read_small(snapshot: Snapshot, table: str) -> pa.Table:
-    """One of the small tables of a snapshot, whole, in the current schema.
+    """One of the small tables of a snapshot, whole.
 
     Raises:
         StoreError: a file cannot be read.
     """
     try:
-        return current_rows(table, snapshot.dataset(table).to_table())
+        return snapshot.dataset(table).to_table()
     except (pa.ArrowException, OSError) as error:
         raise StoreError(f"cannot read {snapshot.directory}/{table}: {error}") from error
 

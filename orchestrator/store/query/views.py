@@ -25,7 +25,6 @@ from orchestrator.errors import StoreError
 from orchestrator.store.facade import Store
 from orchestrator.store.query.reading import View, current_view, read_small
 from orchestrator.store.schema import TRIALS
-from orchestrator.store.storage.parts import is_current
 
 VIEWS: Final = ("trials", "samples", "systems", "environments", "campaigns", "latest")
 
@@ -80,7 +79,7 @@ def connect(
 
 
 def define_trials(connection: duckdb.DuckDBPyConnection, view: View, name: str) -> None:
-    """Makes a view of trials in exactly the current schema; a column that older files lack is null.
+    """Makes a view of trials.
 
     Raises:
         StoreError: a file cannot be read.
@@ -90,7 +89,7 @@ def define_trials(connection: duckdb.DuckDBPyConnection, view: View, name: str) 
     branches = []
     try:
         if sealed:
-            branches.append(_sealed_rows(connection, view, name))
+            branches.append(f"SELECT * FROM {_sealed(connection, view, name)}")
         if len(view.unsealed) or not sealed:
             branches.append(f"SELECT * FROM _{name}_unsealed")
         connection.execute(f"CREATE VIEW {quoted(name)} AS {' UNION ALL '.join(branches)}")
@@ -130,22 +129,10 @@ def _set_up(connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute(f"SET {name} = {_literal(value)}")
 
 
-def _sealed_rows(connection: duckdb.DuckDBPyConnection, view: View, name: str) -> str:
-    """A query for the sealed rows, in the columns of the current schema."""
-    source = _sealed(connection, view, name)
-    if all(map(is_current, view.snapshot.files["trials"])):
-        return f"SELECT * FROM {source}"
-    present = {row[0] for row in connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()}
-    types = connection.execute(f"DESCRIBE _{name}_unsealed").fetchall()
-    columns = (quoted(row[0]) if row[0] in present else f"CAST(NULL AS {row[1]}) AS {quoted(row[0])}" for row in types)
-    return f"SELECT {', '.join(columns)} FROM {source}"
-
-
 def _sealed(connection: duckdb.DuckDBPyConnection, view: View, name: str) -> str:
     files = _plain_files(view)
     if files:
-        by_name = _literal(not all(map(is_current, files)))
-        return f"read_parquet({_literal(files)}, union_by_name = {by_name}, hive_partitioning = false)"
+        return f"read_parquet({_literal(files)}, hive_partitioning = false)"
     # Through Arrow, which knows the file system and takes names as they are.
     connection.register(f"_{name}_sealed", view.snapshot.dataset("trials"))
     return f"_{name}_sealed"

@@ -1,21 +1,4 @@
-"""The schemas of the result store, their history, and how Parquet stores them.
-
-History of the schema. Columns are only ever added, always nullable; none is renamed or retyped, so that a reader of
-today reads the parts of yesterday. Each version stands column by column in `tests/data/store/`.
-
-1   first version
-2   options of workloads; the series dispatch, graph, floor and legacy; pressure; tax, regime and cost; memory, energy
-    and utilisation passes; why a series ended
-3   cores and memory of the container or process; what a row reproduces; `environments`: layers and settings of the
-    image
-4   `campaigns`: end, plan, versions of the driver and totals; `systems`: the fingerprint as a nested column;
-    `environments`: the versions as a map
-5   what the guards around a trial saw, and which of them flag it; the GPU that a trial had, what ran one at a time on
-    its host, and in which slot
-6   sessions: which trials were measured in turns with each other, how, and the samples of each turn; whether a series
-    is short; both twins of a dispatch floor, its structure, the logarithm of the latency over it, the tax of a
-    parallel region
-"""
+"""The schemas of the result store, and how Parquet stores them."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -41,7 +24,8 @@ from orchestrator.store.schema.nested import struct_of
 from runners.contract import Status
 from runners.system import Fingerprint
 
-SCHEMA_VERSION: Final = 6
+SCHEMA_VERSION: Final = 1
+"""Stands in the metadata of each file, and in `STORE.json`: a store of another one is refused."""
 
 
 def total_column(status: Status) -> str:

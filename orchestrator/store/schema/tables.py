@@ -2,8 +2,9 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
+from typing import Final
 
 import pyarrow as pa
 
@@ -140,43 +141,23 @@ def campaign_totals(finished_at: datetime, statuses: Iterable[Status], *, rows: 
     }
 
 
-def current_rows(name: str, table: pa.Table) -> pa.Table:
-    """Rows of one of the small tables, of any version, in the current schema; what an older version lacks is null.
-
-    Nested columns are derived from the JSON texts beside them, which are the source: so rows of older versions have
-    them too, whole.
+def with_nested(name: str, table: pa.Table) -> pa.Table:
+    """Rows of a small table whose nested column is made from the JSON text beside it, which is the source.
 
     Args:
-        name: `systems`, `environments` or `campaigns`.
-        table: its rows.
+        name: `systems`, `environments` or `campaigns`, which has none.
+        table: all of its columns.
 
     Raises:
         StoreError: a JSON text does not fit the schema.
     """
-    if name == "systems":
-        return current_systems(table)
-    return current_environments(table) if name == "environments" else _with(table, CAMPAIGNS, {})
-
-
-def current_systems(table: pa.Table) -> pa.Table:
-    """`current_rows` of `systems`."""
-    if _is_derived(table, "details"):
-        return _with(table, SYSTEMS, {})
-    named = zip(table["fingerprint"].to_pylist(), table["system_id"].to_pylist(), strict=True)
-    return _with(table, SYSTEMS, {"details": [_details(json.loads(text), name) for text, name in named]})
-
-
-def current_environments(table: pa.Table) -> pa.Table:
-    """`current_rows` of `environments`."""
-    if _is_derived(table, "packages"):
-        return _with(table, ENVIRONMENTS, {})
-    named = zip(table["versions"].to_pylist(), table["environment_id"].to_pylist(), strict=True)
-    return _with(table, ENVIRONMENTS, {"packages": [_packages(json.loads(text), name) for text, name in named]})
-
-
-def _is_derived(table: pa.Table, column: str) -> bool:
-    """Whether every row has its nested column already: to parse hundreds of texts takes longer than any query."""
-    return column in table.schema.names and not table[column].null_count
+    if name not in _NESTED:
+        return table
+    column, text, key, derive = _NESTED[name]
+    named = zip(table[text].to_pylist(), table[key].to_pylist(), strict=True)
+    values = [derive(json.loads(document), row) for document, row in named]
+    place = table.schema.get_field_index(column)
+    return table.set_column(place, table.schema.field(place), pa.array(values, table.schema.field(place).type))
 
 
 def _details(fingerprint: Mapping[str, object], system_id: str) -> Row:
@@ -190,14 +171,8 @@ def _packages(versions: Mapping[str, str], environment_id: str) -> list[tuple[st
     return fitted(versions, kind, f"environment {environment_id}: versions") or None
 
 
-def _with(table: pa.Table, schema: pa.Schema, derived: Mapping[str, Sequence[object]]) -> pa.Table:
-    known = set(table.schema.names)
-    columns = [
-        pa.array(derived[field.name], field.type)
-        if field.name in derived
-        else table.column(field.name).cast(field.type)
-        if field.name in known
-        else pa.nulls(len(table), field.type)
-        for field in schema
-    ]
-    return pa.Table.from_arrays(columns, schema=schema)
+_NESTED: Final = {
+    "systems": ("details", "fingerprint", "system_id", _details),
+    "environments": ("packages", "versions", "environment_id", _packages),
+}
+"""By table the nested column, the text that it is made from, the key, and how."""

@@ -19,7 +19,7 @@ from ruamel.yaml.error import YAMLError
 
 from orchestrator.config import inventory_words
 from orchestrator.store.query.reading import View, read_small
-from orchestrator.store.schema.tables import current_rows
+from orchestrator.store.schema.tables import with_nested
 from orchestrator.store.sharing.scrubbing import Scrubber, hosts_in, logins_in, structure_of, users_in
 from orchestrator.store.storage.snapshot import SCHEMAS
 
@@ -100,8 +100,7 @@ class Anonymiser:
                 rows = rows.set_column(number, field, column)
         is_whole = name in SCHEMAS and name != "trials" and rows.schema.names == SCHEMAS[name].names
         # What was derived from the texts says what they said: it is derived again, from what is left of them.
-        bare = rows.drop_columns(list(_DERIVED & set(rows.schema.names)))
-        return current_rows(name, bare) if is_whole else bare
+        return with_nested(name, rows) if is_whole else rows.drop_columns(list(_DERIVED & set(rows.schema.names)))
 
     def _column(self, field: pa.Field, column: pa.ChunkedArray) -> pa.ChunkedArray | None:
         if pa.types.is_string(field.type):

@@ -98,12 +98,7 @@ def _merge_small(store: Store, writer: Writer, other: View, report: MergeReport)
 def _compare_campaign(writer: Writer, here: Mapping[str, Any], there: Mapping[str, Any], report: MergeReport) -> None:
     name = here["campaign_id"]
     fixed = [column for column in here if column not in _TOTALS and not column.startswith("trials_")]
-    differing = [
-        column
-        for column in fixed
-        # What one of them lacks, an older taxmeter did not write.
-        if here[column] is not None and there[column] is not None and here[column] != there[column]
-    ]
+    differing = [column for column in fixed if here[column] != there[column]]
     if differing:
         report.conflicts.append(f"campaign {name} has another {', '.join(differing)}")
     elif there["finished_at"] is not None and (

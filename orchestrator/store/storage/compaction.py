@@ -21,15 +21,7 @@ from typing import Final
 from orchestrator.errors import StoreError
 from orchestrator.store.storage.files import Layout, exclusive, storage_errors, sync_file
 from orchestrator.store.storage.generations import KEEP_S, current_number, expire, lock_compaction, prepare, replace
-from orchestrator.store.storage.parts import (
-    Footer,
-    is_current,
-    is_newer,
-    part_name,
-    read_footer,
-    read_trials_checked,
-    write_trials,
-)
+from orchestrator.store.storage.parts import Footer, part_name, read_footer, read_trials_checked, write_trials
 from orchestrator.store.storage.small import KEYS, MANY_FILES, merge_files
 from orchestrator.store.storage.snapshot import Snapshot
 
@@ -85,8 +77,7 @@ def compact(layout: Layout, *, full: bool, keep_s: float = KEEP_S) -> Compaction
 
     Args:
         layout: where the store is.
-        full: whether to merge all that is not full, and not only where it is worth it; parts of older schemas are
-            then written again whatever their size.
+        full: whether to merge all that is not full, and not only where it is worth it.
         keep_s: how long generations are kept after others took their place.
 
     Raises:
@@ -138,19 +129,15 @@ def _plan(snapshot: Snapshot, full: bool) -> dict[str, list[list[_Part]]]:
     """Which parts become one, by month."""
     by_month: dict[str, list[tuple[str, Path]]] = defaultdict(list)
     for name, path in zip(snapshot.names("trials"), snapshot.parts(), strict=True):
-        if is_newer(name):
-            continue
         by_month[path.parent.name.partition("=")[2]].append((name, path))
     everything = full or len(snapshot.files["trials"]) > MANY_PARTS
     least = 2 if everything else TIER_PARTS
     plan = {}
     for month, named in sorted(by_month.items()):
-        outdated = full and not all(is_current(name) for name, _ in named)
-        if len(named) < least and not outdated:
+        if len(named) < least:
             continue
         parts = [_Part(name, path, read_footer(path)) for name, path in named]
-        groups = _outdated_too(parts) if outdated else _groups(parts, everything)
-        jobs = [job for group in groups for job in _jobs(group)]
+        jobs = [job for group in _groups(parts, everything) for job in _jobs(group)]
         if jobs:
             plan[month] = jobs
     return plan
@@ -164,12 +151,6 @@ def _groups(parts: Sequence[_Part], everything: bool) -> list[list[_Part]]:
     return [tier for tier in tiers if len(tier) >= TIER_PARTS]
 
 
-def _outdated_too(parts: Sequence[_Part]) -> list[list[_Part]]:
-    """All that is not full as one group; of full parts those of an older schema, each by itself."""
-    full = [[part] for part in parts if part.is_full and not is_current(part.name)]
-    return [*_groups(parts, everything=True), *full]
-
-
 def _jobs(group: Sequence[_Part]) -> Iterator[list[_Part]]:
     """Parts that become one, oldest first, so that what was measured together stays together."""
     job: list[_Part] = []
@@ -179,7 +160,7 @@ def _jobs(group: Sequence[_Part]) -> Iterator[list[_Part]]:
         if rows >= FULL_ROWS or size >= FULL_BYTES:
             yield job
             job = []
-    if len(job) > 1 or any(not is_current(part.name) for part in job):
+    if len(job) > 1:
         yield job
 
 

@@ -41,7 +41,7 @@ class Layout:
 
     @property
     def current(self) -> Path:
-        """The directory of the current generation, resolved once; of a store in format 1, its root."""
+        """The directory of the current generation, resolved once; of a store that does not exist, its root."""
         if self.current_link.is_symlink():
             return Path(os.path.realpath(self.current_link))
         return self.root
@@ -93,7 +93,7 @@ class Layout:
         """The sealed files as they are now; what is compacted later does not change it.
 
         Raises:
-            StoreError: the store was written by a newer taxmeter, or cannot be listed.
+            StoreError: another version of taxmeter wrote the store, or it cannot be listed.
         """
         return snapshot_of(self)
 

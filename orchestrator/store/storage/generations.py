@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import StoreError
+from orchestrator.store.schema import SCHEMA_VERSION
 from orchestrator.store.storage.files import (
     Layout,
     exclusive,
@@ -38,10 +39,10 @@ class OutdatedError(StoreError):
 
 
 def prepare(layout: Layout, keep_s: float = KEEP_S) -> None:
-    """Makes a store, converts one of format 1, and removes what killed processes left in the middle of their work.
+    """Makes a store, and removes what killed processes left in the middle of their work.
 
     Raises:
-        StoreError: the store cannot be written, or a newer taxmeter wrote it.
+        StoreError: the store cannot be written, or another version of taxmeter wrote it.
     """
     action = f"cannot create the result store {layout.root}"
     with storage_errors(action):
@@ -51,10 +52,10 @@ def prepare(layout: Layout, keep_s: float = KEEP_S) -> None:
         refuse_lost_link(layout)
         _clear_leftovers(layout)
         if store_id(layout) is None:
-            document = json.dumps({"format": FORMAT, "store_id": str(uuid.uuid4())}) + "\n"
-            _publish(layout, document.encode(), layout.description)
+            document = {"format": FORMAT, "schema_version": SCHEMA_VERSION, "store_id": str(uuid.uuid4())}
+            _publish(layout, f"{json.dumps(document)}\n".encode(), layout.description)
         if not layout.current_link.is_symlink():
-            _switch(layout, _build(layout, 1, _tree(layout.root)))
+            _switch(layout, _build(layout, 1, {}))
         for table in SCHEMAS:
             _link_for_people(layout, table)
         expire(layout, keep_s)
@@ -208,30 +209,11 @@ def _switch(layout: Layout, generation: Path) -> None:
 
 
 def _link_for_people(layout: Layout, table: str) -> None:
-    """Makes `results/trials` lead to the current generation; a directory of format 1 goes, its files stay there."""
-    link = layout.root / table
-    if link.is_symlink():
-        return
-    target = layout.temporary / table
-    target.symlink_to(Path("current") / table)
-    if link.is_dir():
-        _keep_all(layout, table)
-        aside = layout.temporary / f"format-1-{table}"
-        link.replace(aside)
-        move(target, link)
-        shutil.rmtree(aside)
-    else:
-        move(target, link)
-
-
-def _keep_all(layout: Layout, table: str) -> None:
-    """Links what a writer of format 1 added after the conversion began."""
-    for name, path in _tree(layout.root).items():
-        place = layout.current / name
-        if name.startswith(f"{table}/") and not place.exists():
-            link = layout.temporary / place.name
-            os.link(path, link)
-            move(link, place)
+    """Makes `results/trials` lead to the current generation."""
+    if not (layout.root / table).is_symlink():
+        link = layout.temporary / table
+        link.symlink_to(Path("current") / table)
+        move(link, layout.root / table)
 
 
 def _tree(generation: Path) -> dict[str, Path | bytes]:

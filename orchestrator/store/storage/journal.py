@@ -27,7 +27,7 @@ from orchestrator.store.storage.files import (
     try_lock,
     write_all,
 )
-from orchestrator.store.storage.packing import PACKED, columns_of, pack, unpack
+from orchestrator.store.storage.packing import PACKED, pack, unpack
 
 _UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
 """What Arrow raises on damaged bytes."""
@@ -113,8 +113,6 @@ class SegmentContent:
     table: pa.Table
     damage: str | None
     """What could not be read, in words; null if every byte was."""
-    is_newer: bool = False
-    """Whether a newer taxmeter wrote it: it has columns that are not in `table`."""
 
 
 def read_segment(path: Path) -> SegmentContent:
@@ -134,13 +132,13 @@ def read_segment(path: Path) -> SegmentContent:
         seed = _schema_checksum(reader.schema)
     except _UNREADABLE as error:
         return SegmentContent(TRIALS.empty_table(), f"the header is unreadable: {_first_line(error)}")
+    if not any(reader.schema.equals(schema) for schema in (TRIALS, PACKED)):
+        return SegmentContent(TRIALS.empty_table(), "the columns are not those of the store")
     batches, damage = _read_batches(reader, seed)
     rest = len(data) - source.tell()
     if rest and not damage:
         damage.append(f"{rest} bytes after the last batch")
-    names = {name for field in reader.schema for name in field.name.split(",")}
-    is_newer = not names <= set(TRIALS.names)
-    return SegmentContent(_table(batches), "; ".join(damage) or None, is_newer)
+    return SegmentContent(_table(batches), "; ".join(damage) or None)
 
 
 def lock_leftover(path: Path) -> int | None:
@@ -236,18 +234,8 @@ def _is_intact(batch: pa.RecordBatch, metadata: pa.KeyValueMetadata | None, seed
 
 
 def _table(batches: list[pa.RecordBatch]) -> pa.Table:
-    """The rows in the current schema; a column that an older writer did not know is null."""
-    if not batches:
-        return TRIALS.empty_table()
-    if any(pa.types.is_fixed_size_list(field.type) for field in batches[0].schema):
-        batches = [pa.RecordBatch.from_pydict(columns_of(batch)) for batch in batches]
-    table = pa.Table.from_batches(batches)
-    known = set(table.schema.names)
-    columns = [
-        table.column(field.name).cast(field.type) if field.name in known else pa.nulls(len(table), field.type)
-        for field in TRIALS
-    ]
-    return pa.Table.from_arrays(columns, schema=TRIALS)
+    rows = [unpack(batch) if batch.schema.equals(PACKED) else batch for batch in batches]
+    return pa.Table.from_batches(rows, TRIALS)
 
 
 def _checksum(batch: pa.RecordBatch, seed: int) -> int:

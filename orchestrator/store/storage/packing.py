@@ -24,7 +24,7 @@ def _alike() -> list[list[pa.Field]]:
 PACKED: Final = pa.schema(
     [pa.field(",".join(field.name for field in some), pa.list_(some[0].type, len(some))) for some in _alike()]
 )
-"""Each column has the names of those that it holds: what was packed can be read whatever the schema is by then."""
+"""Each column has the names of those that it holds."""
 
 _REQUIRED: Final = [(place, len(some)) for place, some in enumerate(_alike()) if not some[0].nullable]
 _PLACES: Final = {
@@ -49,7 +49,7 @@ def unpack(packed: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def columns_of(packed: pa.RecordBatch) -> dict[str, pa.Array]:
-    """By name the columns that were packed, also by a taxmeter with another schema."""
+    """By name the columns that were packed."""
     rows = packed.num_rows
     columns = {}
     for field, column in zip(packed.schema, packed.columns, strict=True):

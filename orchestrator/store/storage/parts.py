@@ -1,6 +1,5 @@
 """Files of the store in Parquet: how they are written, and what their footers say."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from orchestrator.errors import StoreError
-from orchestrator.store.schema import SCHEMA_VERSION, SORT_ORDER, TRIALS, parquet_options
+from orchestrator.store.schema import SORT_ORDER, TRIALS, parquet_options
 
 ROW_GROUP_ROWS: Final = 16384
 """Small enough that statistics prune within a part, large enough that a scan is one of few pieces."""
@@ -24,7 +23,6 @@ _SMALL: Final[dict[str, Any]] = {
     "write_statistics": False,
     "write_page_checksum": True,
 }
-_CURRENT: Final = f"part-s{SCHEMA_VERSION}-"
 CHECKED: Final = ds.ParquetFileFormat(
     default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
 )
@@ -50,19 +48,8 @@ class Footer:
 
 
 def part_name(stem: str) -> str:
-    """The name of a part of `trials`. It tells the version of the schema, so that a reader need not open the file."""
-    return f"{_CURRENT}{stem}.parquet"
-
-
-def is_current(path: str) -> bool:
-    """Whether a part is known to have exactly the columns of the current schema, in their order."""
-    return path.rpartition("/")[2].startswith(_CURRENT)
-
-
-def is_newer(path: str) -> bool:
-    """Whether a part was written by a newer taxmeter: this one must not write it again, for it knows fewer columns."""
-    version = re.match(r"part-s(\d+)-", path.rpartition("/")[2])
-    return version is not None and int(version[1]) > SCHEMA_VERSION
+    """The name of a part of `trials`."""
+    return f"part-{stem}.parquet"
 
 
 def read_footer(path: Path) -> Footer:
@@ -122,7 +109,7 @@ def _write_sorted(path: Path, rows: pa.Table) -> None:
 
 
 def read_trials_checked(paths: Iterable[Path]) -> pa.Table:
-    """All rows of some parts in the current schema, after every page was compared with its checksum.
+    """All rows of some parts, after every page was compared with its checksum.
 
     Raises:
         StoreError: a part cannot be read, or is damaged.

@@ -84,9 +84,7 @@ def recover(layout: Layout, known: SealedKeys | None = None) -> tuple[SealReport
         try:
             with storage_errors(f"cannot read {segment}"):
                 content = read_segment(segment)
-            # Sealed by this taxmeter, its columns would be lost; readers see the others meanwhile.
-            if not content.is_newer:
-                reports.append(seal_segment(layout, segment, keys, content=content))
+            reports.append(seal_segment(layout, segment, keys, content=content))
         finally:
             os.close(descriptor)
     return tuple(reports)

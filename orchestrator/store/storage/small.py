@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from orchestrator.errors import StoreError
-from orchestrator.store.schema.tables import current_rows
 from orchestrator.store.schema.validation import batch_of
 from orchestrator.store.storage.files import Layout, exclusive, storage_errors
 from orchestrator.store.storage.generations import publish, replace
@@ -59,7 +58,7 @@ def finish_row(layout: Layout, table: str, name: str, columns: Mapping[str, obje
         file = _file_with(snapshot, table, name)
         if file is None:
             raise StoreError(f"{layout.root / table} has no row with {key} {name}; put it there first")
-        before = read_current(file, table)
+        before = read_file(file, table)
         changed = [{**row, **columns} if row[key] == name else row for row in before.to_pylist()]
         after = pa.Table.from_batches([batch_of(changed, SCHEMAS[table])])
         if after.equals(before):
@@ -81,25 +80,20 @@ def merge_files(layout: Layout, table: str) -> int:
     files = [Path(path) for path in snapshot.files[table]]
     if len(files) <= 1:
         return 0
-    rows = pa.concat_tables([read_current(file, table) for file in files]).sort_by(KEYS[table])
+    rows = pa.concat_tables([read_file(file, table) for file in files]).sort_by(KEYS[table])
     merged = {f"{table}/merged-{uuid.uuid4().hex}.parquet": bytes(encode_small(rows))}
     replace(layout, snapshot.names(table), merged)
     return len(files)
 
 
-def read_current(path: Path, table: str) -> pa.Table:
-    """The rows of a file of any version, in the current schema.
+def read_file(path: Path, table: str) -> pa.Table:
+    """The rows of a file.
 
     Raises:
-        StoreError: the file cannot be read, is damaged, or is of a newer version.
+        StoreError: the file cannot be read, is damaged, or has other columns.
     """
     try:
-        rows = pq.ParquetFile(path, page_checksum_verification=True).read()
-        unknown = sorted(set(rows.schema.names) - set(SCHEMAS[table].names))
-        if unknown:
-            # To be written again with fewer columns is to lose them.
-            raise StoreError(f"{path} has {', '.join(unknown)}, from a newer taxmeter: update this one")
-        return current_rows(table, rows)
+        return pq.ParquetFile(path, page_checksum_verification=True).read().cast(SCHEMAS[table])
     except (pa.ArrowException, OSError, ValueError) as error:
         raise StoreError(f"cannot read {path}: {error}; `taxmeter results verify` tells more") from error
 

@@ -12,13 +12,13 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 
 from orchestrator.errors import StoreError
-from orchestrator.store.schema import CAMPAIGNS, ENVIRONMENTS, SYSTEMS, TRIALS
+from orchestrator.store.schema import CAMPAIGNS, ENVIRONMENTS, SCHEMA_VERSION, SYSTEMS, TRIALS
 
 if TYPE_CHECKING:
     from orchestrator.store.storage.files import Layout
 
-FORMAT: Final = 2
-"""1: the tables are directories of the root. 2: they are in generations, and a link names the current one."""
+FORMAT: Final = 1
+"""Where files are and what they are called: generations of Parquet beside a journal."""
 
 SCHEMAS: Final[Mapping[str, pa.Schema]] = {
     "trials": TRIALS,
@@ -43,7 +43,7 @@ class Snapshot:
     """Name of the table to its sorted paths, for `filesystem`."""
 
     def dataset(self, table: str) -> ds.Dataset:
-        """A table in its current schema, rows in no promised order; a column that an older file lacks is null.
+        """A table, rows in no promised order.
 
         Raises:
             StoreError: a file is gone or cannot be opened.
@@ -66,10 +66,10 @@ class Snapshot:
 
 
 def snapshot_of(layout: "Layout") -> Snapshot:
-    """The sealed files of a store of format 1 or 2; of a store that does not exist, none.
+    """The sealed files of a store; of a store that does not exist, none.
 
     Raises:
-        StoreError: the store was written by a newer taxmeter, or cannot be listed.
+        StoreError: another version of taxmeter wrote the store, or it cannot be listed.
     """
     store_id(layout)
     refuse_lost_link(layout)
@@ -82,9 +82,6 @@ def snapshot_of(layout: "Layout") -> Snapshot:
     # After the listing: a generation that expires in the middle goes as a whole, and must not look empty.
     if layout.current_link.is_symlink() and not directory.is_dir():
         raise StoreError(f"{layout.current_link} leads to {directory}, which is not there; restore it from a copy")
-    if layout.current != directory and directory == layout.root:
-        # It was converted meanwhile, and its tables may have been listed when they were not there.
-        return snapshot_of(layout)
     return Snapshot(str(directory), pafs.LocalFileSystem(), files)
 
 
@@ -99,19 +96,18 @@ def refuse_lost_link(layout: "Layout") -> None:
         return
     if link.is_dir():
         raise StoreError(f"{link} is a directory, as after a copy that followed links; copy the store with `cp -a`")
-    # A conversion that was cut short has linked what is in the root, and nothing else.
-    here = {name for table in SCHEMAS for name in _names(layout.root, table)}
     for generation in sorted(layout.generations.iterdir(), reverse=True):
-        if generation.name.isdigit() and {name for table in SCHEMAS for name in _names(generation, table)} - here:
+        # The first one may be as empty as it was when its making was cut short.
+        if generation.name.isdigit() and any(True for table in SCHEMAS for _ in _parquet_files(generation / table)):
             mend = f"ln -s {layout.generations.name}/{generation.name} {link}"
             raise StoreError(f"{link} is missing, as after a copy without links: `{mend}` brings the results back")
 
 
 def store_id(layout: "Layout") -> str | None:
-    """The identity of a store, random at its creation; null in format 1 and for a store that does not exist.
+    """The identity of a store, random at its creation; null for a store that does not exist.
 
     Raises:
-        StoreError: the description of the store is damaged, or of a newer format.
+        StoreError: the description of the store is damaged, or another version of taxmeter wrote it.
     """
     path = layout.description
     try:
@@ -122,17 +118,17 @@ def store_id(layout: "Layout") -> str | None:
         raise StoreError(f"cannot read {path}: {error}") from error
     try:
         document = json.loads(text)
-        written, identity = int(document["format"]), str(document["store_id"])
+        written = int(document["format"]), int(document["schema_version"])
+        identity = str(document["store_id"])
     except (ValueError, KeyError, TypeError) as error:
-        expected = f'{{"format": {FORMAT}, "store_id": "…"}}'
+        expected = f'{{"format": {FORMAT}, "schema_version": {SCHEMA_VERSION}, "store_id": "…"}}'
         raise StoreError(f"{path} is damaged: expected {expected}; delete it, and the next sweep writes it") from error
-    if written > FORMAT:
-        raise StoreError(f"{path}: format {written} is newer than this taxmeter, which knows {FORMAT}: update it")
+    if written != (FORMAT, SCHEMA_VERSION):
+        raise StoreError(
+            f"{path}: format {written[0]} with schema {written[1]}, and this taxmeter knows format {FORMAT} with schema "
+            f"{SCHEMA_VERSION}: use the taxmeter that wrote it"
+        )
     return identity
-
-
-def _names(generation: Path, table: str) -> set[str]:
-    return {os.path.relpath(path, generation) for path in _parquet_files(generation / table)}
 
 
 def _parquet_files(directory: Path) -> Iterator[str]:

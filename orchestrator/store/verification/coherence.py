@@ -122,7 +122,7 @@ def _check_joins(connection: duckdb.DuckDBPyConnection, place: str, found: Verif
             )
         nameless = connection.sql(f"SELECT count(*) FROM trials WHERE {key} IS NULL").fetchall()[0][0]
         if nameless:
-            found.notes.append(f"{nameless} rows have no {key}: an older taxmeter wrote none for trials that never ran")
+            found.notes.append(f"{nameless} rows have no {key}")
 
 
 def _check_totals(connection: duckdb.DuckDBPyConnection, found: Verification, *, is_partial: bool) -> None:

@@ -46,37 +46,27 @@ def verify(view: View, layout: Layout | None) -> Verification:
 def _check_files(snapshot: Snapshot, found: Verification) -> Snapshot:
     """Reads every page of every file; returns the snapshot of those that are whole."""
     good: dict[str, tuple[str, ...]] = {}
-    unsummed = 0
     for table in SCHEMAS:
         kept = []
         for path in snapshot.files[table]:
             found.files += 1
             try:
                 with snapshot.filesystem.open_input_file(path) as stream:
-                    summed = _read_all(stream, path, table, found)
+                    _read_all(stream, path, table, found)
             except (pa.ArrowException, OSError, ValueError) as error:
                 found.damage(path, f"cannot be read: {line_of(error)}", RESTORE)
                 continue
             kept.append(path)
-            # Of a small table that is one file already, compaction writes nothing again.
-            unsummed += not summed and (table == "trials" or len(snapshot.files[table]) > 1)
         good[table] = tuple(kept)
-    if unsummed:
-        found.notes.append(
-            f"{unsummed} files of an older taxmeter have no checksums of their pages: a flipped bit may go unseen; "
-            "`taxmeter results compact` writes them again, with checksums"
-        )
     return replace(snapshot, files=good)
 
 
-def _read_all(stream: pa.NativeFile, path: str, table: str, found: Verification) -> bool:
-    """Reads a file, comparing pages with checksums and footer with pages; whether it was written with checksums."""
+def _read_all(stream: pa.NativeFile, path: str, table: str, found: Verification) -> None:
+    """Reads a file, comparing pages with checksums and footer with pages."""
     file = open_checked(stream)
     _check_schema(file, path, table, found)
     for difference in differences(file):
         found.damage(path, difference, RESTORE)
-    version = _version(file.schema_arrow)
-    return version is not None and version >= SCHEMA_VERSION
 
 
 def _check_schema(file: pq.ParquetFile, path: str, table: str, found: Verification) -> None:
@@ -84,13 +74,13 @@ def _check_schema(file: pq.ParquetFile, path: str, table: str, found: Verificati
     version = _version(schema)
     if version is None:
         found.damage(path, "says no schema version", "a file that taxmeter did not write; move it out of the store")
-    elif version > SCHEMA_VERSION:
-        found.damage(path, f"has schema {version}, and this taxmeter knows {SCHEMA_VERSION}", "update taxmeter")
+    elif version != SCHEMA_VERSION:
+        what = f"has schema {version}, and this taxmeter knows {SCHEMA_VERSION}"
+        found.damage(path, what, "move it out of the store, and read it with the taxmeter that wrote it")
     for ours in SCHEMAS[table]:
         position = schema.get_field_index(ours.name)
         if position < 0:
-            if not ours.nullable or version == SCHEMA_VERSION:
-                found.damage(path, f"lacks the column {ours.name}", RESTORE)
+            found.damage(path, f"lacks the column {ours.name}", RESTORE)
         elif not schema.field(position).type.equals(ours.type) and not pa.types.is_nested(ours.type):
             found.damage(path, f"column {ours.name} is {schema.field(position).type}, not {ours.type}", RESTORE)
 
