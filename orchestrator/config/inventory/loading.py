@@ -77,15 +77,6 @@ def json_schema() -> str:
     return json.dumps(schema | InventoryDocument.model_json_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
-def inventory_words() -> frozenset[str]:
-    """The keys of an inventory and the values that it chooses from: words of ours, which name nobody."""
-    words: set[str] = set()
-    for _, part in nodes(InventoryDocument.model_json_schema()):
-        if isinstance(part, dict):
-            words |= {*part.get("properties", ()), *part.get("enum", ())}
-    return frozenset(words)
-
-
 def load_inventory(path: Path | Source) -> Inventory:
     """Reads an inventory: a file, or the text of one that a store has.
 

@@ -1,7 +1,9 @@
 """Which columns there are, what they mean, and how they are stored."""
 
+from orchestrator.store.schema.columns import SHARED_KEYS, Sharing
 from orchestrator.store.schema.definition import (
     CAMPAIGNS,
+    COLUMNS,
     DICTIONARY_COLUMNS,
     ENVIRONMENTS,
     ROW_KEY,
@@ -16,14 +18,17 @@ from orchestrator.store.schema.definition import (
 
 __all__ = [
     "CAMPAIGNS",
+    "COLUMNS",
     "DICTIONARY_COLUMNS",
     "ENVIRONMENTS",
     "ROW_KEY",
     "SCHEMA_VERSION",
+    "SHARED_KEYS",
     "SORT_ORDER",
     "SPLIT_COLUMNS",
     "SYSTEMS",
     "TRIALS",
+    "Sharing",
     "parquet_options",
     "total_column",
 ]

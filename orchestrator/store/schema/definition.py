@@ -1,6 +1,6 @@
 """The schemas of the result store, and how Parquet stores them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,6 +18,8 @@ from orchestrator.store.schema.columns import (
     TIME,
     TRIAL_COLUMNS,
     Column,
+    Sharing,
+    public,
     texts,
 )
 from orchestrator.store.schema.nested import struct_of
@@ -37,46 +39,44 @@ def _schema(columns: Iterable[Column]) -> pa.Schema:
     return pa.schema([column.field() for column in columns], metadata={"schema_version": str(SCHEMA_VERSION)})
 
 
-TRIALS: Final = _schema(TRIAL_COLUMNS)
-SYSTEMS: Final = _schema(
-    [
-        Column("system_id", TEXT, required=True),
-        Column("hw_id", TEXT, required=True),
+COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {
+    "trials": TRIAL_COLUMNS,
+    "systems": (
+        *public(Column("system_id", TEXT, required=True), Column("hw_id", TEXT, required=True)),
         *HOT_SYSTEM,
-        Column("fingerprint", TEXT, required=True),
+        Column("fingerprint", TEXT, required=True, sharing=Sharing.DOCUMENT),
         # What tells two identical systems apart is kept out of the store.
-        Column("details", struct_of(Fingerprint, without=("private",))),
-    ]
-)
-ENVIRONMENTS: Final = _schema(
-    [
-        Column("environment_id", TEXT, required=True),
-        Column("environment", TEXT, required=True),
-        *texts("image_digest", "lock_sha256"),
-        Column("versions", TEXT, required=True),
-        Column("facts", TEXT, required=True),
-        Column("image_layers", TEXTS),
-        Column("image_config_sha256", TEXT),
-        Column("packages", TEXT_BY_NAME),
-    ]
-)
-CAMPAIGNS: Final = _schema(
-    [
-        Column("campaign_id", TEXT, required=True),
-        Column("started_at", TIME, required=True),
-        Column("sweep", TEXT, required=True),
+        Column("details", struct_of(Fingerprint, without=("private",)), sharing=Sharing.DOCUMENT),
+    ),
+    "environments": (
+        *public(Column("environment_id", TEXT, required=True), Column("environment", TEXT, required=True)),
+        *public(*texts("image_digest", "lock_sha256"), Column("versions", TEXT, required=True)),
+        Column("facts", TEXT, required=True, sharing=Sharing.DOCUMENT),
+        *public(Column("image_layers", TEXTS), *texts("image_config_sha256"), Column("packages", TEXT_BY_NAME)),
+    ),
+    "campaigns": (
+        Column("campaign_id", TEXT, required=True, sharing=Sharing.CAMPAIGN),
+        *public(Column("started_at", TIME, required=True)),
+        Column("sweep", TEXT, required=True, sharing=Sharing.SWEEP),
         Column("sweep_document", TEXT, required=True),
         Column("inventory_document", TEXT, required=True),
-        Column("plan_digest", TEXT, required=True),
-        Column("planned_trials", INTEGER, "trials", required=True),
-        Column("taxmeter_version", TEXT, required=True),
-        Column("git_commit", TEXT),
-        Column("finished_at", TIME),
-        *texts("plan", "versions"),
-        Column("rows", INTEGER, "rows"),
-        *(Column(total_column(status), INTEGER, "trials") for status in Status),
-    ]
-)
+        *public(
+            Column("plan_digest", TEXT, required=True),
+            Column("planned_trials", INTEGER, "trials", required=True),
+            Column("taxmeter_version", TEXT, required=True),
+            *texts("git_commit"),
+            Column("finished_at", TIME),
+        ),
+        *texts("plan"),
+        *public(*texts("versions"), Column("rows", INTEGER, "rows")),
+        *public(*(Column(total_column(status), INTEGER, "trials") for status in Status)),
+    ),
+}
+"""By table its columns, in their order."""
+TRIALS: Final = _schema(COLUMNS["trials"])
+SYSTEMS: Final = _schema(COLUMNS["systems"])
+ENVIRONMENTS: Final = _schema(COLUMNS["environments"])
+CAMPAIGNS: Final = _schema(COLUMNS["campaigns"])
 
 ROW_KEY: Final = ("trial_id", "attempt")
 """What makes a row of `trials` unique."""

@@ -25,7 +25,7 @@ from orchestrator.store.query.tabular import (
 )
 from orchestrator.store.query.views import connect, quoted
 from orchestrator.store.schema import SCHEMA_VERSION, TRIALS
-from orchestrator.store.sharing.anonymising import Anonymiser, texts_of
+from orchestrator.store.sharing.anonymising import Anonymiser
 from orchestrator.store.storage.checking import require_whole_files
 from orchestrator.store.storage.small import KEYS
 from orchestrator.store.storage.snapshot import SCHEMAS
@@ -104,7 +104,7 @@ class _Source:
         self._connection = connect(view)
         with query_errors(self._connection, order.where or ""):
             self.schema = _with_units(self._relation().limit(0).to_arrow_table().schema)
-        self._anonymiser = Anonymiser.of(view, self._texts()) if order.anonymise else None
+        self._anonymiser = Anonymiser.of(self._connection) if order.anonymise else None
 
     def rows(self) -> pa.RecordBatchReader:
         """The chosen rows."""
@@ -142,15 +142,6 @@ class _Source:
             if name not in known:
                 raise ConfigurationError(f"`{self.table}` has no column {name}{near_names(name, known)}")
         return rows.filter(self._order.where or "true").project(", ".join(map(quoted, self._order.columns or known)))
-
-    def _texts(self) -> Iterator[str]:
-        # Of all chosen trials, whatever columns are wanted: a name is learned where it stands.
-        condition = "true" if self._order.samples else self._order.where or "true"
-        texts = [name for name in TRIALS.names if TRIALS.field(name).type == pa.string()]
-        with query_errors(self._connection, condition):
-            chosen = self._connection.view("trials").filter(condition).project(", ".join(map(quoted, texts)))
-            for batch in chosen.to_arrow_reader(_BATCH_ROWS):
-                yield from texts_of(pa.Table.from_batches([batch]))
 
 
 def _write_file(source: _Source, order: ExportOrder, place: Path, report: ExportReport) -> None:
