@@ -6,9 +6,8 @@ longer names stay for a while, for readers that took the list before, and go whe
 
 import os
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path, PurePosixPath
 
@@ -17,19 +16,8 @@ import pyarrow.fs as pafs
 
 from orchestrator.errors import ConfigurationError, StoreError
 from orchestrator.store.objects.location import Location
-from orchestrator.store.objects.remote import LATEST, OBJECTS, QUESTIONS_AT_ONCE, Latest, StoredObject, read_latest
-from orchestrator.store.objects.uploading import (
-    File,
-    Progress,
-    content_at,
-    content_of,
-    described,
-    digest,
-    etag_of,
-    expected_etags,
-    put,
-    upload,
-)
+from orchestrator.store.objects.remote import LATEST, OBJECTS, Latest, StoredObject, read_latest
+from orchestrator.store.objects.uploading import File, Progress, content_of, described, put, upload
 from orchestrator.store.schema import SCHEMA_VERSION
 from orchestrator.store.storage.files import Layout, storage_errors, try_lock
 from orchestrator.store.storage.generations import KEEP_S
@@ -87,7 +75,7 @@ def push(
         there = _listing(location)
         known = {one.key: one for one in previous.objects()} if previous is not None else {}
         files = _files(snapshot)
-        states = _states(location, files, there, known)
+        states = {file.key: _present(file, there.get(file.key), known.get(file.key)) for file in files}
         missing = [file for file in files if states[file.key] is None]
         uploaded = upload(location, missing, progress)
         objects = {key: one for key, one in states.items() if one is not None} | {one.key: one for one in uploaded}
@@ -171,35 +159,13 @@ def _listing(location: Location) -> Mapping[str, pafs.FileInfo]:
     return {info.path[len(location.prefix) + 1 :]: info for info in found if info.type == pafs.FileType.File}
 
 
-def _states(
-    location: Location,
-    files: list[File],
-    there: Mapping[str, pafs.FileInfo],
-    known: Mapping[str, StoredObject],
-) -> dict[str, StoredObject | None]:
-    """Each key with the object that already stands there, or null if the file has to go up."""
-
-    def state(file: File) -> StoredObject | None:
-        info = there.get(file.key)
-        with storage_errors(f"cannot read {file.path}"):
-            if info is None or info.size != file.path.stat().st_size:
-                return None
-        etag = etag_of(location, file.key)
-        recorded = known.get(file.key)
-        if etag is not None and recorded is not None and recorded.bytes == info.size and recorded.etag == etag:
-            return recorded
-        # Left by a push that was killed, changed since, or in a place that has no names for contents: only a checksum
-        # can tell that it is whole.
-        content = content_of(file.path)
-        if etag is None:
-            if digest(content_at(location, file.key)) != digest(content):
-                return None
-        elif etag not in expected_etags(content):
+def _present(file: File, info: pafs.FileInfo | None, recorded: StoredObject | None) -> StoredObject | None:
+    """The object of a file if it is there whole; files never change, so that their size tells."""
+    with storage_errors(f"cannot read {file.path}"):
+        if info is None or info.size != file.path.stat().st_size:
             return None
-        return replace(described(file, content), etag=etag)
-
-    with ThreadPoolExecutor(QUESTIONS_AT_ONCE) as pool:
-        return dict(zip((file.key for file in files), pool.map(state, files), strict=True))
+    # A push that was killed has listed nothing.
+    return recorded or described(file, content_of(file.path))
 
 
 def _publish(location: Location, previous: Latest | None, latest: Latest) -> None:

@@ -39,8 +39,6 @@ class StoredObject:
     rows: int
     sha256: str
     """Of its content."""
-    etag: str | None = None
-    """What the service called this content when it was uploaded; null where it has no such names."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +170,8 @@ def differing_contents(url: str) -> list[str]:
         if data is None:
             damages.append(f"{one.key} is missing")
         elif hashlib.sha256(data).hexdigest() != one.sha256:
-            damages.append(f"{one.key} is altered: its checksum is not that of what was pushed")
+            what = "its checksum is not that of what was pushed; delete it and push the store again"
+            damages.append(f"{one.key} is altered: {what}")
     return damages
 
 

@@ -1,10 +1,10 @@
-"""Files that go up into an object store, and what the service says of them."""
+"""Files that go up into an object store."""
 
 import hashlib
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -17,8 +17,6 @@ from orchestrator.store.storage.checking import require_whole
 from orchestrator.store.storage.files import storage_errors
 
 _UPLOADS_AT_ONCE: Final = 4
-_PART_BYTES: Final = 10 * 2**20
-"""Of a multipart upload by Arrow."""
 
 
 @dataclass(frozen=True)
@@ -78,32 +76,6 @@ def put(location: Location, key: str, content: pa.Buffer) -> None:
         location.filesystem.move(temporary, target)
 
 
-def etag_of(location: Location, key: str) -> str | None:
-    """What the service calls an object's content; null where it has no such names.
-
-    Raises:
-        ConfigurationError: the service refuses.
-        StoreError: it does not answer.
-    """
-    with location.errors(f"look at {key}"), location.filesystem.open_input_stream(location.path(key)) as stream:
-        tag = (stream.metadata() or {}).get("ETag")
-    return None if tag is None else tag.decode().strip('"')
-
-
-def expected_etags(content: pa.Buffer) -> tuple[str, str]:
-    """What S3 calls a content that came in one PUT, and one that came in several parts of Arrow's size.
-
-    Where objects are encrypted with keys of the service's key management, it calls them otherwise.
-    """
-    whole = hashlib.md5(content, usedforsecurity=False)
-    view = memoryview(content)
-    parts = [
-        hashlib.md5(view[start : start + _PART_BYTES], usedforsecurity=False).digest()
-        for start in range(0, len(view), _PART_BYTES)
-    ]
-    return whole.hexdigest(), f"{hashlib.md5(b''.join(parts), usedforsecurity=False).hexdigest()}-{len(parts)}"
-
-
 def described(file: File, content: pa.Buffer) -> StoredObject:
     """What the list says of a file.
 
@@ -111,7 +83,7 @@ def described(file: File, content: pa.Buffer) -> StoredObject:
         StoreError: it is damaged.
     """
     rows = require_whole(pa.BufferReader(content), file.path)
-    return StoredObject(file.key, len(content), rows, digest(content))
+    return StoredObject(file.key, len(content), rows, hashlib.sha256(content).hexdigest())
 
 
 def content_of(path: Path) -> pa.Buffer:
@@ -124,22 +96,6 @@ def content_of(path: Path) -> pa.Buffer:
         return source.read_buffer()
 
 
-def content_at(location: Location, key: str) -> pa.Buffer:
-    """An object's content.
-
-    Raises:
-        ConfigurationError: the service refuses.
-        StoreError: it does not answer.
-    """
-    with location.errors(f"read {key}"), location.filesystem.open_input_file(location.path(key)) as stream:
-        return stream.read_buffer()
-
-
-def digest(content: pa.Buffer) -> str:
-    """SHA-256 as it stands in the list."""
-    return hashlib.sha256(content).hexdigest()
-
-
 def _upload(location: Location, file: File) -> StoredObject:
     content = content_of(file.path)
     stored = described(file, content)
@@ -150,4 +106,4 @@ def _upload(location: Location, file: File) -> StoredObject:
         raise StoreError(
             f"{location.url}: {file.key} has {size} bytes after its upload, expected {len(content)}; push again"
         )
-    return replace(stored, etag=etag_of(location, file.key))
+    return stored
