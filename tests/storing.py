@@ -1,6 +1,5 @@
 """Rows for tests of the store, what plain readers make of them, and deaths at any step."""
 
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -13,7 +12,6 @@ import pyarrow.dataset as ds
 import pytest
 
 from orchestrator.store import Row, Store
-from orchestrator.store.storage.snapshot import SCHEMAS
 
 
 def row(name: str, attempt: int = 1, status: str = "ok", month: int = 11, **more: object) -> Row:

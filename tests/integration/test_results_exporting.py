@@ -14,12 +14,12 @@ import pytest
 from orchestrator.errors import ExitCode
 from orchestrator.store import Store, campaign_row, environment_row, open_store, system_row
 from orchestrator.store.schema import COLUMNS, Sharing
-from orchestrator.store.schema.columns import TEXT, Column
+from orchestrator.store.schema.columns import Column
 from orchestrator.store.sharing.anonymising import Anonymiser
 from orchestrator.store.storage.snapshot import SCHEMAS
 from runners.contract import encode
 from runners.system import hot_columns, hw_id
-from tests.results import CAMPAIGNS, ENVIRONMENT, FINGERPRINT, SYSTEM, make_store, put_dimensions, taxmeter, trial
+from tests.results import CAMPAIGNS, ENVIRONMENT, FINGERPRINT, SYSTEM, taxmeter, trial
 
 Captured = pytest.CaptureFixture[str]
 
@@ -175,9 +175,11 @@ def test_an_anonymised_store_is_merged_and_unsealed_rows_are_in_it(directory: Pa
 
 
 def test_a_column_that_nobody_let_out_stays_in_the_lab() -> None:
-    assert Column("of_tomorrow", TEXT).sharing is Sharing.PRIVATE
+    assert Column("of_tomorrow", pa.string()).sharing is Sharing.PRIVATE
     public = {column.name for columns in COLUMNS.values() for column in columns if column.sharing is Sharing.PUBLIC}
-    assert {"host", "log_tail", "reason", "facts", "plan", "inventory_document", "gpu_uuid", "kernel"}.isdisjoint(public)
+    assert {"host", "log_tail", "reason", "facts", "plan", "inventory_document", "gpu_uuid", "kernel"}.isdisjoint(
+        public
+    )
     clean = Anonymiser({}).table("samples", pa.table({"of_tomorrow": ["wanda"], "duration_s": [0.25]}))
     assert clean.to_pylist() == [{"of_tomorrow": None, "duration_s": 0.25}]
 

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import ExitCode
-from orchestrator.store import Store, campaign_row, open_store
-from orchestrator.store.sharing.scrubbing import Scrubber
-from tests.results import CAMPAIGNS, make_store, taxmeter, trial
+from orchestrator.store import Store
+from tests.results import make_store, taxmeter, trial
 
 Captured = pytest.CaptureFixture[str]
 

@@ -11,7 +11,6 @@ import pytest
 from orchestrator.errors import ConfigurationError, ExitCode
 from orchestrator.store import Store
 from orchestrator.store.objects.pushing import push
-from orchestrator.store.objects.remote import differing_contents, snapshot_at
 from orchestrator.store.query import tabular
 from orchestrator.store.query.tabular import appearing, write_rows
 from orchestrator.store.storage import files
@@ -84,19 +83,6 @@ def test_the_directory_of_a_pushed_store_is_read_by_its_url(store: Store, tmp_pa
     assert f"read it by its URL, file://{pushed}" in refusal(capsys, "ls", "--results", pushed)
 
 
-def test_a_push_to_a_directory_mends_what_was_altered_there(store: Store, tmp_path: Path) -> None:
-    url = f"file://{tmp_path / 'pushed'}"
-    push(store.layout, url)
-    altered = Path(snapshot_at(url).files["trials"][0])
-    whole = altered.read_bytes()
-    altered.write_bytes(whole[:50] + bytes([whole[50] ^ 1]) + whole[51:])
-    assert len(differing_contents(url)) == 1
-    report = push(store.layout, url)
-    assert (report.uploaded, len(report.replaced)) == (1, 1)
-    assert differing_contents(url) == []
-    assert push(store.layout, url).uploaded == 0
-
-
 @pytest.mark.parametrize("command", ["compact", "merge", "push"])
 def test_a_store_that_cannot_be_written_says_what_to_do(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured, command: str
@@ -163,14 +149,3 @@ def test_the_parquet_of_a_query_has_units(store: Store, tmp_path: Path) -> None:
     for name in ("mine", "latency_pipelined_median_s"):
         assert b"unit" not in (schema.field(name).metadata or {})
     assert len(pq.read_table(output)) == 2
-
-
-def test_after_a_compaction_there_is_nothing_left_to_advise(store: Store, capsys: Captured) -> None:
-    path = next(store.layout.systems.glob("*.parquet"))
-    rows = pq.read_table(path)
-    metadata = {**(rows.schema.metadata or {}), b"schema_version": b"3"}
-    path.unlink()
-    pq.write_table(rows.replace_schema_metadata(metadata), path)
-    assert taxmeter("results", "compact", "--results", store.layout.root) == ExitCode.OK
-    assert taxmeter("results", "verify", "--results", store.layout.root) == ExitCode.OK
-    assert "no checksums" not in capsys.readouterr().out

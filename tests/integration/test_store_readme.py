@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import shutil
 import statistics
 import subprocess
 import sys

@@ -306,7 +306,9 @@ def test_an_altered_object_is_found_by_its_checksum_and_mended_by_a_push_without
     data[200] ^= 1
     write(url, first, bytes(data))
     [said] = differing_contents(url)
-    assert said == f"{first} is altered: its checksum is not that of what was pushed; delete it and push the store again"
+    assert (
+        said == f"{first} is altered: its checksum is not that of what was pushed; delete it and push the store again"
+    )
     filesystem, prefix = pafs.FileSystem.from_uri(url)
     filesystem.delete_file(f"{prefix}/{first}")
     assert push(store.layout, url).uploaded == 1

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 
 from orchestrator.errors import StoreError
-from orchestrator.store import TRIALS
-from orchestrator.store.storage import journal
+from orchestrator.store import TRIALS, Store
 from orchestrator.store.storage.files import Layout
 from orchestrator.store.storage.generations import prepare
 from orchestrator.store.storage.journal import Segment, lock_leftover, read_segment

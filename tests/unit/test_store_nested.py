@@ -1,14 +1,9 @@
 """Nested columns: the fingerprint as Arrow has it."""
 
 import dataclasses
-import json
-from pathlib import Path
 from typing import Any, Optional
 
-import duckdb
 import pyarrow as pa
-import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 import pytest
 
 from orchestrator.errors import StoreError

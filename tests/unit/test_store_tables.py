@@ -10,7 +10,6 @@ from orchestrator.errors import StoreError
 from orchestrator.store import (
     CAMPAIGNS,
     ENVIRONMENTS,
-    SYSTEMS,
     campaign_row,
     campaign_totals,
     environment_row,

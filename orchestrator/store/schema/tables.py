@@ -2,14 +2,14 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
 import pyarrow as pa
 
 from orchestrator.store.rows import Row, hot_system, json_text
-from orchestrator.store.schema import CAMPAIGNS, ENVIRONMENTS, SYSTEMS, total_column
+from orchestrator.store.schema import ENVIRONMENTS, SYSTEMS, total_column
 from orchestrator.store.schema.nested import fitted
 from runners.contract import Status
 from runners.contract.record import FactValue

@@ -125,8 +125,8 @@ def store_id(layout: "Layout") -> str | None:
         raise StoreError(f"{path} is damaged: expected {expected}; delete it, and the next sweep writes it") from error
     if written != (FORMAT, SCHEMA_VERSION):
         raise StoreError(
-            f"{path}: format {written[0]} with schema {written[1]}, and this taxmeter knows format {FORMAT} with schema "
-            f"{SCHEMA_VERSION}: use the taxmeter that wrote it"
+            f"{path}: format {written[0]} with schema {written[1]}, and this taxmeter knows format {FORMAT} with "
+            f"schema {SCHEMA_VERSION}: use the taxmeter that wrote it"
         )
     return identity
 
