@@ -14,6 +14,7 @@ HOST ?=
 ROUNDS ?=
 PYTHON ?= python3
 PYTEST_ARGS ?=
+WORKERS ?= auto
 NAMES ?=
 REGISTRY ?=
 A ?=
@@ -132,11 +133,15 @@ venv: ## set up .venv for running (the other targets do so themselves)
 venv-dev:
 	@requirements/sync dev
 
-.PHONY: test
-test: check ## all checks and tests; what this machine cannot run is skipped with its reason
-	@$(BIN)/pytest $(PYTEST_ARGS)
+# What needs an engine, an environment of gigabytes, a browser or a service, or takes long by itself.
+HEAVY := engine or lab or cluster or environment or browser or s3 or slow or long or gpu
+PARALLEL := -n $(WORKERS) --maxprocesses 8 --dist loadgroup
 
-.PHONY: test-long
+.PHONY: test test-all test-long
+test: check ## all checks, and the tests of minutes: no engine, no environment, no browser; one sweep through Ray
+	@$(BIN)/pytest $(PARALLEL) -m 'smoke or not ($(HEAVY))' $(PYTEST_ARGS)
+test-all: check ## all checks and tests; what this machine cannot run is skipped with its reason
+	@$(BIN)/pytest $(PARALLEL) $(PYTEST_ARGS)
 test-long: venv-dev ## the tests that take minutes each: faults of lab hosts, other clusters, killed nodes
 	@TAXMETER_LONG=1 $(BIN)/pytest -m long $(PYTEST_ARGS)
 

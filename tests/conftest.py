@@ -2,8 +2,13 @@
 
 import os
 import signal
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
+
+# Before the import of what reads it: tests neither wait for a sweep of this machine nor keep one from running.
+os.environ["TAXMETER_LOCKS"] = tempfile.mkdtemp(prefix="taxmeter-tests-locks-")
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -56,13 +61,40 @@ MakeTrial = Callable[..., Trial]
 MakeTask = Callable[..., Task]
 
 
+NEEDS: Final = {
+    "engine": "engine",
+    "cpu_image": "engine",
+    "cpu_2022_image": "engine",
+    "cpu_python": "environment",
+    "swift": "s3",
+    "object_service": "s3",
+    "running": "browser",
+}
+"""By fixture: what a test needs that uses it. `running` is a browser."""
+BUILDING_S: Final = 900
+"""Seconds for a test and its fixtures, where these may build an image or install an environment of gigabytes."""
+BUILDS: Final = ("engine", "lab", "cluster", "environment")
+OF_THE_MACHINE: Final = ("engine", "lab", "cluster", "s3")
+"""Tests that look at all containers, processes or ports of the machine: one after the other."""
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leaves the long tests to `make test-long`: together they take longer than all others."""
-    if os.environ.get("TAXMETER_LONG") != "1":
-        skip = pytest.mark.skip(reason="a long test; `make test-long` runs it")
-        for item in items:
-            if item.get_closest_marker("long"):
-                item.add_marker(skip)
+    """Marks tests by the fixtures that they use, and says which workers must not share.
+
+    Leaves the long tests to `make test-long`: together they take longer than all others.
+    """
+    skip = pytest.mark.skip(reason="a long test; `make test-long` runs it")
+    for item in items:
+        for name in {NEEDS[used] for used in getattr(item, "fixturenames", ()) if used in NEEDS}:
+            item.add_marker(name)
+        if not item.get_closest_marker("timeout") and any(item.get_closest_marker(name) for name in BUILDS):
+            item.add_marker(pytest.mark.timeout(BUILDING_S))
+        if item.get_closest_marker("long") and os.environ.get("TAXMETER_LONG") != "1":
+            item.add_marker(skip)
+        is_of_machine = any(item.get_closest_marker(name) for name in OF_THE_MACHINE)
+        # what a module makes once is made by one worker
+        item.add_marker(pytest.mark.xdist_group("machine" if is_of_machine else item.path.name))
 
 
 @pytest.fixture(scope="session")

@@ -16,8 +16,9 @@ from orchestrator.errors import InfrastructureError, NoUsableHostError
 from orchestrator.execution.supervising import lock_in_turn, open_locks
 from orchestrator.files import held_at_once, is_locked
 
-LOCKS: Final = Path("/tmp/taxmeter-locks")  # noqa: S108 - one for all users and projects, whatever TMPDIR says
-"""Of a host, and under the same path in containers of ours that take its lock: agents mount it."""
+LOCKS: Final = Path(os.environ.get("TAXMETER_LOCKS", "/tmp/taxmeter-locks"))  # noqa: S108 - whatever TMPDIR says
+"""Of a host, one for all users and projects, and under the same path in containers of ours that take its lock: agents
+mount it. The tests, which do not measure, have another."""
 
 _AT_ONCE_S: Final = 1.0
 """Whoever waits longer for the lock of this machine waits for a measurement."""

@@ -8,13 +8,10 @@ from pathlib import Path
 
 import pytest
 
-PROJECT = Path(__file__).parents[2]
+from tests.conftest import PROJECT
+from tests.tracked import tracked
+
 MAX_LINES = 400
-
-
-def tracked(pattern: str) -> list[Path]:
-    listed = subprocess.run(["git", "ls-files", pattern], cwd=PROJECT, capture_output=True, text=True, check=True)
-    return [PROJECT / line for line in listed.stdout.splitlines()]
 
 
 def test_no_module_is_too_long() -> None:

@@ -153,7 +153,7 @@ def test_tokens_are_packed_only_where_some_are_padding(records: dict[str, TrialR
     assert records["nested-packed"].facts["packed"] is True
     # What depends on the sequences proves no structure
     assert records["nested-packed"].facts["operations"] is None
-    assert records["nested-dense"].facts["operations"] == records["nested-dense"].facts["operations"] != 0
+    assert int(str(records["nested-dense"].facts["operations"])) > 0
 
 
 def test_the_fast_path_was_taken_for_every_layer(records: dict[str, TrialRecord]) -> None:

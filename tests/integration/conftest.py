@@ -11,8 +11,10 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from playwright.sync_api import Browser
 
 from orchestrator.environments import Catalogue, EnvironmentEntry
+from tests.browser import browser
 from tests.conftest import PROJECT
 from tests.object_service import SERVER, ObjectService
 
@@ -42,6 +44,13 @@ def object_service(swift: ObjectService, monkeypatch: pytest.MonkeyPatch) -> Obj
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     return swift
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Browser]:
+    """A browser; of a module, because the event loop that it runs in would be in the way of other tests."""
+    with browser() as found:
+        yield found
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page
 from orchestrator.analysis.conditions import parse_conditions
 from orchestrator.report.page import make_report, render_page
 from orchestrator.store import open_store
-from tests.browser import Opened, browser, draw_all, opened
+from tests.browser import Opened, draw_all, opened
 from tests.machines import A100, CPU_ONLY, V100, System
 from tests.systems import NEW_DRIVER, World, make_systems
 from tests.world import BACKENDS, spec
@@ -41,12 +41,6 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = directory / "report.html"
     path.write_text(render_page(report), encoding="utf-8")
     return path
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[Browser]:
-    with browser() as found:
-        yield found
 
 
 @pytest.fixture

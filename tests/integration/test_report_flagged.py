@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from playwright.sync_api import Browser
 
 from orchestrator.analysis.conditions import parse_conditions
 from orchestrator.errors import ConfigurationError
 from orchestrator.report.page import make_report, render_page
 from orchestrator.report.page.model import Mode, PageCell
 from orchestrator.store import Results, Row
-from tests.browser import browser, draw_all, opened
+from tests.browser import draw_all, opened
 from tests.comparing import measured, store_of
 from tests.results import taxmeter
 
@@ -136,10 +137,10 @@ def test_the_command_leaves_them_out(results: Results, tmp_path: Path) -> None:
     assert pages == {(): 17, ("--without-flagged",): 15}
 
 
-def test_they_are_marked_where_they_show(results: Results, tmp_path: Path) -> None:
+def test_they_are_marked_where_they_show(running: Browser, results: Results, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_text(render_page(make_report(results, parse_conditions("host=lab1"))), encoding="utf-8")
-    with browser() as running, opened(running, path) as shown:
+    with opened(running, path) as shown:
         page = shown.page
         draw_all(page)
         flags = page.locator("[data-chart=latency] .textpoint text").all_text_contents()

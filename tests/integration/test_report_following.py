@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from playwright.sync_api import Browser
 
 from orchestrator.analysis.conditions import parse_conditions
 from orchestrator.cli import taxmeter as commands
@@ -20,7 +21,7 @@ from orchestrator.errors import ConfigurationError
 from orchestrator.report.page import make_report
 from orchestrator.report.page.following import Follower, Made, Question, follow
 from orchestrator.store import Store, open_store
-from tests.browser import browser, opened
+from tests.browser import opened
 from tests.results import CAMPAIGNS, make_store, put_dimensions, taxmeter, trial
 
 
@@ -198,8 +199,8 @@ def test_both_commands_have_help() -> None:
         assert CliRunner().invoke(commands, [name, "--help"]).exit_code == 0
 
 
-def test_an_open_page_shows_new_rows_by_itself(server: PageServer, store: Store) -> None:
-    with browser() as running, opened(running, f"http://127.0.0.1:{server.server_port}/") as shown:
+def test_an_open_page_shows_new_rows_by_itself(running: Browser, server: PageServer, store: Store) -> None:
+    with opened(running, f"http://127.0.0.1:{server.server_port}/") as shown:
         assert shown.page.locator(".tile b").first.inner_text() == "2"
         add(store, "three")
         shown.page.wait_for_selector(".tile b:text-is('3')")

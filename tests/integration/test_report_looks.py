@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page
 from orchestrator.report.page import make_report, render_page
 from orchestrator.store import Results, open_store
 from runners.contract import TrialSpec
-from tests.browser import Opened, browser, draw_all, opened
+from tests.browser import Opened, draw_all, opened
 from tests.comparing import measured, store_of
 from tests.machines import A100, V100, System
 from tests.systems import World, make_systems
@@ -73,12 +73,6 @@ EMPTY = {
     },
 }
 """The charts without a panel, and a part of what they say instead."""
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[Browser]:
-    with browser() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from orchestrator.analysis.conditions import parse_conditions
 from orchestrator.cli.report import PageServer
 from orchestrator.report.page.following import Follower, Question
 from orchestrator.store import Store, open_store
-from tests.browser import Opened, browser, opened
+from tests.browser import Opened, opened
 from tests.comparing import measured
 from tests.results import CAMPAIGNS, make_store
 
@@ -30,12 +30,6 @@ def store(tmp_path: Path) -> Store:
         row(number, backend, batch) for number in (1, 2) for backend in ("eager", "onnxruntime") for batch in (1, 8)
     ]
     return make_store(tmp_path / "results", *rows)
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[Browser]:
-    with browser() as found:
-        yield found
 
 
 @pytest.fixture

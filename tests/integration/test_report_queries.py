@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Browser
 
 from orchestrator.report.page import make_report, render_page
 from orchestrator.report.page.model import Mode
 from orchestrator.report.page.payload import payload
 from orchestrator.store import Results, Row
-from tests.browser import browser, opened
+from tests.browser import opened
 from tests.comparing import NEW, OLD, rounds, store_of, system_of
 
 FAST, SLOW = [0.010, 0.011, 0.0105], [0.030, 0.033, 0.031]
@@ -76,10 +77,10 @@ def test_a_query_has_the_numbers_of_its_chart(results: Results, document: dict[s
         }  # fmt: skip
 
 
-def test_the_command_asks_the_store_of_the_page(results: Results, tmp_path: Path) -> None:
+def test_the_command_asks_the_store_of_the_page(running: Browser, results: Results, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_text(render_page(make_report(results)), encoding="utf-8")
-    with browser() as running, opened(running, path) as shown:
+    with opened(running, path) as shown:
         page = shown.page
         page.evaluate(
             "Object.defineProperty(navigator, 'clipboard', { value: { writeText: (text) => { document.copied = text; } } })"

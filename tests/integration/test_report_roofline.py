@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page
 from orchestrator.analysis.conditions import parse_conditions
 from orchestrator.report.page import make_report, render_page
 from orchestrator.store import Results, open_store
-from tests.browser import browser, draw_all, opened
+from tests.browser import draw_all, opened
 from tests.machines import A100, CPU_ONLY, V100, System
 from tests.systems import FIRST, ROOFS, World, make_systems
 from tests.world import spec
@@ -44,12 +44,6 @@ def page_file(store: Results, tmp_path_factory: pytest.TempPathFactory) -> Path:
     report = make_report(store, parse_conditions([f"campaign={FIRST}"]))
     path.write_text(render_page(report), encoding="utf-8")
     return path
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[Browser]:
-    with browser() as found:
-        yield found
 
 
 @pytest.fixture

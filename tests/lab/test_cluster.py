@@ -25,7 +25,7 @@ from tests.lab.clusters import NODES, Site, ask, containers, foreign, ours
 from tests.lab.image import PROJECT
 from tests.lab.lab import Lab
 
-pytestmark = [pytest.mark.engine, pytest.mark.lab, pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.engine, pytest.mark.lab, pytest.mark.cluster]
 
 CODE = """
 import os

@@ -12,7 +12,7 @@ from orchestrator.hosts.cluster.settings import chosen_ports
 from tests.lab.lab import Lab
 from tests.lab.workshop import Workshop
 
-pytestmark = [pytest.mark.long, pytest.mark.engine, pytest.mark.lab, pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.engine, pytest.mark.lab, pytest.mark.cluster]
 
 
 @pytest.fixture

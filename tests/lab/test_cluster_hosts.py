@@ -20,7 +20,7 @@ from orchestrator.hosts.lock import HostLock
 from tests.lab.clusters import Site, ask, containers, foreign, ours
 from tests.lab.lab import Lab
 
-pytestmark = [pytest.mark.engine, pytest.mark.lab, pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.engine, pytest.mark.lab, pytest.mark.cluster]
 
 HOLDS = """
 import json, os, ray

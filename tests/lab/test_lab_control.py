@@ -17,7 +17,6 @@ pytestmark = [
     pytest.mark.lab,
     pytest.mark.cluster,
     pytest.mark.long,
-    pytest.mark.timeout(900),
 ]
 
 LONGER = sleeps(rounds=4)

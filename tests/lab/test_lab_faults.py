@@ -24,7 +24,7 @@ from tests.lab.host import LabHost
 from tests.lab.workshop import HOSTS, Workshop
 from tests.project import sleeps
 
-pytestmark = [pytest.mark.engine, pytest.mark.lab, pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.engine, pytest.mark.lab, pytest.mark.cluster]
 
 TRIALS = 6
 """Of each host in a sweep without faults."""

@@ -13,10 +13,11 @@ from orchestrator.errors import ConfigurationError
 from orchestrator.planning import ANY_SUITABLE, EnvironmentPin, GpuFacts, Isolation, Machine, Plan, PlanningHost, plan
 from runners.contract import Trial
 from runners.contract.catalogue import BACKENDS, WORKLOADS
+from tests.conftest import PROJECT
+from tests.tracked import tracked
 
-PROJECT = Path(__file__).parents[2]
 SWEEPS = PROJECT / "sweeps"
-FILES = sorted(SWEEPS.rglob("*.yaml"))
+FILES = tracked("sweeps/*.yaml")
 PAPER = ("figure_1", *(f"figure_{number}" for number in range(3, 14)), "table_1", "table_3")
 
 
