@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import signal
 import time
 from collections import Counter
@@ -17,6 +18,7 @@ from orchestrator.environments import connect
 from orchestrator.errors import ExitCode
 from orchestrator.execution.docker import LABEL
 from orchestrator.store import Store
+from tests.conftest import PROJECT
 from tests.project import Project, sleeps
 
 pytestmark = pytest.mark.cluster
@@ -103,6 +105,15 @@ def test_a_sweep_of_real_models(isolation: str, swept: tuple[Project, str]) -> N
     assert "backend python cannot run workload tiny-bert" in said
     assert f"isolation={isolation}" in said
     assert "tiny-bert, 16 tokens" in said
+
+
+def test_the_commands_of_the_readme_run_on_this_store(swept: tuple[Project, str]) -> None:
+    project, _ = swept
+    section = (PROJECT / "README.md").read_text().partition("## Then ask the store")[2].partition("\n## ")[0]
+    commands = [shlex.split(line, comments=True)[1:] for line in section.splitlines() if line.startswith("taxmeter ")]
+    assert [command[0] for command in commands] == ["explain", "compare", "gate", "results", "report"]
+    for command in commands:
+        assert project.taxmeter(*command, code=ExitCode.OK).stdout
 
 
 def test_a_trial_and_its_campaign_run_again(
