@@ -1,13 +1,17 @@
-"""The queries under the charts answer with the numbers of the charts: of every cell, and of no cell more."""
+"""What stands under the charts answers with their numbers: of every cell, and of no cell more."""
 
+import json
+import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from playwright.sync_api import Browser
 
+from orchestrator.cli import taxmeter as commands
 from orchestrator.report.page import make_report, render_page
 from orchestrator.report.page.model import Mode
 from orchestrator.report.page.payload import payload
@@ -17,8 +21,6 @@ from tests.comparing import NEW, OLD, rounds, store_of, system_of
 
 FAST, SLOW = [0.010, 0.011, 0.0105], [0.030, 0.033, 0.031]
 LONG = '{"sync_min_samples":1000}'
-VALUES = {"latency": ("latency_s", ""), "speedups": ("speedup", "_backend"), "hardware": ("speedup", "_system")}
-"""By the name of the query: the column of its answer, and the end of that of the page."""
 
 
 def rows() -> Iterator[Row]:
@@ -59,22 +61,42 @@ def document(results: Results) -> dict[str, Any]:
     return payload(report.page, report.samples)
 
 
-@pytest.mark.parametrize("name", VALUES)
-def test_a_query_has_the_numbers_of_its_chart(results: Results, document: dict[str, Any], name: str) -> None:
-    column, end = VALUES[name]
-    query = document["queries"][name].replace("{metric}", Mode.SYNC.metric.column)
-    for place in ("where", "beside", "elsewhere"):
-        query = query.replace(f"{{{place}}}", document["sql"])
-    relation = results.sql(query)
-    answer = [dict(zip(relation.columns, one, strict=True)) for one in relation.fetchall()]
-    shown = [value for value in document["cells"][f"latency_sync{end}"] if value is not None]
-    assert sorted(one[column] for one in answer) == pytest.approx(sorted(shown), rel=1e-4)
+def test_the_query_of_latencies_has_the_numbers_of_its_chart(results: Results, document: dict[str, Any]) -> None:
+    query = document["queries"]["latency"].replace("{metric}", Mode.SYNC.metric.column)
+    relation = results.sql(query.replace("{where}", document["sql"]))
+    answer = [row[relation.columns.index("latency_s")] for row in relation.fetchall()]
+    shown = [value for value in document["cells"]["latency_sync"] if value is not None]
+    assert sorted(answer) == pytest.approx(sorted(shown), rel=1e-4)
+    assert len(shown) >= 6
+
+
+@pytest.mark.parametrize(("name", "end"), [("speedups", "backend"), ("hardware", "system")])
+def test_the_command_of_a_chart_has_its_ratios_and_verdicts(document: dict[str, Any], name: str, end: str) -> None:
+    words = shlex.split(document["commands"][name].replace("{mode}", "latency_sync"))
+    done = CliRunner().invoke(commands, [*words[1:], "--format", "json"])
+    assert done.exit_code == 0, done.output
+    answer = [json.loads(line) for line in done.stdout.splitlines()]
+    told = sorted(
+        (*(float(f"{row[column]:.5g}") for column in ("ratio", "ratio_low", "ratio_high")), row["verdict"])
+        for row in answer
+        if row.get("ratio") is not None
+    )
+    columns = [document["cells"][f"latency_sync_{end}{part}"] for part in ("", "_low", "_high", "_verdict")]
+    shown = sorted(
+        (*values, document["verdicts"][verdict])
+        for *values, verdict in zip(*columns, strict=True)
+        if verdict is not None
+    )
+    assert told == shown
     assert len(shown) >= 6
     if name == "speedups":
-        pairing = {one["backend"]: one["pairing"] for one in answer}
+        pairing = {row["backend"]: row["pairing"] for row in answer if row.get("pairing")}
         assert pairing == {
-            "onnxruntime": "rounds", "openvino": "unpaired", "tensorrt": "unpaired", "torchscript": "turns",
-        }  # fmt: skip
+            "onnxruntime": "rounds",
+            "openvino": "unpaired",
+            "tensorrt": "unpaired",
+            "torchscript": "turns",
+        }
 
 
 def test_the_command_asks_the_store_of_the_page(running: Browser, results: Results, tmp_path: Path) -> None:

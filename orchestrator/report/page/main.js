@@ -88,15 +88,15 @@ const showFilters = () => {
   if (focused >= 0) form.querySelectorAll("select")[focused]?.focus();
 };
 
-const showQuery = (box, sql) => {
-  const copy = (text) => async (event) => {
-    await navigator.clipboard?.writeText(text);
+const showText = (box, text, copies) => {
+  const copy = (copied) => async (event) => {
+    await navigator.clipboard?.writeText(copied);
     event.target.textContent = "Copied";
   };
-  box.replaceChildren(el("pre", { tabindex: "0" }, sql),
-    el("button", { type: "button", onclick: copy(sql) }, "Copy SQL"), " ",
-    el("button", { type: "button", onclick: copy(command(sql)) }, "Copy as taxmeter results sql"));
+  const buttons = copies.flatMap(([name, copied]) => [el("button", { type: "button", onclick: copy(copied) }, name), " "]);
+  box.replaceChildren(el("pre", { tabindex: "0" }, text), ...buttons);
 };
+const showQuery = (box, sql) => showText(box, sql, [["Copy SQL", sql], ["Copy as taxmeter results sql", command(sql)]]);
 
 const showQueries = () => {
   for (const details of document.querySelectorAll("details[data-query]")) {
@@ -106,6 +106,11 @@ const showQueries = () => {
     const whole = ["failures", "flagged", "systems"].includes(name);
     const box = details.querySelector("div") ?? details.appendChild(el("div"));
     showQuery(box, whole ? filledQuery(name, page.sql_of_all) : filledQuery(name));
+  }
+  for (const details of document.querySelectorAll("details[data-command]")) {
+    const text = page.commands[details.dataset.command]?.replace("{mode}", state.mode);
+    details.hidden = !text;
+    if (text) showText(details.querySelector("div") ?? details.appendChild(el("div")), text, [["Copy", text]]);
   }
 };
 

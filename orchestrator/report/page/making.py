@@ -1,5 +1,6 @@
 """Makes the page of a selection: reads, pools, compares, and says what it did."""
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from orchestrator.report.page.choosing import AND, UNFLAGGED, Chosen, choose
 from orchestrator.report.page.facts import differences_of, hardware_table, software_table
 from orchestrator.report.page.model import Baselines, CampaignInfo, Mode, Page
 from orchestrator.report.page.places import Coordinates, coordinates
-from orchestrator.report.page.ratios import pairs_of, timings_of
+from orchestrator.report.page.ratios import commands_of, pairs_of, timings_of
 from orchestrator.report.page.roofs import roofs_of
 from orchestrator.report.page.samples import SampleBook, sample_book
 from orchestrator.report.page.troubles import failures_of, flagged_of
@@ -71,6 +72,7 @@ def make_report(
     cells = cells_of(measured, chosen.moment.started)
     backend, system = _baselines(baselines, measured, at, cells)
     pairs = pairs_of(cells, backend, system)
+    asked = commands_of(cells, backend, system).items()
     campaigns = _campaigns(chosen)
     names = {row["campaign_id"] for row in measured}
     priors = {mode: Priors(chosen.moment.whole(names, mode.metric, without_flagged=without_flagged)) for mode in Mode}
@@ -88,7 +90,7 @@ def make_report(
         made_at=made_at or datetime.now(UTC),
         sql=AND.join([chosen.sql, UNFLAGGED]) if without_flagged else chosen.sql,
         sql_of_all=chosen.sql,
-        where=chosen.where,
+        commands={name: _command(results, chosen, options, without_flagged=without_flagged) for name, options in asked},
         campaigns=campaigns,
         statuses=Counter(Status(row["status"]) for row in rows),
         mode=mode,
@@ -118,6 +120,14 @@ def make_report(
     names_of_campaigns = [one.campaign_id for one in campaigns]
     samples = sample_book(chosen.moment, chosen.condition, shown, names_of_campaigns, hosts)
     return Report(page, samples)
+
+
+def _command(results: Results, chosen: Chosen, options: Sequence[str], *, without_flagged: bool) -> str:
+    """Of `taxmeter compare`, with `{mode}` for the metric: all ratios of the page, whatever its filters leave."""
+    conditions = [word for text in chosen.where for word in ("--where", text)]
+    more = ["--without-flagged"] if without_flagged else []
+    words = ["taxmeter", "compare", "--results", str(results.place), *options, *conditions, *more]
+    return shlex.join(words) + " --metric {mode}"
 
 
 def _baselines(

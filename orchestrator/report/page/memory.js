@@ -9,7 +9,7 @@ const attempt = (act) => { try { return act(); } catch { return null; } };
 // Counts change when rows arrive
 const uncounted = (text) => text.replace(/[\d,.]+/g, "#");
 const detailsKey = (node) =>
-  `${node.closest("section, dialog")?.id} ${node.dataset.query ?? uncounted(node.querySelector("summary")?.textContent ?? "")}`;
+  `${node.closest("section, dialog")?.id} ${node.dataset.query ?? node.dataset.command ?? uncounted(node.querySelector("summary")?.textContent ?? "")}`;
 const allDetails = () => [...document.querySelectorAll("main details, dialog details")];
 const cellKey = (cell) => [cellName(cell), page.shapes[at("shape", cell)].axes.protocol ?? ""].join(" ");
 

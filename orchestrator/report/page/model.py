@@ -41,8 +41,6 @@ class Choice:
     label: str
     sql: str
     """A condition on `trials`."""
-    where: str | None
-    """The same for `--where` of other commands, with a blank between conditions; null where it cannot be written."""
 
 
 @dataclass(frozen=True)
@@ -240,8 +238,8 @@ class Page:
     """The condition of the trials that numbers are from, for SQL."""
     sql_of_all: str
     """The condition of the selection, with those that are left out of the numbers."""
-    where: tuple[str, ...]
-    """The conditions of the selection, as other commands take them."""
+    commands: Mapping[str, str]
+    """What answers with the ratios of a chart, by its name; `{mode}` stands for the latency that is shown."""
     campaigns: tuple[CampaignInfo, ...]
     statuses: Mapping[Status, int]
     mode: Mode

@@ -39,8 +39,8 @@ def payload(page: Page, samples: SampleBook) -> dict[str, Any]:
         "regimes": [one.value for one in REGIMES],
         "sql": page.sql,
         "sql_of_all": page.sql_of_all,
-        "where": list(page.where),
         "queries": queries(page),
+        "commands": dict(page.commands),
         "campaigns": [one.campaign_id for one in page.campaigns],
         "hosts": list(samples.hosts),
         "systems": [{"label": one.label, "id": one.system_id, "hosts": list(one.hosts)} for one in page.systems],
@@ -72,7 +72,7 @@ def packed(document: dict[str, Any]) -> str:
 
 
 def _choice(one: Choice) -> dict[str, Any]:
-    return {"label": one.label, "sql": one.sql, "where": one.where}
+    return {"label": one.label, "sql": one.sql}
 
 
 def _shape(one: Shape, page: Page) -> dict[str, Any]:

@@ -56,8 +56,8 @@ def coordinates(rows: Sequence[Row]) -> Coordinates:
     return Coordinates(
         systems=systems,
         places=places,
-        shapes=_shapes(shape_keys, varying, rows),
-        backends=tuple(_choice(_BACKEND, name, raw_values(_BACKEND, rows)[name]) for name in backends),
+        shapes=_shapes(shape_keys, rows),
+        backends=tuple(_choices(_BACKEND, rows)[name] for name in backends),
         axes={one.name: _choices(one, rows) for one in varying if one.name not in _IN_THE_LABEL},
         place_of={key: number for number, key in enumerate(place_keys)},
         shape_of={key: number for number, key in enumerate(shape_keys)},
@@ -150,13 +150,12 @@ def _places(
             label += f", {isolation}"
         if any(other[3] != key[3] for other in keys):
             label += f", method {method}"
-        where = f"system={system} environment_id={identity} isolation={isolation} method={method}"
-        choice = Choice(label, sql_values(_IN_A_PLACE, raw[key]), where)
+        choice = Choice(label, sql_values(_IN_A_PLACE, raw[key]))
         found.append(Place(choice, numbers[system], " ".join(sorted(devices[key]))))
     return tuple(found)
 
 
-def _shapes(keys: Sequence[Key], varying: Sequence[Axis], rows: Sequence[Row]) -> tuple[Shape, ...]:
+def _shapes(keys: Sequence[Key], rows: Sequence[Row]) -> tuple[Shape, ...]:
     work = axes(("workload", "options", "sequence_length", "image_size"))
     raw: dict[Key, set[tuple[Any, ...]]] = {}
     columns = columns_of(work)
@@ -166,26 +165,16 @@ def _shapes(keys: Sequence[Key], varying: Sequence[Axis], rows: Sequence[Row]) -
     for key in keys:
         values = {one.name: value for one, value in zip(SHAPE, key, strict=True)}
         same_work = tuple(values[one.name] for one in work)
-        where = _where([(one, values[one.name]) for one in work if one in varying or one.name == "workload"])
-        found.append(Shape(Choice(shape_label(values), sql_values(columns, raw[same_work]), where), values))
+        found.append(Shape(Choice(shape_label(values), sql_values(columns, raw[same_work])), values))
     return tuple(found)
 
 
 def _choices(where: Axis, rows: Sequence[Row]) -> dict[Value, Choice]:
     raw = raw_values(where, rows)
-    return {value: _choice(where, value, raw[value]) for value in sorted(raw, key=lambda one: _order((one,)))}
-
-
-def _choice(where: Axis, value: Value, raw: set[tuple[Any, ...]]) -> Choice:
-    return Choice(where.shown(value), sql_values(where.columns, raw), _where([(where, value)]))
-
-
-def _where(values: Iterable[tuple[Axis, Value]]) -> str | None:
-    """Conditions as other commands take them; null where a value has what separates values there."""
-    texts = [(one, one.shown(value)) for one, value in values]
-    if any(one.name == "protocol" or "," in re.sub(r"\([^)]*\)", "", text) for one, text in texts):
-        return None
-    return " ".join(f"{one.name}={text}" for one, text in texts)
+    return {
+        value: Choice(where.shown(value), sql_values(where.columns, raw[value]))
+        for value in sorted(raw, key=lambda value: _order((value,)))
+    }
 
 
 def _order(key: Key) -> tuple[tuple[bool, int, str], ...]:

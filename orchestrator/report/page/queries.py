@@ -1,9 +1,9 @@
 """The queries behind the charts: what `taxmeter results sql` answers with the numbers that a chart shows.
 
 Placeholders that the page fills in: `{metric}` is the column of the latency that is shown, `{where}` the condition of
-the selection and of all filters, `{beside}` the same without the filter of backends, `{elsewhere}` without that of
-systems. Of a trial only its last attempt is ok, and the second halves of A/A pairs (`replicate` 1) are in no chart, so
-that both conditions are in every query.
+the selection and of all filters. Of a trial only its last attempt is ok, and the second halves of A/A pairs
+(`replicate` 1) are in no chart, so that both conditions are in every query. Ratios are no queries: how they are paired
+and judged is one rule, and the charts of ratios have a command of `taxmeter compare` instead.
 """
 
 # ruff: noqa: S608 -- these are texts for people, and what is put into them was quoted
@@ -12,47 +12,20 @@ import textwrap
 from collections.abc import Iterable
 from typing import Final
 
-from orchestrator.analysis.axes import AXES, columns_of
+from orchestrator.analysis.axes import columns_of
 from orchestrator.report.page.choosing import UNFLAGGED
 from orchestrator.report.page.model import Page
 from orchestrator.report.page.places import KEY
-from orchestrator.report.page.ratios import OF_A_PLACE
 from orchestrator.report.page.roofs import NARROWER, PACES
 from runners.contract import TWIN_GROWTH
 from runners.contract.catalogue.roofs import GEMM, TRIAD, TRIAD_ARRAYS, TRIAD_LEAST_BYTES
-from runners.statistics.cycles import LEAST_CYCLES, QUIET_CYCLES
 
 _OK: Final = "status = 'ok' AND replicate = 0"
-_PLACE: Final = columns_of(one for one in KEY if one.name in OF_A_PLACE)
-_ACROSS: Final = columns_of(one for one in KEY if one.name not in OF_A_PLACE)
-"""What a cell has in common with that on the baseline system."""
-_BACKEND: Final = AXES["backend"].columns
-_BESIDE: Final = [name for name in columns_of(KEY) if name not in _BACKEND]
-"""What a cell has in common with that of the baseline backend."""
-_VISIT: Final = ("campaign_id", "host", "round")
-_TURNS: Final = """CASE WHEN '{metric}' = 'latency_sync_median_s' AND session_id IS NOT NULL
-              AND interleaving IS DISTINCT FROM 'alone' AND len(turn_samples) > 0
-         THEN list_transform(range(1, len(turn_samples) + 1), lambda i: list_aggregate(list_slice(
-           samples_sync_s, coalesce(list_sum(turn_samples[1:i - 1]), 0) + 1,
-           list_sum(turn_samples[1:i])), 'median')) END"""
-"""The medians of the turns of a trial."""
-_CYCLES: Final = """list_sort(list_filter(list_transform(range(1, least(len(our_turns), len(their_turns)) + 1),
-             lambda i: struct_pack(level := ln(their_turns[i]) + ln(our_turns[i]),
-                                   ratio := ln(their_turns[i]) - ln(our_turns[i]))),
-             lambda cycle: isfinite(cycle.level)))"""
-_QUIET: Final = f"""list_slice({_CYCLES}, 1,
-           greatest({LEAST_CYCLES}, ceil(len({_CYCLES}) / {QUIET_CYCLES}.0)::BIGINT))"""
-"""The quietest cycles of a session, as `session_log_ratio` has them."""
 _LINE: Final = 100
 
 
 def _listed(names: Iterable[str]) -> str:
     return textwrap.fill(", ".join(names), _LINE, subsequent_indent=9 * " ")
-
-
-def _packed(names: Iterable[str]) -> str:
-    """Columns as one value: as such nulls are equal, so that rows can be joined on it."""
-    return f"struct_pack({_listed(names)})"
 
 
 _CELL: Final = _listed(columns_of(KEY))
@@ -83,8 +56,8 @@ _FLOORED: Final = f"""WITH twins AS (
 
 
 def queries(page: Page) -> dict[str, str]:
-    """By the name of the chart; those of ratios only if there is a baseline."""
-    found = {
+    """By the name of the chart."""
+    return {
         "latency": _medians(
             "median({metric}) AS latency_s, min({metric}) AS fastest_process_s,\n"
             "       max({metric}) AS slowest_process_s"
@@ -115,11 +88,6 @@ WHERE trial_id IN (SELECT trial_id FROM trials WHERE {_OK}
   AND mode IN ('sync', 'pipelined')
 ORDER BY ALL""",
     }
-    if page.baselines.backend is not None:
-        found["speedups"] = _of_backends(page.backends[page.baselines.backend].sql)
-    if page.baselines.system is not None:
-        found["hardware"] = _of_systems(page.systems[page.baselines.system].system_id)
-    return found
 
 
 def _medians(expressions: str, table: str = "trials") -> str:
@@ -172,75 +140,4 @@ SELECT *, CASE WHEN flop_per_weight_byte > 0
          THEN least(roof_flop_per_s, roof_bytes_per_s * flop_per_weight_byte) END AS roof_here
 FROM cells LEFT JOIN arithmetic USING (system_id, device, roof_threads, dtype)
   LEFT JOIN memory USING (system_id, device, roof_threads)
-ORDER BY ALL"""
-
-
-def _of_backends(baseline: str) -> str:
-    """As `ratio_of` has it: over shared sessions in turns, else over shared rounds, else over all processes of both."""
-    backend = ", ".join(_BACKEND)
-    return f"""WITH ours AS (
-  SELECT {_packed(_BESIDE)} AS cell,
-         {_packed(_VISIT)} AS visit, session_id, {backend}, ln({{metric}}) AS our_log,
-         {_TURNS} AS our_turns
-  FROM trials WHERE {_OK} AND {{metric}} IS NOT NULL
-  AND {{where}}
-  AND NOT ({baseline})
-), theirs AS (
-  SELECT {_packed(_BESIDE)} AS cell,
-         {_packed(_VISIT)} AS visit, session_id, ln({{metric}}) AS their_log,
-         {_TURNS} AS their_turns
-  FROM trials WHERE {_OK} AND {{metric}} IS NOT NULL
-  AND {{beside}}
-  AND {baseline}
-), cells AS (
-  SELECT cell, {backend}, count(*) AS processes,
-         avg(our_log) AS our_mean, count(their_log) AS shared_rounds,
-         avg(their_log - our_log) AS within_rounds
-  FROM ours LEFT JOIN theirs USING (cell, visit) GROUP BY ALL
-), sessions AS (
-  SELECT cell, {backend}, count(*) AS shared_sessions,
-         avg(list_aggregate(list_transform({_QUIET}, lambda cycle: cycle.ratio), 'median')) AS within_sessions
-  FROM ours JOIN theirs USING (cell, session_id)
-  WHERE our_turns IS NOT NULL AND their_turns IS NOT NULL GROUP BY ALL
-), baselines AS (
-  SELECT cell, count(*) AS baseline_processes,
-         avg(their_log) AS baseline_mean
-  FROM theirs GROUP BY ALL
-)
-SELECT unnest(cell), {backend}, processes, baseline_processes, shared_sessions, shared_rounds,
-       CASE WHEN 2 * shared_sessions >= least(processes, baseline_processes) THEN 'turns'
-            WHEN shared_rounds >= 2 AND 2 * shared_rounds >= least(processes, baseline_processes)
-            THEN 'rounds' ELSE 'unpaired' END AS pairing,
-       exp(CASE pairing WHEN 'turns' THEN within_sessions WHEN 'rounds' THEN within_rounds
-           ELSE baseline_mean - our_mean END) AS speedup
-FROM cells JOIN baselines USING (cell) LEFT JOIN sessions USING (cell, {backend})
-ORDER BY ALL"""
-
-
-def _of_systems(system_id: str) -> str:
-    """The ratio of the geometric means of both sides, in the environments that the page has correspond."""
-    return f"""WITH ours AS (
-  SELECT {_packed(_PLACE)} AS place,
-         {_packed(_ACROSS)} AS work,
-         count(*) AS processes, avg(ln({{metric}})) AS our_mean
-  FROM trials WHERE {_OK} AND {{metric}} IS NOT NULL
-  AND {{where}}
-  AND system_id IS DISTINCT FROM '{system_id}' GROUP BY ALL
-), theirs AS (
-  SELECT environment AS baseline_environment, environment_id AS baseline_environment_id,
-         {_packed(_ACROSS)} AS work,
-         count(*) AS baseline_processes, avg(ln({{metric}})) AS baseline_mean
-  FROM trials WHERE {_OK} AND {{metric}} IS NOT NULL
-  AND {{elsewhere}}
-  AND system_id = '{system_id}' GROUP BY ALL
-), pairs AS (
-  SELECT *, CASE WHEN baseline_environment_id = place.environment_id THEN 0
-                 WHEN baseline_environment = place.environment THEN 1 ELSE 2 END AS distance
-  FROM ours JOIN theirs USING (work)
-)
-SELECT unnest(place), unnest(work), baseline_environment, baseline_environment_id,
-       processes, baseline_processes, exp(baseline_mean - our_mean) AS speedup
-FROM pairs
-QUALIFY distance = min(distance) OVER (PARTITION BY place, work)
-  AND count(*) OVER (PARTITION BY place, work, distance) = 1
 ORDER BY ALL"""

@@ -22,9 +22,9 @@ _BACKEND: Final = _NAMES.index("backend")
 _SYSTEM: Final = _NAMES.index("system")
 _ENVIRONMENT: Final = _NAMES.index("environment")
 _ENVIRONMENT_ID: Final = _NAMES.index("environment_id")
-OF_A_PLACE: Final = {one.name for one in PLACE} - {"isolation", "method"}
+_OF_A_PLACE: Final = {one.name for one in PLACE} - {"isolation", "method"}
 """Names of the axes on which a cell and that on another system may differ."""
-_MATCHED: Final = tuple(number for number, name in enumerate(_NAMES) if name not in OF_A_PLACE)
+_MATCHED: Final = tuple(number for number, name in enumerate(_NAMES) if name not in _OF_A_PLACE)
 """What two cells on different systems share, so that their ratio means the hardware."""
 
 
@@ -57,6 +57,26 @@ def pairs_of(cells: Cells, backend: str | None, system: str | None) -> Pairs:
         if system is not None and key[_SYSTEM] != system and other is not None:
             across.append((key, other))
     return Pairs(tuple(beside), tuple(across))
+
+
+def commands_of(cells: Iterable[Key], backend: str | None, system: str | None) -> dict[str, tuple[str, ...]]:
+    """What asks `taxmeter compare` for the ratios of a page, by the name of the chart: its options.
+
+    Args:
+        cells: keys.
+        backend: the baseline backend; null for no ratios of backends.
+        system: identity of the baseline system; null for no ratios of systems.
+    """
+    keys = list(cells)
+    varying = [name for number, name in enumerate(_NAMES) if len({key[number] for key in keys}) > 1]
+    work = ["workload", *(name for name in varying if name not in ("workload", "backend"))]
+    across = [*(name for name in work if name not in _OF_A_PLACE or name == "environment"), "backend"]
+    found = {}
+    if backend is not None:
+        found["speedups"] = ("--rows", ",".join(work), "--cols", "backend", "--baseline", f"backend={backend}")
+    if system is not None:
+        found["hardware"] = ("--rows", ",".join(across), "--cols", "system", "--baseline", f"system={system}")
+    return found
 
 
 def timings_of(cells: Cells, pairs: Pairs, priors: Mapping[Mode, Priors]) -> dict[Key, dict[Mode, Timing]]:

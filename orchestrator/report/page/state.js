@@ -71,11 +71,10 @@ const sqlOfWork = () => {
   return parts;
 };
 
-const sqlWhere = ({ backends = true, places = true } = {}) => {
+const sqlWhere = () => {
   const chosen = (set, all) => all.filter((_, number) => set.has(number));
   const parts = [page.sql === "true" ? null : page.sql, ...sqlOfWork()];
-  if (backends) parts.push(anyOf(chosen(state.backends, page.backends), page.backends));
-  if (places) parts.push(anyOf(chosen(state.places, page.places), page.places));
+  parts.push(anyOf(chosen(state.backends, page.backends), page.backends), anyOf(chosen(state.places, page.places), page.places));
   return parts.filter((part) => part).join("\n  AND ") || "true";
 };
 
@@ -87,8 +86,8 @@ const sqlOfCell = (cell) => {
 };
 
 const filledQuery = (name, where = null) => {
-  const places = { metric: `${state.mode}_median_s`, where: where ?? sqlWhere(), beside: sqlWhere({ backends: false }), elsewhere: sqlWhere({ places: false }) };
-  return page.queries[name].replace(/\{(metric|where|beside|elsewhere)\}/g, (_, key) => places[key]);
+  const places = { metric: `${state.mode}_median_s`, where: where ?? sqlWhere() };
+  return page.queries[name].replace(/\{(metric|where)\}/g, (_, key) => places[key]);
 };
 
 // As a shell takes it between double quotes
