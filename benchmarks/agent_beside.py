@@ -106,9 +106,9 @@ def _median_s(cores: tuple[int, ...], name: str) -> float:
 @contextmanager
 def _frozen(agents: list[Any]) -> Iterator[None]:
     with ExitStack() as stack:
-        for one in agents:
-            one.pause()
-            stack.callback(one.unpause)
+        for agent in agents:
+            agent.pause()
+            stack.callback(agent.unpause)
         yield
 
 
@@ -122,7 +122,7 @@ def _tell(found: dict[str, list[float]]) -> None:
 
 
 def _text(estimate: Estimate, factor: float, digits: int) -> str:
-    low, high = (None if one is None else one * factor for one in (estimate.low, estimate.high))
+    low, high = (None if end is None else end * factor for end in (estimate.low, estimate.high))
     interval = "" if low is None or high is None else f" [{low:.{digits}f}, {high:.{digits}f}]"
     return f"{estimate.value * factor:.{digits}f}{interval}"
 

@@ -97,28 +97,28 @@ def neighbour(seed: int) -> Iterator[None]:
 def page(found: list[Campaign]) -> str:
     """The tables."""
     lines = ["| campaign | seconds | trials | median half-width | undecided | A/A |", "|---|---|---|---|---|---|"]
-    for one in found:
-        widths = [half for ratio in one.ratios.values() if (half := half_width(ratio)) is not None]
-        undecided = sum(ratio.verdict.value == "undecided" for ratio in one.ratios.values())
-        twins = "; ".join(f"x{twin.estimate.value:.3f} ({twin.verdict.value})" for twin in one.twins)
+    for campaign in found:
+        widths = [half for ratio in campaign.ratios.values() if (half := half_width(ratio)) is not None]
+        undecided = sum(ratio.verdict.value == "undecided" for ratio in campaign.ratios.values())
+        twins = "; ".join(f"x{twin.estimate.value:.3f} ({twin.verdict.value})" for twin in campaign.twins)
         width = f"±{100 * math.expm1(statistics.median(widths)):.1f} %"
-        counts = f"{undecided} of {len(one.ratios)}"
-        lines.append(f"| {one.name} | {one.seconds:.0f} | {one.trials} | {width} | {counts} | {twins} |")
+        counts = f"{undecided} of {len(campaign.ratios)}"
+        lines.append(f"| {campaign.name} | {campaign.seconds:.0f} | {campaign.trials} | {width} | {counts} | {twins} |")
     pairs = [
-        agree(one.ratios[name], other.ratios[name])
-        for one, other in itertools.combinations(found, 2)
-        for name in sorted(one.ratios.keys() & other.ratios.keys())
+        agree(campaign.ratios[name], other.ratios[name])
+        for campaign, other in itertools.combinations(found, 2)
+        for name in sorted(campaign.ratios.keys() & other.ratios.keys())
     ]
     known = [pair for pair in pairs if pair is not None]
-    twins = [twin for one in found for twin in one.twins]
+    twins = [twin for campaign in found for twin in campaign.twins]
     different = sum(twin.verdict.is_different for twin in twins)
     share = f"{100 * sum(known) / len(known):.1f} %" if known else "none"
     lines += ["", f"Pairs of campaigns agree in {sum(known)} of {len(known)} ratios ({share})."]
     lines += [f"A/A pairs called different: {different} of {len(twins)}."]
-    names = sorted(set().union(*(one.ratios for one in found)))
-    lines += ["", f"| ratio | {' | '.join(one.name for one in found)} |", "|---" * (len(found) + 1) + "|"]
+    names = sorted(set().union(*(campaign.ratios for campaign in found)))
+    lines += ["", f"| ratio | {' | '.join(campaign.name for campaign in found)} |", "|---" * (len(found) + 1) + "|"]
     for name in names:
-        lines.append(f"| {name} | {' | '.join(cell(one.ratios.get(name)) for one in found)} |")
+        lines.append(f"| {name} | {' | '.join(cell(campaign.ratios.get(name)) for campaign in found)} |")
     return "\n".join(lines)
 
 
@@ -136,12 +136,12 @@ def half_width(ratio: Ratio) -> float | None:
     return None if low is None or high is None else math.log(high / low) / 2
 
 
-def agree(one: Ratio, other: Ratio) -> bool | None:
+def agree(first: Ratio, other: Ratio) -> bool | None:
     """Whether two estimates of one ratio differ by no more than their intervals let expect."""
-    halves = half_width(one), half_width(other)
+    halves = half_width(first), half_width(other)
     if halves[0] is None or halves[1] is None:
         return None
-    return abs(math.log(one.estimate.value / other.estimate.value)) <= math.hypot(halves[0], halves[1])
+    return abs(math.log(first.estimate.value / other.estimate.value)) <= math.hypot(halves[0], halves[1])
 
 
 if __name__ == "__main__":

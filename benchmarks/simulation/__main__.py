@@ -78,13 +78,13 @@ def page(runs: int, campaigns: int, seed: int, problems: list[str], jobs: int = 
     random = np.random.default_rng(seed)
     slack = 2 * math.sqrt(ALARMS * (1 - ALARMS) / campaigns)
     for (machine, sessions), some in found.items():
-        for cv, one in zip(CVS, some, strict=True):
+        for cv, cell in zip(CVS, some, strict=True):
             name = f"{machine.name}, {sessions} sessions, CV {cv:g}"
-            problems += [] if COVERED[0] <= one.covered <= COVERED[1] else [f"{name}: covers {one.covered:.4f}"]
-            problems += [] if one.alarmed <= ALARMS + slack else [f"{name}: {one.alarmed:.3f} raise an alarm"]
+            problems += [] if COVERED[0] <= cell.covered <= COVERED[1] else [f"{name}: covers {cell.covered:.4f}"]
+            problems += [] if cell.alarmed <= ALARMS + slack else [f"{name}: {cell.alarmed:.3f} raise an alarm"]
 
     def table(read: Callable[[Found], float], digits: int = 1) -> str:
-        rows = ((m.name, n, *(_percent(read(one), digits) for one in some)) for (m, n), some in found.items())
+        rows = ((m.name, n, *(_percent(read(cell), digits) for cell in some)) for (m, n), some in found.items())
         return _table("machine", "sessions", rows)
 
     campaign = Campaign()
@@ -97,12 +97,12 @@ def page(runs: int, campaigns: int, seed: int, problems: list[str], jobs: int = 
         noise=Noise(0.01),
         campaign=campaign,
         ratios=campaign.groups * (campaign.backends - 1),
-        half_widths=table(lambda one: one.half_width),
-        covered=table(lambda one: one.covered),
-        alarmed=table(lambda one: one.alarmed),
-        twins=table(lambda one: one.twins),
-        slower5=table(lambda one: one.slower[1.05], 0),
-        slower10=table(lambda one: one.slower[1.10], 0),
+        half_widths=table(lambda cell: cell.half_width),
+        covered=table(lambda cell: cell.covered),
+        alarmed=table(lambda cell: cell.alarmed),
+        twins=table(lambda cell: cell.twins),
+        slower5=table(lambda cell: cell.slower[1.05], 0),
+        slower10=table(lambda cell: cell.slower[1.10], 0),
         others=_table("interval", "processes", _coverage(random, runs, problems)),
     )
 
@@ -117,10 +117,10 @@ def simulated(random: np.random.Generator, machine: Machine, noise: Noise, campa
     slower = dict.fromkeys(SLOWER, 0)
     for _ in range(campaigns):
         ratios, pairs = ratios_of(random, machine, noise, campaign)
-        estimates = [one.estimate for one in ratios]
-        held += [holds(one, 1.0) for one in estimates]
-        widths += [one.half_width or math.inf for one in estimates]
-        alarms += any(one.verdict.is_different for one in ratios)
+        estimates = [ratio.estimate for ratio in ratios]
+        held += [holds(estimate, 1.0) for estimate in estimates]
+        widths += [estimate.half_width or math.inf for estimate in estimates]
+        alarms += any(ratio.verdict.is_different for ratio in ratios)
         twins += [one.verdict.is_different for one in pairs]
         for factor in SLOWER:
             verdicts = judge_family([shifted(estimates[0], factor), *estimates[1:]])

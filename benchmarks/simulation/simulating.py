@@ -119,8 +119,8 @@ def ratios_of(
         for (batch, backend), ours in sides.items()
         if backend != "eager"
     ]
-    pairs = [one.ratio for one in twins_of(priors, METRIC.reading)]
-    return judged([one for one in found if one is not None]), pairs
+    pairs = [pair.ratio for pair in twins_of(priors, METRIC.reading)]
+    return judged([ratio for ratio in found if ratio is not None]), pairs
 
 
 def shifted(estimate: Estimate, factor: float) -> Estimate:

@@ -152,4 +152,4 @@ class Campaign:
 @cache
 def digest(*what: object) -> str:
     """An identity, as long as the real ones."""
-    return hashlib.sha256(json.dumps([str(one) for one in what]).encode()).hexdigest()[:32]
+    return hashlib.sha256(json.dumps([str(part) for part in what]).encode()).hexdigest()[:32]

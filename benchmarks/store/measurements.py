@@ -35,7 +35,7 @@ def latencies(
     batch: Integers,
 ) -> Floats:
     """Seconds per call of each process: a floor of the framework and arithmetic that grows with the batch."""
-    speed = np.array([1 + 0.35 * (one.number % 12) for one in campaign.hosts])[host]
+    speed = np.array([1 + 0.35 * (host.number % 12) for host in campaign.hosts])[host]
     floor = 2e-3 * (1 + 0.3 * (workload % 7)) / np.array([1, 1.6, 2.3, 6, 3.1, 5, 2.8, 4.4])[backend]
     arithmetic = 4e-4 * (1 + workload % 5) * np.asarray(BATCHES)[batch] ** 0.8 * speed
     return np.asarray(np.maximum(floor, arithmetic) * random.lognormal(0, 0.02, len(host)))

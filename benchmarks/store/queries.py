@@ -141,4 +141,4 @@ def ratios(directory: Path) -> dict[str, Estimate]:
 
 
 def _medians(lists: pa.ChunkedArray) -> np.ndarray:
-    return np.array([np.median(one.values) for one in lists])
+    return np.array([np.median(row.values) for row in lists])

@@ -42,7 +42,10 @@ def table(figures: Sequence[Figure]) -> str:
     """The table as Markdown, aligned so that a terminal shows it well."""
     head = ("what", "measured", "target", "against this machine's limit", "")
     marks = {True: "holds", False: "MISSED", None: ""}
-    rows = [head, *((one.what, one.measured, one.target, one.limit, marks[one.holds]) for one in figures)]
+    rows = [
+        head,
+        *((figure.what, figure.measured, figure.target, figure.limit, marks[figure.holds]) for figure in figures),
+    ]
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
     lines = [
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows

@@ -87,12 +87,12 @@ def _identity(
     campaign: Campaign, host: Integers, rounds: Integers, key: Integers, random: np.random.Generator
 ) -> Values:
     n = len(key)
-    keys = [digest("key", campaign.block, one) for one in range(int(key.max()) + 1)]
+    keys = [digest("key", campaign.block, number) for number in range(int(key.max()) + 1)]
     campaign_id = campaign.campaign_id
     start_us = int(campaign.started_at.timestamp()) * 1_000_000
     # About two seconds per trial on each of the hosts, which work side by side.
     started = start_us + np.cumsum(random.integers(1_200_000, 2_600_000, n)) // HOSTS_PER_CAMPAIGN
-    names = [one.name for one in campaign.hosts]
+    names = [host.name for host in campaign.hosts]
     tasks = [f"{campaign_id}-{names[h]}-{campaign.environment}-r{r}" for h, r in zip(host, rounds, strict=True)]
     return {
         "trial_id": _hexadecimal(random, n),
@@ -154,18 +154,18 @@ def _stack(campaign: Campaign, host: Integers) -> Values:
         "virtualisation": "none",
     }
     of_hosts = {
-        "host": [one.name for one in campaign.hosts],
-        "hw_id": [one.hw_id for one in campaign.hosts],
-        "system_id": [one.system_id(day) for one in campaign.hosts],
-        "cpu_model": [one.cpu_model for one in campaign.hosts],
-        "cpu_cores": [one.cores for one in campaign.hosts],
-        "cpu_threads": [2 * one.cores for one in campaign.hosts],
-        "memory_bytes": [one.memory_bytes for one in campaign.hosts],
-        "memory_limit_bytes": [one.memory_bytes * 9 // 10 for one in campaign.hosts],
-        "kernel": [one.kernel(day) for one in campaign.hosts],
-        "gpu_name": [one.gpu for one in campaign.hosts],
-        "gpu_count": [one.gpu_count for one in campaign.hosts],
-        "driver_version": [one.driver(day) for one in campaign.hosts],
+        "host": [host.name for host in campaign.hosts],
+        "hw_id": [host.hw_id for host in campaign.hosts],
+        "system_id": [host.system_id(day) for host in campaign.hosts],
+        "cpu_model": [host.cpu_model for host in campaign.hosts],
+        "cpu_cores": [host.cores for host in campaign.hosts],
+        "cpu_threads": [2 * host.cores for host in campaign.hosts],
+        "memory_bytes": [host.memory_bytes for host in campaign.hosts],
+        "memory_limit_bytes": [host.memory_bytes * 9 // 10 for host in campaign.hosts],
+        "kernel": [host.kernel(day) for host in campaign.hosts],
+        "gpu_name": [host.gpu for host in campaign.hosts],
+        "gpu_count": [host.gpu_count for host in campaign.hosts],
+        "driver_version": [host.driver(day) for host in campaign.hosts],
     }
     places = pa.array(host)
     return {

@@ -111,7 +111,7 @@ class Guards:
     def patience_s(self) -> int:
         """The longest that they hold a single trial back, in seconds."""
         every: Tuple[Guard, ...] = tuple(getattr(self, field.name) for field in fields(self))
-        waits = sum(one.wait_s for one in every if one.policy is GuardPolicy.WAIT)
+        waits = sum(watch.wait_s for watch in every if watch.policy is GuardPolicy.WAIT)
         return waits + (0 if self.load.policy is GuardPolicy.OFF else self.load.window_ms // 1000 + 1)
 
 

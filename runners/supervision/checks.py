@@ -125,7 +125,7 @@ class GpuProcessesCheck(Check):
             if with_busy:
                 known.append(Reading(gpu.busy_permille, self.settings.max_busy_permille, "permille", place))
         nothing = Reading(None, 0, "processes", "NVML shows no GPU")
-        return _worst([one for one in known if one.observed is not None], nothing)
+        return _worst([check for check in known if check.observed is not None], nothing)
 
 
 class ThrottlingCheck(Check):

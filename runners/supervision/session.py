@@ -228,7 +228,7 @@ class SessionRun:
         """
         taking = list(members)
         for cycle in range(self._protocol.cycles):
-            if cycle >= self._protocol.min_cycles and any(one.is_spent for one in taking if one is not over):
+            if cycle >= self._protocol.min_cycles and any(member.is_spent for member in taking if member is not over):
                 return
             self._random.shuffle(taking)
             for member in taking:

@@ -218,7 +218,7 @@ class TrialProcesses:
 
 def _later(answer: Answer, cycles: int) -> Answer:
     """The answer of a process whose first turn came some cycles after that of its partner."""
-    series = [replace(one, turns=(0,) * cycles + one.turns) if one.turns else one for one in answer.series]
+    series = [replace(part, turns=(0,) * cycles + part.turns) if part.turns else part for part in answer.series]
     return replace(answer, series=tuple(series))
 
 

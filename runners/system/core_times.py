@@ -68,7 +68,7 @@ def others_permille(first: CoreTimes, second: CoreTimes) -> Optional[float]:
 def own_cpu_s() -> float:
     """CPU time of this process and of its descendants that were waited for, in seconds."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def cores_text(cores: Iterable[int]) -> str:

@@ -66,7 +66,7 @@ def refusal(spec: TrialSpec) -> Optional[str]:
         ("dtype", spec.dtype, workload.dtypes, backend.dtypes),
         ("device", spec.device, workload.devices, backend.devices),
     ):
-        served = [one for one in left if one in right]
+        served = [backend for backend in left if backend in right]
         if value not in served:
             return "%s %s is not served by %s with %s; served: %s" % (
                 what,
