@@ -21,7 +21,7 @@ PROCESSES: Final = (3, 5, 10)
 SESSIONS: Final = (3, 5, 10)
 BUDGETS: Final = (36,)
 """Of sessions of a campaign, three of each group first: the quickstart has about as many in its time."""
-CVS: Final = (0.01, 0.03, 0.1, 0.3)
+CVS: Final = (0.01, 0.02, 0.03, 0.1)
 SLOWER: Final = (1.05, 1.10)
 
 Row = Sequence[str]

@@ -42,10 +42,8 @@ def table(figures: Sequence[Figure]) -> str:
     """The table as Markdown, aligned so that a terminal shows it well."""
     head = ("what", "measured", "target", "against this machine's limit", "")
     marks = {True: "holds", False: "MISSED", None: ""}
-    rows = [
-        head,
-        *((figure.what, figure.measured, figure.target, figure.limit, marks[figure.holds]) for figure in figures),
-    ]
+    told = [(figure.what, figure.measured, figure.target, figure.limit, marks[figure.holds]) for figure in figures]
+    rows = [head, *told]
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
     lines = [
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
