@@ -4,42 +4,48 @@ import signal
 import sys
 from importlib import import_module
 from types import FrameType
+from typing import Final
 
 import click
 
 from orchestrator.errors import ExitCode, TaxmeterError
 
-_PLACES = {
-    "claims": "claims:claims_command",
-    "cluster": "cluster:cluster",
-    "compare": "compare:compare_command",
-    "explain": "explain:explain_command",
-    "gate": "compare:gate_command",
-    "hosts": "hosts:hosts",
-    "images": "images:images",
-    "paper": "paper:paper_command",
-    "report": "report:report_command",
-    "reproduce": "reproduce:reproduce",
-    "results": "results:results",
-    "serve": "report:serve_command",
-    "sweep": "sweep:sweep",
-    "task": "task:task",
+_COMMANDS: Final = {
+    "claims": ("claims:claims_command", "Which findings hold in what is in the store."),
+    "cluster": ("cluster:cluster", "A Ray cluster on the hosts of the inventory."),
+    "compare": ("compare:compare_command", "Compares what was measured, with intervals and verdicts."),
+    "explain": ("explain:explain_command", "Where the time of one configuration goes, and what removes it."),
+    "gate": ("compare:gate_command", "Fails if anything became slower by more than is allowed."),
+    "hosts": ("hosts:hosts", "The machines of the inventory."),
+    "images": ("images:images", "Environments: pinned software stacks."),
+    "paper": ("paper:paper_command", "Draws the paper's figures and tables."),
+    "report": ("report:report_command", "Writes one page in HTML, with all charts."),
+    "reproduce": ("reproduce:reproduce", "Runs stored trials again and compares then with now."),
+    "results": ("results:results", "The result store."),
+    "serve": ("report:serve_command", "Shows the page of `report` on this machine, kept up to date."),
+    "sweep": ("sweep:sweep", "Sweeps: parameter spaces to measure."),
+    "task": ("task:task", "Tasks for machines that this one cannot reach."),
 }
-"""By the name of a command its module and its name there."""
+"""By the name of a command its module with its name there, and a line about it."""
 
 
 class _LazyGroup(click.Group):
-    """Imports a command when it is called for: none waits for what the others need."""
+    """Imports a command when it is called for: none waits for what the others need, and no list for any of them."""
 
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
-        module, _, name = _PLACES.get(cmd_name, "").partition(":")
+        place, _ = _COMMANDS.get(cmd_name, ("", ""))
+        module, _, name = place.partition(":")
         command: click.Command | None = getattr(import_module(f"orchestrator.cli.{module}"), name) if module else None
         return command
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
 
 
 @click.group(
     cls=_LazyGroup,
-    commands=[click.Command(name) for name in _PLACES],  # for the names: each stands for what is imported later
+    commands=[click.Command(name) for name in _COMMANDS],  # for the names: each stands for what is imported later
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="taxmeter")
