@@ -130,6 +130,10 @@ def loop(call, seconds: float) -> list:
 def build(workload: str, batch: int):
     """A model with the weights of its own initialiser, and one input."""
     import torch
+
+    # PyPI's torchvision, which transformers imports, wants operators that it does not load beside a CPU build of torch
+    for name in ("nms", "qnms"):
+        torch.library.define(f"torchvision::{name}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     import transformers
 
     if workload == "resnet50":
