@@ -27,8 +27,11 @@ from orchestrator.store.query.querying import ask, query_errors
 from orchestrator.store.query.tabular import FORMATS, appearing, write_rows
 from orchestrator.store.sharing.exporting import ExportOrder, with_units
 from orchestrator.store.sharing.exporting import export as write_export
+from runners.contract import Status
 
 _AMBIGUOUS_SHOWN = 3
+_ID_SHOWN = 12
+_LOGGED = ("trial_id", "attempt", "workload", "backend", "batch", "host", "status", "reason", "log_tail")
 _ENDLESS = 10_000
 _HOSTS_SHOWN = 3
 _SUFFIXES = {".csv": "csv", ".json": "json", ".ndjson": "json", ".jsonl": "json", ".parquet": "parquet"}
@@ -84,6 +87,41 @@ def show(campaign_id: str | None, place: str | Path) -> None:
     """Shows the table of one campaign, by default of the newest. The beginning of its id is enough."""
     opened = open_results(place)
     print_summary(opened, known_campaign(opened, campaign_id, place)["campaign_id"])
+
+
+@results.command("log")
+@click.argument("trial", required=False)
+@place_option
+def show_log(trial: str | None, place: str | Path) -> None:
+    """Shows how a trial ended, why, and the end of its log. The beginning of its id is enough.
+
+    Without TRIAL: of the newest campaign one trial for each reason for which trials did not end ok.
+    """
+    opened = open_results(place)
+    if trial is None:
+        campaign = known_campaign(opened, None, place)["campaign_id"]
+        rows = _trials_of(opened, campaign, _LOGGED).to_pylist()
+        ended = {
+            (row["status"], row["reason"]): row for row in rows if row["status"] not in (Status.OK, Status.SKIPPED)
+        }
+        if not ended:
+            click.echo(f"{campaign}: every trial that ran ended ok")
+        rows = list(ended.values())
+    else:
+        rows = opened.trials(pc.starts_with(pc.field("trial_id"), pattern=trial), _LOGGED).arrow().to_pylist()
+        names = sorted({row["trial_id"] for row in rows})
+        if not names:
+            raise ConfigurationError(f"{place}: no trial {trial}; `taxmeter results log` shows those that failed")
+        if len(names) > 1:
+            shown = ", ".join(name[:_ID_SHOWN] for name in names[:_AMBIGUOUS_SHOWN])
+            raise ConfigurationError(f"{place}: {trial} is the beginning of {len(names)} trials ({shown}, …)")
+    for row in sorted(rows, key=lambda row: (row["trial_id"], row["attempt"])):
+        what = f"{row['workload']} {row['backend']} batch {row['batch']}"
+        click.echo(f"{row['trial_id']} attempt {row['attempt']}: {what} on {row['host']}, {row['status']}")
+        for line in (row["reason"] or "no reason").splitlines():
+            click.echo(f"  {_printable(line)}")
+        for line in (row["log_tail"] or "no log").splitlines():
+            click.echo(f"  | {_printable(line)}")
 
 
 @results.command()
@@ -224,6 +262,11 @@ def chosen_form(form: str | None, output: Path | None) -> str:
 
 def _trials_of(opened: Results, campaign_id: str, names: Sequence[str]) -> pa.Table:
     return opened.trials(pc.field("campaign_id") == campaign_id, names).arrow()
+
+
+def _printable(text: str) -> str:
+    """Without what a terminal would take for commands: a log is written by what was measured."""
+    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text.expandtabs())
 
 
 def _query(query: str | None, file: Path | None) -> str:
