@@ -134,14 +134,15 @@ venv-dev:
 	@requirements/sync dev
 
 # What needs an engine, an environment of gigabytes, a browser or a service, or takes long by itself.
-HEAVY := engine or lab or cluster or environment or browser or s3 or slow or long or gpu
+HEAVY := engine or lab or cluster or environment or browser or s3 or quiet or slow or long or gpu
 PARALLEL := -n $(WORKERS) --maxprocesses 8 --dist loadgroup
 
 .PHONY: test test-all test-long
 test: check ## all checks, and the tests of minutes: no engine, no environment, no browser; one sweep through Ray
 	@$(BIN)/pytest $(PARALLEL) -m 'smoke or not ($(HEAVY))' $(PYTEST_ARGS)
 test-all: check ## all checks and tests; what this machine cannot run is skipped with its reason
-	@$(BIN)/pytest $(PARALLEL) $(PYTEST_ARGS)
+	@$(BIN)/pytest $(PARALLEL) -m 'not quiet' $(PYTEST_ARGS)
+	@$(BIN)/pytest -m quiet $(PYTEST_ARGS)
 test-long: venv-dev ## the tests that take minutes each: faults of lab hosts, other clusters, killed nodes
 	@TAXMETER_LONG=1 $(BIN)/pytest -m long $(PYTEST_ARGS)
 

@@ -20,6 +20,7 @@ NOT_IMPORTED = {
     "mypy": "a command",
     "ruff": "a command",
     "pytest-timeout": "a plugin",
+    "pytest-xdist": "a plugin",
 }
 
 

@@ -114,6 +114,7 @@ def test_an_error_runs_no_trial_beside_a_neighbour_and_the_next_start_tries_it_a
     assert again.attempt == 2
 
 
+@pytest.mark.quiet
 def test_a_trial_waits_until_the_neighbour_is_gone_and_its_time_begins_then(tmp_path: Path) -> None:
     write(tmp_path, GuardPolicy.WAIT, trial("synthetic-null", timeout_s=6), permille=950)
     with start(tmp_path) as process:
@@ -143,6 +144,7 @@ def test_a_wait_that_is_in_vain_is_an_infrastructure_error_that_says_so(tmp_path
     )
 
 
+@pytest.mark.quiet
 def test_a_neighbour_that_comes_meanwhile_takes_the_trial_its_ok_but_not_its_samples(tmp_path: Path) -> None:
     write(tmp_path, GuardPolicy.WAIT, trial("synthetic-sleep", protocol=replace(LONG, turn_ms=8000)), permille=700)
     with start(tmp_path) as process:

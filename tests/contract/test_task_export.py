@@ -168,6 +168,7 @@ def test_one_task_can_be_named(export: Export) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.slow
 def test_an_ended_script_leaves_nothing_running_and_goes_on_later(export: Export, number: signal.Signals) -> None:
     trials = 6  # it is ended while the second runs, or one soon after that
     output = export("sleep", batch=tuple(range(1, trials + 1)), rounds=1)

@@ -14,6 +14,8 @@ from orchestrator.execution import ProcessSettings
 from tests.local_scheduler import LocalScheduler
 from tests.scripted_campaign import PATIENT, Lab, ready
 
+pytestmark = pytest.mark.slow
+
 SWEEP = """
 version: 1
 name: spending

@@ -131,6 +131,7 @@ def test_what_did_not_run_keeps_its_reason(lab: Results) -> None:
     assert "relative L2 error" in problems["mobilebert", "onnxruntime"]
 
 
+@pytest.mark.slow
 def test_a_store_of_many_trials_is_compared_at_once(tmp_path: Path) -> None:
     """No claim about speed: what is quadratic in cells or campaigns would not end."""
     made = make_systems(tmp_path / "results", World(trials=15_000))

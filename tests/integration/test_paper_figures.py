@@ -330,6 +330,7 @@ def test_each_figure_is_written_in_three_formats_and_listed(trials: Trials, tmp_
     assert [one.sheet.spec.name for one in told] == ["13", "table-1"]
 
 
+@pytest.mark.slow
 def test_files_are_small_enough_to_be_sent(trials: Trials, tmp_path: Path) -> None:
     published = load_published(PROJECT / PUBLISHED)
     write_paper(tmp_path, [FIGURES["8"], FIGURES["9"]], trials, published, SWEEPS, [], FORMATS, lambda _: None)

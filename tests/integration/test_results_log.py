@@ -6,15 +6,16 @@ import pytest
 
 from orchestrator.errors import ExitCode
 from runners.contract import Status
-from tests.results import make_store, taxmeter, trial
+from tests.results import CAMPAIGNS, make_store, taxmeter, trial
 
 TRACEBACK = "Traceback\n\tfile\nValueError: no \x1b[31mred\u202e"
 
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    failed = {"status": Status.CRASHED.value, "reason": "it raised ValueError", "log_tail": TRACEBACK}
-    again = trial("abc", attempt=2, status=Status.OK.value)
+    there = {"campaign": CAMPAIGNS[-1]}
+    failed = {**there, "status": Status.CRASHED.value, "reason": "it raised ValueError", "log_tail": TRACEBACK}
+    again = trial("abc", attempt=2, **there, status=Status.OK.value)
     make_store(tmp_path / "results", trial("abc", **failed), again, trial("abd", **failed), trial("xyz"))
     return tmp_path / "results"
 

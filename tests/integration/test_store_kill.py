@@ -19,6 +19,8 @@ from orchestrator.store.storage.generations import current_number
 from tests.killing import CHILDREN, with_duckdb, with_polars, with_pyarrow
 from tests.storing import row
 
+pytestmark = pytest.mark.slow
+
 KILLS = 200
 PROJECT = Path(__file__).parents[2]
 READERS = {"pyarrow": with_pyarrow, "duckdb": with_duckdb, "polars": with_polars}

@@ -12,7 +12,7 @@ from orchestrator.hosts.cluster import down
 from tests.lab.workshop import Workshop
 from tests.project import sleeps
 
-pytestmark = [pytest.mark.engine, pytest.mark.lab, pytest.mark.cluster]
+pytestmark = [pytest.mark.quiet, pytest.mark.engine, pytest.mark.lab, pytest.mark.cluster]
 
 ROUNDS = 6
 LONGER = sleeps(ROUNDS)

@@ -71,7 +71,7 @@ def commands_of(cells: Iterable[Key], backend: str | None, system: str | None) -
     varying = [name for number, name in enumerate(_NAMES) if len({key[number] for key in keys}) > 1]
     work = ["workload", *(name for name in varying if name not in ("workload", "backend"))]
     across = [*(name for name in work if name not in _OF_A_PLACE or name == "environment"), "backend"]
-    found = {}
+    found: dict[str, tuple[str, ...]] = {}
     if backend is not None:
         found["speedups"] = ("--rows", ",".join(work), "--cols", "backend", "--baseline", f"backend={backend}")
     if system is not None:
@@ -103,9 +103,9 @@ def _work(key: Key) -> Key:
 
 
 def _counterpart(key: Key, found: Sequence[Key]) -> Key | None:
-    """The cell on the other system: of the same environment, else of that of the same name, else the only one."""
+    """The cell on the other system: of the same environment, else the only one of an environment of the same name."""
     for number in (_ENVIRONMENT_ID, _ENVIRONMENT):
-        same = [one for one in found if one[number] == key[number]]
+        same = [other for other in found if other[number] == key[number]]
         if len(same) == 1:
             return same[0]
-    return found[0] if len(found) == 1 else None
+    return None
