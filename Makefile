@@ -135,7 +135,7 @@ venv-dev:
 
 # What needs an engine, an environment of gigabytes, a browser or a service, or takes long by itself.
 HEAVY := engine or lab or cluster or environment or browser or s3 or quiet or slow or long or gpu
-PARALLEL := -n $(WORKERS) --maxprocesses 8 --dist loadgroup
+PARALLEL := -n $(WORKERS) --maxprocesses 8
 
 .PHONY: test test-all test-long
 test: check ## all checks, and the tests of minutes: no engine, no environment, no browser; one sweep through Ray

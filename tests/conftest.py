@@ -1,11 +1,13 @@
 """Fixtures that several kinds of tests share."""
 
 import os
+import re
 import signal
 import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 # Before the import of what reads it: tests neither wait for a sweep of this machine nor keep one from running.
 os.environ["TAXMETER_LOCKS"] = tempfile.mkdtemp(prefix="taxmeter-tests-locks-")
@@ -74,27 +76,37 @@ NEEDS: Final = {
 BUILDING_S: Final = 900
 """Seconds for a test and its fixtures, where these may build an image or install an environment of gigabytes."""
 BUILDS: Final = ("engine", "lab", "cluster", "environment")
-OF_THE_MACHINE: Final = ("engine", "lab", "cluster", "s3")
-"""Tests that look at all containers, processes or ports of the machine: one after the other."""
+OF_THE_MACHINE: Final = re.compile(r"mark\.(engine|lab|cluster)|\b(engine|cpu_image|cpu_2022_image|object_service): ")
+"""In modules whose tests look at all containers, processes or ports of the machine: one worker runs them."""
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks tests by the fixtures that they use, and says which workers must not share.
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Marks a test by the fixtures that it uses; leaves the long ones to `make test-long`."""
+    for name in {NEEDS[used] for used in getattr(item, "fixturenames", ()) if used in NEEDS}:
+        item.add_marker(name)
+    if not item.get_closest_marker("timeout") and any(item.get_closest_marker(name) for name in BUILDS):
+        item.add_marker(pytest.mark.timeout(BUILDING_S))
+    if item.get_closest_marker("long") and os.environ.get("TAXMETER_LONG") != "1":
+        item.add_marker(pytest.mark.skip(reason="a long test; `make test-long` runs it"))
 
-    Leaves the long tests to `make test-long`: together they take longer than all others.
-    """
-    skip = pytest.mark.skip(reason="a long test; `make test-long` runs it")
-    for item in items:
-        for name in {NEEDS[used] for used in getattr(item, "fixturenames", ()) if used in NEEDS}:
-            item.add_marker(name)
-        if not item.get_closest_marker("timeout") and any(item.get_closest_marker(name) for name in BUILDS):
-            item.add_marker(pytest.mark.timeout(BUILDING_S))
-        if item.get_closest_marker("long") and os.environ.get("TAXMETER_LONG") != "1":
-            item.add_marker(skip)
-        is_of_machine = any(item.get_closest_marker(name) for name in OF_THE_MACHINE)
-        # what a module makes once is made by one worker
-        item.add_marker(pytest.mark.xdist_group("machine" if is_of_machine else item.path.name))
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Gives modules to workers: what a module makes is made once, and what looks at the machine stays together."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ModuleScheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            module = nodeid.partition("::")[0]
+            return "machine" if looks_at_the_machine(config.rootpath / module) else module
+
+    return ModuleScheduling(config, log)
+
+
+@cache
+def looks_at_the_machine(module: Path) -> bool:
+    """Whether a module has tests that look at all containers, processes or ports of the machine."""
+    return OF_THE_MACHINE.search(module.read_text(encoding="utf-8")) is not None
 
 
 @pytest.fixture(scope="session")
