@@ -20,7 +20,6 @@ NOT_IMPORTED = {
     "mypy": "a command",
     "ruff": "a command",
     "pytest-timeout": "a plugin",
-    "pytest-xdist": "a plugin",
 }
 
 
