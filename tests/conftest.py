@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import tempfile
 from collections.abc import Callable
@@ -78,6 +79,11 @@ BUILDING_S: Final = 900
 BUILDS: Final = ("engine", "lab", "cluster", "environment")
 OF_THE_MACHINE: Final = re.compile(r"mark\.(engine|lab|cluster)|\b(engine|cpu_image|cpu_2022_image|object_service): ")
 """In modules whose tests look at all containers, processes or ports of the machine: one worker runs them."""
+
+
+def pytest_unconfigure() -> None:
+    """Leaves no lock directory behind; a process that a test forked does not come here."""
+    shutil.rmtree(os.environ["TAXMETER_LOCKS"], ignore_errors=True)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
