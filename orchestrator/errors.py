@@ -52,6 +52,12 @@ class StoreError(TaxmeterError):
     """The result store cannot be read or written."""
 
 
+class ForeignDataError(TaxmeterError):
+    """Bytes of somebody else are not what they have to be. The message is one line: what, and what is wrong with it."""
+
+    exit_code = ExitCode.USAGE
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The end of an error about an unknown name: the known one that is nearest, and all of them."""
     names = sorted(known)

@@ -1,0 +1,154 @@
+"""Bytes of others on their way in, and text of others on its way to a terminal.
+
+Others are containers, hosts, imported directories, merged stores, object stores and whoever can write beside us.
+"""
+
+import json
+import math
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Any, BinaryIO, Final, NoReturn
+
+from orchestrator.errors import ForeignDataError
+
+MAX_JSON_BYTES: Final = 64 * 2**20
+"""No document of ours is longer."""
+
+MAX_JSON_DEPTH: Final = 64
+"""Ours have less than ten levels."""
+
+_INT64: Final = range(-(2**63), 2**63)
+
+_SUSPECT: Final = re.compile(r"[0-9]{19}|[eE]\+?[0-9]{3}|\\u[dD][89a-fA-F]")
+"""Only what has one of these can hold a number beyond 64 bits, an infinity or half of a surrogate pair."""
+
+_CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""C0 without tab and newline, C1, line separators, what changes the direction of writing, halves of pairs."""
+
+
+def open_foreign_file(path: Path, *, follows_links: bool = False) -> BinaryIO:
+    """Opens a file that somebody else may have made, to read it without buffering; it never blocks.
+
+    Args:
+        path: of the file.
+        follows_links: for a file that a person named; whoever owns a directory chooses where its links lead.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        ForeignDataError: it is a link, a pipe, a device or a directory, or cannot be opened.
+    """
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | (0 if follows_links else os.O_NOFOLLOW)
+    try:
+        descriptor = os.open(path, flags)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        is_link = not follows_links and path.is_symlink()
+        problem = "is a link" if is_link else f"cannot be read: {error.strerror}"
+        raise ForeignDataError(f"{path} {problem}; expected a regular file") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ForeignDataError(f"{path} is no regular file")
+    return open(descriptor, "rb", buffering=0)
+
+
+def read_foreign_file(path: Path, limit_bytes: int, *, follows_links: bool = False) -> bytes:
+    """Reads a whole file that somebody else may have made.
+
+    Args:
+        path: of the file.
+        limit_bytes: a longer one is refused without being read.
+        follows_links: see `open_foreign_file`.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        ForeignDataError: it is no regular file, too long, or cannot be read.
+    """
+    with open_foreign_file(path, follows_links=follows_links) as stream:
+        size = os.fstat(stream.fileno()).st_size
+        pieces: list[bytes] = []
+        left = limit_bytes + 1
+        try:
+            # By its size if it tells one, for it may be sparse; piece by piece because it may grow
+            while size <= limit_bytes and left and (piece := stream.read(min(left, 2**20))):
+                pieces.append(piece)
+                left -= len(piece)
+        except OSError as error:
+            raise ForeignDataError(f"{path} cannot be read: {error.strerror}") from None
+    if size > limit_bytes or not left:
+        raise ForeignDataError(f"{path} is longer than {limit_bytes} bytes; no file of ours is")
+    return b"".join(pieces)
+
+
+def load_json(data: bytes | str, where: str, *, limit_bytes: int = MAX_JSON_BYTES) -> Any:
+    """Reads one JSON document of somebody else.
+
+    Args:
+        data: UTF-8 if it is bytes.
+        where: what it is, for the error: a file, or a column of a row.
+        limit_bytes: the longest that is taken.
+
+    Returns:
+        What it says: integers have 64 bits, floats are finite, all text can be encoded.
+
+    Raises:
+        ForeignDataError: it is too long, too deep, no JSON, or holds NaN, an infinity, an integer beyond 64 bits or
+            half of a surrogate pair.
+    """
+    if len(data) > limit_bytes:
+        raise ForeignDataError(f"{where}: longer than {limit_bytes} bytes")
+    try:
+        text = data if isinstance(data, str) else data.decode("utf-8")
+        document = json.loads(text, parse_constant=_refuse_constant)
+        if isinstance(data, str) and not text.isascii():
+            text.encode()
+    except RecursionError:
+        raise ForeignDataError(f"{where}: nested more than {MAX_JSON_DEPTH} deep") from None
+    except ValueError as error:
+        raise ForeignDataError(f"{where}: no JSON: {error}") from None
+    _check_values(document, where, is_suspect=_SUSPECT.search(text) is not None)
+    return document
+
+
+def terminal_text(text: str) -> str:
+    """Text of others as it may reach a terminal: characters that steer one are shown by their numbers."""
+    return _CONTROL.sub(_shown, text)
+
+
+def _shown(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}"
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")
+
+
+def _check_values(document: Any, where: str, *, is_suspect: bool) -> None:
+    level = [document]
+    for _ in range(MAX_JSON_DEPTH):
+        inner: list[Any] = []
+        for value in level:
+            children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else (value,)
+            if is_suspect:
+                for scalar in (*children, *(value if isinstance(value, dict) else ())):
+                    _check_scalar(scalar, where)
+            inner += [child for child in children if isinstance(child, dict | list)]
+        if not inner:
+            return
+        level = inner
+    raise ForeignDataError(f"{where}: nested more than {MAX_JSON_DEPTH} deep")
+
+
+def _check_scalar(value: Any, where: str) -> None:
+    if isinstance(value, str) and not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ForeignDataError(f"{where}: holds half of a surrogate pair") from None
+    elif isinstance(value, int) and value not in _INT64:
+        raise ForeignDataError(f"{where}: holds an integer beyond 64 bits")
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise ForeignDataError(f"{where}: holds a number that is too large")

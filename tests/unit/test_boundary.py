@@ -1,0 +1,110 @@
+"""Bytes and text of others: what is refused, and in what words."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.boundary import MAX_JSON_DEPTH, load_json, open_foreign_file, read_foreign_file, terminal_text
+from orchestrator.errors import ForeignDataError
+
+
+def test_a_regular_file_is_read_whole(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * 10)
+    assert read_foreign_file(path, 10) == b"x" * 10
+    with open_foreign_file(path) as stream:
+        stream.seek(4)
+        assert stream.read(100) == b"x" * 6
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "directory", "device", "long", "sparse", "unreadable parent"])
+def test_what_is_no_short_regular_file_is_refused_at_once(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "file"
+    if kind == "link":
+        (tmp_path / "private").write_text("secret")
+        path.symlink_to(tmp_path / "private")
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "directory":
+        path.mkdir()
+    elif kind == "device":
+        path = Path("/dev/zero")
+    elif kind == "long":
+        path.write_bytes(b"x" * 101)
+    elif kind == "sparse":
+        with path.open("wb") as stream:
+            stream.truncate(2**33)
+    else:
+        path.write_text("")
+        path = path / "below a file"
+    began = time.monotonic()
+    with pytest.raises(ForeignDataError, match=r"link|regular|longer than 100 bytes|cannot be read"):
+        read_foreign_file(path, 100)
+    assert time.monotonic() - began < 1
+
+
+def test_a_file_that_is_not_there_is_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_foreign_file(tmp_path / "none", 100)
+
+
+def test_a_link_is_followed_where_a_person_named_it(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("content")
+    (tmp_path / "link").symlink_to("file")
+    assert read_foreign_file(tmp_path / "link", 100, follows_links=True) == b"content"
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b"{", "no JSON"),
+        (b"\xff", "no JSON"),
+        (b"NaN", "NaN is no number"),
+        (b"[-Infinity]", "-Infinity is no number"),
+        (b"[1e999]", "too large"),
+        (b'{"a": 1e+0400}', "too large"),
+        (b"[" + b"1" * 400 + b".0]", "too large"),
+        (b'"\\ud800"', "surrogate"),
+        (b'{"\\uDfff": 1}', "surrogate"),
+        ('"\ud800"', "no JSON"),
+        (b"[9223372036854775808]", "64 bits"),
+        (b"1" * 5000, "no JSON"),
+        (b"[" * 100_000 + b"]" * 100_000, "deep"),
+        (b"[" * (MAX_JSON_DEPTH + 1) + b"]" * (MAX_JSON_DEPTH + 1), "deep"),
+        (b'{"a":' * (MAX_JSON_DEPTH + 1) + b"1" + b"}" * (MAX_JSON_DEPTH + 1), "deep"),
+        (b" " * 2000, "longer than 1000 bytes"),
+    ],
+)
+def test_json_that_could_hurt_is_refused(data: bytes | str, problem: str) -> None:
+    limit = 1000 if problem.startswith("longer") else 2**20
+    with pytest.raises(ForeignDataError, match="^the place: .*" + problem):
+        load_json(data, "the place", limit_bytes=limit)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    ),
+    st.booleans(),
+)  # fmt: skip
+def test_all_other_json_is_read_as_it_is(document: object, is_ascii: bool) -> None:
+    assert load_json(json.dumps(document, ensure_ascii=is_ascii).encode(), "it") == document
+
+
+@given(st.text() | st.text("\x1b\x9b\u202e[31mabc\n\t\ud800"))
+def test_nothing_that_steers_a_terminal_gets_through(text: str) -> None:
+    shown = terminal_text(text)
+    assert not set(shown) & {*map(chr, (*range(9), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F)))}
+    shown.encode()
+    assert terminal_text(shown) == shown
+
+
+def test_what_is_hidden_is_shown_by_its_number() -> None:
+    assert terminal_text("a\x1b[2Jb\x9bc\u202ed\té\n") == "a\\x1b[2Jb\\x9bc\\u202ed\té\n"
