@@ -166,8 +166,8 @@ from simulated campaigns whose truth is known (seed {seed}), through the functio
 {campaigns} campaigns per number. A campaign has {campaign.groups} groups of {campaign.backends} backends in sessions of
 {campaign.cycles} cycles, and an A/A pair in one of them: {ratios} ratios, judged together. That is the quickstart;
 "3 and more, 36 in all" is its budget: three sessions of each group, then the next one where an interval is widest, none
-once all are within 3 %. The speed of the machine drifts and jumps as the tables say. A turn has {noise.samples} samples
-with a log-normal scatter of
+once all are within 3 %. The speed of a quiet machine has noise of 7 %, correlated over 1 to 10 s; a busy one has bursts
+of +42 % for 20 % of the time besides. A turn has {noise.samples} samples with a log-normal scatter of
 {noise.sample_sigma:.0%}, of which {noise.burst_share:.0%} are prolonged by a Pareto tail of index
 {noise.burst_index:g}. Processes differ for good, anew in each session, by the CV of each column: on the machines that
 were looked at by 0.5 to 3 %. [Comparing](../comparing.md) says what the words mean.

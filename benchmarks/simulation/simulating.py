@@ -48,8 +48,8 @@ class Machine:
     """How long that lasts on average."""
 
 
-QUIET: Final = Machine("noise of 7 %, correlated over 1 to 10 s")
-BUSY: Final = Machine("the same, and bursts of +42 % for 20 % of the time", burst_share=0.2)
+QUIET: Final = Machine("quiet")
+BUSY: Final = Machine("busy", burst_share=0.2)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from orchestrator.campaign.reproduce.run import ReproduceRequest, run_reproducti
 from orchestrator.campaign.reproduce.stored import find
 from orchestrator.campaign.resume import CampaignOrder, Choose, Continuation, ResumePolicy, choose_campaign
 from orchestrator.campaign.run import RunRequest, listed, look, run_sweep
+from orchestrator.campaign.stored_plan import refuse_stored_code
 
 __all__ = [
     "Allowed",
@@ -48,6 +49,7 @@ __all__ = [
     "listed",
     "look",
     "refuse_another_method",
+    "refuse_stored_code",
     "run_campaign",
     "run_reproduction",
     "run_sweep",

@@ -5,9 +5,11 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from orchestrator.errors import ConfigurationError
 from orchestrator.planning import Plan, work_digest
 from orchestrator.store import Attempt, Row, campaign_plan
 from runners.contract import Status, Trial, encode
+from runners.contract.user_module import MODULE_OPTION, module_named
 
 Visit = tuple[str, int, int]
 """Key, round and replicate of a trial: with its place and the campaign its identity."""
@@ -30,6 +32,13 @@ class StoredPlan:
     def places(self) -> frozenset[str]:
         """All that it has, those too at which nothing could run."""
         return frozenset(self.visits())
+
+    @property
+    def modules(self) -> dict[str, str]:
+        """The texts of its models' own files, by `FILE.py:FUNCTION`; nothing of workloads of the catalogue."""
+        workloads = [specification["workload"] for specification in self.document["specifications"].values()]
+        own = [workload for workload in workloads if workload.get("source") is not None]
+        return {":".join(module_named(workload["options"][MODULE_OPTION])): workload["source"] for workload in own}
 
     def place(self, host: str) -> str:
         """What stands for a host in its trials' identity."""
@@ -98,6 +107,24 @@ class StoredPlan:
             place = self.place(task["host"])
             for trial in task["trials"]:
                 yield place, trial
+
+
+def refuse_stored_code(campaign_id: str, modules: Collection[str], *, allowed: bool) -> None:
+    """Refuses to run Python that a store holds: rows of a store may be anybody's.
+
+    Args:
+        campaign_id: whose code it is.
+        modules: its names, as `StoredPlan.modules` has them.
+        allowed: whether the user has said so.
+
+    Raises:
+        ConfigurationError: there is some, and it is not allowed.
+    """
+    if modules and not allowed:
+        raise ConfigurationError(
+            f"campaign {campaign_id} measures {', '.join(sorted(modules))}, Python that the store holds and that would "
+            "run here; if you trust who made it, add --allow-stored-code"
+        )
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:

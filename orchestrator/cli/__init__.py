@@ -25,6 +25,7 @@ _COMMANDS: Final = {
     "serve": ("report:serve_command", "Shows the page of `report` on this machine, kept up to date."),
     "sweep": ("sweep:sweep", "Sweeps: parameter spaces to measure."),
     "task": ("task:task", "Tasks for machines that this one cannot reach."),
+    "workloads": ("workloads:workloads_command", "What a sweep can name: models and operators."),
 }
 """By the name of a command its module with its name there, and a line about it."""
 

@@ -33,6 +33,9 @@ inventory_option = click.option(
 limit_option = click.option(
     "--limit", default=None, metavar="PATTERN", help="Hosts to use, such as 'a100-*:!a100-07'; all without it."
 )
+stored_code_option = click.option(
+    "--allow-stored-code", is_flag=True, help="Run the files of users' own models that the store holds."
+)
 
 
 def format_option(*forms: str, **settings: Any) -> Callable[[Command], Command]:

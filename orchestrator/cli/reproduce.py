@@ -13,10 +13,11 @@ from orchestrator.campaign import (
     Reproduction,
     find,
     refuse_another_method,
+    refuse_stored_code,
     run_reproduction,
     targets,
 )
-from orchestrator.cli.options import inventory_option
+from orchestrator.cli.options import inventory_option, stored_code_option
 from orchestrator.cli.stores import open_existing, results_option
 from orchestrator.cli.sweep import ending_cleanly, exit_code, git_commit, say, watched
 from orchestrator.cli.tables import wide_console
@@ -35,6 +36,7 @@ from orchestrator.store import Store
 @click.option("--rounds", type=click.IntRange(min=1), default=None, help="By default as many as then, three at least.")
 @click.option("--allow-different-image", is_flag=True, help="Run in another environment or isolation; rows say so.")
 @click.option("--allow-different-method", is_flag=True, help="Run though the numbers mean something else now.")
+@stored_code_option
 def reproduce(
     trial_or_campaign: str,
     host: str | None,
@@ -43,6 +45,7 @@ def reproduce(
     rounds: int | None,
     allow_different_image: bool,
     allow_different_method: bool,
+    allow_stored_code: bool,
 ) -> int:
     """Runs stored trials again and compares then with now.
 
@@ -54,6 +57,7 @@ def reproduce(
     """
     store = open_existing(results_directory)
     wanted = find(store, trial_or_campaign, results_directory)
+    refuse_stored_code(wanted.campaign_id, wanted.modules, allowed=allow_stored_code)
     method = refuse_another_method(wanted, allowed=allow_different_method)
     allowed = Allowed(allow_different_image, method)
     known = load_inventory(inventory)

@@ -22,10 +22,11 @@ from orchestrator.campaign import (
     drive,
     is_reproduction,
     look,
+    refuse_stored_code,
     run_sweep,
 )
 from orchestrator.campaign.pinned import Pinned, go_on, pinned, refuse_other_locks
-from orchestrator.cli.options import inventory_option, limit_option
+from orchestrator.cli.options import inventory_option, limit_option, stored_code_option
 from orchestrator.cli.progress import ProgressLine, duration_text
 from orchestrator.cli.results import known_campaign, print_summary
 from orchestrator.cli.stores import open_existing, open_results, results_option
@@ -140,8 +141,9 @@ def drive_command(order_file: Path) -> None:
 )
 @limit_option
 @results_option
+@stored_code_option
 def resume_command(
-    campaign_id: str | None, inventory: Path | None, limit: str | None, results_directory: Path
+    campaign_id: str | None, inventory: Path | None, limit: str | None, results_directory: Path, allow_stored_code: bool
 ) -> int | None:
     """Goes on with a campaign, by default with the newest that is not finished.
 
@@ -164,7 +166,9 @@ def resume_command(
     click.echo(_begun(campaign, waiting))
     if not waiting:
         return exit_code(store.attempts(campaign.campaign_id).values())
-    again = load_sweep(Source(Path(f"sweep of {campaign.campaign_id}"), row["sweep_document"]))
+    refuse_stored_code(campaign.campaign_id, campaign.plan.modules, allowed=allow_stored_code)
+    document = Source(Path(f"sweep of {campaign.campaign_id}"), row["sweep_document"])
+    again = load_sweep(document, campaign.plan.modules)
     stored = Source(Path(f"inventory of {campaign.campaign_id}"), row["inventory_document"])
     at = load_inventory(stored if inventory is None else inventory)
     hosts = _hosts(at, limit, campaign, waiting)

@@ -2,7 +2,7 @@
 
 import json
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -25,6 +25,7 @@ MAX_DEPTH: Final = 20
 MAX_NODES: Final = 100_000
 
 _UNKNOWN_KEY: Final = ("extra_forbidden", "unexpected_keyword_argument")
+_TOO_SHORT: Final = "too_short"
 _PLAIN: Final = (dict, list, str, int, float, type(None))
 
 
@@ -110,8 +111,10 @@ class Document(StrictModel):
         return self._file.error(problem, *location)
 
 
-def load_yaml(source: Path | Source, model: type[AnyDocument]) -> AnyDocument:
-    """Reads a file, or what was read from one, as `model`.
+def load_yaml(
+    source: Path | Source, model: type[AnyDocument], context: Mapping[str, object] | None = None
+) -> AnyDocument:
+    """Reads a file, or what was read from one, as `model`, whose validators may ask for `context`.
 
     Raises:
         ConfigurationError: the file cannot be read, is no YAML, or breaks the model; names file, line and key.
@@ -123,9 +126,11 @@ def load_yaml(source: Path | Source, model: type[AnyDocument]) -> AnyDocument:
         raise ConfigurationError("expected keys and values at the top of the file", file=source.path, line=1)
     try:
         # Strict validation through JSON: YAML lists may become tuples and strings enums, "3" never becomes 3.
-        document = model.model_validate_json(json.dumps(tree))
+        document = model.model_validate_json(json.dumps(tree), context=context)
     except ValidationError as error:
         details = error.errors(include_url=False)
+        # A list whose parts are all wrong is too short as well: what is wrong with them helps.
+        details = [detail for detail in details if detail["type"] != _TOO_SHORT] or details
         # A misspelt key is also a missing one: the misspelling is what helps.
         first = min(details, key=lambda d: (d["type"] not in _UNKNOWN_KEY, source.line(*_place_of(d))))
         raise _explain(first, len(details), source, model) from None

@@ -19,9 +19,11 @@ from pydantic import (
 )
 
 from orchestrator.config.documents import Document, SettingError, Source, StrictModel, load_yaml
+from orchestrator.config.user_module import DIRECTORY, STORED, UserModule, read_module
 from orchestrator.errors import did_you_mean
 from runners.contract import LEGACY, STANDARD, GuardPolicy, Guards, LoadGuard, Protocol
 from runners.contract.catalogue import BACKENDS, WORKLOADS, OptionInfo
+from runners.contract.user_module import MODULE_OPTION
 from runners.statistics.allocation import LEAST_SESSIONS
 
 OptionValue = bool | int | str
@@ -93,9 +95,11 @@ def _check_option(owner: str, declared: Mapping[str, OptionInfo], name: str, val
 
 
 class WorkloadAxis(StrictModel):
-    """A workload, or several that are alike, with the shapes to visit."""
+    """A workload, or several that are alike, with the shapes to visit. `family` may stand in place of `name`."""
 
     name: Annotated[tuple[str, ...], Axis, Field(min_length=1)]
+    module: Annotated[UserModule | None, BeforeValidator(read_module)] = None
+    """For a model outside of the catalogue the function of a file that builds it; `name` is then a new one."""
     batch: Annotated[tuple[Positive, ...], Axis, Field(min_length=1)]
     sequence_length: Annotated[tuple[Positive, ...] | None, Axis] = None
     """Tokens; null takes the workload's default."""
@@ -104,12 +108,32 @@ class WorkloadAxis(StrictModel):
     options: dict[str, Annotated[tuple[OptionValue, ...], Axis, Field(min_length=1)]] = Field(default_factory=dict)
     """What else the workload lets one choose; each is one value or a list of values to visit."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _named_by_family(cls, said: Any) -> Any:
+        """`family` stands for the names of all workloads of a family of the catalogue, or of several."""
+        if not isinstance(said, dict) or "family" not in said:
+            return said
+        if "name" in said:
+            raise SettingError("an axis has either names or families; remove one of them", "family")
+        asked = said["family"] if isinstance(said["family"], list) else [said["family"]]
+        known = dict.fromkeys(info.family for info in WORKLOADS.values())
+        for family in asked:
+            if family not in known:
+                raise SettingError(f"unknown family {family}; {did_you_mean(str(family), known)}", "family")
+        names = [name for name, info in WORKLOADS.items() if info.family in asked]
+        return {**{key: value for key, value in said.items() if key != "family"}, "name": names}
+
     @model_validator(mode="after")
     def _known_with_its_shape(self) -> "WorkloadAxis":
+        if self.module is not None:
+            _check_own(self, self.module)
+            return self
         for name in self.name:
             info = WORKLOADS.get(name)
             if info is None:
-                raise ValueError(f"unknown workload {name}; {did_you_mean(name, WORKLOADS)}")
+                own = "a model of your own needs module: FILE.py:FUNCTION"
+                raise ValueError(f"unknown workload {name}; {did_you_mean(name, WORKLOADS)}; {own}")
             for parameter in ("sequence_length", "image_size"):
                 if getattr(self, parameter) is not None and getattr(info, parameter) is None:
                     raise ValueError(f"workload {name} has no {parameter}; remove the key")
@@ -118,12 +142,42 @@ class WorkloadAxis(StrictModel):
                     _check_option(f"workload {name}", info.options, option, value)
         return self
 
+    @property
+    def source(self) -> str | None:
+        """The text of the model's own file; null for a workload of the catalogue."""
+        return None if self.module is None else self.module.source
+
+    def default_sizes(self, name: str) -> tuple[int | None, int | None]:
+        """The sequence length and the image size of one of the workloads where the axis has none."""
+        if self.module is not None:
+            return None, None
+        return WORKLOADS[name].sequence_length, WORKLOADS[name].image_size
+
     def option_points(self, name: str) -> Iterator[dict[str, OptionValue]]:
         """Every combination of the options of one of the workloads, with every default written out."""
-        declared = WORKLOADS[name].options
-        axes = [self.options.get(option, (info.default,)) for option, info in declared.items()]
-        for values in itertools.product(*axes):
-            yield dict(zip(declared, values, strict=True))
+        declared = {} if self.module is not None else WORKLOADS[name].options
+        axes = {**{option: (info.default,) for option, info in declared.items()}, **self.options}
+        if self.module is not None:
+            axes[MODULE_OPTION] = (self.module.option,)
+        for values in itertools.product(*axes.values()):
+            yield dict(zip(axes, values, strict=True))
+
+
+def _check_own(axis: WorkloadAxis, module: UserModule) -> None:
+    """Refuses what its function would not take, and a name that it cannot have."""
+    if len(axis.name) != 1 or not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", axis.name[0]):
+        raise SettingError("a model of your own has one name, of a-z, 0-9 and ._- and at most 64 of them", "name")
+    if axis.name[0] in WORKLOADS:
+        raise SettingError(f"{axis.name[0]} is a workload of the catalogue; give your own another name", "name")
+    if MODULE_OPTION in axis.options:
+        raise SettingError(f"{MODULE_OPTION} is no option; remove it", "options", MODULE_OPTION)
+    sizes = [size for size in ("sequence_length", "image_size") if getattr(axis, size) is not None]
+    try:
+        problem = module.signature().problem((*axis.options, *sizes))
+    except ValueError as error:
+        raise SettingError(str(error), "module") from None
+    if problem is not None:
+        raise SettingError(f"{module.file}: {module.function} {problem}", "module")
 
 
 class BackendAxis(StrictModel):
@@ -278,6 +332,15 @@ class Sweep(Document):
         return Protocol(pipelined_budget_ms=GPU_PIPELINED_BUDGET_MS) if is_unset else protocol
 
     @model_validator(mode="after")
+    def _one_text_for_each_file(self) -> "Sweep":
+        first: dict[str, str] = {}
+        for number, axis in enumerate(self.workloads):
+            if axis.module is not None and first.setdefault(axis.module.file, axis.module.source) != axis.module.source:
+                problem = f"two files are called {axis.module.file}, and rows could not tell them apart; rename one"
+                raise SettingError(problem, "workloads", number, "module")
+        return self
+
+    @model_validator(mode="after")
     def _rounds_or_budget(self) -> "Sweep":
         if self.budget is None:
             return self
@@ -309,10 +372,16 @@ class Sweep(Document):
         return Duplicate(workload=workload, backend=backend, batch=batch) in self.duplicate
 
 
-def load_sweep(path: Path | Source) -> Sweep:
-    """Reads a sweep; it has its file's path and text in `file`.
+def load_sweep(path: Path | Source, stored: Mapping[str, str] | None = None) -> Sweep:
+    """Reads a sweep, and the files of its models; it has its own file's path and text in `file`.
+
+    Args:
+        path: of the file, or what was read from it.
+        stored: for a sweep out of the store, the texts of its models' files by `FILE.py:FUNCTION`: none is read.
 
     Raises:
-        ConfigurationError: the file is missing or wrong; names file, line and key.
+        ConfigurationError: a file is missing or wrong; names file, line and key.
     """
-    return load_yaml(path, Sweep)
+    source = Source.read(path) if isinstance(path, Path) else path
+    directory = Path() if source.path is None else source.path.parent
+    return load_yaml(source, Sweep, {DIRECTORY: directory} if stored is None else {STORED: stored})

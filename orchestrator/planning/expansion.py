@@ -23,7 +23,7 @@ from runners.contract import (
     digest,
     sessions_of,
 )
-from runners.contract.catalogue import WORKLOADS, refusal
+from runners.contract.catalogue import refusal
 from runners.statistics.allocation import PPM
 
 # Measured with the quickstart on two cores. Beside its budgets a trial builds, traces or loads its model, verifies it
@@ -276,12 +276,12 @@ def _copies(sweep: Sweep, spec: TrialSpec) -> int:
 
 def _shapes(axis: WorkloadAxis) -> Iterator[WorkloadSpec]:
     for name in axis.name:
-        info = WORKLOADS[name]
-        sequences = axis.sequence_length or (info.sequence_length,)
-        images = axis.image_size or (info.image_size,)
+        defaults = axis.default_sizes(name)
+        sequences = axis.sequence_length or (defaults[0],)
+        images = axis.image_size or (defaults[1],)
         points = itertools.product(axis.batch, sequences, images, axis.option_points(name))
         for batch, sequence_length, image_size, options in points:
-            yield WorkloadSpec(name, batch, sequence_length, image_size, options)
+            yield WorkloadSpec(name, batch, sequence_length, image_size, options, axis.source)
 
 
 def _processes_ms(spec: TrialSpec) -> float:

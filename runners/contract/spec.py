@@ -33,6 +33,8 @@ class WorkloadSpec:
     """Height and width in pixels; null where the workload has no image."""
     options: Dict[str, OptionValue] = field(default_factory=dict)
     """What else the catalogue lets one choose about this workload, such as `layers` or `mask`."""
+    source: Optional[str] = None
+    """Of a model outside of the catalogue: the text of its file, which `options` name. Null for all others."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterable
 
 from runners.backends.base import Backend
 from runners.contract import METHOD_VERSION, digest
-from runners.contract.catalogue import WORKLOADS
+from runners.contract.catalogue import workload_info
 
 DIRECTORY_VARIABLE = "TAXMETER_CACHE"
 
@@ -65,8 +65,9 @@ def entries(directory: str, backend: Backend, runner_sha256: str, reference_batc
         "machine": platform.machine(),
         "python": platform.python_version(),
     }
-    workload_versions = _versions(WORKLOADS[spec.workload.name].frameworks)
-    artifact_versions = _versions({*WORKLOADS[spec.workload.name].frameworks, *backend.artifact_frameworks()})
+    frameworks = workload_info(spec.workload).frameworks
+    workload_versions = _versions(frameworks)
+    artifact_versions = _versions({*frameworks, *backend.artifact_frameworks()})
     reference = dict(
         common,
         kind="reference",

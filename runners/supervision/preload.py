@@ -11,7 +11,7 @@ from runners.contract.catalogue import refusal
 from runners.protocol.answer import Answer
 from runners.supervision.interrupts import Interrupts
 from runners.supervision.process import run_child
-from runners.workloads import workload_class
+from runners.workloads import make_workload
 
 _CANARY_S = 60.0
 """Far beyond what a busy machine takes for it: it has to tell a child that hangs."""
@@ -24,7 +24,7 @@ def modules_of(trials: Iterable[Trial]) -> List[str]:
         if refusal(trial.spec) is not None:
             continue
         wanted = (
-            *workload_class(trial.spec.workload.name).preload,
+            *make_workload(trial.spec).preload,
             *backend_class(trial.spec.backend.name).preload,
         )
         modules.extend(name for name in wanted if name not in modules)

@@ -4,34 +4,13 @@ import importlib
 from typing import Type, cast
 
 from runners.contract import TrialSpec
-from runners.contract.catalogue import vision
+from runners.contract.catalogue import language, speech, vision
 from runners.workloads.base import Workload
 
 WORKLOADS = {
-    "bert-base": "runners.workloads.language.models:BertBase",
-    "bert-large": "runners.workloads.language.models:BertLarge",
-    "bert": "runners.workloads.language.models:Bert",
-    "tiny-bert": "runners.workloads.language.models:TinyBert",
-    "distilbert": "runners.workloads.language.models:DistilBert",
-    "roberta-base": "runners.workloads.language.models:RobertaBase",
-    "albert-base": "runners.workloads.language.models:AlbertBase",
-    "deberta-base": "runners.workloads.language.models:DebertaBase",
-    "funnel-small": "runners.workloads.language.models:FunnelSmall",
-    "fnet-base": "runners.workloads.language.models:FNetBase",
-    "nystromformer-512": "runners.workloads.language.models:Nystromformer512",
-    "longformer-base": "runners.workloads.language.models:LongformerBase",
-    "mobilebert": "runners.workloads.language.models:MobileBert",
-    "reformer-enwik8": "runners.workloads.language.reformer:ReformerEnwik8",
-    "squeezebert": "runners.workloads.language.models:SqueezeBert",
-    "ibert-roberta-base": "runners.workloads.language.models:IBertRobertaBase",
-    "gpt2": "runners.workloads.language.gpt2:Gpt2",
-    "gpt2-generate": "runners.workloads.language.gpt2:Gpt2Generate",
-    **dict.fromkeys(vision.TORCHVISION, "runners.workloads.vision:Torchvision"),
-    **dict.fromkeys(vision.TIMM, "runners.workloads.vision:Timm"),
-    "wav2vec2-base": "runners.workloads.speech_models:Wav2Vec2Base",
-    "hubert-large": "runners.workloads.speech_models:HubertLarge",
-    "wavlm-base": "runners.workloads.speech_models:WavLMBase",
-    "speecht5-asr": "runners.workloads.speech_models:SpeechT5Asr",
+    **{name: "runners.workloads.language." + model.implementation for name, model in language.TEXTS.items()},
+    **dict.fromkeys(vision.IMAGES, "runners.workloads.vision:ImageClassifier"),
+    **{name: "runners.workloads." + model.implementation for name, model in speech.SPEECHES.items()},
     "op-feedforward": "runners.workloads.micro_ops:FeedForward",
     "op-conv2d": "runners.workloads.micro_ops:Conv2d",
     "op-mbconv2d": "runners.workloads.micro_ops:MbConv2d",
@@ -57,13 +36,15 @@ WORKLOADS = {
     "synthetic-unsupported": "runners.workloads.synthetic:UnsupportedHere",
 }
 
-
-def workload_class(name: str) -> Type[Workload]:
-    """Imports the class behind a name of the table."""
-    module, _, attribute = WORKLOADS[name].partition(":")
-    return cast(Type[Workload], getattr(importlib.import_module(module), attribute))
+OWN = "runners.workloads.own_model:OwnModel"
+"""Of the models that come with their own file."""
 
 
 def make_workload(spec: TrialSpec) -> Workload:
     """The workload of a trial; its model is not built yet."""
-    return workload_class(spec.workload.name)(spec)
+    return _imported(WORKLOADS[spec.workload.name] if spec.workload.source is None else OWN)(spec)
+
+
+def _imported(place: str) -> Type[Workload]:
+    module, _, attribute = place.partition(":")
+    return cast(Type[Workload], getattr(importlib.import_module(module), attribute))

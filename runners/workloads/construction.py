@@ -1,6 +1,7 @@
 """Models without their initialisers, which would only be overwritten by weights from the seed."""
 
 import contextlib
+import importlib
 from typing import Any, ContextManager, Dict, Iterator, cast
 
 from runners.workloads.base import Unsupported
@@ -76,8 +77,13 @@ def missing_kernels_unsupported(name: str, dtype: str) -> Iterator[None]:
         raise Unsupported("%s in %s: %s" % (name, dtype, reason)) from error
 
 
-def of_transformers(name: str) -> Any:
-    """A class of transformers.
+def modelling(architecture: str) -> str:
+    """The module of transformers that has the models of an architecture."""
+    return "transformers.models.{0}.modeling_{0}".format(architecture.lower())
+
+
+def of_transformers(architecture: str, ending: str) -> Any:
+    """A class of transformers, such as that of `Bert` and `Config`; of its part of the library where it is not outside.
 
     Raises:
         Unsupported: this version has none of that name.
@@ -87,7 +93,8 @@ def of_transformers(name: str) -> Any:
 
     from runners.workloads import torchvision_import  # noqa: F401
 
+    name = architecture + ending
     try:
-        return getattr(transformers, name)
-    except AttributeError as error:
+        return getattr(transformers, name, None) or getattr(importlib.import_module(modelling(architecture)), name)
+    except (AttributeError, ModuleNotFoundError) as error:
         raise Unsupported("transformers %s has no %s" % (transformers.__version__, name)) from error

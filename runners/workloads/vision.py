@@ -1,10 +1,11 @@
 """Image classifiers with 1000 classes; the output is the logits."""
 
+import importlib
 import re
 from dataclasses import replace
-from typing import Any, ClassVar, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
-from runners.contract import WorkloadSpec
+from runners.contract import TrialSpec, WorkloadSpec
 from runners.contract.catalogue import BACKENDS
 from runners.contract.catalogue import vision as catalogue
 from runners.contract.record import FactValue
@@ -13,7 +14,6 @@ from runners.workloads.construction import allocate, without_storage
 from runners.workloads.library_model import TWIN_BATCH, LibraryModel
 from runners.workloads.micro_modules import EAGER, SDPA, has_sdpa, with_one_output
 from runners.workloads.tensors import PRELOAD
-from runners.workloads.vision_models import TIMM, TORCHVISION, Classifier
 from runners.workloads.vision_twin import shrink_channels
 
 _SHAPES_PER_SIDE = 4
@@ -21,14 +21,13 @@ _OWN_ATTENTION = "own"
 
 
 class ImageClassifier(LibraryModel):
-    """What the models of both libraries share. The name of the trial's workload picks the line of the table."""
+    """A model of torchvision or timm; the name of the trial's workload picks its row."""
 
-    table: ClassVar[Mapping[str, Classifier]]
-
-    @property
-    def classifier(self) -> Classifier:
-        """The line of the table."""
-        return self.table[self.spec.workload.name]
+    def __init__(self, spec: TrialSpec) -> None:
+        super().__init__(spec)
+        self.row = catalogue.IMAGES[spec.workload.name]
+        more = ("torchvision.models.quantization",) if self.row.library == "torchvision" else ()
+        self.preload = (*PRELOAD, self.row.library, *more)
 
     @property
     def image_size(self) -> int:
@@ -43,8 +42,9 @@ class ImageClassifier(LibraryModel):
         return bool(self.options.get("channels_last"))
 
     def arguments(self) -> Dict[str, Any]:
-        """What this trial adds to the arguments of the table."""
-        return {}
+        """What the builder of this trial's network is called with."""
+        size = {"img_size": self.image_size} if self.row.is_transformer else {}
+        return {**self.row.arguments, **(self.row.twin if self.is_shrunk else {}), **size}
 
     def choose_attention(self, network: Any, attention: Optional[str]) -> None:
         """Sets the attention implementation of a network that has one.
@@ -52,8 +52,17 @@ class ImageClassifier(LibraryModel):
         Raises:
             Unsupported: it cannot have the one that is asked for.
         """
-        if attention not in (None, SDPA):
-            raise Unsupported("workload %s has no attention to choose" % self.spec.workload.name)
+        name = attention or SDPA
+        if not self.row.is_transformer:
+            if name != SDPA:
+                raise Unsupported("workload %s has no attention to choose" % self.spec.workload.name)
+            return
+        layers = _layers_with_choice(network)
+        # A timm that is older than the choice runs its own: there is nothing else that it could run
+        if layers and name == SDPA and not has_sdpa():
+            raise Unsupported("this torch has no scaled_dot_product_attention")
+        for layer in layers:
+            layer.fused_attn = name == SDPA
 
     def construct(self, attention: Optional[str]) -> Any:
         problem = catalogue.problem(self.spec.workload)
@@ -62,17 +71,16 @@ class ImageClassifier(LibraryModel):
         backend = self.spec.backend.name
         if self.channels_last and BACKENDS[backend].frameworks != ("torch",):
             raise Unsupported("channels_last is a layout of torch; backend %s chooses its own" % backend)
-        with without_storage():
-            network = self.classifier.build(**self.arguments())
+        network = network_of(self.row.builder, self.arguments())
         self.choose_attention(network, attention)
-        if self.is_shrunk and not self.classifier.is_transformer:
-            shrink_channels(network, self.classifier.twin_width, self.image_size)
+        if self.is_shrunk and not self.row.twin:
+            shrink_channels(network, self.row.twin_width, self.image_size)
         return with_one_output(allocate(network))
 
     def build(self, attention: Optional[str] = None) -> Any:
         model = super().build(attention)
-        if self.classifier.branches is not None:
-            damp_branches(model.body, self.classifier.branches)
+        if self.row.branches is not None:
+            damp_branches(model.body, self.row.branches)
         if not self.channels_last:
             return model
         import torch
@@ -98,50 +106,32 @@ class ImageClassifier(LibraryModel):
 
     def facts(self, model: Any) -> Dict[str, FactValue]:
         layout = "channels_last" if self.channels_last else "contiguous"
-        return dict(super().facts(model), library_model=self.classifier.library_model, memory_format=layout)
-
-    def shrunk(self) -> WorkloadSpec:
-        images = catalogue.IMAGES[self.spec.workload.name]
-        size = min(self.image_size, max(self.classifier.twin_image, images.smallest))
-        return replace(super().shrunk(), batch=TWIN_BATCH, image_size=size)
-
-
-class Torchvision(ImageClassifier):
-    """The convolutional networks of torchvision."""
-
-    preload = (*PRELOAD, "torchvision", "torchvision.models.quantization")
-    table = TORCHVISION
-
-
-class Timm(ImageClassifier):
-    """Vision transformers and convolutional networks of timm."""
-
-    preload = (*PRELOAD, "timm")
-    table = TIMM
-
-    def arguments(self) -> Dict[str, Any]:
-        if not self.classifier.is_transformer:
-            return {}
-        return dict(self.classifier.twin if self.is_shrunk else {}, img_size=self.image_size)
-
-    def choose_attention(self, network: Any, attention: Optional[str]) -> None:
-        if not self.classifier.is_transformer:
-            super().choose_attention(network, attention)
-            return
-        name = attention or SDPA
-        layers = _layers_with_choice(network)
-        # A timm that is older than the choice runs its own: there is nothing else that it could run
-        if layers and name == SDPA and not has_sdpa():
-            raise Unsupported("this torch has no scaled_dot_product_attention")
-        for layer in layers:
-            layer.fused_attn = name == SDPA
-
-    def facts(self, model: Any) -> Dict[str, FactValue]:
-        facts = super().facts(model)
-        if self.classifier.is_transformer:
+        facts = dict(super().facts(model), library_model=self.row.library_model, memory_format=layout)
+        if self.row.is_transformer:
             chosen = {SDPA if layer.fused_attn else EAGER for layer in _layers_with_choice(model)}
             facts["attn_implementation"] = ", ".join(chosen) or _OWN_ATTENTION
         return facts
+
+    def shrunk(self) -> WorkloadSpec:
+        size = min(self.image_size, max(self.row.twin_image, self.row.smallest))
+        return replace(super().shrunk(), batch=TWIN_BATCH, image_size=size)
+
+
+def network_of(builder: str, arguments: Mapping[str, Any]) -> Any:
+    """A model of a library without weights. The library is imported, and with timm torchvision too.
+
+    Raises:
+        Unsupported: this version of it has no such model.
+    """
+    from runners.workloads import torchvision_import  # noqa: F401
+
+    module, _, function = builder.partition(":")
+    try:
+        build = getattr(importlib.import_module(module), function)
+    except AttributeError:
+        raise Unsupported("the environment has no %s in %s" % (function, module)) from None
+    with without_storage():
+        return build(**arguments)
 
 
 def _layers_with_choice(network: Any) -> List[Any]:

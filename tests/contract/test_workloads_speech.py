@@ -48,7 +48,7 @@ import torch
 
 from runners.contract import BackendSpec, Protocol, TrialSpec, WorkloadSpec
 from runners.examination.calls import count_aten_calls
-from runners.workloads import make_workload, workload_class
+from runners.workloads import make_workload
 from runners.workloads.construction import of_transformers
 
 torch.set_num_threads(1)
@@ -71,10 +71,10 @@ def run(model, one, index=0):
 
 
 for name in %(names)r:
-    cls = workload_class(name)
-    config = of_transformers(cls.config_name)(**cls.sizes)
+    full = workload(name)
+    config = of_transformers(full.row.architecture, "Config")(**full.settings())
     with torch.device("meta"):
-        model = of_transformers(cls.model_name)(config)
+        model = of_transformers(full.row.architecture, full.row.head)(config)
     small = workload(name, size="shrunk", audio_samples=2000)
     twin = workload(name, batch=small.shrunk().batch, **small.shrunk().options)
     network = small.build()

@@ -79,7 +79,8 @@ from runners.contract.catalogue import WORKLOADS
 from runners.examination.calls import count_aten_calls
 from runners.workloads import make_workload
 from runners.workloads.construction import allocate, without_storage
-from runners.workloads.vision_models import TIMM, TORCHVISION
+from runners.contract.catalogue.vision import IMAGES
+from runners.workloads.vision import network_of
 
 torch.set_num_threads(1)
 seen = {}
@@ -96,9 +97,8 @@ def run(one, index=0, model=None):
 
 
 parameters, norms = {}, {}
-for name, entry in {**TORCHVISION, **TIMM}.items():
-    with without_storage():
-        model = entry.build()
+for name, row in IMAGES.items():
+    model = network_of(row.builder, row.arguments)
     parameters[name] = sum(parameter.numel() for parameter in model.parameters())
     norms[name] = sorted({float(b.sum()) / b.numel() for n, b in model.named_buffers() if n.endswith("running_var")})
 seen["parameters"], seen["running variances"] = parameters, norms

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
+from orchestrator.campaign.reproduce.stored import Wanted
 from orchestrator.campaign.run import RunOutcome
 from orchestrator.cli import run, taxmeter
 from orchestrator.cli.sweep import exit_code
@@ -216,8 +217,9 @@ def test_a_driver_that_was_killed_ends_a_reproduction_with_its_exit_code(
     project_copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = sys.modules["orchestrator.cli.reproduce"]
-    for name in ("open_existing", "find", "refuse_another_method", "load_inventory"):
+    for name in ("open_existing", "refuse_another_method", "load_inventory"):
         monkeypatch.setattr(module, name, lambda *_, **__: None)
+    monkeypatch.setattr(module, "find", lambda *_: Wanted({"campaign_id": "c"}, None, ()))
     monkeypatch.setattr(module, "targets", lambda *_: [])
     monkeypatch.setattr(module, "git_commit", lambda: None)
     monkeypatch.setattr(module, "open_hosts", lambda *_: nullcontext())

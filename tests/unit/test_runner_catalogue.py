@@ -1,5 +1,6 @@
 """The declarations that both sides share agree with the code behind them."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,8 @@ from runners.backends import backend_class
 from runners.contract import BackendSpec, Protocol, TrialSpec, WorkloadSpec
 from runners.contract.catalogue import BACKENDS, WORKLOADS, refusal, resolve_options, resolve_workload_options
 from runners.workloads import WORKLOADS as WORKLOAD_TABLE
-from runners.workloads import workload_class
+from runners.workloads import make_workload
+from tests.conftest import PROJECT
 
 BERT = TrialSpec(
     workload=WorkloadSpec("bert-base", batch=1, sequence_length=128),
@@ -34,7 +36,10 @@ def test_every_backend_class_can_be_imported_without_its_framework(name: str) ->
 
 @pytest.mark.parametrize("name", sorted(WORKLOADS))
 def test_every_workload_class_can_be_imported_without_its_framework(name: str) -> None:
-    wanted = {module.partition(".")[0] for module in workload_class(name).preload} - {"runners"}
+    info = WORKLOADS[name]
+    shape = WorkloadSpec(name, 1, info.sequence_length, info.image_size)
+    preload = make_workload(replace(BERT, workload=shape)).preload
+    wanted = {module.partition(".")[0] for module in preload} - {"runners"}
     assert wanted == set(WORKLOADS[name].frameworks)
 
 
@@ -93,3 +98,20 @@ def test_a_good_specification_is_not_refused() -> None:
 )
 def test_a_refusal_names_what_is_known(spec: TrialSpec, words: str) -> None:
     assert words in (refusal(spec) or "")
+
+
+def test_the_page_of_workloads_has_all_of_them_by_family() -> None:
+    page = (PROJECT / "docs" / "workloads.md").read_text()
+    listed = {}
+    for family in dict.fromkeys(info.family for info in WORKLOADS.values()):
+        (line,) = [line for line in page.splitlines() if line.startswith(f"| `{family}` |")]
+        listed[family] = set(re.findall(r"`([a-z0-9-]+)`", line.split("|")[2]))
+    catalogue = {
+        family: {name for name, info in WORKLOADS.items() if info.family == family and family != "synthetic"}
+        for family in listed
+    }
+    assert listed == catalogue
+
+
+def test_every_workload_says_what_it_is() -> None:
+    assert [name for name, info in WORKLOADS.items() if not info.about] == []

@@ -58,7 +58,7 @@ def test_every_sweep_has_trials_and_environments_that_exist(path: Path) -> None:
 def test_the_head_of_a_sweep_says_how_many_trials_it_has(path: Path) -> None:
     head = path.read_text().partition("version:")[0]
     said = re.findall(r"([\d,]+)\s+trials\s+on\s+one\s+host", " ".join(head.replace("#", " ").split()))
-    if path.name in ("quickstart.yaml", "gpu.yaml"):
+    if path.name in ("quickstart.yaml", "gpu.yaml") or "family:" in path.read_text():
         assert said == []
         return
     planned = one_round(path)
@@ -279,3 +279,22 @@ def test_a_wrong_budget_is_one_line_with_its_place(tmp_path: Path, lines: list[s
     assert expected in str(raised.value)
     assert re.search(r":\d+: (budget|rounds|precision): ", str(raised.value))
     assert "\n" not in str(raised.value)
+
+
+def test_a_family_stands_for_its_workloads(tmp_path: Path) -> None:
+    path = written(tmp_path, "workloads:", "  - {family: speech, batch: 1}")
+    (axis,) = load_sweep(path).workloads
+    assert set(axis.name) == {"speecht5-asr", "hubert-large", "wav2vec2-base", "wavlm-base"}
+
+
+@pytest.mark.parametrize(
+    ("axis", "words"),
+    [
+        ("{family: speach, batch: 1}", "workloads.0.family: unknown family speach; did you mean speech?"),
+        ("{family: speech, name: gpt2, batch: 1}", "either names or families; remove one of them"),
+        ("{family: speech, batch: 1, sequence_length: 8}", "has no sequence_length; remove the key"),
+    ],
+)
+def test_a_family_that_is_not_there_is_refused(axis: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(words)):
+        load_sweep(written(tmp_path, "workloads:", f"  - {axis}"))

@@ -10,7 +10,7 @@ import pytest
 from runners.contract import TWIN_GROWTH, BackendSpec, Protocol, TrialSpec, WorkloadSpec
 from runners.contract.catalogue import WORKLOADS, refusal
 from runners.contract.catalogue.language import WORKLOADS as TEXTS
-from runners.workloads import make_workload, workload_class
+from runners.workloads import make_workload
 from runners.workloads.base import Unsupported
 from runners.workloads.language import attention
 from runners.workloads.language.masks import draw_length
@@ -57,7 +57,7 @@ def text(name: str, batch: int = 1, length: int = 128, **options: Any) -> Text:
 @pytest.mark.parametrize(("name", "checkpoint"), sorted(PAPER.items()))
 def test_every_model_of_the_paper_is_there_and_says_which_checkpoint_it_is(name: str, checkpoint: str) -> None:
     assert refusal(specification(name)) is None
-    assert f"`{checkpoint}`" in (workload_class(name).__doc__ or "").splitlines()[0]
+    assert f"`{checkpoint}`" in WORKLOADS[name].about
 
 
 @pytest.mark.parametrize("name", sorted(TEXTS))
@@ -218,6 +218,7 @@ def test_a_width_that_the_heads_do_not_divide_is_unsupported() -> None:
 def test_a_text_that_is_too_long_is_unsupported(name: str, length: int, words: str) -> None:
     with pytest.raises(Unsupported, match=words):
         text(name, length=length).construct(None)
+    assert words in (refusal(specification(name, length=length)) or "")
 
 
 class WithChoice:

@@ -8,13 +8,14 @@ import pytest
 from runners.contract import BackendSpec, Protocol, TrialSpec, WorkloadSpec
 from runners.contract.catalogue import WORKLOADS, refusal
 from runners.contract.catalogue import vision as catalogue
-from runners.workloads import make_workload, workload_class
+from runners.contract.catalogue.speech import SPEECHES
+from runners.workloads import make_workload
 from runners.workloads.base import Unsupported
-from runners.workloads.speech import Speech
-from runners.workloads.vision_models import TIMM, TORCHVISION
 from runners.workloads.vision_twin import fewer
 
-MODELS = {**TORCHVISION, **TIMM}
+MODELS = catalogue.IMAGES
+TORCHVISION = [name for name, model in MODELS.items() if model.library == "torchvision"]
+TIMM = sorted(set(MODELS) - set(TORCHVISION))
 CONVOLUTIONAL = sorted(name for name, model in MODELS.items() if not model.is_transformer)
 TRANSFORMERS = sorted(set(MODELS) - set(CONVOLUTIONAL))
 SPEECH = ("hubert-large", "speecht5-asr", "wav2vec2-base", "wavlm-base")
@@ -32,7 +33,6 @@ def test_the_models_of_the_paper_are_there() -> None:
 
 
 def test_every_model_of_a_library_has_its_line() -> None:
-    assert (set(TORCHVISION), set(TIMM)) == (set(catalogue.TORCHVISION), set(catalogue.TIMM))
     assert {WORKLOADS[name].frameworks for name in TORCHVISION} == {("torch", "torchvision")}
     assert {WORKLOADS[name].frameworks for name in TIMM} == {("torch", "timm")}
     assert len({model.library_model for model in MODELS.values()}) == len(MODELS)
@@ -142,8 +142,7 @@ def test_the_large_twin_of_a_classifier_takes_eight_images() -> None:
 
 @pytest.mark.parametrize("name", SPEECH)
 def test_the_widths_of_a_twin_fit_its_heads_and_groups(name: str) -> None:
-    model = workload_class(name)
-    assert issubclass(model, Speech)
+    model = SPEECHES[name]
     heads = {value for key, value in model.sizes.items() if key.endswith("attention_heads")}
     assert all(model.twin["hidden_size"] % number == 0 for number in (*heads, 16))
 

@@ -188,9 +188,10 @@ def refuse_another_method(wanted: Wanted, *, allowed: bool) -> dict[str, str]:
 
 def _unknown(spec: TrialSpec) -> str | None:
     """Why this version cannot run a specification of another one."""
-    for kind, name, known in (("workload", spec.workload.name, WORKLOADS), ("backend", spec.backend.name, BACKENDS)):
-        if name not in known:
-            return f"this version has no {kind} {name}"
+    if spec.workload.source is None and spec.workload.name not in WORKLOADS:
+        return f"this version has no workload {spec.workload.name}"
+    if spec.backend.name not in BACKENDS:
+        return f"this version has no backend {spec.backend.name}"
     problem = refusal(spec)
     return None if problem is None else f"this version cannot run it: {problem}"
 

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from orchestrator.campaign.stored_plan import StoredPlan
 from orchestrator.errors import ConfigurationError
 from orchestrator.planning import EnvironmentPin, Isolation, trial_key
 from orchestrator.store import Store
 from runners.contract import ContractError, Status, TrialSpec, decode
+from runners.contract.user_module import MODULE_OPTION, module_named
 from runners.system import cores_in, cores_text
 
 _AMBIGUOUS_SHOWN = 3
@@ -83,6 +85,12 @@ class Wanted:
         """The campaign that is reproduced."""
         return str(self.campaign["campaign_id"])
 
+    @property
+    def modules(self) -> frozenset[str]:
+        """The files of the user's that it would run, as `FILE.py:FUNCTION`."""
+        own = (configuration.spec.workload for configuration in self.configurations)
+        return frozenset(":".join(module_named(str(w.options[MODULE_OPTION]))) for w in own if w.source is not None)
+
 
 def find(store: Store, text: str, directory: Path) -> Wanted:
     """What a trial id, the beginning of one, or a campaign id means.
@@ -101,7 +109,7 @@ def find(store: Store, text: str, directory: Path) -> Wanted:
         ran = [row for row in rows if row["status"] == Status.OK.value]
         if not ran:
             raise ConfigurationError(f"no trial of campaign {text} ended ok; name a trial of it", file=directory)
-        return Wanted(campaigns[text], None, _configurations(ran, rows, store, directory))
+        return Wanted(campaigns[text], None, _configurations(ran, rows, store, directory, campaigns[text]))
     trial_id, campaign_id = _trial(store, text, directory)
     rows = _last_attempts(store.trials(list(_COLUMNS), campaign_id=campaign_id).to_pylist())
     chosen = next(row for row in rows if row["trial_id"] == trial_id)
@@ -113,7 +121,7 @@ def find(store: Store, text: str, directory: Path) -> Wanted:
     alike = [row for row in rows if _alike(row) == _alike(chosen)]
     ran = [row for row in alike if row["status"] == Status.OK.value] or [chosen]
     campaign = campaigns.get(campaign_id, {"campaign_id": campaign_id, "sweep": "unknown"})
-    return Wanted(campaign, trial_id, _configurations(ran, rows, store, directory))
+    return Wanted(campaign, trial_id, _configurations(ran, rows, store, directory, campaign))
 
 
 def _trial(store: Store, text: str, directory: Path) -> tuple[str, str]:
@@ -145,7 +153,7 @@ def _last_attempts(rows: Sequence[_Row]) -> list[_Row]:
 
 
 def _configurations(
-    ran: Sequence[_Row], rows: Sequence[_Row], store: Store, directory: Path
+    ran: Sequence[_Row], rows: Sequence[_Row], store: Store, directory: Path, campaign: Mapping[str, Any]
 ) -> tuple[Configuration, ...]:
     """Those of the rows that `ran`; of all `rows` of the campaign they have the ids of those that are alike."""
     environments = {row["environment_id"]: row for row in store.environments().to_pylist()}
@@ -155,7 +163,9 @@ def _configurations(
     alike: dict[tuple[object, ...], list[str]] = {}
     for row in rows:
         alike.setdefault(_alike(row), []).append(row["trial_id"])
-    return tuple(_configuration(groups[key], alike, environments, directory) for key in sorted(groups))
+    plan = StoredPlan.of({"plan": None, **campaign})
+    modules = {} if plan is None else plan.modules
+    return tuple(_configuration(groups[key], alike, environments, directory, modules) for key in sorted(groups))
 
 
 def _configuration(
@@ -163,6 +173,7 @@ def _configuration(
     alike: Mapping[tuple[object, ...], Sequence[str]],
     environments: Mapping[str, _Row],
     directory: Path,
+    modules: Mapping[str, str],
 ) -> Configuration:
     newest = max(rows, key=lambda row: row["started_at"])
     _refuse_mixed_limits(rows, directory)
@@ -175,7 +186,7 @@ def _configuration(
     return Configuration(
         host=newest["host"] or "",
         trial_key=newest["trial_key"],
-        spec=_spec(newest, directory),
+        spec=_spec(newest, directory, modules),
         timeout_s=round(newest["timeout_s"]),
         trial_ids=tuple(sorted(alike[_alike(newest)])),
         rounds=len({row["round"] for row in rows}),
@@ -199,9 +210,16 @@ def _refuse_mixed_limits(rows: Sequence[_Row], directory: Path) -> None:
         )
 
 
-def _spec(row: _Row, directory: Path) -> TrialSpec:
+def _spec(row: _Row, directory: Path, modules: Mapping[str, str]) -> TrialSpec:
     workload = {key: row[key] for key in ("batch", "sequence_length", "image_size")}
-    workload |= {"name": row["workload"], "options": json.loads(row["workload_options"] or "{}")}
+    options = json.loads(row["workload_options"] or "{}")
+    workload |= {"name": row["workload"], "options": options}
+    if MODULE_OPTION in options:
+        name = ":".join(module_named(options[MODULE_OPTION]))
+        if name not in modules:
+            problem = f"trial {row['trial_id']} measures {name}, whose text is not in the store: it was imported"
+            raise ConfigurationError(problem, file=directory)
+        workload["source"] = modules[name]
     document = {key: row[key] for key in ("dtype", "device", "threads", "seed")} | {
         "workload": workload,
         "backend": {"name": row["backend"], "options": json.loads(row["backend_options"])},

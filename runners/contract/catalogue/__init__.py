@@ -6,7 +6,7 @@ in the lazy tables of `runners.backends` and `runners.workloads`.
 
 from typing import Dict, List, Mapping, Optional
 
-from runners.contract.catalogue import language, micro_ops, roofs, speech, synthetic, vision
+from runners.contract.catalogue import language, micro_ops, own, roofs, speech, synthetic, vision
 from runners.contract.catalogue.backends import BACKENDS
 from runners.contract.catalogue.entries import DEVICES, BackendInfo, Choice, IntegerRange, OptionInfo, WorkloadInfo
 from runners.contract.spec import PROCEDURES, BackendSpec, OptionValue, TrialSpec, WorkloadSpec
@@ -25,6 +25,7 @@ __all__ = [
     "resolve_options",
     "resolve_workload_options",
     "weights_bytes",
+    "workload_info",
 ]
 
 _BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
@@ -39,6 +40,16 @@ WORKLOADS: Dict[str, WorkloadInfo] = {
 }
 
 
+def workload_info(workload: WorkloadSpec) -> WorkloadInfo:
+    """The entry of a workload, or what stands for it where the workload has its own file.
+
+    Raises:
+        KeyError: neither is there.
+        ModuleError: the file says nothing of the kind.
+    """
+    return WORKLOADS[workload.name] if workload.source is None else own.info(workload)
+
+
 def resolve_options(backend: BackendSpec) -> Dict[str, OptionValue]:
     """The options of a backend with the defaults filled in."""
     return _resolved(BACKENDS[backend.name].options, backend.options)
@@ -46,7 +57,7 @@ def resolve_options(backend: BackendSpec) -> Dict[str, OptionValue]:
 
 def resolve_workload_options(workload: WorkloadSpec) -> Dict[str, OptionValue]:
     """The options of a workload with the defaults filled in."""
-    return _resolved(WORKLOADS[workload.name].options, workload.options)
+    return _resolved(workload_info(workload).options, workload.options)
 
 
 def refusal(spec: TrialSpec) -> Optional[str]:
@@ -54,7 +65,7 @@ def refusal(spec: TrialSpec) -> Optional[str]:
     problems = _workload_problems(spec.workload) + _backend_problems(spec.backend)
     if problems:
         return problems[0]
-    workload, backend = WORKLOADS[spec.workload.name], BACKENDS[spec.backend.name]
+    workload, backend = workload_info(spec.workload), BACKENDS[spec.backend.name]
     if workload.family not in backend.families:
         fitting = [name for name, info in BACKENDS.items() if workload.family in info.families]
         return "backend %s cannot run workload %s; these can: %s" % (
@@ -83,7 +94,7 @@ def refusal(spec: TrialSpec) -> Optional[str]:
 def weights_bytes(spec: TrialSpec) -> Optional[int]:
     """What the weights of a trial's model take in its dtype; None for what is no model, or is one shrunk."""
     options = resolve_workload_options(spec.workload)
-    parameters = WORKLOADS[spec.workload.name].parameters
+    parameters = workload_info(spec.workload).parameters
     if parameters is None or options.get("size") == "shrunk":
         return None
     return (parameters if isinstance(parameters, int) else parameters(options)) * _BYTES[spec.dtype]
@@ -103,6 +114,8 @@ def _resolved(declared: Mapping[str, OptionInfo], given: Mapping[str, OptionValu
 
 
 def _workload_problems(spec: WorkloadSpec) -> List[str]:
+    if spec.source is not None:
+        return list(filter(None, [own.problem(spec, tuple(WORKLOADS))]))
     if spec.name not in WORKLOADS:
         return ["workload %s is unknown; known: %s" % (spec.name, ", ".join(WORKLOADS))]
     info = WORKLOADS[spec.name]

@@ -17,7 +17,9 @@ VISION = "vision"
 SPEECH = "speech"
 MICRO_OPS = "micro_ops"
 SYNTHETIC = "synthetic"
-MODELS = (LANGUAGE, GENERATION, VISION, SPEECH, MICRO_OPS)
+OWN = "own"
+"""Models with a file of their own, outside of the catalogue."""
+MODELS = (LANGUAGE, GENERATION, VISION, SPEECH, MICRO_OPS, OWN)
 """The families that are torch modules."""
 
 
@@ -56,6 +58,9 @@ class IntegerRange:
 
 OptionInfo = Union[Choice, IntegerRange]
 
+SIZE: OptionInfo = Choice(allowed=("full", "shrunk"), default="full")
+"""`shrunk`: the same layers and operators with next to no arithmetic, for the dispatch floor."""
+
 
 @dataclass(frozen=True)
 class BackendInfo:
@@ -74,7 +79,7 @@ class BackendInfo:
 
 @dataclass(frozen=True)
 class WorkloadInfo:
-    """What a workload needs to be told."""
+    """What a workload is, and what it needs to be told."""
 
     family: str
     frameworks: Tuple[str, ...]
@@ -90,3 +95,5 @@ class WorkloadInfo:
     planning: the exact number is a fact of each record."""
     problem: Optional[Callable[[WorkloadSpec], Optional[str]]] = None
     """Why a combination of allowed values makes no workload, in one line; null where every combination makes one."""
+    about: str = ""
+    """The model or operator, in a few words, for lists."""

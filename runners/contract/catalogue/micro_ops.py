@@ -53,22 +53,42 @@ def _kernel_problem(spec: WorkloadSpec, options: Mapping[str, OptionValue]) -> O
 
 
 def _operator(
-    options: Dict[str, OptionInfo], sequence_length: Optional[int] = None, image_size: Optional[int] = None
+    about: str,
+    options: Dict[str, OptionInfo],
+    sequence_length: Optional[int] = None,
+    image_size: Optional[int] = None,
 ) -> WorkloadInfo:
-    return WorkloadInfo(MICRO_OPS, ("torch",), sequence_length, image_size, options=options, problem=problem)
+    return WorkloadInfo(
+        MICRO_OPS, ("torch",), sequence_length, image_size, options=options, problem=problem, about=about
+    )
 
 
 # By default, parts that networks have: a hidden layer, the norm and the attention of BERT-base, a convolution of
 # ResNet-50 and a block like MobileNetV2's at 56 pixels, a small filter over 1024 values
 WORKLOADS: Dict[str, WorkloadInfo] = {
-    "op-feedforward": _operator({"layers": _layers(), "hidden_size": _hidden(768), "activation": _ACTIVATION}, 128),
-    "op-conv2d": _operator({**_convolution(64), "activation": _ACTIVATION}, image_size=56),
-    "op-mbconv2d": _operator({**_convolution(32), "expand_ratio": IntegerRange(1, 16, 6)}, image_size=56),
-    "op-conv1d": _operator(
-        {"input_length": IntegerRange(1, 1 << 20, 1_024), **_convolution(3), "activation": _ACTIVATION}
+    "op-feedforward": _operator(
+        "linear layers of one width",
+        {"layers": _layers(), "hidden_size": _hidden(768), "activation": _ACTIVATION},
+        128,
     ),
-    "op-rnn": _operator({"layers": _layers(), "hidden_size": _hidden(512), "nonlinearity": _NONLINEARITY}, 32),
-    "op-lstm": _operator({"layers": _layers(), "hidden_size": _hidden(512)}, 32),
-    "op-layernorm": _operator({"hidden_size": _hidden(768)}, 128),
-    "op-mha": _operator({"hidden_size": _hidden(768), "heads": IntegerRange(1, 256, 12)}, 128),
+    "op-conv2d": _operator("a filter over an image", {**_convolution(64), "activation": _ACTIVATION}, image_size=56),
+    "op-mbconv2d": _operator(
+        "the inverted residual block of MobileNetV2",
+        {**_convolution(32), "expand_ratio": IntegerRange(1, 16, 6)},
+        image_size=56,
+    ),
+    "op-conv1d": _operator(
+        "a filter over a signal",
+        {"input_length": IntegerRange(1, 1 << 20, 1_024), **_convolution(3), "activation": _ACTIVATION},
+    ),
+    "op-rnn": _operator(
+        "an Elman network", {"layers": _layers(), "hidden_size": _hidden(512), "nonlinearity": _NONLINEARITY}, 32
+    ),
+    "op-lstm": _operator(
+        "a network with long short-term memory", {"layers": _layers(), "hidden_size": _hidden(512)}, 32
+    ),
+    "op-layernorm": _operator("a layer norm", {"hidden_size": _hidden(768)}, 128),
+    "op-mha": _operator(
+        "multi-head self-attention", {"hidden_size": _hidden(768), "heads": IntegerRange(1, 256, 12)}, 128
+    ),
 }

@@ -28,7 +28,16 @@ def _gemm_parameters(options: Mapping[str, OptionValue]) -> int:
 # of float32: STREAM asks for four times the largest cache, and calls read eight pairs of arrays in turn
 WORKLOADS: Dict[str, WorkloadInfo] = {
     GEMM: WorkloadInfo(
-        MICRO_OPS, ("torch",), options={"width": IntegerRange(1, 32_768, 4_096)}, parameters=_gemm_parameters
+        MICRO_OPS,
+        ("torch",),
+        options={"width": IntegerRange(1, 32_768, 4_096)},
+        parameters=_gemm_parameters,
+        about="square matrices, each times the one that is the weights",
     ),
-    TRIAD: WorkloadInfo(MICRO_OPS, ("torch",), options={"elements": IntegerRange(1, 1 << 30, 1 << 25)}),
+    TRIAD: WorkloadInfo(
+        MICRO_OPS,
+        ("torch",),
+        options={"elements": IntegerRange(1, 1 << 30, 1 << 25)},
+        about="STREAM's triad, a = b + 3c",
+    ),
 }

@@ -19,6 +19,8 @@ _NAMES = (
 )
 
 WORKLOADS = {
-    "synthetic-" + name: WorkloadInfo(family=SYNTHETIC, frameworks=(), dtypes=("float32",), devices=(CPU,))
+    "synthetic-" + name: WorkloadInfo(
+        family=SYNTHETIC, frameworks=(), dtypes=("float32",), devices=(CPU,), about="no framework: it tests the runner"
+    )
     for name in _NAMES
 }

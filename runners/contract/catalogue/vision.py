@@ -1,58 +1,130 @@
-"""Models of images, from torchvision and timm."""
+"""Models of images, from torchvision and timm: one row each, which is all that a new one needs. Weights are random."""
 
-from dataclasses import dataclass
-from typing import Dict, Optional
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Dict, Mapping, Optional
 
-from runners.contract.catalogue.entries import VISION, Choice, OptionInfo, WorkloadInfo
+from runners.contract.catalogue.entries import SIZE, VISION, Choice, OptionInfo, WorkloadInfo
 from runners.contract.spec import WorkloadSpec
 
-SIZE: OptionInfo = Choice(allowed=("full", "shrunk"), default="full")
-"""`shrunk`: the same layers and operators with next to no arithmetic, for the dispatch floor."""
 CHANNELS_LAST: OptionInfo = Choice(allowed=(False, True), default=False)
 """Whether weights and images lie in memory with the channel as the fastest axis. A layout of torch: backends of
 other frameworks choose their own."""
 
+_CLASSES = 1000
+
+# The batch norm at the end of each branch that is added to a shortcut
+_BASIC_BLOCKS = r"^layer\d\.\d+\.bn2$"
+_BOTTLENECKS = r"^layer\d\.\d+\.bn3$"
+
 
 @dataclass(frozen=True)
-class Images:
-    """The square images that a model takes, in pixels of height and width, and its size."""
+class VisionModel:
+    """One model of a library, and the square images that it takes, in pixels of height and width."""
 
+    library_model: str
+    """The library and its name for the model."""
     parameters: int
     """As published, rounded."""
+    builder: str
+    """`module:function` that makes it."""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
     default: int = 224
     smallest: int = 1
     """torchvision publishes it with its weights, as `min_size`."""
     step: int = 1
     """Every size is a multiple of it."""
+    branches: Optional[str] = None
+    """Regular expression of the norms that end residual branches; None where random weights do without."""
+    twin_width: int = 16
+    """Channels of the shrunk twin of a network of convolutions and batch norms."""
+    twin_image: int = 8
+    """Side of the images of a shrunk twin, in pixels, unless the network needs larger ones."""
+    twin: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments in which the shrunk twin differs, of any other network: its channels are not narrowed."""
+    is_transformer: bool = False
+    """It has attention, and is made for one size of image, which is an argument `img_size`."""
+
+    @property
+    def library(self) -> str:
+        """Where it is from."""
+        return self.library_model.partition(" ")[0]
 
 
-TORCHVISION = {
-    "resnet18": Images(11_700_000),
-    "resnet50": Images(25_600_000),
-    "resnet101": Images(44_500_000),
-    "resnet152": Images(60_200_000),
-    "alexnet": Images(61_100_000, smallest=63),
-    "squeezenet1-0": Images(1_200_000, smallest=21),
-    "vgg16": Images(138_400_000, smallest=32),
-    "densenet161": Images(28_700_000, smallest=29),
-    "inception-v3": Images(27_200_000, default=299, smallest=75),
-    "googlenet": Images(6_600_000, smallest=15),
-    "shufflenet-v2": Images(2_300_000),
-    "mobilenet-v2": Images(3_500_000),
-    "resnext50": Images(25_000_000),
-    "wide-resnet50": Images(68_900_000),
-    "mnasnet1-0": Images(4_400_000),
+def _torchvision(
+    name: str, parameters: int, arguments: Mapping[str, Any] = MappingProxyType({}), **settings: Any
+) -> VisionModel:
+    module = settings.pop("module", "torchvision.models")
+    return VisionModel("torchvision " + name, parameters, module + ":" + name, arguments, **settings)
+
+
+def _timm(name: str, parameters: int, **settings: Any) -> VisionModel:
+    return VisionModel("timm " + name, parameters, "timm.models:" + name, {"num_classes": _CLASSES}, **settings)
+
+
+def _vision_transformer(
+    name: str, parameters: int, patch_size: int, embed_dim: int, depth: int, num_heads: int
+) -> VisionModel:
+    # Not by its name: for a twin the widths must be arguments, which only recent functions let one give
+    arguments = {"patch_size": patch_size, "embed_dim": embed_dim, "depth": depth, "num_heads": num_heads}
+    return VisionModel(
+        "timm " + name,
+        parameters,
+        "timm.models.vision_transformer:VisionTransformer",
+        dict(arguments, num_classes=_CLASSES),
+        smallest=patch_size,
+        step=patch_size,
+        twin={"embed_dim": 4 * num_heads},
+        is_transformer=True,
+    )
+
+
+# Without the branches for the training loss, which inference does not have; and without an initialiser's warning
+_INCEPTION = {"aux_logits": False, "init_weights": False}
+
+# Windows of pooling that hang over the edge of smaller images are written into the graph as something else
+_HANGING_WINDOWS = 32
+
+IMAGES: Dict[str, VisionModel] = {
+    "resnet18": _torchvision("resnet18", 11_700_000, branches=_BASIC_BLOCKS),
+    "resnet50": _torchvision("resnet50", 25_600_000, branches=_BOTTLENECKS),
+    "resnet101": _torchvision("resnet101", 44_500_000, branches=_BOTTLENECKS),
+    "resnet152": _torchvision("resnet152", 60_200_000, branches=_BOTTLENECKS),
+    "alexnet": _torchvision("alexnet", 61_100_000, smallest=63),
+    "squeezenet1-0": _torchvision("squeezenet1_0", 1_200_000, smallest=21, twin_image=_HANGING_WINDOWS),
+    "vgg16": _torchvision("vgg16", 138_400_000, smallest=32),
+    "densenet161": _torchvision("densenet161", 28_700_000, smallest=29),
+    "inception-v3": _torchvision("inception_v3", 27_200_000, _INCEPTION, default=299, smallest=75),
+    "googlenet": _torchvision("googlenet", 6_600_000, _INCEPTION, smallest=15, twin_image=_HANGING_WINDOWS),
+    "shufflenet-v2": _torchvision("shufflenet_v2_x1_0", 2_300_000),
+    # The paper took the float model of the module that holds the quantisable one
+    "mobilenet-v2": _torchvision(
+        "mobilenet_v2",
+        3_500_000,
+        {"quantize": False},
+        module="torchvision.models.quantization",
+        branches=r"^features\.(3|5|6|8|9|10|12|13|15|16)\.conv\.3$",
+    ),
+    # Two of the groups of 16 channels that its third stage has
+    "resnext50": _torchvision("resnext50_32x4d", 25_000_000, branches=_BOTTLENECKS, twin_width=32),
+    "wide-resnet50": _torchvision("wide_resnet50_2", 68_900_000, branches=_BOTTLENECKS),
+    "mnasnet1-0": _torchvision("mnasnet1_0", 4_400_000, branches=r"^layers\.\d+\.[1-9]\.layers\.7$"),
+    "vit-base-16": _vision_transformer("vit_base_patch16_224", 86_600_000, 16, embed_dim=768, depth=12, num_heads=12),
+    "vit-base-32": _vision_transformer("vit_base_patch32_224", 88_200_000, 32, embed_dim=768, depth=12, num_heads=12),
+    "vit-large-16": _vision_transformer(
+        "vit_large_patch16_224", 304_300_000, 16, embed_dim=1024, depth=24, num_heads=16
+    ),
+    "vit-large-32": _vision_transformer(
+        "vit_large_patch32_224", 306_500_000, 32, embed_dim=1024, depth=24, num_heads=16
+    ),
+    "efficientnetv2-m": _timm(
+        "efficientnetv2_m",
+        54_100_000,
+        branches=r"^blocks\.(0\.\d+\.bn1|[12]\.[1-9]\d*\.bn2|[3-6]\.[1-9]\d*\.bn3)$",
+    ),
+    "efficientnet-lite1": _timm("efficientnet_lite1", 5_400_000, branches=r"^blocks\.[1-6]\.[1-9]\d*\.bn3$"),
+    "gernet-m": _timm("gernet_m", 21_100_000, branches=r"^stages\.\d+\.\d+\.conv(2_kxk|3_1x1)\.bn$"),
 }
-TIMM = {
-    "vit-base-16": Images(86_600_000, smallest=16, step=16),
-    "vit-base-32": Images(88_200_000, smallest=32, step=32),
-    "vit-large-16": Images(304_300_000, smallest=16, step=16),
-    "vit-large-32": Images(306_500_000, smallest=32, step=32),
-    "efficientnetv2-m": Images(54_100_000),
-    "efficientnet-lite1": Images(5_400_000),
-    "gernet-m": Images(21_100_000),
-}
-IMAGES = {**TORCHVISION, **TIMM}
 
 
 def problem(spec: WorkloadSpec) -> Optional[str]:
@@ -65,21 +137,15 @@ def problem(spec: WorkloadSpec) -> Optional[str]:
     return "image_size of workload %s is %s, not %d" % (spec.name, expected, size)
 
 
-def _classifier(name: str, library: str, images: Images) -> WorkloadInfo:
-    options = {"size": SIZE}
-    if not name.startswith("vit-"):
-        options["channels_last"] = CHANNELS_LAST
-    return WorkloadInfo(
+WORKLOADS: Dict[str, WorkloadInfo] = {
+    name: WorkloadInfo(
         family=VISION,
-        frameworks=("torch", library),
-        image_size=images.default,
-        options=options,
-        parameters=images.parameters,
+        frameworks=("torch", model.library),
+        about=model.library_model,
+        image_size=model.default,
+        options={"size": SIZE} if model.is_transformer else {"size": SIZE, "channels_last": CHANNELS_LAST},
+        parameters=model.parameters,
         problem=problem,
     )
-
-
-WORKLOADS: Dict[str, WorkloadInfo] = {
-    **{name: _classifier(name, "torchvision", images) for name, images in TORCHVISION.items()},
-    **{name: _classifier(name, "timm", images) for name, images in TIMM.items()},
+    for name, model in IMAGES.items()
 }

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from runners.workloads.base import Inputs, Unsupported
-from runners.workloads.language.text import Entry, Text, modules
+from runners.contract.catalogue.language import NEW_TOKENS
+from runners.workloads.base import Inputs
+from runners.workloads.language.text import Text
 
 _USE_YOUR_OWN = -1
 
@@ -15,17 +16,6 @@ class Gpt2(Text):
     transformers would look for texts that are packed into one row, which waits for the device and cannot be exported.
     The model has no padding token. Whichever stands behind a padded text, causal attention does not see it.
     """
-
-    preload = modules("gpt2")
-    entry = Entry(
-        "GPT2Config",
-        "GPT2LMHeadModel",
-        50257,
-        # The model within reads the outputs of its parts by name; the adapter asks for a tuple
-        sizes={"return_dict": True},
-        twin={"n_embd": 24, "bos_token_id": 0, "eos_token_id": 0},
-        longest=1024,
-    )
 
     def construct(self, attention: Any) -> Any:
         module = super().construct(attention)
@@ -57,15 +47,7 @@ class Gpt2Generate(Gpt2):
     @property
     def new_tokens(self) -> int:
         """Tokens that are generated."""
-        return int(self.options["new_tokens"])
-
-    def construct(self, attention: Any) -> Any:
-        if self.tokens + self.new_tokens > self.entry.longest:
-            raise Unsupported(
-                "gpt2 has positions for %d tokens, not for a prompt of %d and %d new ones"
-                % (self.entry.longest, self.tokens, self.new_tokens)
-            )
-        return super().construct(attention)
+        return int(self.options[NEW_TOKENS])
 
     def adapted(self, model: Any) -> Any:
         return generation(model, self.new_tokens)

@@ -1,14 +1,16 @@
 """What all models of text share: a configuration, random tokens and their mask, and the twin for the dispatch floor."""
 
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Dict, Mapping, Optional, Tuple
+from dataclasses import replace
+from typing import Any, Dict, Optional, Tuple
 
-from runners.contract import TWIN_GROWTH, WorkloadSpec
+from runners.contract import TWIN_GROWTH, TrialSpec, WorkloadSpec
 from runners.contract.catalogue import BACKENDS
+from runners.contract.catalogue.language import TEXTS, problem
 from runners.contract.record import FactValue
 from runners.workloads.base import Inputs, Unsupported
 from runners.workloads.construction import (
     missing_kernels_unsupported,
+    modelling,
     of_transformers,
     without_initialisers_of_transformers,
 )
@@ -21,35 +23,13 @@ _SHRUNK_VOCABULARY = 128
 _TORCH_ALONE = ("torch",)
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One line of the table of models."""
-
-    config: str
-    """Class of transformers."""
-    model: str
-    """Class of transformers."""
-    vocabulary: int
-    sizes: Mapping[str, Any] = field(default_factory=dict)
-    """In what the checkpoint's configuration differs from the defaults of its class."""
-    twin: Mapping[str, Any] = field(default_factory=dict)
-    """Widths of the shrunk twin. Depth, heads and everything else that decides the operators stay."""
-    twin_rows: Tuple[int, int] = (1, 1)
-    """Fewest and most rows of the twin, which has those of the trial in between: where operators depend on them."""
-    longest: int = 512
-    """Tokens for which the model has positions."""
-    pad_token: int = 0
-
-
-def modules(architecture: str) -> Tuple[str, ...]:
-    """What to import before a trial of an architecture of transformers."""
-    return (*PRELOAD, "transformers", "transformers.models.%s.modeling_%s" % (architecture, architecture))
-
-
 class Text(TensorWorkload):
     """A model of transformers on random tokens."""
 
-    entry: ClassVar[Entry]
+    def __init__(self, spec: TrialSpec) -> None:
+        super().__init__(spec)
+        self.row = TEXTS[spec.workload.name]
+        self.preload = (*PRELOAD, "transformers", modelling(self.row.architecture))
 
     @property
     def is_shrunk(self) -> bool:
@@ -66,7 +46,7 @@ class Text(TensorWorkload):
     @property
     def vocabulary(self) -> int:
         """Tokens that there are to draw from."""
-        return _SHRUNK_VOCABULARY if self.is_shrunk else self.entry.vocabulary
+        return _SHRUNK_VOCABULARY if self.is_shrunk else self.row.vocabulary
 
     def settings(self) -> Dict[str, Any]:
         """Arguments of the configuration.
@@ -74,25 +54,23 @@ class Text(TensorWorkload):
         Raises:
             Unsupported: there is no such model.
         """
-        settings = dict(self.entry.sizes, vocab_size=self.vocabulary)
+        settings = dict(self.row.sizes, vocab_size=self.vocabulary)
         if self.is_shrunk:
-            settings.update(self.entry.twin)
+            settings.update(self.row.twin)
         return settings
 
     def construct(self, attention: Optional[str]) -> Any:
-        if self.tokens > self.entry.longest:
-            raise Unsupported(
-                "workload %s has positions for %d tokens, not for %d"
-                % (self.spec.workload.name, self.entry.longest, self.tokens)
-            )
-        model_class = of_transformers(self.entry.model)
+        too_long = problem(self.spec.workload)
+        if too_long is not None:
+            raise Unsupported(too_long)
+        model_class = of_transformers(self.row.architecture, self.row.head)
         # Tuples instead of output objects: all backends then run the very same module, without a wrapper
         settings = {"return_dict": False, **self.settings()}
         implementation = choose(model_class, attention)
         if implementation is not None:
             settings["attn_implementation"] = implementation
         with without_initialisers_of_transformers():
-            model = model_class(of_transformers(self.entry.config)(**settings))
+            model = model_class(of_transformers(self.row.architecture, "Config")(**settings))
         return self.adapted(model)
 
     def adapted(self, model: Any) -> Any:
@@ -110,14 +88,14 @@ class Text(TensorWorkload):
             return (tokens,)
         # transformers drops a mask that hides nothing: in the twin, whose rows are short, each one hides something
         longest = max(1, self.tokens - 1) if self.is_shrunk else self.tokens
-        return masks.masked_example(tokens, mask, generator, self.entry.pad_token, longest)
+        return masks.masked_example(tokens, mask, generator, self.row.pad_token, longest)
 
     def random_tokens(self, generator: Any, count: int) -> Any:
         """A row of tokens, none of them the padding token: some models derive positions from that one."""
         import torch
 
         tokens = torch.randint(self.vocabulary - 1, (1, count), generator=generator)
-        return tokens + (tokens >= self.entry.pad_token)
+        return tokens + (tokens >= self.row.pad_token)
 
     @property
     def is_simpler_for_a_lone_row(self) -> bool:
@@ -142,7 +120,7 @@ class Text(TensorWorkload):
         return facts
 
     def shrunk(self) -> WorkloadSpec:
-        fewest, most = self.entry.twin_rows
+        fewest, most = self.row.twin_rows
         if self.is_simpler_for_a_lone_row:
             most = max(most, 2)
         rows = max(fewest, min(self.spec.workload.batch, most))

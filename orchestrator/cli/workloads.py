@@ -1,0 +1,36 @@
+"""`taxmeter workloads`: what a sweep can name."""
+
+import click
+
+from orchestrator.cli.options import print_status
+from orchestrator.errors import ConfigurationError, did_you_mean
+from runners.contract.catalogue import WORKLOADS, WorkloadInfo
+
+
+@click.command("workloads")
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+def workloads_command(names: tuple[str, ...]) -> None:
+    """Lists what a sweep can name under `workloads`: family, default size and options.
+
+    Each is listed with the values of its options where names are given. A model that is not there needs a row or a
+    file of yours: docs/adding-a-workload.md.
+    """
+    for name in names:
+        if name not in WORKLOADS:
+            raise ConfigurationError(f"unknown workload {name}; {did_you_mean(name, WORKLOADS)}")
+    chosen = {name: WORKLOADS[name] for name in names or WORKLOADS}
+    rows = [[name, info.family, _size(info), ", ".join(info.options), info.about] for name, info in chosen.items()]
+    options = [
+        f"{name}: {option} is {_values(info, option)}" for name, info in chosen.items() for option in info.options
+    ]
+    print_status(rows, options if names else [], f"{len(rows)} workloads")
+
+
+def _size(info: WorkloadInfo) -> str:
+    if info.sequence_length is not None:
+        return f"{info.sequence_length} tokens"
+    return "–" if info.image_size is None else f"{info.image_size} pixels"
+
+
+def _values(info: WorkloadInfo, option: str) -> str:
+    return f"{info.options[option].expected()}; by default {info.options[option].default}"
