@@ -46,9 +46,17 @@ def test_the_contract_and_the_supervisor_import_nothing_but_the_standard_library
 
 @pytest.mark.parametrize("document", tracked("*.md"), ids=lambda p: str(p.relative_to(PROJECT)))
 def test_links_between_documents_lead_somewhere(document: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", document.read_text()):
         if not target.startswith("http"):
-            assert (document.parent / target).exists(), target
+            found = document.parent / target if target else document
+            assert found.exists(), target
+            assert not anchor or found.suffix != ".md" or anchor in headings(found), f"{target}#{anchor}"
+
+
+def headings(document: Path) -> set[str]:
+    """The anchors of a page, as GitHub makes them of its headings."""
+    titles = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def test_files_that_docs_name_exist() -> None:
