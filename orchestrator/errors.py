@@ -8,6 +8,8 @@ from typing import Final
 
 _LONG_ENOUGH: Final = 3
 """Shorter words are in too many names."""
+_MOST_CHARACTERS: Final = 200
+"""Of the names at the end of an error; more of them nobody reads."""
 
 
 class ExitCode(IntEnum):
@@ -59,10 +61,22 @@ class ForeignDataError(TaxmeterError):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The end of an error about an unknown name: the known one that is nearest, and all of them."""
+    """The end of an error about an unknown name: the known one that is nearest, and as many of them as are read."""
     names = sorted(known)
     near = _nearest(word, names, 1)
-    return (f"did you mean {near[0]}? " if near else "") + f"known: {', '.join(names)}"
+    start = (f"did you mean {near[0]}? " if near else "") + "known: "
+    return start + some_names(names, _MOST_CHARACTERS - len(start))
+
+
+def some_names(names: Iterable[str], most: int = _MOST_CHARACTERS) -> str:
+    """Names with commas between them, in about so many characters at most: the rest is counted."""
+    listed = list(names)
+    for shown in range(len(listed), 0, -1):
+        rest = len(listed) - shown
+        text = ", ".join(listed[:shown]) + (f" and {rest} more" if rest else "")
+        if len(text) <= most or shown == 1:
+            return text
+    return ""
 
 
 def near_names(word: str, known: Iterable[str]) -> str:

@@ -19,7 +19,7 @@ import os
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -29,7 +29,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.campaign.provision import ReadyHost
 from orchestrator.errors import NoUsableHostError
-from orchestrator.files import held_at_once, is_locked, read_private, write_private
+from orchestrator.files import ProjectFiles, held_at_once, is_locked, read_private, write_private
+from orchestrator.hosts import Hosts, SweepUnderWayError
 
 
 class HostPhase(Enum):
@@ -46,6 +47,11 @@ class HostPhase(Enum):
     """It was lost for too long, or failed too often: what is left there is not measured by this run."""
     DONE = "done"
     """Nothing is left for it."""
+
+
+_WORKING: Final = (HostPhase.READY, HostPhase.RUNNING)
+TRIALS_BEFORE_TRUST: Final = 5
+"""After so many, their pace is a better guess of the time left than the plan's estimate."""
 
 
 class CampaignPhase(Enum):
@@ -109,6 +115,24 @@ class CampaignProgressState:
     """Of `done`, those that were in the store before this run."""
     estimate_s: float | None = None
     """What the plan expected for what was left as this run began, in seconds; null if unknown."""
+
+    def left_s(self, now_ns: int) -> float | None:
+        """Seconds until the last host that works is done, by the pace of each so far; null if nothing can be said."""
+        elapsed_s = max(0.0, (now_ns - self.started_at_ns) / 1e9)
+        working = [host for host in self.hosts if host.phase in _WORKING and host.left]
+        paces = [(host.left, host.done) for host in working]
+        if self.already_done and working:
+            # It is not told which host did what before this run: all have one pace.
+            paces = [(sum(host.left for host in working), self.done - self.already_done)]
+        guesses = [_guess_s(left, done, elapsed_s, self.estimate_s) for left, done in paces]
+        known = [guess for guess in guesses if guess is not None]
+        return max(known, default=None) if len(known) == len(guesses) else None
+
+
+def _guess_s(left: int, done: int, elapsed_s: float, estimate_s: float | None) -> float | None:
+    if done >= TRIALS_BEFORE_TRUST:
+        return left * elapsed_s / done
+    return None if estimate_s is None else max(0.0, estimate_s - elapsed_s)
 
 
 class RequestKind(Enum):
@@ -243,3 +267,36 @@ class ControlFiles:
         # in the order in which they were dropped, also if the clock is set back meanwhile
         last = max((int(path.name.partition("-")[0]) for path in self._waiting(directory)), default=0)
         write_private(directory / f"{max(last + 1, time.time_ns()):020}-{secrets.token_hex(4)}.json", data)
+
+
+@contextmanager
+def undisturbed(hosts: Hosts) -> Iterator[None]:
+    """Keeps other sweeps off the project, and off this machine if it is measured.
+
+    Raises:
+        NoUsableHostError: another sweep runs; says which campaign, and how long it takes.
+    """
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(hosts.undisturbed())
+        except SweepUnderWayError as error:
+            campaign = "" if error.holder is None else _campaign_text(Path(error.holder.project), time.time_ns())
+            raise NoUsableHostError(f"{error}{campaign}; wait for it") from None
+        yield
+
+
+def _campaign_text(project: Path, now_ns: int) -> str:
+    """The campaign of a project that runs, with its time left; empty if it is not to be known."""
+    control = ControlFiles(ProjectFiles(project).control)
+    try:
+        # the path is what some user says
+        is_ours = control.directory.stat().st_uid == os.geteuid()
+        state = control.state() if is_ours and control.is_alive() else None
+    except OSError:
+        return ""
+    if state is None or state.phase is CampaignPhase.ENDED:
+        return ""
+    left_s = state.left_s(now_ns)
+    return f", campaign {state.campaign_id}" + (
+        "" if left_s is None else f", about {max(1, round(left_s / 60))} min left"
+    )

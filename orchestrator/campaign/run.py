@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from orchestrator.campaign.control import undisturbed
 from orchestrator.campaign.driver.campaign_run import drop_caches, run_campaign
 from orchestrator.campaign.handover import Handover, drive_in_head
 from orchestrator.campaign.progress import Observer
@@ -147,7 +148,7 @@ def run_sweep(request: RunRequest, hosts: Hosts, choose: Choose, say: Say, watch
         InfrastructureError: this machine, an engine or a cluster is at fault.
     """
     refuse_results_elsewhere(request.results, hosts)
-    with hosts.undisturbed():
+    with undisturbed(hosts):
         say(f"looking at {', '.join(request.hosts)}")
         preview = look(request, hosts)
         _tell_left_out(preview.left_out, say)

@@ -9,12 +9,11 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from orchestrator.campaign import CampaignPlanned, CampaignProgress, Notice, TrialBegun, TrialRecorded
+from orchestrator.campaign.control import TRIALS_BEFORE_TRUST
 from orchestrator.campaign.progress import trial_text
 from runners.contract import Status, Trial
 
 PLAIN_INTERVAL_S = 10.0
-TRIALS_BEFORE_TRUST = 5
-"""After so many, their pace is a better guess of the time left than the plan's estimate."""
 
 
 class ProgressLine:

@@ -82,11 +82,12 @@ def list_campaigns(place: str | Path, form: str) -> None:
 
 @results.command()
 @click.argument("campaign_id", required=False)
+@click.option("--intervals", is_flag=True, help="All intervals, and the 10th percentiles of calls that were disturbed.")
 @place_option
-def show(campaign_id: str | None, place: str | Path) -> None:
+def show(campaign_id: str | None, place: str | Path, intervals: bool) -> None:
     """Shows the table of one campaign, by default of the newest. The beginning of its id is enough."""
     opened = open_results(place)
-    print_summary(opened, known_campaign(opened, campaign_id, place)["campaign_id"])
+    print_summary(opened, known_campaign(opened, campaign_id, place)["campaign_id"], intervals)
 
 
 @results.command("log")
@@ -239,9 +240,9 @@ def known_campaign(opened: Results, campaign_id: str | None, place: str | Path) 
     return dict(chosen[0])
 
 
-def print_summary(opened: Results, campaign_id: str) -> None:
+def print_summary(opened: Results, campaign_id: str, intervals: bool = False) -> None:
     """Prints the table of a campaign."""
-    wide_console().print(render(summarise(_trials_of(opened, campaign_id, columns()))))
+    wide_console().print(render(summarise(_trials_of(opened, campaign_id, columns())), intervals))
 
 
 def chosen_form(form: str | None, output: Path | None) -> str:

@@ -26,7 +26,7 @@ from orchestrator.campaign.control import (
     RequestKind,
 )
 from orchestrator.cli.options import format_option
-from orchestrator.cli.progress import TRIALS_BEFORE_TRUST, duration_text
+from orchestrator.cli.progress import duration_text
 from orchestrator.cli.stores import StorePlace, open_results
 from orchestrator.cli.tables import wide_console
 from orchestrator.errors import ConfigurationError, ExitCode, did_you_mean
@@ -60,7 +60,6 @@ _STYLES: Final[Mapping[HostPhase, str]] = {
     HostPhase.DONE: "dim",
 }
 _OUT: Final = (HostPhase.LOST, HostPhase.GIVEN_UP)
-_WORKING: Final = (HostPhase.READY, HostPhase.RUNNING)
 
 
 @dataclass(frozen=True)
@@ -272,25 +271,6 @@ def render(seen: Seen) -> RenderableType:
     return Group(*parts)
 
 
-def left_s(state: CampaignProgressState, now_ns: int) -> float | None:
-    """Seconds until the last host that works is done, by the pace of each so far; null if nothing can be said."""
-    elapsed_s = max(0.0, (now_ns - state.started_at_ns) / 1e9)
-    working = [host for host in state.hosts if host.phase in _WORKING and host.left]
-    paces = [(host.left, host.done) for host in working]
-    if state.already_done and working:
-        # It is not told which host did what before this run: all have one pace.
-        paces = [(sum(host.left for host in working), state.done - state.already_done)]
-    guesses = [_guess_s(left, done, elapsed_s, state.estimate_s) for left, done in paces]
-    known = [guess for guess in guesses if guess is not None]
-    return max(known, default=None) if len(known) == len(guesses) else None
-
-
-def _guess_s(left: int, done: int, elapsed_s: float, estimate_s: float | None) -> float | None:
-    if done >= TRIALS_BEFORE_TRUST:
-        return left * elapsed_s / done
-    return None if estimate_s is None else max(0.0, estimate_s - elapsed_s)
-
-
 def _running(state: CampaignProgressState, seen: Seen) -> RenderableType:
     for_s = duration_text((seen.now_ns - state.started_at_ns) / 1e9)
     head = f"[bold]{escape(state.campaign_id)}[/] is {state.phase.value} on {escape(state.place)}, for {for_s}"
@@ -341,7 +321,7 @@ def _outlook(state: CampaignProgressState, now_ns: int) -> list[str]:
     lines = [f"{state.done} of {state.done + state.left} trials are in the store{before}"]
     if fresh and elapsed_s > 0:
         lines[0] += f", {fresh / elapsed_s * 60:.3g} a minute"
-    rest_s = left_s(state, now_ns)
+    rest_s = state.left_s(now_ns)
     if rest_s is not None:
         until = datetime.fromtimestamp(now_ns / 1e9 + rest_s, UTC)
         lines.append(f"about {duration_text(rest_s)} left, until {until:%H:%M} UTC")

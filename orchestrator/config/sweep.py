@@ -353,13 +353,19 @@ class Sweep(Document):
     @model_validator(mode="after")
     def _duplicates_are_in_the_sweep(self) -> "Sweep":
         backends = {axis.name for axis in self.backends}
-        for pair in self.duplicate:
-            batches = {batch for axis in self.workloads if pair.workload in axis.name for batch in axis.batch}
-            if pair.batch not in batches or pair.backend not in backends:
-                raise ValueError(
-                    f"duplicate names {pair.workload} × {pair.backend} × batch {pair.batch}, "
-                    "which this sweep does not run; name one of its trials"
-                )
+        for number, pair in enumerate(self.duplicate):
+            axes = [axis for axis in self.workloads if pair.workload in axis.name]
+            if pair.backend in backends and any(pair.batch in axis.batch for axis in axes):
+                continue
+            near = (axes or self.workloads)[0]
+            workload = pair.workload if axes else near.name[0]
+            backend = pair.backend if pair.backend in backends else self.backends[0].name
+            raise SettingError(
+                f"this sweep does not run {pair.workload} × {pair.backend} × batch {pair.batch}; name one of its "
+                f"trials, such as {{workload: {workload}, backend: {backend}, batch: {near.batch[0]}}}",
+                "duplicate",
+                number,
+            )
         return self
 
     @property

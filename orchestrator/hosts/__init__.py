@@ -3,7 +3,7 @@
 from orchestrator.hosts.access import HostAccess, HostFacts, Interpreter, SystemDescription
 from orchestrator.hosts.fleet import DriverPlace, Hosts, describe_here, offered_key, open_hosts
 from orchestrator.hosts.local import fingerprint_here
-from orchestrator.hosts.lock import a_sweep_is_under_way
+from orchestrator.hosts.lock import SweepUnderWayError, a_sweep_is_under_way
 
 __all__ = [
     "DriverPlace",
@@ -11,6 +11,7 @@ __all__ = [
     "HostFacts",
     "Hosts",
     "Interpreter",
+    "SweepUnderWayError",
     "SystemDescription",
     "a_sweep_is_under_way",
     "describe_here",

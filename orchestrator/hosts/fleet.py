@@ -103,13 +103,13 @@ class Hosts:
         """Keeps other sweeps off this project, and off this machine if it is measured.
 
         Raises:
-            NoUsableHostError: another sweep runs.
+            SweepUnderWayError: another sweep runs.
         """
         with ExitStack() as stack:
             # this machine first: of two sweeps on it alone the second hears that it is in use
             if self.are_locked and self._hosts.keys() - self._relayed.keys():
-                stack.enter_context(this_machine_to_ourselves())
-            stack.enter_context(project_to_ourselves(self._project.state))
+                stack.enter_context(this_machine_to_ourselves(self._project.root))
+            stack.enter_context(project_to_ourselves(self._project.root, self._project.state))
             yield
 
     def gathered(self, say: Say) -> AbstractContextManager[None]:  # noqa: ARG002 - of those with a cluster

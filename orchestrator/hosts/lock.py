@@ -3,16 +3,21 @@
 And that of a project, which has one sweep at a time.
 """
 
+import fcntl
 import os
+import secrets
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Annotated, Final, Self
 
-from orchestrator.errors import InfrastructureError, NoUsableHostError
+from pydantic import StringConstraints, TypeAdapter, ValidationError
+
+from orchestrator.boundary import open_foreign_file
+from orchestrator.errors import ForeignDataError, InfrastructureError, NoUsableHostError
 from orchestrator.execution.supervising import lock_in_turn, open_locks
 from orchestrator.files import held_at_once, is_locked
 
@@ -22,6 +27,8 @@ mount it. The tests, which do not measure, have another."""
 
 _AT_ONCE_S: Final = 1.0
 """Whoever waits longer for the lock of this machine waits for a measurement."""
+_NOTE: Final = ".holder-"
+_NOTE_BYTES: Final = 8192
 
 
 @dataclass(frozen=True)
@@ -100,28 +107,52 @@ HOST_LOCK: Final = HostLock()
 """Of all of this machine."""
 
 
+@dataclass(frozen=True)
+class LockHolder:
+    """Who has a lock, as its note beside the lock says."""
+
+    project: Annotated[str, StringConstraints(max_length=4096, pattern=r"^[^\x00-\x1f\x7f]+$")]
+    """The directory in which the sweep runs."""
+    pid: int
+
+
+_HOLDER: Final = TypeAdapter(LockHolder)
+
+
+class SweepUnderWayError(NoUsableHostError):
+    """Another sweep has what this one needs."""
+
+    def __init__(self, where: str, lock: Path) -> None:
+        self.holder = _holder(lock)
+        who = "" if self.holder is None else f": project {self.holder.project}, process {self.holder.pid}"
+        super().__init__(f"another sweep {where} ({lock} is locked){who}")
+
+
 @contextmanager
-def this_machine_to_ourselves() -> Iterator[None]:
+def this_machine_to_ourselves(project: Path) -> Iterator[None]:
     """Keeps others off this machine, local sweeps and tasks of clusters: two benchmarks at once measure each other.
 
     Raises:
-        NoUsableHostError: another sweep measures here.
+        SweepUnderWayError: another sweep measures here.
     """
     with HOST_LOCK.hold() as held:
         if not held.wait(_AT_ONCE_S):
-            raise NoUsableHostError(f"another sweep runs on this machine; wait for it ({HOST_LOCK.path} is locked)")
-        yield
+            raise SweepUnderWayError("runs on this machine", HOST_LOCK.path)
+        with _noted(HOST_LOCK.path, project):
+            yield
 
 
 @contextmanager
-def project_to_ourselves(state: Path) -> Iterator[None]:
+def project_to_ourselves(root: Path, state: Path) -> Iterator[None]:
     """Keeps a second sweep off a project, whose files and containers it would take for those of a killed one.
 
     Args:
-        state: the directory of the project for what can be made anew.
+        root: the directory of the project.
+        state: its directory for what can be made anew.
 
     Raises:
-        NoUsableHostError: another sweep of it runs, or the lock file cannot be used.
+        SweepUnderWayError: another sweep of it runs.
+        NoUsableHostError: the lock file cannot be used.
     """
     lock = _project_lock(state)
     with ExitStack() as stack:
@@ -134,8 +165,44 @@ def project_to_ourselves(state: Path) -> Iterator[None]:
         except OSError as error:
             raise NoUsableHostError(f"{lock} cannot be locked: {error.strerror or error}") from error
         if not is_held:
-            raise NoUsableHostError(f"another sweep of this project runs; wait for it ({lock} is locked)")
+            raise SweepUnderWayError("of this project runs", lock)
+        with _noted(lock, root):
+            yield
+
+
+@contextmanager
+def _noted(lock: Path, project: Path) -> Iterator[None]:
+    """Says beside a lock who has it. A note counts while its writer keeps it locked, and is removed by who comes next.
+
+    The lock itself cannot say it: it may be the file of another user.
+    """
+    note = lock.with_name(f"{lock.name}{_NOTE}{secrets.token_hex(4)}")
+    for old in lock.parent.glob(f"{lock.name}{_NOTE}*"):
+        with suppress(PermissionError):  # of another user, whose sweep was killed
+            old.unlink(missing_ok=True)
+    try:
+        descriptor = os.open(note, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise NoUsableHostError(f"{note} cannot be written: {error.strerror or error}") from error
+    try:
+        os.fchmod(descriptor, 0o644)  # whatever the umask says
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.write(descriptor, _HOLDER.dump_json(LockHolder(str(project.resolve()), os.getpid())))
         yield
+    finally:
+        note.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _holder(lock: Path) -> LockHolder | None:
+    """Who says to have a lock; null if nobody does, as a task of a cluster."""
+    for note in lock.parent.glob(f"{lock.name}{_NOTE}*"):
+        with suppress(FileNotFoundError, ForeignDataError, ValidationError), open_foreign_file(note) as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return _HOLDER.validate_json(stream.read(_NOTE_BYTES))
+    return None
 
 
 def a_sweep_is_under_way(state: Path) -> bool:

@@ -125,14 +125,20 @@ def _framework(lines: Sequence[Line]) -> Iterator[str]:
     yield f"{backend}'s framework takes at least {duration_text(floors[0])}, {ends}"
 
 
+def is_above_call(cell: Cell) -> bool:
+    """Whether a floor was disturbed so much that it is no bound: a call took less."""
+    return cell.floor is not None and cell.latency is not None and cell.floor.value > cell.latency.value
+
+
 def _has_floor(cell: Cell) -> bool:
-    return cell.floor is not None and cell.floor_proven and cell.latency is not None
+    is_measured = cell.floor is not None and cell.floor_proven and cell.latency is not None
+    return is_measured and not is_above_call(cell) and (cell.latency is None or not is_vague(cell.latency))
 
 
 def _share(cell: Cell) -> float:
     assert cell.floor is not None
     assert cell.latency is not None
-    return min(1.0, cell.floor.value / cell.latency.value)
+    return cell.floor.value / cell.latency.value
 
 
 def _turning(turnings: Sequence[Turning]) -> Iterator[str]:

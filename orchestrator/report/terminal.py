@@ -25,7 +25,7 @@ from orchestrator.analysis import (
     Verdict,
 )
 from orchestrator.analysis.ratios import BASELINE
-from orchestrator.report.sentences import sentences
+from orchestrator.report.sentences import is_above_call, sentences
 from orchestrator.report.verdicts import COLOURS, calibration_line, counts_text, cpu_text, rule_lines
 from orchestrator.report.wording import (
     count_text,
@@ -39,7 +39,13 @@ from orchestrator.report.wording import (
 )
 from runners.contract import Interleaving, Status
 
-_COMPARED_PER_TABLE = 2
+_COMPARED = 3
+"""Backends beside the baseline in one table."""
+_COMPARED_WITH_INTERVALS = 2
+_WIDTH = 80
+_LABELS = 9
+"""Columns of batch and n, with what parts them."""
+_TOO_WIDE = "?"
 _TRIALS_NAMED = 3
 _DISAGREEING_NAMED = 3
 _APART = 1.1
@@ -59,17 +65,22 @@ _MARKS = {
 }
 
 
-def render(summary: Summary) -> RenderableType:
-    """Sentences and a table per host and environment, the verdicts, what failed and why, and the totals."""
+def render(summary: Summary, intervals: bool = False) -> RenderableType:
+    """Sentences and a table per host and environment, the verdicts, what failed and why, and the totals.
+
+    Args:
+        summary: of one campaign.
+        intervals: with all intervals and the 10th percentiles of calls that were disturbed.
+    """
     parts: list[RenderableType] = [*_failures(summary.failures), *_flagged(summary.flagged), *_not_in_turns(summary)]
     for setting in summary.settings:
-        parts.extend(_setting(setting, summary.latency))
+        parts.extend(_setting(setting, summary.latency, intervals))
     parts.extend(_rule(summary))
     parts.append(Text.assemble(("Total: ", "bold"), _totals(summary)))
     return Group(*parts)
 
 
-def _setting(found: SettingSummary, latency: Latency) -> Iterator[RenderableType]:
+def _setting(found: SettingSummary, latency: Latency, intervals: bool) -> Iterator[RenderableType]:
     setting = found.setting
     numerics = list(dict.fromkeys(numerics_name(line.shape) for line in found.lines))
     hardware = [name for name in (found.cpu_model, found.gpu_name) if name]
@@ -79,10 +90,10 @@ def _setting(found: SettingSummary, latency: Latency) -> Iterator[RenderableType
     for sentence in sentences(found, MARGIN, name):
         yield Padding(Text(sentence), (0, 0, 0, 2))
     yield Text()
-    yield from _tables(found, name)
+    yield from _tables(found, name, intervals)
     yield Text(
-        f"Median latency of {_MODES[latency]} over n processes, times faster than eager, both with their 95 % "
-        "interval; + faster, - slower, = equal, ~ undecided; floor: what the framework takes at least.",
+        f"Median latency of {_MODES[latency]} over n processes (±: its 95 % interval, ?: too wide for a number), "
+        "times faster than eager; + faster, - slower, = equal, ~ undecided. All: `taxmeter results show --intervals`.",
         style="dim",
     )
     yield from _pairs(found)
@@ -94,59 +105,64 @@ def _name(found: SettingSummary) -> Callable[[Shape], str]:
     return work_name if len({numerics_name(line.shape) for line in found.lines}) == 1 else shape_name
 
 
-def _tables(found: SettingSummary, name: Callable[[Shape], str]) -> Iterator[RenderableType]:
+def _tables(found: SettingSummary, name: Callable[[Shape], str], intervals: bool) -> Iterator[RenderableType]:
+    """Per work a head with the floors, and a table with a row for each batch."""
     backends = sorted({cell.backend for cell in found.cells}, key=lambda backend: (backend != BASELINE, backend))
     baseline = [backend for backend in backends if backend == BASELINE]
     compared = [backend for backend in backends if backend != BASELINE]
-    for start in range(0, max(len(compared), 1), _COMPARED_PER_TABLE):
-        shown = [*baseline, *compared[start : start + _COMPARED_PER_TABLE]]
-        table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
-        table.add_column("", overflow="fold")
-        table.add_column("batch", justify="right", no_wrap=True)
-        table.add_column("n", justify="right", no_wrap=True)
-        for backend in shown:
-            table.add_column(Text(backend), overflow="fold")
-        for shape in dict.fromkeys(line.shape for line in found.lines):
-            _add_rows(table, name(shape), [line for line in found.lines if line.shape == shape], shown)
-        yield table
+    at_once = _COMPARED_WITH_INTERVALS if intervals else _COMPARED
+    works = {shape: [line for line in found.lines if line.shape == shape] for shape in _shapes(found)}
+    for start in range(0, max(len(compared), 1), at_once):
+        shown = [*baseline, *compared[start : start + at_once]]
+        rows = {shape: list(_rows(lines, shown, intervals)) for shape, lines in works.items()}
+        widths = _widths(shown, [cells for work in rows.values() for *_, cells in work])
+        for shape, lines in works.items():
+            yield Text.assemble((name(shape), "bold"), _floors(lines, shown))
+            table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
+            table.add_column("batch", justify="right", no_wrap=True)
+            table.add_column("n", justify="right", min_width=2, no_wrap=True)
+            for backend, width in zip(shown, widths, strict=True):
+                table.add_column(Text(backend), overflow="fold", width=width)
+            for label, count, cells in rows[shape]:
+                table.add_row(label, count, *cells)
+            yield table
 
 
-def _add_rows(table: Table, name: str, lines: Sequence[Line], backends: Sequence[str]) -> None:
-    """A row for each batch, one below it where calls were disturbed, and one for the floors, which have no batch."""
-    rows: list[tuple[str, str, list[Text]]] = []
+def _shapes(found: SettingSummary) -> list[Shape]:
+    return list(dict.fromkeys(line.shape for line in found.lines))
+
+
+def _widths(names: Sequence[str], rows: Iterable[Sequence[Text]]) -> Sequence[int | None]:
+    """Of the columns of all works the same, where they fit the screen; else null, and each table finds its own."""
+    cells = list(rows)
+    widths = [max(len(name), *(row[index].cell_len for row in cells)) for index, name in enumerate(names)]
+    return widths if sum(widths) + len(widths) + _LABELS <= _WIDTH else [None] * len(widths)
+
+
+def _rows(lines: Sequence[Line], backends: Sequence[str], intervals: bool) -> Iterator[tuple[str, str, list[Text]]]:
+    """A row for each batch; with intervals one below it with the 10th percentiles, where calls were disturbed."""
     for line in lines:
         by_backend = [[cell for cell in line.cells if cell.backend == backend] for backend in backends]
-        processes = [cell.latency.processes for cell in line.cells if cell.latency is not None]
-        most = max(processes, default=0)
-        shown = [Text("\n").join(_cell(cell, most) for cell in cells) if cells else Text("-") for cells in by_backend]
-        rows.append((str(line.batch), str(most), shown))
-        fastest = [_joined(_fastest(cell) for cell in cells) for cells in by_backend]
-        if any(fastest):
-            rows.append(("p10", "", [Text(text) for text in fastest]))
-    floors = [_joined(_floor(cell) for line in lines for cell in line.cells if cell.backend == b) for b in backends]
-    if any(floors):
-        rows.append(("floor ≥", "", [Text(floor, style="cyan") for floor in floors]))
-    # The workload beside its first row, its sizes beside the next ones
-    names = list(name.split(", "))
-    for number in range(max(len(rows), len(names))):
-        label, count, cells = rows[number] if number < len(rows) else ("", "", [])
-        table.add_row(Text(names[number] if number < len(names) else "", style="bold"), label, count, *cells)
+        most = max((cell.latency.processes for cell in line.cells if cell.latency is not None), default=0)
+        shown = [
+            Text("\n").join(_cell(cell, most, intervals) for cell in cells) if cells else Text("-")
+            for cells in by_backend
+        ]
+        yield str(line.batch), str(most), shown
+        fastest = [", ".join(filter(None, map(_fastest, cells))) for cells in by_backend]
+        if intervals and any(fastest):
+            yield "p10", "", [Text(text) for text in fastest]
 
 
-def _joined(texts: Iterable[str]) -> str:
-    """Each text once."""
-    return ", ".join(text for text in dict.fromkeys(texts) if text)
-
-
-def _cell(cell: Cell, most: int) -> Text:
+def _cell(cell: Cell, most: int, intervals: bool) -> Text:
     parts = []
     if cell.latency is not None:
-        text = duration_text(replace(cell.latency, low=None, high=None))
-        parts.append(Text(text if cell.ratio is not None else f"{text} {_margin(cell.latency)}".rstrip()))
+        parts.append(Text(_latency(cell.latency, cell.ratio is None, intervals)))
     if cell.ratio is not None:
         ratio = cell.ratio
-        text = f"x{ratio.estimate.value:.2f} {_margin(ratio.estimate)}{_MARKS[ratio.verdict]}"
-        parts.append(Text(_MARKS[ratio.verdict] if is_vague(ratio.estimate) else text, style=COLOURS[ratio.verdict]))
+        number = ratio_text(ratio.estimate) if intervals else f"x{ratio.estimate.value:.2f}"
+        mark = _MARKS[ratio.verdict]
+        parts.append(Text(mark if is_vague(ratio.estimate) else f"{number} {mark}", style=COLOURS[ratio.verdict]))
     if cell.latency is not None and cell.latency.processes < most:
         parts.append(Text(f"n={cell.latency.processes}"))
     if cell.unsteady:
@@ -155,8 +171,13 @@ def _cell(cell: Cell, most: int) -> Text:
     return Text(" ").join(parts)
 
 
-def _margin(estimate: Estimate) -> str:
-    return margin_text(estimate).replace(" ", "")
+def _latency(latency: Estimate, is_alone: bool, intervals: bool) -> str:
+    if intervals:
+        return duration_text(latency)
+    if is_vague(latency):
+        return _TOO_WIDE
+    text = duration_text(replace(latency, low=None, high=None))
+    return f"{text} {margin_text(latency).replace(' ', '')}".rstrip() if is_alone else text
 
 
 def _fastest(cell: Cell) -> str:
@@ -165,10 +186,22 @@ def _fastest(cell: Cell) -> str:
     return duration_text(replace(cell.fastest, low=None, high=None))
 
 
-def _floor(cell: Cell) -> str:
-    if cell.floor is None:
-        return ""
-    return duration_text(cell.floor) + ("" if cell.floor_proven else " (not proven)")
+def _floors(lines: Sequence[Line], backends: Sequence[str]) -> str:
+    """What the frameworks take at least; empty if no floor was measured."""
+    told = []
+    for backend in backends:
+        cells = [cell for line in lines for cell in line.cells if cell.backend == backend and cell.floor is not None]
+        floors = [cell.floor for cell in cells if cell.floor is not None and not is_above_call(cell)]
+        if floors:
+            proven = any(cell.floor_proven for cell in cells)
+            told.append(f"{backend} {duration_text(min(floors, key=_value))}" + ("" if proven else " (not proven)"))
+        elif cells:
+            told.append(f"{backend} disturbed, above a call")
+    return f"; framework alone, at least: {', '.join(told)}" if told else ""
+
+
+def _value(estimate: Estimate) -> float:
+    return estimate.value
 
 
 def _pairs(found: SettingSummary) -> Iterator[RenderableType]:

@@ -51,7 +51,7 @@ def rule_lines(ratios: Sequence[Ratio], margin: float) -> Iterator[str]:
     )
     found = [one.judgement.least for one in ratios if one.judgement.least is not None]
     if found:
-        middle, low, high = (percent(float(value)) for value in (np.median(found), min(found), max(found)))
+        middle, low, high = (_least(float(value)) for value in (np.median(found), min(found), max(found)))
         spread = f" in the middle, {low} at best, {high} at worst" if low != high else ""
         yield f"Smallest difference that could have been found: {middle}{spread}."
     yield from _decisions([one for one in ratios if one.verdict is Verdict.UNDECIDED])
@@ -75,6 +75,10 @@ def cpu_text(ratio: Ratio) -> str | None:
 def percent(share: float) -> str:
     """A share as `4.2 %`, `3 %`, and above ten without digits behind the point."""
     return f"{100 * share:.0f} %" if share >= 0.0995 else f"{float(f'{100 * share:.1f}'):g} %"
+
+
+def _least(difference: float) -> str:
+    return percent(difference) if difference <= 1 else "more than 100 %"
 
 
 def _decisions(undecided: Sequence[Ratio]) -> Iterator[str]:

@@ -18,7 +18,9 @@ from tests.recording import run_staged
 
 CORE = max(os.sched_getaffinity(0))
 GIB = 1 << 30
-PROTOCOL = Protocol(warmup_min_ms=1, turn_ms=2000, cycles=1, min_cycles=1, floor_budget_ms=0)
+PROTOCOL = Protocol(
+    warmup_min_ms=1, warmup_max_ms=100, turn_ms=500, cycles=1, min_cycles=1, sync_budget_ms=500, floor_budget_ms=0
+)
 
 
 @contextmanager

@@ -70,39 +70,38 @@ def test_every_trial_of_a_good_task_is_recorded(settings, make_trial, make_task,
         assert record.verification.passed
 
 
-@pytest.mark.parametrize(
-    ("workload", "status"),
-    [
-        ("synthetic-wrong", Status.WRONG_OUTPUT),
-        ("synthetic-turns-wrong", Status.WRONG_OUTPUT),
-        ("synthetic-raise", Status.CRASHED),
-        ("synthetic-unsupported", Status.UNSUPPORTED),
-        ("synthetic-exit", Status.CRASHED),
-        ("synthetic-crash", Status.CRASHED),
-        ("synthetic-print", Status.CRASHED),
-        ("synthetic-garbage", Status.CRASHED),
-        ("synthetic-hang", Status.TIMEOUT),
-        ("synthetic-memory", Status.OOM),
-    ],
-)
+BAD = {
+    "synthetic-wrong": Status.WRONG_OUTPUT,
+    "synthetic-turns-wrong": Status.WRONG_OUTPUT,
+    "synthetic-raise": Status.CRASHED,
+    "synthetic-unsupported": Status.UNSUPPORTED,
+    "synthetic-exit": Status.CRASHED,
+    "synthetic-crash": Status.CRASHED,
+    "synthetic-print": Status.CRASHED,
+    "synthetic-garbage": Status.CRASHED,
+    "synthetic-hang": Status.TIMEOUT,
+    "synthetic-memory": Status.OOM,
+}
+
+
 @pytest.mark.parametrize("settings", ALL, indirect=True)
-def test_a_bad_trial_costs_itself_only(settings, workload, status, make_trial, make_task, tmp_path) -> None:
-    limit = {"timeout_s": 3} if workload == "synthetic-hang" else {}
-    task = make_task(
-        make_trial(trial_id="before"),
-        make_trial(workload, trial_id="bad", **limit),
-        make_trial(trial_id="after", batch=2),
+def test_bad_trials_cost_themselves_only(settings, make_trial, make_task, tmp_path) -> None:
+    limits = {"synthetic-hang": {"timeout_s": 3}}
+    bad = [make_trial(name, trial_id=name, **limits.get(name, {})) for name in BAD]
+    good = [make_trial(trial_id=f"after-{name}", batch=number) for number, name in enumerate(BAD, 1)]
+    ended = run(
+        settings, make_task(*(trial for pair in zip(bad, good, strict=True) for trial in pair)), tmp_path / "task"
     )
-    ended = run(settings, task, tmp_path / "task")
     assert ended.outcome.exit_code == 0, ended.outcome
     assert {name: record.status for name, record in ended.records.items()} == {
-        "before": Status.OK,
-        "bad": status,
-        "after": Status.OK,
+        **BAD,
+        **{trial.trial_id: Status.OK for trial in good},
     }
-    assert ended.records["bad"].reason
-    assert "\n" not in ended.records["bad"].reason
-    assert ended.records["bad"].series == ()
+    for name in BAD:
+        record = ended.records[name]
+        assert record.reason
+        assert "\n" not in record.reason
+        assert record.series == ()
 
 
 @pytest.mark.parametrize("settings", ALL, indirect=True)

@@ -1,43 +1,17 @@
 """ONNX Runtime and OpenVINO for real, through `python -m runners` in the `cpu` environment."""
 
-import json
 import os
-import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import runners
-from runners.contract import (
-    CONTRACT_VERSION,
-    BackendSpec,
-    Protocol,
-    Status,
-    Task,
-    Trial,
-    TrialRecord,
-    TrialSpec,
-    WorkloadSpec,
-    decode_line,
-    encode,
-)
+from runners.contract import BackendSpec, Status, Trial, TrialRecord, TrialSpec, WorkloadSpec
+from tests.tasks import BRIEF, recorded
 
 pytestmark = pytest.mark.environment
 
-ROOT = Path(runners.__file__).parents[1]
-QUICK = Protocol(
-    warmup_min_calls=1,
-    warmup_min_ms=1,
-    turn_ms=5,
-    cycles=2,
-    min_cycles=1,
-    sync_budget_ms=5,
-    pipelined_budget_ms=1,
-    pipelined_min_samples=1,
-    pipelined_block_ms=1,
-    floor_budget_ms=0,
-)
 # The tracing exporter takes a fraction of the other's time
 LEGACY = {"exporter": "legacy"}
 Facts = dict[str, Any]
@@ -46,7 +20,7 @@ Facts = dict[str, Any]
 def trial(name: str, backend: str = "onnxruntime", **changes: Any) -> Trial:
     """A trial of the smallest model; changes are options of the backend, or fields that have a name below."""
     batch, threads, mask = changes.pop("of_batch", 1), changes.pop("threads", 1), changes.pop("mask", "none")
-    dtype, protocol, seed = changes.pop("dtype", "float32"), changes.pop("protocol", QUICK), changes.pop("seed", 3)
+    dtype, protocol, seed = changes.pop("dtype", "float32"), changes.pop("protocol", BRIEF), changes.pop("seed", 3)
     device = changes.pop("device", "cpu")
     spec = TrialSpec(
         workload=WorkloadSpec("tiny-bert", batch, sequence_length=16, options={"mask": mask}),
@@ -60,24 +34,11 @@ def trial(name: str, backend: str = "onnxruntime", **changes: Any) -> Trial:
     return Trial(name, name, 0, 0, 0, 1, 120, spec)
 
 
-def run(directory: Path, python: Path, *trials: Trial, before: str = "") -> dict[str, TrialRecord]:
-    """The records of a task by the names of its trials; `before` is executed in the supervisor before it starts."""
-    task = Task(CONTRACT_VERSION, "campaign", "task", "none", trials)
-    (directory / "task.json").write_text(json.dumps(encode(task)))
-    code = f"import sys\n{before}\nfrom runners.supervision.supervisor import run_task\nsys.exit(run_task(sys.argv[1]))"
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("TAXMETER")}
-    command = [python, "-c", code, directory]
-    done = subprocess.run(command, cwd=ROOT, env=kept, capture_output=True, text=True, timeout=280, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    lines = map(decode_line, (directory / "records.jsonl").read_bytes().splitlines())
-    return {line.trial_id: line for line in lines if isinstance(line, TrialRecord)}
-
-
 @pytest.fixture(scope="module")
 def records(tmp_path_factory: pytest.TempPathFactory, cpu_python: Path) -> dict[str, TrialRecord]:
     """One task for all that can be seen in a record."""
     two_inputs = {"mask": "ptb", **LEGACY}
-    return run(
+    return recorded(
         tmp_path_factory.mktemp("task"),
         cpu_python,
         *(trial(f"level-{level}", optimization=level, **LEGACY) for level in range(4)),
@@ -87,7 +48,7 @@ def records(tmp_path_factory: pytest.TempPathFactory, cpu_python: Path) -> dict[
         trial("sleeping", threads=2, spinning=False, **LEGACY),
         trial("fixed", of_batch=3, batch="fixed", **two_inputs),
         trial("half", dtype="float16", **LEGACY),
-        trial("floor", protocol=Protocol(**{**vars(QUICK), "floor_budget_ms": 5}), **LEGACY),
+        trial("floor", protocol=replace(BRIEF, floor_budget_ms=5), **LEGACY),
         trial("dynamo"),
         trial("ov-1", backend="openvino", **two_inputs),
         trial("ov-3", backend="openvino", of_batch=3, threads=2, **two_inputs),
@@ -234,7 +195,7 @@ def sabotaged(tmp_path_factory: pytest.TempPathFactory, cpu_python: Path) -> dic
         trial(name, of_batch=3, exporter="dynamo" if name == "guarded" else "legacy", seed=seed)
         for seed, name in enumerate(names)
     ]
-    return run(tmp_path_factory.mktemp("sabotaged"), cpu_python, *asked, before=SABOTAGE)
+    return recorded(tmp_path_factory.mktemp("sabotaged"), cpu_python, *asked, before=SABOTAGE)
 
 
 def test_a_wrong_export_is_caught(sabotaged: dict[str, TrialRecord]) -> None:
@@ -288,7 +249,7 @@ def test_on_a_gpu_all_nodes_run_there_with_and_without_a_graph(tmp_path: Path, c
         "graph": trial("graph", device="cuda", of_batch=3, mask="ptb", cuda_graph=True),
         "half": trial("half", device="cuda", of_batch=3, mask="ptb", dtype="float16"),
     }
-    found = run(tmp_path, cuda_python, *asked.values())
+    found = recorded(tmp_path, cuda_python, *asked.values())
     for name in asked:
         here = facts(found, name)
         assert here["onnx_provider"] == "CUDAExecutionProvider"

@@ -1,7 +1,6 @@
 """The backends of torch run for real on a tiny model, through `python -m runners`."""
 
 import json
-import os
 import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,33 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from runners.contract import (
-    CONTRACT_VERSION,
-    BackendSpec,
-    Protocol,
-    Status,
-    Task,
-    Trial,
-    TrialRecord,
-    TrialSpec,
-    WorkloadSpec,
-    decode_line,
-    encode,
-)
+from runners.contract import BackendSpec, Protocol, Status, Trial, TrialRecord, TrialSpec, WorkloadSpec
 from runners.contract.spec import OptionValue
+from tests.tasks import BRIEF, named, recorded
 
-QUICK = Protocol(
-    warmup_min_calls=1,
-    warmup_min_ms=1,
-    turn_ms=5,
-    cycles=2,
-    min_cycles=1,
-    sync_budget_ms=20,
-    pipelined_budget_ms=20,
-    pipelined_min_samples=2,
-    pipelined_block_ms=5,
-    floor_budget_ms=0,
-)
+QUICK = replace(BRIEF, sync_budget_ms=20, pipelined_budget_ms=20, pipelined_min_samples=2, pipelined_block_ms=5)
 WITH_FLOOR = replace(QUICK, floor_budget_ms=20)
 PADDED = {"mask": "ptb"}
 SMALL = {"size": "shrunk"}
@@ -90,28 +67,10 @@ TRIALS = {
 }
 
 
-def run(directory: Path, python: Path, trials: Mapping[str, Trial]) -> dict[str, TrialRecord]:
-    """Runs trials as one task and returns their records."""
-    named = tuple(replace(one, trial_id=name) for name, one in trials.items())
-    (directory / "task.json").write_text(json.dumps(encode(Task(CONTRACT_VERSION, "campaign", "task", "none", named))))
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("TAXMETER", "TORCH"))}
-    done = subprocess.run(
-        [python, "-m", "runners", directory],
-        cwd=Path(__file__).resolve().parents[2],
-        env={**clean, "TAXMETER_CACHE": str(directory / "cache")},
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    lines = (directory / "records.jsonl").read_bytes().splitlines()
-    return {line.trial_id: line for line in map(decode_line, lines) if isinstance(line, TrialRecord)}
-
-
 @pytest.fixture(scope="module")
 def records(tmp_path_factory: pytest.TempPathFactory, cpu_python: Path) -> dict[str, TrialRecord]:
     """What became of each trial of the table above."""
-    return run(tmp_path_factory.mktemp("backends"), cpu_python, TRIALS)
+    return recorded(tmp_path_factory.mktemp("backends"), cpu_python, *named(TRIALS))
 
 
 REFUSED = {
@@ -206,7 +165,7 @@ def compiled(compile_directory: Path, cpu_python: Path) -> dict[str, TrialRecord
         "reduce-overhead": trial("torch_compile", {"mode": "reduce-overhead"}),
         "max-autotune": trial("torch_compile", {"mode": "max-autotune"}),
     }
-    return run(compile_directory, cpu_python, trials)
+    return recorded(compile_directory, cpu_python, *named(trials), cache=compile_directory / "cache")
 
 
 def test_what_is_measured_is_a_warm_compilation(compiled: dict[str, TrialRecord]) -> None:

@@ -4,7 +4,6 @@ Other work on this machine counts as a neighbour, too, so that the limits are wi
 far above them, and one that is merely shared is below them most of the time. Every wait has minutes.
 """
 
-import json
 import os
 import signal
 import subprocess
@@ -18,7 +17,6 @@ from pathlib import Path
 import pytest
 
 from runners.contract import (
-    CONTRACT_VERSION,
     NO_GUARDS,
     Begin,
     GuardMoment,
@@ -27,16 +25,15 @@ from runners.contract import (
     GuardResult,
     LoadGuard,
     Status,
-    Task,
     Trial,
     TrialRecord,
-    encode,
 )
-from tests.contract.test_runner_tasks import QUICK, ROOT, environment, lines_so_far, records, trial
+from tests.conftest import PROJECT
+from tests.tasks import QUICK, environment, lines_so_far, records, trial, write_task
 
 CORE = max(os.sched_getaffinity(0))
 BUSY = "import os, sys\nwhile True: pass"
-LONG = replace(QUICK, turn_ms=3000, cycles=1, min_cycles=1)
+LONG = replace(QUICK, turn_ms=1500, cycles=1, min_cycles=1)
 
 
 @contextmanager
@@ -53,14 +50,13 @@ def neighbour() -> Iterator[None]:
 
 def write(directory: Path, policy: GuardPolicy, *trials: Trial, permille: int = 500, wait_s: int = 300) -> None:
     load = LoadGuard(policy, max_busy_permille=permille, window_ms=500, wait_s=wait_s)
-    task = Task(CONTRACT_VERSION, "campaign", "task", "none", trials, replace(NO_GUARDS, load=load))
-    (directory / "task.json").write_text(json.dumps(encode(task)))
+    write_task(directory, *trials, guards=replace(NO_GUARDS, load=load))
 
 
 def start(directory: Path, **extra: str) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
         ["taskset", "--cpu-list", str(CORE), sys.executable, "-m", "runners", directory],
-        cwd=ROOT,
+        cwd=PROJECT,
         env=environment(**extra),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -178,8 +174,7 @@ def test_a_runner_that_waits_ends_when_it_has_to(tmp_path: Path, how: str) -> No
 
 
 def test_a_task_without_guards_watches_nothing(tmp_path: Path) -> None:
-    task = Task(CONTRACT_VERSION, "campaign", "task", "none", (trial("synthetic-null"),))
-    (tmp_path / "task.json").write_text(json.dumps(encode(task)))
+    write_task(tmp_path, trial("synthetic-null"))
     run(tmp_path)
     [record] = records(tmp_path)
     assert (record.status, record.guards) == (Status.OK, ())

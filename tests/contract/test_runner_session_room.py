@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from runners.contract import Interleaving
+from tests.conftest import PROJECT
 from tests.contract.test_runner_session import interpret, told
-from tests.contract.test_runner_tasks import ROOT, environment, records, trial, write_task
+from tests.tasks import environment, records, trial, write_task
 
 CROWDED = """
 import os, sys
@@ -69,7 +70,7 @@ def test_in_the_rows_a_turn_of_a_pair_has_the_number_of_its_cycle(tmp_path: Path
     backends = ("eager", "torchscript", "onnxruntime")
     write_task(tmp_path, *(trial("tiny-bert", backend, timeout_s=100) for backend in backends))
     command = [cpu_python, "-c", CROWDED, tmp_path]
-    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=PROJECT, env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     found = {record.trial_id.rpartition("-")[2]: record for record in records(tmp_path)}
     turns = {name: record.series[1].turns for name, record in found.items()}

@@ -1,6 +1,5 @@
 """`python -m runners` on tasks with sessions: what their records say of it."""
 
-import json
 import signal
 import statistics
 import subprocess
@@ -12,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from runners.contract import (
-    CONTRACT_VERSION,
     NO_GUARDS,
     Begin,
     End,
@@ -24,15 +22,13 @@ from runners.contract import (
     Series,
     Status,
     Stop,
-    Task,
     Trial,
     TrialRecord,
-    encode,
 )
-from tests.contract.test_runner_tasks import (
+from tests.conftest import PROJECT
+from tests.tasks import (
     ENDLESS,
     QUICK,
-    ROOT,
     environment,
     gone,
     lines,
@@ -109,8 +105,7 @@ def test_a_trial_that_fails_in_a_session_has_no_series_of_its_turns(tmp_path: Pa
 
 def test_the_guards_look_once_around_a_session_and_stand_in_each_of_its_records(tmp_path: Path) -> None:
     load = LoadGuard(window_ms=50)
-    task = Task(CONTRACT_VERSION, "campaign", "task", "none", pair("synthetic-null"), replace(NO_GUARDS, load=load))
-    (tmp_path / "task.json").write_text(json.dumps(encode(task)))
+    write_task(tmp_path, *pair("synthetic-null"), guards=replace(NO_GUARDS, load=load))
     run(tmp_path)
     first, twin = records(tmp_path)
     assert [result.moment for result in first.guards] == [GuardMoment.BEFORE, GuardMoment.AFTER]
@@ -151,7 +146,7 @@ sys.exit(run_task(sys.argv[1]))
 
 def test_what_has_no_room_is_measured_alone_and_says_why(tmp_path: Path) -> None:
     write_task(tmp_path, *pair("synthetic-null"))
-    subprocess.run([sys.executable, "-c", WITH_ROOM, tmp_path], cwd=ROOT, env=environment(), check=True)
+    subprocess.run([sys.executable, "-c", WITH_ROOM, tmp_path], cwd=PROJECT, env=environment(), check=True)
     first, twin = records(tmp_path)
     assert first.session is not None
     assert twin.session is not None
@@ -184,7 +179,7 @@ sys.exit(run_task(sys.argv[1]))
 
 def test_what_runs_out_of_memory_beside_others_is_measured_again_alone(tmp_path: Path) -> None:
     write_task(tmp_path, *pair("synthetic-null"))
-    subprocess.run([sys.executable, "-c", OUT_OF_MEMORY, tmp_path], cwd=ROOT, env=environment(), check=True)
+    subprocess.run([sys.executable, "-c", OUT_OF_MEMORY, tmp_path], cwd=PROJECT, env=environment(), check=True)
     found = [(record.status, record.session) for record in records(tmp_path)]
     assert [status for status, _ in found] == [Status.OK] * 2
     assert sorted((session.processes, session.reason or "") for _, session in found if session) == [

@@ -1,141 +1,99 @@
 """`python -m runners` on task directories: what it writes, how it survives its trials, how it ends."""
 
-import json
-import os
 import resource
 import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
-import runners
-from runners.contract import (
-    CONTRACT_VERSION,
-    EXIT_CANNOT_RECORD,
-    BackendSpec,
-    Begin,
-    End,
-    Environment,
-    Line,
-    Protocol,
-    Status,
-    Task,
-    Trial,
-    TrialRecord,
-    TrialSpec,
-    WorkloadSpec,
-    decode_line,
-    encode,
+from runners.contract import EXIT_CANNOT_RECORD, Begin, End, Environment, Line, Status, Trial, TrialRecord, WorkloadSpec
+from tests.conftest import PROJECT
+from tests.tasks import (
+    ENDLESS,
+    QUICK,
+    environment,
+    gone,
+    lines,
+    records,
+    run,
+    start,
+    trial,
+    wait_for_begin,
+    write_task,
 )
 
-ROOT = Path(runners.__file__).parents[1]
-QUICK = Protocol(
-    warmup_min_calls=1,
-    warmup_min_ms=1,
-    turn_ms=1,
-    cycles=3,
-    min_cycles=2,
-    sync_budget_ms=20,
-    sync_min_samples=3,
-    pipelined_budget_ms=20,
-    pipelined_min_samples=2,
-    pipelined_block_ms=5,
-    floor_budget_ms=20,
-)
-ENDLESS = replace(QUICK, sync_budget_ms=600_000, turn_ms=60_000, max_samples=1_000_000)
+
+@dataclass(frozen=True)
+class Fault:
+    """What a trial that fails leaves in its record."""
+
+    status: Status
+    reason: str
+    code: int | None
 
 
-def trial(name: str, backend: str = "python", timeout_s: int = 30, protocol: Protocol = QUICK) -> Trial:
-    shape = {} if name.startswith("synthetic") else {"sequence_length": 16}
-    spec = TrialSpec(
-        workload=WorkloadSpec(name, batch=2, **shape),
-        backend=BackendSpec(backend, {}),
-        dtype="float32",
-        device="cpu",
-        threads=1,
-        seed=3,
-        protocol=protocol,
-    )
-    return Trial(f"{name}-{backend}", "key", 0, 0, 0, 1, timeout_s, spec)
+FAULTS = {
+    "crash": Fault(Status.CRASHED, "killed by SIGSEGV", -signal.SIGSEGV),
+    "exit": Fault(Status.CRASHED, "exited with code 173", 173),
+    "raise": Fault(Status.CRASHED, "ValueError: this workload raises on purpose", 70),
+    "garbage": Fault(Status.CRASHED, "unreadable", 0),
+    "print": Fault(Status.CRASHED, "printed more than 64 MiB", -signal.SIGKILL),
+    "wrong": Fault(Status.WRONG_OUTPUT, "before timing: input 0, output 0: relative_l2", 0),
+    "unsupported": Fault(Status.UNSUPPORTED, "unsupported on purpose", 0),
+    # it ignores the request to end
+    "hang": Fault(Status.TIMEOUT, "", -signal.SIGKILL),
+    "bart": Fault(Status.UNSUPPORTED, "workload bart is unknown; known: bert-base", None),
+    "tvm": Fault(Status.UNSUPPORTED, "backend tvm is unknown; known: eager", None),
+    # The development environment has no torch
+    "torch": Fault(Status.UNSUPPORTED, "the environment lacks the module torch", 0),
+    "threads": Fault(Status.UNSUPPORTED, "4096 threads on the ", None),
+}
 
 
-def write_task(directory: Path, *trials: Trial, version: int = CONTRACT_VERSION) -> None:
-    (directory / "task.json").write_text(json.dumps(encode(Task(version, "campaign", "task", "none", trials))))
+def faulty(name: str) -> Trial:
+    if name in ("bart", "tvm", "torch"):
+        asked = {"bart": trial("bart"), "tvm": trial("tiny-bert", "tvm"), "torch": trial("tiny-bert", "eager")}[name]
+    elif name == "threads":
+        asked = trial("synthetic-null")
+        asked = replace(asked, spec=replace(asked.spec, threads=4096))
+    else:
+        asked = trial(f"synthetic-{name}", timeout_s=3 if name == "hang" else 30)
+    return replace(asked, trial_id=name)
 
 
-def environment(**extra: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("TAXMETER")}
-    return {**kept, **extra}
-
-
-def start(directory: Path, python: Path = Path(sys.executable), **extra: str) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
-        [python, "-m", "runners", directory],
-        cwd=ROOT,
-        env=environment(**extra),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-
-
-def run(directory: Path, python: Path = Path(sys.executable)) -> tuple[int, str]:
-    with start(directory, python) as process:
-        output, _ = process.communicate(timeout=200)
-    return process.returncode, output.decode()
-
-
-def lines(directory: Path) -> list[Line]:
-    return [decode_line(line) for line in (directory / "records.jsonl").read_bytes().splitlines()]
-
-
-def records(directory: Path) -> list[TrialRecord]:
-    return [line for line in lines(directory) if isinstance(line, TrialRecord)]
-
-
-def wait_for_begin(directory: Path) -> None:
-    deadline = time.monotonic() + 30
-    while not any(isinstance(line, Begin) for line in lines_so_far(directory)):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def lines_so_far(directory: Path) -> list[Line]:
-    """The whole lines; the runner may be in the middle of the next."""
-    path = directory / "records.jsonl"
-    whole = path.read_bytes().rpartition(b"\n")[0] if path.exists() else b""
-    return [decode_line(line) for line in whole.splitlines()]
-
-
-def gone(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-    return stat.rpartition(")")[2].split()[0] == "Z"
-
-
-def test_a_task_from_its_first_line_to_its_last(tmp_path: Path) -> None:
-    write_task(tmp_path, trial("synthetic-null"), trial("synthetic-sleep"))
-    code, log = run(tmp_path)
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> list[Line]:
+    """The lines of a task with all faults, and a good trial after each."""
+    directory = tmp_path_factory.mktemp("faults")
+    good = [
+        replace(trial("synthetic-null", batch=number), trial_id=f"after-{name}")
+        for number, name in enumerate(FAULTS, 1)
+    ]
+    write_task(directory, *(one for pair in zip(map(faulty, FAULTS), good, strict=True) for one in pair))
+    code, log = run(directory)
     assert code == 0, log
-    kinds = [type(line) for line in lines(tmp_path)]
-    assert kinds == [Environment, Begin, TrialRecord, Begin, TrialRecord, End]
-    first = lines(tmp_path)[0]
+    return lines(directory)
+
+
+def test_a_task_from_its_first_line_to_its_last(measured: list[Line]) -> None:
+    first, *between, last = measured
     assert isinstance(first, Environment)
     assert len(first.runner_sha256) == 64
     assert "python" in first.versions
-    assert "runners" in log or "synthetic-null-python ok" in log
+    assert isinstance(last, End)
+    recorded = [line.trial_id for line in between if isinstance(line, TrialRecord)]
+    assert sorted(recorded) == sorted([*FAULTS, *(f"after-{name}" for name in FAULTS)])
+    begun = [line.trial_id for line in between if isinstance(line, Begin)]
+    assert len(begun) == len(set(begun))
+    assert set(begun) >= {f"after-{name}" for name in FAULTS}
 
 
-def test_a_good_record_is_complete(tmp_path: Path) -> None:
-    write_task(tmp_path, trial("synthetic-null"))
-    run(tmp_path)
-    (record,) = records(tmp_path)
+def test_a_good_record_is_complete(measured: list[Line]) -> None:
+    [record] = [line for line in measured if isinstance(line, TrialRecord) and line.trial_id == "after-crash"]
     assert (record.status, record.reason, record.exit_code, record.log_tail) == (Status.OK, None, 0, "")
     assert [series.mode for series in record.series] == ["warmup", "sync", "pipelined", "floor", "floor_large"]
     assert all(duration > 0 for series in record.series for duration in series.durations_ns)
@@ -157,37 +115,18 @@ def test_a_reference_is_computed_once_for_all_tasks_that_share_a_cache(tmp_path:
     assert [record.phases.reference_s is None for record in records(tmp_path)] == [False, True]
 
 
-@pytest.mark.parametrize(
-    ("name", "status", "words", "code"),
-    [
-        ("crash", Status.CRASHED, "killed by SIGSEGV", -signal.SIGSEGV),
-        ("exit", Status.CRASHED, "exited with code 173", 173),
-        ("raise", Status.CRASHED, "ValueError: this workload raises on purpose", 70),
-        ("garbage", Status.CRASHED, "unreadable", 0),
-        ("print", Status.CRASHED, "printed more than 64 MiB", -signal.SIGKILL),
-        ("wrong", Status.WRONG_OUTPUT, "before timing: input 0, output 0: relative_l2", 0),
-        ("unsupported", Status.UNSUPPORTED, "unsupported on purpose", 0),
-    ],
-)
-def test_a_fault_costs_its_own_trial_only(tmp_path: Path, name: str, status: Status, words: str, code: int) -> None:
-    write_task(tmp_path, trial("synthetic-" + name), trial("synthetic-null"))
-    assert run(tmp_path)[0] == 0
-    faulty, healthy = records(tmp_path)
-    assert (faulty.status, faulty.exit_code) == (status, code)
-    assert words in (faulty.reason or "")
-    assert "sync" not in [series.mode for series in faulty.series]
-    assert healthy.status is Status.OK
-
-
-def test_a_hanging_trial_times_out_although_it_ignores_the_request_to_end(tmp_path: Path) -> None:
-    write_task(tmp_path, trial("synthetic-hang", timeout_s=5), trial("synthetic-null"))
-    assert run(tmp_path)[0] == 0
-    assert [r.status for r in records(tmp_path)] == [Status.TIMEOUT, Status.OK]
-    assert records(tmp_path)[0].exit_code == -signal.SIGKILL
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_costs_its_own_trial_only(measured: list[Line], name: str) -> None:
+    of_trials = {line.trial_id: line for line in measured if isinstance(line, TrialRecord)}
+    record, expected = of_trials[name], FAULTS[name]
+    assert (record.status, record.exit_code) == (expected.status, expected.code)
+    assert expected.reason in (record.reason or "")
+    assert "sync" not in [series.mode for series in record.series]
+    assert of_trials[f"after-{name}"].status is Status.OK
 
 
 def test_a_timeout_shows_where_the_trial_was(tmp_path: Path) -> None:
-    write_task(tmp_path, trial("synthetic-sleep", timeout_s=5, protocol=ENDLESS))
+    write_task(tmp_path, trial("synthetic-sleep", timeout_s=2, protocol=ENDLESS))
     run(tmp_path)
     (record,) = records(tmp_path)
     assert record.status is Status.TIMEOUT
@@ -200,31 +139,8 @@ def test_a_failed_allocation_is_out_of_memory(tmp_path: Path) -> None:
     code = f"import sys, resource; resource.setrlimit(resource.RLIMIT_DATA, ({400 << 20},) * 2); "
     code += "from runners.supervision.supervisor import run_task; sys.exit(run_task(sys.argv[1]))"
     assert resource.getrlimit(resource.RLIMIT_DATA)[1] == resource.RLIM_INFINITY
-    subprocess.run([sys.executable, "-c", code, tmp_path], cwd=ROOT, env=environment(), check=True)
+    subprocess.run([sys.executable, "-c", code, tmp_path], cwd=PROJECT, env=environment(), check=True)
     assert records(tmp_path)[0].status is Status.OOM
-
-
-@pytest.mark.parametrize(
-    ("asked", "words"),
-    [
-        (trial("bart"), "workload bart is unknown; known: bert-base"),
-        (trial("tiny-bert", "tvm"), "backend tvm is unknown; known: eager"),
-    ],
-)
-def test_an_unknown_name_is_unsupported(tmp_path: Path, asked: Trial, words: str) -> None:
-    write_task(tmp_path, asked)
-    assert run(tmp_path)[0] == 0
-    (record,) = records(tmp_path)
-    assert (record.status, record.exit_code) == (Status.UNSUPPORTED, None)
-    assert words in (record.reason or "")
-
-
-def test_an_environment_without_the_framework_says_so(tmp_path: Path) -> None:
-    # The development environment has no torch
-    write_task(tmp_path, trial("tiny-bert", "eager"))
-    assert run(tmp_path)[0] == 0
-    (record,) = records(tmp_path)
-    assert (record.status, record.reason) == (Status.UNSUPPORTED, "the environment lacks the module torch")
 
 
 @pytest.mark.parametrize("document", ["not json", "{}", '{"contract_version": 99}', '{"contract_version": 1}'])
@@ -274,15 +190,6 @@ def only_child(pid: int) -> int:
         if children:
             return int(children[0])
     raise AssertionError("no child was started")
-
-
-def test_more_threads_than_cores_are_unsupported(tmp_path: Path) -> None:
-    one = trial("synthetic-null")
-    write_task(tmp_path, replace(one, spec=replace(one.spec, threads=4096)))
-    run(tmp_path)
-    [record] = records(tmp_path)
-    assert record.status is Status.UNSUPPORTED
-    assert str(record.reason).startswith("4096 threads on the ")
 
 
 @pytest.mark.environment

@@ -1,41 +1,18 @@
 """The micro-operators with the real framework: what they compute, and each as a trial."""
 
 import json
-import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import runners
-from runners.contract import (
-    CONTRACT_VERSION,
-    BackendSpec,
-    Protocol,
-    Status,
-    Task,
-    Trial,
-    TrialRecord,
-    TrialSpec,
-    WorkloadSpec,
-    decode_line,
-    encode,
-)
+from runners.contract import BackendSpec, Status, Trial, TrialRecord, TrialSpec, WorkloadSpec
 from runners.contract.catalogue import WORKLOADS
 from runners.contract.catalogue.micro_ops import WORKLOADS as OPERATORS
+from tests.conftest import PROJECT
+from tests.tasks import BRIEF, recorded
 
-ROOT = Path(runners.__file__).parents[1]
-QUICK = Protocol(
-    warmup_min_calls=1,
-    warmup_min_ms=1,
-    turn_ms=5,
-    cycles=2,
-    min_cycles=1,
-    sync_budget_ms=5,
-    pipelined_budget_ms=5,
-    pipelined_min_samples=1,
-    pipelined_block_ms=1,
-    floor_budget_ms=5,
-)
+QUICK = replace(BRIEF, pipelined_budget_ms=5, floor_budget_ms=5)
 SMALL: dict[str, dict[str, Any]] = {
     "op-feedforward": {"hidden_size": 32, "layers": 3},
     "op-conv2d": {"image_size": 14, "in_channels": 16, "out_channels": 16},
@@ -78,16 +55,8 @@ def spec(name: str, backend: str, sizes: dict[str, Any]) -> TrialSpec:
 
 
 def run(directory: Path, python: Path, specs: list[TrialSpec]) -> list[TrialRecord]:
-    trials = tuple(Trial(f"t{number}", "key", 1, number, 0, 1, 240, one) for number, one in enumerate(specs))
-    task = Task(CONTRACT_VERSION, "campaign", "task", "cpu", trials)
-    (directory / "task.json").write_text(json.dumps(encode(task)))
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("TAXMETER")}
-    done = subprocess.run(
-        [python, "-m", "runners", directory], cwd=ROOT, env=kept, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    lines = (decode_line(line) for line in (directory / "records.jsonl").read_bytes().splitlines())
-    records = {line.trial_id: line for line in lines if isinstance(line, TrialRecord)}
+    trials = [Trial(f"t{number}", "key", 1, number, 0, 1, 240, one) for number, one in enumerate(specs)]
+    records = recorded(directory, python, *trials)
     return [records[trial.trial_id] for trial in trials]
 
 
@@ -106,7 +75,7 @@ def operator(name, batch=2, dtype="float32", sequence_length=None, image_size=No
     return make_workload(TrialSpec(shape, BackendSpec("eager", {}), dtype, "cpu", 1, 3, Protocol()))
 torch.set_grad_enabled(False)
 """
-    done = subprocess.run([python, "-c", head + program], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run([python, "-c", head + program], cwd=PROJECT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

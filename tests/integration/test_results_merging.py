@@ -125,7 +125,7 @@ def test_a_merge_that_is_killed_anywhere_is_completed_by_the_next(
             writer.seal()
     monkeypatch.setattr(merging, "_BATCH_ROWS", 2)
     append = Writer.append_batches
-    for step in range(10):
+    for step in (0, 1, 4, 7, 9):
         calls = iter(range(100))
 
         def dying(writer: Writer, batches: object, step: int = step, calls: object = calls) -> None:

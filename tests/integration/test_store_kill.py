@@ -21,7 +21,6 @@ from tests.storing import row
 
 pytestmark = pytest.mark.slow
 
-KILLS = 200
 PROJECT = Path(__file__).parents[2]
 READERS = {"pyarrow": with_pyarrow, "duckdb": with_duckdb, "polars": with_polars}
 ROLES = ("writer", "writer", "compactor")
@@ -85,13 +84,14 @@ def acknowledged(work: Path) -> set[str]:
     return {name for text in texts for name in text[: text.rfind("\n") + 1].split()}
 
 
+@pytest.mark.parametrize("kills", [40, pytest.param(200, marks=pytest.mark.long)])
 def test_kill_dash_nine_loses_nothing_repeats_nothing_and_disturbs_nobody(
-    work: Path, store: Store, nursery: subprocess.Popen[str], readers: dict[str, subprocess.Popen[str]]
+    work: Path, store: Store, nursery: subprocess.Popen[str], readers: dict[str, subprocess.Popen[str]], kills: int
 ) -> None:
     chance = random.Random(5)
     struck: Counter[str] = Counter()
     alive = {slot: (bear(nursery, role, slot), slot) for slot, role in enumerate(ROLES)}
-    for count in range(KILLS):
+    for count in range(kills):
         time.sleep(chance.random() * 0.2)
         slot = chance.randrange(len(ROLES))
         child, number = alive[slot]
@@ -111,12 +111,12 @@ def test_kill_dash_nine_loses_nothing_repeats_nothing_and_disturbs_nobody(
     assert {name: one["problems"] for name, one in seen.items()} == {name: [] for name in READERS}
     # Each was reading all the time, and saw the store grow.
     assert min(one["reads"] for one in seen.values()) > 5
-    assert min(one["rows"] for one in seen.values()) > 100
+    assert min(one["rows"] for one in seen.values()) > kills / 2
     assert min(struck[phase] for phase in "wsc") > 0, struck
     assert work.joinpath("nursery.err").read_text() == ""
     store.recover()
     safe = acknowledged(work)
-    assert len(safe) > KILLS
+    assert len(safe) > kills
     for reader in READERS.values():
         rows = reader(str(store.layout.current))
         assert safe <= set(rows)

@@ -120,6 +120,19 @@ end_leftovers() { # what the trials of a dead runner started outlives it
 }
 
 failed=0
+not_ok=0
+tell_failed() { # NAME; a trial that failed is a result, and its task is not run again
+    cat "$task/records.jsonl" "$task"/again-*/records.jsonl 2>/dev/null | grep '"status":"' |
+        grep -vE '"status":"(ok|infrastructure_error)"' >"$own/failed"
+    count=$(($(wc -l <"$own/failed")))
+    if [ "$count" -eq 0 ]; then
+        echo "$1: done"
+    else
+        not_ok=$((not_ok + count))
+        reason=$(grep -o '"reason":"[^"]*' "$own/failed" | head -n 1 | cut -d '"' -f 4)
+        echo "$1: done, but $count trials failed, the first one: ${reason:-no reason}"
+    fi
+}
 run() { # NAME ENVIRONMENT LIMIT_S PYTHON
     case $chosen in
     *" $1 "*) ;;
@@ -155,7 +168,7 @@ run() { # NAME ENVIRONMENT LIMIT_S PYTHON
     pid=
     rm -rf "$own/scratch"
     case $code in
-    0) echo "$1: done" ;;
+    0) tell_failed "$1" ;;
     130 | 143) stop "$code" ;; # a person or a scheduler ended the runner alone
     @BUSY@)
         tail -n 1 "$log"
@@ -178,6 +191,7 @@ if [ "$failed" -gt 0 ]; then
 fi
 [ "${all_of_them:-no}" = no ] || rm -rf "$here/cache"
 echo "finished; copy the directory back and run: taxmeter results import DIRECTORY"
+[ "$not_ok" -eq 0 ] || exit 1
 """
 
 _TEXT = """\

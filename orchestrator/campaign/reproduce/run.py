@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
+from orchestrator.campaign.control import undisturbed
 from orchestrator.campaign.driver.campaign_run import drop_caches
 from orchestrator.campaign.provision import (
     Images,
@@ -89,7 +90,7 @@ def run_reproduction(
         InfrastructureError: this machine or its engine is at fault.
     """
     refuse_results_elsewhere(request.results, hosts)
-    with hosts.undisturbed():
+    with undisturbed(hosts):
         preview(request, hosts)
         with hosts.gathered(say):
             ready = make_ready(request, hosts, say)

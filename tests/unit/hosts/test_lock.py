@@ -17,7 +17,13 @@ from orchestrator.config import Connection, Host, Inventory
 from orchestrator.errors import InfrastructureError, NoUsableHostError
 from orchestrator.files import ProjectFiles
 from orchestrator.hosts import open_hosts
-from orchestrator.hosts.lock import HostLock, project_to_ourselves
+from orchestrator.hosts.lock import (
+    HostLock,
+    LockHolder,
+    SweepUnderWayError,
+    project_to_ourselves,
+    this_machine_to_ourselves,
+)
 
 SOON_S = 20.0
 """More than a lock takes to pass on, also on a busy machine."""
@@ -149,6 +155,20 @@ def test_a_project_has_one_sweep_wherever_it_runs(
             pass
 
 
+def test_who_has_a_lock_is_told_as_long_as_it_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["orchestrator.hosts.lock"], "HOST_LOCK", HostLock(directory=tmp_path))
+    killed = tmp_path / "host.holder-killed"
+    killed.write_text('{"project": "/killed", "pid": 1}')
+    os.mkfifo(tmp_path / "host.holder-pipe")
+    error = SweepUnderWayError("runs", tmp_path / "host")
+    assert (error.holder, killed.exists()) == (None, True)
+    with this_machine_to_ourselves(tmp_path):
+        error = SweepUnderWayError("runs", tmp_path / "host")
+        assert error.holder == LockHolder(str(tmp_path), os.getpid())
+        assert f"project {tmp_path}, process {os.getpid()}" in str(error)
+    assert not list(tmp_path.glob("host.holder-*"))
+
+
 def test_a_lock_of_a_project_is_open_for_writing_and_named_if_it_cannot_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,11 +178,11 @@ def test_a_lock_of_a_project_is_open_for_writing_and_named_if_it_cannot_be(
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    with project_to_ourselves(tmp_path):
+    with project_to_ourselves(tmp_path, tmp_path):
         pass
     (tmp_path / "file").touch()
     with (
         pytest.raises(NoUsableHostError, match="file/locks/sweep cannot be locked: "),
-        project_to_ourselves(tmp_path / "file"),
+        project_to_ourselves(tmp_path, tmp_path / "file"),
     ):
         pass

@@ -10,7 +10,7 @@ from orchestrator.config import Sweep, load_sweep
 from orchestrator.planning import EnvironmentPin, GpuFacts, Isolation, Machine, Plan, PlanningHost, plan, trial_key
 from runners.contract import METHOD_VERSION, digest
 
-PLANS = Path(__file__).parents[1] / "data" / "plans"
+PLANS = Path(__file__).parents[2] / "data" / "plans"
 CAMPAIGN = "golden-20260101T000000Z-abc123"
 PIN = EnvironmentPin(
     "cpu",

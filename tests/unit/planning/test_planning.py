@@ -21,7 +21,7 @@ from orchestrator.planning import (
 from orchestrator.store import environment_id
 from runners.contract.catalogue import BACKENDS
 
-PROJECT = Path(__file__).parents[2]
+PROJECT = Path(__file__).parents[3]
 PIN = EnvironmentPin("cpu", Isolation.PROCESS, "for a test", "lock")
 HOST = PlanningHost("h1", {"gpu": "none"}, (0, 1), {"cpu": PIN})
 

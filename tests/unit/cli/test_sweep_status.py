@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from orchestrator.campaign.control import CampaignPhase, CampaignProgressState, HostPhase, HostProgress
-from orchestrator.cli.sweep_control import Seen, left_s, render
+from orchestrator.cli.sweep_control import Seen, render
 
 S = 10**9
 BEGAN = 1_790_000_000 * S
@@ -79,18 +79,18 @@ def test_a_long_name_of_a_host_still_fits() -> None:
 
 
 def test_the_time_left_is_that_of_the_slowest_host_that_works() -> None:
-    assert left_s(STATE, NOW) == pytest.approx(30 * 600 / 50)
+    assert STATE.left_s(NOW) == pytest.approx(30 * 600 / 50)
     slow = replace(HOSTS[0], name="h4", done=6, left=20)
-    assert left_s(replace(STATE, hosts=(*HOSTS, slow)), NOW) == pytest.approx(20 * 600 / 6)
+    assert replace(STATE, hosts=(*HOSTS, slow)).left_s(NOW) == pytest.approx(20 * 600 / 6)
     young = replace(HOSTS[0], done=2)
-    assert left_s(replace(STATE, hosts=(young,)), NOW) == pytest.approx(400)
-    assert left_s(replace(STATE, hosts=(young,), estimate_s=None), NOW) is None
-    assert left_s(replace(STATE, hosts=HOSTS[1:]), NOW) is None
+    assert replace(STATE, hosts=(young,)).left_s(NOW) == pytest.approx(400)
+    assert replace(STATE, hosts=(young,), estimate_s=None).left_s(NOW) is None
+    assert replace(STATE, hosts=HOSTS[1:]).left_s(NOW) is None
 
 
 def test_what_was_done_before_this_run_is_no_pace() -> None:
     resumed = replace(STATE, already_done=100)
-    assert left_s(resumed, NOW) == pytest.approx(30 * 600 / 10)
+    assert resumed.left_s(NOW) == pytest.approx(30 * 600 / 10)
     assert "110 of 200 trials are in the store (100 of them before this run), 1 a minute" in shown(running(resumed))
 
 

@@ -211,7 +211,7 @@ def test_a_copy_waits_by_the_engine_and_says_when_that_fails(
 
 
 def test_what_has_no_lock_yet_is_not_built(monkeypatch: pytest.MonkeyPatch):
-    catalogue = Path(__file__).parents[2] / "docker" / "images.yaml"
+    catalogue = Path(__file__).parents[3] / "docker" / "images.yaml"
     known = Catalogue.load(catalogue)
     waiting = [name for name, entry in known.entries.items() if entry.unresolved is not None]
     for name in waiting:

@@ -29,7 +29,7 @@ TINY = WorkloadSpec("tiny-bert", 1, 16, None, {})
 
 @cache
 def catalogue() -> dict[str, Demands]:
-    known = Catalogue.load(Path(__file__).parents[2] / "docker/images.yaml")
+    known = Catalogue.load(Path(__file__).parents[3] / "docker/images.yaml")
     return {name: entry.demands for name, entry in known.entries.items()}
 
 
@@ -91,7 +91,7 @@ def test_machine_code_serves_higher_minor_numbers_of_its_major_one(capability: s
 
 
 def test_the_table_of_the_documentation_is_what_is_decided() -> None:
-    text = (Path(__file__).parents[2] / "docs/environments.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "docs/environments.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([^|]+) \| (\d[\d., ]*) \| (\w+) \| (\w+) \| (\w+) \| `(\S+)` \|$", text, re.MULTILINE)
     assert len(rows) == 11
     for name, capabilities, *answers, chosen in rows:

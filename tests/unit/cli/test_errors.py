@@ -1,5 +1,6 @@
 """Errors reach a person as one line on standard error, with the right exit code."""
 
+import os
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -9,6 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
+from orchestrator.campaign.control import CampaignPhase, CampaignProgressState, ControlFiles
 from orchestrator.campaign.reproduce.stored import Wanted
 from orchestrator.campaign.run import RunOutcome
 from orchestrator.cli import run, taxmeter
@@ -18,7 +20,7 @@ from orchestrator.hosts.lock import HostLock, this_machine_to_ourselves
 from orchestrator.store import Attempt
 from runners.contract import Status
 
-PROJECT = Path(__file__).parents[2]
+PROJECT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -175,10 +177,14 @@ def test_two_sweeps_and_a_task_of_a_cluster_exclude_each_other(
         assert held.wait(20)
         assert run(["sweep", "run"]) == ExitCode.NO_USABLE_HOST
     assert "another sweep runs on this machine" in one_error_line(capsys)
-    with this_machine_to_ourselves(), task.hold() as held:
+    control = ControlFiles(project_copy / ".taxmeter" / "control")
+    with this_machine_to_ourselves(project_copy), task.hold() as held, control.driving():
+        control.publish(
+            CampaignProgressState("c-7", "quick", 1, 2, CampaignPhase.RUNNING, (), 0, 9, 0, 42, "here", "results")
+        )
         assert not held.wait(0.3)
         assert run(["sweep", "run"]) == ExitCode.NO_USABLE_HOST
-    assert "another sweep runs on this machine" in one_error_line(capsys)
+    assert f"project {project_copy}, process {os.getpid()}, campaign c-7; wait" in one_error_line(capsys)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from orchestrator.environments import Catalogue, description, lock_sha256, read_
 from orchestrator.errors import ConfigurationError, ExitCode
 from orchestrator.planning import Demands
 
-PROJECT = Path(__file__).parents[2]
+PROJECT = Path(__file__).parents[3]
 COMMITTED = PROJECT / "docker/images.yaml"
 DIGEST, OTHER = "a" * 64, "b" * 64
 ENTRY = f"""\

@@ -212,7 +212,7 @@ def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def entry(tmp_path: Path) -> EnvironmentEntry:
-    committed = Catalogue.load(Path(__file__).parents[2] / "docker/images.yaml").entry("cpu")
+    committed = Catalogue.load(Path(__file__).parents[3] / "docker/images.yaml").entry("cpu")
     index = WheelIndex(url="file:///nonexistent/index", distributions=("tiny-pkg",))
     directory = tmp_path / "project/docker"
     directory.mkdir(parents=True)

@@ -12,7 +12,7 @@ from orchestrator.environments.build import ensure_base, find_builder
 from orchestrator.errors import InfrastructureError
 
 UNREACHABLE = 'Get "https://registry.invalid/v2/": dial tcp: lookup registry.invalid: no such host'
-ENTRY = Catalogue.load(Path(__file__).parents[2] / "docker/images.yaml").entry("cpu")
+ENTRY = Catalogue.load(Path(__file__).parents[3] / "docker/images.yaml").entry("cpu")
 BASE = ENTRY.base, ENTRY.debian_suite
 
 
