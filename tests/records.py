@@ -6,7 +6,7 @@ from datetime import datetime
 
 import numpy as np
 
-from orchestrator.store.tax import FLOOR_QUANTILE
+from orchestrator.store.rows import FLOOR_QUANTILE
 from runners.contract import Phases, Series, Status, Stop, Trial, TrialRecord, TrialSpec, Usage, Verification, digest
 from runners.contract.catalogue import weights_bytes
 from tests.machines import GIB, System

@@ -61,7 +61,6 @@ def durations(random: np.random.Generator, latency: Floats, samples: Floats, bat
     busy = _ns(pipelined * random.uniform(0.3, 0.98, n))
     dispatch = _ns(floor * random.lognormal(-0.2, 0.02, n))
     graph = _ns(busy * random.lognormal(0.01, 0.005, n))
-    boundedness = dispatch / busy
     return {
         **{f"{phase}_s": _ns(random.lognormal(mean, 0.3, n)) for phase, mean in _PHASES.items()},
         "artifact_cached": random.random(n) < 0.8,
@@ -84,15 +83,6 @@ def durations(random: np.random.Generator, latency: Floats, samples: Floats, bat
         "dispatch_s": dispatch,
         "graph_s": graph,
         "busy_s": busy,
-        "exposed_overhead_s": pipelined - busy,
-        "exposed_overhead_graph_s": pipelined - graph,
-        "overhead_estimates_agree": np.abs(graph - busy) < 0.1 * pipelined,
-        "framework_fraction": 1 - busy / pipelined,
-        "boundedness": boundedness,
-        "tax_ratio": pipelined / graph,
-        "regime": pa.array(["compute-bound", "mixed", "framework-bound"]).take(
-            pa.array((boundedness > 0.9).astype(np.int64) + (boundedness > 1.1))
-        ),
     }
 
 

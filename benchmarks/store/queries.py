@@ -20,7 +20,7 @@ REPEATS = 7
 HEADLINES = (
     *("trial_id", "trial_key", "campaign_id", "round", "status", "started_at", "workload", "batch", "backend", "dtype"),
     *("environment", "host", "system_id", "kernel", "gpu_name", "driver_version", "latency_sync_median_s"),
-    *("latency_pipelined_median_s", "throughput_examples_per_s", "exposed_overhead_s", "framework_fraction", "regime"),
+    *("latency_pipelined_median_s", "throughput_examples_per_s", "dispatch_s", "busy_s", "dispatch_floor_small_s"),
 )
 """What a person fetches to look at: what was run, where, and the headline of its result."""
 

@@ -1,7 +1,7 @@
 """From stored trials to statements with intervals."""
 
-from orchestrator.analysis.changes import Change, change_columns, changes
-from orchestrator.analysis.comparing import (
+from orchestrator.analysis.axes import Shape
+from orchestrator.analysis.comparison import (
     ComparisonTable,
     Gate,
     Policy,
@@ -10,6 +10,7 @@ from orchestrator.analysis.comparing import (
     compare_selections,
     gate,
 )
+from orchestrator.analysis.confounders import Change, change_columns, changes
 from orchestrator.analysis.ratios import Pairing, Ratio
 from orchestrator.analysis.reproduction import (
     Comparison,
@@ -19,14 +20,12 @@ from orchestrator.analysis.reproduction import (
     compare_sides,
     reproduction_columns,
 )
-from orchestrator.analysis.shape import Shape
 from orchestrator.analysis.statistics import Estimate
 from orchestrator.analysis.summary import (
     AaPair,
     Cell,
     FailureGroup,
     Flagged,
-    Latency,
     Line,
     Setting,
     SettingSummary,
@@ -50,7 +49,6 @@ __all__ = [
     "Flagged",
     "Gate",
     "Judgement",
-    "Latency",
     "Line",
     "ModeComparison",
     "Pairing",

@@ -1,11 +1,11 @@
 """Axes: the names by which trials are chosen, grouped and compared, and how each is read from a row of `trials`.
 
 Comparisons, claims, reports and the gate share this one vocabulary. Peers let users name any column and then compare
-what differs in ten others; here every axis knows which kind of thing it says, so that the engine can refuse to pool.
+what differs in ten others; here every axis knows which kind of thing it says, so that the frame can refuse to pool.
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
@@ -16,6 +16,8 @@ from runners.contract.catalogue import BACKENDS, WORKLOADS, BackendInfo, Integer
 
 Value: TypeAlias = str | int | None
 """Of an axis. Null is a number that the trial does not have, such as the sequence length of an image."""
+Key: TypeAlias = tuple[Value, ...]
+"""Values on several axes, in their order."""
 Row: TypeAlias = Mapping[str, Any]
 
 DEFAULTS: Final = "defaults"
@@ -79,7 +81,8 @@ def axes(names: Iterable[str], option: str | None = None) -> tuple[Axis, ...]:
         ConfigurationError: a name is unknown, or stands twice.
     """
     found = tuple(axis(name.strip(), option) for name in names)
-    twice = {one.name for one in found if [other.name for other in found].count(one.name) > 1}
+    known = [where.name for where in found]
+    twice = {name for name in known if known.count(name) > 1}
     if twice:
         raise ConfigurationError(f"{', '.join(sorted(twice))} stands twice; name each axis once", key=option)
     return found
@@ -87,12 +90,26 @@ def axes(names: Iterable[str], option: str | None = None) -> tuple[Axis, ...]:
 
 def columns_of(chosen: Iterable[Axis]) -> list[str]:
     """The columns of `trials` that these axes are read from."""
-    return list(dict.fromkeys(name for one in chosen for name in one.columns))
+    return list(dict.fromkeys(name for where in chosen for name in where.columns))
 
 
-def values_of(row: Row, chosen: Iterable[Axis]) -> tuple[Value, ...]:
+def values_of(row: Row, chosen: Iterable[Axis]) -> Key:
     """What a row says on these axes."""
-    return tuple(one.read(row) for one in chosen)
+    return tuple(where.read(row) for where in chosen)
+
+
+def key_text(key: Key, of: Sequence[Axis]) -> str:
+    """A key in words: `gpu=A100 batch=1`, without the sizes and options that it does not have."""
+    named = zip(of, key, strict=True)
+    return " ".join(f"{where.name}={value}" for where, value in named if value not in (None, DEFAULTS))
+
+
+def sorting(key: Key) -> tuple[tuple[bool, int, str], ...]:
+    """Numbers by size, texts by alphabet, null first."""
+    return tuple(
+        (value is not None, value if isinstance(value, int) else 0, value if isinstance(value, str) else "")
+        for value in key
+    )
 
 
 def with_sweeps(rows: Iterable[dict[str, Any]], sweeps: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -105,11 +122,128 @@ def with_sweeps(rows: Iterable[dict[str, Any]], sweeps: Mapping[str, str]) -> li
     return [{**row, SWEEP: sweeps.get(row["campaign_id"])} if "campaign_id" in row else row for row in rows]
 
 
+def special_options(info: BackendInfo | WorkloadInfo | None, options: str | None) -> tuple[str, ...]:
+    """The options that are not at today's defaults, as `mask=ptb`, by name.
+
+    Args:
+        info: whose defaults count; of something unknown nothing is a default.
+        options: as JSON; null is none.
+    """
+    defaults = {} if info is None else {name: option.default for name, option in info.options.items()}
+    given: dict[str, object] = json.loads(options or "{}")
+    return tuple(f"{name}={value}" for name, value in sorted(given.items()) if defaults.get(name) != value)
+
+
 @lru_cache(maxsize=4096)
 def backend_text(backend: str, options: str) -> str:
     """A backend with the options that are not at today's defaults: `torch_compile(mode=reduce-overhead)`."""
-    special = _special(BACKENDS.get(backend), options)
+    special = special_options(BACKENDS.get(backend), options)
     return f"{backend}({','.join(special)})" if special else backend
+
+
+@lru_cache(maxsize=4096)
+def options_text(workload: str, options: str | None) -> str:
+    """The options of a workload that are not at today's defaults, as `mask=ptb`."""
+    return ",".join(special_options(WORKLOADS.get(workload), options)) or DEFAULTS
+
+
+def options_of(row: Row) -> dict[str, Any]:
+    """The options of a trial's workload."""
+    found: dict[str, Any] = json.loads(row["workload_options"] or "{}")
+    return found
+
+
+def other_options(names: Collection[str]) -> Axis:
+    """The options of a workload without some: what is left alike where those are compared, such as `layers`."""
+
+    def read(row: Row) -> Value:
+        rest = {name: value for name, value in sorted(options_of(row).items()) if name not in names}
+        return options_text(row["workload"], json.dumps(rest))
+
+    return Axis("other_options", Group.WORK, "but for those that are compared", ("workload", "workload_options"), read)
+
+
+def work_axes(compared: Collection[str]) -> tuple[Axis, ...]:
+    """The axes of work and backend on which two trials must agree to be one thing.
+
+    Args:
+        compared: names of the axes on which sides are meant to differ.
+    """
+    known = [where for where in AXES.values() if where.group in (Group.WORK, Group.BACKEND) and where.name != "seed"]
+    options = sorted(OPTION_AXES.keys() & set(compared))
+    if options:
+        known = [other_options(options) if where.name == "options" else where for where in known]
+    return tuple(where for where in known if where.name not in compared)
+
+
+def followers(compared: Collection[str]) -> frozenset[str]:
+    """The names of axes of work on which sides may differ, because they follow what is compared."""
+    groups = {AXES[name].group for name in compared if name in AXES}
+    found = _OF_A_SYSTEM if Group.SYSTEM in groups else frozenset()
+    return found | _OF_A_WORKLOAD if "workload" in compared else found
+
+
+def added_axes(rows: Iterable[Row], key: Sequence[Axis], compared: Collection[str]) -> tuple[Axis, ...]:
+    """The axes of work and backend that a key lacks, so that work is neither pooled nor compared with other work.
+
+    Software, systems and methods are not added: which of them a comparison is about is for the user to say.
+
+    Args:
+        rows: trials, with the columns of all axes.
+        key: the axes of cells.
+        compared: names of those on which a cell and its baseline are meant to differ.
+    """
+    named = {where.name for where in key}
+    wanted = [where for where in work_axes(compared) if where.name not in named]
+    columns = columns_of([*key, *wanted])
+    distinct = {tuple(row.get(name) for name in columns): row for row in rows}.values()
+    loose = followers(compared)
+    corresponding = [where for where in key if where.name not in compared]
+    found: list[Axis] = []
+    for where in wanted:
+        # Within a cell nothing may differ; between a cell and its baseline what follows from their difference may.
+        apart = [*(key if where.name in loose else corresponding), *found]
+        coarse = {values_of(row, apart) for row in distinct}
+        # What the axes before it tell apart already needs no other: each model has its own sequence length.
+        if len({values_of(row, [*apart, where]) for row in distinct}) > len(coarse):
+            found.append(where)
+    return tuple(found)
+
+
+@dataclass(frozen=True, order=True)
+class Shape:
+    """What was computed, but for the batch. 0 stands for a size that the workload does not have."""
+
+    workload: str
+    sequence_length: int
+    image_size: int
+    options: str
+    """Those of the workload that are not at today's defaults."""
+    dtype: str
+    device: str
+    threads: int
+    seed: int
+    protocol: str
+
+
+def shape_of(row: Row) -> Shape:
+    """What a trial computed, but for the batch."""
+    return Shape(
+        workload=row["workload"],
+        sequence_length=row["sequence_length"] or 0,
+        image_size=row["image_size"] or 0,
+        options=" ".join(special_options(WORKLOADS.get(row["workload"]), row["workload_options"])),
+        dtype=row["dtype"],
+        device=row["device"],
+        threads=row["threads"],
+        seed=row["seed"],
+        protocol=row["protocol"],
+    )
+
+
+def backend_name(row: Row) -> str:
+    """The backend with the options that are not at today's defaults, as lines of text have it."""
+    return " ".join([row["backend"], *special_options(BACKENDS.get(row["backend"]), row["backend_options"])])
 
 
 @lru_cache(maxsize=4096)
@@ -123,23 +257,6 @@ def _option(name: str) -> Axis:
         return _number_of(row["workload_options"], name)
 
     return Axis(name, Group.WORK, "option of some workloads", ("workload_options",), read, is_number=True)
-
-
-@lru_cache(maxsize=4096)
-def options_text(workload: str, options: str | None) -> str:
-    """The options of a workload that are not at today's defaults, as `mask=ptb`."""
-    return ",".join(_special(WORKLOADS.get(workload), options or "{}")) or DEFAULTS
-
-
-def other_options(names: Collection[str]) -> Axis:
-    """The options of a workload without some: what is left alike where those are compared, such as `layers`."""
-
-    def read(row: Row) -> Value:
-        given = json.loads(row["workload_options"] or "{}")
-        rest = {name: value for name, value in sorted(given.items()) if name not in names}
-        return options_text(row["workload"], json.dumps(rest))
-
-    return Axis("other_options", Group.WORK, "but for those that are compared", ("workload", "workload_options"), read)
 
 
 def _text(
@@ -158,12 +275,6 @@ def _number(name: str, group: Group, meaning: str, column: str, unit: str | None
         return value
 
     return Axis(name, group, meaning, (column,), read, is_number=True, unit=unit)
-
-
-def _special(info: BackendInfo | WorkloadInfo | None, options: str) -> list[str]:
-    defaults = {} if info is None else {name: option.default for name, option in info.options.items()}
-    given: dict[str, object] = json.loads(options)
-    return [f"{name}={value}" for name, value in sorted(given.items()) if defaults.get(name) != value]
 
 
 def _backend(row: Row) -> Value:
@@ -229,7 +340,7 @@ _ALL: Final = (
         lambda row: str(row.get(SWEEP) or "unknown"),
     ),
 )
-AXES: Final[Mapping[str, Axis]] = {one.name: one for one in _ALL}
+AXES: Final[Mapping[str, Axis]] = {where.name: where for where in _ALL}
 """By name, in the order in which tables show them."""
 OPTION_AXES: Final[Mapping[str, Axis]] = {
     name: _option(name)
@@ -238,3 +349,6 @@ OPTION_AXES: Final[Mapping[str, Axis]] = {
     if isinstance(option, IntegerRange) and name not in AXES
 }
 """Options of workloads that are numbers, such as `layers`; null for a workload that does not have it."""
+_OF_A_SYSTEM: Final = frozenset({"device", "threads"})
+"""Who compares systems compares a GPU with a processor, or processors with all of their threads."""
+_OF_A_WORKLOAD: Final = frozenset({"options", "sequence_length", "image_size"})

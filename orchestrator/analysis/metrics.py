@@ -4,11 +4,12 @@ Unit and direction stand in the schema of the store and nowhere else. Only metri
 is always written so that above 1 is better, and of a clock frequency nobody can say which way that is.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from orchestrator.analysis.ratios import CPU_TIME, CPU_TIME_COLUMNS, Reading
+from orchestrator.analysis.tax import DERIVED
 from orchestrator.analysis.turns import WALL
 from orchestrator.errors import ConfigurationError, near_names
 from orchestrator.store import TRIALS
@@ -62,7 +63,9 @@ class Metric:
         return self if self.by_device is None else self.by_device[device != "cpu"]
 
     def _metadata(self, key: str) -> str:
-        return str(TRIALS.field(self.on("cpu").column).metadata[key.encode()].decode())
+        name = self.on("cpu").column
+        field = DERIVED.field(name) if name in DERIVED.names else TRIALS.field(name)
+        return str(field.metadata[key.encode()].decode())
 
 
 def metric(name: str) -> Metric:
@@ -92,7 +95,7 @@ def default_metric(devices: set[str]) -> Metric:
     return METRICS["latency_sync" if True in on_cpu else "latency_pipelined"]
 
 
-def resolved(rows: list[dict[str, Any]], metric: Metric) -> list[dict[str, Any]]:
+def resolved(rows: Sequence[Mapping[str, Any]], metric: Metric) -> list[Any]:
     """Rows in whose columns the metric stands, whichever device a trial ran on.
 
     Args:
@@ -100,7 +103,7 @@ def resolved(rows: list[dict[str, Any]], metric: Metric) -> list[dict[str, Any]]
         metric: one that is the same on all devices leaves the rows as they are.
     """
     if metric.by_device is None:
-        return rows
+        return list(rows)
     found = []
     for row in rows:
         one = metric.on(row["device"])
@@ -146,7 +149,9 @@ _ALL: Final = (
     Metric("graph", "graph_s", "GPU: a replay as one CUDA graph, median"),
     Metric("busy", "busy_s", "GPU: time in which the device works, per call"),
     Metric("kernel_sum", "kernel_sum_s", "GPU: sum of the kernels' times, per call"),
-    Metric("overhead", "exposed_overhead_s", "the tax: CPU at least, the floor; GPU pipelined less busy time"),
+    Metric(
+        *("overhead", "exposed_overhead_s", "the tax: CPU at least, the floor; GPU pipelined less busy time"),
+    ),
     Metric("overhead_graph", "exposed_overhead_graph_s", "GPU: pipelined less graph time"),
     Metric("framework_fraction", "framework_fraction", "exposed overhead over latency; CPU: at least"),
     Metric("boundedness", "boundedness", "GPU: dispatch over busy time"),

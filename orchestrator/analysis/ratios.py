@@ -16,10 +16,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from orchestrator.analysis.pairing import Visit, shared_visits
 from orchestrator.analysis.statistics import Estimate, Floats, mean_ratio, unpaired_ratio
 from orchestrator.analysis.turns import CPU, SESSION, WALL
 from orchestrator.analysis.verdict import MARGIN, UNJUDGED, Judgement, Verdict, judge_family
+from orchestrator.store.schema import EXECUTION, RUN, WORK
 from runners.contract import Status
 from runners.statistics.cycles import session_log_ratio
 from runners.statistics.moderation import Prior, Spread, fitted_prior
@@ -27,18 +27,16 @@ from runners.statistics.moderation import Prior, Spread, fitted_prior
 Row = Mapping[str, Any]
 Place = tuple[str, str]
 """Campaign and host."""
+Visit = tuple[str, str, int]
+"""Campaign, host and round: a time and a place that several trials share."""
 
 Group = Mapping[tuple[Any, ...], Mapping[int, Sequence[Row]]]
 """Trials that differ in the backend alone, by backend and replicate."""
 
 BASELINE: Final = "eager"
-_GROUP: Final = (
-    *("campaign_id", "host", "environment_id", "isolation", "system_id", "method_version", "runner_sha256"),
-    *("workload", "workload_options", "batch", "sequence_length", "image_size", "dtype", "device", "threads", "seed"),
-    "protocol",
-)
+_GROUP: Final = (*RUN, *WORK, "protocol")
 """What the trials share that are compared with each other: all but the backend."""
-_SIDE: Final = ("backend", "backend_options", "trial_key")
+_SIDE: Final = (*EXECUTION, "trial_key")
 RATIO_COLUMNS: Final = (*_GROUP, *_SIDE, "round", "replicate", "status", "started_at", "finished_at", SESSION)
 """The columns that ratios and priors need beside those of a reading."""
 
@@ -211,6 +209,31 @@ def place_of(row: Row) -> Place:
     return row["campaign_id"], row["host"] or ""
 
 
+def visit_of(row: Row) -> Visit:
+    """When and where a trial ran."""
+    return (*place_of(row), row["round"])
+
+
+def is_ok(row: Row) -> bool:
+    """Whether the trial has numbers that count."""
+    return bool(row["status"] == Status.OK.value)
+
+
+def by_visit(rows: Iterable[Row], column: str) -> dict[Visit, float]:
+    """A number of each visit that ended well and has it."""
+    return {visit_of(row): row[column] for row in rows if is_ok(row) and row[column] is not None}
+
+
+def shared_visits(*sides: Mapping[Visit, Any]) -> list[Visit]:
+    """The visits that pair all of some sides, in order; none if they are too few to pair by.
+
+    What disturbs a whole round then cancels out. A visit alone has no interval, and few of many would throw most
+    processes away.
+    """
+    shared = sorted(set.intersection(*(set(side) for side in sides)))
+    return shared if len(shared) >= 2 and 2 * len(shared) >= min(map(len, sides)) else []
+
+
 _Pair = tuple[Sequence[Row], Sequence[Row]]
 
 
@@ -317,7 +340,7 @@ def _by_session(rows: Sequence[Row], turns: str) -> dict[str, list[Row]]:
 def _by_visit(rows: Sequence[Row]) -> dict[Visit, list[Row]]:
     found: dict[Visit, list[Row]] = {}
     for row in rows:
-        found.setdefault((*place_of(row), row["round"]), []).append(row)
+        found.setdefault(visit_of(row), []).append(row)
     return found
 
 

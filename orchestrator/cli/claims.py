@@ -8,8 +8,8 @@ from typing import Final
 import click
 
 from orchestrator.analysis.claiming import Claim, Decision, Finding, claim_columns, configurations, decide, load_claims
-from orchestrator.analysis.comparing.reading import Moment
 from orchestrator.analysis.conditions import parse_conditions
+from orchestrator.analysis.snapshot import Snapshot
 from orchestrator.cli.compare import where_option
 from orchestrator.cli.options import format_option
 from orchestrator.cli.stores import place_option, require_store
@@ -69,7 +69,7 @@ def claims_command(
 
 def decided(results: Results, claims: Mapping[str, Claim], where: Sequence[str]) -> list[Decision]:
     """What the trials that meet the conditions say about each claim."""
-    moment = Moment.of(results)
+    moment = Snapshot.of(results)
     every = configurations(moment.rows(claim_columns(), moment.condition(parse_conditions(where, "--where"))))
     return [decide(claim, every) for claim in claims.values()]
 

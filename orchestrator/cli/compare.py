@@ -9,10 +9,9 @@ from typing import Any
 
 import click
 
-from orchestrator.analysis.comparing import Policy, compare, compare_selections, gate
-from orchestrator.analysis.comparing.gating import MAX_SLOWDOWN
-from orchestrator.analysis.comparing.policies import Pool, pools
+from orchestrator.analysis.comparison import MAX_SLOWDOWN, Policy, compare, compare_selections, gate
 from orchestrator.analysis.metrics import metric
+from orchestrator.analysis.pooling import Pool, pools
 from orchestrator.analysis.verdict import MARGIN
 from orchestrator.cli.results import chosen_form, force_option, rows_format_option, rows_output_option
 from orchestrator.cli.stores import place_option, require_store

@@ -9,10 +9,10 @@ import click
 import pyarrow.compute as pc
 
 from orchestrator.analysis.axes import AXES, Axis, values_of
-from orchestrator.analysis.comparing.reading import Moment
 from orchestrator.analysis.conditions import Condition, parse_conditions
-from orchestrator.analysis.explaining import Explanation, Lack, explain, explain_columns
-from orchestrator.analysis.explaining.missing import measuring
+from orchestrator.analysis.explanation import Explanation, Lack, explain, explain_columns
+from orchestrator.analysis.explanation.sweeps import measuring
+from orchestrator.analysis.snapshot import Snapshot
 from orchestrator.cli.options import format_option
 from orchestrator.cli.stores import place_option, require_store
 from orchestrator.cli.tables import wide_console
@@ -43,9 +43,9 @@ def explain_command(trial: tuple[str, ...], place: str | Path, form: str) -> Non
 
     All rounds of the configuration on its system count, and all campaigns in which it ran there alike.
     """
-    moment = Moment.of(require_store(place))
-    target = _by_id(moment, trial[0], place) if _is_id(trial) else _by_axes(moment, trial)
-    rows = moment.rows(explain_columns(), pc.field("system_id") == target["system_id"])
+    snapshot = Snapshot.of(require_store(place))
+    target = _by_id(snapshot, trial[0], place) if _is_id(trial) else _by_axes(snapshot, trial)
+    rows = snapshot.rows(explain_columns(), pc.field("system_id") == target["system_id"])
     found = explain(rows, target)
     commands = {lack: command for lack in found.lacks if (command := _command(found, lack)) is not None}
     if form == "json":
@@ -58,8 +58,8 @@ def _is_id(trial: tuple[str, ...]) -> bool:
     return len(trial) == 1 and not any(sign in trial[0] for sign in "=<>~")
 
 
-def _by_id(moment: Moment, name: str, place: str | Path) -> dict[str, Any]:
-    rows = moment.rows(explain_columns(), pc.starts_with(pc.field("trial_id"), pattern=name))
+def _by_id(snapshot: Snapshot, name: str, place: str | Path) -> dict[str, Any]:
+    rows = snapshot.rows(explain_columns(), pc.starts_with(pc.field("trial_id"), pattern=name))
     exact = [row for row in rows if row["trial_id"] == name] or rows
     if not exact:
         how = "`taxmeter results sql` finds the ids, or give axes such as workload=bert-base batch=1"
@@ -70,10 +70,10 @@ def _by_id(moment: Moment, name: str, place: str | Path) -> dict[str, Any]:
     return exact[0]
 
 
-def _by_axes(moment: Moment, texts: Sequence[str]) -> dict[str, Any]:
+def _by_axes(snapshot: Snapshot, texts: Sequence[str]) -> dict[str, Any]:
     conditions: tuple[Condition, ...] = parse_conditions(texts)
     columns = [*explain_columns(), *(name for axis in AXES.values() for name in axis.columns)]
-    rows = moment.rows(columns, moment.condition(conditions))
+    rows = snapshot.rows(columns, snapshot.condition(conditions))
     if not rows:
         raise ConfigurationError(
             f"no trial meets {' '.join(condition.text for condition in conditions)}, taken together"

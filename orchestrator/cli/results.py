@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from orchestrator.analysis import columns, summarise
+from orchestrator.analysis.tax import VIEWS as TAX_VIEWS
 from orchestrator.cli.options import format_option
 from orchestrator.cli.progress import duration_text
 from orchestrator.cli.store_care import compact, import_command, merge, push_command, verify
@@ -153,12 +154,13 @@ def sql(
 ) -> None:
     """Answers QUERY, in the SQL of DuckDB; `-` reads it from standard input.
 
-    The tables are trials, samples, systems, environments, campaigns and latest; `DESCRIBE trials` lists the columns of
+    The tables are trials, samples, systems, environments, campaigns, latest, and tax, which is trials with regime and
+    tax derived from what was measured; `DESCRIBE trials` lists the columns of
     one. Rows that are not sealed yet are in them, too. A query can read the store and nothing else.
     """
     text = _query(query, file)
     form = chosen_form(form, output)
-    connection = open_results(place).connect()
+    connection = open_results(place).connect(TAX_VIEWS)
     relation = ask(connection, text)
     with query_errors(connection, text):
         if output is None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from orchestrator.analysis import Pairing, Ratio
-from orchestrator.analysis.comparing import ComparisonTable
+from orchestrator.analysis.comparison import ComparisonTable
 
 _PAIRED: Final = {
     Pairing.TURNS: "taken in turns",

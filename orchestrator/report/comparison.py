@@ -9,10 +9,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.analysis.axes import DEFAULTS, Axis, Value
-from orchestrator.analysis.comparing import Cell, ComparisonTable, Difference, Entry
-from orchestrator.analysis.comparing.cells import Key
-from orchestrator.analysis.comparing.table import SIDE
+from orchestrator.analysis.axes import DEFAULTS, Axis, Key, Value
+from orchestrator.analysis.comparison import SIDE, Cell, ComparisonTable, Difference, Entry
 from orchestrator.report.asked import flagged_line, pairing_mark, pairing_text, policy_lines
 from orchestrator.report.verdicts import COLOURS, calibration_line, counts_text, cpu_text, rule_lines, verdict_name
 from orchestrator.report.wording import count_text, ratio_text, value_text

@@ -10,10 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.analysis import Estimate
-from orchestrator.analysis.explaining import FREE, Alternative, Direction, Explanation, Lack, Tax
+from orchestrator.analysis.explanation import FREE, Alternative, Direction, Explanation, Lack, Tax
+from orchestrator.analysis.tax import Regime
 from orchestrator.report.sentences import transition_text
 from orchestrator.report.wording import count_text, duration_text, ratio_text, shape_name
-from orchestrator.store.tax import Regime
 from runners.contract import Status
 
 _GPU_LINES = (

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.analysis import Estimate
-from orchestrator.analysis.explaining import Explanation, Lack
+from orchestrator.analysis.explanation import Explanation, Lack
 from orchestrator.report.explanation import transition_of
 
 

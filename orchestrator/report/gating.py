@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from orchestrator.analysis.comparing import Gate, GatedCell, Outcome
+from orchestrator.analysis.comparison import Gate, GatedCell, Outcome
 from orchestrator.report.asked import flagged_line, pairing_mark, pairing_text, policy_lines
 from orchestrator.report.comparison import render_differences
 from orchestrator.report.verdicts import calibration_line, percent

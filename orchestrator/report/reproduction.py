@@ -74,7 +74,7 @@ def _comparison(one: Comparison) -> Iterator[RenderableType]:
     for name in ("", "then", "now", "ratio", "verdict"):
         table.add_column(name, overflow="fold")
     for mode in one.modes:
-        ratio = "-" if mode.ratio is None else ratio_text(mode.ratio, decimals=3)
+        ratio = "-" if mode.ratio is None else ratio_text(mode.ratio.estimate, decimals=3)
         table.add_row(Text(mode.name), Text(_latency(mode.then)), Text(_latency(mode.now)), Text(ratio), _verdict(mode))
     yield Padding(table, (0, 0, 0, 2))
 
@@ -87,12 +87,12 @@ def _latency(estimate: Estimate | None) -> str:
 
 
 def _verdict(mode: ModeComparison) -> Text:
-    if mode.ratio is None or mode.judgement is None:
+    if mode.ratio is None:
         missing = "then" if mode.then is None else "now"
         return Text(f"nothing to compare: no latency {missing}", style="yellow")
-    if mode.ratio.low is None:
+    if mode.ratio.estimate.low is None:
         return Text("undecided: a side has one process only, which gives no interval", style="yellow")
-    words, style = _VERDICTS[mode.judgement.verdict]
+    words, style = _VERDICTS[mode.ratio.verdict]
     return Text(words, style=style)
 
 
@@ -102,7 +102,7 @@ def _ended(statuses: Mapping[Status, int]) -> str:
 
 def _counts(comparisons: Sequence[Comparison]) -> str:
     modes = [mode for one in comparisons for mode in one.modes]
-    words = [(mode.judgement and _VERDICTS[mode.judgement.verdict][0].partition(":")[0]) for mode in modes]
+    words = [(mode.ratio and _VERDICTS[mode.ratio.verdict][0].partition(":")[0]) for mode in modes]
     names = [*(one[0].partition(":")[0] for one in _VERDICTS.values()), None]
     counts = [f"{words.count(name)} {name or 'without a comparison'}" for name in names if name in words]
     return f"{', '.join(counts) or 'none'} (of {count_text(len(modes), 'ratio', 'ratios')}, judged together)"

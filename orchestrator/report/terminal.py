@@ -17,7 +17,6 @@ from orchestrator.analysis import (
     Estimate,
     FailureGroup,
     Flagged,
-    Latency,
     Line,
     SettingSummary,
     Shape,
@@ -54,7 +53,6 @@ _APART_HOW = {
     Interleaving.ALONE.value: "alone, not in turns with the others",
     Interleaving.PAIRS.value: "in turns with eager alone",
 }
-_MODES = {Latency.SYNC: "one call at a time", Latency.PIPELINED: "back-to-back calls"}
 _MARKS = {
     Verdict.FASTER: "+",
     Verdict.SLIGHTLY_FASTER: "+=",
@@ -74,13 +72,13 @@ def render(summary: Summary, intervals: bool = False) -> RenderableType:
     """
     parts: list[RenderableType] = [*_failures(summary.failures), *_flagged(summary.flagged), *_not_in_turns(summary)]
     for setting in summary.settings:
-        parts.extend(_setting(setting, summary.latency, intervals))
+        parts.extend(_setting(setting, intervals))
     parts.extend(_rule(summary))
     parts.append(Text.assemble(("Total: ", "bold"), _totals(summary)))
     return Group(*parts)
 
 
-def _setting(found: SettingSummary, latency: Latency, intervals: bool) -> Iterator[RenderableType]:
+def _setting(found: SettingSummary, intervals: bool) -> Iterator[RenderableType]:
     setting = found.setting
     numerics = list(dict.fromkeys(numerics_name(line.shape) for line in found.lines))
     hardware = [name for name in (found.cpu_model, found.gpu_name) if name]
@@ -92,7 +90,7 @@ def _setting(found: SettingSummary, latency: Latency, intervals: bool) -> Iterat
     yield Text()
     yield from _tables(found, name, intervals)
     yield Text(
-        f"Median latency of {_MODES[latency]} over n processes (±: its 95 % interval, ?: too wide for a number), "
+        "Median latency of one call at a time over n processes (±: its 95 % interval, ?: too wide for a number), "
         "times faster than eager; + faster, - slower, = equal, ~ undecided. All: `taxmeter results show --intervals`.",
         style="dim",
     )

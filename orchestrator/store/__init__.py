@@ -21,7 +21,18 @@ from orchestrator.store.ingest import Answer, Ingest, Outcome, RowKey
 from orchestrator.store.objects.location import is_url
 from orchestrator.store.query.selection import Results, Selection, is_store, open_store
 from orchestrator.store.rows import Row, RowContext, trial_row
-from orchestrator.store.schema import CAMPAIGNS, ENVIRONMENTS, SCHEMA_VERSION, SYSTEMS, TRIALS
+from orchestrator.store.schema import (
+    CAMPAIGNS,
+    CONFIGURATION,
+    ENVIRONMENTS,
+    EXECUTION,
+    PLACE,
+    RUN,
+    SCHEMA_VERSION,
+    SYSTEMS,
+    TRIALS,
+    WORK,
+)
 from orchestrator.store.schema.tables import (
     campaign_plan,
     campaign_row,
@@ -34,10 +45,15 @@ from orchestrator.store.storage.writing import Writer
 
 __all__ = [
     "CAMPAIGNS",
+    "CONFIGURATION",
     "ENVIRONMENTS",
+    "EXECUTION",
+    "PLACE",
+    "RUN",
     "SCHEMA_VERSION",
     "SYSTEMS",
     "TRIALS",
+    "WORK",
     "Answer",
     "Attempt",
     "Counterpart",

@@ -9,7 +9,6 @@ import numpy as np
 
 from orchestrator.errors import StoreError
 from orchestrator.store.schema.columns import HOT_SYSTEM, PASSES
-from orchestrator.store.tax import FLOOR_QUANTILE, Times, cost_columns, tax_columns
 from runners.contract import (
     CONTRACT_VERSION,
     METHOD_VERSION,
@@ -29,8 +28,9 @@ P90_MIN_SAMPLES = 64
 """Below this number of samples the 90th percentile is mostly chance."""
 
 _NS_PER_S = 1e9
-_TAXED_MODES = ("sync", "pipelined", "dispatch", "graph")
-_TWINS = {"small_twin_s": "floor", "large_twin_s": "floor_large", "threaded_twin_s": "floor_threads"}
+FLOOR_QUANTILE = 0.1
+"""Of a twin's calls: the median of few, or of a disturbed moment, was up to 400 times as long."""
+_TWINS = {"dispatch_floor_small_s": "floor", "dispatch_floor_large_s": "floor_large"}
 _MODES_WITH_PRESSURE = ("sync", "pipelined")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -94,7 +94,8 @@ def trial_row(context: RowContext, trial: Trial, record: TrialRecord) -> Row:
         **_sync(series.get("sync")),
         **_pipelined(series.get("pipelined"), trial.spec.workload.batch),
         **_legacy(series.get("legacy")),
-        **_tax(trial, series, record),
+        **_framework(trial, series, record.facts),
+        **_cost(trial.spec.workload.batch, series, record.facts),
         **_samples(series),
         **_verification(record),
         **_resources(record),
@@ -240,15 +241,34 @@ def _legacy(series: Series | None) -> Row:
     return {"latency_legacy_s": series.durations_ns[0] / _NS_PER_S}
 
 
-def _tax(trial: Trial, series: Mapping[str, Series], record: TrialRecord) -> Row:
-    times = Times(
-        **{f"{mode}_s": _quantile_s(series.get(mode), 0.5) for mode in _TAXED_MODES},
-        **{name: _quantile_s(series.get(mode), FLOOR_QUANTILE) for name, mode in _TWINS.items()},
-    )
-    pace_s = times.pipelined_s or times.sync_s
+def _framework(trial: Trial, series: Mapping[str, Series], facts: Mapping[str, FactValue]) -> Row:
+    """What the tax is derived from. On a CPU the floor's twins, on a GPU dispatch and what the device does."""
+    if trial.spec.device != "cpu":
+        return {
+            "dispatch_s": _quantile_s(series.get("dispatch"), 0.5),
+            "graph_s": _quantile_s(series.get("graph"), 0.5),
+            "busy_s": facts.get("busy_s") if facts.get("profiler_valid") is True else None,
+        }
+    # Of twins that waited for processors the time on many threads says nothing.
+    threads = series.get("floor_threads") if facts.get("floor_threads_problem") is None else None
     return {
-        **tax_columns(trial.spec.device, times, record.facts),
-        **cost_columns(trial.spec.workload.batch, pace_s, record.facts),
+        **{name: _quantile_s(series.get(mode), FLOOR_QUANTILE) for name, mode in _TWINS.items()},
+        "dispatch_floor_threads_s": _quantile_s(threads, FLOOR_QUANTILE),
+        "dispatch_floor_valid": facts.get("floor_valid"),
+        "dispatch_floor_problem": facts.get("floor_problem"),
+        "dispatch_floor_structure": facts.get("floor_structure"),
+    }
+
+
+def _cost(batch: int, series: Mapping[str, Series], facts: Mapping[str, FactValue]) -> Row:
+    """Arithmetic of a call, and how fast it was done: by the pipelined latency where there is one."""
+    pace_s = _quantile_s(series.get("pipelined"), 0.5) or _quantile_s(series.get("sync"), 0.5)
+    per_example = facts.get("flops_per_example"), facts.get("macs_per_example")
+    flops, macs = (value * batch if isinstance(value, int) else None for value in per_example)
+    return {
+        "flops": flops,
+        "macs": macs,
+        "achieved_flops_per_s": flops / pace_s if flops is not None and pace_s else None,
     }
 
 

@@ -100,11 +100,13 @@ def _trial(campaign: str, host: str, system: str, environment: str, round_: int,
 
 
 def _measured(batch: int, backend: str, latency_s: float) -> Row:
+    share = _FRACTION[batch, backend]
     return {
         "status": "ok",
         "latency_sync_median_s": latency_s,
         "throughput_examples_per_s": batch / latency_s,
-        "framework_fraction": _FRACTION[batch, backend],
+        "latency_pipelined_median_s": latency_s,
+        "busy_s": None if share is None else (1 - share) * latency_s,
         "samples_sync_s": [latency_s * 1.1, latency_s, latency_s * 0.9],
     }
 

@@ -13,10 +13,10 @@ from rich.console import Console
 from orchestrator.analysis.axes import axis
 from orchestrator.analysis.claiming import Decision, Finding, claim_columns, configurations, decide, load_claims
 from orchestrator.analysis.claiming.configurations import Configuration, grouped
-from orchestrator.analysis.comparing.reading import Moment
+from orchestrator.analysis.snapshot import Snapshot
+from orchestrator.analysis.tax import Regime
 from orchestrator.report.claims import claims_document, claims_markdown, render_claims
 from orchestrator.store import open_store
-from orchestrator.store.tax import Regime
 from tests.machines import A100, CPU_ONLY, RTX_2080_TI, RTX_3090, RTX_8000, V100, System
 from tests.results import taxmeter
 from tests.systems import Made, World, make_systems
@@ -91,7 +91,7 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> list[Configuration]:
 
 
 def read(made: Made) -> list[Configuration]:
-    return configurations(Moment.of(open_store(made.directory)).rows(claim_columns(), None))
+    return configurations(Snapshot.of(open_store(made.directory)).rows(claim_columns(), None))
 
 
 def on_gpu(every: list[Configuration], name: str) -> list[Configuration]:

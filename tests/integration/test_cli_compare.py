@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from orchestrator.analysis.comparing import COLUMNS
+from orchestrator.analysis.comparison import COLUMNS
 from orchestrator.errors import ExitCode
 from orchestrator.store import Row
 from tests.comparing import NEW, OLD, measured, rounds, store_of, system_of

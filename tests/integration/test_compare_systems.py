@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.analysis import Verdict
 from orchestrator.analysis.axes import AXES
-from orchestrator.analysis.comparing import ComparisonTable, Entry, Outcome, compare, compare_selections, gate
+from orchestrator.analysis.comparison import ComparisonTable, Entry, Outcome, compare, compare_selections, gate
 from orchestrator.store import Results, open_store
 from tests.machines import A100, SYSTEMS, with_driver
 from tests.systems import DRIVER_EFFECT, FIRST, NEW_DRIVER, World, make_systems

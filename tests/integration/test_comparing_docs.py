@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.analysis.axes import AXES
-from orchestrator.analysis.comparing import COLUMNS, Pool
+from orchestrator.analysis.comparison import COLUMNS, Pool
 from orchestrator.analysis.metrics import METRICS
 from tests.systems import World, make_systems
 

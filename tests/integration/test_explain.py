@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from orchestrator.analysis.comparing.reading import Moment
-from orchestrator.analysis.explaining import Direction, Explanation, Lack, Side, explain, explain_columns
+from orchestrator.analysis.explanation import Direction, Explanation, Lack, Side, explain, explain_columns
+from orchestrator.analysis.snapshot import Snapshot
+from orchestrator.analysis.tax import Regime
 from orchestrator.report.explanation import render_explanation
 from orchestrator.store import open_store
-from orchestrator.store.tax import Regime
 from runners.contract import Status
 from tests.machines import A100, CPU_ONLY, RTX_2080_TI, V100, System
 from tests.records import Noise
@@ -42,7 +42,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 def explained(made: Made, **wanted: object) -> Explanation:
-    rows = Moment.of(open_store(made.directory)).rows(explain_columns(), None)
+    rows = Snapshot.of(open_store(made.directory)).rows(explain_columns(), None)
     wanted = {"dtype": "float16", "sequence_length": 128, "backend": "eager", "batch": 1, **wanted}
     target = next(row for row in rows if all(row[name] == value for name, value in wanted.items()))
     return explain([row for row in rows if row["system_id"] == target["system_id"]], target)

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.comparing import compare
-from orchestrator.analysis.comparing.policies import Policy
-from orchestrator.analysis.comparing.reading import Moment
+from orchestrator.analysis.comparison import compare
 from orchestrator.analysis.conditions import parse_conditions
+from orchestrator.analysis.pooling import Policy
+from orchestrator.analysis.snapshot import Snapshot
+from orchestrator.analysis.tax import VIEWS
 from orchestrator.errors import ConfigurationError
 from orchestrator.report.page import Report, make_report, render_page
 from orchestrator.report.page.model import Mode
@@ -139,7 +140,7 @@ def test_the_queries_answer_with_the_numbers_of_the_page(made: Made, document: D
     backend = document["backends"][cells["backend"][cell]]["sql"]
 
     def answer(name: str, condition: str) -> dict[str, Any]:
-        relation = results.sql(filled(document, name, condition))
+        relation = results.sql(filled(document, name, condition), VIEWS)
         rows = relation.fetchall()
         assert len(rows) == 1
         return dict(zip(relation.columns, rows[0], strict=True))
@@ -163,7 +164,7 @@ def test_a_processor_has_the_floor_of_its_structure_and_the_query_the_same(made:
         by_structure.setdefault((cells["shape"][at], cells["backend"][at]), set()).add(cells["overhead"][at])
     assert len(by_structure) > 3
     assert {len(floors) for floors in by_structure.values()} == {1}
-    relation = open_store(made.directory).sql(filled(document, "tax", "device = 'cpu'", Mode.SYNC))
+    relation = open_store(made.directory).sql(filled(document, "tax", "device = 'cpu'", Mode.SYNC), VIEWS)
     answers = [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
     for name, column in (("overhead", "overhead_s"), ("fraction", "fraction")):
         shown = sorted(cells[name][at] for at in of_cpu)
@@ -186,7 +187,7 @@ def test_the_execution_tax_is_against_the_best_backend(document: Document) -> No
 
 @pytest.mark.parametrize("name", ["cells", "failures", "flagged", "systems", "samples"])
 def test_every_other_query_is_answered(made: Made, document: Document, name: str) -> None:
-    count = len(open_store(made.directory).sql(filled(document, name)).fetchall())
+    count = len(open_store(made.directory).sql(filled(document, name), VIEWS).fetchall())
     assert count > 0 or name == "flagged"
 
 
@@ -275,7 +276,7 @@ def test_a_selection_is_a_condition_and_baselines_can_be_chosen(made: Made) -> N
 
 
 def test_a_page_that_leaves_samples_out_says_so(made: Made, report: Report) -> None:
-    moment = Moment.of(open_store(made.directory))
+    moment = Snapshot.of(open_store(made.directory))
     page = report.page
     names = [one.campaign_id for one in page.campaigns]
     book = sample_book(moment, None, page.cells, names, report.samples.hosts, budget=report.samples.total // 2)

@@ -244,6 +244,6 @@ def test_then_and_now_are_compared_by_configuration(lab: Lab) -> None:
             assert mode.then is not None
             assert mode.ratio is not None
             # the A/A duplicate of then does not count
-            assert (mode.then.processes, mode.ratio.value) == (4, pytest.approx(1.0))
+            assert (mode.then.processes, mode.ratio.estimate.value) == (4, pytest.approx(1.0))
     differing = changes(then, now, lab.store.systems(), lab.store.environments(), lab.store.campaigns())
     assert [change for change in differing if change.group != "conditions"] == []

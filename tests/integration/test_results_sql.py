@@ -23,7 +23,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
         trial("a", finished_at=trial("a")["started_at"]),
         trial("b", status="oom", batch=8),
         trial("c", status="infrastructure_error"),
-        trial("c", attempt=2, workload="gpt2", host="lab2"),
+        trial("c", attempt=2, workload="gpt2", host="lab2", latency_sync_median_s=0.25, latency_sync_samples=2),
         trial("d", CAMPAIGNS[1], month=12, status="skipped", host=None),
         trial("e", CAMPAIGNS[1], month=12, status="infrastructure_error"),
     )

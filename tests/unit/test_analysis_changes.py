@@ -78,20 +78,6 @@ def test_conditions_are_medians_without_counters_and_without_trifles() -> None:
 
 
 def test_a_side_with_several_values_tells_them_all() -> None:
-    then = pa.concat_tables([trials("old", [{}]), trials("old", [{}], system_id="s2")])
+    then = pa.concat_tables([trials("old", [{}]), trials("old", [{}], system_id="s2", attempt=2)])
     found = compared(then, trials("old", [{}]))
     assert Change("system", "cpu.microcode", "0x1 / 0x2", "0x1") in found
-
-
-def test_files_of_the_driver_are_told_only_where_they_were_known_then() -> None:
-    mounted, other = (json.dumps({"driver_libcuda": name}) for name in ("libcuda.so.570", "libcuda.so.580"))
-    then, now = trials("old", [{}]), trials("old", [{}], facts=mounted)
-    assert compared(then, now) == ()
-    assert compared(now, then) == (Change("environment", "driver_libcuda", "libcuda.so.570", "unknown"),)
-    [change] = compared(now, trials("old", [{}], facts=other))
-    assert (change.then, change.now) == ("libcuda.so.570", "libcuda.so.580")
-
-
-def test_columns_that_older_rows_do_not_have_are_no_difference() -> None:
-    then, now = trials("old", [{}]), trials("old", [{}], trial_cores="0-1", memory_limit_bytes=5, image_id="sha256:1")
-    assert compared(then, now) == (Change("environment", "image_id", "unknown", "sha256:1"),)

@@ -24,7 +24,7 @@ def trials(campaign: str, host: str, key: str, latency_s: float, **more: object)
             "workload": "bert-base", "batch": 1, "sequence_length": 128, "workload_options": "{}", "backend": "eager",
             "backend_options": "{}", "dtype": "float32", "device": "cpu", "threads": 2, "seed": 0, "protocol": "{}",
             "method_version": 1, "contract_version": 1, "environment": "cpu", "isolation": "docker", "host": host,
-            "samples_sync_s": [latency_s * (1 + (number - 3) / 400)] * 3, **more,
+            "latency_sync_median_s": latency_s * (1 + (number - 3) / 400), "latency_sync_samples": 3, **more,
         }
         for number in range(1, 6)
     ]  # fmt: skip
@@ -58,7 +58,7 @@ def test_a_ratio_is_then_over_now(then_s: float, now_s: float, ratio: float, ver
     assert mode.now is not None
     assert mode.ratio is not None
     assert (mode.then.value, mode.now.value) == (pytest.approx(then_s), pytest.approx(now_s))
-    assert (mode.ratio.value, mode.judgement and mode.judgement.verdict) == (pytest.approx(ratio), verdict)
+    assert (mode.ratio.estimate.value, mode.ratio.verdict) == (pytest.approx(ratio), verdict)
     text = shown(one)
     assert f"x{ratio:.3f} [" in text
     assert words in text
@@ -66,8 +66,8 @@ def test_a_ratio_is_then_over_now(then_s: float, now_s: float, ratio: float, ver
 
 
 def test_a_failure_of_now_leaves_the_latency_of_then_alone() -> None:
-    now = trials("new", "lab2", "k2", 0.1, status="oom", reason="killed", samples_sync_s=None)
+    now = trials("new", "lab2", "k2", 0.1, status="oom", reason="killed", latency_sync_median_s=None)
     [one] = compare_sides(trials("old", "lab1", "k1", 0.1), now, SIDES)
     [mode] = one.modes
-    assert (mode.now, mode.ratio, mode.judgement) == (None, None, None)
+    assert (mode.now, mode.ratio) == (None, None)
     assert (one.statuses_now, one.reasons_now) == ({Status.OOM: 5}, ("killed",))

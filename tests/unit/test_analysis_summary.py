@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from orchestrator.analysis import Flagged, Latency, Pairing, Summary, Verdict, summarise
+from orchestrator.analysis import Flagged, Pairing, Summary, Verdict, summarise
 from orchestrator.store import TRIALS
 from runners.contract import Status
 
@@ -20,12 +20,14 @@ def row(backend: str, number: int, latency_s: float | None, **more: object) -> d
         "backend_options": "{}", "dtype": "float32", "device": "cpu", "threads": 2, "seed": 0, "protocol": "{}",
         "method_version": 1, "contract_version": 1, "environment": "cpu", "environment_id": "e1", "host": "lab1",
         "isolation": "process", "system_id": "s1", "steady": True, "samples_sync_s": samples,
+        "latency_sync_median_s": latency_s, "latency_sync_samples": samples and 3,
+        "latency_sync_p10_s": latency_s and 0.92 * latency_s,
     }  # fmt: skip
     return {**values, **more}
 
 
-def summary(*rows: dict[str, object], latency: Latency = Latency.SYNC) -> Summary:
-    return summarise(pa.Table.from_pylist(list(rows), schema=TRIALS), latency)
+def summary(*rows: dict[str, object]) -> Summary:
+    return summarise(pa.Table.from_pylist(list(rows), schema=TRIALS))
 
 
 def test_medians_and_ratios_to_eager_are_paired_by_round() -> None:
@@ -177,13 +179,6 @@ def test_failures_are_grouped_by_reason() -> None:
     assert (oom.status, oom.host, oom.count) == (Status.OOM, "lab1", 1)
     assert found.totals == {Status.OK: 1, Status.SKIPPED: 3, Status.OOM: 1}
     assert [one.setting.host for one in found.settings] == ["lab1"]
-
-
-def test_pipelined_latency_is_another_summary() -> None:
-    both = row("eager", 1, 1.0, samples_pipelined_s=[0.2, 0.4])
-    cell = summary(both, latency=Latency.PIPELINED).settings[0].lines[0].cells[0]
-    assert cell.latency is not None
-    assert cell.latency.value == pytest.approx(0.3)
 
 
 def test_an_unsteady_process_is_counted() -> None:

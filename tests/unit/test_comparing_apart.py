@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.analysis import Verdict
-from orchestrator.analysis.comparing import (
+from orchestrator.analysis.comparison import (
     Outcome,
     Policy,
     compare,

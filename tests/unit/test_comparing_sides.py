@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.analysis import Change, Pairing, Verdict
-from orchestrator.analysis.comparing import Outcome, Policy, Pool, compare, compare_selections, gate
-from orchestrator.analysis.comparing.confounders import is_left_out
+from orchestrator.analysis.comparison import Outcome, Policy, Pool, compare, compare_selections, gate
+from orchestrator.analysis.confounders import is_left_out
 from orchestrator.errors import ConfigurationError
 from orchestrator.store import Store, campaign_row, open_store
 from tests.comparing import NEW, OLD, rounds, store_of, system_of

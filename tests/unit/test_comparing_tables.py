@@ -8,7 +8,7 @@ import pytest
 import scipy.stats
 
 from orchestrator.analysis import Pairing, Verdict
-from orchestrator.analysis.comparing import Policy, Pool, compare, compare_selections
+from orchestrator.analysis.comparison import Policy, Pool, compare, compare_selections
 from orchestrator.analysis.metrics import METRICS
 from orchestrator.errors import ConfigurationError
 from tests.comparing import NEW, OLD, measured, rounds, store_of
@@ -120,9 +120,14 @@ def test_flagged_trials_count_unless_the_user_leaves_them_out(tmp_path: Path) ->
 
 def test_a_floor_that_is_not_valid_is_no_value(tmp_path: Path) -> None:
     rows = [
-        measured(0.1, 1, dispatch_floor_s=0.01, dispatch_floor_valid=True),
+        measured(0.1, 1, dispatch_floor_small_s=0.01, dispatch_floor_structure="s", dispatch_floor_valid=True),
         measured(
-            0.1, 1, backend="x", dispatch_floor_s=0.01, dispatch_floor_valid=False, dispatch_floor_problem="287 ≠ 290"
+            *(0.1, 1),
+            backend="x",
+            dispatch_floor_small_s=0.01,
+            dispatch_floor_structure="x",
+            dispatch_floor_valid=False,
+            dispatch_floor_problem="287 ≠ 290",
         ),
     ]
     table = compare(store_of(tmp_path, *rows), ["backend"], baseline="backend=eager", policy=Policy(METRICS["floor"]))
@@ -132,12 +137,12 @@ def test_a_floor_that_is_not_valid_is_no_value(tmp_path: Path) -> None:
 
 def test_a_ratio_of_what_is_not_above_0_is_none(tmp_path: Path) -> None:
     rows = [
-        measured(0.1, number, backend=name, framework_fraction=value)
+        measured(0.1, number, backend=name, utilisation_sm_active_share=value)
         for number in (1, 2)
         for name, value in (("eager", 0.5), ("x", 0.0))
     ]
     table = compare(
-        store_of(tmp_path, *rows), ["backend"], baseline="backend=eager", policy=Policy(METRICS["framework_fraction"])
+        store_of(tmp_path, *rows), ["backend"], baseline="backend=eager", policy=Policy(METRICS["sm_active"])
     )
     assert "not above 0" in str(table.entry(backend="x").problem)
 

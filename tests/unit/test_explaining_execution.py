@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from orchestrator.analysis.explaining import ExecutionTax, execution_of, execution_taxes
+from orchestrator.analysis.explanation import ExecutionTax, execution_of, execution_taxes
 
 OURS, THEIRS = (0.010, 0.011, 0.012), (0.004, 0.005, 0.006)
 

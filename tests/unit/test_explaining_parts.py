@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from orchestrator.analysis.explaining.backends import removed_share
-from orchestrator.analysis.explaining.free import free_batch, is_free
-from orchestrator.analysis.explaining.processes import ratio_of
-from orchestrator.analysis.pairing import Visit, shared_visits
+from orchestrator.analysis.explanation.explain import removed_share
+from orchestrator.analysis.explanation.larger import free_batch, is_free
+from orchestrator.analysis.frame import visit_ratio
+from orchestrator.analysis.ratios import Visit, shared_visits
 from orchestrator.analysis.statistics import Estimate
 
 
@@ -40,7 +40,7 @@ def test_rounds_pair_if_two_at_least_and_half_of_a_side_are_shared(ours: range, 
 
 def test_a_single_shared_round_does_not_discard_the_others() -> None:
     up, down = values(range(5), 2.0), values(range(4, 9))
-    found = ratio_of(up, down)
+    found = visit_ratio(up, down)
     assert found is not None
     assert (found.processes, found.low is None) == (10, False)
     sides = [np.log(list(side.values())) for side in (up, down)]

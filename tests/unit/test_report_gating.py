@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from orchestrator.analysis.comparing import Gate, Policy, Pool, gate
+from orchestrator.analysis.comparison import Gate, Policy, Pool, gate
 from orchestrator.report.gating import gate_junit, gate_markdown, render_gate
 from orchestrator.store import Row
 from tests.comparing import NEW, OLD, measured, rounds, store_of

@@ -4,7 +4,19 @@ import io
 
 from rich.console import Console
 
-from orchestrator.analysis import Change, Comparison, Estimate, Judgement, ModeComparison, Place, Shape, Sides, Verdict
+from orchestrator.analysis import (
+    Change,
+    Comparison,
+    Estimate,
+    Judgement,
+    ModeComparison,
+    Pairing,
+    Place,
+    Ratio,
+    Shape,
+    Sides,
+    Verdict,
+)
 from orchestrator.report import render_reproduction
 from runners.contract import Status
 
@@ -14,8 +26,10 @@ THEN, NOW = Estimate(0.0122, 0.0110, 0.0134, 3, 33), Estimate(0.0121, 0.0115, 0.
 
 
 def mode(verdict: Verdict | None, ratio: Estimate | None, then: Estimate | None = THEN) -> ModeComparison:
-    judgement = None if verdict is None else Judgement(verdict, 0.05, 9 if verdict is Verdict.UNDECIDED else None)
-    return ModeComparison("one call at a time", then, NOW, ratio, judgement)
+    if verdict is None or ratio is None:
+        return ModeComparison("one call at a time", then, NOW, None)
+    judgement = Judgement(verdict, 0.05, 9 if verdict is Verdict.UNDECIDED else None)
+    return ModeComparison("one call at a time", then, NOW, Ratio(ratio, Pairing.UNPAIRED, None, judgement))
 
 
 def comparison(*modes: ModeComparison, **more: object) -> Comparison:

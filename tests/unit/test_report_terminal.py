@@ -14,7 +14,6 @@ from orchestrator.analysis import (
     Estimate,
     FailureGroup,
     Flagged,
-    Latency,
     Line,
     Pairing,
     Ratio,
@@ -63,7 +62,7 @@ def cell(backend: str, latency_s: float | None, ratio: float | None = None, **mo
 def summary(*cells: Cell, setting: Setting = SETTING, **more: object) -> Summary:
     one = SettingSummary(setting, "no Docker engine answers", "EPYC", None, (Line(SHAPE, 4, cells),), ())
     values = {"settings": (one,), "failures": (), "totals": {Status.OK: 3}, "retried": 0, **more}
-    return Summary(Latency.SYNC, **values)
+    return Summary(**values)
 
 
 def text(found: Summary, width: int = 100, intervals: bool = False) -> str:
@@ -155,7 +154,7 @@ def test_shapes_that_differ_in_dtype_are_told_apart_everywhere() -> None:
     other = replace(SHAPE, dtype="bfloat16")
     cells = (cell("eager", 0.0122), cell("onnxruntime", 0.0084, 1.5))
     found = SettingSummary(SETTING, None, None, None, (Line(SHAPE, 4, cells), Line(other, 4, cells)), ())
-    shown = " ".join(text(Summary(Latency.SYNC, (found,), (), {}, 0), width=200).split())
+    shown = " ".join(text(Summary((found,), (), {}, 0), width=200).split())
     assert "bert_base, 128 tokens, bfloat16, cpu with 2 threads: onnxruntime 1.50 times faster than eager." in shown
     assert "bert_base, 128 tokens, float32, cpu with 2 threads: onnxruntime 1.50 times faster than eager." in shown
 
@@ -172,7 +171,7 @@ def test_the_screen_of_the_default_sweep_has_at_most_45_lines() -> None:
             ]
             lines.append(Line(shape, batch, tuple(cells)))
     one = SettingSummary(SETTING, "no engine", "EPYC", None, tuple(lines), ())
-    shown = text(Summary(Latency.SYNC, (one,), (), {Status.OK: 60}, 0, Flagged(3, 60, {"load": 3})), 120)
+    shown = text(Summary((one,), (), {Status.OK: 60}, 0, Flagged(3, 60, {"load": 3})), 120)
     assert len(shown.splitlines()) <= 45 - FOOTER_LINES
     assert len(lines) >= 6
 
@@ -241,7 +240,7 @@ def test_aa_pairs_are_a_calibration() -> None:
     def shown(*ratios: Estimate) -> str:
         pairs = tuple(AaPair("eager", SHAPE, 2**number, against(ratio)) for number, ratio in enumerate(ratios))
         with_pairs = SettingSummary(one.setting, None, None, None, one.lines, pairs)
-        return text(Summary(Latency.SYNC, (with_pairs,), (), {}, 0), width=200)
+        return text(Summary((with_pairs,), (), {}, 0), width=200)
 
     assert "x1.00 [0.99, 1.01] bert_base, 128 tokens" in shown(*ratios)
     assert "batch 1, eager: equivalent" in shown(*ratios)
@@ -262,7 +261,7 @@ def test_failures_and_totals_are_shown() -> None:
 
 
 def test_a_campaign_without_results_still_renders() -> None:
-    assert text(Summary(Latency.SYNC, (), (), {}, 0)).strip() == "Total: 0 trials: none"
+    assert text(Summary((), (), {}, 0)).strip() == "Total: 0 trials: none"
 
 
 @pytest.mark.parametrize(

@@ -114,8 +114,7 @@ def test_every_key_of_a_full_row_is_a_column_with_a_value_of_its_type() -> None:
     filled = {name for name, value in back.items() if value is not None}
     expected_null = {"reason", "log_tail", "image_size", "image_digest", "image_id", "transformers_version"}
     hot_null = {"cpu_threads", "memory_bytes", "kernel", "virtualisation", "gpu_name", "gpu_count", "driver_version"}
-    of_a_gpu = {"dispatch_s", "graph_s", "busy_s", "exposed_overhead_graph_s", "overhead_estimates_agree", "tax_ratio"}
-    of_a_gpu |= {"boundedness"}
+    of_a_gpu = {"dispatch_s", "graph_s", "busy_s"}
     other_modes = {f"samples_{mode}_{clock}" for mode in ("dispatch", "graph", "legacy") for clock in ("s", "cpu_s")}
     other_modes |= {"latency_legacy_s", "dispatch_floor_problem"}
     assert set(TRIALS.names) - filled == (expected_null | hot_null | of_a_gpu | other_modes | {"onnxruntime_version"})

@@ -74,7 +74,7 @@ MEASURED = {
     *("latency_pipelined_median_s", "latency_pipelined_mean_s", "cpu_time_per_call_s", "cpu_wall_ratio"),
     *("throughput_examples_per_s", "achieved_flops_per_s", "first_call_s", "warmup_s", "load_s", "build_s"),
     *("max_abs_error", "relative_l2", "cosine", "eager_max_abs_error", "eager_relative_l2"),
-    *("user_cpu_s", "system_cpu_s", "pressure_sync_s", "dispatch_floor_s", "boundedness", "framework_fraction"),
+    *("user_cpu_s", "system_cpu_s", "pressure_sync_s", "dispatch_floor_small_s", "dispatch_s", "busy_s"),
 }
 
 

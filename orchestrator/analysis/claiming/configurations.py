@@ -4,31 +4,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from orchestrator.analysis.axes import AXES, OPTION_AXES, Axis, Group, columns_of
+from orchestrator.analysis.axes import AXES, OPTION_AXES, Axis, Group, columns_of, options_of
 from orchestrator.analysis.claiming.allowing import Allowed, allowed
 from orchestrator.analysis.claiming.quantities import Quantity, quantity_columns
 from orchestrator.analysis.conditions import Condition
-from orchestrator.analysis.explaining.processes import (
-    WHAT,
-    WHERE,
-    Row,
-    by_visit,
-    countable,
-    is_ok,
-    loads,
-    options_of,
-    over_processes,
-)
-from orchestrator.analysis.explaining.tax import regime_of
-from orchestrator.analysis.pairing import Visit
-from orchestrator.analysis.ratios import RATIO_COLUMNS, Priors
-from orchestrator.analysis.summary import last_attempts
-from orchestrator.store.tax import Regime
+from orchestrator.analysis.frame import last_attempts, over_processes
+from orchestrator.analysis.ratios import RATIO_COLUMNS, Priors, Row, Visit, by_visit, is_ok
+from orchestrator.analysis.tax import Regime, loads, regime_of
+from orchestrator.store import CONFIGURATION
 from runners.contract import Status
 
 Identity: TypeAlias = tuple[Any, ...]
 
-_COLUMNS: Final = (*WHERE, *WHAT, "environment", "cpu_model", "gpu_name", "driver_version", "hw_id")
+_COLUMNS: Final = (*CONFIGURATION, "environment", "cpu_model", "gpu_name", "driver_version", "hw_id")
 _OF_GROUPS: Final[Mapping[Group, tuple[str, ...]]] = {
     # Another processor, GPU or driver is another system; which other things differ, `taxmeter compare` tells.
     Group.SYSTEM: ("system_id", "cpu_model", "gpu_name", "driver_version", "hw_id"),
@@ -96,10 +84,10 @@ def claim_columns() -> list[str]:
 
 def configurations(rows: Iterable[Row]) -> list[Configuration]:
     """Rows by what they measure and where."""
-    counted = last_attempts([dict(row) for row in rows])
+    counted = last_attempts(dict(row) for row in rows)
     priors = Priors(counted)
     groups: dict[Identity, list[Row]] = {}
-    for row in countable(counted):
+    for row in (row for row in counted if row["replicate"] == 0):
         groups.setdefault(tuple(row[name] for name in _COLUMNS), []).append(row)
     return [Configuration(tuple(group), priors) for group in groups.values()]
 

@@ -22,7 +22,7 @@ from orchestrator.analysis.claiming.schema import (
 )
 from orchestrator.analysis.claiming.statistics import flats, growths, levels, orderings, ratios
 from orchestrator.analysis.conditions import parse_conditions
-from orchestrator.store.tax import Regime
+from orchestrator.analysis.tax import Regime
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from orchestrator.analysis.claiming.quantities import PEAK_THROUGHPUT, TRANSITIO
 from orchestrator.analysis.claiming.schema import RankCorrelation, Scaling, Transition
 from orchestrator.analysis.claiming.statistics import series_of, slope
 from orchestrator.analysis.conditions import parse_conditions
-from orchestrator.analysis.explaining.processes import over_processes
+from orchestrator.analysis.frame import over_processes
 from orchestrator.analysis.statistics import Floats
 from orchestrator.analysis.transition import Side, transition
 

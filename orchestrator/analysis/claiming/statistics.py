@@ -25,9 +25,8 @@ from orchestrator.analysis.claiming.figures import Scale, mean_figure
 from orchestrator.analysis.claiming.quantities import Quantity
 from orchestrator.analysis.claiming.schema import Flat, Growth, Level, Ordering, Ratio
 from orchestrator.analysis.conditions import parse_conditions
-from orchestrator.analysis.explaining.processes import over_processes
-from orchestrator.analysis.pairing import Visit, shared_visits
-from orchestrator.analysis.ratios import Reading, ratio_of
+from orchestrator.analysis.frame import over_processes
+from orchestrator.analysis.ratios import Reading, Visit, ratio_of, shared_visits
 from orchestrator.analysis.statistics import Estimate, Floats, t_interval
 from runners.statistics.moderation import LEVEL
 from runners.statistics.student import t_quantile

@@ -1,6 +1,6 @@
 """The paper's figures and tables as questions to a store: which points they need, and what is known of them."""
 
-from orchestrator.analysis.paper.points import Gathered, Point, State, gather, latency_column
+from orchestrator.analysis.paper.points import Gathered, Point, State, gather
 from orchestrator.analysis.paper.published import PUBLISHED, Published, Statement, load_published
 from orchestrator.analysis.paper.reading import Trials, read_trials
 from orchestrator.analysis.paper.settings import Setting, by_setting, choose, names_model, newest_by_gpu
@@ -21,7 +21,6 @@ __all__ = [
     "choose",
     "configuration_of",
     "gather",
-    "latency_column",
     "load_published",
     "names_model",
     "newest_by_gpu",

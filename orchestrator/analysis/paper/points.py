@@ -8,14 +8,12 @@ from functools import cached_property
 from statistics import mode
 from typing import Any
 
-import numpy as np
-
-from orchestrator.analysis.explaining.processes import by_visit
-from orchestrator.analysis.pairing import Visit
+from orchestrator.analysis.frame import column_estimate
 from orchestrator.analysis.paper.settings import Cells, Setting
 from orchestrator.analysis.paper.wanted import Configuration, Wanted, impossible
-from orchestrator.analysis.statistics import Estimate, median_of_values
-from orchestrator.store.tax import Regime
+from orchestrator.analysis.ratios import Visit, by_visit
+from orchestrator.analysis.statistics import Estimate
+from orchestrator.analysis.tax import Regime, pace, proven
 
 Row = dict[str, Any]
 
@@ -42,9 +40,8 @@ class Point:
     """Why it was not measured."""
 
     def estimate(self, column: str) -> Estimate | None:
-        """The median of a column over processes, with its interval; null where no process has it."""
-        values = list(self.visits(column).values())
-        return median_of_values(np.array(values, dtype=np.float64), len(values)) if values else None
+        """The median of a column over processes, of a bound the least; null where no process has it."""
+        return column_estimate(self.rows, column) if self.state is State.MEASURED else None
 
     def visits(self, column: str) -> dict[Visit, float]:
         """A column by visit: what is paired in ratios."""
@@ -53,8 +50,7 @@ class Point:
     @property
     def regime(self) -> str | None:
         """That of most of its processes; on a processor where its floor is proven."""
-        known = [row["regime"] for row in self.rows if row["device"] != "cpu" or row["dispatch_floor_valid"] is True]
-        known = [one for one in known if one is not None]
+        known = [row["regime"] for row in proven(self.rows) if row["regime"] is not None]
         return mode(known) if known else None
 
     @property
@@ -94,11 +90,6 @@ class Gathered:
         return [one for configuration, one in self.points.items() if configuration.meets(where)]
 
 
-def latency_column(device: str) -> str:
-    """The latency that figures show: see `orchestrator.analysis.metrics.default_metric`."""
-    return "latency_sync_median_s" if device == "cpu" else "latency_pipelined_median_s"
-
-
 def gather(
     setting: Setting | None,
     settings: Mapping[Setting, Cells],
@@ -118,7 +109,7 @@ def gather(
         column: of the latency; by default that of lone calls on a processor and of back-to-back calls on a GPU.
     """
     device = setting.device if setting else "cuda"
-    column = column or latency_column(device)
+    column = column or pace(device)
     cells = settings.get(setting, {}) if setting else {}
     points = {one: _point(one, cells.get(one, ()), device, column, started) for one in wanted.on(device)}
     return Gathered(setting, points, tuple(others), column)

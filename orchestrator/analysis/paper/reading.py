@@ -8,9 +8,9 @@ from functools import lru_cache
 from typing import Any, Final
 
 from orchestrator.analysis.axes import AXES, columns_of
-from orchestrator.analysis.comparing.reading import Moment
 from orchestrator.analysis.conditions import parse_conditions
 from orchestrator.analysis.paper.settings import Cells, Setting, by_setting
+from orchestrator.analysis.snapshot import Snapshot
 from orchestrator.store import Results, Selection
 from runners.contract import LEGACY
 
@@ -51,15 +51,15 @@ def read_trials(results: Results, where: Sequence[str] = ()) -> Trials:
         ConfigurationError: a condition is wrong, or no trial meets it.
         StoreError: a file cannot be read.
     """
-    moment = Moment.of(results)
+    snapshot = Snapshot.of(results)
     columns = [*_IDENTITY, *columns_of(AXES.values()), *_NUMBERS]
-    found = moment.rows(columns, moment.condition(parse_conditions(where, "--where")))
+    found = snapshot.rows(columns, snapshot.condition(parse_conditions(where, "--where")))
     rows = [row for row in found if row["replicate"] == 0]
     legacy = [row for row in rows if _procedure(row["protocol"]) == LEGACY]
     standard = [row for row in rows if _procedure(row["protocol"]) != LEGACY]
-    systems = Selection(moment.view, "systems", None, ("system_id", "cpu_model", "gpu_name", "details")).arrow()
-    sweeps = {row["campaign_id"]: row["sweep"] for row in moment.campaigns}
-    return Trials(by_setting(standard), by_setting(legacy), moment.started, sweeps, systems.to_pylist())
+    systems = Selection(snapshot.view, "systems", None, ("system_id", "cpu_model", "gpu_name", "details")).arrow()
+    sweeps = {row["campaign_id"]: row["sweep"] for row in snapshot.campaigns}
+    return Trials(by_setting(standard), by_setting(legacy), snapshot.started, sweeps, systems.to_pylist())
 
 
 @lru_cache(maxsize=1024)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from orchestrator.analysis import Estimate
-from orchestrator.analysis.explaining.processes import ratio_of
+from orchestrator.analysis.frame import visit_ratio
 from orchestrator.analysis.paper import Configuration, Gathered, Point
 from orchestrator.report.figures.catalogue import Spec, Y
 from orchestrator.report.figures.lines import Panels, line_panels
@@ -24,7 +24,7 @@ def pair_panels(spec: Spec, gathered: Gathered, missing: str) -> Panels:
         other = baseline.get(_but_for_the_model(point.configuration))
         if other is None or other is point:
             return None
-        return ratio_of(other.visits(column), point.visits(column))
+        return visit_ratio(other.visits(column), point.visits(column))
 
     name = workload_label(spec.baseline)
     found = line_panels(spec, gathered, missing, ratio)

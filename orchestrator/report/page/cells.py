@@ -5,13 +5,13 @@ from datetime import datetime
 from typing import Any, Final
 
 from orchestrator.analysis.axes import AXES, Value, axes, columns_of, values_of
-from orchestrator.analysis.comparing.cells import Cell, make_cells
-from orchestrator.analysis.comparing.policies import Policy
-from orchestrator.analysis.explaining import ExecutionTax, execution_of, transition
-from orchestrator.analysis.explaining.execution import Execution
-from orchestrator.analysis.explaining.free import free_batch
-from orchestrator.analysis.explaining.processes import by_visit, is_ok, loads, pace
-from orchestrator.analysis.explaining.tax import tax_of
+from orchestrator.analysis.explanation import ExecutionTax, execution_of, free_batch, transition
+from orchestrator.analysis.explanation.execution import Execution
+from orchestrator.analysis.explanation.tax import tax_of
+from orchestrator.analysis.frame import Cell, make_cells
+from orchestrator.analysis.pooling import Policy
+from orchestrator.analysis.ratios import by_visit, is_ok
+from orchestrator.analysis.tax import loads, pace
 from orchestrator.report.page.model import Mode, PageCell, Parts, Series, Timing
 from orchestrator.report.page.places import KEY, PLACE, SHAPE, Coordinates
 
@@ -112,7 +112,7 @@ def series_of(cells: Sequence[PageCell]) -> tuple[Series, ...]:
     return tuple(found)
 
 
-def _parts(ok: Sequence[Row], device: str) -> Parts:
+def _parts(ok: Sequence[Mapping[str, Any]], device: str) -> Parts:
     tax = tax_of(ok, device)
     parts = tax.parts
     fraction = parts.get("framework_fraction")

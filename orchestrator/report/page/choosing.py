@@ -7,10 +7,10 @@ from typing import Any, Final
 import pyarrow.compute as pc
 
 from orchestrator.analysis.axes import AXES, Axis, Value, columns_of
-from orchestrator.analysis.comparing.reading import Moment
 from orchestrator.analysis.conditions import Condition, accepted
-from orchestrator.analysis.explaining import explain_columns
+from orchestrator.analysis.explanation import explain_columns
 from orchestrator.analysis.ratios import RATIO_COLUMNS
+from orchestrator.analysis.snapshot import Snapshot
 from orchestrator.errors import ConfigurationError
 from orchestrator.report.page.model import Mode
 from orchestrator.store import Results
@@ -27,7 +27,7 @@ _MORE: Final = (
 class Chosen:
     """A selection of one moment."""
 
-    moment: Moment
+    moment: Snapshot
     condition: pc.Expression | None
     rows: tuple[Row, ...]
     """Of each trial the attempt that counts, the second halves of A/A pairs too."""
@@ -49,7 +49,7 @@ def choose(results: Results, conditions: Sequence[Condition]) -> Chosen:
         ConfigurationError: a value is unknown, or no trial meets all conditions.
         StoreError: a file cannot be read.
     """
-    moment = Moment.of(results)
+    moment = Snapshot.of(results)
     condition = moment.condition(conditions)
     rows = moment.rows(trial_columns(), condition)
     if not rows:
@@ -91,7 +91,7 @@ def sql_literal(value: Any) -> str:
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
 
 
-def _sql(moment: Moment, conditions: Sequence[Condition], rows: Sequence[Row]) -> str:
+def _sql(moment: Snapshot, conditions: Sequence[Condition], rows: Sequence[Row]) -> str:
     parts = []
     for one in conditions:
         if one.is_recent:

@@ -8,9 +8,16 @@ from typing import Any, Final
 import pyarrow.compute as pc
 
 from orchestrator.analysis.axes import Value
-from orchestrator.analysis.changes import FACTS_OF_A_RUN, Change, Dimensions, Fields, change_columns
-from orchestrator.analysis.comparing.confounders import Confounders, row_id
-from orchestrator.analysis.comparing.reading import Moment
+from orchestrator.analysis.confounders import (
+    FACTS_OF_A_RUN,
+    Change,
+    Confounders,
+    Dimensions,
+    Fields,
+    change_columns,
+    row_id,
+)
+from orchestrator.analysis.snapshot import Snapshot
 from orchestrator.report.page.cells import Cells
 from orchestrator.report.page.model import Difference, FactTable, Field, Mode, PageSystem
 from orchestrator.report.page.places import KEY
@@ -51,7 +58,7 @@ def software_table(cells: Iterable[Key], environments: Mapping[str, str], dimens
 
 
 def differences_of(
-    moment: Moment, condition: pc.Expression | None, cells: Cells, pairs: Pairs, mode: Mode
+    moment: Snapshot, condition: pc.Expression | None, cells: Cells, pairs: Pairs, mode: Mode
 ) -> tuple[Difference, ...]:
     """What else differs between the sides of the ratios of one mode, without what is compared.
 
@@ -83,7 +90,7 @@ def differences_of(
     return tuple(Difference(name, one.field, _cut(one.then), _cut(one.now), count) for (name, one), count in ordered)
 
 
-def _change_rows(moment: Moment, condition: pc.Expression | None, campaign: str) -> list[Row]:
+def _change_rows(moment: Snapshot, condition: pc.Expression | None, campaign: str) -> list[Row]:
     """The rows of a campaign, with as little of their facts as tells where they ran: there may be very many."""
     here = (pc.field("campaign_id") == campaign) & (pc.field("status") == "ok")
     found = moment.rows(change_columns(), here if condition is None else here & condition)

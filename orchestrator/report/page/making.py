@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from orchestrator.analysis.axes import AXES, Group
 from orchestrator.analysis.conditions import Condition, Operator, accepted, parse_conditions
-from orchestrator.analysis.explaining import execution_taxes
-from orchestrator.analysis.explaining.processes import is_ok
-from orchestrator.analysis.floors import with_common_floors
-from orchestrator.analysis.ratios import Priors, twins_of
+from orchestrator.analysis.explanation import execution_taxes
+from orchestrator.analysis.frame import Frame
+from orchestrator.analysis.pooling import Policy
+from orchestrator.analysis.ratios import is_ok
 from orchestrator.errors import ConfigurationError
 from orchestrator.report.page.cells import Cells, at_home, cells_of, page_cell, series_of
 from orchestrator.report.page.choosing import AND, UNFLAGGED, Chosen, choose
@@ -62,8 +62,7 @@ def make_report(
     """
     chosen = choose(results, conditions)
     rows = at_home(chosen.rows)
-    counted = [row for row in rows if row["replicate"] == 0 and not (without_flagged and row["guard_flags"])]
-    measured = with_common_floors(counted)
+    measured = [row for row in rows if row["replicate"] == 0 and not (without_flagged and row["guard_flags"])]
     if not measured and without_flagged:
         raise ConfigurationError(f"leaves nothing: guards flagged all {len(rows)} trials", key="--without-flagged")
     if not measured:
@@ -75,7 +74,9 @@ def make_report(
     asked = commands_of(cells, backend, system).items()
     campaigns = _campaigns(chosen)
     names = {row["campaign_id"] for row in measured}
-    priors = {mode: Priors(chosen.moment.whole(names, mode.metric, without_flagged=without_flagged)) for mode in Mode}
+    policy = Policy(without_flagged=without_flagged)
+    frames = {mode: Frame((), mode.metric, policy, chosen.moment.whole(names, mode.metric)) for mode in Mode}
+    priors = {mode: frame.priors for mode, frame in frames.items()}
     timings = timings_of(cells, pairs, priors)
     taxes = execution_taxes(measured)
     shown = tuple(page_cell(key, cell, timings[key], at, taxes) for key, cell in cells.items())
@@ -106,7 +107,7 @@ def make_report(
             None if backend is None else at.backend_of[backend],
             next((number for number, one in enumerate(at.systems) if one.system_id == system), None),
         ),
-        twins={mode: twins_of(priors[mode], mode.metric.reading) for mode in Mode},
+        twins={mode: frame.twins for mode, frame in frames.items()},
         differences=differences_of(chosen.moment, chosen.condition, cells, pairs, mode),
         hardware=hardware_table(at.systems, dimensions),
         software=software_table(cells, environments, dimensions),

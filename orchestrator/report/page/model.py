@@ -8,12 +8,12 @@ from typing import Any
 
 from orchestrator.analysis import Ratio
 from orchestrator.analysis.axes import Value
-from orchestrator.analysis.explaining import ExecutionTax, FreeBatch, Transition
+from orchestrator.analysis.explanation import ExecutionTax, FreeBatch, Transition
 from orchestrator.analysis.metrics import METRICS, Metric
 from orchestrator.analysis.ratios import Twin
 from orchestrator.analysis.statistics import Estimate
+from orchestrator.analysis.tax import Regime
 from orchestrator.report.page.roofs import Roof
-from orchestrator.store.tax import Regime
 from runners.contract import Status
 
 

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from orchestrator.analysis import Pairing, Ratio
 from orchestrator.analysis.statistics import Estimate
+from orchestrator.analysis.tax import Regime
 from orchestrator.analysis.verdict import Verdict
 from orchestrator.report.page.model import Choice, Mode, Page, PageCell, Series, Shape
 from orchestrator.report.page.queries import queries
 from orchestrator.report.page.roofs import Ceiling
 from orchestrator.report.page.samples import SampleBook
 from orchestrator.report.verdicts import cpu_text
-from orchestrator.store.tax import Regime
 
 _DIGITS: Final = 5
 """Significant ones of every number on the page."""

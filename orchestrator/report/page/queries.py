@@ -17,7 +17,6 @@ from orchestrator.report.page.choosing import UNFLAGGED
 from orchestrator.report.page.model import Page
 from orchestrator.report.page.places import KEY
 from orchestrator.report.page.roofs import NARROWER, PACES
-from runners.contract import TWIN_GROWTH
 from runners.contract.catalogue.roofs import GEMM, TRIAD, TRIAD_ARRAYS, TRIAD_LEAST_BYTES
 
 _OK: Final = "status = 'ok' AND replicate = 0"
@@ -32,29 +31,6 @@ _CELL: Final = _listed(columns_of(KEY))
 """Whatever must not be pooled."""
 
 
-_HAS_FLOOR: Final = "device = 'cpu' AND dispatch_floor_valid AND common_floor_s > 0"
-_FLOORED: Final = f"""WITH twins AS (
-  SELECT *, min(dispatch_floor_small_s) OVER structure AS small_s, min(dispatch_floor_large_s) OVER structure AS large_s
-  FROM trials
-  WHERE {_OK} AND dispatch_floor_structure IS NOT NULL
-  AND {{where}}
-  WINDOW structure AS (PARTITION BY system_id, environment_id, isolation, method_version, dispatch_floor_structure,
-                       dispatch_floor_valid)
-), floors AS (
-  SELECT trial_id, attempt,
-         least(small_s, ({TWIN_GROWTH} * small_s - large_s) / {TWIN_GROWTH - 1}) AS common_floor_s
-  FROM twins
-), floored AS (
-  SELECT * REPLACE (
-    CASE WHEN {_HAS_FLOOR} THEN common_floor_s ELSE exposed_overhead_s END AS exposed_overhead_s,
-    CASE WHEN {_HAS_FLOOR} THEN least(1, common_floor_s / latency_sync_median_s) ELSE framework_fraction END
-      AS framework_fraction)
-  FROM trials LEFT JOIN floors USING (trial_id, attempt)
-)
-"""
-"""Trials with the floor that all of a structure share, as `with_common_floors` has it."""
-
-
 def queries(page: Page) -> dict[str, str]:
     """By the name of the chart."""
     return {
@@ -62,16 +38,14 @@ def queries(page: Page) -> dict[str, str]:
             "median({metric}) AS latency_s, min({metric}) AS fastest_process_s,\n"
             "       max({metric}) AS slowest_process_s"
         ),
-        "tax": _FLOORED
-        + _medians(
+        "tax": _medians(
             "median(exposed_overhead_s) AS overhead_s, median(busy_s) AS busy_s,\n"
             "       median(latency_sync_median_s) AS sync_s, median(latency_pipelined_median_s) AS pipelined_s,\n"
             "       median(framework_fraction) AS fraction, median(boundedness) AS boundedness",
-            "floored",
+            "tax",
         ),
         "roofline": _roofline(without_flagged=page.without_flagged),
-        "cells": _FLOORED
-        + _medians("median({metric}) AS latency_s, median(framework_fraction) AS fraction", "floored"),
+        "cells": _medians("median({metric}) AS latency_s, median(framework_fraction) AS fraction", "tax"),
         "failures": """SELECT status, reason, host, environment, count(*) AS attempts
 FROM trials
 WHERE status <> 'ok' AND {where}

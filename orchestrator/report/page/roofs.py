@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow.compute as pc
 
 from orchestrator.analysis.axes import DEFAULTS, Value, backend_text, options_text
-from orchestrator.analysis.comparing.reading import Moment
+from orchestrator.analysis.snapshot import Snapshot
 from orchestrator.store import Results
 from runners.contract import Status, WorkloadSpec
 from runners.contract.catalogue import BACKENDS, moved_bytes
@@ -80,11 +80,11 @@ def measured_roofs(results: Results, systems: Collection[str] | None = None) -> 
     Raises:
         StoreError: a file cannot be read.
     """
-    return roofs_of(Moment.of(results), systems)
+    return roofs_of(Snapshot.of(results), systems)
 
 
 def roofs_of(
-    moment: Moment, systems: Collection[str] | None = None, *, without_flagged: bool = False
+    moment: Snapshot, systems: Collection[str] | None = None, *, without_flagged: bool = False
 ) -> tuple[Roof, ...]:
     """The same of one moment of the store.
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from orchestrator.analysis.comparing.reading import Moment
+from orchestrator.analysis.snapshot import Snapshot
 from orchestrator.report.page.model import Mode, PageCell
 from orchestrator.store import Selection
 
@@ -81,7 +81,7 @@ class SampleBook:
 
 
 def sample_book(
-    moment: Moment,
+    moment: Snapshot,
     condition: pc.Expression | None,
     cells: Sequence[PageCell],
     campaigns: Sequence[str],
@@ -199,7 +199,7 @@ def _lengths(cells: Sequence[PageCell]) -> dict[SeriesId, int]:
 
 
 def _series(
-    moment: Moment, condition: pc.Expression | None, wanted: Mapping[Id, int]
+    moment: Snapshot, condition: pc.Expression | None, wanted: Mapping[Id, int]
 ) -> Iterator[tuple[dict[str, Any], Mode, NDArray[np.float64]]]:
     """All series of the wanted trials, campaign by campaign so that not all of them are in memory."""
     names = ("campaign_id", "trial_id", "attempt", "host", "round", "guard_flags")

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from orchestrator.analysis import MARGIN, Ratio, Verdict
+from orchestrator.analysis.tax import Regime
 from orchestrator.report.page.html import Content, Markup, element, joined, table
 from orchestrator.report.page.model import Mode, Page, PageCell
 from orchestrator.report.verdicts import calibration_line, counts_text, rule_lines
 from orchestrator.report.wording import count_text, ratio_text
-from orchestrator.store.tax import Regime
 from runners.contract import Status
 
 MODE_NAMES: Final = {Mode.SYNC: "one call at a time", Mode.PIPELINED: "back-to-back calls"}

@@ -6,7 +6,7 @@ from typing import Any, Final
 import pyarrow.compute as pc
 
 from orchestrator.analysis.axes import AXES
-from orchestrator.analysis.comparing.reading import Moment
+from orchestrator.analysis.snapshot import Snapshot
 from orchestrator.report.page.model import Failures, FlaggedGroup
 from orchestrator.report.page.places import SHAPE, shape_label
 from runners.contract import Status
@@ -32,7 +32,7 @@ def failures_of(rows: Sequence[Row]) -> tuple[Failures, ...]:
     return tuple(sorted(found, key=lambda one: (-one.count, one.status.value, one.reason or "")))
 
 
-def flagged_of(rows: Sequence[Row], moment: Moment, condition: pc.Expression | None) -> tuple[FlaggedGroup, ...]:
+def flagged_of(rows: Sequence[Row], moment: Snapshot, condition: pc.Expression | None) -> tuple[FlaggedGroup, ...]:
     """Trials that guards flag, by guard and host.
 
     Raises:
@@ -55,7 +55,7 @@ def flagged_of(rows: Sequence[Row], moment: Moment, condition: pc.Expression | N
 
 
 def _seen(
-    examples: Mapping[tuple[str, str], Row], moment: Moment, condition: pc.Expression | None
+    examples: Mapping[tuple[str, str], Row], moment: Snapshot, condition: pc.Expression | None
 ) -> dict[tuple[str, str], str]:
     if not examples:
         return {}

@@ -9,10 +9,11 @@ Nothing is read before it is asked for, and then only the columns and row groups
 
 import importlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -169,22 +170,25 @@ class Results:
         """The campaigns, one row each; as `trials`."""
         return self._select("campaigns", filter, columns)
 
-    def connect(self) -> DuckDBPyConnection:
+    def connect(self, more: Mapping[str, str] = MappingProxyType({})) -> DuckDBPyConnection:
         """A DuckDB connection with the views of `orchestrator.store.query.views`, for several queries over one moment.
+
+        Args:
+            more: further views, as queries by name, such as `orchestrator.analysis.tax.VIEWS`.
 
         Raises:
             StoreError: a file cannot be read.
         """
-        return connect(self.view())
+        return connect(self.view(), more=more)
 
-    def sql(self, query: str) -> DuckDBPyRelation:
-        """The answer to a query over the views.
+    def sql(self, query: str, more: Mapping[str, str] = MappingProxyType({})) -> DuckDBPyRelation:
+        """The answer to a query over the views; `more` as in `connect`.
 
         Raises:
             ConfigurationError: the query is wrong, or would do something else than read.
             StoreError: a file cannot be read.
         """
-        return ask(connect(self.view(), names=named_views(query)), query)
+        return ask(connect(self.view(), names=named_views(query), more=more), query)
 
     def _select(self, table: str, condition: Condition | None, columns: Sequence[str] | None) -> Selection:
         known = SCHEMAS[table].names

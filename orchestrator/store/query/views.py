@@ -14,8 +14,9 @@ refuses whatever is no query, too: on the bare connection a COPY could still nam
 import os
 import re
 import tempfile
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import duckdb
@@ -50,7 +51,11 @@ _MEMORY_SHARE: Final = 0.5
 
 
 def connect(
-    store: Store | View, *, sandboxed: bool = True, names: Collection[str] = VIEWS
+    store: Store | View,
+    *,
+    sandboxed: bool = True,
+    names: Collection[str] = VIEWS,
+    more: Mapping[str, str] = MappingProxyType({}),
 ) -> duckdb.DuckDBPyConnection:
     """A connection with the views, of the store as it is now.
 
@@ -58,6 +63,7 @@ def connect(
         store: what to read.
         sandboxed: whether files other than the store's are out of reach, for reading and for writing.
         names: the views that will be asked; each takes a while to define, and `trials` is always there.
+        more: further views over these, as queries, by name.
 
     Raises:
         StoreError: a file cannot be read.
@@ -70,8 +76,8 @@ def connect(
         if table in names:
             # In one piece: DuckDB does not take slices of nested columns.
             connection.register(table, read_small(view.snapshot, table).combine_chunks())
-    for name, query in (("samples", _samples()), ("latest", _LATEST)):
-        if name in names:
+    for name, query in (("samples", _samples()), ("latest", _LATEST), *more.items()):
+        if name in names or name in more:
             connection.execute(f"CREATE VIEW {name} AS {query}")
     if sandboxed:
         _lock(connection, _plain_files(view))

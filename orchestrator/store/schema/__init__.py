@@ -15,19 +15,25 @@ from orchestrator.store.schema.definition import (
     parquet_options,
     total_column,
 )
+from orchestrator.store.schema.keys import CONFIGURATION, EXECUTION, PLACE, RUN, WORK
 
 __all__ = [
     "CAMPAIGNS",
     "COLUMNS",
+    "CONFIGURATION",
     "DICTIONARY_COLUMNS",
     "ENVIRONMENTS",
+    "EXECUTION",
+    "PLACE",
     "ROW_KEY",
+    "RUN",
     "SCHEMA_VERSION",
     "SHARED_KEYS",
     "SORT_ORDER",
     "SPLIT_COLUMNS",
     "SYSTEMS",
     "TRIALS",
+    "WORK",
     "Sharing",
     "parquet_options",
     "total_column",

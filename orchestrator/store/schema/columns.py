@@ -190,19 +190,11 @@ _LATENCY = public(
     *_seconds("latency_legacy_s", better="lower"),
     *_seconds("pressure_sync_s", "pressure_pipelined_s"),
 )
-_TAX = public(
-    *_seconds("dispatch_floor_s", "dispatch_floor_small_s", "dispatch_floor_large_s", better="lower"),
+_FRAMEWORK = public(
+    *_seconds("dispatch_floor_small_s", "dispatch_floor_large_s", "dispatch_floor_threads_s", better="lower"),
     Column("dispatch_floor_valid", _TRUTH),
     *texts("dispatch_floor_structure"),
-    *_seconds("parallel_region_tax_s", better="lower"),
     *_seconds("dispatch_s", "graph_s", "busy_s", better="lower"),
-    *_seconds("exposed_overhead_s", "exposed_overhead_graph_s", better="lower"),
-    Column("overhead_estimates_agree", _TRUTH),
-    Column("framework_fraction", NUMBER, "1", "lower"),
-    Column("latency_floor_log_ratio", NUMBER, "1"),
-    Column("boundedness", NUMBER, "1", "lower"),
-    Column("tax_ratio", NUMBER, "1", "lower"),
-    Column("regime", TEXT),
 )
 _COST = public(
     Column("flops", INTEGER, "operations per call"),
@@ -267,7 +259,7 @@ TRIAL_COLUMNS: Final = (
     *_SYSTEM,
     *_PHASES,
     *_LATENCY,
-    *_TAX,
+    *_FRAMEWORK,
     *_COST,
     *_VERIFICATION,
     *_RESOURCES,

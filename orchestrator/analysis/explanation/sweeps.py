@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import TypeVar
 
-from orchestrator.analysis.explaining.explaining import Explanation, Lack
-from orchestrator.analysis.explaining.shapes import ADJUSTABLE
+from orchestrator.analysis.explanation.explain import Explanation, Lack
+from orchestrator.analysis.explanation.larger import ADJUSTABLE
 from orchestrator.config import Sweep, WorkloadAxis
 
 _SERIES = 3

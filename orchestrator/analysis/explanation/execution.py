@@ -10,17 +10,18 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from orchestrator.analysis.explaining.processes import WHAT, WHERE, Row, by_visit, is_ok, pace
-from orchestrator.analysis.pairing import Visit
-from orchestrator.analysis.shape import backend_name
+from orchestrator.analysis.axes import backend_name
+from orchestrator.analysis.ratios import Row, Visit, by_visit, is_ok
 from orchestrator.analysis.statistics import Estimate, t_interval
+from orchestrator.analysis.tax import pace
+from orchestrator.store import CONFIGURATION
 from runners.contract.catalogue import BACKENDS
 
 Execution: TypeAlias = tuple[Any, ...]
 """What identifies a backend with its options in an environment, on some work."""
 
 _HOW: Final = ("backend", "backend_options", "environment_id")
-_WORK: Final = tuple(name for name in (*WHERE, *WHAT) if name not in _HOW)
+_WORK: Final = tuple(name for name in CONFIGURATION if name not in _HOW)
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class ExecutionTax:
     """Of one configuration."""
 
     best: str
-    """The backend with the least latency, which may be its own; with its environment, if that is another one."""
+    """The backend with the least latency, which may be its own; with its environment, if that is another."""
     seconds: Estimate
     """Its latency less that of the best, paired by round; 0 for the best itself."""
     share: float
@@ -97,12 +98,12 @@ def _execution_tax(
 
 
 def _proven_floor(rows: Sequence[Row]) -> float | None:
-    known = [row["dispatch_floor_s"] for row in rows if row["dispatch_floor_valid"] is True]
-    return min((one for one in known if one is not None), default=None)
+    known = (row["dispatch_floor_s"] for row in rows if row["dispatch_floor_valid"] is True)
+    return min((floor for floor in known if floor is not None), default=None)
 
 
 def _name(row: Row, beside: Row | None = None) -> str:
-    name = backend_name(dict(row))
+    name = backend_name(row)
     is_elsewhere = beside is not None and row["environment_id"] != beside["environment_id"]
     return f"{name} in {row['environment']}" if is_elsewhere else name
 

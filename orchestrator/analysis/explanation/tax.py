@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.analysis.explaining.processes import Row, by_visit, is_ok, loads, over_processes
+from orchestrator.analysis.frame import column_estimate, over_processes
+from orchestrator.analysis.ratios import Row, is_ok
 from orchestrator.analysis.statistics import Estimate
-from orchestrator.store.tax import Regime, regime
+from orchestrator.analysis.tax import Regime, loads, proven, regime_of
 
 GPU_PARTS = (
     *("latency_sync_median_s", "latency_pipelined_median_s", "dispatch_s", "busy_s", "graph_s"),
@@ -48,20 +49,19 @@ def tax_of(rows: Sequence[Row], device: str) -> Tax:
     """The parts of a call, over the processes of a configuration.
 
     Args:
-        rows: of `countable` and `siblings`.
+        rows: its trials, without the second halves of A/A pairs.
         device: `cpu` or `cuda`.
     """
     ok = [row for row in rows if is_ok(row)]
-    valid = [row for row in ok if device != "cpu" or row["dispatch_floor_valid"] is True]
+    valid = proven(ok)
     parts: dict[str, Estimate] = {}
     for column in CPU_PARTS if device == "cpu" else GPU_PARTS:
         # Of a floor that is not proven nothing follows, but it is shown.
         source = valid if column in _OF_A_PROVEN_FLOOR or (column == "dispatch_floor_s" and valid) else ok
-        values = list(by_visit(source, column).values())
-        found = _least(values) if column == "dispatch_floor_s" else over_processes(values)
+        found = column_estimate(source, column)
         if found is not None:
             parts[column] = found
-    load = over_processes(list(loads(valid, device).values()))
+    load = over_processes(loads(valid, device).values())
     problems = [row["dispatch_floor_problem"] for row in ok if row["dispatch_floor_valid"] is False]
     return Tax(
         parts=parts,
@@ -76,20 +76,3 @@ def tax_of(rows: Sequence[Row], device: str) -> Tax:
         processes=len(ok),
         unsteady=sum(1 for row in ok if row["steady"] is False),
     )
-
-
-def regime_of(load: Estimate, device: str) -> Regime:
-    """The regime of a load with its whole interval; without an interval the value itself decides.
-
-    Args:
-        load: of `loads`.
-        device: `cpu` or `cuda`.
-    """
-    low = load.value if load.low is None else load.low
-    high = load.value if load.high is None else load.high
-    return regime(device, low, high)
-
-
-def _least(values: Sequence[float]) -> Estimate | None:
-    """The least of several measurements of one floor, without an interval: it is a bound."""
-    return Estimate(min(values), None, None, len(values), len(values)) if values else None

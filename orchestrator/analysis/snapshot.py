@@ -1,4 +1,4 @@
-"""Rows of one moment of the store, chosen by conditions on axes. No more columns are read than are asked for."""
+"""Trials of one moment of the store, chosen by conditions on axes. No more columns are read than are asked for."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,23 +10,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from orchestrator.analysis.axes import AXES, Axis, Value, with_sweeps
-from orchestrator.analysis.changes import Dimensions
-from orchestrator.analysis.comparing.cells import FLAGS, is_measured
 from orchestrator.analysis.conditions import NEWEST, Condition, accepted
-from orchestrator.analysis.metrics import Metric, resolved
-from orchestrator.analysis.ratios import RATIO_COLUMNS
-from orchestrator.analysis.summary import last_attempts
-from orchestrator.analysis.turns import stored, with_turns
+from orchestrator.analysis.confounders import Dimensions
+from orchestrator.analysis.derived import complete, needs_tax, stored
+from orchestrator.analysis.frame import IDENTITY, Frame, context_columns, frame_columns, last_attempts
+from orchestrator.analysis.metrics import Metric, default_metric, resolved
+from orchestrator.analysis.pooling import Policy
+from orchestrator.analysis.tax import SOURCES
 from orchestrator.errors import ConfigurationError
 from orchestrator.store import Results, Selection
 from orchestrator.store.query.reading import View
 
 Row = dict[str, Any]
-_IDENTITY = ("campaign_id", "trial_id", "attempt")
 
 
 @dataclass(frozen=True)
-class Moment:
+class Snapshot:
     """A store as it is at one moment: what is read in several steps fits together though a sweep is running."""
 
     view: View
@@ -58,7 +57,7 @@ class Moment:
             ),
             Selection(self.view, "campaigns", None, ("campaign_id", "taxmeter_version", "git_commit")),
         ]
-        return Dimensions.of(*(one.arrow() for one in tables))
+        return Dimensions.of(*(table.arrow() for table in tables))
 
     def condition(self, conditions: Sequence[Condition]) -> pc.Expression | None:
         """Conditions as the store takes them; null if there are none.
@@ -66,12 +65,11 @@ class Moment:
         Raises:
             ConfigurationError: no trial meets one of them.
         """
-        ordinary = [one for one in conditions if not one.is_recent]
-        expressions = [self._expression(one) for one in ordinary]
+        expressions = [self._expression(condition) for condition in conditions if not condition.is_recent]
         chosen = _all(expressions)
-        for one in conditions:
-            if one.is_recent:
-                expressions.append(pc.field("campaign_id").isin(self._recent(one, chosen)))
+        for condition in conditions:
+            if condition.is_recent:
+                expressions.append(pc.field("campaign_id").isin(self._recent(condition, chosen)))
         return _all(expressions)
 
     def rows(self, columns: Iterable[str], condition: pc.Expression | None) -> list[Row]:
@@ -80,24 +78,60 @@ class Moment:
         Raises:
             StoreError: a file cannot be read.
         """
-        return last_attempts(self._joined(self._table(list(dict.fromkeys([*_IDENTITY, *columns])), condition)))
+        return last_attempts(self._joined(self._table(list(dict.fromkeys([*IDENTITY, *columns])), condition)))
 
-    def whole(self, campaigns: Collection[str], metric: Metric, *, without_flagged: bool) -> list[Row]:
-        """All trials of campaigns, both halves of A/A pairs: what is chosen of a campaign scatters as the rest does.
+    def metric(self, condition: pc.Expression | None, policy: Policy) -> Metric:
+        """The metric that was asked for, or the usual one of the devices of the chosen trials."""
+        if policy.metric is not None:
+            return policy.metric
+        return default_metric({str(device) for device in self.values(AXES["device"], condition)} or {"cpu"})
+
+    def trials(self, metric: Metric, key: Sequence[Axis], condition: pc.Expression | None) -> list[Row]:
+        """Chosen trials with the columns of frames, the metric resolved.
+
+        Raises:
+            StoreError: a file cannot be read.
+        """
+        return resolved(self.rows(frame_columns(metric, key), condition), metric)
+
+    def frame(
+        self,
+        rows: Sequence[Row],
+        condition: pc.Expression | None,
+        metric: Metric,
+        policy: Policy,
+        *,
+        compared: bool = True,
+    ) -> Frame:
+        """The frame of some trials.
 
         Args:
-            campaigns: by name.
+            rows: of `trials`.
+            condition: by which they were chosen.
             metric: whose columns are read.
-            without_flagged: leaves out those that guards flagged.
+            policy: how to compare.
+            compared: whether there will be ratios, for which the rest of their campaigns is read.
+
+        Raises:
+            StoreError: a file cannot be read.
+        """
+        campaigns = sorted({row["campaign_id"] for row in rows}) if compared else []
+        rest: list[Row] = []
+        if campaigns and condition is not None:
+            others = ~pc.coalesce(condition, pc.scalar(value=False))
+            rest = self.rows(context_columns(metric), pc.field("campaign_id").isin(campaigns) & others)
+        return Frame(rows, metric, policy, [*rows, *rest] if compared else [], self.started)
+
+    def whole(self, campaigns: Collection[str], metric: Metric) -> list[Row]:
+        """All trials of campaigns, both halves of A/A pairs, as `Frame` needs them.
 
         Raises:
             StoreError: a file cannot be read.
         """
         if not campaigns:
             return []
-        columns = [*RATIO_COLUMNS, *metric.columns, FLAGS]
-        rows = resolved(self.rows(columns, pc.field("campaign_id").isin(sorted(campaigns))), metric)
-        return [row for row in rows if is_measured(row, metric) and not (without_flagged and row[FLAGS])]
+        here = pc.field("campaign_id").isin(sorted(campaigns))
+        return self.rows(context_columns(metric), here)
 
     def values(self, axis: Axis, condition: pc.Expression | None = None) -> dict[Value, list[tuple[Any, ...]]]:
         """The values that trials have on an axis, each with what stands in its columns."""
@@ -111,25 +145,27 @@ class Moment:
         return with_sweeps(table.to_pylist(), {row["campaign_id"]: row["sweep"] for row in self.campaigns})
 
     def _table(self, columns: Sequence[str], condition: pc.Expression | None) -> pa.Table:
-        needed = stored(columns)
-        table = Selection(self.view, "trials", condition, tuple(needed)).arrow()
-        return table if needed == list(columns) else with_turns(table).select(columns)
+        table = Selection(self.view, "trials", condition, tuple(stored(columns))).arrow()
+        whole = None
+        if needs_tax(columns) and condition is not None:
+            # A floor is that of all trials of a campaign, whichever of them are chosen.
+            here = pc.field("campaign_id").isin(table["campaign_id"].unique())
+            whole = Selection(self.view, "trials", here, SOURCES).arrow()
+        return complete(table, columns, whole)
 
     def _expression(self, condition: Condition) -> pc.Expression:
         known = self.values(condition.axis)
-        raw = [values for one in accepted(condition, known.keys()) for values in known[one]]
+        raw = [values for value in accepted(condition, known.keys()) for values in known[value]]
         columns = condition.axis.columns
         if len(columns) == 1:
             return _within(columns[0], [values[0] for values in raw])
-        return reduce(
-            pc.Expression.__or__,
-            [_all([_within(*pair) for pair in zip(columns, ([one] for one in values), strict=True)]) for values in raw],
-        )
+        pairs = [zip(columns, ([value] for value in values), strict=True) for values in raw]
+        return reduce(pc.Expression.__or__, [_all([_within(*pair) for pair in some]) for some in pairs])
 
     def _recent(self, condition: Condition, chosen: pc.Expression | None) -> list[str]:
         started = self.started
-        there = [str(one) for one in self.values(AXES["campaign"], chosen)]
-        ordered = sorted(there, key=lambda one: (started[one], one), reverse=True)
+        there = [str(campaign) for campaign in self.values(AXES["campaign"], chosen)]
+        ordered = sorted(there, key=lambda campaign: (started[campaign], campaign), reverse=True)
         found = []
         for value in condition.values:
             position = 0 if value == NEWEST else 1
@@ -141,7 +177,7 @@ class Moment:
 
 
 def _within(column: str, values: Collection[Any]) -> pc.Expression:
-    known = [one for one in values if one is not None]
+    known = [value for value in values if value is not None]
     field = pc.field(column)
     if len(known) == len(values):
         return field.isin(known)

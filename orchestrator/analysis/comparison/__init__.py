@@ -5,15 +5,17 @@ table = compare(results, rows=["gpu", "workload"], cols=["backend"], baseline="b
 table.pandas()
 """
 
-from orchestrator.analysis.comparing.asking import compare, compare_selections
-from orchestrator.analysis.comparing.cells import Cell
-from orchestrator.analysis.comparing.confounders import Difference
-from orchestrator.analysis.comparing.gating import Gate, GatedCell, Outcome, gate
-from orchestrator.analysis.comparing.policies import Policy, Pool
-from orchestrator.analysis.comparing.table import COLUMNS, ComparisonTable, Entry
+from orchestrator.analysis.comparison.pivot import compare, compare_selections
+from orchestrator.analysis.comparison.slowdowns import MAX_SLOWDOWN, Gate, GatedCell, Outcome, gate
+from orchestrator.analysis.comparison.table import COLUMNS, SIDE, ComparisonTable, Entry
+from orchestrator.analysis.confounders import Difference
+from orchestrator.analysis.frame import Cell
+from orchestrator.analysis.pooling import Policy, Pool, pools
 
 __all__ = [
     "COLUMNS",
+    "MAX_SLOWDOWN",
+    "SIDE",
     "Cell",
     "ComparisonTable",
     "Difference",
@@ -26,4 +28,5 @@ __all__ = [
     "compare",
     "compare_selections",
     "gate",
+    "pools",
 ]

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from orchestrator.analysis.axes import AXES, Axis, Value
-from orchestrator.analysis.comparing.cells import Cell, Key, key_text
-from orchestrator.analysis.comparing.confounders import Difference
-from orchestrator.analysis.comparing.policies import Policy
+from orchestrator.analysis.axes import AXES, Axis, Key, Value, key_text
+from orchestrator.analysis.confounders import Difference
+from orchestrator.analysis.frame import Cell
 from orchestrator.analysis.metrics import Metric
+from orchestrator.analysis.pooling import Policy
 from orchestrator.analysis.ratios import Pairing, Ratio, Twin
 from orchestrator.errors import ConfigurationError
 
@@ -94,9 +94,10 @@ class ComparisonTable:
         Units of values stand in the column `unit`.
         """
         differs: dict[int, list[str]] = {}
-        for one in self.differences:
-            for position in one.entries:
-                differs.setdefault(position, []).append(f"{one.change.field}: {one.change.then} → {one.change.now}")
+        for difference in self.differences:
+            change = difference.change
+            for position in difference.entries:
+                differs.setdefault(position, []).append(f"{change.field}: {change.then} → {change.now}")
         rows = [self._row(entry, differs.get(number, [])) for number, entry in enumerate(self.entries)]
         options = [_axis_field(where) for where in self.axes if where.name not in COLUMNS.names]
         return pa.Table.from_pylist(rows, schema=pa.schema([*COLUMNS, *options]))

@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from orchestrator.analysis.comparing.asking import Texts
-from orchestrator.analysis.comparing.cells import key_text
-from orchestrator.analysis.comparing.policies import Policy
-from orchestrator.analysis.comparing.reading import Moment
-from orchestrator.analysis.comparing.sides import named_side, tabulate_sides
-from orchestrator.analysis.comparing.table import ComparisonTable, Entry
+from orchestrator.analysis.axes import key_text
+from orchestrator.analysis.comparison.pivot import Side, Texts, pivot_sides
+from orchestrator.analysis.comparison.table import ComparisonTable, Entry
 from orchestrator.analysis.conditions import parse_conditions
+from orchestrator.analysis.pooling import Policy
+from orchestrator.analysis.snapshot import Snapshot
 from orchestrator.analysis.verdict import slower_beyond
 from orchestrator.errors import ConfigurationError
 from orchestrator.store import Results
@@ -69,7 +68,7 @@ class Gate:
     def failures(self) -> tuple[GatedCell, ...]:
         """The cells that let the gate fail."""
         failing = {Outcome.SLOWER, Outcome.MISSING} if self.require_all else {Outcome.SLOWER}
-        return tuple(one for one in self.cells if one.outcome in failing)
+        return tuple(cell for cell in self.cells if cell.outcome in failing)
 
     @property
     def passed(self) -> bool:
@@ -78,7 +77,7 @@ class Gate:
 
     def count(self, outcome: Outcome) -> int:
         """How many cells ended so."""
-        return sum(one.outcome is outcome for one in self.cells)
+        return sum(cell.outcome is outcome for cell in self.cells)
 
 
 def gate(
@@ -112,23 +111,23 @@ def gate(
         raise ConfigurationError(f"is {max_slowdown:g}, expected more than 0, such as 5%", key="--max-slowdown")
     left = parse_conditions(baseline, "--baseline")
     right = parse_conditions(candidate, "--candidate")
-    sides = named_side(left, BASELINE), named_side(right, CANDIDATE)
+    sides = Side.of(left, BASELINE), Side.of(right, CANDIDATE)
     conditions = parse_conditions(where, "--where")
-    table = tabulate_sides(Moment.of(results), *sides, conditions, match, policy or Policy(), without_overlap=True)
+    table = pivot_sides(Snapshot.of(results), sides, conditions, match, policy or Policy(), without_overlap=True)
     return Gate(
         table=table,
         cells=_gated(table, max_slowdown),
         max_slowdown=max_slowdown,
-        baseline=" ".join(one.text for one in (*conditions, *left)),
-        candidate=" ".join(one.text for one in (*conditions, *right)),
+        baseline=" ".join(condition.text for condition in (*conditions, *left)),
+        candidate=" ".join(condition.text for condition in (*conditions, *right)),
         require_all=require_all,
     )
 
 
 def _gated(table: ComparisonTable, max_slowdown: float) -> tuple[GatedCell, ...]:
     ratios = [entry.ratio for entry in table.ratios if entry.ratio is not None]
-    proven = slower_beyond([one.estimate for one in ratios], max_slowdown)
-    slower = {id(one): found for one, found in zip(ratios, proven, strict=True)}
+    proven = slower_beyond([ratio.estimate for ratio in ratios], max_slowdown)
+    slower = {id(ratio): found for ratio, found in zip(ratios, proven, strict=True)}
     candidates = {entry.key[:-1]: entry for entry in table.entries if entry.key[-1] == CANDIDATE}
     found = []
     for entry in table.entries:
@@ -140,7 +139,7 @@ def _gated(table: ComparisonTable, max_slowdown: float) -> tuple[GatedCell, ...]
         elif not entry.is_baseline and entry.cell.measured:
             found.append(GatedCell(name, _outcome(entry, slower.get(id(entry.ratio))), entry, entry.problem))
     order = list(Outcome)
-    return tuple(sorted(found, key=lambda one: (order.index(one.outcome), _worse(one.entry))))
+    return tuple(sorted(found, key=lambda cell: (order.index(cell.outcome), _worse(cell.entry))))
 
 
 def _worse(entry: Entry) -> float:

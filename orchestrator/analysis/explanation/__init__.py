@@ -1,11 +1,9 @@
 """Explaining one configuration: its tax, its regime, where that changes, and what would remove it."""
 
-from orchestrator.analysis.explaining.backends import Alternative
-from orchestrator.analysis.explaining.execution import ExecutionTax, execution_of, execution_taxes
-from orchestrator.analysis.explaining.explaining import Explanation, Failed, Lack, explain
-from orchestrator.analysis.explaining.free import FREE, Direction, FreeBatch, Variant
-from orchestrator.analysis.explaining.processes import explain_columns
-from orchestrator.analysis.explaining.tax import Tax
+from orchestrator.analysis.explanation.execution import ExecutionTax, execution_of, execution_taxes
+from orchestrator.analysis.explanation.explain import Alternative, Explanation, Failed, Lack, explain, explain_columns
+from orchestrator.analysis.explanation.larger import FREE, Direction, FreeBatch, Variant, free_batch
+from orchestrator.analysis.explanation.tax import Tax, tax_of
 from orchestrator.analysis.transition import Interval, Side, Transition, transition
 
 __all__ = [
@@ -26,5 +24,7 @@ __all__ = [
     "execution_taxes",
     "explain",
     "explain_columns",
+    "free_batch",
+    "tax_of",
     "transition",
 ]

@@ -1,0 +1,382 @@
+"""The two questions: a table by named axes, and two selections side by side."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pyarrow.compute as pc
+
+from orchestrator.analysis.axes import (
+    AXES,
+    SWEEP,
+    Axis,
+    Group,
+    Key,
+    Row,
+    Value,
+    added_axes,
+    axes,
+    axis,
+    followers,
+    key_text,
+    values_of,
+    work_axes,
+)
+from orchestrator.analysis.comparison.table import SIDE, ComparisonTable, Entry
+from orchestrator.analysis.conditions import Condition, Operator, accepted, parse_conditions
+from orchestrator.analysis.confounders import WORK, Change, Confounders, Difference, change_columns, gathered, row_id
+from orchestrator.analysis.frame import Cell, Frame, is_measured
+from orchestrator.analysis.metrics import Metric
+from orchestrator.analysis.pooling import Policy, refuse_to_compare
+from orchestrator.analysis.ratios import Pairing, Ratio
+from orchestrator.analysis.snapshot import Snapshot
+from orchestrator.errors import ConfigurationError
+from orchestrator.store import Results
+
+Texts = str | Sequence[str]
+"""Conditions: one text or several."""
+
+_FIXED: Final = (
+    *(where for where in AXES.values() if where.group in (Group.WORK, Group.BACKEND)),
+    *axes(("gpu", "cpu", "driver", "environment", "isolation", "method", "campaign")),
+)
+_MATCHED: Final = axes(("seed", "environment", "gpu", "cpu"))
+"""Unless the user says otherwise, beside work and backend: equal hardware, and the environment of one name."""
+_SHOWN: Final = 4
+SIDE_AXIS: Final = Axis(SIDE, Group.CAMPAIGN, "which of the two selections", (SIDE,), lambda row: str(row[SIDE]))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How trials become a table."""
+
+    axes: tuple[Axis, ...]
+    columns: int
+    """How many of `axes`, the last ones, are columns."""
+    baseline: Mapping[str, Value]
+    """The values on some of `axes` that make a cell a baseline."""
+    compared: tuple[str, ...]
+    """Names of the axes on which the sides are meant to differ."""
+    added: tuple[str, ...] = ()
+    """Names of the axes that nobody asked for, but on which trials differ."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """A selection."""
+
+    conditions: tuple[Condition, ...]
+    name: str
+    """As tables call it."""
+
+    @classmethod
+    def of(cls, conditions: tuple[Condition, ...], name: str | None = None) -> "Side":
+        """A selection, by default under the name by which the user wrote it.
+
+        Raises:
+            ConfigurationError: it has no condition.
+        """
+        if not conditions:
+            raise ConfigurationError("a selection needs a condition, such as gpu=A100")
+        return cls(conditions, name or " ".join(condition.text for condition in conditions))
+
+
+def compare(
+    results: Results,
+    rows: Sequence[str],
+    cols: Sequence[str] = (),
+    baseline: Texts | None = None,
+    where: Texts = (),
+    policy: Policy | None = None,
+) -> ComparisonTable:
+    """A table by named axes, with ratios to a baseline.
+
+    Args:
+        results: of `open_store`.
+        rows: names of axes, such as `gpu` and `workload`. Those of work and backend on which trials differ that would
+            be pooled or compared with each other are added.
+        cols: names of axes.
+        baseline: which value of one or several of these axes is the baseline, as `backend=eager`; without it there
+            are medians and no ratios.
+        where: conditions that all trials meet.
+        policy: the metric, and what may be pooled.
+
+    Raises:
+        ConfigurationError: an axis or a value is unknown, nothing is chosen, or trials would be pooled that differ.
+        StoreError: a file cannot be read.
+    """
+    policy = policy or Policy()
+    key = axes((*rows, *cols), "--rows and --cols")
+    if not key:
+        raise ConfigurationError("name at least one axis, such as --rows workload", key="--rows")
+    snapshot = Snapshot.of(results)
+    conditions = parse_conditions(where, "--where")
+    condition = snapshot.condition(conditions)
+    metric = snapshot.metric(condition, policy)
+    found = snapshot.trials(metric, key, condition)
+    if not found:
+        chosen = " ".join(condition.text for condition in conditions)
+        raise ConfigurationError(
+            "there is nothing to compare: " + (f"no trial meets {chosen}" if chosen else "the store has no trial")
+        )
+    fixed = _baseline(() if baseline is None else parse_conditions(baseline, "--baseline"), key, found)
+    added = added_axes(found, key, fixed)
+    split = len(key) - len(cols)
+    every = (*key[:split], *added, *key[split:])
+    layout = Layout(every, len(cols), fixed, tuple(fixed), tuple(where.name for where in added))
+    return pivot(snapshot, snapshot.frame(found, condition, metric, policy, compared=bool(fixed)), layout)
+
+
+def compare_selections(
+    results: Results,
+    left: Texts,
+    right: Texts,
+    match: Sequence[str] | None = None,
+    where: Texts = (),
+    policy: Policy | None = None,
+) -> ComparisonTable:
+    """Two selections side by side; a ratio above 1 says that the right one is better.
+
+    Args:
+        results: of `open_store`.
+        left: conditions of the baseline, as `gpu=A100`.
+        right: conditions of what is compared with it.
+        match: names of the axes on which cells correspond; by default all that makes a configuration and differs
+            within the selections.
+        where: conditions that all trials meet.
+        policy: the metric, and what may be pooled.
+
+    Raises:
+        ConfigurationError: an axis or a value is unknown, the two overlap or have nothing in common, or trials would be
+            pooled that differ.
+        StoreError: a file cannot be read.
+    """
+    sides = [Side.of(parse_conditions(texts, "SELECTION")) for texts in (left, right)]
+    if sides[0].name == sides[1].name:
+        raise ConfigurationError(f"both selections are {sides[0].name}; choose two different ones", key="SELECTION")
+    conditions = parse_conditions(where, "--where")
+    return pivot_sides(Snapshot.of(results), (sides[0], sides[1]), conditions, match, policy or Policy())
+
+
+def pivot_sides(
+    snapshot: Snapshot,
+    sides: tuple[Side, Side],
+    where: tuple[Condition, ...],
+    match: Sequence[str] | None,
+    policy: Policy,
+    *,
+    without_overlap: bool = False,
+) -> ComparisonTable:
+    """Compares the second of two selections with the first, cell by cell.
+
+    Args:
+        snapshot: of the store.
+        sides: the baseline, and what is compared with it.
+        where: holds for both.
+        match: names of the axes on which cells correspond; by default what makes a configuration, without the axes on
+            which the two selections differ.
+        policy: how to compare.
+        without_overlap: whether trials of the second side are taken out of the first; else they are an error.
+
+    Raises:
+        ConfigurationError: a selection is empty, the two overlap, or have nothing in common.
+        StoreError: a file cannot be read.
+    """
+    chosen = [snapshot.condition((*where, *side.conditions)) for side in sides]
+    assert chosen[0] is not None
+    assert chosen[1] is not None
+    metric = snapshot.metric(chosen[0] | chosen[1], policy)
+    named = None if match is None else axes(match, "--match")
+    found = [snapshot.trials(metric, named or (), condition) for condition in chosen]
+    found[0] = _without_overlap(*found, without_overlap=without_overlap)
+    for side, some in zip(sides, found, strict=True):
+        if not some:
+            texts = " ".join(condition.text for condition in (*where, *side.conditions))
+            raise ConfigurationError(
+                f"there is nothing to compare: no trial meets {texts}", key=side.conditions[0].option
+            )
+    differing = _differing(*sides)
+    rows = [{**row, SIDE: side.name} for side, some in zip(sides, found, strict=True) for row in some]
+    matched = named or _matched(differing, rows)
+    added = added_axes(rows, (*matched, SIDE_AXIS), (*differing, SIDE))
+    matched = (*matched, *added)
+    _require_common(found, matched, metric, sides)
+    layout = Layout((*matched, SIDE_AXIS), 1, {SIDE: sides[0].name}, differing, tuple(where.name for where in added))
+    return pivot(snapshot, snapshot.frame(rows, chosen[0] | chosen[1], metric, policy), layout)
+
+
+def pivot(snapshot: Snapshot, frame: Frame, layout: Layout) -> ComparisonTable:
+    """The table of a frame.
+
+    Args:
+        snapshot: where the trials are from, for what else differs.
+        frame: of the trials.
+        layout: of the table.
+
+    Raises:
+        ConfigurationError: trials would be pooled or compared that must not be.
+        StoreError: a file cannot be read.
+    """
+    cells = frame.cells(layout.axes)
+    bare = [_entry(cell, cells, frame, layout) for cell in cells.values()]
+    ratios = frame.judged(_ratio(entry, frame) for entry in bare)
+    entries = [_with_ratio(entry, ratio, frame) for entry, ratio in zip(bare, ratios, strict=True)]
+    return ComparisonTable(
+        metric=frame.metric,
+        policy=frame.policy,
+        axes=layout.axes,
+        columns=layout.columns,
+        baseline=layout.baseline,
+        compared=layout.compared,
+        added=layout.added,
+        fixed=_fixed([row for cell in cells.values() for row in cell.rows], layout),
+        entries=tuple(entries),
+        twins=frame.twins,
+        differences=_differences(snapshot, entries, layout),
+    )
+
+
+def _baseline(conditions: Sequence[Condition], key: Sequence[Axis], rows: Sequence[Row]) -> dict[str, Value]:
+    names = [where.name for where in key]
+    found: dict[str, Value] = {}
+    for condition in conditions:
+        name = condition.axis.name
+        if name not in names:
+            raise ConfigurationError(
+                f"{name} is no axis of the table; add it to --rows or --cols, or choose one of {', '.join(names)}",
+                key=condition.option,
+            )
+        if condition.operator is not Operator.EQUAL or len(condition.values) != 1 or name in found:
+            raise ConfigurationError(f"{condition.text}: expected one value, as {name}=VALUE", key=condition.option)
+        (found[name],) = accepted(condition, {condition.axis.read(row) for row in rows})
+    if found and all(where.read(row) == found.get(where.name, where) for row in rows for where in key):
+        raise ConfigurationError("every trial is the baseline, and nothing is compared with it", key="--baseline")
+    return found
+
+
+def _entry(cell: Cell, cells: Mapping[Key, Cell], frame: Frame, layout: Layout) -> Entry:
+    pairs = zip(layout.axes, cell.key, strict=True)
+    against = tuple(layout.baseline.get(where.name, value) for where, value in pairs)
+    missing = None if cell.measured else cell.missing(frame.metric)
+    if not layout.baseline or against == cell.key:
+        return Entry(cell, None, None, is_baseline=bool(layout.baseline), problem=missing)
+    baseline = cells.get(against)
+    entry = Entry(cell, baseline, None, is_baseline=False, problem=missing)
+    if missing is not None:
+        return entry
+    if baseline is None or not baseline.measured:
+        why = f": {baseline.missing(frame.metric)}" if baseline else ""
+        return replace(entry, problem=f"no baseline{why}")
+    free = (*frame.policy.pooled_axes, *layout.compared, *(where.name for where in layout.axes))
+    refuse_to_compare((cell.measured, baseline.measured), key_text(cell.key, layout.axes), frame.metric, free)
+    return entry
+
+
+def _ratio(entry: Entry, frame: Frame) -> Ratio | None:
+    if entry.problem is not None or entry.baseline is None:
+        return None
+    return frame.ratio(entry.cell.measured, entry.baseline.measured)
+
+
+def _with_ratio(entry: Entry, ratio: Ratio | None, frame: Frame) -> Entry:
+    if ratio is None and entry.problem is None and entry.baseline is not None:
+        return replace(entry, problem=f"{frame.metric.name} is not above 0 everywhere, so there is no ratio")
+    return replace(entry, ratio=ratio)
+
+
+def _differences(snapshot: Snapshot, entries: Sequence[Entry], layout: Layout) -> tuple[Difference, ...]:
+    """What else differs between the sides of the ratios."""
+    compared = [(number, entry.baseline, entry.cell, entry.ratio) for number, entry in enumerate(entries)]
+    used = {
+        row_id(row)
+        for _, baseline, cell, ratio in compared
+        if baseline is not None and ratio is not None
+        for row in (*cell.measured, *baseline.measured)
+    }
+    if not used:
+        return ()
+    condition = pc.field("campaign_id").isin(sorted({campaign for campaign, _, _ in used}))
+    condition &= pc.field("trial_id").isin(sorted({trial for _, trial, _ in used}))
+    rows = {row_id(row): row for row in snapshot.rows(change_columns(), condition)}
+    finder = Confounders(snapshot.dimensions(), rows)
+    found = {}
+    for number, baseline, cell, ratio in compared:
+        if baseline is not None and ratio is not None:
+            # Within shared rounds load and clocks are as random as the order; elsewhere they may explain a difference.
+            apart = ratio.pairing is Pairing.UNPAIRED
+            changes = finder.between(baseline.measured, cell.measured, layout.compared, conditions=apart)
+            found[number] = (*_changes_of_work(baseline, cell, layout), *changes)
+    return gathered(found)
+
+
+def _changes_of_work(baseline: Cell, cell: Cell, layout: Layout) -> Iterator[Change]:
+    """What follows from what is compared, such as the threads of a processor that has more."""
+    for where in work_axes(layout.compared):
+        then, now = ({where.shown(where.read(row)) for row in side.measured} for side in (baseline, cell))
+        if then != now:
+            yield Change(WORK, where.name, *(", ".join(sorted(side)) for side in (then, now)))
+
+
+def _fixed(rows: Sequence[Row], layout: Layout) -> dict[Axis, Value]:
+    named = {where.name for where in layout.axes}
+    values = {where: {where.read(row) for row in rows} for where in _FIXED if where.name not in named}
+    return {where: next(iter(found)) for where, found in values.items() if len(found) == 1}
+
+
+def _differing(left: Side, right: Side) -> tuple[str, ...]:
+    """The axes on which the sides are meant to differ."""
+    texts = [{(condition.axis.name, condition.text) for condition in side.conditions} for side in (left, right)]
+    return tuple(dict.fromkeys(name for name, _ in sorted(texts[0] ^ texts[1])))
+
+
+def _matched(differing: Sequence[str], rows: Sequence[Row]) -> tuple[Axis, ...]:
+    # Who compares two GPUs expects other processors, too, and finds them below the table.
+    groups = {axis(name).group for name in differing} & {Group.SYSTEM, Group.SOFTWARE}
+    work = [where for where in work_axes(differing) if where.name not in followers(differing)]
+    kept = [*work, *(where for where in _MATCHED if where.name not in differing and where.group not in groups)]
+    return tuple(where for where in kept if len({where.read(row) for row in rows}) > 1)
+
+
+def _without_overlap(
+    left: list[dict[str, Any]], right: list[dict[str, Any]], *, without_overlap: bool
+) -> list[dict[str, Any]]:
+    theirs = {row_id(row) for row in right}
+    rest = [row for row in left if row_id(row) not in theirs]
+    if len(rest) < len(left) and not without_overlap:
+        raise ConfigurationError(
+            f"the two selections have {len(left) - len(rest)} trials in common; choose them so that they have none"
+        )
+    return rest
+
+
+def _require_common(
+    found: Sequence[Sequence[Row]], matched: Sequence[Axis], metric: Metric, sides: tuple[Side, Side]
+) -> None:
+    measured = [[row for row in rows if is_measured(row, metric) and row["replicate"] == 0] for rows in found]
+    for side, rows in zip(sides, measured, strict=True):
+        if not rows:
+            raise ConfigurationError(
+                f"there is nothing to compare: no trial of {side.name} has {metric.name}; "
+                "`taxmeter results show` says what failed, --metric chooses another"
+            )
+    keys = [{values_of(row, matched) for row in rows} for rows in measured]
+    if keys[0] & keys[1]:
+        return
+    apart = []
+    for where in matched:
+        values = [{where.read(row) for row in rows} for rows in measured]
+        if not values[0] & values[1]:
+            shown = [", ".join(sorted(map(where.shown, some))[:_SHOWN]) for some in values]
+            apart.append(f"{where.name} is {shown[0]} against {shown[1]}")
+    why = "; ".join(apart) or "no cell was measured on both sides"
+    raise ConfigurationError(f"there is nothing to compare: {why}; {_remedy(measured, matched, sides)}")
+
+
+def _remedy(measured: Sequence[Sequence[Row]], matched: Sequence[Axis], sides: tuple[Side, Side]) -> str:
+    sweeps = [{str(axis(SWEEP).read(row)) for row in rows} for rows in measured]
+    is_recent = any(condition.is_recent for side in sides for condition in side.conditions)
+    if is_recent and not sweeps[0] & sweeps[1]:
+        theirs, ours = (",".join(sorted(some)) for some in sweeps)
+        return f"the campaigns are of different sweeps, {theirs} and {ours}: add --where sweep={ours}"
+    names = ", ".join(where.name for where in matched)
+    return f"--match chooses on which axes cells correspond (here {names})"

@@ -1,0 +1,268 @@
+"""The frame: trials → cells → ratios → verdicts, for all that shows measurements.
+
+A cell is the trials of one key: one thing measured several times. What is not one thing is never pooled, unless the
+user says so (`pooling`). The ratio of two cells takes its scatter from the whole campaigns of both, so that it does not
+depend on what else is asked; ratios that are shown together are judged together.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+
+from orchestrator.analysis.axes import AXES, Axis, Key, Value, columns_of, sorting, values_of
+from orchestrator.analysis.metrics import Metric, resolved
+from orchestrator.analysis.pooling import Policy, refuse_mixtures
+from orchestrator.analysis.ratios import (
+    RATIO_COLUMNS,
+    Priors,
+    Ratio,
+    Row,
+    Twin,
+    Visit,
+    by_visit,
+    is_ok,
+    judged,
+    ratio_of,
+    samples_of,
+    shared_visits,
+    twins_of,
+)
+from orchestrator.analysis.statistics import Estimate, median_of_values, paired_ratio, unpaired_ratio
+from orchestrator.analysis.tax import BOUNDS
+from runners.contract import Status
+
+FLAGS: Final = "guard_flags"
+IDENTITY: Final = ("campaign_id", "trial_id", "attempt")
+"""The columns that tell a row from all others."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Trials of one key."""
+
+    key: Key
+    rows: tuple[Row, ...]
+    """Of each trial the last attempt, without the second halves of A/A pairs."""
+    measured: tuple[Row, ...]
+    """Those of `rows` that ended ok and have the metric."""
+    estimate: Estimate | None
+    """In the unit of the metric; null if nothing was measured."""
+
+    @property
+    def statuses(self) -> Mapping[Status, int]:
+        """How its trials ended."""
+        return Counter(Status(row["status"]) for row in self.rows)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why trials did not end ok, each text once."""
+        return _texts(row["reason"] for row in self.rows if not is_ok(row))
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Where it was measured."""
+        return tuple(sorted(_texts(row["host"] for row in self.measured)))
+
+    @property
+    def campaigns(self) -> tuple[str, ...]:
+        """In which campaigns, the names sorted."""
+        return tuple(sorted(_texts(row["campaign_id"] for row in self.measured)))
+
+    @property
+    def unsteady(self) -> int:
+        """Processes whose warm-up ended by its cap."""
+        return sum(row["steady"] is False for row in self.measured)
+
+    @property
+    def flagged(self) -> int:
+        """Processes whose guards found that something disturbed them."""
+        return sum(bool(row[FLAGS]) for row in self.measured)
+
+    def value(self, where: Axis) -> Value:
+        """The one value on an axis; null if there are several."""
+        found = {where.read(row) for row in self.measured or self.rows}
+        return found.pop() if len(found) == 1 else None
+
+    def missing(self, metric: Metric) -> str:
+        """Why nothing was measured, in a line."""
+        problems = list(self.reasons)
+        if metric.problem is not None:
+            problems += _texts(row[metric.problem] for row in self.rows)
+        return problems[0] if problems else f"{metric.name} was not measured"
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The trials of a question by one metric, with the whole campaigns that they are from."""
+
+    rows: Sequence[Row]
+    """Trials that were chosen, of each the attempt that counts, with `frame_columns`."""
+    metric: Metric
+    policy: Policy = field(default_factory=Policy)
+    campaigns: Sequence[Row] = ()
+    """All trials of their campaigns, both halves of A/A pairs: what is chosen of a campaign scatters as the rest does.
+    None where nothing is compared."""
+    started: Mapping[str, datetime] = field(default_factory=dict)
+    """When each campaign started; needed for `Policy.latest`."""
+
+    def cells(self, key: Sequence[Axis]) -> dict[Key, Cell]:
+        """The cells by some axes, ordered by key.
+
+        Raises:
+            ConfigurationError: trials of one cell must not be pooled.
+        """
+        return make_cells(self.rows, lambda row: values_of(row, key), key, self.metric, self.policy, self.started)
+
+    @cached_property
+    def priors(self) -> Priors:
+        """What the cells of the campaigns say of their scatter."""
+        rows = resolved(self.campaigns, self.metric)
+        left_out = self.policy.without_flagged
+        return Priors([row for row in rows if is_measured(row, self.metric) and not (left_out and row[FLAGS])])
+
+    def ratio(self, ours: Sequence[Row], theirs: Sequence[Row]) -> Ratio | None:
+        """How many times better measured trials are than those of a baseline; null where there is no ratio."""
+        found = ratio_of(ours, theirs, self.metric.reading, self.priors)
+        if found is None or not _is_bound((*ours, *theirs), self.metric.column):
+            return found
+        estimate = replace(found.estimate, low=None, high=None, degrees=None)
+        return Ratio(estimate, found.pairing, found.session_s)
+
+    def judged(self, ratios: Iterable[Ratio | None]) -> list[Ratio | None]:
+        """Ratios that are shown together, so that chance does not find a difference among many; in their order."""
+        every = list(ratios)
+        found = iter(judged([ratio for ratio in every if ratio is not None], self.policy.margin))
+        return [None if ratio is None else next(found) for ratio in every]
+
+    @cached_property
+    def twins(self) -> tuple[Twin, ...]:
+        """The A/A pairs of the campaigns, judged together: nothing differs between the two sides of one."""
+        return twins_of(self.priors, self.metric.reading, self.policy.margin)
+
+
+def frame_columns(metric: Metric, key: Sequence[Axis] = ()) -> list[str]:
+    """The columns that frames are made from."""
+    wanted = [*AXES.values(), *key]
+    return list(dict.fromkeys([*columns_of(wanted), *metric.columns, *RATIO_COLUMNS, "reason", "steady", FLAGS]))
+
+
+def context_columns(metric: Metric) -> list[str]:
+    """The columns of the other trials of their campaigns, for `Frame.campaigns`."""
+    return list(dict.fromkeys([*RATIO_COLUMNS, *metric.columns, FLAGS]))
+
+
+def make_cells(
+    rows: Iterable[Row],
+    key_of: Callable[[Row], Key],
+    key: Sequence[Axis],
+    metric: Metric,
+    policy: Policy,
+    started: Mapping[str, datetime],
+) -> dict[Key, Cell]:
+    """Groups trials into cells, ordered by key; see `Frame.cells`.
+
+    Args:
+        rows: trials, with `frame_columns`.
+        key_of: the key of a trial.
+        key: the axes that keys are made of.
+        metric: what is compared.
+        policy: what may be pooled.
+        started: when each campaign started.
+
+    Raises:
+        ConfigurationError: trials of one cell must not be pooled.
+    """
+    # The second half of an A/A pair exists to show the noise; a cell has one process per round.
+    counted = (row for row in rows if row["replicate"] == 0 and not (policy.without_flagged and row[FLAGS]))
+    groups = grouped(counted, key_of)
+    if policy.latest:
+        groups = {name: _newest(group, started) for name, group in groups.items()}
+    cells = {name: cell_of(name, groups[name], metric) for name in sorted(groups, key=sorting)}
+    refuse_mixtures({name: cell.measured for name, cell in cells.items()}, key, policy)
+    return cells
+
+
+def cell_of(key: Key, rows: Sequence[Row], metric: Metric) -> Cell:
+    """One cell of trials, whatever they differ in."""
+    measured = tuple(row for row in rows if is_measured(row, metric))
+    return Cell(key, tuple(rows), measured, estimate_of(measured, metric))
+
+
+def estimate_of(rows: Sequence[Row], metric: Metric) -> Estimate | None:
+    """The median of a metric over the processes that have it, of a bound the least; null without any."""
+    if not rows:
+        return None
+    values = np.array([row[metric.column] for row in rows], dtype=np.float64)
+    if _is_bound(rows, metric.column):
+        return Estimate(float(values.min()), None, None, len(rows), len(rows))
+    return median_of_values(values, sum(samples_of(row, metric.count) for row in rows))
+
+
+def is_measured(row: Row, metric: Metric) -> bool:
+    """Whether a trial has the metric, and its number counts."""
+    if not is_ok(row) or row[metric.column] is None:
+        return False
+    return metric.valid is None or row[metric.valid] is True
+
+
+def last_attempts(rows: Iterable[Row]) -> list[Any]:
+    """Of each trial the attempt that counts, in the order in which trials appear."""
+    last: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        name = row["campaign_id"], row["trial_id"]
+        known = last.get(name)
+        if known is None or known["attempt"] < row["attempt"]:
+            last[name] = row
+    return list(last.values())
+
+
+def grouped(rows: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[Any]]:
+    """Rows by a key, keys and rows in the order in which they appear."""
+    groups: dict[Any, list[Any]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return groups
+
+
+def column_estimate(rows: Sequence[Row], column: str) -> Estimate | None:
+    """The median of a column over the visits that ended well, of a bound the least; null where none has it."""
+    found = by_visit(rows, column)
+    if found and _is_bound(rows, column):
+        return Estimate(min(found.values()), None, None, len(found), len(found))
+    return over_processes(found.values())
+
+
+def over_processes(values: Iterable[float]) -> Estimate | None:
+    """Median over processes with its interval; null without a process."""
+    found = np.array(list(values), dtype=np.float64)
+    return median_of_values(found, len(found)) if len(found) else None
+
+
+def visit_ratio(numerators: Mapping[Visit, float], denominators: Mapping[Visit, float]) -> Estimate | None:
+    """A ratio of numbers by visit, paired by round where enough are shared, else unpaired; null if a side is empty."""
+    if not numerators or not denominators:
+        return None
+    shared = shared_visits(numerators, denominators)
+    if shared:
+        up, down = (np.array([side[visit] for visit in shared]) for side in (numerators, denominators))
+        return paired_ratio(up, down, 2 * len(shared))
+    up, down = (np.array(list(side.values())) for side in (numerators, denominators))
+    return unpaired_ratio(up, down, len(up) + len(down))
+
+
+def _is_bound(rows: Iterable[Row], column: str) -> bool:
+    return column in BOUNDS and all(row["device"] == "cpu" for row in rows)
+
+
+def _newest(rows: Sequence[Row], started: Mapping[str, datetime]) -> list[Row]:
+    newest = max({row["campaign_id"] for row in rows}, key=lambda name: (started[name], name))
+    return [row for row in rows if row["campaign_id"] == newest]
+
+
+def _texts(found: Iterable[str | None]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(text for text in found if text))

@@ -1,0 +1,214 @@
+"""The framework tax of trials, derived from what was measured: a better formula needs no new measurement.
+
+On a GPU the framework runs beside the kernels, so that the slower of both decides; on a CPU it runs before and
+after them, and times add up. The formulae are therefore different and never mixed. Definitions: Fernandez et
+al., The Framework Tax (EMNLP 2023), and docs/measurement.md.
+
+The formulae stand once, in SQL: `derived` applies them to tables, and `VIEWS` gives them to queries of users.
+
+A dispatch floor belongs to a structure. Each task measures it anew, and a disturbance can only make a twin slower, so
+that of a campaign's measurements in one place the least counts: of the small twin and of the large one each, before
+the line is drawn through both.
+"""
+
+# ruff: noqa: S608 -- all of these queries is ours
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+import duckdb
+import pyarrow as pa
+
+from orchestrator.analysis.ratios import Row, Visit, by_visit
+from orchestrator.analysis.statistics import Estimate
+from orchestrator.store import PLACE
+from runners.contract import TWIN_GROWTH
+
+BOUNDS: Final = frozenset({"dispatch_floor_s", "exposed_overhead_s"})
+"""Derived columns that are bounds on CPUs: of several the least counts, and there is no interval."""
+UPPER, LOWER = 1.1, 0.9
+"""One side over the other: above the first it decides, below the second the other does; between them it is mixed."""
+AGREEMENT: Final = 0.1
+"""Largest difference between the two estimates of the exposed overhead, as a share of the latency."""
+
+
+class Regime(Enum):
+    """What a trial's latency follows."""
+
+    FRAMEWORK_BOUND = "framework-bound"
+    MIXED = "mixed"
+    COMPUTE_BOUND = "compute-bound"
+
+
+@dataclass(frozen=True)
+class Band:
+    """The loads between which a trial is mixed."""
+
+    low: float
+    high: float
+
+
+BANDS: Final[Mapping[str, Band]] = {
+    # Floor over the rest of the latency is 1.1 where the latency is 2.1 / 1.1 floors.
+    "cpu": Band((1 + UPPER) / (2 * UPPER), (1 + LOWER) / (2 * LOWER)),
+    "cuda": Band(1 / UPPER, 1 / LOWER),
+}
+"""By device. The load is 1 where the regime changes: on a GPU busy over dispatch, on a CPU latency over two floors."""
+
+_FLOOR_KEY: Final = ("campaign_id", *PLACE, "dispatch_floor_structure")
+_MEASURED: Final = (
+    *("trial_id", "attempt", "status", "device", "latency_sync_median_s", "latency_pipelined_median_s"),
+    *("dispatch_s", "graph_s", "busy_s", "dispatch_floor_small_s", "dispatch_floor_large_s"),
+    *("dispatch_floor_threads_s", "dispatch_floor_valid", "dispatch_floor_problem"),
+)
+SOURCES: Final = (*_FLOOR_KEY, *_MEASURED)
+"""The columns of `trials` that the tax is derived from."""
+
+
+def _field(name: str, kind: pa.DataType, **metadata: str) -> pa.Field:
+    return pa.field(name, kind, metadata=metadata or None)
+
+
+_SECONDS: Final = {"unit": "s", "better": "lower"}
+_SHARE: Final = {"unit": "1", "better": "lower"}
+DERIVED: Final = pa.schema(
+    [
+        _field("dispatch_floor_valid", pa.bool_()),
+        _field("dispatch_floor_problem", pa.string()),
+        _field("dispatch_floor_s", pa.float64(), **_SECONDS),
+        _field("parallel_region_tax_s", pa.float64(), **_SECONDS),
+        _field("exposed_overhead_s", pa.float64(), **_SECONDS),
+        _field("exposed_overhead_graph_s", pa.float64(), **_SECONDS),
+        _field("overhead_estimates_agree", pa.bool_()),
+        _field("framework_fraction", pa.float64(), **_SHARE),
+        _field("latency_floor_log_ratio", pa.float64(), unit="1"),
+        _field("boundedness", pa.float64(), **_SHARE),
+        _field("tax_ratio", pa.float64(), **_SHARE),
+        _field("regime", pa.string()),
+    ]
+)
+"""The derived columns, with units and the direction that is better; the first two are stored, too, as the runner said
+them, and false or told here where a floor comes out at nothing."""
+
+_FLOORS: Final = f"""
+    SELECT {", ".join(_FLOOR_KEY)},
+        CASE WHEN bool_or(dispatch_floor_valid) THEN min(dispatch_floor_small_s) FILTER (dispatch_floor_valid)
+             ELSE min(dispatch_floor_small_s) END AS small_s,
+        CASE WHEN bool_or(dispatch_floor_valid) THEN min(dispatch_floor_large_s) FILTER (dispatch_floor_valid)
+             ELSE min(dispatch_floor_large_s) END AS large_s,
+        -- the intercept of the line through both twins, at no elements at all: what grows with the size is arithmetic
+        CASE WHEN large_s IS NULL THEN small_s
+             ELSE least(small_s, ({TWIN_GROWTH} * small_s - large_s) / {TWIN_GROWTH - 1}) END AS floor_s
+    FROM {{campaigns}}
+    WHERE status = 'ok' AND dispatch_floor_structure IS NOT NULL AND dispatch_floor_small_s IS NOT NULL
+    GROUP BY {", ".join(_FLOOR_KEY)}
+"""
+_ALL_ARITHMETIC: Final = "the twins' time is in proportion to their size: it is all arithmetic"
+_LOAD: Final = "CASE device WHEN 'cpu' THEN exp(latency_floor_log_ratio) / 2 ELSE 1 / boundedness END"
+_BAND: Final = "CASE device WHEN 'cpu' THEN {} ELSE {} END"
+_NAMES: Final = ", ".join(DERIVED.names)
+_QUERY: Final = f"""
+    WITH floors AS ({_FLOORS}), floored AS (
+        SELECT t.* EXCLUDE (dispatch_floor_valid, dispatch_floor_problem),
+            device = 'cpu' AS on_cpu, busy_s > 0 AS has_busy, latency_pipelined_median_s AS pipelined_s,
+            CASE WHEN on_cpu AND f.floor_s > 0 THEN f.floor_s END AS dispatch_floor_s,
+            t.dispatch_floor_valid AND NOT coalesce(f.floor_s <= 0, false) AS dispatch_floor_valid,
+            coalesce(t.dispatch_floor_problem, CASE WHEN f.floor_s <= 0 THEN $${_ALL_ARITHMETIC}$$ END)
+                AS dispatch_floor_problem
+        FROM {{trials}} AS t LEFT JOIN floors AS f
+        ON {" AND ".join(f"t.{name} IS NOT DISTINCT FROM f.{name}" for name in _FLOOR_KEY)}
+    ), taxed AS (
+        SELECT *,
+            CASE WHEN dispatch_floor_valid AND latency_sync_median_s > 0 THEN dispatch_floor_s END AS proven_s,
+            CASE WHEN on_cpu AND dispatch_floor_valid THEN dispatch_floor_threads_s - dispatch_floor_small_s END
+                AS parallel_region_tax_s,
+            CASE WHEN on_cpu THEN proven_s WHEN has_busy THEN pipelined_s - busy_s END AS exposed_overhead_s,
+            CASE WHEN NOT on_cpu THEN pipelined_s - graph_s END AS exposed_overhead_graph_s,
+            abs(exposed_overhead_s - exposed_overhead_graph_s) <= {AGREEMENT} * pipelined_s AS overhead_estimates_agree,
+            CASE WHEN on_cpu THEN proven_s / latency_sync_median_s ELSE exposed_overhead_s / nullif(pipelined_s, 0) END
+                AS share,
+            CASE WHEN share < 0 THEN 0.0 WHEN share > 1 THEN 1.0 ELSE share END AS framework_fraction,
+            ln(latency_sync_median_s / proven_s) AS latency_floor_log_ratio,
+            CASE WHEN NOT on_cpu AND has_busy THEN nullif(dispatch_s, 0) / busy_s END AS boundedness,
+            CASE WHEN NOT on_cpu THEN pipelined_s / nullif(graph_s, 0) END AS tax_ratio
+        FROM floored
+    )
+    SELECT *, CASE
+        WHEN {_LOAD} < {_BAND.format(BANDS["cpu"].low, BANDS["cuda"].low)} THEN '{Regime.FRAMEWORK_BOUND.value}'
+        WHEN {_LOAD} > {_BAND.format(BANDS["cpu"].high, BANDS["cuda"].high)} THEN '{Regime.COMPUTE_BOUND.value}'
+        WHEN {_LOAD} IS NOT NULL THEN '{Regime.MIXED.value}' END AS regime
+    FROM taxed
+"""
+VIEWS: Final[Mapping[str, str]] = {
+    "tax": "SELECT * EXCLUDE (on_cpu, has_busy, pipelined_s, proven_s, share) FROM ("
+    + _QUERY.format(trials="trials", campaigns="trials")
+    + ")"
+}
+"""For queries of users: `tax` has all columns of `trials` and the derived ones."""
+
+
+def derived(trials: pa.Table, campaigns: pa.Table | None = None) -> pa.Table:
+    """The derived columns of trials, row by row.
+
+    Args:
+        trials: with the columns `SOURCES`.
+        campaigns: all trials of their campaigns, with the same columns; null if `trials` is that.
+    """
+    with duckdb.connect() as connection:
+        numbers = pa.array(range(len(trials)), pa.int64())
+        connection.register("chosen", trials.select(SOURCES).append_column("row_number", numbers))
+        connection.register("whole", (trials if campaigns is None else campaigns).select(SOURCES))
+        query = _QUERY.format(trials="chosen", campaigns="whole")
+        return connection.sql(f"SELECT {_NAMES} FROM ({query}) ORDER BY row_number").to_arrow_table().cast(DERIVED)
+
+
+def regime(device: str, low: float, high: float) -> Regime:
+    """The regime of a load that is known within an interval: the whole of it must lie beyond the band.
+
+    Args:
+        device: `cpu` or `cuda`.
+        low: of the interval; of a number without one both ends are that number.
+        high: of the interval.
+    """
+    band = BANDS[device]
+    if high < band.low:
+        return Regime.FRAMEWORK_BOUND
+    return Regime.COMPUTE_BOUND if low > band.high else Regime.MIXED
+
+
+def regime_of(load: Estimate, device: str) -> Regime:
+    """The regime of a load with its whole interval; without an interval the value itself decides.
+
+    Args:
+        load: of `loads`.
+        device: `cpu` or `cuda`.
+    """
+    low = load.value if load.low is None else load.low
+    high = load.value if load.high is None else load.high
+    return regime(device, low, high)
+
+
+def pace(device: str) -> str:
+    """The column of the latency that the regime is about: on a GPU that of back-to-back calls."""
+    return "latency_sync_median_s" if device == "cpu" else "latency_pipelined_median_s"
+
+
+def proven(rows: Iterable[Row]) -> list[Row]:
+    """The trials whose tax counts: on a CPU those whose floor is that of their own operations, undisturbed."""
+    return [row for row in rows if row["device"] != "cpu" or row["dispatch_floor_valid"] is True]
+
+
+def loads(rows: Iterable[Row], device: str) -> dict[Visit, float]:
+    """How much the device's side weighs against the framework's, by visit: 1 where the regime changes.
+
+    On a GPU busy over dispatch; on a CPU the latency over two of its floors, where that is proven. As the floor is a
+    lower bound, a CPU's load is an upper one.
+    """
+    if device == "cpu":
+        return {
+            visit: math.exp(value) / 2 for visit, value in by_visit(proven(rows), "latency_floor_log_ratio").items()
+        }
+    return {visit: 1 / value for visit, value in by_visit(rows, "boundedness").items() if value > 0}

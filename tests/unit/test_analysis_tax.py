@@ -1,0 +1,165 @@
+"""The tax from what was measured: formulae of both kinds of device, and one floor for each structure of a campaign."""
+
+import math
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from orchestrator.analysis.tax import DERIVED, SOURCES, VIEWS, Regime, derived, regime
+from orchestrator.store import TRIALS
+
+SCHEMA = pa.schema([TRIALS.field(name) for name in SOURCES])
+PLACE = {
+    "campaign_id": "c", "system_id": "s1", "environment_id": "e1", "isolation": "process", "method_version": 2,
+    "trial_id": "t", "attempt": 1, "status": "ok",
+}  # fmt: skip
+GPU = {
+    "device": "cuda", "latency_sync_median_s": 0.012, "latency_pipelined_median_s": 0.010, "dispatch_s": 0.009,
+    "graph_s": 0.004, "busy_s": 0.0035,
+}  # fmt: skip
+
+
+def row(small_s: float | None = 0.0011, large_s: float | None = 0.0014, **more: object) -> dict[str, object]:
+    floor = {
+        "dispatch_floor_structure": "bert", "dispatch_floor_valid": True, "dispatch_floor_small_s": small_s,
+        "dispatch_floor_large_s": large_s,
+    }  # fmt: skip
+    return {**PLACE, "device": "cpu", "latency_sync_median_s": 0.004, **floor, **more}
+
+
+def taxed(*rows: dict[str, object]) -> list[dict[str, Any]]:
+    """What follows from rows, by the function and by the view, which must be the same."""
+    table = pa.Table.from_pylist(list(rows), schema=SCHEMA)
+    found = derived(table)
+    with duckdb.connect() as connection:
+        connection.register("trials", table.append_column("number", pa.array(range(len(rows)), pa.int64())))
+        connection.execute(f"CREATE VIEW tax AS {VIEWS['tax']}")
+        names = ", ".join(DERIVED.names)
+        assert connection.sql(f"SELECT {names} FROM tax ORDER BY number").to_arrow_table().cast(DERIVED).equals(found)
+    return list(found.to_pylist())
+
+
+def floors(*rows: dict[str, object]) -> list[float | None]:
+    return [one["dispatch_floor_s"] for one in taxed(*rows)]
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"),
+    [(0.53, Regime.FRAMEWORK_BOUND), (0.52, Regime.MIXED), (0.48, Regime.MIXED), (0.47, Regime.COMPUTE_BOUND)],
+)
+def test_on_a_cpu_the_regimes_are_of_the_floor_over_the_rest(share: float, expected: Regime) -> None:
+    load = 1 / (2 * share)
+    assert regime("cpu", load, load) is expected
+    [found] = taxed(row(0.004 * share, None))
+    assert found["regime"] == expected.value
+
+
+@pytest.mark.parametrize(
+    ("boundedness", "expected"),
+    [(1.2, Regime.FRAMEWORK_BOUND), (1.05, Regime.MIXED), (0.95, Regime.MIXED), (0.8, Regime.COMPUTE_BOUND)],
+)
+def test_on_a_gpu_the_regimes_are_of_dispatch_over_busy(boundedness: float, expected: Regime) -> None:
+    assert regime("cuda", 1 / boundedness, 1 / boundedness) is expected
+    [found] = taxed({**PLACE, **GPU, "dispatch_s": boundedness * 0.0035})
+    assert found["regime"] == expected.value
+
+
+def test_a_regime_needs_the_whole_interval() -> None:
+    assert {regime("cuda", *ends) for ends in ((0.5, 0.95), (0.95, 4.0), (0.5, 4.0))} == {Regime.MIXED}
+
+
+def test_what_grows_with_the_twin_is_no_floor() -> None:
+    [found] = taxed(row())
+    assert found["dispatch_floor_s"] == found["exposed_overhead_s"] == pytest.approx(0.001)
+    assert found["framework_fraction"] == pytest.approx(0.25)
+    assert found["latency_floor_log_ratio"] == pytest.approx(math.log(4))
+    assert (found["regime"], found["boundedness"], found["tax_ratio"]) == ("compute-bound", None, None)
+
+
+@pytest.mark.parametrize("large_s", [None, 0.0010, 0.0011])
+def test_a_larger_twin_that_is_no_slower_takes_nothing_off(large_s: float | None) -> None:
+    assert floors(row(large_s=large_s)) == [pytest.approx(0.0011)]
+
+
+def test_twins_that_are_all_arithmetic_have_no_floor() -> None:
+    [found] = taxed(row(large_s=0.0044))
+    assert (found["dispatch_floor_s"], found["dispatch_floor_valid"], found["regime"]) == (None, False, None)
+    assert "all arithmetic" in found["dispatch_floor_problem"]
+
+
+def test_a_trial_that_is_nothing_but_framework_keeps_its_number() -> None:
+    [found] = taxed(row(latency_sync_median_s=0.0009))
+    assert (found["framework_fraction"], found["regime"]) == (1.0, "framework-bound")
+    assert found["latency_floor_log_ratio"] == pytest.approx(math.log(0.9))
+
+
+@pytest.mark.parametrize("valid", [None, False])
+def test_a_floor_of_another_structure_says_nothing_about_the_trial(valid: bool | None) -> None:
+    [found] = taxed(row(dispatch_floor_valid=valid, dispatch_floor_problem="3 operations, not 4"))
+    assert (found["dispatch_floor_s"], found["dispatch_floor_problem"]) == (pytest.approx(0.001), "3 operations, not 4")
+    assert [found[name] for name in ("regime", "exposed_overhead_s", "framework_fraction")] == [None] * 3
+
+
+def test_the_least_of_either_twin_makes_the_line_of_a_structure() -> None:
+    assert floors(row(0.0011, 0.0020), row(0.0030, 0.0014)) == [pytest.approx(0.001)] * 2
+    alone, together = floors(row()), floors(row(), row(0.0011, 0.0040))
+    assert {*alone} == {*together}, "a disturbed large twin does not lower the floor"
+
+
+def test_what_is_not_proven_or_did_not_end_ok_counts_for_no_other() -> None:
+    disturbed = row(0.0001, 0.0001, dispatch_floor_valid=False)
+    assert floors(row(), disturbed)[0] == pytest.approx(0.001)
+    assert floors(disturbed) == [pytest.approx(0.0001)]
+    assert floors(row(), row(0.0001, 0.0001, status="wrong_output"))[0] == pytest.approx(0.001)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("campaign_id", "d"),
+        ("system_id", "s2"),
+        ("environment_id", "e2"),
+        ("isolation", "docker"),
+        ("method_version", 3),
+        ("dispatch_floor_structure", "other"),
+    ],
+)
+def test_floors_are_never_pooled_over_campaigns_places_and_structures(column: str, value: object) -> None:
+    assert floors(row(), row(0.0005, None, **{column: value})) == [pytest.approx(0.001), 0.0005]
+
+
+def test_a_floor_is_that_of_the_campaign_whichever_trials_are_chosen() -> None:
+    chosen, whole = (pa.Table.from_pylist(rows, schema=SCHEMA) for rows in ([row(0.003)], [row(0.003), row()]))
+    [found] = derived(chosen, whole).to_pylist()
+    assert found["dispatch_floor_s"] == pytest.approx(0.001)
+
+
+def test_the_tax_of_parallel_regions_is_what_threads_add_to_the_small_twin() -> None:
+    threads = {"dispatch_floor_threads_s": 0.0016}
+    found = taxed(row(**threads), row(**threads, dispatch_floor_valid=False), row())
+    assert [one["parallel_region_tax_s"] for one in found] == [pytest.approx(0.0005), None, None]
+
+
+def test_on_a_gpu_the_slower_of_host_and_device_decides() -> None:
+    [found] = taxed({**PLACE, **GPU})
+    assert found == {
+        "dispatch_floor_valid": None, "dispatch_floor_problem": None, "dispatch_floor_s": None,
+        "parallel_region_tax_s": None, "exposed_overhead_s": pytest.approx(0.0065),
+        "exposed_overhead_graph_s": pytest.approx(0.006), "overhead_estimates_agree": True,
+        "framework_fraction": pytest.approx(0.65), "latency_floor_log_ratio": None,
+        "boundedness": pytest.approx(0.009 / 0.0035), "tax_ratio": pytest.approx(2.5), "regime": "framework-bound",
+    }  # fmt: skip
+
+
+def test_estimates_that_differ_are_flagged_and_without_a_profile_there_is_one() -> None:
+    far, alone = taxed({**PLACE, **GPU, "busy_s": 0.0015}, {**PLACE, **GPU, "busy_s": None})
+    assert far["overhead_estimates_agree"] is False
+    assert alone["exposed_overhead_graph_s"] == pytest.approx(0.006)
+    assert [alone[name] for name in ("overhead_estimates_agree", "exposed_overhead_s", "regime")] == [None] * 3
+
+
+def test_what_was_not_measured_says_nothing() -> None:
+    [found] = taxed({**PLACE, "device": "cpu"})
+    assert {*found.values()} == {None}
