@@ -11,6 +11,8 @@ import pytest
 from orchestrator.execution import stage
 from runners.contract import Environment, Guards, Status, TrialRecord, decode_line
 
+pytestmark = pytest.mark.slow
+
 VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13")
 
 

@@ -31,6 +31,8 @@ from runners.contract import (
 from tests.conftest import PROJECT
 from tests.tasks import QUICK, environment, lines_so_far, records, trial, write_task
 
+pytestmark = pytest.mark.slow
+
 CORE = max(os.sched_getaffinity(0))
 BUSY = "import os, sys\nwhile True: pass"
 LONG = replace(QUICK, turn_ms=1500, cycles=1, min_cycles=1)

@@ -40,6 +40,8 @@ from tests.tasks import (
     write_task,
 )
 
+pytestmark = pytest.mark.slow
+
 TURNS = replace(QUICK, turn_ms=20, cycles=4, min_cycles=3, floor_budget_ms=0, sync_budget_ms=10_000)
 
 

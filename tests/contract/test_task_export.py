@@ -145,6 +145,7 @@ def test_a_bare_python_measures_an_export_and_its_rows_come_back(
     assert "NOT in containers (isolation=process: the task directory was run by hand" in shown
 
 
+@pytest.mark.slow
 def test_a_finished_task_is_not_run_again(export: Export) -> None:
     output = export("null")
     assert measure(output)[0] == 0

@@ -237,6 +237,7 @@ def write_wheel(path: Path) -> None:
         archive.writestr("tiny_pkg-1.0+cpu.dist-info/WHEEL", "Wheel-Version: 1.0\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("platform", ["manylinux_2_28_x86_64", "linux_x86_64"])
 def test_a_wheel_is_fetched_under_either_name_of_its_platform(
     entry: EnvironmentEntry, offline: Path, platform: str
@@ -249,6 +250,7 @@ def test_a_wheel_is_fetched_under_either_name_of_its_platform(
     assert [path.name for path in entry.wheel_directory.iterdir()] == [wheel.name]
 
 
+@pytest.mark.slow
 def test_to_resolve_a_lock_a_wheel_is_fetched_without_a_hash_and_once(entry: EnvironmentEntry, offline: Path) -> None:
     wheel = offline / WHEEL
     write_wheel(wheel)
@@ -280,6 +282,7 @@ def test_a_wheel_for_something_else_is_not_the_one_that_is_wanted(entry: Environ
     assert has_wheel(entry, read_lock(entry.lock_path)["tiny-pkg"])
 
 
+@pytest.mark.slow
 def test_a_wheel_that_nobody_has(entry: EnvironmentEntry, offline: Path):
     with pytest.raises(InfrastructureError) as error:
         ensure_wheels(entry, lambda _: None)
