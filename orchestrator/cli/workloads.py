@@ -10,20 +10,20 @@ from runners.contract.catalogue import WORKLOADS, WorkloadInfo
 @click.command("workloads")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 def workloads_command(names: tuple[str, ...]) -> None:
-    """Lists what a sweep can name under `workloads`: family, default size and options.
+    """Lists what a sweep can name under `workloads`: family and default size.
 
-    Each is listed with the values of its options where names are given. A model that is not there needs a row or a
+    The options of those that are named are listed, too. A model that is not there needs a row or a
     file of yours: docs/adding-a-workload.md.
     """
     for name in names:
         if name not in WORKLOADS:
             raise ConfigurationError(f"unknown workload {name}; {did_you_mean(name, WORKLOADS)}")
     chosen = {name: WORKLOADS[name] for name in names or WORKLOADS}
-    rows = [[name, info.family, _size(info), ", ".join(info.options), info.about] for name, info in chosen.items()]
+    rows = [[name, info.family, _size(info), info.about] for name, info in chosen.items()]
     options = [
         f"{name}: {option} is {_values(info, option)}" for name, info in chosen.items() for option in info.options
     ]
-    print_status(rows, options if names else [], f"{len(rows)} workloads")
+    print_status(rows, options if names else [], f"{len(rows)} workload{'' if len(rows) == 1 else 's'}")
 
 
 def _size(info: WorkloadInfo) -> str:

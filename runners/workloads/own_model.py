@@ -56,7 +56,7 @@ class OwnModel(LibraryModel):
 
         # Its own initialisers draw the weights: they alone know what keeps its outputs in range
         torch.manual_seed(self.spec.seed)
-        function = _function(self._source, self._file, self._function)
+        function = self._do(lambda: _function(self._source, self._file, self._function))
         model, self._draw = self._do(lambda: function(**arguments))
         if not isinstance(model, torch.nn.Module):
             self._refuse("%s in place of a torch.nn.Module as its first value" % type(model).__name__)
@@ -128,6 +128,9 @@ def _function(source: str, file: str, function: str) -> Callable[..., Any]:
     Raises:
         Unsupported: this version of Python cannot read it.
     """
+    # transformers and timm import torchvision where it is installed
+    from runners.workloads import torchvision_import  # noqa: F401
+
     try:
         code = compile(source, file, "exec")
     except SyntaxError as error:

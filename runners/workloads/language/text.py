@@ -128,7 +128,7 @@ class Text(TensorWorkload):
 
     def enlarged(self) -> WorkloadSpec:
         workload = self.spec.workload
-        if workload.batch == 1 and self.is_simpler_for_a_lone_row:
+        if workload.batch == 1 and (self.is_simpler_for_a_lone_row or self.row.twin_rows[1] > 1):
             return replace(workload, sequence_length=TWIN_GROWTH * self.tokens)
         return super().enlarged()
 
