@@ -146,6 +146,10 @@ test-all: check ## all checks and tests; what this machine cannot run is skipped
 test-long: venv-dev ## the tests that take minutes each: faults of lab hosts, other clusters, killed nodes
 	@TAXMETER_LONG=1 $(BIN)/pytest -m long $(PYTEST_ARGS)
 
+.PHONY: gpu-check
+gpu-check: venv ## eight checks of this machine's GPU (docs/gpu.md), with GPU_PYTHON or in the image of cuda13; QUICK=1
+	@docker/gpu-check '$(or $(OUTPUT),.taxmeter/gpu-check)' $(if $(filter-out 0,$(QUICK)),--quick)
+
 .PHONY: bench-store
 bench-store: venv ## measure the store against this machine's limits; TRIALS=, OUTPUT= a page of Markdown
 	@$(BIN)/python -m benchmarks.store $(if $(TRIALS),--trials '$(TRIALS)') $(if $(OUTPUT),--output '$(OUTPUT)')

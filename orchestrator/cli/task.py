@@ -1,6 +1,8 @@
 """`taxmeter task`: a sweep as a directory, for machines without Ray or Docker."""
 
+import re
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -13,6 +15,8 @@ from orchestrator.environments import Catalogue
 from orchestrator.errors import ConfigurationError, did_you_mean
 from orchestrator.files import ProjectFiles
 from orchestrator.planning import ANY_SUITABLE, plan
+
+_UUID: Final = re.compile(r"(GPU|MIG)-[0-9a-fA-F-]{36}")
 
 
 @click.group()
@@ -27,6 +31,7 @@ def task() -> None:
 @click.option(
     "--cores", default=None, metavar="N|LIST", help="Its cores: how many, such as 16, or which, such as 0-15."
 )
+@click.option("--gpu", default=None, metavar="UUID", help="Its GPU, as `nvidia-smi -L` names it; the first by default.")
 @click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help="A label of it, for the sweep's targets.")
 @click.option(
     "--environment",
@@ -39,11 +44,14 @@ def export(
     directory: Path,
     host: str,
     cores: str | None,
+    gpu: str | None,
     labels: tuple[str, ...],
     environments: tuple[str, ...],
 ) -> None:
     """Writes SWEEP as a directory that any machine with the right Python can run."""
     wanted = load_sweep(sweep_file)
+    if gpu is not None and not _UUID.fullmatch(gpu):
+        raise ConfigurationError(f"--gpu {gpu}: expected a UUID such as GPU-34bf77d1-c686-6821-79a8-32d326c5039c")
     files = ProjectFiles(Path.cwd())
     known_environments(wanted, files)
     catalogue = Catalogue.load(files.catalogue)
@@ -57,7 +65,7 @@ def export(
     print_plan(planned)
     if not planned.tasks:
         raise wanted.error("every trial is skipped, so that there is nothing to run")
-    write_export(directory, planned, machine, known_cores, entries, wanted, campaign_id, git_commit())
+    write_export(directory, planned, machine, known_cores, entries, wanted, campaign_id, git_commit(), gpu)
     click.echo(f"campaign {campaign_id} is in {directory}; its README.txt says how to run it there")
     click.echo(f"afterwards: taxmeter results import {directory}")
 

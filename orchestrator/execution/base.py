@@ -6,7 +6,6 @@ from threading import Event
 from typing import Protocol
 
 from orchestrator.environments import ImageIdentity
-from orchestrator.planning import is_of_gpu
 from runners.contract import Task, TaskFiles
 
 START_ALLOWANCE_S = 180
@@ -97,11 +96,6 @@ class Executor(Protocol):
             InfrastructureError: the task could not be started, or the engine failed.
         """
         ...
-
-
-def gpu_environment(task: Task) -> dict[str, str]:
-    """Variables by which the first GPU is the first of the driver, where CUDA would count the fastest first."""
-    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if is_of_gpu(task) else {}
 
 
 def time_limit_s(task: Task) -> int:

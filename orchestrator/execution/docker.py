@@ -23,13 +23,7 @@ from orchestrator.environments import (
     remove_container,
 )
 from orchestrator.errors import InfrastructureError
-from orchestrator.execution.base import (
-    DockerSettings,
-    TaskOutcome,
-    gpu_environment,
-    log_tail,
-    time_limit_s,
-)
+from orchestrator.execution.base import DockerSettings, TaskOutcome, log_tail, time_limit_s
 from orchestrator.execution.supervising import POLL_INTERVAL_S
 from orchestrator.planning import is_of_gpu
 from runners.contract import Task
@@ -191,7 +185,6 @@ def _configuration(settings: DockerSettings, task: Task, directory: Path, user: 
         "user": user,
         "working_dir": f"{TASK}/code",
         "environment": {
-            **gpu_environment(task),
             "TAXMETER_CACHE": CACHE,
             "TAXMETER_LIFELINE": "stdin",
             "TAXMETER_TIME_LIMIT_S": str(limit_s),

@@ -4,10 +4,13 @@ from pathlib import Path
 from threading import Event
 
 from orchestrator.errors import InfrastructureError
-from orchestrator.execution.base import ProcessSettings, TaskOutcome, gpu_environment, log_tail, time_limit_s
+from orchestrator.execution.base import ProcessSettings, TaskOutcome, log_tail, time_limit_s
 from orchestrator.execution.supervising import MARK, RunnerCommand, run_runner
 from orchestrator.planning import is_of_gpu
 from runners.contract import Task, TaskFiles
+
+DRIVER_PATH = "/usr/local/nvidia/lib64:/usr/local/nvidia/lib:/usr/lib/wsl/lib"
+"""Where a driver may be that the linker does not find by itself; where nothing is, nothing is found."""
 
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 """Behind the directory of the interpreter; `taskset` is there."""
@@ -65,9 +68,10 @@ def environment(settings: ProcessSettings, task: Task, scratch: Path, limit_s: i
     """All of the runner's environment. Nothing is inherited: Ray sets OMP_NUM_THREADS=1 for its workers."""
     is_given = settings.gpu_uuid is not None and is_of_gpu(task)
     visible = {"CUDA_VISIBLE_DEVICES": str(settings.gpu_uuid)} if is_given else {}
+    driver = {"LD_LIBRARY_PATH": DRIVER_PATH} if is_of_gpu(task) else {}
     return {
-        **gpu_environment(task),
         **visible,
+        **driver,
         "PATH": f"{settings.python.parent}:{SYSTEM_PATH}",
         "HOME": str(scratch),
         "TMPDIR": str(scratch),

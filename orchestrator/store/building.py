@@ -131,7 +131,12 @@ class RowBuilder:
             self._environment = self._is_in(seen.versions, facts)
         except ValueError as error:
             raise StoreError(f"its environment: {error}") from error
-        self.context = replace(self.context, runner_sha256=seen.runner_sha256, versions=seen.versions)
+        visible = str(seen.facts.get("env_CUDA_VISIBLE_DEVICES", ""))
+        # What the runner was left with is what it measured
+        gpu_uuid = visible if visible.startswith(("GPU-", "MIG-")) else self.context.gpu_uuid
+        self.context = replace(
+            self.context, runner_sha256=seen.runner_sha256, versions=seen.versions, gpu_uuid=gpu_uuid
+        )
 
     def rows(self, trials: Sequence[tuple[Trial, TrialRecord]], size: int = 0) -> Rows:
         """Rows of trials, and of what they refer to.

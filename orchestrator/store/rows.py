@@ -245,7 +245,8 @@ def _framework(trial: Trial, series: Mapping[str, Series], facts: Mapping[str, F
     """What the tax is derived from. On a CPU the floor's twins, on a GPU dispatch and what the device does."""
     if trial.spec.device != "cpu":
         return {
-            "dispatch_s": _quantile_s(series.get("dispatch"), 0.5),
+            # A call that waits for the device returns when its work is done: that is no dispatch.
+            "dispatch_s": _quantile_s(series.get("dispatch"), 0.5) if facts.get("dispatch_problem") is None else None,
             "graph_s": _quantile_s(series.get("graph"), 0.5),
             "busy_s": facts.get("busy_s") if facts.get("profiler_valid") is True else None,
         }

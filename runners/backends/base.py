@@ -22,6 +22,9 @@ class Backend(ABC):
     capturable = False
     """On a GPU: a call launches kernels on torch's current stream, so that a CUDA graph can record it."""
 
+    allocates_by_torch = True
+    """On a GPU: what a call needs comes from torch's allocator, whose peaks tell its memory."""
+
     tolerance: Optional[Tolerance] = None
     """For a backend that gives up accuracy by design; None takes the limits of the trial's dtype."""
 
@@ -77,6 +80,10 @@ class Backend(ABC):
     def synchronize(self) -> Optional[Synchronize]:
         """Waits for the device; None where a call returns only when its work is done."""
         return self.workload.synchronize()
+
+    def dispatched(self, call: Call) -> Optional[Call]:
+        """The same call, made to return when its work is queued on the device; None if it always waits for it."""
+        return call
 
     def native(self, inputs: Inputs) -> Inputs:
         """Converts inputs, outside the timed region."""

@@ -43,9 +43,14 @@ def capture(call: Call, inputs: Inputs) -> Captured:
             call(*static)
     torch.cuda.current_stream().wait_stream(side)
     torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        result = call(*static)
+    graph, before = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+    try:
+        with torch.cuda.graph(graph):
+            result = call(*static)
+    except Exception:
+        # A capture that cannot be ended leaves its stream the current one
+        torch.cuda.set_stream(before)
+        raise
     return Captured(graph, static, result)
 
 

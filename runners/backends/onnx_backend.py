@@ -5,7 +5,8 @@ optimises the graph: to the runtime the shape is static. On BERT-base and ResNet
 latency as an export per batch, which takes 12 to 18 s and 400 MB each. Where an exporter cannot leave the batch open,
 the option `batch: fixed` exports each batch by itself.
 
-The export is made on the CPU, whatever the device of the trial: the graph is the same.
+The export of float32 is made on the CPU, whatever the device of the trial: the graph is the same. Of 16 bits it is made
+on the trial's device, as old versions of torch have no such kernels for the CPU.
 """
 
 import hashlib
@@ -59,7 +60,8 @@ class OnnxBackend(Backend):
 
         self.require()
         exporter = choose_exporter(str(self.options["exporter"]))
-        example = type(self.workload)(replace(self.spec, workload=self.artifact_workload(), device=CPU))
+        device = CPU if self.graph_dtype() == "float32" else self.spec.device
+        example = type(self.workload)(replace(self.spec, workload=self.artifact_workload(), device=device))
         model = example.build(attention=str(self.options["attention"]))
         path, model_facts = model_path(directory), example.facts(model)
         export(*self.exportable(model, example.inputs(0)), path, exporter, self._open)

@@ -5,13 +5,16 @@ from typing import Any, ContextManager, Dict, Optional, Tuple, Union
 
 from runners.backends.onnx_backend import OnnxBackend, exported_nodes, model_path
 from runners.backends.onnx_export import input_names
+from runners.backends.onnxruntime_libraries import library_knows
 from runners.backends.onnxruntime_nodes import Executed, executed_nodes, node_facts
-from runners.backends.onnxruntime_runs import BoundRuns, GraphRuns, PlainRuns, allocate_outputs
+from runners.backends.onnxruntime_runs import WITHOUT_WAITING, BoundRuns, GraphRuns, PlainRuns, allocate_outputs
 from runners.backends.onnxruntime_session import (
+    USER_STREAM,
     SessionSettings,
     check_providers,
     open_session,
     provider_options,
+    require_known,
     require_provider,
     require_spinning_switch,
 )
@@ -27,7 +30,8 @@ Runs = Union[PlainRuns, BoundRuns]
 class OnnxRuntime(OnnxBackend):
     """One session with as many intra-operator threads as the trial asks for."""
 
-    preload = ("onnxruntime",)
+    preload = ("runners.backends.onnxruntime_import",)
+    allocates_by_torch = False
 
     _executed: Optional[Tuple[Executed, ...]] = None
 
@@ -41,6 +45,11 @@ class OnnxRuntime(OnnxBackend):
         elif not self.options["synchronous"]:
             raise Unsupported("synchronous: false needs device cuda: a CPU has no queue")
         require_provider(self.spec.device)
+        if graph:
+            # Else the copies of its inputs and the replay would be on streams that do not wait for each other
+            require_known((USER_STREAM,))
+        if not self.options["synchronous"]:
+            require_known((WITHOUT_WAITING,))
         if not self.options["spinning"]:
             require_spinning_switch()
 
@@ -63,6 +72,11 @@ class OnnxRuntime(OnnxBackend):
         self.check_batch([given.shape for given in self._session.get_inputs()])
         self._runs = self._make_runs()
         return self._runs
+
+    def dispatched(self, call: Call) -> Optional[Call]:
+        if not library_knows(WITHOUT_WAITING):
+            return None
+        return self._runs.without_waiting()
 
     def execution(self) -> ContextManager[Any]:
         if self._stream is None:
@@ -104,8 +118,11 @@ class OnnxRuntime(OnnxBackend):
         return facts
 
     def _make_stream(self) -> Any:
-        """On a GPU a stream that torch and the session share, so that copies and runs are done in their order."""
-        if self.spec.device != CUDA:
+        """On a GPU a stream that torch and the session share, so that copies and runs are done in their order.
+
+        A version that takes none of ours has one of its own: its runs then have to be waited for.
+        """
+        if self.spec.device != CUDA or not library_knows(USER_STREAM):
             return None
         import torch
 

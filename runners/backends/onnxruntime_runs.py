@@ -1,9 +1,10 @@
 """Three ways to run a session of ONNX Runtime, each with its own form of inputs and outputs."""
 
-from typing import Any, Dict, List, Sequence, Tuple
+import copy
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from runners.backends.onnxruntime_session import refusal
-from runners.workloads.base import Inputs, Unsupported
+from runners.workloads.base import Call, Inputs, Unsupported
 
 _TORCH_TYPES = {
     "tensor(float)": "float32",
@@ -15,7 +16,8 @@ _TORCH_TYPES = {
 }
 # The exporter made a graph that fits the example only, such as one with a constant batch inside
 _VERB = "cannot run"
-_WITHOUT_WAITING = "disable_synchronize_execution_providers"
+WITHOUT_WAITING = "disable_synchronize_execution_providers"
+"""The entry of a run that returns when its work is queued on the device."""
 
 
 class PlainRuns:
@@ -37,6 +39,10 @@ class PlainRuns:
         import torch
 
         return tuple(torch.from_numpy(array) for array in result)
+
+    def without_waiting(self) -> Optional[Call]:
+        """None: what it returns lies on the host."""
+        return None
 
     def __call__(self, feeds: Dict[str, Any]) -> Any:
         try:
@@ -66,6 +72,12 @@ class BoundRuns:
     def outputs(self, result: Any) -> Tuple[Any, ...]:
         """Copies on the host."""
         return tuple(tensor.to("cpu", copy=True) for tensor in result)
+
+    def without_waiting(self) -> Optional[Call]:
+        """The same call, which returns when its work is queued; None if that cannot be."""
+        twin = copy.copy(self)
+        twin._options = run_options(synchronous=False)
+        return twin
 
     def __call__(self, binding: Any) -> Tuple[Any, ...]:
         try:
@@ -100,6 +112,10 @@ class GraphRuns(BoundRuns):
     def native(self, tensors: Inputs) -> Inputs:
         return tensors
 
+    def without_waiting(self) -> Optional[Call]:
+        # A replay waits whatever is asked (onnxruntime#28686)
+        return None
+
     def __call__(self, *tensors: Any) -> Tuple[Any, ...]:
         for static, given in zip(self._static, tensors):
             static.copy_(given)
@@ -113,7 +129,7 @@ def run_options(synchronous: bool) -> Any:
     import onnxruntime as ort
 
     options = ort.RunOptions()
-    options.add_run_config_entry(_WITHOUT_WAITING, "1")
+    options.add_run_config_entry(WITHOUT_WAITING, "1")
     return options
 
 

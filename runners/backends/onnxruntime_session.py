@@ -1,16 +1,12 @@
 """Sessions of ONNX Runtime: what is asked of one, and the check that this is what was got."""
 
-import contextlib
-import ctypes
-import glob
-import importlib.util
 import inspect
-import mmap
 import os
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional
 
 from runners.backends.onnx_export import memory_ran_out
+from runners.backends.onnxruntime_libraries import library_knows
 from runners.contract.catalogue.entries import CUDA
 from runners.workloads.base import Unsupported
 
@@ -19,6 +15,9 @@ CUDA_PROVIDER = "CUDAExecutionProvider"
 
 _LEVELS = {0: "ORT_DISABLE_ALL", 1: "ORT_ENABLE_BASIC", 2: "ORT_ENABLE_EXTENDED", 3: "ORT_ENABLE_ALL"}
 _SPINNING = "session.intra_op.allow_spinning"
+_TF32 = "use_tf32"
+USER_STREAM = "user_compute_stream"
+"""The option that names a stream of the caller's."""
 _MAX_REASON = 300
 
 
@@ -68,25 +67,22 @@ def require_provider(device: str) -> None:
         raise Unsupported(
             "ONNX Runtime %s was built without %s; it has %s" % (ort.__version__, wanted, ", ".join(available))
         )
-    if device != CUDA:
-        return
-    # The libraries that torch has loaded already, or those beside it
-    if hasattr(ort, "preload_dlls"):
+    # The libraries that torch has loaded already, or those beside it; older versions have them since their import
+    if device == CUDA and hasattr(ort, "preload_dlls"):
         ort.preload_dlls()
-    else:
-        load_packaged_cuda()
 
 
-def load_packaged_cuda() -> None:
-    """Loads the CUDA libraries that were installed as Python packages, for an ONNX Runtime that does not look there.
+def require_known(entries: Iterable[str]) -> None:
+    """Refuses a version whose libraries do not know what a trial asks for, and would ignore it.
 
-    It finds what is loaded already by its name. What cannot be loaded is left to its own message.
+    Raises:
+        Unsupported: it is one.
     """
-    found = importlib.util.find_spec("nvidia")
-    for root in (found.submodule_search_locations if found is not None else None) or ():
-        for path in sorted(glob.glob(os.path.join(root, "*", "lib", "lib*.so*"))):
-            with contextlib.suppress(OSError):
-                ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+    import onnxruntime as ort
+
+    for name in entries:
+        if not library_knows(name):
+            raise Unsupported("ONNX Runtime %s does not know %s" % (ort.__version__, name))
 
 
 def require_spinning_switch() -> None:
@@ -97,7 +93,7 @@ def require_spinning_switch() -> None:
     """
     import onnxruntime as ort
 
-    if not _library_knows(_SPINNING):
+    if not library_knows(_SPINNING):
         raise Unsupported("ONNX Runtime %s cannot switch off spinning" % ort.__version__)
 
 
@@ -182,30 +178,19 @@ def _providers(settings: SessionSettings) -> List[Any]:
         return [CPU_PROVIDER]
     options = {
         "device_id": "0",
-        # float32 means float32, as for torch
-        "use_tf32": "0",
         "enable_cuda_graph": "1" if settings.cuda_graph else "0",
+        # As torch, whose cudnn.benchmark is off: no search by measuring
+        "cudnn_conv_algo_search": "HEURISTIC",
     }
+    if library_knows(_TF32):
+        # float32 means float32, as for torch
+        options[_TF32] = "0"
+    else:
+        # Read by CUDA's libraries when they start
+        os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
     if settings.stream is not None:
-        options["user_compute_stream"] = str(settings.stream)
+        options[USER_STREAM] = str(settings.stream)
     return [(CUDA_PROVIDER, options), CPU_PROVIDER]
-
-
-def _library_knows(name: str) -> bool:
-    """Whether the name of a configuration entry stands in the runtime's library, which ignores names that it lacks."""
-    import onnxruntime as ort
-
-    return any(_contains(path, name.encode()) for path in _libraries(os.path.dirname(ort.__file__)))
-
-
-def _libraries(package: str) -> Tuple[str, ...]:
-    directory = os.path.join(package, "capi")
-    return tuple(os.path.join(directory, name) for name in sorted(os.listdir(directory)) if ".so" in name)
-
-
-def _contains(path: str, text: bytes) -> bool:
-    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        return content.find(text) >= 0
 
 
 def _one_line(error: BaseException) -> str:

@@ -6,8 +6,15 @@ from typing import Iterator
 
 from runners.workloads.base import Unsupported
 
-OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "Failed to allocate memory")
+OUT_OF_MEMORY = (
+    *("out of memory", "can't allocate memory", "Failed to allocate memory"),
+    # Of ONNX Runtime's arena, and of libraries that have no memory left for a handle or a workspace
+    *("is smaller than requested bytes", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"),
+)
 """What torch and ONNX Runtime say; neither raises MemoryError."""
+
+REFUSALS = ("cuFFT only supports dimensions whose sizes are powers of two when computing in half precision",)
+"""What torch says where a library has no kernel for a dtype or shape: no crash, wherever it is said."""
 
 
 @contextlib.contextmanager

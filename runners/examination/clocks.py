@@ -46,9 +46,11 @@ class ClockSampler:
 
     def __enter__(self) -> "ClockSampler":
         source = os.path.dirname(os.path.dirname(os.path.abspath(runners.__file__)))
+        # What was on it stays: the environment may have its packages there
+        path = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH"))))
         self._process = subprocess.Popen(
             [sys.executable, "-m", __name__, self._uuid],
-            env=dict(os.environ, PYTHONPATH=source),
+            env=dict(os.environ, PYTHONPATH=path),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -5,13 +5,18 @@ import ctypes
 from dataclasses import dataclass
 from typing import Any, Iterator, Optional
 
-from runners.system import nvml
+from runners.system import cuda_driver, nvml
+from runners.workloads.base import Unsupported
 
 _UUID_BYTES = 16
 
 
 class GpuUnavailable(Exception):  # noqa: N818 - a machine without a GPU is no error
     """No GPU, or the driver does not show it here; the message says why."""
+
+
+class DeviceLost(Exception):  # noqa: N818 - the machine is at fault, not the trial
+    """There is a GPU, and the driver does not give it to us; the message says what the driver says."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,21 @@ def gpu_of_torch() -> Gpu:
     uuid = getattr(torch.cuda.get_device_properties(ordinal), "uuid", None)
     # Torch before 2.4 does not tell it
     return Gpu(ordinal, _driver_uuid(ordinal) if uuid is None else str(uuid))
+
+
+def require_gpu(torch: Any) -> None:
+    """Refuses to go on without a CUDA device.
+
+    Raises:
+        DeviceLost: NVML shows a GPU, and the driver fails: a fabric manager that is down, a device off the bus.
+        Unsupported: there is no GPU, or this torch cannot use one.
+    """
+    if torch.cuda.is_available():
+        return
+    status = cuda_driver.start_in_a_child()
+    if torch.version.cuda and status not in (None, 0, cuda_driver.NO_DEVICE) and nvml.probe().devices:
+        raise DeviceLost("NVML shows a GPU that CUDA does not give: cuInit says %s" % cuda_driver.named(status))
+    raise Unsupported("torch %s sees no CUDA device here" % torch.__version__)
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ are microseconds: whole ones in old traces, with three decimals since torch 2.4.
 
 import bisect
 import json
+import re
 from decimal import Decimal
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -21,6 +22,10 @@ _ACTIVITIES = {
     "gpu_memset": ActivityKind.MEMSET,
     "memset": ActivityKind.MEMSET,
 }
+_WAIT = re.compile(
+    r"cuda(Stream|Device|Event)Synchronize|cu(Stream|Ctx|Event)Synchronize|cudaMemcpy|cuMemcpy[DH]to[DH]_v2"
+)
+_OCCUPANCY = "est. achieved occupancy %"
 _RUNTIME = ("cuda_runtime", "cuda_driver", "runtime")
 _OPERATORS = ("cpu_op", "operator")
 _ANNOTATIONS = ("user_annotation", "cpu_op", "operator")
@@ -71,6 +76,7 @@ def parse(document: Any) -> Trace:
         ),
         operators=tuple(_top_level(complete, iterations)) if fine else None,
         resolution_ns=1 if fine else 1000,
+        waits=tuple(_per_iteration(iterations, [start for start, name in calls.values() if _WAIT.fullmatch(name)])),
     )
 
 
@@ -102,7 +108,21 @@ def _activity(event: Event, calls: Dict[int, Tuple[int, str]], iterations: Seque
         correlation=correlation,
         stream=_number(event, "stream"),
         iteration=_containing(iterations, asked_ns),
+        occupancy=_share((event.get("args") or {}).get(_OCCUPANCY)),
     )
+
+
+def _share(percent: Any) -> Optional[float]:
+    return float(percent) / 100 if isinstance(percent, (int, Decimal)) else None
+
+
+def _per_iteration(iterations: Sequence[Span], times_ns: Sequence[int]) -> List[int]:
+    counts = [0] * len(iterations)
+    for time_ns in times_ns:
+        iteration = _containing(iterations, time_ns)
+        if iteration is not None:
+            counts[iteration] += 1
+    return counts
 
 
 def _top_level(events: Sequence[Event], iterations: Sequence[Span]) -> List[int]:
@@ -110,17 +130,15 @@ def _top_level(events: Sequence[Event], iterations: Sequence[Span]) -> List[int]
     for event in events:
         if _category(event) in _OPERATORS and str(event.get("name")).startswith("aten::"):
             threads.setdefault((event.get("pid"), event.get("tid")), []).append(_span(event))
-    counts = [0] * len(iterations)
+    outermost: List[int] = []
     for spans in threads.values():
         outer_end = None
         for start_ns, end_ns in sorted(spans, key=lambda span: (span[0], -span[1])):
             if outer_end is not None and start_ns < outer_end:
                 continue
             outer_end = end_ns
-            iteration = _containing(iterations, start_ns)
-            if iteration is not None:
-                counts[iteration] += 1
-    return counts
+            outermost.append(start_ns)
+    return _per_iteration(iterations, outermost)
 
 
 def _containing(iterations: Sequence[Span], time_ns: int) -> Optional[int]:

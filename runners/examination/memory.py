@@ -1,14 +1,12 @@
 """Peak memory of one call: of the process on the host, of the allocator and the process on the device."""
 
-import os
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from runners.contract.record import FactValue
-from runners.examination.gpu import GpuUnavailable, gpu_of_torch, nvml_device
+from runners.system.gpu_state import read_gpus
 from runners.system.reading import below, parse_bytes, read_fields
 
-# PROC_PID_INIT_INO of the kernel: the number of the first namespace, the same on every machine
-_HOST_PID_NAMESPACE = "pid:[4026531836]"
+_BYTES_PER_MIB = 2**20
 # The kernel counts resident pages per thread or CPU and adds them up with some delay
 _COUNTING_SLACK_BYTES = 8 << 20
 
@@ -47,80 +45,51 @@ def host_memory(call: Callable[..., Any], ring: Sequence[Tuple[Any, ...]], root:
     }
 
 
+def device_used() -> Optional[int]:
+    """Bytes in use on the GPU of this process, by all processes; null where NVML does not tell, or shows several."""
+    gpus = read_gpus()
+    used = gpus[0].memory_used_mib if len(gpus) == 1 else None
+    return None if used is None else int(used * _BYTES_PER_MIB)
+
+
 def device_memory(
     call: Callable[..., Any],
     ring: Sequence[Tuple[Any, ...]],
     synchronize: Optional[Callable[[], None]],
-    root: str = "/",
+    before_bytes: Optional[int],
+    allocates_by_torch: bool,
 ) -> Dict[str, FactValue]:
     """Makes one call and reads what the CUDA allocator of torch and the driver counted.
 
-    Other frameworks allocate beside torch: only the driver's numbers cover them.
+    Args:
+        call: what is examined.
+        ring: its inputs; the first is used.
+        synchronize: waits for the device.
+        before_bytes: `device_used` before this process used the device.
+        allocates_by_torch: else the peaks of torch's allocator are of bound tensors alone, and null.
 
     Returns:
         `memory_device_allocated_peak_bytes` and `memory_device_reserved_peak_bytes` of torch's allocator;
-        `memory_device_process_bytes` (this process, context included) and `memory_device_used_bytes` (the whole device
-        with all its processes) of the driver, after the call; `memory_device_problem`.
+        `memory_device_used_bytes` (the whole device with all its processes, after the call) and by how much that is
+        more than before, `memory_device_process_bytes` (this process with its context and all frameworks, as long as
+        nobody else comes or goes); `memory_device_before_bytes`; `memory_device_problem`.
     """
-    facts: Dict[str, FactValue] = dict.fromkeys(
-        (
-            "memory_device_allocated_peak_bytes",
-            "memory_device_reserved_peak_bytes",
-            "memory_device_process_bytes",
-            "memory_device_used_bytes",
-            "memory_device_problem",
-        )
-    )
-    try:
-        gpu = gpu_of_torch()
-    except GpuUnavailable as reason:
-        facts["memory_device_problem"] = str(reason)
-        return facts
     import torch
 
     torch.cuda.reset_peak_memory_stats()
     call(*ring[0])
     if synchronize is not None:
         synchronize()
-    facts["memory_device_allocated_peak_bytes"] = torch.cuda.max_memory_allocated()
-    facts["memory_device_reserved_peak_bytes"] = torch.cuda.max_memory_reserved()
-    facts.update(_driver_facts(gpu.uuid, root))
-    return facts
-
-
-def _driver_facts(uuid: Optional[str], root: str) -> Dict[str, FactValue]:
-    try:
-        with nvml_device(uuid) as device:
-            memory = device.ask("nvmlDeviceGetMemoryInfo")
-            processes = device.ask("nvmlDeviceGetComputeRunningProcesses")
-    except GpuUnavailable as reason:
-        return {"memory_device_problem": str(reason)}
-    used, problem = own_memory(processes, os.getpid(), _pid_namespace(root))
+    used = device_used()
+    known = used is not None and before_bytes is not None
     return {
-        "memory_device_process_bytes": used,
-        "memory_device_used_bytes": None if memory is None else int(memory.used),
-        "memory_device_problem": problem,
+        "memory_device_allocated_peak_bytes": torch.cuda.max_memory_allocated() if allocates_by_torch else None,
+        "memory_device_reserved_peak_bytes": torch.cuda.max_memory_reserved() if allocates_by_torch else None,
+        "memory_device_process_bytes": used - before_bytes if known else None,  # type: ignore[operator]
+        "memory_device_used_bytes": used,
+        "memory_device_before_bytes": before_bytes,
+        "memory_device_problem": None if known else "NVML does not tell how much of the device is in use",
     }
-
-
-def own_memory(
-    processes: Optional[Sequence[Any]], pid: int, pid_namespace: Optional[str]
-) -> Tuple[Optional[int], Optional[str]]:
-    """The device memory of this process among those that NVML lists, or why it cannot be told.
-
-    NVML numbers processes as the host does. In a namespace of its own a process has another number there, and its own
-    number may be a stranger's.
-    """
-    if processes is None:
-        return None, "the driver lists no processes"
-    if pid_namespace != _HOST_PID_NAMESPACE:
-        return None, "NVML numbers processes as the host does, and this process is not in the host's PID namespace"
-    for process in processes:
-        if process.pid == pid:
-            if process.usedGpuMemory is None:
-                return None, "the driver does not say how much memory a process uses"
-            return int(process.usedGpuMemory), None
-    return None, "NVML does not list this process"
 
 
 def _reset_peak(root: str) -> Optional[str]:
@@ -144,10 +113,3 @@ def _sum(fields: Dict[str, str], names: Sequence[str]) -> Optional[int]:
     values = [parse_bytes(fields[name]) for name in names if name in fields]
     known = [value for value in values if value is not None]
     return sum(known) if known else None
-
-
-def _pid_namespace(root: str) -> Optional[str]:
-    try:
-        return os.readlink(below(root, "/proc/self/ns/pid"))
-    except OSError:
-        return None

@@ -5,11 +5,17 @@ import os
 import statistics
 import tempfile
 import time
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from runners.contract.record import FactValue
 from runners.examination import kineto
 from runners.examination.trace import Analysis, Trace, analyse
+
+QUEUED_LAUNCHES = 900
+"""The queue of a stream takes about 1,024 launches; after so many a launch may have to wait for the device."""
+
+_LONGEST = 1.1
+"""Busy time over latency that noise explains."""
 
 _WAIT = 1
 _WARM_UP = 5
@@ -34,7 +40,10 @@ def profile(
 
     Returns:
         Medians per call: `busy_s`, `kernel_sum_s`, `kernels`, `launches`, `profiler_gap_s` (idle between activities),
-        `profiler_wall_s`, `profiler_operators` (top-level aten operators); `profiler_valid` with `profiler_problem`.
+        `profiler_wall_s`, `profiler_operators` (top-level aten operators); `profiler_valid` with `profiler_problem`;
+        `waits` (calls within it that wait for the device) and `dispatch_problem` (why the time until it returns is not
+        that of dispatch); `profiler_early_max_us` (how far clocks of host and device are apart) and
+        `profiler_occupancy` (warps of those that fit, while a kernel runs, as it is estimated from the launches).
     """
     try:
         from torch.profiler import ProfilerActivity
@@ -74,12 +83,30 @@ def facts_of(trace: Trace, walls_ns: Sequence[int], has_device: bool) -> Dict[st
     facts["profiler_valid"] = not problems
     if analysis.iterations:
         facts.update(_device_facts(analysis))
+        # One wait of each call is our own, at its end
+        facts["waits"] = max(0, max(trace.waits, default=0) - 1)
+        facts["dispatch_problem"] = _dispatch_problem(facts["waits"], facts["launches"])
     if analysis.kernels_without_launch:
         # Busy time does not suffer from this
         facts["launches"] = None
+        facts["dispatch_problem"] = None
         problems.append("launches are unknown: %d kernels have no launch record" % analysis.kernels_without_launch)
     facts["profiler_problem"] = "; ".join(problems) or None
     return facts
+
+
+def checked_by_latency(facts: Mapping[str, FactValue], latency_s: float) -> Dict[str, FactValue]:
+    """What changes in the facts of a profile that says the device was busy for longer than a call takes.
+
+    Args:
+        facts: of the profile.
+        latency_s: of a call alone, without the profiler.
+    """
+    busy_s = facts.get("busy_s")
+    if facts.get("profiler_valid") is not True or not isinstance(busy_s, float) or busy_s <= _LONGEST * latency_s:
+        return {}
+    problem = "the device is busy for %.0f us of a call of %.0f us" % (busy_s * 1e6, latency_s * 1e6)
+    return {"profiler_valid": False, "profiler_problem": problem}
 
 
 def _device_facts(analysis: Analysis) -> Dict[str, FactValue]:
@@ -90,7 +117,17 @@ def _device_facts(analysis: Analysis) -> Dict[str, FactValue]:
         "profiler_gap_s": _median_s([iteration.gap_ns for iteration in iterations]),
         "kernels": statistics.median_high([iteration.kernels for iteration in iterations]),
         "launches": statistics.median_high([iteration.launches for iteration in iterations]),
+        "profiler_early_max_us": max(analysis.early_ns, default=0) / 1000,
+        "profiler_occupancy": analysis.occupancy,
     }
+
+
+def _dispatch_problem(waits: Any, launches: Any) -> Optional[str]:
+    if waits:
+        return "a call waits for the device %d times" % waits
+    if launches > QUEUED_LAUNCHES:
+        return "a call has %d launches, and a queue of about 1,024 makes it wait" % launches
+    return None
 
 
 def _run(
@@ -120,7 +157,10 @@ def _run(
 
 
 def _unknown(problem: Optional[str]) -> Dict[str, FactValue]:
-    names = ("busy_s", "kernel_sum_s", "kernels", "launches", "profiler_gap_s", "profiler_wall_s", "profiler_operators")
+    names = (
+        *("busy_s", "kernel_sum_s", "kernels", "launches", "profiler_gap_s", "profiler_wall_s", "profiler_operators"),
+        *("waits", "dispatch_problem", "profiler_early_max_us", "profiler_occupancy"),
+    )
     facts: Dict[str, FactValue] = dict.fromkeys(names)
     facts.update(profiler_valid=None, profiler_problem=problem)
     return facts

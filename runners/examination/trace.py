@@ -7,6 +7,8 @@ from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 _KERNEL_LAUNCH = re.compile(r"(cudaLaunch\w*Kernel|cuLaunch\w*Kernel)")
 _GRAPH_LAUNCH = re.compile(r"cu(da)?GraphLaunch")
+# Clocks of host and device are matched to within microseconds: H100s were seen to start kernels "before" their launch
+_CLOCK_SKEW_NS = 20_000
 # A clock that is this coarse against the busy time spoils it
 _MAX_ROUNDING_SHARE = 0.05
 
@@ -31,6 +33,8 @@ class Activity:
     stream: Optional[int]
     iteration: Optional[int]
     """The iteration that caused it; null if none did."""
+    occupancy: Optional[float] = None
+    """Of a kernel: share of the warps that fit, as the profiler estimates it from its launch."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,8 @@ class Trace:
     """Per iteration, aten operators that no other aten operator called; null if the clock is too coarse to tell."""
     resolution_ns: int
     """Step of the trace's clock: 1000 in traces that hold whole microseconds."""
+    waits: Tuple[int, ...] = ()
+    """Per iteration, calls of the runtime that wait for the device, that at its end included."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,10 @@ class Analysis:
     kernels_without_launch: int
     """Kernels of an iteration whose launch was not recorded: the number of launches is too low then."""
     problems: Tuple[str, ...]
+    early_ns: Tuple[int, ...] = ()
+    """Of kernels that start before their launch: by how much. The clocks of host and device differ by so much."""
+    occupancy: Optional[float] = None
+    """Mean over the time of the kernels; null if the trace does not tell it."""
 
 
 def is_launch(name: str) -> bool:
@@ -116,8 +126,9 @@ def analyse(trace: Trace) -> Analysis:
     known = {launch.correlation for launch in trace.launches}
     flat = [activity for each in activities for activity in each]
     orphans = sum(a.kind is ActivityKind.KERNEL and a.correlation not in known for a in flat)
-    problems = _problems(trace, flat, [launch for each in launches for launch in each], iterations)
-    return Analysis(iterations, orphans, problems)
+    every_launch = [launch for each in launches for launch in each]
+    problems = _problems(trace, flat, every_launch, iterations)
+    return Analysis(iterations, orphans, problems, _early(flat, every_launch), _occupancy(flat))
 
 
 def _iteration(activities: Sequence[Activity], launches: Sequence[Launch]) -> Iteration:
@@ -145,7 +156,7 @@ def _problems(
     found = (
         _missing(activities, launches),
         _impossible(activities, trace.resolution_ns),
-        _early(activities, launches),
+        _skewed(_early(activities, launches)),
         _unequal([iteration.kernels for iteration in iterations]),
         _coarse(trace.resolution_ns, activities, sum(iteration.busy_ns for iteration in iterations)),
     )
@@ -170,13 +181,22 @@ def _impossible(activities: Sequence[Activity], resolution_ns: int) -> Optional[
     return "%d device activities last no time" % bad if bad else None
 
 
-def _early(activities: Sequence[Activity], launches: Sequence[Launch]) -> Optional[str]:
+def _early(activities: Sequence[Activity], launches: Sequence[Launch]) -> Tuple[int, ...]:
     starts: Dict[Optional[int], int] = {launch.correlation: launch.start_ns for launch in launches}
-    early = sum(
-        a.kind is ActivityKind.KERNEL and a.correlation in starts and a.start_ns < starts[a.correlation]
-        for a in activities
-    )
-    return "%d kernels start before their launch" % early if early else None
+    kernels = (a for a in activities if a.kind is ActivityKind.KERNEL and a.correlation in starts)
+    leads = (starts[kernel.correlation] - kernel.start_ns for kernel in kernels)
+    return tuple(lead for lead in leads if lead > 0)
+
+
+def _skewed(early_ns: Sequence[int]) -> Optional[str]:
+    far = [lead for lead in early_ns if lead > _CLOCK_SKEW_NS]
+    return "%d kernels start up to %d us before their launch" % (len(far), max(far) // 1000) if far else None
+
+
+def _occupancy(activities: Sequence[Activity]) -> Optional[float]:
+    known = [(a.occupancy, a.duration_ns) for a in activities if a.occupancy is not None and a.duration_ns > 0]
+    total_ns = sum(duration_ns for _, duration_ns in known)
+    return sum(occupancy * duration_ns for occupancy, duration_ns in known) / total_ns if total_ns else None
 
 
 def _unequal(kernels: Sequence[int]) -> Optional[str]:

@@ -10,11 +10,12 @@ import itertools
 import math
 import statistics
 import time
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from runners.contract.record import FactValue
 from runners.examination.dcgm import DcgmUnavailable, DcgmWatch, first_line, parse_dmon
 from runners.examination.gpu import GpuUnavailable, NvmlDevice, gpu_of_torch, nvml_device
+from runners.system.nvml import ask
 
 _WINDOW_MS = 2000
 _SHARES = ("utilisation_sm_active_share", "utilisation_sm_occupancy_share", "utilisation_dram_bandwidth_share")
@@ -24,7 +25,7 @@ _BUSY = ("utilisation_kernel_time_share", "utilisation_memory_time_share")
 Shares = Tuple[Optional[float], ...]
 
 
-class _GpmUnavailable(Exception):  # noqa: N818 - older GPUs lack it
+class GpmUnavailable(Exception):  # noqa: N818 - older GPUs lack it
     """NVML gives no such counters; the message says why."""
 
 
@@ -46,13 +47,14 @@ def measure_utilisation(
 
     Returns:
         `utilisation_sm_active_share`, `utilisation_sm_occupancy_share`, `utilisation_dram_bandwidth_share` with
-        `utilisation_source` (`nvml_gpm` or `dcgm`); `utilisation_kernel_time_share` and `utilisation_memory_time_share`
+        `utilisation_source` (`nvml_gpm` or `dcgm`); `utilisation_call_s` (wall time of a call in the window);
+        `utilisation_kernel_time_share` and `utilisation_memory_time_share`
         (NVML: of its last sample periods, those in which a kernel ran, or memory was accessed); `utilisation_problem`.
     """
     facts: Dict[str, FactValue] = dict.fromkeys((*_SHARES, "utilisation_source", *_BUSY, "utilisation_problem"))
 
     def run() -> None:
-        _run_for(call, ring, window_ms / 1000, clock)
+        facts["utilisation_call_s"] = _run_for(call, ring, window_ms / 1000, clock)
 
     try:
         uuid = gpu_of_torch().uuid
@@ -72,9 +74,9 @@ def _device_facts(
 ) -> None:
     problems: List[str] = []
     try:
-        shares, rates = _with_gpm(device, run, synchronize)
+        shares, rates = gpm_shares(device.library, device.handle, run, synchronize)
         facts["utilisation_source"] = "nvml_gpm"
-    except _GpmUnavailable as reason:
+    except GpmUnavailable as reason:
         problems.append(str(reason))
         try:
             shares, rates = _with_dcgm(device, uuid, run, synchronize)
@@ -92,34 +94,43 @@ def _device_facts(
         facts.update(zip(_BUSY, (rates.gpu / 100, rates.memory / 100)))
 
 
-def _with_gpm(
-    device: NvmlDevice, run: Callable[[], None], synchronize: Optional[Callable[[], None]]
+def gpm_shares(
+    nvml: Any, handle: Any, run: Callable[[], None], synchronize: Optional[Callable[[], None]]
 ) -> Tuple[Shares, Any]:
-    """The shares, and NVML's rates while the device was still busy."""
-    nvml = device.library
-    support = device.ask("nvmlGpmQueryDeviceSupport")
+    """The shares between two samples, and NVML's rates while the device was still busy.
+
+    Args:
+        nvml: the library.
+        handle: of the device.
+        run: what is done between the samples.
+        synchronize: waits for the device.
+
+    Raises:
+        GpmUnavailable: the device or its driver has no such counters, or NVML fails.
+    """
+    support = ask(nvml, "nvmlGpmQueryDeviceSupport", handle)
     if support is None or not support.isSupportedDevice:
-        raise _GpmUnavailable("NVML has no GPM metrics for this GPU (Hopper and newer have them)")
+        raise GpmUnavailable("NVML has no GPM metrics for this GPU (Hopper and newer have them)")
     samples: List[Any] = []
     try:
         while len(samples) < 2:
             samples.append(nvml.nvmlGpmSampleAlloc())
         _wait(synchronize)
-        nvml.nvmlGpmSampleGet(device.handle, samples[0])
+        nvml.nvmlGpmSampleGet(handle, samples[0])
         run()
         # The queue is still being worked off here
-        rates = device.ask("nvmlDeviceGetUtilizationRates")
+        rates = ask(nvml, "nvmlDeviceGetUtilizationRates", handle)
         _wait(synchronize)
-        nvml.nvmlGpmSampleGet(device.handle, samples[1])
-        return _gpm_shares(nvml, samples), rates
+        nvml.nvmlGpmSampleGet(handle, samples[1])
+        return _shares_between(nvml, samples), rates
     except nvml.NVMLError as error:
-        raise _GpmUnavailable("NVML's GPM metrics: %s" % error) from None
+        raise GpmUnavailable("NVML's GPM metrics: %s" % error) from None
     finally:
         for sample in samples:
             nvml.nvmlGpmSampleFree(sample)
 
 
-def _gpm_shares(nvml: Any, samples: Sequence[Any]) -> Shares:
+def _shares_between(nvml: Any, samples: Sequence[Any]) -> Shares:
     request = nvml.c_nvmlGpmMetricsGet_t()
     request.version = nvml.NVML_GPM_METRICS_GET_VERSION
     request.numMetrics = len(_GPM_METRICS)
@@ -151,12 +162,32 @@ def _with_dcgm(
 
 def _run_for(
     call: Callable[..., Any], ring: Sequence[Tuple[Any, ...]], seconds: float, clock: Callable[[], float]
-) -> None:
+) -> float:
+    """Makes back-to-back calls; returns the time of one, as the host sees it."""
     start = clock()
-    for inputs in itertools.cycle(ring):
+    for calls, inputs in enumerate(itertools.cycle(ring), 1):
         call(*inputs)
         if clock() - start >= seconds:
-            return
+            return (clock() - start) / calls
+    raise AssertionError("the ring of inputs is empty")
+
+
+def estimated_occupancy(facts: Mapping[str, FactValue]) -> Dict[str, FactValue]:
+    """The occupancy by the profiler's estimate, where no counter of the device tells it.
+
+    The profiler estimates what a kernel can occupy while it runs. Between kernels nothing is occupied, so that this
+    times the share of the calls in which kernels ran is what a counter would say.
+
+    Args:
+        facts: of the passes of utilisation and of the profiler.
+    """
+    while_running, busy_s, call_s = (facts.get(name) for name in ("profiler_occupancy", "busy_s", "utilisation_call_s"))
+    if facts.get("utilisation_sm_occupancy_share") is not None or facts.get("profiler_valid") is not True:
+        return {}
+    if not isinstance(while_running, float) or not isinstance(busy_s, float) or not isinstance(call_s, float):
+        return {}
+    share = while_running * min(1.0, busy_s / call_s)
+    return {"utilisation_sm_occupancy_share": share, "utilisation_source": "profiler_estimate"}
 
 
 def _wait(synchronize: Optional[Callable[[], None]]) -> None:

@@ -7,7 +7,9 @@ from typing import Dict, Optional, Tuple
 from runners.contract import ContractError, Phases, Series, Status, Verification, check_turns, compact_json, decode
 from runners.contract.record import FactValue
 
-_OWN_STATUSES = (Status.OK, Status.WRONG_OUTPUT, Status.UNSUPPORTED, Status.OOM, Status.CRASHED)
+_OWN_STATUSES = (
+    *(Status.OK, Status.WRONG_OUTPUT, Status.UNSUPPORTED, Status.OOM, Status.CRASHED, Status.INFRASTRUCTURE_ERROR),
+)
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,15 @@
 """The third process of a trial: what would disturb the timing if it were done beside it.
 
-Everything here looks at the device: the graph replay, the profiler, utilisation and energy. On a CPU only energy
-is there to be read.
+Everything here looks at the device: energy, utilisation, memory, the graph replay and the profiler. On a CPU only
+energy is there to be read. The profiler comes last: what it attaches to the driver stays, and slows down what follows
+by 10 to 20 % (pytorch#144455). A profile that lost records is made again, in a fresh process.
 """
 
+import contextlib
+import statistics
 import time
-from dataclasses import replace
-from typing import Optional, Tuple
+from dataclasses import dataclass, replace
+from typing import Iterator, Optional, Tuple
 
 from runners.backends import make_backend
 from runners.backends.base import Backend
@@ -19,6 +22,17 @@ from runners.protocol.cache import CacheEntries
 from runners.protocol.measure import RING
 from runners.protocol.timing import Subject, WarmUp
 from runners.workloads import make_workload
+
+_WAITS = 100
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """A trial that is built and warm."""
+
+    backend: Backend
+    subject: Subject
+    warm: WarmUp
 
 
 def wanted(spec: TrialSpec) -> bool:
@@ -35,32 +49,60 @@ def examine(spec: TrialSpec, cached: CacheEntries) -> Answer:
     A pass that fails leaves `<pass>_problem` in the facts; the others go on.
     """
     start = time.perf_counter()
+    before_bytes = _used(spec)
+    with _warm(spec, cached) as ready:
+        series, facts = _passes(ready, before_bytes)
+    return Answer(Status.OK, None, Phases(examine_s=time.perf_counter() - start), series, None, None, facts)
+
+
+def profile_again(spec: TrialSpec, cached: CacheEntries) -> Answer:
+    """The profiler's pass alone, for a trace that was not valid."""
+    with _warm(spec, cached) as ready:
+        return Answer(Status.OK, facts=attempted("profiler", lambda: _profile(ready)))
+
+
+@contextlib.contextmanager
+def _warm(spec: TrialSpec, cached: CacheEntries) -> Iterator[_Ready]:
     backend = make_backend(make_workload(spec))
     backend.workload.set_threads(backend.host_threads())
     call = backend.load(backend.build(), cached.artifact.path if backend.has_artifact else None)
     ring = [backend.native(backend.workload.inputs(index)) for index in range(RING)]
     subject = Subject(call, ring, backend.synchronize())
     with backend.execution():
-        warm = timing.warm_up(subject, spec.protocol, [timing.time_one(subject, ring[0])[1]])
-        series, facts = _passes(backend, subject, warm)
-    return Answer(Status.OK, None, Phases(examine_s=time.perf_counter() - start), series, None, None, facts)
+        yield _Ready(backend, subject, timing.warm_up(subject, spec.protocol, [timing.time_one(subject, ring[0])[1]]))
 
 
-def _passes(backend: Backend, subject: Subject, warm: WarmUp) -> Tuple[Tuple[Series, ...], Facts]:
-    protocol = backend.spec.protocol
+def _used(spec: TrialSpec) -> Optional[int]:
+    from runners.examination.memory import device_used
+
+    return device_used() if spec.device == CUDA else None
+
+
+def _passes(ready: _Ready, before_bytes: Optional[int]) -> Tuple[Tuple[Series, ...], Facts]:
+    backend, subject = ready.backend, ready.subject
+    protocol, on_gpu = backend.spec.protocol, backend.spec.device == CUDA
     facts: Facts = {}
     series: Tuple[Series, ...] = ()
-    if backend.spec.device == CUDA:
-        facts.update(attempted("memory_device", lambda: _device_memory(subject)))
-        facts.update(attempted("utilisation", lambda: _utilisation(subject)))
-        if protocol.profile_calls:
-            facts.update(attempted("profiler", lambda: _profile(subject, protocol)))
-        if protocol.graph_budget_ms and backend.capturable:
-            taken, problem = _graph(subject, protocol, warm)
-            series, facts["graph_problem"] = taken, problem
+    if on_gpu:
+        facts.update(attempted("memory_device", lambda: _device_memory(ready, before_bytes)))
     if protocol.energy_window_ms:
         facts.update(attempted("energy", lambda: _energy(backend, subject)))
+    if on_gpu:
+        facts.update(attempted("utilisation", lambda: _utilisation(subject)))
+        facts.update(attempted("synchronize", lambda: _cost_of_waiting(subject)))
+        if protocol.graph_budget_ms and backend.capturable:
+            series, facts["graph_problem"] = _graph(subject, protocol, ready.warm)
+        if protocol.profile_calls:
+            facts.update(attempted("profiler", lambda: _profile(ready)))
     return series, facts
+
+
+def _cost_of_waiting(subject: Subject) -> Facts:
+    """`synchronize_s`: what a wait for an idle device takes, which is in every call that is timed alone."""
+    assert subject.synchronize is not None
+    subject.synchronize()
+    idle = replace(subject, call=lambda *_: None)
+    return {"synchronize_s": statistics.median(timing.time_one(idle, ())[1][0] for _ in range(_WAITS)) / 1e9}
 
 
 def _graph(subject: Subject, protocol: Protocol, warm: WarmUp) -> Tuple[Tuple[Series, ...], Optional[str]]:
@@ -76,16 +118,23 @@ def _graph(subject: Subject, protocol: Protocol, warm: WarmUp) -> Tuple[Tuple[Se
     return (series,), None
 
 
-def _profile(subject: Subject, protocol: Protocol) -> Facts:
+def _profile(ready: _Ready) -> Facts:
     from runners.examination.profiler import profile
 
-    return profile(subject.call, subject.ring, subject.synchronize, protocol.profile_calls)
+    backend, subject = ready.backend, ready.subject
+    # As it is timed for dispatch, so that the waits that are counted are its own
+    dispatched = backend.dispatched(subject.call)
+    facts = profile(dispatched or subject.call, subject.ring, subject.synchronize, backend.spec.protocol.profile_calls)
+    return facts if dispatched else dict(facts, dispatch_problem="every call of this backend waits for the device")
 
 
-def _device_memory(subject: Subject) -> Facts:
+def _device_memory(ready: _Ready, before_bytes: Optional[int]) -> Facts:
     from runners.examination.memory import device_memory
 
-    return device_memory(subject.call, subject.ring, subject.synchronize)
+    subject = ready.subject
+    return device_memory(
+        subject.call, subject.ring, subject.synchronize, before_bytes, ready.backend.allocates_by_torch
+    )
 
 
 def _utilisation(subject: Subject) -> Facts:

@@ -8,7 +8,9 @@ from typing import Any, List, Optional, Sequence, Tuple
 from runners.backends import make_backend
 from runners.backends.base import Backend
 from runners.contract import LEGACY, Phases, Series, Status, TrialSpec
+from runners.contract.catalogue.entries import CUDA
 from runners.examination.counts import operation_facts
+from runners.examination.gpu_clock import gpu_clock
 from runners.examination.memory import host_memory
 from runners.protocol import timing
 from runners.protocol.answer import Answer
@@ -51,8 +53,9 @@ def measure(spec: TrialSpec, cached: CacheEntries, turns: Optional[Turns] = None
     facts.update(workload.numerics())
     facts.update(backend.facts())
     ring = [backend.native(workload.inputs(index)) for index in range(RING)]
-    with backend.execution():
-        answer = _verify_and_time(backend, Subject(call, ring, backend.synchronize()), reference, turns)
+    with backend.execution(), gpu_clock(spec.device == CUDA) as clock:
+        answer = _verify_and_time(backend, Subject(call, ring, backend.synchronize(), clock), reference, turns)
+        facts.update({} if clock is None else clock.facts())
     phases = replace(answer.phases, build_s=None if model is None else built - start, load_s=loaded - built)
     return replace(answer, phases=phases, facts=dict(facts, **answer.facts))
 
@@ -117,8 +120,9 @@ def _timed(
             expected_ns = timing.median_ns(series[0]) if series[0].durations_ns else warm.last_ns
             if protocol.pipelined_budget_ms:
                 series.append(timing.time_pipelined(subject, protocol, expected_ns))
-            if subject.synchronize is not None and protocol.dispatch_budget_ms:
-                series.append(timing.time_dispatch(subject, protocol, expected_ns))
+            dispatched = backend.dispatched(subject.call)
+            if subject.synchronize is not None and protocol.dispatch_budget_ms and dispatched is not None:
+                series.append(timing.time_dispatch(replace(subject, call=dispatched), protocol, expected_ns))
         outputs, _ = _verified_calls(backend, subject)
     finally:
         gc.enable()

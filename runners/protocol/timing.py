@@ -7,10 +7,12 @@ several threads the CPU time of one short sample means little; sums over a serie
 import itertools
 import statistics
 import time
+from collections import deque
 from dataclasses import dataclass, replace
-from typing import Any, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Deque, Iterator, List, Optional, Sequence, Tuple
 
 from runners.contract import Protocol, Series, Stop
+from runners.examination.gpu_clock import GpuClock
 from runners.protocol.pressure import PressureGauge
 from runners.protocol.stopping import StoppingRule
 from runners.protocol.turns import Turns
@@ -36,6 +38,8 @@ class Subject:
     ring: Sequence[Inputs]
     synchronize: Optional[Synchronize] = None
     """None where a call returns only when its work is done."""
+    clock: Optional[GpuClock] = None
+    """Read when a series ends; None on a CPU, or where nothing tells it."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +50,8 @@ class WarmUp:
     steady: Optional[bool]
     """None if the calls are so slow that there were too few to judge."""
     seconds: float
-
-    @property
-    def last_ns(self) -> float:
-        """Wall time of the last call: the best guess for the next."""
-        return float(self.series.durations_ns[-1])
+    last_ns: float
+    """Wall time of the last call: the best guess for the next."""
 
 
 def time_one(subject: Subject, inputs: Inputs) -> Tuple[Any, Sample]:
@@ -68,7 +69,9 @@ def time_one(subject: Subject, inputs: Inputs) -> Tuple[Any, Sample]:
 
 
 def warm_up(subject: Subject, protocol: Protocol, first: Sequence[Sample]) -> WarmUp:
-    """Calls until the latency no longer falls.
+    """Calls until the latency no longer falls, and the clock of a GPU has settled.
+
+    Of the calls the first `max_samples` are kept.
 
     Args:
         subject: what is measured.
@@ -77,15 +80,19 @@ def warm_up(subject: Subject, protocol: Protocol, first: Sequence[Sample]) -> Wa
     """
     start = time.perf_counter_ns()
     samples = list(first)
+    recent: Deque[int] = deque((wall for wall, _ in samples), 2 * _WINDOW)
     earlier = sum(wall for wall, _ in samples)
-    for inputs in itertools.cycle(subject.ring):
+    for calls, inputs in enumerate(itertools.cycle(subject.ring), len(samples)):
         elapsed = earlier + time.perf_counter_ns() - start
-        steady = _verdict([wall for wall, _ in samples[-2 * _WINDOW :]])
-        enough = len(samples) >= protocol.warmup_min_calls and elapsed >= protocol.warmup_min_ms * _NS_PER_MS
-        capped = elapsed >= protocol.warmup_max_ms * _NS_PER_MS or len(samples) >= protocol.max_samples
-        if capped or (enough and steady is not False):
-            return WarmUp(_series("warmup", 1, samples), steady, elapsed / 1e9)
-        samples.append(time_one(subject, inputs)[1])
+        steady = _verdict(list(recent))
+        enough = calls >= protocol.warmup_min_calls and elapsed >= protocol.warmup_min_ms * _NS_PER_MS
+        settled = subject.clock is None or subject.clock.has_settled(elapsed)
+        if elapsed >= protocol.warmup_max_ms * _NS_PER_MS or (enough and settled and steady is not False):
+            return WarmUp(_series("warmup", 1, samples), steady, elapsed / 1e9, float(recent[-1]))
+        sample = time_one(subject, inputs)[1]
+        recent.append(sample[0])
+        if len(samples) < protocol.max_samples:
+            samples.append(sample)
     raise AssertionError("the ring of inputs is empty")
 
 
@@ -96,7 +103,7 @@ def warm_up_fixed(subject: Subject, calls: int, first: Sequence[Sample]) -> Warm
     for inputs in itertools.islice(itertools.cycle(subject.ring), max(0, calls - len(samples))):
         samples.append(time_one(subject, inputs)[1])
     seconds = (sum(wall for wall, _ in first) + time.perf_counter_ns() - start) / 1e9
-    return WarmUp(_series("warmup", 1, samples), None, seconds)
+    return WarmUp(_series("warmup", 1, samples), None, seconds, float(samples[-1][0]))
 
 
 def time_turns(subject: Subject, protocol: Protocol, turns: Turns, expected_ns: float = 0.0) -> Series:
@@ -241,6 +248,8 @@ def _take(
             break
     total = gauge.total_ns()
     gauge.close()
+    if subject.clock is not None:
+        subject.clock.note(mode)
     return replace(
         _series(mode, calls, list(zip(durations, cpus))),
         pressure_ns=tuple(pressures),

@@ -9,6 +9,9 @@ relative error was at most 3e-6, but for ONNX Runtime's Fourier transform in FNe
 function. Matrices rounded to TF32 or bfloat16, which a backend must not do in silence, made it 3.4e-4 to 7.2e-4, or
 seven to eight times that, in five models (benchmarks/rounded_matrices.py); a wrong operator makes it 0.02 and more. Of
 float16 and bfloat16 only small models were measured (9e-4 and 6e-3 for eager).
+
+A relative error e implies a cosine of at least sqrt(1 - e^2), so that a limit of its own is left to the backends that
+give up accuracy by design.
 """
 
 from dataclasses import dataclass
@@ -20,12 +23,7 @@ from runners.workloads.base import Arithmetic, Errors, Tolerance
 
 INPUTS = 2
 
-_MIN_COSINE = 0.999
-_TOLERANCE = {
-    "float32": Tolerance(2.5e-4, _MIN_COSINE),
-    "float16": Tolerance(5e-3, _MIN_COSINE),
-    "bfloat16": Tolerance(2e-2, _MIN_COSINE),
-}
+_TOLERANCE = {"float32": Tolerance(2.5e-4), "float16": Tolerance(5e-3), "bfloat16": Tolerance(2e-2)}
 _EAGER_FACTOR = 5.0
 
 Outputs = Tuple[Any, ...]
@@ -118,6 +116,6 @@ def _first_problem(
                 # Not a number is above every limit
                 if not getattr(error, name) <= limit:
                     return where + "%s is %.3g, above %.3g" % (name, getattr(error, name), limit)
-            if not error.cosine >= tolerance.min_cosine:
+            if tolerance.min_cosine is not None and not error.cosine >= tolerance.min_cosine:
                 return where + "cosine is %.6f, below %s" % (error.cosine, tolerance.min_cosine)
     return None

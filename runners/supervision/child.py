@@ -8,8 +8,9 @@ import sys
 import traceback
 from typing import Callable, NoReturn, Optional
 
-from runners.backends.preparation import OUT_OF_MEMORY
+from runners.backends.preparation import OUT_OF_MEMORY, REFUSALS
 from runners.contract import Status
+from runners.examination.gpu import DeviceLost
 from runners.protocol.answer import Answer, encode_answer
 from runners.supervision import kernel
 from runners.supervision.bounds import limit_memory_of_this_process
@@ -59,6 +60,8 @@ def answer_of(function: Callable[[], Answer]) -> Answer:
         answer = function()
     except Unsupported as refusal:
         answer = Answer(Status.UNSUPPORTED, _one_line(str(refusal)))
+    except DeviceLost as loss:
+        answer = Answer(Status.INFRASTRUCTURE_ERROR, _one_line(str(loss)))
     except ModuleNotFoundError as error:
         traceback.print_exc()
         missing = (error.name or "").partition(".")[0]
@@ -71,7 +74,9 @@ def answer_of(function: Callable[[], Answer]) -> Answer:
     except Exception as error:  # noqa: BLE001 - whatever a trial raises is its result
         traceback.print_exc()
         exhausted = any(text in str(error) for text in OUT_OF_MEMORY)
-        answer = Answer(Status.OOM if exhausted else Status.CRASHED, _last_line(error))
+        refused = any(text in str(error) for text in REFUSALS)
+        status = Status.OOM if exhausted else Status.UNSUPPORTED if refused else Status.CRASHED
+        answer = Answer(status, _last_line(error))
     return answer or Answer(Status.OOM, "an allocation failed (MemoryError)")
 
 

@@ -11,6 +11,7 @@ from runners.contract.catalogue import refusal
 from runners.protocol.answer import Answer
 from runners.supervision.interrupts import Interrupts
 from runners.supervision.process import run_child
+from runners.system import cuda_driver
 from runners.workloads import make_workload
 
 _CANARY_S = 60.0
@@ -43,15 +44,23 @@ def import_all(modules: Iterable[str]) -> None:
         sys.modules["torch"].set_num_threads(1)
 
 
-def children_can_compute(interrupts: Interrupts) -> bool:
+def children_can_compute(interrupts: Interrupts, on_gpu: bool = False) -> bool:
     """Whether a forked child can run torch with two threads; it hangs if the supervisor ever did.
+
+    On a GPU it has to add there, too, which fails if an import has started the CUDA driver in the supervisor.
 
     Raises:
         Interrupted: the supervisor has to end.
     """
     if "torch" not in sys.modules:
         return True
-    ended = run_child(_compute_with_two_threads, time.monotonic() + _CANARY_S, interrupts)
+    status = cuda_driver.status_here() if on_gpu else None
+    if status not in (None, cuda_driver.NOT_INITIALIZED):
+        print("an import has started the CUDA driver: cuDeviceGetCount says %s" % cuda_driver.named(status), flush=True)
+        return False
+    ended = run_child(
+        _compute_everywhere if on_gpu else _compute_with_two_threads, time.monotonic() + _CANARY_S, interrupts
+    )
     if ended.code != 0:
         print(ended.log_tail, flush=True)
     return ended.code == 0
@@ -63,3 +72,12 @@ def _compute_with_two_threads() -> Answer:
     torch.set_num_threads(2)
     torch.ones(1 << 18).add_(1).sum()
     return Answer(Status.OK)
+
+
+def _compute_everywhere() -> Answer:
+    import torch
+
+    answer = _compute_with_two_threads()
+    if torch.cuda.is_available():  # else each trial says why not
+        torch.ones(1 << 10, device="cuda").add_(1).sum().item()
+    return answer

@@ -25,9 +25,11 @@ from runners.contract import (
     decode_line,
     encode,
 )
+from runners.contract.catalogue.entries import CUDA
 from runners.protocol.cache import DIRECTORY_VARIABLE
 from runners.statistics.allocation import goes_on, past_of
 from runners.supervision.supervisor import EXIT_BAD_TASK, read_task, run_task
+from runners.supervision.surroundings import settle
 
 EXIT_GIVEN_UP = 66
 EXIT_BUSY = 69
@@ -54,6 +56,9 @@ def run_directory(directory: str) -> int:
     except (ContractError, OSError) as error:
         print("%s: %s" % (files.task, error), flush=True)
         return EXIT_BAD_TASK
+    removed = settle(any(trial.spec.device == CUDA for trial in task.every_trial))
+    if removed:
+        print("without these variables, which change results: %s" % ", ".join(removed), flush=True)
     try:
         if not _lock(descriptor):
             print("%s: another process runs this task; wait for it, or end it" % directory, flush=True)

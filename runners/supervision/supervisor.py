@@ -28,6 +28,7 @@ from runners.contract import (
     sessions_of,
 )
 from runners.contract.catalogue import refusal
+from runners.contract.catalogue.entries import CUDA
 from runners.contract.record import FactValue
 from runners.protocol.answer import Answer
 from runners.protocol.cache import DIRECTORY_VARIABLE
@@ -59,7 +60,8 @@ def run_task(directory: str) -> int:
     gc.collect()
     gc.freeze()
     try:
-        if not preload.children_can_compute(interrupts):
+        on_gpu = any(trial.spec.device == CUDA for trial in task.every_trial)
+        if not preload.children_can_compute(interrupts, on_gpu):
             print("a forked child cannot compute with two threads: no trial can be run here", flush=True)
             return EXIT_NO_CHILDREN
         Supervisor(task, files, interrupts).run()

@@ -2,6 +2,7 @@
 
 import shutil
 import signal
+import statistics
 import tempfile
 import uuid
 from dataclasses import dataclass, replace
@@ -21,9 +22,11 @@ from runners.contract import (
     WorkloadSpec,
 )
 from runners.contract.catalogue.entries import CPU, CUDA
+from runners.examination.profiler import checked_by_latency
+from runners.examination.utilisation import estimated_occupancy
 from runners.protocol.answer import Answer, merge_phases
 from runners.protocol.cache import CacheEntries, entries
-from runners.protocol.examine import examine, wanted
+from runners.protocol.examine import examine, profile_again, wanted
 from runners.protocol.measure import measure
 from runners.protocol.prepare import missing, prepare
 from runners.supervision.bounds import memory_limit_bytes
@@ -184,8 +187,18 @@ class TrialProcesses:
 
     def _with_examination(self, answer: Answer, trial: Trial, deadline: float) -> Answer:
         """The answer and what the examination adds. What was timed stands, whatever becomes of it."""
-        more, _ = self._child(partial(examine, trial.spec, self._entries(trial.spec)), trial, deadline)
+        cached = self._entries(trial.spec)
+        more, _ = self._child(partial(examine, trial.spec, cached), trial, deadline)
         facts = dict(answer.facts, **more.facts)
+        if more.facts.get("profiler_valid") is False:
+            # Records are lost by chance, and by a process that has lost some again
+            again, _ = self._child(partial(profile_again, trial.spec, cached), trial, deadline)
+            if again.facts.get("profiler_valid") is True:
+                facts.update(again.facts, profiler_retried=more.facts.get("profiler_problem"))
+        durations_ns = [ns for part in answer.series if part.mode == "sync" for ns in part.durations_ns]
+        if durations_ns:
+            facts.update(checked_by_latency(facts, statistics.median(durations_ns) / 1e9))
+        facts.update(estimated_occupancy(facts))
         if more.status is not Status.OK:
             facts["examination_problem"] = "%s: %s" % (more.status.value, more.reason)
         phases = merge_phases(answer.phases, more.phases)

@@ -24,7 +24,10 @@ CLOCKS_SET = 0x2
 _THERMAL_POLICY = 1
 _MEMORY_VERSION_2 = 0x02000028
 _BYTES_PER_MIB = 2**20
-_KINDS_OF_PROCESSES = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses")
+_KINDS_OF_PROCESSES = (
+    *("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses"),
+    "nvmlDeviceGetMPSComputeRunningProcesses",
+)
 
 
 @dataclass(frozen=True)

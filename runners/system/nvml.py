@@ -6,6 +6,9 @@ from typing import Any, Dict, Iterator, Optional, Tuple
 
 from runners.contract.record import FactValue
 
+_HELD_BY = {"power": 0, "heat": 1}
+"""What holds clocks down, by NVML's number of the policy. Times are summed up since the driver was loaded."""
+
 
 class NvmlUnavailable(Exception):  # noqa: N818 - a machine without a GPU is no error
     """There is no NVML here; the message says why."""
@@ -138,7 +141,11 @@ def _device_conditions(nvml: Any, handle: Any) -> Dict[str, FactValue]:
     reasons = ask(nvml, "nvmlDeviceGetCurrentClocksEventReasons", handle)
     if reasons is None:  # its name until driver 535
         reasons = ask(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", handle)
+    held = {name: ask(nvml, "nvmlDeviceGetViolationStatus", handle, policy) for name, policy in _HELD_BY.items()}
     return {
+        **{"held_by_%s_ns" % name: None if time is None else int(time.violationTime) for name, time in held.items()},
+        "pcie_generation": ask(nvml, "nvmlDeviceGetCurrPcieLinkGeneration", handle),
+        "pcie_width": ask(nvml, "nvmlDeviceGetCurrPcieLinkWidth", handle),
         "sm_clock_mhz": ask(nvml, "nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_SM),
         "memory_clock_mhz": ask(nvml, "nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_MEM),
         "temperature_c": ask(nvml, "nvmlDeviceGetTemperature", handle, nvml.NVML_TEMPERATURE_GPU),

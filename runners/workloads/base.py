@@ -34,7 +34,7 @@ class Tolerance:
     """How far outputs may be from the reference, beside a multiple of eager's own error."""
 
     relative_l2: float
-    min_cosine: float
+    min_cosine: Optional[float] = None
 
 
 class Arithmetic(ABC):

@@ -8,7 +8,8 @@ from typing import Any, Dict, Optional, Tuple, cast
 from runners.contract import WorkloadSpec
 from runners.contract.catalogue.entries import CUDA
 from runners.contract.record import FactValue
-from runners.workloads.base import Arithmetic, Errors, Inputs, Synchronize, Unsupported, Workload
+from runners.examination.gpu import require_gpu
+from runners.workloads.base import Arithmetic, Errors, Inputs, Synchronize, Workload
 
 PRELOAD = ("torch", "runners.workloads.torchvision_import", "torch._dynamo")
 """What every workload of torch preloads first. Operations are counted with the last, which takes two seconds to import;
@@ -71,8 +72,7 @@ class TensorWorkload(Workload):
         torch.set_num_threads(threads)
         torch.manual_seed(self.spec.seed)
         if self.spec.device == CUDA:
-            if not torch.cuda.is_available():
-                raise Unsupported("torch %s sees no CUDA device here" % torch.__version__)
+            require_gpu(torch)
             # float32 means float32 on every GPU and in every version of torch
             torch.backends.cuda.matmul.allow_tf32 = False
             torch.backends.cudnn.allow_tf32 = False

@@ -236,11 +236,12 @@ def test_what_is_not_what_was_asked_for_is_not_measured(
 @pytest.fixture(scope="module")
 def cuda_python() -> Path:
     """Python of an environment whose torch and ONNX Runtime are built for CUDA, where somebody has made one."""
-    if "TAXMETER_CUDA_PYTHON" not in os.environ:
-        pytest.skip("TAXMETER_CUDA_PYTHON names no Python with torch and ONNX Runtime for CUDA")
-    return Path(os.environ["TAXMETER_CUDA_PYTHON"])
+    if "TAXMETER_GPU_PYTHON" not in os.environ:
+        pytest.skip("TAXMETER_GPU_PYTHON names no Python with torch and ONNX Runtime for CUDA")
+    return Path(os.environ["TAXMETER_GPU_PYTHON"])
 
 
+@pytest.mark.gpu
 def test_on_a_gpu_all_nodes_run_there_with_and_without_a_graph(tmp_path: Path, cuda_python: Path) -> None:
     asked = {
         "plain": trial("plain", device="cuda", of_batch=3, mask="ptb"),

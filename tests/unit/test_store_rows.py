@@ -179,6 +179,14 @@ def test_latencies_come_from_the_samples() -> None:
     assert row["samples_pipelined_cpu_s"][0] == pytest.approx(0.002)
 
 
+@pytest.mark.parametrize(("problem", "expected"), [(None, 0.002), ("a call waits for the device 2 times", None)])
+def test_a_call_that_waits_for_the_device_has_no_dispatch(problem: str | None, expected: float | None) -> None:
+    facts = {"busy_s": 0.0035, "profiler_valid": True, "dispatch_problem": problem}
+    spec = replace(trial().spec, device="cuda")
+    row = trial_row(context(), replace(trial(), spec=spec), record(series=(series("dispatch", 3),), facts=facts))
+    assert (row["dispatch_s"], row["busy_s"]) == (expected, 0.0035)
+
+
 def test_no_90th_percentile_below_64_samples() -> None:
     row = trial_row(context(), trial(), record(series=(series("sync", 63),)))
     assert row["latency_sync_p90_s"] is None

@@ -15,12 +15,13 @@ def python_variable(environment: str) -> str:
     return "PYTHON_" + environment.upper().replace("-", "_")
 
 
-def run_script(tasks: Sequence[tuple[str, str, int]], cores: str | None) -> str:
+def run_script(tasks: Sequence[tuple[str, str, int]], cores: str | None, gpu: str | None = None) -> str:
     """A POSIX shell script that runs the tasks in order.
 
     Args:
         tasks: of each, the name of its directory below `tasks`, the environment, and the seconds after which it ends.
         cores: a list of cores to keep to; null leaves them as they are.
+        gpu: UUID of the one GPU that trials see; null takes the first, or the one that CUDA_VISIBLE_DEVICES names.
     """
     calls = [
         f'run {shlex.quote(name)} {shlex.quote(environment)} {limit_s} "${{{python_variable(environment)}:-$PYTHON}}"'
@@ -30,6 +31,7 @@ def run_script(tasks: Sequence[tuple[str, str, int]], cores: str | None) -> str:
     return (
         _SCRIPT.replace("@PINNED@", pinned)
         .replace("@BUSY@", str(BUSY))
+        .replace("@GPU@", "" if gpu is None else f"export CUDA_VISIBLE_DEVICES={gpu}")
         .replace("@NAMES@", " ".join(shlex.quote(name) for name, _, _ in tasks))
         .replace("@RUN@", "\n".join(calls))
     )
@@ -86,8 +88,10 @@ for name in $chosen; do
     esac
 done
 
-# What moves a measurement, or lets a framework look for a network. Packages below the old home are still found.
-unset OMP_NUM_THREADS MKL_NUM_THREADS OPENBLAS_NUM_THREADS PYTHONSAFEPATH TAXMETER_PRIVATE_PID_NAMESPACE
+# The runner removes what changes results; here is what has to be settled before it starts. Packages below the old home
+# are still found.
+unset PYTHONSAFEPATH TAXMETER_PRIVATE_PID_NAMESPACE
+@GPU@
 export LC_ALL=C PYTHONDONTWRITEBYTECODE=1 PYTHONHASHSEED=0 PYTHONUNBUFFERED=1 PYTHONUTF8=1
 export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1
 export PYTHONUSERBASE="${PYTHONUSERBASE:-${HOME:-/nonexistent}/.local}"
@@ -217,7 +221,8 @@ They take about {minutes} minutes.
    After Ctrl-C, a kill or the loss of the node the same command goes on where it
    stopped. A finished task is not run again. `./run.sh NAME` runs one task of tasks/,
    for a scheduler that starts them one by one: all on one machine, never two at once.
-   TAXMETER_MEMORY_BYTES=N limits the memory of each trial.
+   TAXMETER_MEMORY_BYTES=N limits the memory of each trial. Of several GPUs trials see
+   the first, or the one that CUDA_VISIBLE_DEVICES=GPU-... names, by its UUID.
    A task without the script: cd code && python3 -m runners ../tasks/NAME
 
 4. Copy the directory back (without cache/ and env-*) and run, where the results are:

@@ -103,6 +103,7 @@ def write_export(
     sweep: Sweep,
     campaign_id: str,
     git_commit: str | None,
+    gpu: str | None = None,
 ) -> Manifest:
     """Writes the directory: whole, or not at all.
 
@@ -115,6 +116,7 @@ def write_export(
         sweep: that was planned.
         campaign_id: of the plan.
         git_commit: of this checkout, if it is one.
+        gpu: UUID of the one GPU that trials see there; null for the first.
 
     Raises:
         ConfigurationError: something stands at `directory`, or it cannot be written, or a lock is malformed.
@@ -149,7 +151,7 @@ def write_export(
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.partial-", dir=target.parent))
         try:
-            _fill(partial, planned, manifest, cores, entries)
+            _fill(partial, planned, manifest, cores, entries, gpu)
             partial.rename(target)
         except BaseException:
             shutil.rmtree(partial)
@@ -181,7 +183,14 @@ def _document(planned: PlannedTask) -> bytes:
     return json.dumps(encode(planned.task), indent=1).encode()
 
 
-def _fill(root: Path, planned: Plan, manifest: Manifest, cores: Cores, entries: Mapping[str, EnvironmentEntry]) -> None:
+def _fill(
+    root: Path,
+    planned: Plan,
+    manifest: Manifest,
+    cores: Cores,
+    entries: Mapping[str, EnvironmentEntry],
+    gpu: str | None,
+) -> None:
     copy_code(INSTALLED, Path(TaskFiles(str(root)).code))
     scripted = []
     for task, exported in zip(planned.tasks, manifest.tasks, strict=True):
@@ -196,7 +205,7 @@ def _fill(root: Path, planned: Plan, manifest: Manifest, cores: Cores, entries: 
     (root / MANIFEST).write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
     (root / "README.txt").write_text(instructions(manifest, entries, planned.estimate_s), encoding="utf-8")
     script = root / "run.sh"
-    script.write_text(run_script(scripted, cores.text if cores.are_chosen else None), encoding="utf-8")
+    script.write_text(run_script(scripted, cores.text if cores.are_chosen else None, gpu), encoding="utf-8")
     # Whatever the umask says: others may have to read them there.
     for path in [root, *root.rglob("*")]:
         path.chmod(0o755 if path.is_dir() or path == script else 0o644)

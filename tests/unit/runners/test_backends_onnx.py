@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -237,13 +236,6 @@ def test_a_graph_that_fits_the_example_only_is_refused_when_it_runs(monkeypatch:
         runs({})
 
 
-def test_a_gpu_session_shares_the_stream_of_torch_and_computes_in_float32() -> None:
-    settings = sessions.SessionSettings("model.onnx", "cuda", 1, 3, True, {}, cuda_graph=True, stream=4096)
-    [(name, options), last] = sessions._providers(settings)
-    assert (name, last) == (CUDA, CPU)
-    assert (options["use_tf32"], options["enable_cuda_graph"], options["user_compute_stream"]) == ("0", "1", "4096")
-
-
 PROFILE = [
     {"cat": "Session", "name": "model_run", "args": {}},
     {"cat": "Node", "name": "fc_fence_before", "args": {"op_name": "Gemm"}},
@@ -338,23 +330,3 @@ def test_the_reason_of_openvino_has_no_places_of_its_source() -> None:
     )
     assert reason_of(RuntimeError(message)) == "No rule for: NoSuchOp-20"
     assert reason_of(RuntimeError("Exception from src/core.cpp:84:")) == "no message"
-
-
-def test_cuda_libraries_of_packages_are_loaded_and_what_is_none_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for library in ("cufft/lib/libcufft.so.10", "cuda_runtime/lib/libcudart.so.11.0", "cufft/lib/notes.txt"):
-        path = tmp_path / "nvidia" / library
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-    loaded = []
-
-    def load(path: str, mode: int) -> None:
-        loaded.append(Path(path).name)
-        if "cudart" in path:
-            raise OSError("not a library")
-
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(sessions.ctypes, "CDLL", load)
-    sessions.load_packaged_cuda()
-    assert loaded == ["libcudart.so.11.0", "libcufft.so.10"]

@@ -1,7 +1,6 @@
 """Memory of a process, on this system and on made-up ones; memory of a device, without one."""
 
 import mmap
-import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,9 +9,8 @@ from typing import Any
 import pynvml
 import pytest
 
-from runners.examination.memory import device_memory, host_memory, own_memory
+from runners.examination.memory import device_memory, device_used, host_memory
 
-HOST = "pid:[4026531836]"
 STATUS = "Name:\tpython\nVmHWM:\t  2048 kB\nVmRSS:\t  2000 kB\n"
 ROLLUP = """55b4f65cb000-7ffff90c4000 ---p 00000000 00:00 0   [rollup]
 Rss:                2148 kB
@@ -85,45 +83,26 @@ def test_a_kernel_without_a_peak_says_so(tmp_path: Path) -> None:
     assert (facts["memory_peak_rss_bytes"], facts["memory_problem"]) == (None, "/proc/self/status has no VmHWM")
 
 
-def process(pid: int, used: int | None) -> SimpleNamespace:
-    return SimpleNamespace(pid=pid, usedGpuMemory=used)
-
-
-@pytest.mark.parametrize(
-    ("processes", "namespace", "used", "words"),
-    [
-        ([process(7, 5), process(42, 9)], HOST, 9, None),
-        ([process(7, 5)], HOST, None, "NVML does not list this process"),
-        ([process(42, None)], HOST, None, "does not say how much"),
-        # The same number in a container is somebody else's
-        ([process(42, 9)], "pid:[4026532881]", None, "not in the host's PID namespace"),
-        ([process(42, 9)], None, None, "not in the host's PID namespace"),
-        (None, HOST, None, "lists no processes"),
-    ],
-)
-def test_own_memory_among_those_of_the_device(
-    processes: list[Any] | None, namespace: str | None, used: int | None, words: str | None
-) -> None:
-    found, problem = own_memory(processes, 42, namespace)
-    assert found == used
-    assert problem is None if words is None else words in str(problem)
-
-
 class Cuda:
     """Torch's view of one GPU; remembers in which order it was used."""
 
-    def __init__(self, uuid: str | None) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, used: list[int] | None) -> None:
         self.steps: list[str] = []
-        self.properties = SimpleNamespace() if uuid is None else SimpleNamespace(uuid=uuid)
-
-    def is_available(self) -> bool:
-        return True
-
-    def current_device(self) -> int:
-        return 0
-
-    def get_device_properties(self, _: int) -> SimpleNamespace:
-        return self.properties
+        monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=self))
+        if used is None:
+            monkeypatch.setitem(sys.modules, "pynvml", None)
+            return
+        answers = {
+            "nvmlInit": lambda: None,
+            "nvmlShutdown": lambda: None,
+            "nvmlDeviceGetCount": lambda: 1,
+            "nvmlDeviceGetHandleByIndex": lambda index: index,
+            "nvmlDeviceGetMemoryInfo": lambda *_: SimpleNamespace(used=used.pop(0), free=0),
+        }
+        for name in [name for name in dir(pynvml) if name.startswith("nvmlDevice")]:
+            monkeypatch.delattr(pynvml, name)
+        for name, answer in answers.items():
+            monkeypatch.setattr(pynvml, name, answer, raising=False)
 
     def reset_peak_memory_stats(self) -> None:
         self.steps.append("reset")
@@ -135,60 +114,36 @@ class Cuda:
     def max_memory_reserved(self) -> int:
         return 4096
 
+    def facts(self, by_torch: bool = True) -> dict[str, object]:
+        before = device_used()
+        return dict(
+            device_memory(
+                lambda _: self.steps.append("call"), [(1,)], lambda: self.steps.append("wait"), before, by_torch
+            )
+        )
 
-def with_cuda(monkeypatch: pytest.MonkeyPatch, uuid: str | None) -> Cuda:
-    cuda = Cuda(uuid)
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
-    return cuda
 
-
-def test_memory_of_the_allocator_and_of_the_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    cuda = with_cuda(monkeypatch, "1")
-    answers = {
-        "nvmlInit": lambda: None,
-        "nvmlShutdown": lambda: None,
-        "nvmlDeviceGetHandleByUUID": lambda uuid: uuid,
-        "nvmlDeviceGetMemoryInfo": lambda _: SimpleNamespace(used=70_000),
-        "nvmlDeviceGetComputeRunningProcesses": lambda _: [process(os.getpid(), 60_000)],
-    }
-    for name, answer in answers.items():
-        monkeypatch.setattr(pynvml, name, answer)
-    namespaces = tmp_path / "proc/self/ns"
-    namespaces.mkdir(parents=True)
-    (namespaces / "pid").symlink_to(HOST)
-    facts = device_memory(
-        lambda _: cuda.steps.append("call"), [(1,)], lambda: cuda.steps.append("wait"), root=str(tmp_path)
-    )
-    assert facts == {
+def test_memory_of_a_process_is_what_is_in_use_less_what_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = Cuda(monkeypatch, [70 * MIB, 600 * MIB])
+    assert cuda.facts() == {
         "memory_device_allocated_peak_bytes": 1000,
         "memory_device_reserved_peak_bytes": 4096,
-        "memory_device_process_bytes": 60_000,
-        "memory_device_used_bytes": 70_000,
+        "memory_device_process_bytes": 530 * MIB,
+        "memory_device_used_bytes": 600 * MIB,
+        "memory_device_before_bytes": 70 * MIB,
         "memory_device_problem": None,
     }
     assert cuda.steps == ["reset", "call", "wait", "read"]
 
 
+def test_of_a_framework_that_allocates_beside_torch_the_driver_alone_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = Cuda(monkeypatch, [70 * MIB, 600 * MIB]).facts(by_torch=False)
+    assert (facts["memory_device_allocated_peak_bytes"], facts["memory_device_reserved_peak_bytes"]) == (None, None)
+    assert facts["memory_device_process_bytes"] == 530 * MIB
+
+
 def test_without_nvml_the_allocator_still_tells(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_cuda(monkeypatch, "1")
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    facts = device_memory(lambda: None, [()], None)
+    facts = Cuda(monkeypatch, None).facts()
     assert facts["memory_device_allocated_peak_bytes"] == 1000
     assert (facts["memory_device_process_bytes"], facts["memory_device_used_bytes"]) == (None, None)
-    assert facts["memory_device_problem"] == "the Python package nvidia-ml-py is not installed"
-
-
-@pytest.mark.parametrize(
-    ("module", "problem"),
-    [
-        (None, "the environment lacks torch"),
-        (SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False)), "torch shows no CUDA device"),
-    ],
-)
-def test_without_a_device_nothing_is_called(monkeypatch: pytest.MonkeyPatch, module: Any, problem: str) -> None:
-    monkeypatch.setitem(sys.modules, "torch", module)
-    calls: list[int] = []
-    facts = device_memory(calls.append, [(1,)], None)
-    assert facts.pop("memory_device_problem") == problem
-    assert set(facts.values()) == {None}
-    assert calls == []
+    assert facts["memory_device_problem"] == "NVML does not tell how much of the device is in use"

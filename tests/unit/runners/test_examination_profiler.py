@@ -1,18 +1,24 @@
 """The facts of the profiler pass, from traces that were never recorded."""
 
-from runners.examination.profiler import facts_of
+from runners.examination.profiler import QUEUED_LAUNCHES, facts_of
 from runners.examination.trace import Activity, ActivityKind, Launch, Trace
 
 
-def trace(durations_ns: list[int], launched: bool = True, operators: tuple[int, ...] | None = (3, 3, 3)) -> Trace:
+def trace(
+    durations_ns: list[int],
+    launched: bool = True,
+    operators: tuple[int, ...] | None = (3, 3, 3),
+    waits: tuple[int, ...] = (1, 1, 1),
+    launches_of_each: int = 1,
+) -> Trace:
     """One kernel per iteration."""
     starts = [1_000_000 * i for i in range(len(durations_ns))]
     kernels = [
         Activity(ActivityKind.KERNEL, start + 5_000, duration, i, 7, i)
         for i, (start, duration) in enumerate(zip(starts, durations_ns, strict=True))
     ]
-    launches = [Launch("cudaLaunchKernel", start, i, i) for i, start in enumerate(starts)]
-    return Trace(len(starts), tuple(kernels), tuple(launches) if launched else (), operators, 1)
+    launches = [Launch("cudaLaunchKernel", start, i, i) for i, start in enumerate(starts)] * launches_of_each
+    return Trace(len(starts), tuple(kernels), tuple(launches) if launched else (), operators, 1, waits)
 
 
 def test_facts_are_medians_per_call() -> None:
@@ -27,7 +33,18 @@ def test_facts_are_medians_per_call() -> None:
         "profiler_operators": 3,
         "profiler_valid": True,
         "profiler_problem": None,
+        "waits": 0,
+        "dispatch_problem": None,
+        "profiler_early_max_us": 0.0,
+        "profiler_occupancy": None,
     }
+
+
+def test_a_call_that_waits_or_fills_the_queue_has_no_dispatch() -> None:
+    facts = facts_of(trace([10_000] * 3, waits=(3, 3, 3)), [1, 1, 1], has_device=True)
+    assert (facts["waits"], facts["dispatch_problem"]) == (2, "a call waits for the device 2 times")
+    facts = facts_of(trace([10_000] * 3, launches_of_each=QUEUED_LAUNCHES + 1), [1, 1, 1], has_device=True)
+    assert "901 launches" in str(facts["dispatch_problem"])
 
 
 def test_a_faulty_trace_keeps_its_numbers_and_is_called_invalid() -> None:

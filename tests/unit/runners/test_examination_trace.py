@@ -113,9 +113,28 @@ def test_a_copy_does_not_stand_for_a_dropped_kernel() -> None:
     assert "1 of 2 launches have no kernel record" in problems(events)[0]
 
 
-def test_a_kernel_before_its_launch_is_noticed() -> None:
-    events = [iteration(0.0), launch(20.0, 1), kernel(19.5, 5.0, 1)]
-    assert problems(events) == ("1 kernels start before their launch",)
+def test_a_kernel_far_before_its_launch_is_noticed_and_a_skew_of_clocks_is_told() -> None:
+    events = [iteration(0.0), launch(50.0, 1), kernel(19.5, 5.0, 1)]
+    assert problems(events) == ("1 kernels start up to 30 us before their launch",)
+    analysis = analysed([iteration(0.0), launch(20.0, 1), kernel(19.5, 5.0, 1)])
+    assert (analysis.problems, analysis.early_ns) == ((), (500,))
+
+
+def test_waits_are_counted_by_iteration_and_occupancy_is_that_of_the_kernels_time() -> None:
+    waits = [
+        event("cuda_runtime", "cudaStreamSynchronize", 7.0, 1.0, correlation=31),
+        event("cuda_runtime", "cudaDeviceSynchronize", 8.0, 1.0, correlation=32),
+        event("cuda_runtime", "cudaMemcpyAsync", 6.0, 1.0, correlation=33),
+        event("cuda_runtime", "cudaDeviceSynchronize", 108.0, 1.0, correlation=34),
+    ]
+    trace = kineto.parse({"traceEvents": [*one_call(0.0, 1), *one_call(100.0, 11), *waits]})
+    assert trace.waits == (2, 1)
+    estimated = [kernel(10.0, 30.0, 1), kernel(50.0, 10.0, 2)]
+    for each, percent in zip(estimated, (20, 60), strict=True):
+        each["args"]["est. achieved occupancy %"] = percent
+    events = [iteration(0.0), launch(1.0, 1), launch(2.0, 2), *estimated]
+    assert analysed(events).occupancy == pytest.approx(0.3)
+    assert analysed(one_call(0.0, 1)).occupancy is None
 
 
 @pytest.mark.parametrize("duration", [0.0, -1.5])

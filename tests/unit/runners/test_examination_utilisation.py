@@ -13,7 +13,7 @@ import pytest
 
 from runners.examination import dcgm
 from runners.examination.gpu import format_uuid
-from runners.examination.utilisation import measure_utilisation
+from runners.examination.utilisation import estimated_occupancy, measure_utilisation
 
 UUID = "34bf77d1-c686-6821-79a8-32d326c5039c"
 DISCOVERY = """\
@@ -109,6 +109,7 @@ def test_gpm_metrics_are_read_around_the_calls(monkeypatch: pytest.MonkeyPatch) 
         "utilisation_kernel_time_share": 0.97,
         "utilisation_memory_time_share": 0.12,
         "utilisation_problem": None,
+        "utilisation_call_s": 0.75,
     }
     assert gpu.steps == ["wait", "sample", "call", "call", "rates", "wait", "sample"]
     assert gpu.freed == 2
@@ -210,6 +211,17 @@ def test_a_dcgm_that_does_not_serve_is_a_reason(
     facts = measure_utilisation(lambda: waiting and wait_for(ready), [()], None, 1000, lambda: next(clock))
     assert words in str(facts["utilisation_problem"])
     assert facts["utilisation_sm_active_share"] is None
+
+
+def test_without_counters_the_profiler_estimates_the_occupancy_and_is_named() -> None:
+    facts = {"profiler_valid": True, "profiler_occupancy": 0.4, "busy_s": 0.001, "utilisation_call_s": 0.004}
+    assert estimated_occupancy(facts) == {
+        "utilisation_sm_occupancy_share": pytest.approx(0.1),
+        "utilisation_source": "profiler_estimate",
+    }
+    assert estimated_occupancy({**facts, "utilisation_sm_occupancy_share": 0.2}) == {}
+    assert estimated_occupancy({**facts, "profiler_valid": False}) == {}
+    assert estimated_occupancy({**facts, "profiler_occupancy": None}) == {}
 
 
 def test_rows_of_dcgm() -> None:

@@ -53,6 +53,8 @@ def library(**changes: Any) -> SimpleNamespace:
         "nvmlDeviceGetCurrentClocksEventReasons": refuse,
         "nvmlDeviceGetCurrentClocksThrottleReasons": answer(1),
         "nvmlDeviceGetComputeRunningProcesses": answer(["a", "b"]),
+        "nvmlDeviceGetViolationStatus": answer(SimpleNamespace(violationTime=7)),
+        "nvmlDeviceGetCurrPcieLinkGeneration": answer(5),
     }
     return SimpleNamespace(**{**functions, **changes})
 
@@ -92,6 +94,10 @@ def test_conditions_of_each_device(monkeypatch: pytest.MonkeyPatch) -> None:
         "power_mw": 76_000,
         "clock_event_reasons_mask": 1,
         "compute_processes": 2,
+        "held_by_power_ns": 7,
+        "held_by_heat_ns": 7,
+        "pcie_generation": 5,
+        "pcie_width": None,
     }
     assert {value for name, value in conditions.items() if name.startswith("gpu1_")} == {None}
 

@@ -2,11 +2,14 @@
 
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from runners.contract import Protocol, Stop
+from runners.examination.gpu import NvmlDevice
+from runners.examination.gpu_clock import GpuClock
 from runners.protocol import timing
 from runners.protocol.timing import Subject
 from runners.protocol.turns import Turns
@@ -112,6 +115,44 @@ def test_samples_wait_for_the_device_and_dispatch_does_not(monkeypatch: pytest.M
     call.inputs.clear()
     dispatch = timing.time_dispatch(subject, protocol, 1e6)
     assert (dispatch.mode, set(dispatch.durations_ns)) == ("dispatch", {1_000_000})
+
+
+class Clock:
+    """A GPU whose clock rises by 300 MHz each tenth of a second, up to 1980."""
+
+    def __init__(self, call: Recorder) -> None:
+        self.call, self.reads = call, 0
+        self.library = SimpleNamespace(NVML_CLOCK_SM=1)
+
+    def ask(self, name: str, clock: int) -> int:
+        assert (name, clock) == ("nvmlDeviceGetClockInfo", 1)
+        self.reads += 1
+        return min(1980, 345 + 3 * self.call.now // 1_000_000)
+
+
+def test_a_gpu_is_warm_when_its_clock_has_settled_and_the_clock_is_read_beside_each_series(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    call = Recorder(monkeypatch, [1])
+    device = Clock(call)
+    clock = GpuClock(cast(NvmlDevice, device))
+    subject = Subject(call, RING, lambda: None, clock)
+    protocol = Protocol(warmup_min_calls=3, warmup_min_ms=10, warmup_max_ms=10_000, sync_budget_ms=5)
+    warm = timing.warm_up(subject, protocol, [(1_000_000, 0)])
+    # 1980 MHz are reached after 545 ms, and three readings have to agree
+    assert 0.7 < warm.seconds < 0.9
+    assert device.reads < 12
+    timing.time_sync(subject, protocol)
+    timing.time_turns(subject, Protocol(turn_ms=5), ScriptedTurns(2))
+    assert clock.facts() == {"clock_sync_sm_mhz": 1980, "clock_sync_sm_least_mhz": 1980}
+
+
+def test_warm_up_goes_on_for_its_time_however_short_a_call_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    call = Recorder(monkeypatch, [0.02])
+    protocol = Protocol(warmup_min_ms=500, warmup_max_ms=1000, max_samples=100)
+    warm = timing.warm_up(Subject(call, RING), protocol, [(20_000, 0)])
+    assert (len(warm.series.durations_ns), warm.seconds >= 0.5) == (100, True)
+    assert len(call.inputs) >= 24_000
 
 
 def test_the_papers_procedure_is_one_mean_of_its_passes(monkeypatch: pytest.MonkeyPatch) -> None:

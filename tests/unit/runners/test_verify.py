@@ -38,7 +38,16 @@ def test_the_tolerance_is_a_floor_under_eagers_error(factor: float, passes: bool
 def test_eagers_own_error_is_the_yardstick() -> None:
     coarse = (Errors(max_abs_error=1e-3, relative_l2=1e-3, cosine=1.0, max_abs_reference=4.0),)
     assert verdict([1.001, -2.002, 3.003, 4.004], [2.002, -1.001, 4.004, 3.003], coarse).problem is None
-    assert limits(Tolerance(1e-5, 0.999), coarse[0], 4.0) == {"relative_l2": 5e-3, "max_abs_error": 5e-3}
+    assert limits(Tolerance(1e-5), coarse[0], 4.0) == {"relative_l2": 5e-3, "max_abs_error": 5e-3}
+
+
+def test_a_network_whose_eager_errs_by_percents_passes_with_an_error_of_that_size() -> None:
+    """Deep networks in 16 bits: a fixed floor of the cosine, 0.999, refused eager itself."""
+    deep = (Errors(max_abs_error=1.0, relative_l2=0.02, cosine=0.9998, max_abs_reference=4.0),)
+    outcome = verdict([1.2, -2.0, 3.0, 4.0], [2.0, -1.2, 4.0, 3.0], deep)
+    assert outcome.problem is None
+    assert outcome.verification is not None
+    assert outcome.verification.cosine < 0.9995
 
 
 def test_one_wrong_number_fails_and_is_named() -> None:

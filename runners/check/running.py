@@ -1,0 +1,272 @@
+"""Runs the checks one after the other, each in a process of its own that is ended when its time is over."""
+
+import contextlib
+import importlib
+import importlib.util
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+import traceback
+from dataclasses import asdict, dataclass, field
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+from runners.check.rows import CAMPAIGN, new_campaign, search_path, write_manifest
+from runners.system import cuda_driver
+
+FAILED, SKIPPED, PASSED = "failed", "skipped", "passed"
+
+ALL_S = 540
+"""Of all checks; a machine may be lent for ten minutes only."""
+ALL_QUICK_S = 110
+_REHEARSED = 4
+"""Times as much for a rehearsal, which may be on a busy machine without a GPU: it has to come to its end."""
+ROWS = "rows"
+EXIT_FAILED, EXIT_SKIPPED = 1, 3
+
+_TAR_S = 5
+_LEAST_S = 8
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Seconds that a check may take."""
+
+    full: int
+    quick: int
+
+
+CHECKS: Dict[str, Limit] = {
+    "nvml": Limit(30, 20),
+    "fork": Limit(60, 30),
+    "cells": Limit(280, 60),
+    "profiler": Limit(90, 30),
+    "queue": Limit(60, 20),
+    "clocks": Limit(45, 20),
+    "accuracy": Limit(90, 25),
+    "transition": Limit(200, 50),
+}
+"""Worst first: what would spoil most if it were wrong. The module of a check has its name and a function `check`."""
+
+NAMES = tuple(CHECKS)
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is done."""
+
+    quick: bool = False
+    """Within two minutes."""
+    rehearse: bool = False
+    """With shrunk models, where arithmetic takes no time."""
+
+    @property
+    def is_small(self) -> bool:
+        """Whether less is to be done in each check."""
+        return self.quick or self.rehearse
+
+    @property
+    def options(self) -> List[str]:
+        """Of the command line."""
+        return [name for name, on in (("--quick", self.quick), ("--rehearse", self.rehearse)) if on]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a check is given."""
+
+    out: str
+    """Directory of all checks."""
+    size: Size
+    deadline: float
+    """On the clock of `time.monotonic`: what is not done by then is left out, and said."""
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the deadline."""
+        return self.deadline - time.monotonic()
+
+
+@dataclass
+class Findings:
+    """What a check saw; it passed if it found no problem."""
+
+    problems: List[str] = field(default_factory=list)
+    values: Dict[str, Any] = field(default_factory=dict)
+    reason: Optional[str] = None
+    """Why nothing could be checked; null if something was."""
+
+    def require(self, condition: bool, problem: str) -> None:
+        """Notes a problem unless a condition holds."""
+        if not condition:
+            self.problems.append(problem)
+
+    @property
+    def status(self) -> str:
+        """`passed`, `failed` or `skipped`."""
+        if self.reason is not None:
+            return SKIPPED
+        return FAILED if self.problems else PASSED
+
+
+def run_all(names: Sequence[str], out: str, size: Size) -> int:
+    """Runs checks in order and writes a line for each as it ends; returns the exit code."""
+    begin = time.monotonic()
+    os.makedirs(out, exist_ok=True)
+    factor = _REHEARSED if size.rehearse else 1
+    end = begin + factor * (ALL_QUICK_S if size.quick else ALL_S) - _TAR_S
+    os.environ[CAMPAIGN] = new_campaign()
+    lacking = nothing_to_check()
+    statuses = []
+    for name in names:
+        limit = CHECKS[name].quick if size.quick else CHECKS[name].full
+        seconds = min(float(factor * limit), end - time.monotonic())
+        start = time.monotonic()
+        if lacking is not None:
+            found = Findings(reason=lacking)
+        elif seconds < _LEAST_S:
+            found = Findings(reason="no time is left for it")
+        else:
+            found = _run(name, out, size, seconds)
+        line = dict(check=name, status=found.status, seconds=round(time.monotonic() - start, 2), **asdict(found))
+        _say(out, line)
+        statuses.append(found.status)
+    _pack(out)
+    if FAILED in statuses:
+        return EXIT_FAILED
+    return EXIT_SKIPPED if set(statuses) == {SKIPPED} else 0
+
+
+def run_inside(name: str, out: str, size: Size) -> int:
+    """The process of one check: what it finds goes to the standard output that it was started with, all else beside."""
+    answer = os.dup(1)
+    os.dup2(2, 1)
+    limit_s = float(os.environ.get("TAXMETER_CHECK_S", "60"))
+    try:
+        found = _check_of(name)(Context(out, size, time.monotonic() + limit_s))
+    except Exception as error:  # noqa: BLE001 - what a check raises is what it found
+        traceback.print_exc()
+        found = Findings([("%s: %s" % (type(error).__name__, " ".join(str(error).split())))[:500]])
+    with os.fdopen(answer, "w") as stream:
+        json.dump(asdict(found), stream)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # A framework that cannot shut down must not spoil what was found
+    os._exit(0)
+
+
+def nothing_to_check() -> Optional[str]:
+    """Why no check can run here: no framework or no GPU; null if they can."""
+    if importlib.util.find_spec("torch") is None:
+        return "%s has no torch" % sys.executable
+    code = cuda_driver.start_in_a_child()
+    if code is None:
+        return "there is no CUDA driver: libcuda.so.1 cannot be loaded"
+    return None if code == 0 else "the CUDA driver does not start: cuInit says %s" % cuda_driver.named(code)
+
+
+def _check_of(name: str) -> Callable[[Context], Findings]:
+    module = importlib.import_module("runners.check." + name)
+    check: Callable[[Context], Findings] = module.check
+    return check
+
+
+def _run(name: str, out: str, size: Size, seconds: float) -> Findings:
+    command = [sys.executable, "-m", "runners.check", out, "--inside", name, *size.options]
+    environment = dict(os.environ, TAXMETER_CHECK_S=str(seconds - _LEAST_S / 2), PYTHONPATH=search_path())
+    with open(os.path.join(out, "check.log"), "ab") as log:
+        log.write(("== %s\n" % name).encode())
+        log.flush()
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=environment,
+            start_new_session=True,
+        )
+        try:
+            data, _ = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            data = b""
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    try:
+        return Findings(**json.loads(data.decode("utf-8")))
+    except ValueError:
+        how = "exit code %s" % process.returncode if process.returncode != -signal.SIGKILL else "killed"
+        return Findings(["no answer within %.0f s (%s); check.log has what it printed" % (seconds, how)])
+
+
+def _say(out: str, line: Dict[str, Any]) -> None:
+    text = json.dumps(line, sort_keys=False)
+    print(text, flush=True)
+    with open(os.path.join(out, "check.jsonl"), "a", encoding="utf-8") as stream:
+        stream.write(text + "\n")
+
+
+def _pack(out: str) -> None:
+    """Puts the rows into one file: what comes back from a machine may be few files only."""
+    rows = os.path.join(out, ROWS)
+    if not os.path.isdir(rows):
+        return
+    write_manifest(rows)
+    with tarfile.open(rows + ".tar", "w") as archive:
+        archive.add(rows, ROWS, filter=_wanted)
+    shutil.rmtree(rows)
+
+
+def _wanted(member: tarfile.TarInfo) -> Optional[tarfile.TarInfo]:
+    return None if os.path.basename(member.name) in ("cache", "tmp") else member
+
+
+def forked(function: Callable[[], Any], seconds: float) -> Tuple[Any, Optional[str]]:
+    """What a function returns in a forked process, as JSON, or why there is nothing.
+
+    Args:
+        function: may use the device; this process must not have.
+        seconds: after which it is killed.
+    """
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            os.close(reading)
+            data = json.dumps(function()).encode()
+            while data:
+                data = data[os.write(writing, data) :]
+            code = 0
+        except BaseException:  # noqa: BLE001 - it must not go on as its parent
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    os.close(writing)
+    answer = _read_until(reading, time.monotonic() + seconds)
+    os.close(reading)
+    if answer is None:
+        os.kill(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    if answer is None:
+        return None, "no answer within %.0f s" % seconds
+    return (json.loads(answer.decode()), None) if status == 0 else (None, "it failed with status %d" % status)
+
+
+def _read_until(descriptor: int, deadline: float) -> Optional[bytes]:
+    data = b""
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0 or not select.select([descriptor], [], [], left)[0]:
+            return None
+        block = os.read(descriptor, 1 << 16)
+        if not block:
+            return data
+        data += block

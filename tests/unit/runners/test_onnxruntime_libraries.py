@@ -1,0 +1,83 @@
+"""What the libraries of ONNX Runtime know, and what has to be loaded before it is imported."""
+
+import importlib
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from runners.backends import onnxruntime_libraries as libraries
+from runners.backends import onnxruntime_session as sessions
+from runners.workloads.base import Unsupported
+
+
+def test_cuda_libraries_of_packages_are_loaded_and_what_is_none_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for library in ("cufft/lib/libcufft.so.10", "cuda_runtime/lib/libcudart.so.11.0", "cufft/lib/notes.txt"):
+        path = tmp_path / "nvidia" / library
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    loaded = []
+
+    def load(path: str, mode: int) -> None:
+        loaded.append(Path(path).name)
+        if "cudart" in path:
+            raise OSError("not a library")
+
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(libraries.ctypes, "CDLL", load)
+    libraries.load_packaged_cuda()
+    assert loaded == ["libcudart.so.11.0", "libcufft.so.10"]
+
+
+@pytest.mark.parametrize("looks", [True, False])
+def test_a_version_that_looks_for_cuda_when_it_is_imported_finds_it_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looks: bool
+) -> None:
+    """As 1.13.1's `capi/_ld_preload.py` does it: what it cannot load then, it never looks for again."""
+    steps: list[str] = []
+    monkeypatch.setattr(libraries.ctypes, "CDLL", lambda path, mode=0: steps.append(Path(path).name))
+    library = tmp_path / "nvidia" / "curand" / "lib" / "libcurand.so.10"
+    capi = tmp_path / "onnxruntime" / "capi"
+    for directory in (library.parent, capi):
+        directory.mkdir(parents=True)
+    library.touch()
+    (capi / "_ld_preload.py").write_text("os.environ['ORT_CUDA_UNAVAILABLE'] = '1'\n" if looks else "")
+    (tmp_path / "onnxruntime" / "__init__.py").write_text("import ctypes\nctypes.CDLL('onnxruntime', 0)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("onnxruntime", "runners.backends.onnxruntime_import"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    importlib.import_module("runners.backends.onnxruntime_import")
+    assert steps == (["libcurand.so.10"] if looks else []) + ["onnxruntime"]
+
+
+KNOWN_SINCE_2023 = ("use_tf32", "user_compute_stream", "disable_synchronize_execution_providers")
+
+
+@pytest.mark.parametrize("knows", [True, False])
+def test_an_option_is_passed_only_to_a_library_that_knows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, knows: bool
+) -> None:
+    capi = tmp_path / "onnxruntime" / "capi"
+    capi.mkdir(parents=True)
+    (tmp_path / "onnxruntime" / "__init__.py").write_text("__version__ = '1.13.1'\n")
+    (capi / "libonnxruntime_providers_cuda.so").write_bytes(
+        b"\0%b\0" % b"\0".join(n.encode() for n in KNOWN_SINCE_2023) if knows else b"\0has_user_compute_stream\0"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "onnxruntime", raising=False)
+    monkeypatch.delenv("NVIDIA_TF32_OVERRIDE", raising=False)
+    settings = sessions.SessionSettings("model", "cuda", 1, 3, True, {}, stream=7 if knows else None)
+    (name, options), _ = sessions._providers(settings)
+    assert name == "CUDAExecutionProvider"
+    assert (options["enable_cuda_graph"], options["cudnn_conv_algo_search"]) == ("0", "HEURISTIC")
+    assert ("use_tf32" in options, "user_compute_stream" in options) == (knows, knows)
+    assert os.environ.get("NVIDIA_TF32_OVERRIDE") == (None if knows else "0")
+    os.environ.pop("NVIDIA_TF32_OVERRIDE", None)
+    if knows:
+        sessions.require_known(KNOWN_SINCE_2023)
+    else:
+        with pytest.raises(Unsupported, match=r"ONNX Runtime 1\.13\.1 does not know user_compute_stream"):
+            sessions.require_known(KNOWN_SINCE_2023[1:])
