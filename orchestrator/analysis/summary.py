@@ -58,6 +58,8 @@ class Cell:
     unsteady: int
     """Processes whose warm-up ended by its cap."""
     failures: Mapping[Status, int]
+    floor_problem: str | None = None
+    """Why there is no floor, where one was asked for."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +170,7 @@ _COLUMNS: Final = tuple(
                 FLAGS,
             ),
             *("short_series", FLAGS, "environment", "image_digest", "executor_reason", "cpu_model", "gpu_name"),
-            *("dispatch_floor_s", "dispatch_floor_valid", "latency_floor_log_ratio"),
+            *("dispatch_floor_s", "dispatch_floor_valid", "dispatch_floor_problem", "latency_floor_log_ratio"),
             *(*_LATENCY.columns, *_FASTEST.columns, *RATIO_COLUMNS),
         )
     )
@@ -242,6 +244,9 @@ def _line(shape: Shape, batch: int, rows: Sequence[Row], frame: Frame) -> Line:
                 floor_proven=any(row["dispatch_floor_valid"] is True for row in floors),
                 unsteady=sum(row["steady"] is False for row in ok),
                 failures=Counter(Status(row["status"]) for row in by_backend[key] if not is_ok(row)),
+                floor_problem=None
+                if floors
+                else next(filter(None, (row["dispatch_floor_problem"] for row in ok)), None),
             )
         )
     return Line(shape, batch, tuple(cells))

@@ -5,6 +5,7 @@ The layout fits 80 columns, so that it stays readable in a file or a log, too.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from textwrap import shorten
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -45,6 +46,7 @@ _WIDTH = 80
 _LABELS = 9
 """Columns of batch and n, with what parts them."""
 _TOO_WIDE = "?"
+_PROBLEM_WIDTH = 80
 _TRIALS_NAMED = 3
 _DISAGREEING_NAMED = 3
 _APART = 1.1
@@ -188,13 +190,16 @@ def _floors(lines: Sequence[Line], backends: Sequence[str]) -> str:
     """What the frameworks take at least; empty if no floor was measured."""
     told = []
     for backend in backends:
-        cells = [cell for line in lines for cell in line.cells if cell.backend == backend and cell.floor is not None]
+        every = [cell for line in lines for cell in line.cells if cell.backend == backend]
+        cells = [cell for cell in every if cell.floor is not None]
         floors = [cell.floor for cell in cells if cell.floor is not None and not is_above_call(cell)]
         if floors:
             proven = any(cell.floor_proven for cell in cells)
             told.append(f"{backend} {duration_text(min(floors, key=_value))}" + ("" if proven else " (not proven)"))
         elif cells:
             told.append(f"{backend} disturbed, above a call")
+        elif problems := [cell.floor_problem for cell in every if cell.floor_problem]:
+            told.append(f"{backend} unknown ({shorten(problems[0], _PROBLEM_WIDTH, placeholder=' …')})")
     return f"; framework alone, at least: {', '.join(told)}" if told else ""
 
 

@@ -120,10 +120,12 @@ def test_the_floor_is_told_once_and_says_when_it_is_not_proven() -> None:
     proven = cell("eager", 0.010, floor=estimate(0.002), floor_proven=True)
     doubtful = cell("onnxruntime", 0.010, floor=estimate(0.001))
     above = cell("torchscript", 0.010, floor=estimate(0.011), floor_proven=True)
+    missing = cell("openvino", 0.010, floor_problem="the twin dispatches 287 operations, not 290")
     assert table_line(text(summary(proven, doubtful, above), 200), "bert_base, 128 tokens; ") == (
         "bert_base, 128 tokens; framework alone, at least: eager 2.00 ms [1.80, 2.20], onnxruntime 1.00 ms [0.90, 1.10] "
         "(not proven), torchscript disturbed, above a call"
     )
+    assert "at least: openvino unknown (the twin dispatches 287 operations, not 290)" in text(summary(missing), 200)
 
 
 @pytest.mark.parametrize("width", [80, 100])
