@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import io
+import math
 import os
 import secrets
 import stat
@@ -19,6 +20,7 @@ from orchestrator.errors import NoUsableHostError
 CACHE: Final = "cache"
 _TRIES: Final = 50
 _PAUSE_S: Final = 0.02
+_MOST_PAUSE_S: Final = 0.1
 
 
 @dataclass(frozen=True)
@@ -70,23 +72,62 @@ class ProjectFiles(WorkFiles):
         return self.state / "control"
 
 
+def open_lock(path: Path) -> int:
+    """Opens a lock file, which stays behind: removing it would let two holders in.
+
+    Only its owner can: whoever may open a file may hold its lock for ever.
+    """
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+
+
+def try_lock(descriptor: int) -> bool:
+    """Locks an open file until it is closed; false if someone else holds it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 @contextmanager
-def exclusive(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
+def exclusive(
+    path: Path, waiting: Callable[[], None], *, notice_s: float = 0.0, limit_s: float = math.inf
+) -> Iterator[None]:
     """Holds the lock file `path`; the kernel releases it however the process ends.
 
     Args:
-        path: the lock file; it stays behind, because removing it would let two holders in.
+        path: the lock file.
         waiting: called once when another process holds the lock.
+        notice_s: how long it has held it by then.
+        limit_s: how long is waited.
+
+    Raises:
+        TimeoutError: another process held the lock all the time.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = open_lock(path)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            waiting()
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        start_s, pause_s, is_told = time.monotonic(), 0.001, False
+        while not try_lock(descriptor):
+            waited_s = time.monotonic() - start_s
+            if waited_s > limit_s:
+                raise TimeoutError(errno.ETIMEDOUT, f"another process has held {path} for {limit_s:.0f} s")
+            if waited_s >= notice_s and not is_told:
+                is_told = True
+                waiting()
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _MOST_PAUSE_S)
         yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def at_once(path: Path) -> Iterator[bool]:
+    """Holds the lock file `path` if nobody else does, and says whether that is so."""
+    descriptor = open_lock(path)
+    try:
+        yield try_lock(descriptor)
     finally:
         os.close(descriptor)
 
@@ -94,12 +135,9 @@ def exclusive(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
 def held_at_once(descriptor: int) -> bool:
     """Locks an open file; false if somebody keeps it. Whoever asks `is_locked` has it for a moment only."""
     for _ in range(_TRIES):
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(_PAUSE_S)
-        else:
+        if try_lock(descriptor):
             return True
+        time.sleep(_PAUSE_S)
     return False
 
 

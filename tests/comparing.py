@@ -12,7 +12,7 @@ def measured(latency_s: float | None, round_number: int = 1, **more: object) -> 
     """A row of a trial whose median latency is this; its id says what it is."""
     status = str(more.get("status", "ok"))
     names = ("campaign", "host", "backend", "workload", "batch", "dtype", "replicate", "environment_id", "trial_key")
-    name = "-".join(str(more.get(key, "")) for key in names) + f"-{round_number}"
+    name = "-".join(["t", *(str(more.get(key, "")) for key in names), str(round_number)])
     if latency_s is not None and status == "ok":
         more = {
             "latency_sync_median_s": latency_s, "latency_sync_samples": 3,

@@ -13,7 +13,7 @@ from tests.storing import row
 FINGERPRINT: Fingerprint = collect()
 SYSTEM = system_id(FINGERPRINT)
 ENVIRONMENT = "e" * 32
-CAMPAIGNS = ("night-20261120T000000Z-aaaaaa", "night-20261205T000000Z-bbbbbb")
+CAMPAIGNS = ("night-20251120T000000Z-aaaaaa", "night-20251205T000000Z-bbbbbb")
 
 
 def trial(name: str, campaign: str = CAMPAIGNS[0], **more: object) -> Row:
@@ -36,7 +36,7 @@ def put_dimensions(writer: Writer, **documents: str) -> None:
         writer.put_campaign(
             campaign_row(
                 name,
-                datetime(2026, 11 + number, 20 - 15 * number, tzinfo=UTC),
+                datetime(2025, 11 + number, 20 - 15 * number, tzinfo=UTC),
                 "night",
                 **texts,
                 plan_digest="p",

@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 
 from orchestrator.planning import EnvironmentPin, Isolation, trial_key, visit
 from orchestrator.store import (
-    TRIALS,
     RowContext,
     Store,
     Writer,
@@ -28,7 +27,7 @@ from orchestrator.store import (
     trial_row,
 )
 from orchestrator.store import system_row as row_of_system
-from orchestrator.store.schema.validation import batch_of
+from orchestrator.store.validation import batch_of
 from runners.contract import (
     Status,
     Trial,
@@ -41,9 +40,9 @@ from tests.machines import A100, SYSTEMS, System, with_driver
 from tests.records import USUAL, Noise, Visit, ended, measured
 from tests.world import Effect, design, failure, roofs
 
-STARTED = datetime(2026, 11, 20, 18, tzinfo=UTC)
-FIRST, SECOND = "paper-20261120T180000Z-aaaaaa", "paper-20261122T180000Z-bbbbbb"
-ROOFS = "roofs-20261123T180000Z-cccccc"
+STARTED = datetime(2026, 10, 20, 18, tzinfo=UTC)
+FIRST, SECOND = "paper-20261020T180000Z-aaaaaa", "paper-20261022T180000Z-bbbbbb"
+ROOFS = "roofs-20261023T180000Z-cccccc"
 NEW_DRIVER = "550.54.15"
 DRIVER_EFFECT = Effect(1.10, "dispatch", {"driver": NEW_DRIVER})
 """What the driver of the second campaign does on the A100: a tenth more of the host's work."""
@@ -160,7 +159,7 @@ def _campaign(
             git_commit="0123456789abcdef0123456789abcdef01234567",
         )
     )  # fmt: skip
-    batch = batch_of(rows, TRIALS)
+    batch = batch_of(rows, "trials")
     writer.append_batches([batch])
     finished_at = started_at + timedelta(hours=2)
     totals = campaign_totals(finished_at, [Status(str(row["status"])) for row in rows], rows=len(rows))

@@ -179,7 +179,7 @@ def new_campaign_id(sweep_name: str) -> str:
 def _candidates(fresh: Plan, sweep_name: str, store: Store) -> Iterator[tuple[str, StoredPlan]]:
     """Campaigns that may be continued: the newest with this plan, then the newest that agrees with it."""
     now = StoredPlan(sweep_name, plan_document(fresh))
-    campaigns = store.campaigns()
+    campaigns = store.own_campaigns()
     of_sweep = campaigns.filter(pc.equal(campaigns["sweep"], sweep_name)).sort_by([("started_at", "descending")])
     plans = {row["campaign_id"]: stored for row in of_sweep.to_pylist() if (stored := StoredPlan.of(row)) is not None}
     same = [row["campaign_id"] for row in of_sweep.to_pylist() if row["plan_digest"] == fresh.digest][:1]

@@ -17,12 +17,12 @@ from orchestrator.analysis import columns, summarise
 from orchestrator.analysis.tax import VIEWS as TAX_VIEWS
 from orchestrator.cli.options import format_option
 from orchestrator.cli.progress import duration_text
-from orchestrator.cli.store_care import compact, import_command, merge, push_command, verify
+from orchestrator.cli.store_care import compact, drop_command, import_command, merge, push_command, verify
 from orchestrator.cli.stores import open_results, place_option
 from orchestrator.cli.tables import print_rows, wide_console, write_text
 from orchestrator.errors import ConfigurationError
 from orchestrator.report import coverage_columns, coverage_page, render
-from orchestrator.store import Results
+from orchestrator.store import Origin, Results
 from orchestrator.store.query.listing import campaign_list
 from orchestrator.store.query.querying import ask, query_errors
 from orchestrator.store.query.tabular import FORMATS, appearing, write_rows
@@ -35,6 +35,7 @@ _ID_SHOWN = 12
 _LOGGED = ("trial_id", "attempt", "workload", "backend", "batch", "host", "status", "reason", "log_tail")
 _ENDLESS = 10_000
 _HOSTS_SHOWN = 3
+_ORIGINS = {Origin.MEASURED.value: "this store", Origin.IMPORTED.value: "imported", Origin.MERGED.value: "merged"}
 _SUFFIXES = {".csv": "csv", ".json": "json", ".ndjson": "json", ".jsonl": "json", ".parquet": "parquet"}
 
 rows_format_option = click.option(
@@ -55,7 +56,7 @@ def results() -> None:
     """The result store."""
 
 
-for command in (verify, compact, merge, import_command, push_command):
+for command in (verify, compact, merge, import_command, drop_command, push_command):
     results.add_command(command)
 
 
@@ -291,6 +292,7 @@ def _for_people(row: dict[str, Any]) -> dict[str, Any]:
         "campaign": row["campaign_id"],
         "started (UTC)": f"{started:%Y-%m-%d %H:%M}",
         "sweep": row["sweep"],
+        "origin": _ORIGINS.get(row["origin"], "unknown"),
         "hosts": " ".join(hosts[:_HOSTS_SHOWN]) + more,
         **{name: row[name] for name in ("planned", "ok", "failed", "unsupported", "skipped")},
         "left": row["left_to_do"],

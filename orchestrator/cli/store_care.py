@@ -1,9 +1,10 @@
-"""`taxmeter results verify | compact | merge | import | push`: care of a store, and rows from and for elsewhere."""
+"""`taxmeter results verify | compact | merge | import | drop | push`: care of a store, rows from and for elsewhere."""
 
 from pathlib import Path
 
 import click
 
+from orchestrator.boundary import terminal_text
 from orchestrator.campaign.exchange import ImportReport, import_export
 from orchestrator.cli.stores import StorePlace, open_existing, place_option, require_store, results_option, writing
 from orchestrator.errors import ConfigurationError, ExitCode
@@ -12,9 +13,10 @@ from orchestrator.store.objects.pushing import push
 from orchestrator.store.objects.remote import differing_contents
 from orchestrator.store.sharing.merging import merge as merge_stores
 from orchestrator.store.storage.compaction import compact as compact_store
+from orchestrator.store.storage.dropping import drop
 from orchestrator.store.storage.files import Layout
 from orchestrator.store.storage.generations import KEEP_S
-from orchestrator.store.verification.verifying import verify as verify_store
+from orchestrator.store.verification import verify as verify_store
 
 _DAY_S = 24 * 3600
 _SHOWN = 20
@@ -35,9 +37,9 @@ def verify(place: str | Path) -> ExitCode:
     counts = ", ".join(f"{found.rows[name]} {name}" for name in ("trials", "systems", "environments", "campaigns"))
     click.echo(f"{place}: {found.files} files, {counts}; {found.unsealed} of the trials are not sealed yet")
     for note in found.notes:
-        click.echo(f"note: {note}")
+        click.echo(terminal_text(f"note: {note}"))
     for problem in found.problems:
-        click.echo(f"damaged: {problem.place}: {problem.what}; {problem.remedy}")
+        click.echo(terminal_text(f"damaged: {problem.place}: {problem.what}; {problem.remedy}"))
     if found.problems:
         return ExitCode.TRIALS_FAILED
     click.echo("sound: every page was read, and every reference leads somewhere")
@@ -73,7 +75,8 @@ def compact(results_directory: Path) -> None:
 def merge(other: str | Path, results_directory: Path) -> ExitCode:
     """Adds to the store what OTHER_STORE has and it lacks. OTHER_STORE, a directory or a URL, is only read.
 
-    A row that is in both with different content is named and not taken; the exit code is then 1. Run it again if it was
+    A row that is in both with different content, or that no taxmeter writes, is named and not taken; the exit code is
+    then 1. Run it again if it was
     interrupted: nothing is taken twice.
     """
     theirs = require_store(other)
@@ -83,17 +86,17 @@ def merge(other: str | Path, results_directory: Path) -> ExitCode:
     with writing():
         report = merge_stores(Store.open(results_directory), view)
     click.echo(f"{results_directory}: {report.added} rows added, {report.already} were there already")
-    small = {"systems": report.systems, "environments": report.environments, "campaigns": report.campaigns}
-    added = [f"{count} {name}" for name, count in small.items() if count]
+    added = [f"{count} {name}" for name, count in report.small.items() if count]
     if added:
         click.echo(f"added: {', '.join(added)}")
     if report.continued:
         click.echo(f"{report.continued} campaigns went on over there, and have their newer totals now")
-    for conflict in report.conflicts[:_SHOWN]:
-        click.echo(f"not taken: {conflict}", err=True)
-    if len(report.conflicts) > _SHOWN:
-        click.echo(f"not taken: {len(report.conflicts) - _SHOWN} more", err=True)
-    return ExitCode.TRIALS_FAILED if report.conflicts else ExitCode.OK
+    left = [*report.conflicts, *report.refused]
+    for line in left[:_SHOWN]:
+        click.echo(terminal_text(f"not taken: {line}"), err=True)
+    if len(left) > _SHOWN:
+        click.echo(f"not taken: {len(left) - _SHOWN} more", err=True)
+    return ExitCode.TRIALS_FAILED if left else ExitCode.OK
 
 
 @click.command("import")
@@ -110,6 +113,24 @@ def import_command(directory: Path, results_directory: Path, accept_versions: bo
         report = import_export(directory, Store.open(results_directory), accept_versions=accept_versions)
     _print_import(report, results_directory)
     return ExitCode.OK if report.is_whole else ExitCode.TRIALS_FAILED
+
+
+@click.command("drop")
+@click.argument("campaign_id")
+@results_option
+def drop_command(campaign_id: str, results_directory: Path) -> None:
+    """Takes the campaign CAMPAIGN_ID and its rows out of the store, whoever measured it.
+
+    The files that had them are kept for a week, in the generation before.
+    """
+    require_store(results_directory)
+    with writing():
+        report = drop(open_existing(results_directory).layout, campaign_id)
+    click.echo(f"{campaign_id}: {report.rows} rows were taken out")
+    click.echo(
+        f"generation {report.generation - 1} has them for {KEEP_S / _DAY_S:.0f} days; until something else is written, "
+        f"`ln -sfn generations/{report.generation - 1:06d} {results_directory}/current` brings them back"
+    )
 
 
 @click.command("push")

@@ -48,7 +48,7 @@ from orchestrator.errors import ConfigurationError, ExitCode, NoUsableHostError,
 from orchestrator.files import ProjectFiles
 from orchestrator.hosts import open_hosts
 from orchestrator.planning import ANY_SUITABLE, Plan, PlanningHost, environments_on
-from orchestrator.store import Attempt, Store
+from orchestrator.store import Attempt, Origin, Store
 from orchestrator.store.query.listing import campaign_list
 from runners.contract import Status
 
@@ -301,7 +301,8 @@ def _row(campaign_id: str | None, results: Path) -> Mapping[str, Any] | None:
     rows = {row["campaign_id"]: row for row in opened.campaigns().arrow().to_pylist()}
     for listed in campaign_list(opened.view()).to_pylist():
         row: Mapping[str, Any] = rows[listed["campaign_id"]]
-        if listed["left_to_do"] and row["plan"] is not None and not is_reproduction(row):
+        is_own = row["origin"] == Origin.MEASURED.value
+        if is_own and listed["left_to_do"] and row["plan"] is not None and not is_reproduction(row):
             return row
     return None
 

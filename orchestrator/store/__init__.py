@@ -12,7 +12,6 @@ from orchestrator.store.building import (
     StoredOrigin,
     TaskOrigin,
     environment_id,
-    fitting,
     origin_document,
     read_origin,
 )
@@ -32,6 +31,7 @@ from orchestrator.store.schema import (
     SYSTEMS,
     TRIALS,
     WORK,
+    Origin,
 )
 from orchestrator.store.schema.tables import (
     campaign_plan,
@@ -42,6 +42,7 @@ from orchestrator.store.schema.tables import (
 )
 from orchestrator.store.storage.sealing import SealReport
 from orchestrator.store.storage.writing import Writer
+from orchestrator.store.validation import batch_of, fitting
 
 __all__ = [
     "CAMPAIGNS",
@@ -58,6 +59,7 @@ __all__ = [
     "Attempt",
     "Counterpart",
     "Ingest",
+    "Origin",
     "Outcome",
     "Reproduces",
     "Results",
@@ -72,6 +74,7 @@ __all__ = [
     "StoredOrigin",
     "TaskOrigin",
     "Writer",
+    "batch_of",
     "campaign_plan",
     "campaign_row",
     "campaign_totals",

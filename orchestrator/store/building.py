@@ -3,15 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import pyarrow as pa
 from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.errors import StoreError
 from orchestrator.planning import EnvironmentPin
 from orchestrator.store.rows import Row, RowContext, trial_row
-from orchestrator.store.schema import TRIALS
 from orchestrator.store.schema.tables import environment_row, system_row
-from orchestrator.store.schema.validation import batch_of
 from runners.contract import Environment, Trial, TrialRecord, digest, encode
 from runners.contract.record import FactValue
 from runners.system import Fingerprint, hot_columns, hw_id, system_id
@@ -180,21 +177,6 @@ class RowBuilder:
             image_layers=pin.image_layers,
             image_config_sha256=pin.image_config_sha256,
         )
-
-
-def fitting(rows: Sequence[Row]) -> tuple[pa.RecordBatch, dict[int, str]]:
-    """Rows of `trials` as a batch, and by their place those that do not fit the store, with the reason."""
-    try:
-        return batch_of(rows, TRIALS), {}
-    except StoreError:
-        pass  # told row by row
-    problems = {}
-    for place, row in enumerate(rows):
-        try:
-            batch_of([row], TRIALS)
-        except StoreError as error:
-            problems[place] = str(error)
-    return batch_of([row for place, row in enumerate(rows) if place not in problems], TRIALS), problems
 
 
 def environment_id(pin: EnvironmentPin, versions: Mapping[str, str]) -> str:

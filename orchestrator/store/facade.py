@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from orchestrator.errors import StoreError
 from orchestrator.store.query.reading import read_dimension, read_trials
+from orchestrator.store.schema import Origin
 from orchestrator.store.storage.files import Layout
 from orchestrator.store.storage.generations import KEEP_S, prepare
 from orchestrator.store.storage.sealing import SealReport, recover
@@ -94,9 +95,14 @@ class Store:
         """The campaigns, one row each."""
         return read_dimension(self.layout, "campaigns")
 
+    def own_campaigns(self) -> pa.Table:
+        """The campaigns that a sweep of this store measured: no other one is continued without being named."""
+        campaigns = self.campaigns()
+        return campaigns.filter(pc.equal(campaigns["origin"], Origin.MEASURED.value))
+
     def newest_campaign(self, plan_digest: str) -> str | None:
-        """The campaign that was started last with this plan; null if there is none."""
-        campaigns = self.campaigns().sort_by([("started_at", "descending")])
+        """The campaign of this store that was started last with this plan; null if there is none."""
+        campaigns = self.own_campaigns().sort_by([("started_at", "descending")])
         same = campaigns.filter(pc.equal(campaigns["plan_digest"], plan_digest))
         return str(same["campaign_id"][0].as_py()) if len(same) else None
 

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from orchestrator.errors import StoreError
-from orchestrator.store.building import Rows, fitting
+from orchestrator.store.building import Rows
 from orchestrator.store.facade import Attempt, Store
 from orchestrator.store.rows import Row
-from orchestrator.store.storage.packing import pack
 from orchestrator.store.storage.writing import Writer
+from orchestrator.store.validation import fitting
 
 ROOM_WAIT_S: Final = 600.0
 """How long is waited for someone to make room on a full disk."""
@@ -270,7 +270,7 @@ class Ingest:
             self._put_dimensions(item.rows.environments, self._writer.put_environment)
         if any(is_new):
             new = batch if all(is_new) else batch.filter(pa.array(is_new))
-            self._writer.append_batches([pack(new)])
+            self._writer.append_batches([new])
         for key in seen:
             self._known[key.campaign_id].add((key.trial_id, key.attempt))
             self.campaigns.add(key.campaign_id)

@@ -18,7 +18,7 @@ SYSTEMS = {
     "474f4d9e": {"cpu_model": "Xeon", "driver_version": None, "kernel": "6.1.0"},
 }
 ENVIRONMENTS = {"cpu": {"python": "3.11.2", "torch": "2.13.0"}, "cpu-next": {"python": "3.12.1", "torch": "2.14.0"}}
-STARTED = {"paper-1": datetime(2026, 11, 20, tzinfo=UTC), "paper-2": datetime(2026, 12, 5, tzinfo=UTC)}
+STARTED = {"paper-1": datetime(2025, 11, 20, tzinfo=UTC), "paper-2": datetime(2025, 12, 5, tzinfo=UTC)}
 
 _LATENCY_S = {(1, "eager"): 0.010, (1, "onnxruntime"): 0.005, (8, "eager"): 0.040, (8, "onnxruntime"): 0.032}
 _FACTOR = {"eager": (1, 1.5, 1.25), "onnxruntime": (1, 1, 1.25)}

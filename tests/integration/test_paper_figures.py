@@ -218,7 +218,7 @@ def test_the_small_print_says_where_the_numbers_come_from(trials: Trials) -> Non
         "95 % intervals",
     ):
         assert part in text
-    assert "paper-20261120T180000Z-aaaaaa (sweep paper)" in text
+    assert "paper-20261020T180000Z-aaaaaa (sweep paper)" in text
     assert "REDUCED against the paper's sweep: 2 processes per point instead of 5" in text
 
 

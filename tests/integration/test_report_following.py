@@ -42,7 +42,7 @@ def add(store: Store, *names: str, campaign: str = CAMPAIGNS[0], **more: object)
 
 def end(store: Store) -> None:
     with store.writer() as writer:
-        writer.finish_campaign(CAMPAIGNS[0], finished_at=datetime(2026, 11, 20, 4, tzinfo=UTC))
+        writer.finish_campaign(CAMPAIGNS[0], finished_at=datetime(2025, 11, 20, 4, tzinfo=UTC))
 
 
 def test_a_page_is_made_anew_only_when_the_store_has_changed(store: Store) -> None:

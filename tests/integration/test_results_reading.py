@@ -169,7 +169,7 @@ def test_latest_has_one_row_per_key_and_system_whatever_its_status(directory: Pa
         trial("old", month=10),
         trial("new", month=12, status="crashed"),
         trial("elsewhere", month=9, system_id="s2"),
-        trial("other key", month=9, trial_key="k2"),
+        trial("other-key", month=9, trial_key="k2"),
         trial("nowhere", month=9, system_id=None),
         trial("again", month=11, trial_key="tie"),
         trial("again", month=11, trial_key="tie", attempt=2),
@@ -177,7 +177,7 @@ def test_latest_has_one_row_per_key_and_system_whatever_its_status(directory: Pa
     found = open_store(directory).sql("SELECT trial_id, attempt, status FROM latest").fetchall()
     assert Counter(found) == Counter(
         [("new", 1, "crashed"), ("again", 2, "ok")]
-        + [(name, 1, "ok") for name in ("elsewhere", "other key", "nowhere")]
+        + [(name, 1, "ok") for name in ("elsewhere", "other-key", "nowhere")]
     )
 
 

@@ -38,7 +38,7 @@ def test_campaigns_are_listed_newest_first_with_how_their_trials_ended(directory
     assert taxmeter("results", "ls", "--results", directory) == ExitCode.OK
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split()[:1] == [CAMPAIGNS[1]]
-    assert lines[2].split() == f"{CAMPAIGNS[0]} 2026-11-20 00:00 night lab1 lab2 3 2 1 0 0 0 0 s".split()
+    assert lines[2].split() == f"{CAMPAIGNS[0]} 2025-11-20 00:00 night this store lab1 lab2 3 2 1 0 0 0 0 s".split()
     assert taxmeter("results", "ls", "--results", directory, "--format", "json") == ExitCode.OK
     newest, oldest = map(json.loads, capsys.readouterr().out.splitlines())
     assert [newest[name] for name in ("ok", "failed", "skipped", "left_to_do", "duration_s")] == [0, 1, 1, 3, None]

@@ -121,7 +121,7 @@ def test_a_damaged_journal_is_found_and_a_quarantine_listed(store: Store, capsys
     writer.append([trial("d")])
     segment = store.layout.segments()[0]
     content = segment.read_bytes()
-    copy = segment.with_name(f"20260101T000000Z-{'0' * 32}.arrows")
+    copy = segment.with_name(f"20250101T000000Z-{'0' * 32}.arrows")
     writer.close()
     copy.write_bytes(content[:-10])
     report = report_of(store, capsys, ExitCode.TRIALS_FAILED)
@@ -146,7 +146,7 @@ def test_compacting_merges_small_parts_and_then_has_nothing_to_do(store: Store, 
         with store.writer() as writer:
             writer.append([trial(name)])
     assert taxmeter("results", "compact", "--results", store.layout.root) == ExitCode.OK
-    assert "2026-11: 3 rows were merged; 4 parts became 2, " in capsys.readouterr().out
+    assert "2025-11: 3 rows were merged; 4 parts became 2, " in capsys.readouterr().out
     assert taxmeter("results", "compact", "--results", store.layout.root) == ExitCode.OK
     assert "nothing to merge: 2 parts, " in capsys.readouterr().out
     assert names(store) == ["a", "b", "c", "d"]

@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 from orchestrator.store import TRIALS, Store
 from orchestrator.store.storage.compaction import compact
 
-STARTED = datetime(2026, 11, 30, 23, 59, 50, 123456, tzinfo=UTC)
+STARTED = datetime(2025, 11, 30, 23, 59, 50, 123456, tzinfo=UTC)
 
 
 def trial(number: int) -> dict[str, object]:
@@ -42,13 +42,17 @@ def by_trial(table: pa.Table) -> dict[object, dict[str, object]]:
 
 def test_every_value_is_kept_in_journal_parts_and_compacted_parts(tmp_path: Path) -> None:
     expected = {f"t{number}": trial(number) for number in range(5)}
+
+    def batch_of(*names: str) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pylist([expected[name] for name in names], TRIALS)
+
     store = Store.open(tmp_path / "results")
     with store.writer() as writer:
-        writer.append([expected["t0"], expected["t3"]])
-        writer.append([expected["t1"], expected["t4"]])
+        writer.append_batches([batch_of("t0", "t3")])
+        writer.append_batches([batch_of("t1", "t4")])
         assert by_trial(store.trials()) == {name: expected[name] for name in ("t0", "t1", "t3", "t4")}
         writer.seal()
-        writer.append([expected["t2"]])
+        writer.append_batches([batch_of("t2")])
     # of November, which has two parts
     assert compact(store.layout, full=True).rows == 3
     assert by_trial(store.trials()) == expected
@@ -57,4 +61,4 @@ def test_every_value_is_kept_in_journal_parts_and_compacted_parts(tmp_path: Path
     for fragment in plain.get_fragments():
         assert fragment.physical_schema.equals(TRIALS, check_metadata=True)
     months = sorted(path.name for path in (store.layout.current / "trials").iterdir())
-    assert months == ["month=2026-11", "month=2026-12"]
+    assert months == ["month=2025-11", "month=2025-12"]

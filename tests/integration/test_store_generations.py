@@ -10,6 +10,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from orchestrator.errors import StoreError
+from orchestrator.files import at_once
 from orchestrator.store import Store, system_row
 from orchestrator.store.storage import generations
 from orchestrator.store.storage.compaction import compact
@@ -57,7 +58,7 @@ def test_who_resolved_a_generation_goes_on_reading_it(store: Store) -> None:
     before = ds.dataset(os.path.realpath(store.layout.current_link) + "/trials", partitioning="hive")
     snapshot = store.layout.snapshot()
     removed = snapshot.names("trials")[0]
-    other = {"trials/month=2026-11/part-x.parquet": snapshot.parts()[0].read_bytes()}
+    other = {"trials/month=2025-11/part-x.parquet": snapshot.parts()[0].read_bytes()}
     with exclusive(store.layout):
         number = replace(store.layout, [removed], other)
     assert number == current_number(store.layout) == 2
@@ -76,7 +77,7 @@ def test_files_never_change_and_what_is_gone_cannot_be_replaced(store: Store) ->
         with pytest.raises(FileExistsError, match="never change"):
             replace(store.layout, [], {name: b""})
         with pytest.raises(OutdatedError, match="was replaced meanwhile"):
-            replace(store.layout, ["trials/month=2026-11/part-gone.parquet"], {})
+            replace(store.layout, ["trials/month=2025-11/part-gone.parquet"], {})
     assert current_number(store.layout) == 1
     assert plain_counts(store) == {2}
 
@@ -108,11 +109,10 @@ def test_what_killed_processes_left_is_removed_except_that_of_a_living_compactio
     shutil.copytree(layout.current, layout.temporary / "generation-000002")
     layout.merging.mkdir()
     layout.merging.joinpath("part-new.parquet").write_bytes(b"PAR1")
-    descriptor = generations.lock_compaction(layout)
-    assert descriptor is not None
-    prepare(layout)
-    assert [path.name for path in layout.merging.iterdir()] == ["part-new.parquet"]
-    os.close(descriptor)
+    with at_once(layout.compaction_lock) as is_mine:
+        assert is_mine
+        prepare(layout)
+        assert [path.name for path in layout.merging.iterdir()] == ["part-new.parquet"]
     prepare(layout)
     assert list(layout.temporary.iterdir()) == []
     assert [path.name for path in layout.generations.iterdir()] == ["000001"]

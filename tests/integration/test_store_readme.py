@@ -206,7 +206,7 @@ def eras(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     }
     latencies = {"cpu-2022": [0.3, 0.4, 0.5], "cpu": [0.2, 0.1, None]}
     texts = {"sweep_document": "", "inventory_document": "", "plan_digest": "p", "taxmeter_version": "1"}
-    started = datetime(2026, 11, 20, tzinfo=UTC)
+    started = datetime(2025, 11, 20, tzinfo=UTC)
     with Store.open(tmp_path / "results").writer() as writer:
         writer.put_system(system_row("s1", "h1", {}, {}))
         for name, one in versions.items():

@@ -27,7 +27,7 @@ from tests.object_service import ObjectService
 
 def row(name: str, month: int = 11, **more: object) -> dict[str, object]:
     return {
-        "trial_id": name, "attempt": 1, "status": "ok", "started_at": datetime(2026, month, 20, tzinfo=UTC),
+        "trial_id": name, "attempt": 1, "status": "ok", "started_at": datetime(2025, month, 20, tzinfo=UTC),
         "trial_key": "k", "campaign_id": "c", "round": 1, "order": 1, "replicate": 0, "workload": "bert_base",
         "batch": 1, "backend": "eager", "backend_options": "{}", "dtype": "float32", "device": "cpu", "threads": 2,
         "seed": 0, "protocol": "{}", "method_version": 1, "contract_version": 1, "environment": "cpu",
@@ -37,7 +37,7 @@ def row(name: str, month: int = 11, **more: object) -> dict[str, object]:
 
 def campaign(name: str) -> dict[str, object]:
     return campaign_row(
-        name, datetime(2026, 11, 20, tzinfo=UTC), "quickstart", sweep_document="", inventory_document="", plan_digest="d",
+        name, datetime(2025, 11, 20, tzinfo=UTC), "quickstart", sweep_document="", inventory_document="", plan_digest="d",
         planned_trials=3, taxmeter_version="0", git_commit=None,
     )  # fmt: skip
 

@@ -15,6 +15,7 @@ from orchestrator.errors import StoreError
 from orchestrator.store import TRIALS, Attempt, Store, campaign_row, environment_row, system_row
 from orchestrator.store.storage import generations, journal, known, sealing, writing
 from orchestrator.store.storage.compaction import compact
+from orchestrator.store.storage.snapshot import store_id
 from runners.contract import Status
 from tests.storing import CrashError, dying_at, names, plain_counts, row
 
@@ -203,7 +204,7 @@ def test_a_damaged_journal_is_put_aside_whole_and_reported(
 
 def test_the_small_tables_are_written_once(store: Store) -> None:
     campaign = campaign_row(
-        "c", datetime(2026, 11, 20, tzinfo=UTC), "quickstart",
+        "c", datetime(2025, 11, 20, tzinfo=UTC), "quickstart",
         sweep_document="axes: {}", inventory_document="hosts: {}", plan_digest="p", planned_trials=3,
         taxmeter_version="0.1.0", git_commit=None,
     )  # fmt: skip
@@ -214,18 +215,18 @@ def test_the_small_tables_are_written_once(store: Store) -> None:
         assert not writer.put_system({**system, "cpu_cores": 3})
         assert writer.put_environment(environment)
         assert writer.put_campaign(campaign)
-        with pytest.raises(StoreError, match="cannot be the name of a file"):
+        with pytest.raises(StoreError, match=r"system_id is '../s1'; expected letters"):
             writer.put_system({**system, "system_id": "../s1"})
     assert store.systems()["cpu_cores"].to_pylist() == [2]
     assert store.environments()["versions"].to_pylist() == ['{"torch":"2.13.0"}']
-    assert store.campaigns().to_pylist() == [campaign]
+    assert store.campaigns().to_pylist() == [{**campaign, "origin_store": store_id(store.layout)}]
 
 
 def test_the_newest_campaign_of_a_plan_is_found(store: Store) -> None:
     with store.writer() as writer:
         for name, day, digest in (("old", 1, "p"), ("new", 3, "p"), ("middle", 2, "p"), ("other", 4, "q")):
             campaign = campaign_row(
-                name, datetime(2026, 11, day, tzinfo=UTC), "quickstart", sweep_document="", inventory_document="",
+                name, datetime(2025, 11, day, tzinfo=UTC), "quickstart", sweep_document="", inventory_document="",
                 plan_digest=digest, planned_trials=1, taxmeter_version="0.1.0", git_commit="abc",
             )  # fmt: skip
             writer.put_campaign(campaign)

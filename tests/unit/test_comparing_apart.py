@@ -16,6 +16,7 @@ from orchestrator.analysis.comparison import (
 from orchestrator.analysis.metrics import METRICS
 from orchestrator.errors import ConfigurationError
 from orchestrator.store import Row
+from runners.contract import digest
 from tests.comparing import NEW, OLD, rounds, store_of, system_of
 
 EAGER = [0.100, 0.110, 0.090, 0.105, 0.095]
@@ -148,7 +149,7 @@ def test_the_scatter_of_a_campaign_is_that_of_all_its_cells(tmp_path: Path) -> N
 def deep(layers: int, latencies_s: list[float], **more: object) -> list[Row]:
     options = json.dumps({"layers": layers, "hidden_size": 768, **dict(more.pop("options", {}))})  # type: ignore[call-overload]
     found = rounds(latencies_s, workload="bert", workload_options=options, **more)
-    return [{**one, "trial_id": f"{one['trial_id']}-{layers}-{options}"} for one in found]
+    return [{**one, "trial_id": f"{one['trial_id']}-{digest(json.loads(options))}"} for one in found]
 
 
 def test_an_option_can_be_what_is_compared(tmp_path: Path) -> None:

@@ -202,12 +202,12 @@ def test_of_pooled_trials_of_one_round_their_mean_counts(tmp_path: Path) -> None
 
 def test_campaigns_of_different_sweeps_are_told_apart(tmp_path: Path) -> None:
     """The one before the newest is often of another sweep."""
-    name = "roofs-20261220T000000Z-cccccc"
+    name = "roofs-20251220T000000Z-cccccc"
     with Store.open(tmp_path).writer() as writer:
         put_dimensions(writer)
         writer.put_campaign(
             campaign_row(
-                name, datetime(2026, 12, 20, tzinfo=UTC), "roofs", sweep_document="version: 1",
+                name, datetime(2025, 12, 20, tzinfo=UTC), "roofs", sweep_document="version: 1",
                 inventory_document="version: 1\nhosts: {}\n", plan_digest="p", planned_trials=5, taxmeter_version="1",
                 git_commit=None,
             )

@@ -178,7 +178,7 @@ def test_what_differs_is_not_pooled_unless_the_user_says_so(
 
 
 def test_failed_trials_do_not_count_as_mixed(tmp_path: Path) -> None:
-    failed = measured(None, 9, status="oom", environment_id="declared only")
+    failed = measured(None, 9, status="oom", environment_id="declared-only")
     [entry] = compare(store_of(tmp_path, *rounds(EAGER), failed), ["workload"]).entries
     assert len(entry.cell.rows) == 6
 

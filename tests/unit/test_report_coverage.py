@@ -21,6 +21,7 @@ from runners.contract import (
     TrialRecord,
     TrialSpec,
     WorkloadSpec,
+    digest,
 )
 from runners.contract.catalogue import resolve_options, resolve_workload_options
 from runners.contract.spec import OptionValue
@@ -72,8 +73,8 @@ def outcome(
     one = replace(one, options=resolve_workload_options(one))
     how = BackendSpec(backend, dict(backend_options or {}))
     how = replace(how, options=resolve_options(how))
-    key = f"{workload} {backend} {workload_options} {backend_options} {batch}"
-    identity = f"{key} {number} {context.host}"
+    key = digest([workload, backend, dict(workload_options or {}), dict(backend_options or {}), batch])
+    identity = f"{key}-{number}-{context.host}"
     trial = Trial(identity, key, number, 0, 0, attempt, 60, TrialSpec(one, how, "float32", "cpu", 2, 0, Protocol()))
     series = (Series("sync", 1, (round(latency_ms * 1e6),) * 3, (1,) * 3),) if status is Status.OK else ()
     record = TrialRecord(identity, attempt, status, reason, 10**18, 10**18 + 1, Phases(), series)

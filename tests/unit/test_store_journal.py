@@ -13,7 +13,6 @@ from orchestrator.store import TRIALS, Store
 from orchestrator.store.storage.files import Layout
 from orchestrator.store.storage.generations import prepare
 from orchestrator.store.storage.journal import Segment, lock_leftover, read_segment
-from orchestrator.store.storage.packing import PACKED, pack
 
 BATCHES = 12
 REQUIRED = {
@@ -39,9 +38,9 @@ def layout(tmp_path: Path) -> Layout:
     return layout
 
 
-@pytest.fixture(params=[TRIALS, PACKED], ids=["rows", "packed"])
-def segment(layout: Layout, request: pytest.FixtureRequest) -> Path:
-    open_segment = Segment.create(layout, request.param)
+@pytest.fixture
+def segment(layout: Layout) -> Path:
+    open_segment = Segment.create(layout)
     for number in range(BATCHES):
         open_segment.append(batch(number))
     open_segment.close()
@@ -59,9 +58,8 @@ def test_everything_is_read_back(segment: Path) -> None:
     assert damage is None
 
 
-@pytest.mark.parametrize("schema", [TRIALS, PACKED], ids=["rows", "packed"])
-def test_a_torn_tail_costs_only_the_torn_batch(layout: Layout, schema: pa.Schema) -> None:
-    open_segment = Segment.create(layout, schema)
+def test_a_torn_tail_costs_only_the_torn_batch(layout: Layout) -> None:
+    open_segment = Segment.create(layout)
     path = open_segment.path
     ends = [path.stat().st_size]
     for number in range(BATCHES):
@@ -105,22 +103,6 @@ def test_batches_behind_an_altered_one_are_kept(segment: Path) -> None:
     rows, damage = read(segment)
     assert [row["trial_id"] for row in rows] == [name for name in WRITTEN if name != "t003"]
     assert damage == "batch 4 is altered"
-
-
-@pytest.mark.parametrize("schema", [TRIALS, PACKED], ids=["rows", "packed"])
-def test_a_segment_takes_rows_in_either_form(layout: Layout, schema: pa.Schema) -> None:
-    open_segment = Segment.create(layout, schema)
-    open_segment.append(batch(0))
-    open_segment.append(pack(pa.concat_batches([batch(1), batch(2)])))
-    open_segment.close()
-    assert layout.segments() == [open_segment.path]
-    assert read(open_segment.path) == ([WRITTEN[f"t{number:03d}"] for number in range(3)], None)
-
-
-def test_who_knows_nothing_of_packed_rows_does_not_see_them(layout: Layout) -> None:
-    paths = [Segment.create(layout, schema).path for schema in (TRIALS, PACKED)]
-    assert list(layout.journal.glob("*.arrows")) == paths[:1]
-    assert sorted(layout.segments()) == sorted(paths)
 
 
 def test_many_small_batches_are_read_in_order(layout: Layout) -> None:
@@ -168,7 +150,7 @@ def test_a_failed_write_leaves_no_torn_batch_behind(
 
 def test_a_segment_with_other_columns_is_damaged_and_nothing_of_it_is_lost(layout: Layout) -> None:
     fewer = pa.schema([field for field in TRIALS if field.name != "gpu_name"])
-    open_segment = Segment.create(layout, fewer)
+    open_segment = Segment.create(layout)
     open_segment.close()
     with open_segment.path.open("wb") as file, pa.ipc.new_stream(file, fewer) as stream:
         stream.write_batch(batch(1).select(fewer.names))
@@ -178,3 +160,14 @@ def test_a_segment_with_other_columns_is_damaged_and_nothing_of_it_is_lost(layou
         [report] = writer.reports
     assert report.quarantined is not None
     assert pa.ipc.open_stream(report.quarantined.read_bytes()).read_all().num_rows == 1
+
+
+@pytest.mark.timeout(30)
+def test_a_pipe_among_the_journals_is_put_aside(layout: Layout) -> None:
+    pipe = layout.journal / "x.arrows"
+    os.mkfifo(pipe)
+    content = read_segment(pipe)
+    assert (len(content.table), content.damage) == (0, f"{pipe} is no regular file")
+    with Store(layout).writer() as writer:
+        [report] = writer.reports
+    assert report.quarantined == layout.quarantine / "x.arrows"

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.store import TRIALS
-from orchestrator.store.schema.validation import batch_of
-from orchestrator.store.storage.packing import PACKED, columns_of, missing, pack, unpack, values_of
+from orchestrator.store.storage.packing import PACKED, pack, unpack
 from tests.storing import row
 
 GUARD = {
@@ -36,7 +35,7 @@ def random_rows(data: st.DataObject) -> pa.RecordBatch:
         for name in data.draw(st.lists(st.sampled_from(TRIALS.names), max_size=25)):
             field = TRIALS.field(name)
             one[name] = data.draw(_VALUES[field.type] | st.none() if field.nullable else _VALUES[field.type])
-    return batch_of(rows, TRIALS)
+    return pa.RecordBatch.from_pylist(rows, TRIALS)
 
 
 @settings(max_examples=50)
@@ -46,27 +45,9 @@ def test_rows_come_out_as_they_went_in(data: st.DataObject) -> None:
     packed = pack(rows)
     packed.validate(full=True)
     assert packed.schema.equals(PACKED)
-    assert missing(packed) == []
     assert unpack(packed).equals(rows)
-    for name in ("trial_id", "attempt", "samples_sync_s"):
-        assert values_of(packed, name) == rows.column(name).to_pylist()
     first = data.draw(st.integers(0, len(rows)))
     assert unpack(packed.slice(first)).equals(rows.slice(first))
     chosen = pa.array([number % 2 == 0 for number in range(len(rows))], pa.bool_())
     assert unpack(packed.filter(chosen)).equals(rows.filter(chosen))
     assert unpack(pa.concat_batches([packed.slice(first), packed])).equals(pa.concat_batches([rows.slice(first), rows]))
-
-
-def test_a_value_that_every_row_has_is_named_if_it_is_missing() -> None:
-    lax = pa.schema([field.with_nullable(True) for field in TRIALS])
-    rows = [row("a"), row("b", seed=None, workload=None)]
-    assert missing(pack(pa.RecordBatch.from_pylist(rows, lax))) == ["workload", "seed"]
-
-
-def test_what_another_schema_packed_is_read_by_name() -> None:
-    other = pa.schema([pa.field("seed,gone", pa.list_(pa.int32(), 2)), pa.field("new", pa.list_(pa.string(), 1))])
-    packed = pa.RecordBatch.from_pylist(
-        [{"seed,gone": [1, 2], "new": ["a"]}, {"seed,gone": [3, None], "new": [None]}], other
-    )
-    found = {name: column.to_pylist() for name, column in columns_of(packed).items()}
-    assert found == {"seed": [1, 3], "gone": [2, None], "new": ["a", None]}

@@ -1,6 +1,6 @@
 """Brings the results of an exported directory into the store, by the builder and the writer of all rows."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -8,11 +8,23 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
 
-from orchestrator.campaign.exchange.manifest import Manifest, read_manifest
-from orchestrator.campaign.exchange.reading import Damage, Start, read_task_results
+from orchestrator.campaign.exchange.manifest import MANIFEST, ExportedTask, Manifest, read_manifest
+from orchestrator.campaign.exchange.reading import Damage, Start, TaskResults, read_task_results
 from orchestrator.errors import ConfigurationError, StoreError
 from orchestrator.planning import trial_key
-from orchestrator.store import Answer, Ingest, Outcome, RowBuilder, Store, TaskOrigin, campaign_row, campaign_totals
+from orchestrator.store import (
+    Answer,
+    Ingest,
+    Origin,
+    Outcome,
+    RowBuilder,
+    Rows,
+    Store,
+    batch_of,
+    campaign_row,
+    campaign_totals,
+    fitting,
+)
 from runners.contract import (
     CONTRACT_VERSION,
     METHOD_VERSION,
@@ -61,8 +73,8 @@ class ImportReport:
 def import_export(directory: Path, store: Store, *, accept_versions: bool) -> ImportReport:
     """Adds the rows of an exported directory to a store, those that it does not have.
 
-    The files are read twice, first to refuse what is not to be imported before anything is written: the samples of a
-    large sweep fill gigabytes, so only one task is held at a time.
+    The files are read twice, first to judge every row and to refuse what is not to be imported before anything is
+    written: the samples of a large sweep fill gigabytes, so only one task is held at a time.
 
     Args:
         directory: as it came back.
@@ -76,28 +88,33 @@ def import_export(directory: Path, store: Store, *, accept_versions: bool) -> Im
     manifest = read_manifest(directory)
     _refuse_other_methods(manifest, directory)
     report = ImportReport(manifest)
-    skips = _skips(manifest, directory)
-    systems = _survey(directory, report, accept_versions=accept_versions)
-    if not systems:
+    survey = _survey(directory, report, accept_versions=accept_versions)
+    if not survey.rows:
         if not report.damages:
             raise ConfigurationError(
                 "no trial of this export has a record yet; ./run.sh there measures", file=directory
             )
         return report
+    campaign, skips = _campaign(manifest), _skips(manifest, directory, survey.systems)
+    try:
+        batch_of([campaign], "campaigns")
+        for some in skips:
+            batch_of(some.trials, "trials")
+    except StoreError as error:
+        raise ConfigurationError(f"damaged: {error}; copy it again", file=directory / MANIFEST) from None
     with store.writer() as writer:
-        writer.put_campaign(_campaign(manifest))
+        writer.put_campaign(campaign)
         # A full disk is told at once; nobody makes room for a command that a person can repeat.
         with Ingest(store, writer, lambda _text: None, room_wait_s=0.0) as ingest:
             for exported in manifest.tasks:
-                if (results := read_task_results(directory, exported, manifest)) is None:
-                    continue
-                for start, seen, fingerprint in results.starts:
-                    builder = RowBuilder(manifest.origin(start.task_id, exported.environment, seen.versions))
-                    builder.runs_on(fingerprint)
-                    builder.saw(seen)
-                    _store_records(start, results.trials, builder, report, ingest)
-            for environment, records in skips.items():
-                _store_skips(manifest.origin(None, environment), records, systems, report, ingest)
+                if (results := read_task_results(directory, exported, manifest)) is not None:
+                    for judged in _judged(exported, results, manifest):
+                        _store(judged, report, ingest)
+            for some in skips:
+                # one that is there already may have another system: then less was known of the others
+                is_new = ingest.commit(some).outcome is Outcome.STORED
+                report.added += is_new
+                report.already += not is_new
         # The campaign's end is that of its last trial so far, not that of the import.
         ends = store.trials(["finished_at"], campaign_id=manifest.campaign_id)["finished_at"].to_pylist()
         statuses = [attempt.status for attempt in store.attempts(manifest.campaign_id).values()]
@@ -111,6 +128,56 @@ def import_export(directory: Path, store: Store, *, accept_versions: bool) -> Im
     return report
 
 
+@dataclass
+class _Survey:
+    """What the first reading found."""
+
+    systems: dict[str, Fingerprint] = field(default_factory=dict)
+    rows: int = 0
+    """That can be stored, those that are stored already included."""
+
+
+@dataclass
+class _Judged:
+    """The records of one start as rows."""
+
+    start: Start
+    rows: list[tuple[int, Rows]] = field(default_factory=list)
+    """With the number of the record's line."""
+    damages: list[Damage] = field(default_factory=list)
+
+
+def _judged(exported: ExportedTask, results: TaskResults, manifest: Manifest) -> Iterator[_Judged]:
+    """Makes rows of the records of a task, by the builder and the validator of all rows."""
+    for start, seen, fingerprint in results.starts:
+        found = _Judged(start)
+        try:
+            builder = RowBuilder(manifest.origin(start.task_id, exported.environment, seen.versions))
+            builder.runs_on(fingerprint)
+            builder.saw(seen)
+            shared = builder.rows([])
+            batch_of(shared.systems, "systems")
+            batch_of(shared.environments, "environments")
+        except StoreError as error:
+            found.damages.append(Damage(start.path, None, f"{error}; {len(start.records)} records are left out"))
+            yield found
+            continue
+        for number, record in start.records:
+            trial = replace(results.trials[record.trial_id], attempt=record.attempt)
+            if builder.context.lock_sha256 is None:
+                trial = replace(trial, trial_key=trial_key(trial.spec, builder.origin.pin))
+            try:
+                found.rows.append((number, builder.rows([(trial, record)])))
+            except StoreError as error:
+                found.damages.append(Damage(start.path, number, f"it gives no row: {error}"))
+        _, problems = fitting([rows.trials[0] for _, rows in found.rows])
+        for place, problem in sorted(problems.items(), reverse=True):
+            number, _ = found.rows.pop(place)
+            found.damages.append(Damage(start.path, number, f"it gives no row: {problem}"))
+        found.damages.sort(key=lambda damage: damage.line or 0)
+        yield found
+
+
 def _refuse_other_methods(manifest: Manifest, directory: Path) -> None:
     theirs = manifest.contract_version, manifest.method_version
     if theirs != (CONTRACT_VERSION, METHOD_VERSION):
@@ -121,13 +188,13 @@ def _refuse_other_methods(manifest: Manifest, directory: Path) -> None:
         )
 
 
-def _survey(directory: Path, report: ImportReport, *, accept_versions: bool) -> dict[str, Fingerprint]:
-    """Looks at all tasks, and notes in the report what there is; returns the systems that they ran on.
+def _survey(directory: Path, report: ImportReport, *, accept_versions: bool) -> _Survey:
+    """Judges all rows of all tasks, and notes in the report what there is and what is wrong.
 
     Raises:
         ConfigurationError: a task was changed, or an environment is not accepted.
     """
-    systems: dict[str, Fingerprint] = {}
+    survey = _Survey()
     refused: dict[str, list[str]] = {}
     for exported in report.manifest.tasks:
         results = read_task_results(directory, exported, report.manifest)
@@ -138,8 +205,11 @@ def _survey(directory: Path, report: ImportReport, *, accept_versions: bool) -> 
         report.begun += results.begun
         report.untouched += results.untouched
         report.damages += results.damages
+        for judged in _judged(exported, results, report.manifest):
+            survey.rows += len(judged.rows)
+            report.damages += judged.damages
         for _, seen, fingerprint in results.starts:
-            systems[system_id(fingerprint)] = fingerprint
+            survey.systems[system_id(fingerprint)] = fingerprint
             wrong = report.manifest.environments[exported.environment].differences(seen.versions)
             if wrong:
                 refused[exported.environment] = wrong
@@ -152,7 +222,7 @@ def _survey(directory: Path, report: ImportReport, *, accept_versions: bool) -> 
             + "\n".join(texts),
             file=directory,
         )
-    return systems
+    return survey
 
 
 def _shortened(texts: Sequence[str]) -> list[str]:
@@ -160,27 +230,16 @@ def _shortened(texts: Sequence[str]) -> list[str]:
     return [*texts[:_SHOWN], *([f"and {more} more"] if more > 0 else [])]
 
 
-def _store_records(
-    start: Start, trials: Mapping[str, Trial], builder: RowBuilder, report: ImportReport, ingest: Ingest
-) -> None:
-    origin = builder.origin
+def _store(judged: _Judged, report: ImportReport, ingest: Ingest) -> None:
     answers: SimpleQueue[tuple[int, Answer]] = SimpleQueue()
-    for number, record in start.records:
-        trial = replace(trials[record.trial_id], attempt=record.attempt)
-        if origin.context.lock_sha256 is None:
-            trial = replace(trial, trial_key=trial_key(trial.spec, origin.pin))
-        try:
-            rows = builder.rows([(trial, record)])
-        except StoreError as error:
-            answers.put((number, Answer(Outcome.REFUSED, str(error))))
-        else:
-            ingest.submit(rows, partial(_put, answers, number))
+    for number, rows in judged.rows:
+        ingest.submit(rows, partial(_put, answers, number))
     ingest.hurry()
-    for number, answer in (answers.get() for _ in start.records):
+    for number, answer in (answers.get() for _ in judged.rows):
         if answer.outcome is Outcome.LEFT:
             raise ingest.failure or StoreError(answer.reason)
         if answer.outcome is Outcome.REFUSED:
-            report.damages.append(Damage(start.path, number, f"it gives no row: {answer.reason}"))
+            report.damages.append(Damage(judged.start.path, number, f"it gives no row: {answer.reason}"))
         else:
             report.added += answer.outcome is Outcome.STORED
             report.already += answer.outcome is Outcome.DUPLICATE and not answer.reason
@@ -191,36 +250,24 @@ def _put(answers: "SimpleQueue[tuple[int, Answer]]", number: int, answer: Answer
     answers.put((number, answer))
 
 
-def _store_skips(
-    origin: TaskOrigin,
-    skips: Iterable[tuple[Trial, TrialRecord]],
-    systems: Mapping[str, Fingerprint],
-    report: ImportReport,
-    ingest: Ingest,
-) -> None:
-    """Trials that ran nowhere have the system on which the others ran, if that was one and the same."""
-    builder = RowBuilder(origin)
-    if len(systems) == 1:
-        builder.runs_on(*systems.values())
-    for skip in skips:
-        # one that is there already may have another system: then less was known of the others
-        is_new = ingest.commit(builder.rows([skip])).outcome is Outcome.STORED
-        report.added += is_new
-        report.already += not is_new
+def _skips(manifest: Manifest, directory: Path, systems: Mapping[str, Fingerprint]) -> list[Rows]:
+    """The rows of trials that were known to be impossible.
 
-
-def _skips(manifest: Manifest, directory: Path) -> dict[str, list[tuple[Trial, TrialRecord]]]:
-    """By environment, the trials that were known to be impossible."""
-    skips: dict[str, list[tuple[Trial, TrialRecord]]] = {}
+    They have the system on which the others ran, if that was one and the same.
+    """
+    rows = []
     now = manifest.exported_at_ns
     for skip in manifest.skips:
         try:
             trial = decode(Trial, skip.trial, "trial")
-        except ContractError as error:
+            builder = RowBuilder(manifest.origin(None, skip.environment))
+            if len(systems) == 1:
+                builder.runs_on(*systems.values())
+            record = TrialRecord(trial.trial_id, trial.attempt, Status.SKIPPED, skip.reason, now, now)
+            rows.append(builder.rows([(trial, record)]))
+        except (ContractError, StoreError) as error:
             raise ConfigurationError(f"damaged: {error}; copy it again", file=directory, key="skips") from None
-        record = TrialRecord(trial.trial_id, trial.attempt, Status.SKIPPED, skip.reason, now, now)
-        skips.setdefault(skip.environment, []).append((trial, record))
-    return skips
+    return rows
 
 
 def _campaign(manifest: Manifest) -> dict[str, object]:
@@ -240,6 +287,7 @@ def _campaign(manifest: Manifest) -> dict[str, object]:
         planned_trials=manifest.planned_trials,
         # Not the plan's own: no sweep that runs here may take this campaign for one of its own and continue it.
         plan_digest=digest({"exported": manifest.plan_digest}),
+        origin=Origin.IMPORTED,
         taxmeter_version=manifest.taxmeter_version,
         git_commit=manifest.git_commit,
     )

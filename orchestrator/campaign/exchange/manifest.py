@@ -6,9 +6,10 @@ from typing import Annotated, Final
 
 from pydantic import Field, JsonValue, ValidationError
 
+from orchestrator.boundary import MAX_JSON_BYTES, load_json, read_foreign_file
 from orchestrator.config import StrictModel
 from orchestrator.environments import EnvironmentEntry, environment_differences, lock_sha256, read_lock
-from orchestrator.errors import ConfigurationError
+from orchestrator.errors import ConfigurationError, ForeignDataError
 from orchestrator.planning import EnvironmentPin, Isolation
 from orchestrator.store import RowContext, TaskOrigin
 from runners.contract import digest
@@ -144,13 +145,14 @@ def read_manifest(directory: Path) -> Manifest:
     """
     path = directory / MANIFEST
     try:
-        text = path.read_text(encoding="utf-8")
-    except (FileNotFoundError, NotADirectoryError):
+        text = read_foreign_file(path, MAX_JSON_BYTES)
+        load_json(text, path.name)
+    except FileNotFoundError:
         raise ConfigurationError(
             f"not a directory that `taxmeter task export` wrote: it has no {MANIFEST}", file=directory
         ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"cannot be read: {error}", file=path) from None
+    except ForeignDataError as error:
+        raise ConfigurationError(f"damaged: {error}; copy it again", file=path) from None
     try:
         manifest = Manifest.model_validate_json(text)
     except ValidationError as error:

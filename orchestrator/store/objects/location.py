@@ -77,8 +77,8 @@ class Location:
         """The path of a key, for `filesystem`."""
         return f"{self.prefix}/{key}"
 
-    def read(self, key: str) -> bytes | None:
-        """The content of an object; null if there is none.
+    def read(self, key: str, most: int | None = None) -> bytes | None:
+        """The content of an object, or the first bytes of it; null if there is none.
 
         Raises:
             ConfigurationError: the service refuses.
@@ -87,7 +87,7 @@ class Location:
         with self.errors(f"read {key}"):
             try:
                 with self.filesystem.open_input_stream(self.path(key)) as stream:
-                    return bytes(stream.read())
+                    return bytes(stream.read(most))
             except FileNotFoundError:
                 return None
 

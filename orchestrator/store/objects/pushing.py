@@ -4,9 +4,8 @@ Objects first, the list last: a push that is killed in between has changed nothi
 longer names stay for a while, for readers that took the list before, and go when a later push is told to prune.
 """
 
-import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path, PurePosixPath
@@ -15,13 +14,14 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from orchestrator.errors import ConfigurationError, StoreError
+from orchestrator.files import at_once
 from orchestrator.store.objects.location import Location
 from orchestrator.store.objects.remote import LATEST, OBJECTS, Latest, StoredObject, read_latest
 from orchestrator.store.objects.uploading import File, Progress, content_of, described, put, upload
-from orchestrator.store.schema import SCHEMA_VERSION
-from orchestrator.store.storage.files import Layout, storage_errors, try_lock
+from orchestrator.store.schema import SCHEMA_VERSION, SCHEMAS
+from orchestrator.store.storage.files import Layout, storage_errors
 from orchestrator.store.storage.generations import KEEP_S
-from orchestrator.store.storage.snapshot import SCHEMAS, Snapshot, store_id
+from orchestrator.store.storage.snapshot import Snapshot, store_id
 
 
 @dataclass(frozen=True)
@@ -107,14 +107,12 @@ def _one_push(layout: Layout) -> Iterator[None]:
         raise ConfigurationError("no such store; name one with --results", file=layout.root)
     # Before the lock: no file is left in a directory that is no store.
     _identity(layout, layout.snapshot())
-    with storage_errors(f"cannot lock the result store {layout.root}"):
-        descriptor = os.open(layout.root / "lock.push", os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        if not try_lock(descriptor):
+    with ExitStack() as held:
+        with storage_errors(f"cannot lock the result store {layout.root}"):
+            is_mine = held.enter_context(at_once(layout.root / "lock.push"))
+        if not is_mine:
             raise StoreError(f"{layout.root} is being pushed by another process; wait for it and push again")
         yield
-    finally:
-        os.close(descriptor)
 
 
 def _identity(layout: Layout, snapshot: Snapshot) -> tuple[str, int]:

@@ -14,13 +14,17 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from typing import Final, Self
+from datetime import datetime
+from typing import Annotated, Final
 
 import pyarrow.fs as pafs
+from pydantic import Field, TypeAdapter
 
-from orchestrator.errors import ConfigurationError, StoreError
+from orchestrator.boundary import load_json
+from orchestrator.errors import ConfigurationError, ForeignDataError, StoreError
 from orchestrator.store.objects.location import Location
-from orchestrator.store.storage.snapshot import SCHEMAS, Snapshot
+from orchestrator.store.schema import SCHEMAS
+from orchestrator.store.storage.snapshot import Snapshot
 
 REMOTE_FORMAT: Final = 1
 LATEST: Final = "latest.json"
@@ -28,16 +32,23 @@ QUESTIONS_AT_ONCE: Final = 16
 OBJECTS: Final = "parts"
 """Directory of the objects below the prefix: all that stands in it and is not listed is old or unfinished."""
 
+_MAX_BYTES: Final = 64 * 2**20
+_KEY: Final = (
+    rf"^{OBJECTS}/(trials/month=[0-9]{{4}}-[0-9]{{2}}/part-[A-Za-z0-9-]+"
+    r"|(systems|environments|campaigns)/[A-Za-z0-9][A-Za-z0-9._+-]*)\.parquet$"
+)
+"""A key names nothing above or beside the objects of a store."""
+
 
 @dataclass(frozen=True)
 class StoredObject:
     """One immutable object of a pushed store."""
 
-    key: str
+    key: Annotated[str, Field(pattern=_KEY)]
     """Below the prefix."""
-    bytes: int
-    rows: int
-    sha256: str
+    bytes: Annotated[int, Field(ge=0)]
+    rows: Annotated[int, Field(ge=0)]
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     """Of its content."""
 
 
@@ -45,9 +56,9 @@ class StoredObject:
 class Latest:
     """What `latest.json` says."""
 
-    store_id: str
+    store_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")]
     schema_version: int
-    generation: int
+    generation: Annotated[int, Field(ge=0)]
     """Of the store when it was pushed."""
     tables: Mapping[str, tuple[StoredObject, ...]]
     superseded: Mapping[str, str] = field(default_factory=dict)
@@ -63,33 +74,40 @@ class Latest:
         return (json.dumps({"format": REMOTE_FORMAT, **asdict(self)}, indent=1) + "\n").encode()
 
     @classmethod
-    def decode(cls, data: bytes, place: str) -> Self:
-        """Reads the text of `latest.json`.
+    def decode(cls, data: bytes, place: str) -> "Latest":
+        """Reads the text of `latest.json`: whoever may write there must not lead a reader to other objects.
 
         Raises:
-            StoreError: it is damaged, or another version of taxmeter wrote it.
+            StoreError: it is damaged, lists what is no object of a store, or another version of taxmeter wrote it.
         """
         try:
-            document = json.loads(data)
-            written = int(document["format"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise _damaged(place, error) from error
-        if written != REMOTE_FORMAT:
-            knows = f"this taxmeter knows {REMOTE_FORMAT}"
-            raise StoreError(f"{place}: format {written}, and {knows}: use the taxmeter that wrote it")
-        try:
-            return cls(
-                str(document["store_id"]),
-                int(document["schema_version"]),
-                int(document["generation"]),
-                {
-                    str(table): tuple(StoredObject(**one) for one in objects)
-                    for table, objects in document["tables"].items()
-                },
-                dict(document["superseded"]),
-            )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise _damaged(place, error) from error
+            document = load_json(data, place)
+            written = document.get("format") if isinstance(document, dict) else None
+            if isinstance(written, int) and written != REMOTE_FORMAT:
+                knows = f"this taxmeter knows {REMOTE_FORMAT}"
+                raise StoreError(f"{place}: format {written}, and {knows}: use the taxmeter that wrote it")
+            latest = _LATEST.validate_json(data, strict=True)
+            for since in latest.superseded.values():
+                datetime.fromisoformat(since)
+            _require(written is not None, "it has no format")
+            for table, objects in latest.tables.items():
+                for stored in objects:
+                    _require(stored.key.startswith(f"{OBJECTS}/{table}/"), f"{stored.key} is no object of {table}")
+        except (ValueError, ForeignDataError) as error:
+            problem = " ".join(str(error).split())
+            raise StoreError(
+                f"{place} is damaged ({problem}): delete that object and push the store again; its parts stay as they "
+                "are"
+            ) from error
+        return latest
+
+
+_LATEST: Final = TypeAdapter(Latest)
+
+
+def _require(holds: bool, problem: str) -> None:
+    if not holds:
+        raise ValueError(problem)
 
 
 def read_latest(location: Location) -> Latest | None:
@@ -99,7 +117,7 @@ def read_latest(location: Location) -> Latest | None:
         ConfigurationError: the service refuses.
         StoreError: it does not answer, or the list is damaged or of another version of taxmeter.
     """
-    data = location.read(LATEST)
+    data = location.read(LATEST, _MAX_BYTES)
     return None if data is None else Latest.decode(data, f"{location.url}: {LATEST}")
 
 
@@ -173,9 +191,3 @@ def differing_contents(url: str) -> list[str]:
             what = "its checksum is not that of what was pushed; delete it and push the store again"
             damages.append(f"{one.key} is altered: {what}")
     return damages
-
-
-def _damaged(place: str, error: Exception) -> StoreError:
-    return StoreError(
-        f"{place} is damaged ({error}): delete that object and push the store again; its parts stay as they are"
-    )

@@ -25,9 +25,10 @@ _CAMPAIGNS: Final = """
     ), places AS (
         SELECT campaign_id, list_sort(list(DISTINCT host)) AS hosts FROM trials WHERE host IS NOT NULL GROUP BY ALL
     )
-    SELECT campaign_id, started_at, sweep, coalesce(hosts, []) AS hosts, planned_trials AS planned,
-           coalesce(ok, 0) AS ok, coalesce(failed, 0) AS failed, coalesce(unsupported, 0) AS unsupported,
-           coalesce(skipped, 0) AS skipped, greatest(0, planned_trials - coalesce(done, 0)) AS left_to_do,
+    SELECT campaign_id, started_at, sweep, origin, origin_store, coalesce(hosts, []) AS hosts,
+           planned_trials AS planned, coalesce(ok, 0) AS ok, coalesce(failed, 0) AS failed,
+           coalesce(unsupported, 0) AS unsupported, coalesce(skipped, 0) AS skipped,
+           greatest(0, planned_trials - coalesce(done, 0)) AS left_to_do,
            round(epoch(coalesce(campaigns.finished_at, counted.finished_at) - started_at), 3) AS duration_s
     FROM campaigns LEFT JOIN counted USING (campaign_id) LEFT JOIN places USING (campaign_id)
     ORDER BY started_at DESC, campaign_id
@@ -38,7 +39,8 @@ def campaign_list(view: View) -> pa.Table:
     """The campaigns, the newest first.
 
     Returns:
-        campaign_id, started_at, sweep, hosts; planned, ok, failed, unsupported, skipped and left_to_do in trials;
+        campaign_id, started_at, sweep, origin, origin_store, hosts; planned, ok, failed, unsupported, skipped and
+        left_to_do in trials;
         duration_s from the start of the campaign to the end of its last trial, null if none ran.
 
     Raises:

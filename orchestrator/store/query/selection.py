@@ -27,9 +27,8 @@ from orchestrator.store.objects.remote import snapshot_at
 from orchestrator.store.query.querying import ask, named_views, query_errors
 from orchestrator.store.query.reading import View, current_view, read_small
 from orchestrator.store.query.views import connect, quoted
-from orchestrator.store.schema import TRIALS
+from orchestrator.store.schema import SCHEMAS, TRIALS
 from orchestrator.store.storage.files import Layout
-from orchestrator.store.storage.snapshot import SCHEMAS
 
 Condition: TypeAlias = pc.Expression | str
 

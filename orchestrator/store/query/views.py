@@ -13,6 +13,7 @@ refuses whatever is no query, too: on the bare connection a COPY could still nam
 
 import os
 import re
+import secrets
 import tempfile
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -118,7 +119,8 @@ def quoted(name: str) -> str:
 
 def _set_up(connection: duckdb.DuckDBPyConnection) -> None:
     memory = int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * _MEMORY_SHARE)
-    spill = Path(tempfile.gettempdir()) / f"taxmeter-sql-{os.getpid()}"
+    # DuckDB makes the directory when it needs it: nobody must have been able to prepare one of its name.
+    spill = Path(tempfile.gettempdir()) / f"taxmeter-sql-{secrets.token_hex(16)}"
     connection.execute("LOAD parquet")
     for name, value in {
         "memory_limit": f"{memory // 2**20} MiB",

@@ -1,13 +1,15 @@
 """Which columns there are, what they mean, and how they are stored."""
 
-from orchestrator.store.schema.columns import SHARED_KEYS, Sharing
+from orchestrator.store.schema.columns import GUARD_RESULTS, SHARED_KEYS, Origin, Sharing
 from orchestrator.store.schema.definition import (
     CAMPAIGNS,
     COLUMNS,
     DICTIONARY_COLUMNS,
     ENVIRONMENTS,
+    KEYS,
     ROW_KEY,
     SCHEMA_VERSION,
+    SCHEMAS,
     SORT_ORDER,
     SPLIT_COLUMNS,
     SYSTEMS,
@@ -24,9 +26,12 @@ __all__ = [
     "DICTIONARY_COLUMNS",
     "ENVIRONMENTS",
     "EXECUTION",
+    "GUARD_RESULTS",
+    "KEYS",
     "PLACE",
     "ROW_KEY",
     "RUN",
+    "SCHEMAS",
     "SCHEMA_VERSION",
     "SHARED_KEYS",
     "SORT_ORDER",
@@ -34,6 +39,7 @@ __all__ = [
     "SYSTEMS",
     "TRIALS",
     "WORK",
+    "Origin",
     "Sharing",
     "parquet_options",
     "total_column",

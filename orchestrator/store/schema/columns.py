@@ -22,6 +22,17 @@ TEXT_BY_NAME = pa.map_(pa.string(), pa.string())
 GUARD_RESULTS = pa.list_(pa.field("element", struct_of(GuardResult)))
 
 
+class Origin(Enum):
+    """How a campaign came into the store."""
+
+    MEASURED = "measured"
+    """By a sweep that wrote here."""
+    IMPORTED = "imported"
+    """From a directory that another machine ran by hand."""
+    MERGED = "merged"
+    """From another store, whoever wrote that."""
+
+
 class Sharing(Enum):
     """What an anonymised export shows of a column."""
 

@@ -56,6 +56,9 @@ COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {
     ),
     "campaigns": (
         Column("campaign_id", TEXT, required=True, sharing=Sharing.CAMPAIGN),
+        *public(Column("origin", TEXT, required=True)),
+        # Of the store that it was written into first; which lab that is stays in the lab.
+        *texts("origin_store"),
         *public(Column("started_at", TIME, required=True)),
         Column("sweep", TEXT, required=True, sharing=Sharing.SWEEP),
         Column("sweep_document", TEXT, required=True),
@@ -77,6 +80,17 @@ TRIALS: Final = _schema(COLUMNS["trials"])
 SYSTEMS: Final = _schema(COLUMNS["systems"])
 ENVIRONMENTS: Final = _schema(COLUMNS["environments"])
 CAMPAIGNS: Final = _schema(COLUMNS["campaigns"])
+
+SCHEMAS: Final[Mapping[str, pa.Schema]] = {
+    "trials": TRIALS,
+    "systems": SYSTEMS,
+    "environments": ENVIRONMENTS,
+    "campaigns": CAMPAIGNS,
+}
+"""What a generation holds: one directory each, with files in this schema."""
+
+KEYS: Final[Mapping[str, str]] = {"systems": "system_id", "environments": "environment_id", "campaigns": "campaign_id"}
+"""What makes a row of a small table unique."""
 
 ROW_KEY: Final = ("trial_id", "attempt")
 """What makes a row of `trials` unique."""

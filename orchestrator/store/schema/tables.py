@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 
 from orchestrator.store.rows import Row, hot_system, json_text
-from orchestrator.store.schema import ENVIRONMENTS, SYSTEMS, total_column
+from orchestrator.store.schema import ENVIRONMENTS, SYSTEMS, Origin, total_column
 from orchestrator.store.schema.nested import fitted
 from runners.contract import Status
 from runners.contract.record import FactValue
@@ -80,6 +80,7 @@ def campaign_row(
     git_commit: str | None,
     plan: object = None,
     versions: Mapping[str, str] | None = None,
+    origin: Origin = Origin.MEASURED,
 ) -> Row:
     """One row of `campaigns`, as the campaign starts; `campaign_totals` gives the rest when it ends.
 
@@ -95,9 +96,12 @@ def campaign_row(
         git_commit: of the driver's checkout.
         plan: what was planned, as a JSON value; null if unknown.
         versions: of the driver's packages, `python` included; null if unknown.
+        origin: how it comes into the store; in which store that was first, `Writer.put_campaign` knows.
     """
     return {
         "campaign_id": campaign_id,
+        "origin": origin.value,
+        "origin_store": None,
         "started_at": started_at,
         "sweep": sweep,
         "sweep_document": sweep_document,
@@ -108,6 +112,11 @@ def campaign_row(
         "versions": None if versions is None else json_text(versions),
         **dict.fromkeys(("finished_at", "rows", *map(total_column, Status))),
     }
+
+
+def as_merged(campaign: Row) -> Row:
+    """The row of a campaign of another store."""
+    return {**campaign, "origin": Origin.MERGED.value}
 
 
 def campaign_plan(plan: object, *, plan_digest: str, planned_trials: int) -> Row:
@@ -151,9 +160,9 @@ def with_nested(name: str, table: pa.Table) -> pa.Table:
     Raises:
         StoreError: a JSON text does not fit the schema.
     """
-    if name not in _NESTED:
+    if name not in NESTED:
         return table
-    column, text, key, derive = _NESTED[name]
+    column, text, key, derive = NESTED[name]
     named = zip(table[text].to_pylist(), table[key].to_pylist(), strict=True)
     values = [derive(json.loads(document), row) for document, row in named]
     place = table.schema.get_field_index(column)
@@ -171,7 +180,7 @@ def _packages(versions: Mapping[str, str], environment_id: str) -> list[tuple[st
     return fitted(versions, kind, f"environment {environment_id}: versions") or None
 
 
-_NESTED: Final = {
+NESTED: Final = {
     "systems": ("details", "fingerprint", "system_id", _details),
     "environments": ("packages", "versions", "environment_id", _packages),
 }

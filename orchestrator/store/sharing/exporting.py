@@ -24,11 +24,10 @@ from orchestrator.store.query.tabular import (
     write_rows,
 )
 from orchestrator.store.query.views import connect, quoted
-from orchestrator.store.schema import SCHEMA_VERSION, TRIALS
+from orchestrator.store.schema import KEYS, SCHEMA_VERSION, SCHEMAS, TRIALS
+from orchestrator.store.schema.tables import as_merged
 from orchestrator.store.sharing.anonymising import Anonymiser
 from orchestrator.store.storage.checking import require_whole_files
-from orchestrator.store.storage.small import KEYS
-from orchestrator.store.storage.snapshot import SCHEMAS
 
 _BATCH_ROWS: Final = 8192
 _SUFFIXES: Final = {".csv", ".parquet", ".json", ".ndjson", ".jsonl"}
@@ -161,9 +160,9 @@ def _write_tables(source: _Source, order: ExportOrder, place: Path, report: Expo
 def _write_store(source: _Source, _order: ExportOrder, place: Path, report: ExportReport) -> None:
     references = source.references()
     with Store.open(place).writer() as writer:
-        put = {"systems": writer.put_system, "environments": writer.put_environment, "campaigns": writer.put_campaign}
-        for name, write in put.items():
-            report.rows[name] = sum(write(row) for row in source.small(name, references[name]).to_pylist())
+        for name in KEYS:
+            rows = source.small(name, references[name]).to_pylist()
+            report.rows[name] = writer.put(name, [as_merged(row) for row in rows] if name == "campaigns" else rows)
         report.rows["trials"] = 0
         for batch in source.rows():
             writer.append_batches([pa.RecordBatch.from_arrays(batch.columns, schema=TRIALS)])

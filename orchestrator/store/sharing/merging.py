@@ -1,34 +1,56 @@
 """Unites two stores: the rows of another one that this one lacks.
 
-The other store is only read: part by part, so that its size does not matter. Whatever is added goes through the
+The other store is only read, and its rows are judged as those of strangers. Whatever is added goes through the
 journal, as everything does. Killed in the middle it is run again, and goes on: rows that are there already are not
 taken twice.
 """
 
-# ruff: noqa: S608 -- every name in these queries is ours, and quoted where it is not
-
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import duckdb
 import pyarrow as pa
-import pyarrow.dataset as ds
+import pyarrow.compute as pc
 
-from orchestrator.errors import StoreError
 from orchestrator.store.facade import Store
 from orchestrator.store.query.querying import query_errors
 from orchestrator.store.query.reading import View, current_view, read_small
 from orchestrator.store.query.views import connect, define_trials
-from orchestrator.store.schema import TRIALS
+from orchestrator.store.schema import KEYS, ROW_KEY, TRIALS, total_column
+from orchestrator.store.schema.tables import as_merged
 from orchestrator.store.storage.checking import require_whole_files
-from orchestrator.store.storage.parts import CHECKED
 from orchestrator.store.storage.writing import Writer
+from orchestrator.store.validation import told, violations, without
+from runners.contract import Status
 
 _BATCH_ROWS: Final = 4096
-_Key: TypeAlias = tuple[str, int]
-_TOTALS: Final = ("finished_at", "rows")
-"""Columns of a campaign that change when it ends, and when it is continued; so do those that begin with `trials_`."""
+_TOTALS: Final = frozenset({"finished_at", "rows", *map(total_column, Status)})
+"""Columns of a campaign that change when it ends, and when it is continued."""
+_LOCAL: Final = frozenset({"origin", "origin_store"})
+
+# Of each trial and attempt over there: how often it is there, with how many contents, how many of them as here.
+_COMPARED: Final = """
+    CREATE TEMP TABLE compared AS
+    WITH mine AS (
+        SELECT trial_id, attempt, hash(trials) AS content FROM trials
+        WHERE campaign_id IN (SELECT DISTINCT campaign_id FROM theirs)
+    ), other AS (
+        SELECT trial_id, attempt, hash(theirs) AS content FROM theirs
+    )
+    SELECT trial_id, attempt, count(*) AS copies, count(DISTINCT other.content) AS contents,
+           count(mine.content) > 0 AS is_mine, count(*) FILTER (other.content = mine.content) AS same
+    FROM other LEFT JOIN mine USING (trial_id, attempt) GROUP BY trial_id, attempt
+"""
+_ALREADY: Final = """
+    SELECT coalesce(sum(CASE WHEN is_mine THEN same WHEN contents = 1 THEN copies - 1 END), 0) FROM compared
+"""
+_DIFFERING: Final = """
+    SELECT trial_id, attempt, copies, is_mine FROM compared
+    WHERE CASE WHEN is_mine THEN same < copies ELSE contents > 1 END ORDER BY ALL
+"""
+_TWICE: Final = "SELECT trial_id, attempt FROM compared WHERE NOT is_mine AND copies > 1"
+_NEW: Final = "SELECT theirs.* FROM theirs SEMI JOIN (FROM compared WHERE NOT is_mine) USING (trial_id, attempt)"
 
 
 @dataclass
@@ -41,10 +63,10 @@ class MergeReport:
     """Rows that were there, with the same content."""
     conflicts: list[str] = field(default_factory=list)
     """What is there with another content, and was not taken, one sentence each."""
-    systems: int = 0
-    """Rows that were added, as for the next two."""
-    environments: int = 0
-    campaigns: int = 0
+    refused: list[str] = field(default_factory=list)
+    """What no store takes, one sentence each; nor were the rows taken that refer to it."""
+    small: dict[str, int] = field(default_factory=dict)
+    """By small table, how many rows were added."""
     continued: int = 0
     """Campaigns that were there and have newer totals now."""
 
@@ -65,116 +87,99 @@ def merge(store: Store, other: View) -> MergeReport:
     require_whole_files(other.snapshot)
     report = MergeReport()
     with store.writer() as writer:
-        _merge_small(store, writer, other, report)
-        connection = connect(current_view(store.layout), sandboxed=False)
+        # Before the trials: whoever looks meanwhile finds what a row refers to.
+        left = {table: _merge_small(store, writer, other, table, report) for table in KEYS}
+        connection = connect(current_view(store.layout), sandboxed=False, names=("trials",))
         try:
-            _remember(connection, other)
-            for number, part in enumerate(_pieces(other)):
-                seen = _compared(connection, part, f"piece_{number}", report)
-                for batch in _batches(part):
-                    new = _unseen(pa.Table.from_batches([batch]), seen)
-                    writer.append_batches(new.to_batches())
-                    report.added += len(new)
+            define_trials(connection, other, "theirs")
+            with query_errors(connection, ""):
+                _compare(connection, report)
+                for batch in _new_rows(connection):
+                    taken = _judged(batch, left, report)
+                    writer.append_batches([taken])
+                    report.added += taken.num_rows
         finally:
             connection.close()
     return report
 
 
-def _merge_small(store: Store, writer: Writer, other: View, report: MergeReport) -> None:
-    # Before the trials: whoever looks meanwhile finds what a row refers to.
-    for row in read_small(other.snapshot, "systems").to_pylist():
-        report.systems += writer.put_system(row)
-    for row in read_small(other.snapshot, "environments").to_pylist():
-        report.environments += writer.put_environment(row)
-    known = {row["campaign_id"]: row for row in store.campaigns().to_pylist()}
-    for row in read_small(other.snapshot, "campaigns").to_pylist():
-        here = known.get(row["campaign_id"])
-        if here is None:
-            report.campaigns += writer.put_campaign(row)
-        else:
-            _compare_campaign(writer, here, row, report)
+def _merge_small(store: Store, writer: Writer, other: View, table: str, report: MergeReport) -> set[str | None]:
+    """Adds rows of a small table; the keys of those that were not taken."""
+    key = KEYS[table]
+    left: set[str | None] = set()
+    there: dict[str, dict[str, Any]] = {}
+    for batch in read_small(other.snapshot, table).combine_chunks().to_batches():
+        wrong = violations(batch, table)
+        report.refused += told(batch, table, wrong)
+        left.update(batch.column(key)[place].as_py() for place in wrong)
+        there = {row[key]: row for row in without(batch, wrong).to_pylist()} | there
+    if table == "campaigns":
+        here = {row[key]: row for row in store.campaigns().to_pylist()}
+        left |= _continue_campaigns(writer, here, there, report)
+        there = {name: as_merged(row) for name, row in there.items() if name not in here}
+    report.small[table] = writer.put(table, list(there.values()))
+    return left - there.keys()
 
 
-def _compare_campaign(writer: Writer, here: Mapping[str, Any], there: Mapping[str, Any], report: MergeReport) -> None:
-    name = here["campaign_id"]
-    fixed = [column for column in here if column not in _TOTALS and not column.startswith("trials_")]
-    differing = [column for column in fixed if here[column] != there[column]]
-    if differing:
-        report.conflicts.append(f"campaign {name} has another {', '.join(differing)}")
-    elif there["finished_at"] is not None and (
-        here["finished_at"] is None or here["finished_at"] < there["finished_at"]
-    ):
-        writer.finish_campaign(name, **{column: there[column] for column in there if column not in fixed})
-        report.continued += 1
+def _continue_campaigns(
+    writer: Writer, here: Mapping[str, Mapping[str, Any]], there: Mapping[str, Mapping[str, Any]], report: MergeReport
+) -> set[str | None]:
+    """Takes the newer totals of campaigns that both have; those that are not the same campaign."""
+    differing: set[str | None] = set()
+    newer = {}
+    for name in sorted(here.keys() & there.keys()):
+        mine, other = here[name], there[name]
+        fixed = mine.keys() - _TOTALS - _LOCAL
+        columns = [column for column in mine if column in fixed and mine[column] != other[column]]
+        if columns:
+            report.conflicts.append(f"campaign {name} has another {', '.join(columns)}")
+            differing.add(name)
+        elif other["finished_at"] is not None and (
+            mine["finished_at"] is None or mine["finished_at"] < other["finished_at"]
+        ):
+            newer[name] = {column: other[column] for column in _TOTALS}
+    if newer:
+        writer.finish_campaigns(newer)
+    report.continued = len(newer)
+    return differing
 
 
-def _remember(connection: duckdb.DuckDBPyConnection, other: View) -> None:
-    """Makes a table of the rows here that could be there too, each with a digest of its content."""
-    define_trials(connection, other, "theirs")
-    with query_errors(connection, ""):
-        connection.execute(
-            "CREATE TEMP TABLE here AS SELECT trial_id, attempt, hash(trials) AS content FROM trials "
-            "WHERE campaign_id IN (SELECT DISTINCT campaign_id FROM theirs)"
-        )
+def _compare(connection: duckdb.DuckDBPyConnection, report: MergeReport) -> None:
+    connection.execute(_COMPARED)
+    report.already = int(connection.sql(_ALREADY).fetchall()[0][0])
+    for trial_id, attempt, copies, is_mine in connection.sql(_DIFFERING).fetchall():
+        what = "has another content" if is_mine else f"is there {copies} times, with other contents"
+        report.conflicts.append(f"trial {trial_id}, attempt {attempt}, {what}")
 
 
-def _compared(connection: duckdb.DuckDBPyConnection, part: View, name: str, report: MergeReport) -> set[_Key]:
-    """The keys of a part that are here already; counts them, and remembers the others."""
-    define_trials(connection, part, name)
-    with query_errors(connection, ""):
-        found = connection.sql(
-            f"SELECT trial_id, attempt, hash({name}) = here.content AS same "
-            f"FROM {name} JOIN here USING (trial_id, attempt)"
-        ).to_arrow_table()
-        # The other store may have a row twice.
-        new = f"FROM {name} ANTI JOIN here USING (trial_id, attempt) GROUP BY trial_id, attempt"
-        twice = connection.sql(
-            f"SELECT trial_id, attempt, count(*), count(DISTINCT hash({name})) {new} HAVING count(*) > 1 ORDER BY ALL"
-        ).fetchall()
-        connection.execute(f"INSERT INTO here SELECT trial_id, attempt, first(hash({name})) {new}")
-        connection.execute(f"DROP VIEW {name}")
-    for trial_id, attempt, rows, contents in twice:
-        if contents > 1:
-            report.conflicts.append(f"trial {trial_id}, attempt {attempt}, is there {rows} times, with other contents")
-        else:
-            report.already += rows - 1
-    for row in found.filter(pa.compute.invert(found["same"])).to_pylist():
-        report.conflicts.append(f"trial {row['trial_id']}, attempt {row['attempt']}, has another content")
-    report.already += pa.compute.sum(found["same"]).as_py() or 0
-    return set(zip(found["trial_id"].to_pylist(), found["attempt"].to_pylist(), strict=True))
-
-
-def _unseen(rows: pa.Table, seen: set[_Key]) -> pa.Table:
-    """The rows whose keys were not seen yet; remembers them."""
-    new = []
-    for key in zip(rows["trial_id"].to_pylist(), rows["attempt"].to_pylist(), strict=True):
-        new.append(key not in seen)
-        seen.add(key)
-    return rows.filter(pa.array(new, pa.bool_()))
-
-
-def _pieces(other: View) -> Iterator[View]:
-    """The other store in pieces of one part each."""
-    nothing = TRIALS.empty_table()
-    for path in other.snapshot.files["trials"]:
-        yield View(_only(other, (path,)), nothing)
-    if len(other.unsealed):
-        yield View(_only(other, ()), other.unsealed)
-
-
-def _only(other: View, trials: tuple[str, ...]) -> Any:
-    return replace(other.snapshot, files={**other.snapshot.files, "trials": trials})
-
-
-def _batches(part: View) -> Iterator[pa.RecordBatch]:
-    files = list(part.snapshot.files["trials"])
-    try:
-        rows: ds.Dataset = (
-            ds.dataset(files, schema=TRIALS, format=CHECKED, filesystem=part.snapshot.filesystem)
-            if files
-            else ds.dataset(part.unsealed)
-        )
-        for batch in rows.to_batches(batch_size=_BATCH_ROWS, batch_readahead=1, fragment_readahead=1):
+def _new_rows(connection: duckdb.DuckDBPyConnection) -> Iterator[pa.RecordBatch]:
+    """The rows that are not here, of each trial and attempt the first."""
+    twice = dict.fromkeys(connection.sql(_TWICE).fetchall(), False)
+    for read in connection.sql(_NEW).to_arrow_reader(_BATCH_ROWS):
+        rows = pa.Table.from_batches([read]).cast(TRIALS)
+        if twice:
+            rows = rows.filter(pa.array([_is_first(key, twice) for key in _keys(rows)], pa.bool_()))
+        for batch in rows.combine_chunks().to_batches(_BATCH_ROWS):
             yield pa.RecordBatch.from_arrays(batch.columns, schema=TRIALS)
-    except (pa.ArrowException, OSError) as error:
-        raise StoreError(f"cannot read {', '.join(files)}: {error}") from error
+
+
+def _is_first(key: tuple[str, int], met: dict[tuple[str, int], bool]) -> bool:
+    is_first = not met.get(key, False)
+    if key in met:
+        met[key] = True
+    return is_first
+
+
+def _keys(rows: pa.Table) -> Iterator[tuple[str, int]]:
+    return zip(*(rows[name].to_pylist() for name in ROW_KEY), strict=True)
+
+
+def _judged(rows: pa.RecordBatch, left: Mapping[str, set[str | None]], report: MergeReport) -> pa.RecordBatch:
+    """The rows that can be taken; notes the others that are wrong themselves."""
+    for table, key in KEYS.items():
+        if left[table]:
+            refers = pc.is_in(rows.column(key), pa.array(sorted(map(str, left[table])), pa.string()))
+            rows = rows.filter(pc.invert(refers))
+    wrong = violations(rows, "trials")
+    report.refused += told(rows, "trials", wrong)
+    return without(rows, wrong)

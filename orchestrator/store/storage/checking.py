@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from orchestrator.errors import StoreError
-from orchestrator.store.storage.snapshot import SCHEMAS, Snapshot
+from orchestrator.store.schema import SCHEMAS
+from orchestrator.store.storage.snapshot import Snapshot
 
 _BATCH_ROWS: Final = 8192
 

@@ -8,7 +8,6 @@ group: below 1 GiB, however much is stored.
 """
 
 import math
-import os
 import shutil
 import uuid
 from collections import defaultdict
@@ -19,10 +18,12 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import StoreError
+from orchestrator.files import at_once
+from orchestrator.store.schema import KEYS
 from orchestrator.store.storage.files import Layout, exclusive, storage_errors, sync_file
-from orchestrator.store.storage.generations import KEEP_S, current_number, expire, lock_compaction, prepare, replace
+from orchestrator.store.storage.generations import KEEP_S, current_number, expire, prepare, replace
 from orchestrator.store.storage.parts import Footer, part_name, read_footer, read_trials_checked, write_trials
-from orchestrator.store.storage.small import KEYS, MANY_FILES, merge_files
+from orchestrator.store.storage.small import MANY_FILES, merge_files
 from orchestrator.store.storage.snapshot import Snapshot
 
 FULL_ROWS: Final = 100_000
@@ -85,7 +86,7 @@ def compact(layout: Layout, *, full: bool, keep_s: float = KEEP_S) -> Compaction
         StoreError: a part is damaged, or the disk is full; what was merged until then stays, and nothing is lost.
     """
     prepare(layout, math.inf)
-    with _alone(layout), storage_errors(f"cannot compact {layout.root}"):
+    with alone(layout), storage_errors(f"cannot compact {layout.root}"):
         before = layout.snapshot()
         rows = 0
         plan = _plan(before, full)
@@ -110,11 +111,14 @@ def compact(layout: Layout, *, full: bool, keep_s: float = KEEP_S) -> Compaction
 
 
 @contextmanager
-def _alone(layout: Layout) -> Iterator[None]:
-    """Holds the lock of compactions, with an empty directory to work in."""
-    with storage_errors(f"cannot compact {layout.root}"):
-        descriptor = lock_compaction(layout)
-        if descriptor is None:
+def alone(layout: Layout) -> Iterator[None]:
+    """Holds the lock of compactions, with an empty directory to work in.
+
+    Raises:
+        CompactionBusyError: another process has it.
+    """
+    with storage_errors(f"cannot compact {layout.root}"), at_once(layout.compaction_lock) as is_mine:
+        if not is_mine:
             raise CompactionBusyError(f"{layout.root}: another compaction is under way; wait for its end")
         try:
             shutil.rmtree(layout.merging, ignore_errors=True)
@@ -122,7 +126,6 @@ def _alone(layout: Layout) -> Iterator[None]:
             yield
         finally:
             shutil.rmtree(layout.merging, ignore_errors=True)
-            os.close(descriptor)
 
 
 def _plan(snapshot: Snapshot, full: bool) -> dict[str, list[list[_Part]]]:

@@ -1,18 +1,25 @@
 """Where the store keeps things, and the few file operations that a crash must not tear."""
 
-import fcntl
+import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from orchestrator import files
 from orchestrator.errors import StoreError
 from orchestrator.store.storage.snapshot import Snapshot, snapshot_of
 
 SEGMENT: Final = ".arrows"
-PACKED_SEGMENT: Final = ".packed"
+
+LOCK_NOTICE_S: Final = 5.0
+LOCK_LIMIT_S: Final = 120.0
+"""The store's lock is held for milliseconds, or for seconds on a slow disk: after the first a line is told, after the
+second it is an error."""
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -103,7 +110,7 @@ class Layout:
 
     def segments(self) -> list[Path]:
         """Journals that are not sealed yet, oldest first."""
-        return sorted(path for suffix in (SEGMENT, PACKED_SEGMENT) for path in self.journal.glob(f"*{suffix}"))
+        return sorted(self.journal.glob(f"*{SEGMENT}"))
 
 
 @contextmanager
@@ -121,24 +128,19 @@ def storage_errors(action: str) -> Iterator[None]:
 
 @contextmanager
 def exclusive(layout: Layout) -> Iterator[None]:
-    """Holds the lock of the whole store; waits for it. Held for milliseconds, never while a trial runs."""
-    with storage_errors(f"cannot lock the result store {layout.root}"):
-        descriptor = os.open(layout.lock, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
+    """Holds the lock of the whole store; waits for it. Held for milliseconds, never while a trial runs.
+
+    Raises:
+        StoreError: the lock cannot be opened, or somebody holds it for `LOCK_LIMIT_S`.
+    """
+
+    def waiting() -> None:
+        _LOG.warning("%s: waiting for another process that holds its lock, at most %.0f s", layout.root, LOCK_LIMIT_S)
+
+    with ExitStack() as held:
         with storage_errors(f"cannot lock the result store {layout.root}"):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            held.enter_context(files.exclusive(layout.lock, waiting, notice_s=LOCK_NOTICE_S, limit_s=LOCK_LIMIT_S))
         yield
-    finally:
-        os.close(descriptor)
-
-
-def try_lock(descriptor: int) -> bool:
-    """Locks an open file until it is closed; false if someone else holds it."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def write_all(descriptor: int, data: bytes | memoryview) -> None:

@@ -18,17 +18,17 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import StoreError
-from orchestrator.store.schema import SCHEMA_VERSION
+from orchestrator.files import at_once
+from orchestrator.store.schema import SCHEMA_VERSION, SCHEMAS
 from orchestrator.store.storage.files import (
     Layout,
     exclusive,
     move,
     storage_errors,
     sync_directory,
-    try_lock,
     write_file,
 )
-from orchestrator.store.storage.snapshot import FORMAT, SCHEMAS, refuse_lost_link, store_id
+from orchestrator.store.storage.snapshot import FORMAT, refuse_lost_link, store_id
 
 KEEP_S: Final = 7 * 24 * 3600.0
 """How long a generation is kept after another took its place: longer than any query."""
@@ -153,19 +153,6 @@ def current_number(layout: Layout) -> int:
     return int(target.name)
 
 
-def lock_compaction(layout: Layout) -> int | None:
-    """Takes the lock of compactions; null if one is under way. To be released with `os.close`.
-
-    Raises:
-        OSError: the lock cannot be opened.
-    """
-    descriptor = os.open(layout.compaction_lock, os.O_RDWR | os.O_CREAT, 0o644)
-    if try_lock(descriptor):
-        return descriptor
-    os.close(descriptor)
-    return None
-
-
 def _publish(layout: Layout, data: bytes | memoryview, target: Path) -> None:
     temporary = layout.temporary / target.name
     try:
@@ -247,14 +234,10 @@ def _clear_leftovers(layout: Layout) -> None:
 
 
 def _clear_compaction(layout: Layout) -> None:
-    descriptor = lock_compaction(layout)
-    if descriptor is None:
-        return
-    try:
-        # A compaction that ended just now has removed it itself.
-        shutil.rmtree(layout.merging, ignore_errors=True)
-    finally:
-        os.close(descriptor)
+    with at_once(layout.compaction_lock) as is_mine:
+        if is_mine:
+            # A compaction that ended just now has removed it itself.
+            shutil.rmtree(layout.merging, ignore_errors=True)
 
 
 def _numbers(layout: Layout) -> list[int]:

@@ -1,6 +1,6 @@
 """The journal: what was acknowledged and is not sealed yet.
 
-One segment per writer is an Arrow IPC stream, of rows or of packed rows (`packing`). Each record batch carries its
+One segment per writer is an Arrow IPC stream of packed rows (`packing`). Each record batch carries its
 number and a checksum, because the format itself cannot tell a torn stream from a finished one, nor a flipped bit from
 data.
 """
@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from orchestrator.boundary import read_foreign_file
+from orchestrator.errors import ForeignDataError, StoreError
+from orchestrator.files import try_lock
 from orchestrator.store.schema import TRIALS
 from orchestrator.store.storage.files import (
-    PACKED_SEGMENT,
     SEGMENT,
     Layout,
     exclusive,
@@ -24,7 +26,6 @@ from orchestrator.store.storage.files import (
     remove,
     storage_errors,
     sync_directory,
-    try_lock,
     write_all,
 )
 from orchestrator.store.storage.packing import PACKED, pack, unpack
@@ -32,16 +33,17 @@ from orchestrator.store.storage.packing import PACKED, pack, unpack
 _UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
 """What Arrow raises on damaged bytes."""
 _SINK_BYTES = 2**18
+_MOST_BYTES = 2**32
+"""Of a segment: many times what a writer lets wait."""
 _COALESCED = 64
 """So many batches are made one while they are read."""
+_SEED = zlib.crc32("\n".join(f"{field.name}:{field.type}" for field in PACKED).encode())
 
 
 class Segment:
     """A journal file that is being written and stays locked until it is closed."""
 
-    def __init__(
-        self, path: Path, descriptor: int, sink: "_Sink", stream: pa.RecordBatchStreamWriter, schema: pa.Schema
-    ) -> None:
+    def __init__(self, path: Path, descriptor: int, sink: "_Sink", stream: pa.RecordBatchStreamWriter) -> None:
         self.path = path
         self.rows = 0
         self.size_bytes = 0
@@ -49,23 +51,18 @@ class Segment:
         self._descriptor = descriptor
         self._sink = sink
         self._stream = stream
-        self._schema = schema
-        self._checksum_seed = _schema_checksum(schema)
         self._batches = 0
 
     @classmethod
-    def create(cls, layout: Layout, schema: pa.Schema | None = None) -> "Segment":
-        """Starts a new segment, by default of rows that are not packed. One is never opened again to be continued.
+    def create(cls, layout: Layout) -> "Segment":
+        """Starts a new segment. One is never opened again to be continued.
 
         Raises:
             StoreError: the disk is full, or the directory cannot be written.
         """
         sink = _Sink()
-        schema = schema or TRIALS
-        stream = pa.ipc.new_stream(sink.buffered, schema)
-        # A taxmeter that knows nothing of packed rows must not take them for rows without values.
-        suffix = PACKED_SEGMENT if schema.equals(PACKED) else SEGMENT
-        name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex}{suffix}"
+        stream = pa.ipc.new_stream(sink.buffered, PACKED)
+        name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex}{SEGMENT}"
         # Under the store's lock nobody takes the file for a leftover before this process has locked it.
         with storage_errors(f"cannot start a journal in {layout.root}"), exclusive(layout):
             descriptor = os.open(layout.temporary / name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
@@ -75,20 +72,19 @@ class Segment:
             except OSError:
                 os.close(descriptor)
                 raise
-        return cls(layout.journal / name, descriptor, sink, stream, schema)
+        return cls(layout.journal / name, descriptor, sink, stream)
 
     def append(self, batch: pa.RecordBatch) -> None:
-        """Writes one batch, packed or not; when this returns, the batch is on the disk.
+        """Writes a batch of rows of `trials`; when this returns, it is on the disk.
 
         Raises:
             StoreError: nothing of the batch counts as written, and the segment takes no more.
         """
-        if not batch.schema.equals(self._schema):
-            batch = unpack(batch) if batch.schema.equals(PACKED) else pack(batch)
-        metadata = {"seq": str(self._batches), "crc32": str(_checksum(batch, self._checksum_seed))}
+        packed = pack(batch)
+        metadata = {"seq": str(self._batches), "crc32": str(_checksum(packed))}
         with storage_errors(f"cannot write {self.path}"):
             try:
-                self._stream.write_batch(batch, custom_metadata=metadata)
+                self._stream.write_batch(packed, custom_metadata=metadata)
                 data = self._sink.take()
                 write_all(self._descriptor, data)
                 os.fdatasync(self._descriptor)
@@ -120,31 +116,35 @@ def read_segment(path: Path) -> SegmentContent:
 
     Raises:
         FileNotFoundError: the segment was sealed in the meantime.
-        OSError: the file cannot be read.
+        StoreError: the file cannot be read.
     """
-    data = path.read_bytes()
+    try:
+        data = read_foreign_file(path, _MOST_BYTES)
+    except ForeignDataError as error:
+        if path.is_file() and not path.is_symlink():
+            raise StoreError(str(error)) from error
+        return SegmentContent(TRIALS.empty_table(), str(error))
     if not data:
         # Arrow writes the header together with the first batch.
         return SegmentContent(TRIALS.empty_table(), None)
     source = pa.BufferReader(data)
     try:
         reader = pa.ipc.open_stream(source)
-        seed = _schema_checksum(reader.schema)
     except _UNREADABLE as error:
         return SegmentContent(TRIALS.empty_table(), f"the header is unreadable: {_first_line(error)}")
-    if not any(reader.schema.equals(schema) for schema in (TRIALS, PACKED)):
+    if not reader.schema.equals(PACKED):
         return SegmentContent(TRIALS.empty_table(), "the columns are not those of the store")
-    batches, damage = _read_batches(reader, seed)
+    batches, damage = _read_batches(reader)
     rest = len(data) - source.tell()
     if rest and not damage:
         damage.append(f"{rest} bytes after the last batch")
-    return SegmentContent(_table(batches), "; ".join(damage) or None)
+    return SegmentContent(pa.Table.from_batches(map(unpack, batches), TRIALS), "; ".join(damage) or None)
 
 
 def lock_leftover(path: Path) -> int | None:
     """Opens and locks a segment whose writer is gone; null if it is alive or the segment is gone too."""
     try:
-        descriptor = os.open(path, os.O_RDWR)
+        descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW)
     except FileNotFoundError:
         return None
     if not try_lock(descriptor) or not _is_still(path, descriptor):
@@ -198,7 +198,7 @@ class _Sink:
         return taken
 
 
-def _read_batches(reader: pa.RecordBatchStreamReader, seed: int) -> tuple[list[pa.RecordBatch], list[str]]:
+def _read_batches(reader: pa.RecordBatchStreamReader) -> tuple[list[pa.RecordBatch], list[str]]:
     pieces: list[pa.RecordBatch] = []
     batches: list[pa.RecordBatch] = []
     damage: list[str] = []
@@ -212,7 +212,7 @@ def _read_batches(reader: pa.RecordBatchStreamReader, seed: int) -> tuple[list[p
             damage.append(f"nothing readable after batch {number}: {_first_line(error)}")
             break
         number += 1
-        if not _is_intact(batch, metadata, seed):
+        if not _is_intact(batch, metadata):
             damage.append(f"batch {number} is altered")
             continue
         batches.append(batch)
@@ -223,28 +223,19 @@ def _read_batches(reader: pa.RecordBatchStreamReader, seed: int) -> tuple[list[p
     return [*pieces, *batches], damage
 
 
-def _is_intact(batch: pa.RecordBatch, metadata: pa.KeyValueMetadata | None, seed: int) -> bool:
+def _is_intact(batch: pa.RecordBatch, metadata: pa.KeyValueMetadata | None) -> bool:
     claimed = dict(metadata or {}).get(b"crc32", b"")
     try:
         batch.validate(full=True)
         # Of what was decoded, not of the bytes: a header that is altered decodes the same bytes to something else.
-        return bool(claimed == str(_checksum(batch, seed)).encode())
+        return bool(claimed == str(_checksum(batch)).encode())
     except _UNREADABLE:
         return False
 
 
-def _table(batches: list[pa.RecordBatch]) -> pa.Table:
-    rows = [unpack(batch) if batch.schema.equals(PACKED) else batch for batch in batches]
-    return pa.Table.from_batches(rows, TRIALS)
-
-
-def _checksum(batch: pa.RecordBatch, seed: int) -> int:
+def _checksum(batch: pa.RecordBatch) -> int:
     # Of the buffers alone: the header of a message may change with the version of Arrow, its body may not.
-    return zlib.crc32(pa.ipc.read_message(batch.serialize()).body, seed)
-
-
-def _schema_checksum(schema: pa.Schema) -> int:
-    return zlib.crc32("\n".join(f"{field.name}:{field.type}" for field in schema).encode())
+    return zlib.crc32(pa.ipc.read_message(batch.serialize()).body, _SEED)
 
 
 def _is_still(path: Path, descriptor: int) -> bool:

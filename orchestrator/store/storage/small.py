@@ -1,72 +1,108 @@
 """The small tables: one row per system, environment and campaign, written once."""
 
-import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from orchestrator.errors import StoreError
-from orchestrator.store.schema.validation import batch_of
+from orchestrator.store.schema import KEYS, SCHEMAS
 from orchestrator.store.storage.files import Layout, exclusive, storage_errors
 from orchestrator.store.storage.generations import publish, replace
 from orchestrator.store.storage.parts import encode_small
-from orchestrator.store.storage.snapshot import SCHEMAS, Snapshot
+from orchestrator.store.storage.snapshot import Snapshot
+from orchestrator.store.validation import batch_of
 
-KEYS: Final[Mapping[str, str]] = {
-    "systems": "system_id",
-    "environments": "environment_id",
-    "campaigns": "campaign_id",
-}
 MANY_FILES: Final = 16
 """More files of one small table are merged."""
 
-_SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
-
-def put_row(layout: Layout, table: str, row: Mapping[str, object]) -> bool:
-    """Writes a row once; false if there is one with its key.
+def put_rows(layout: Layout, table: str, rows: Sequence[Mapping[str, object]]) -> int:
+    """Writes those rows, no two with one key, of which there is none with their key; how many these were.
 
     Raises:
-        StoreError: the row does not fit the schema, or the disk refuses.
+        StoreError: a row does not fit the store, or the disk refuses; nothing was written.
     """
     key = KEYS[table]
-    batch = batch_of([row], SCHEMAS[table])
-    name = str(row[key])
-    if not _SAFE_NAME.fullmatch(name):
-        raise StoreError(f"{key} {name!r} cannot be the name of a file")
-    data = encode_small(pa.Table.from_batches([batch]))
-    with storage_errors(f"cannot write {name} to {layout.root / table}"), exclusive(layout):
-        if _file_with(layout.snapshot(), table, name) is not None:
-            return False
-        publish(layout, data, table, f"{name}.parquet")
-    return True
+    given = pa.Table.from_batches([batch_of(rows, table)])
+    with storage_errors(f"cannot write to {layout.root / table}"), exclusive(layout):
+        snapshot = layout.snapshot()
+        known = known_keys(snapshot, table)
+        new = given.filter(pc.invert(pc.is_in(given[key], pa.array(known, pa.string()))))
+        if len(new):
+            name = new[key][0].as_py() if len(new) == 1 else f"added-{uuid.uuid4().hex}"
+            publish(layout, encode_small(new), table, f"{name}.parquet")
+    return len(new)
 
 
-def finish_row(layout: Layout, table: str, name: str, columns: Mapping[str, object]) -> bool:
-    """Changes columns of a row; false if they have these values already.
+def change_rows(layout: Layout, table: str, changes: Mapping[str, Mapping[str, object]]) -> bool:
+    """Changes columns of rows in one new generation; false if they have these values already.
+
+    Args:
+        layout: where the store is.
+        table: `systems`, `environments` or `campaigns`.
+        changes: by the key of a row the columns that change.
 
     Raises:
         StoreError: there is no such row, a column does not fit, or the disk refuses.
     """
-    key = KEYS[table]
-    with storage_errors(f"cannot write {name} to {layout.root / table}"), exclusive(layout):
-        snapshot = layout.snapshot()
-        file = _file_with(snapshot, table, name)
-        if file is None:
-            raise StoreError(f"{layout.root / table} has no row with {key} {name}; put it there first")
-        before = read_file(file, table)
-        changed = [{**row, **columns} if row[key] == name else row for row in before.to_pylist()]
-        after = pa.Table.from_batches([batch_of(changed, SCHEMAS[table])])
-        if after.equals(before):
-            return False
-        old = f"{table}/{file.relative_to(Path(snapshot.directory) / table)}"
-        # A name of its own: who keeps copies by name must see that it is another file.
-        replace(layout, [old], {f"{table}/{name}-{uuid.uuid4().hex[:8]}.parquet": bytes(encode_small(after))})
-    return True
+    with storage_errors(f"cannot write {', '.join(sorted(changes)[:3])} to {layout.root / table}"), exclusive(layout):
+        removed, added = rewritten(layout.snapshot(), table, changes)
+        if added:
+            replace(layout, removed, added)
+    return bool(added)
+
+
+def rewritten(
+    snapshot: Snapshot, table: str, changes: Mapping[str, Mapping[str, object] | None]
+) -> tuple[list[str], dict[str, Path | bytes]]:
+    """The files that change with some rows, for `generations.replace`: those to remove, and those to add.
+
+    Args:
+        snapshot: of a local store.
+        table: as for `change_rows`.
+        changes: by the key of a row the columns that change; null if the row is to go.
+
+    Raises:
+        StoreError: there is no such row, a column does not fit, or a file cannot be read.
+    """
+    key, missing = KEYS[table], set(changes)
+    removed: list[str] = []
+    added: dict[str, Path | bytes] = {}
+    for name, path in zip(snapshot.names(table), snapshot.files[table], strict=True):
+        touched = missing.intersection(_keys(path, table)) if missing else set()
+        if not touched:
+            continue
+        missing -= touched
+        before = read_file(Path(path), table)
+        is_touched = pc.is_in(before[key], pa.array(sorted(touched), pa.string()))
+        old = before.filter(is_touched)
+        rows = [{**row, **columns} for row in old.to_pylist() if (columns := changes[row[key]]) is not None]
+        new = pa.Table.from_batches([batch_of(rows, table)])
+        if new.equals(old):
+            continue
+        removed.append(name)
+        after = pa.concat_tables([before.filter(pc.invert(is_touched)), new])
+        if len(after):
+            # A name of its own: who keeps copies by name must see that it is another file.
+            stem = min(touched) if len(after) == 1 else "changed"
+            added[f"{table}/{stem}-{uuid.uuid4().hex}.parquet"] = bytes(encode_small(after))
+    if missing:
+        raise StoreError(f"`{table}` has no row with {key} {', '.join(sorted(missing))}; put it there first")
+    return removed, added
+
+
+def known_keys(snapshot: Snapshot, table: str) -> list[str]:
+    """The keys of a small table.
+
+    Raises:
+        StoreError: a file cannot be read.
+    """
+    return [key for path in snapshot.files[table] for key in _keys(path, table)]
 
 
 def merge_files(layout: Layout, table: str) -> int:
@@ -98,15 +134,14 @@ def read_file(path: Path, table: str) -> pa.Table:
         raise StoreError(f"cannot read {path}: {error}; `taxmeter results verify` tells more") from error
 
 
-def _file_with(snapshot: Snapshot, table: str, name: str) -> Path | None:
-    """The file that has the row of this key."""
-    files = [Path(path) for path in snapshot.files[table]]
-    # Most files have one row and its name.
-    for path in sorted(files, key=lambda path: not path.name.startswith(name)):
-        try:
-            keys = pq.ParquetFile(path).read(columns=[KEYS[table]])[KEYS[table]]
-        except (pa.ArrowException, OSError) as error:
-            raise StoreError(f"cannot read {path}: {error}") from error
-        if name in keys.to_pylist():
-            return path
-    return None
+def _keys(path: str, table: str) -> list[str]:
+    """The keys of the rows of a file.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    try:
+        keys: list[str] = pq.ParquetFile(path).read(columns=[KEYS[table]])[KEYS[table]].to_pylist()
+    except (pa.ArrowException, OSError) as error:
+        raise StoreError(f"cannot read {path}: {error}") from error
+    return keys

@@ -1,7 +1,7 @@
 """What is sealed, at one moment: a list of immutable files that whatever runs meanwhile leaves alone."""
 
-import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 
-from orchestrator.errors import StoreError
-from orchestrator.store.schema import CAMPAIGNS, ENVIRONMENTS, SCHEMA_VERSION, SYSTEMS, TRIALS
+from orchestrator.boundary import load_json, read_foreign_file
+from orchestrator.errors import ForeignDataError, StoreError
+from orchestrator.store.schema import SCHEMA_VERSION, SCHEMAS
 
 if TYPE_CHECKING:
     from orchestrator.store.storage.files import Layout
@@ -20,13 +21,15 @@ if TYPE_CHECKING:
 FORMAT: Final = 1
 """Where files are and what they are called: generations of Parquet beside a journal."""
 
-SCHEMAS: Final[Mapping[str, pa.Schema]] = {
-    "trials": TRIALS,
-    "systems": SYSTEMS,
-    "environments": ENVIRONMENTS,
-    "campaigns": CAMPAIGNS,
-}
-"""What a generation holds: one directory each, with files in this schema."""
+PART: Final = re.compile(r"month=(\d{4}-\d{2})/part-[A-Za-z0-9-]+\.parquet")
+"""What a part of `trials` is called below its table, with its month."""
+
+_DESCRIPTION_BYTES: Final = 2**16
+_ID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
+_EXPECTED: Final = (
+    f'expected {{"format": {FORMAT}, "schema_version": {SCHEMA_VERSION}, "store_id": "…"}}; '
+    "delete it, and the next sweep writes it"
+)
 
 
 @dataclass(frozen=True)
@@ -111,19 +114,16 @@ def store_id(layout: "Layout") -> str | None:
     """
     path = layout.description
     try:
-        text = path.read_text(encoding="utf-8")
+        document = load_json(read_foreign_file(path, _DESCRIPTION_BYTES), str(path))
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise StoreError(f"cannot read {path}: {error}") from error
-    try:
-        document = json.loads(text)
-        written = int(document["format"]), int(document["schema_version"])
-        identity = str(document["store_id"])
-    except (ValueError, KeyError, TypeError) as error:
-        expected = f'{{"format": {FORMAT}, "schema_version": {SCHEMA_VERSION}, "store_id": "…"}}'
-        raise StoreError(f"{path} is damaged: expected {expected}; delete it, and the next sweep writes it") from error
-    if written != (FORMAT, SCHEMA_VERSION):
+    except ForeignDataError as error:
+        raise StoreError(f"{path} is damaged: {_EXPECTED} ({error})") from error
+    says = document if isinstance(document, dict) else {}
+    written, identity = [says.get(key) for key in ("format", "schema_version")], str(says.get("store_id"))
+    if not all(isinstance(number, int) for number in written) or not _ID.fullmatch(identity):
+        raise StoreError(f"{path} is damaged: {_EXPECTED}")
+    if written != [FORMAT, SCHEMA_VERSION]:
         raise StoreError(
             f"{path}: format {written[0]} with schema {written[1]}, and this taxmeter knows format {FORMAT} with "
             f"schema {SCHEMA_VERSION}: use the taxmeter that wrote it"
@@ -131,14 +131,20 @@ def store_id(layout: "Layout") -> str | None:
     return identity
 
 
-def _parquet_files(directory: Path) -> Iterator[str]:
-    """Paths of the files below a directory, sorted; partitions are one level deep."""
+def _parquet_files(directory: Path, levels: int = 1) -> Iterator[str]:
+    """Paths of the files below a directory, sorted; partitions are one level deep.
+
+    Raises:
+        StoreError: there is a link, a pipe or the like, which no store of ours has.
+    """
     if not directory.is_dir():
         return
     with os.scandir(directory) as entries:
         found = sorted(entries, key=lambda entry: entry.name)
     for entry in found:
-        if entry.is_dir():
-            yield from _parquet_files(Path(entry.path))
+        if entry.is_dir(follow_symlinks=False):
+            yield from _parquet_files(Path(entry.path), levels - 1) if levels else ()
+        elif entry.is_symlink() or (entry.name.endswith(".parquet") and not entry.is_file()):
+            raise StoreError(f"{entry.path} is no regular file; move it out of the store")
         elif entry.name.endswith(".parquet"):
             yield entry.path

@@ -8,16 +8,16 @@ import pyarrow as pa
 
 from orchestrator.errors import StoreError
 from orchestrator.store.query.reading import read_trials
-from orchestrator.store.schema import ROW_KEY, TRIALS
-from orchestrator.store.schema.validation import batch_of
+from orchestrator.store.schema import KEYS, ROW_KEY, TRIALS
 from orchestrator.store.storage.compaction import MANY_PARTS, CompactionBusyError, CompactionReport, compact
 from orchestrator.store.storage.files import Layout
 from orchestrator.store.storage.generations import KEEP_S, prepare
 from orchestrator.store.storage.journal import Segment
 from orchestrator.store.storage.known import SealedKeys
-from orchestrator.store.storage.packing import PACKED
 from orchestrator.store.storage.sealing import SealReport, recover, seal_segment
-from orchestrator.store.storage.small import finish_row, put_row
+from orchestrator.store.storage.small import change_rows, put_rows
+from orchestrator.store.storage.snapshot import store_id
+from orchestrator.store.validation import batch_of
 
 SEAL_ROWS: Final = 1000
 MOST_SEAL_ROWS: Final = 30_000
@@ -76,18 +76,18 @@ class Writer:
             StoreError: a row does not fit the schema, or the disk refuses; none of the rows counts as written.
         """
         if rows:
-            self._append(batch_of(rows, TRIALS))
+            self._append(batch_of(rows, "trials"))
 
     def append_batches(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Adds rows that were validated before, with one synchronisation for all. Acknowledged as by `append`.
 
         Args:
-            batches: all in the schema of `trials`, or all packed (`packing.PACKED`).
+            batches: in the schema of `trials`.
 
         Raises:
             StoreError: a batch is not in the schema of `trials`, or the disk refuses; nothing counts as written.
         """
-        if not any(all(batch.schema.equals(schema) for batch in batches) for schema in (TRIALS, PACKED)):
+        if not all(batch.schema.equals(TRIALS) for batch in batches):
             raise StoreError("a batch does not fit the store: it is not in the current schema of `trials`")
         filled = [batch for batch in batches if batch.num_rows]
         if filled:
@@ -102,25 +102,44 @@ class Writer:
         keys = read_trials(self._layout, ROW_KEY, campaign_id)
         return set(zip(*(keys[name].to_pylist() for name in ROW_KEY), strict=True))
 
+    def put(self, table: str, rows: Sequence[Mapping[str, object]]) -> int:
+        """Writes rows of a small table, each once; how many were not there.
+
+        Raises:
+            StoreError: a row does not fit the store, or the disk refuses; none was written.
+        """
+        keys = [(table, str(row.get(KEYS[table]))) for row in rows]
+        new = [row for key, row in zip(keys, rows, strict=True) if key not in self._put]
+        added = put_rows(self._layout, table, new) if new else 0
+        self._put.update(keys)
+        return added
+
     def put_system(self, row: Mapping[str, object]) -> bool:
         """Writes a row of `systems` once; false if it was there."""
-        return self._put_once("systems", "system_id", row)
+        return self.put("systems", [row]) > 0
 
     def put_environment(self, row: Mapping[str, object]) -> bool:
         """Writes a row of `environments` once; false if it was there."""
-        return self._put_once("environments", "environment_id", row)
+        return self.put("environments", [row]) > 0
 
     def put_campaign(self, row: Mapping[str, object]) -> bool:
         """Writes a row of `campaigns` once; false if it was there."""
-        return self._put_once("campaigns", "campaign_id", row)
+        return self.put("campaigns", [{**row, "origin_store": store_id(self._layout)}]) > 0
 
-    def finish_campaign(self, campaign_id: str, **columns: object) -> None:
-        """Writes what is known of a campaign at its end into its row. Doing it again changes nothing.
+    def finish_campaigns(self, columns: Mapping[str, Mapping[str, object]]) -> None:
+        """Writes what is known of campaigns at their end into their rows. Doing it again changes nothing.
+
+        Args:
+            columns: by campaign.
 
         Raises:
             StoreError: there is no such campaign, a column does not fit, or the disk refuses.
         """
-        finish_row(self._layout, "campaigns", campaign_id, columns)
+        change_rows(self._layout, "campaigns", columns)
+
+    def finish_campaign(self, campaign_id: str, **columns: object) -> None:
+        """The same of one campaign."""
+        self.finish_campaigns({campaign_id: columns})
 
     def seal(self) -> None:
         """Makes what was appended visible to plain readers.
@@ -159,16 +178,8 @@ class Writer:
             if self._is_due():
                 self._compact()
         if self._segment is None:
-            self._segment = Segment.create(self._layout, batch.schema)
+            self._segment = Segment.create(self._layout)
         self._segment.append(batch)
-
-    def _put_once(self, table: str, key: str, row: Mapping[str, object]) -> bool:
-        known = (table, str(row.get(key)))
-        if known in self._put:
-            return False
-        added = put_row(self._layout, table, row)
-        self._put.add(known)
-        return added
 
     def _compact(self) -> None:
         try:

@@ -1,1 +1,0 @@
-"""Proves that a store is sound."""

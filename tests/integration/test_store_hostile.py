@@ -1,0 +1,242 @@
+"""Stores that somebody else made: what is wrong there is told in one line, and goes no further."""
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from orchestrator.errors import ExitCode
+from orchestrator.store import Store, open_store
+from orchestrator.store.objects.pushing import push
+from orchestrator.store.storage import files
+from tests.results import CAMPAIGNS, SYSTEM, make_store, taxmeter, trial
+from tests.storing import forge, names
+
+FAR = datetime(2099, 1, 1, tzinfo=UTC)
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture
+def theirs(tmp_path: Path) -> Store:
+    return make_store(tmp_path / "theirs", trial("a"), trial("b", CAMPAIGNS[1], month=10))
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    make_store(tmp_path / "here", trial("mine"))
+    return tmp_path / "here"
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"status": "evil"}, "status is 'evil'; expected one of ok, "),
+        ({"backend_options": "{bad"}, "backend_options is '{bad'; expected a JSON object"),
+        ({"started_at": FAR}, "started_at is 2099-01-01 00:00:00+00:00; expected a time from 1970 until tomorrow"),
+        ({"campaign_id": "../../here"}, "campaign_id is '../../here'; expected letters, digits and "),
+    ],
+)
+def test_rows_that_no_analysis_can_read_are_found_and_not_merged(
+    theirs: Store, here: Path, changes: dict[str, Any], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    forge(theirs.layout.parts()[-1], **changes)
+    assert taxmeter("results", "verify", "--results", theirs.layout.root) == ExitCode.TRIALS_FAILED
+    assert f"trial a, attempt 1: {expected}" in capsys.readouterr().out
+    assert taxmeter("results", "merge", theirs.layout.root, "--results", here) == ExitCode.TRIALS_FAILED
+    told = capsys.readouterr()
+    assert "1 rows added" in told.out
+    assert told.err.startswith(f"not taken: trial a, attempt 1: {expected}")
+    assert told.err.count("\n") == 1
+    assert names(Store.open(here)) == ["b", "mine"]
+    assert taxmeter("results", "verify", "--results", here) == ExitCode.OK
+
+
+def test_a_campaign_of_the_far_future_is_refused_with_its_rows_and_is_not_the_newest(
+    theirs: Store, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in theirs.layout.campaigns.glob("*.parquet"):
+        forge(path, started_at=FAR)
+    before = taxmeter("results", "show", "--results", here), capsys.readouterr().out
+    assert taxmeter("results", "merge", theirs.layout.root, "--results", here) == ExitCode.TRIALS_FAILED
+    told = capsys.readouterr().err
+    assert [f"not taken: campaign {name}: started_at is 2099" in told for name in CAMPAIGNS] == [True, True]
+    assert names(Store.open(here)) == ["mine"]
+    assert (taxmeter("results", "show", "--results", here), capsys.readouterr().out) == before
+
+
+def test_rows_of_a_campaign_that_is_another_one_here_are_not_taken(theirs: Store, here: Path) -> None:
+    for path in theirs.layout.campaigns.glob("*.parquet"):
+        forge(path, sweep_document="another")
+    assert taxmeter("results", "merge", theirs.layout.root, "--results", here) == ExitCode.TRIALS_FAILED
+    assert names(Store.open(here)) == ["mine"]
+
+
+def test_a_system_that_is_none_is_found_and_not_merged(
+    theirs: Store, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    forge(theirs.layout.systems / f"{SYSTEM}.parquet", fingerprint='{"cpu": ' * 3000)
+    assert taxmeter("results", "verify", "--results", theirs.layout.root) == ExitCode.TRIALS_FAILED
+    assert f"system {SYSTEM}: fingerprint is " in capsys.readouterr().out
+    assert taxmeter("results", "merge", theirs.layout.root, "--results", here) == ExitCode.TRIALS_FAILED
+    assert names(Store.open(here)) == ["mine"]
+
+
+COMMANDS = [
+    ["results", "ls", "--results", "{}"],
+    ["results", "show", "--results", "{}"],
+    ["results", "sql", "SELECT count(*) FROM trials", "--results", "{}"],
+    ["results", "verify", "--results", "{}"],
+    ["results", "compact", "--results", "{}"],
+    ["results", "merge", "{}", "--results", "new"],
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[1])
+@pytest.mark.parametrize(
+    "attack",
+    [
+        lambda layout: os.mkfifo(layout.parts()[0].with_name("part-0.parquet")),
+        lambda layout: os.mkfifo(layout.systems / "x.parquet"),
+        lambda layout: (layout.campaigns / "x.parquet").symlink_to("/etc/passwd"),
+        lambda layout: (layout.trials / "month=2026-01").symlink_to("/etc"),
+    ],
+    ids=["pipe", "pipe-of-systems", "link", "link-to-a-directory"],
+)
+def test_what_is_no_file_is_named_and_not_opened(
+    theirs: Store, tmp_path: Path, command: list[str], attack: Callable[..., None],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    attack(theirs.layout)
+    assert taxmeter(*(word.format(theirs.layout.root) for word in command)) != ExitCode.OK
+    told = capsys.readouterr().err
+    assert "is no regular file; move it out of the store" in told
+    assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"format": 1, "schema_version": Infinity, "store_id": "x"}',
+        '{"format": 1, "schema_version": 1e999, "store_id": "x"}',
+        '{"format": ' + "[" * 100_000 + "]" * 100_000 + "}",
+        '{"format": 1, "schema_version": 1, "store_id": "../x"}',
+        '{"format": 1, "schema_version": 1, "store_id": ["x"]}',
+        '{"format": 1, "schema_version": 1, "store_id": "\\ud800"}',
+        '{"format": 1.5, "schema_version": 1, "store_id": "x"}',
+        '[1, 1, "x"]',
+        "x" * 2**17,
+    ],
+    ids=["infinity", "overflow", "deep", "path", "list", "surrogate", "float", "array", "long"],
+)
+def test_a_description_of_a_stranger_is_one_line(theirs: Store, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    theirs.layout.description.write_text(text)
+    assert taxmeter("results", "ls", "--results", theirs.layout.root) != ExitCode.OK
+    told = capsys.readouterr().err
+    assert "STORE.json" in told
+    assert "delete it, and the next sweep writes it" in told
+    assert told.count("\n") == 1
+
+
+def test_a_description_that_is_a_pipe_does_not_block(theirs: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    theirs.layout.description.unlink()
+    os.mkfifo(theirs.layout.description)
+    assert taxmeter("results", "ls", "--results", theirs.layout.root) != ExitCode.OK
+    assert "no regular file" in capsys.readouterr().err
+
+
+def test_a_month_with_a_quote_is_no_sql(theirs: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    part = theirs.layout.parts()[0]
+    month = part.parent.with_name("month=2026'; DROP VIEW trials; --")
+    part.parent.rename(month)
+    assert taxmeter("results", "verify", "--results", theirs.layout.root) == ExitCode.TRIALS_FAILED
+    told = capsys.readouterr().out
+    assert f"damaged: {month / part.name}: does not belong there" in told
+    assert "2 trials" in told
+    assert taxmeter("results", "compact", "--results", theirs.layout.root) == ExitCode.OK
+
+
+def listed(change: Callable[[dict[str, Any]], object]) -> Callable[[str], str]:
+    def changed(text: str) -> str:
+        document = json.loads(text)
+        change(document)
+        return json.dumps(document)
+
+    return changed
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        listed(lambda latest: latest["tables"]["trials"][0].update(key="../private.parquet")),
+        listed(lambda latest: latest["tables"]["trials"][0].update(key="parts/trials/../../private.parquet")),
+        listed(lambda latest: latest["tables"]["trials"][0].update(key="parts/systems/x.parquet")),
+        listed(lambda latest: latest["tables"]["trials"][0].update(bytes=-1)),
+        listed(lambda latest: latest["tables"]["trials"][0].update(bytes=1e300)),
+        listed(lambda latest: latest.update(generation=float("inf"))),
+        listed(lambda latest: latest.update(store_id="../x")),
+        listed(lambda latest: latest.update(superseded={"parts/x": "soon"})),
+        lambda text: text.replace("{", '{"a":' + "[" * 50_000 + "]" * 50_000 + ",", 1),
+    ],
+)
+def test_a_list_of_objects_leads_to_no_other_files(
+    theirs: Store, tmp_path: Path, attack: Callable[[str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "public" / "lab"
+    place.mkdir(parents=True)
+    url = place.as_uri()
+    push(theirs.layout, url)
+    shutil.copy(theirs.layout.parts()[0], place.parent / "private.parquet")
+    assert len(open_store(url).trials().arrow()) == 2
+    latest = place / "latest.json"
+    latest.write_text(attack(latest.read_text()))
+    capsys.readouterr()
+    assert taxmeter("results", "ls", "--results", url) != ExitCode.OK
+    told = capsys.readouterr().err
+    assert "latest.json" in told
+    assert told.count("\n") == 1
+
+
+def test_a_query_finds_no_directory_that_somebody_prepared(theirs: Store) -> None:
+    places = set()
+    for _ in range(2):
+        with open_store(theirs.layout.root).connect() as connection:
+            places.add(connection.sql("SELECT current_setting('temp_directory')").fetchall()[0][0])
+    assert len(places) == 2
+    assert not any(Path(place).exists() for place in places)
+
+
+def test_a_forged_file_is_read_as_it_is(theirs: Store) -> None:
+    """So that the tests above test what they say."""
+    path = theirs.layout.parts()[-1]
+    forge(path, status="evil")
+    assert pq.ParquetFile(path).read(columns=["status"])["status"].to_pylist() == ["evil"]
+
+
+def test_nobody_else_can_open_the_locks(theirs: Store, tmp_path: Path) -> None:
+    assert taxmeter("results", "compact", "--results", theirs.layout.root) == ExitCode.OK
+    push(theirs.layout, (tmp_path / "pushed").as_uri())
+    modes = {path.name: path.stat().st_mode & 0o777 for path in theirs.layout.root.glob("lock*")}
+    assert modes == dict.fromkeys(("lock", "lock.compaction", "lock.push"), 0o600)
+
+
+def test_who_waits_for_a_lock_is_told_and_not_for_ever(
+    theirs: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(files, "LOCK_NOTICE_S", 0.05)
+    monkeypatch.setattr(files, "LOCK_LIMIT_S", 0.2)
+    with theirs.layout.lock.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert taxmeter("results", "compact", "--results", theirs.layout.root) == ExitCode.TRIALS_FAILED
+    [told] = caplog.messages
+    assert "waiting for another process that holds its lock" in told
+    assert f"another process has held {theirs.layout.lock}" in capsys.readouterr().err
+    assert taxmeter("results", "compact", "--results", theirs.layout.root) == ExitCode.OK
