@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.analysis import Ratio, columns, summarise
-from orchestrator.report.wording import shape_name
+from orchestrator.report.text import shape_name
 from orchestrator.store import open_store
 
 BURST_S = (0.5, 8.0)

@@ -18,7 +18,7 @@ from orchestrator.cli.stores import place_option, require_store
 from orchestrator.cli.tables import print_rows, wide_console, write_text
 from orchestrator.errors import ConfigurationError, ExitCode
 from orchestrator.report.comparison import render_comparison
-from orchestrator.report.gating import gate_junit, gate_markdown, render_gate
+from orchestrator.report.gate import gate_junit, gate_markdown, render_gate
 from orchestrator.store.query.tabular import appearing, write_rows
 
 

@@ -18,8 +18,7 @@ from orchestrator.cli.stores import place_option, require_store
 from orchestrator.cli.tables import wide_console
 from orchestrator.config import Sweep, load_sweep
 from orchestrator.errors import ConfigurationError
-from orchestrator.report.explanation import render_explanation
-from orchestrator.report.explanation_document import explanation_document
+from orchestrator.report.explain import explanation_document, render_explanation
 
 _SWEEPS: Final = Path("sweeps")
 _VALUES_SHOWN: Final = 6

@@ -88,8 +88,7 @@ def paper_command(
     claims = load_claims([_CLAIMS]) if _CLAIMS.is_dir() else {}
     decisions = decided(results, claims, where)
     try:
-        from orchestrator.report.figures.index import Written
-        from orchestrator.report.figures.writing import write_paper
+        from orchestrator.report.figures.write import Written, write_paper
     except ImportError as error:
         raise ConfigurationError(
             f"{error.name} is not installed, which draws; `make paper` installs it, or `requirements/sync report`"

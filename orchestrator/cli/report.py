@@ -19,8 +19,8 @@ from orchestrator.cli.compare import where_option
 from orchestrator.cli.results import known_campaign
 from orchestrator.cli.stores import place_option, require_store
 from orchestrator.errors import ConfigurationError, TaxmeterError
-from orchestrator.report.page.following import Follower, Made, Question, follow
 from orchestrator.report.page.html import element
+from orchestrator.report.page.watch import Follower, Made, Question, follow
 from orchestrator.store.query.tabular import appearing, require_place
 
 _MEGABYTE = 1e6

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from orchestrator.analysis import Estimate
 from orchestrator.analysis.claiming import Claim, Decision, Figure, Finding, JudgedCase, Kind, Scale, unit_of
-from orchestrator.report.wording import count_text, value_text
+from orchestrator.report.text import count_text, value_text
 
 _COLOURS: Final = {Finding.HOLDS: "green", Finding.FAILS: "red", Finding.NOT_ENOUGH_DATA: "yellow"}
 _CASES_SHOWN: Final = 8

@@ -1,19 +1,30 @@
 """A comparison for the terminal: cells with their ratios, what was not measured, and what else differs."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from rich import box
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from orchestrator.analysis import Pairing, Ratio
 from orchestrator.analysis.axes import DEFAULTS, Axis, Key, Value
 from orchestrator.analysis.comparison import SIDE, Cell, ComparisonTable, Difference, Entry
-from orchestrator.report.asked import flagged_line, pairing_mark, pairing_text, policy_lines
-from orchestrator.report.verdicts import COLOURS, calibration_line, counts_text, cpu_text, rule_lines, verdict_name
-from orchestrator.report.wording import count_text, ratio_text, value_text
+from orchestrator.report.text import (
+    COLOURS,
+    GROUPS,
+    calibration_line,
+    count_text,
+    counts_text,
+    cpu_text,
+    indented,
+    listed,
+    ratio_text,
+    rule_lines,
+    value_text,
+    verdict_name,
+)
 
 _CELL, _NARROW_CELL = 34, 22
 """Columns of a terminal that a cell takes: `x1.31 [1.28, 1.34] slightly faster`, or the verdict on its own line."""
@@ -26,13 +37,10 @@ _TELLING: Final = (
     *("isolation", "environment", "image_config_sha256", "torch_version", "onnxruntime_version", "exclusive"),
 )
 """How the names of those fields begin that explain a difference most often; they come first, and are not cut off."""
-_GROUPS: Final[Mapping[str, str]] = {
-    "work": "What is computed",
-    "system": "System",
-    "environment": "Environment",
-    "code": "Code that measured",
-    "protocol": "Protocol",
-    "conditions": "Conditions, medians before the trials",
+_PAIRED: Final = {
+    Pairing.TURNS: "taken in turns",
+    Pairing.ROUNDS: "paired by round",
+    Pairing.UNPAIRED: "unpaired: no shared rounds",
 }
 
 
@@ -61,20 +69,58 @@ def render_differences(table: ComparisonTable) -> Iterator[RenderableType]:
         return
     compared = ", ".join(table.compared)
     yield Text(f"What else differs, {compared} left out (baseline → compared):", style="bold")
-    for group in dict.fromkeys(one.change.group for one in table.differences):
-        here = sorted((one for one in table.differences if one.change.group == group), key=_rank)
-        yield Text(f"  {_GROUPS.get(group, group)}")
-        for one in here[:_FIELDS_SHOWN]:
-            change = one.change
-            line = f"{change.field}: {change.then} → {change.now}{_where(one, table)}"
-            yield _indented(Text(line), 4)
+    for group in dict.fromkeys(difference.change.group for difference in table.differences):
+        here = sorted((found for found in table.differences if found.change.group == group), key=_rank)
+        yield Text(f"  {GROUPS.get(group, group)}")
+        for difference in here[:_FIELDS_SHOWN]:
+            change = difference.change
+            line = f"{change.field}: {change.then} → {change.now}{_where(difference, table)}"
+            yield indented(Text(line), 4)
         if len(here) > _FIELDS_SHOWN:
             more = f"and {len(here) - _FIELDS_SHOWN} more, which --format csv, json and parquet have"
-            yield _indented(Text(more, style="dim"), 4)
+            yield indented(Text(more, style="dim"), 4)
 
 
-def _rank(one: Difference) -> int:
-    return next((at for at, name in enumerate(_TELLING) if one.change.field.startswith(name)), len(_TELLING))
+def policy_lines(table: ComparisonTable) -> Iterator[str]:
+    """What was left out, and what was pooled."""
+    if table.policy.latest:
+        yield "Of each cell only the newest campaign."
+    if table.policy.without_flagged:
+        yield "Without the trials that guards flagged as disturbed."
+    if table.policy.pool:
+        pooled = ", ".join(sorted(pool.value for pool in table.policy.pool))
+        yield f"POOLED on request over different {pooled}: a cell may hold what is not one thing."
+
+
+def flagged_line(table: ComparisonTable) -> str | None:
+    """How many processes guards flagged; null if none."""
+    flagged = sum(entry.cell.flagged for entry in table.entries)
+    processes = sum(len(entry.cell.measured) for entry in table.entries)
+    if not flagged:
+        return None
+    return f"Guards flagged {flagged} of {processes} processes as disturbed; --without-flagged leaves them out."
+
+
+def pairing_text(table: ComparisonTable) -> str:
+    """How the processes of the two sides pair in the ratios, as `paired by round`; empty if there is no ratio."""
+    kinds = _pairings(table)
+    unless = "".join(f", or {_PAIRED[kind]} where it says so" for kind in kinds[1:])
+    return f"{_PAIRED[kinds[0]]}{unless}" if kinds else ""
+
+
+def pairing_mark(ratio: Ratio, table: ComparisonTable) -> str:
+    """What stands behind a ratio that was found in another way than most."""
+    return "" if ratio.pairing is _pairings(table)[0] else f" {_PAIRED[ratio.pairing].partition(':')[0]}"
+
+
+def _pairings(table: ComparisonTable) -> list[Pairing]:
+    """The ways in which the sides pair, the usual one first."""
+    there = {entry.ratio.pairing for entry in table.ratios if entry.ratio is not None}
+    return [kind for kind in Pairing if kind in there]
+
+
+def _rank(difference: Difference) -> int:
+    return next((at for at, name in enumerate(_TELLING) if difference.change.field.startswith(name)), len(_TELLING))
 
 
 def _heading(table: ComparisonTable) -> Iterator[str]:
@@ -103,7 +149,7 @@ def _sides(table: ComparisonTable) -> Iterator[str]:
         cells = [entry.cell for entry in table.entries if entry.key[-1] == side and entry.cell.measured]
         campaigns = sorted({name for cell in cells for name in cell.campaigns})
         hosts = sorted({name for cell in cells for name in cell.hosts})
-        yield f"{side}: campaign {_some(campaigns)}, host {_some(hosts)}"
+        yield f"{side}: campaign {listed(campaigns, _NAMED)}, host {listed(hosts, _NAMED)}"
 
 
 def _tables(table: ComparisonTable, width: int) -> Iterator[RenderableType]:
@@ -137,7 +183,7 @@ def _grid(
         grid.add_column(where.name, justify="right" if where.is_number else "left", overflow="fold")
     column_axes = table.axes[len(table.axes) - table.columns :]
     for column in columns:
-        name = ", ".join(one.shown(value) for one, value in zip(column_axes, column, strict=True))
+        name = ", ".join(where.shown(value) for where, value in zip(column_axes, column, strict=True))
         grid.add_column(Text(name or table.metric.name), overflow="fold")
     by_key = {entry.key: entry for entry in table.entries}
     usual = max((len(entry.cell.measured) for entry in table.entries), default=0)
@@ -146,7 +192,7 @@ def _grid(
             where.shown(value) for where, value in zip(label_axes, row[len(row) - len(label_axes) :], strict=True)
         ]
         entries = [by_key.get((*row, *column)) for column in columns]
-        grid.add_row(*map(Text, labels), *(_cell(one, table, usual, is_narrow=is_narrow) for one in entries))
+        grid.add_row(*map(Text, labels), *(_cell(entry, table, usual, is_narrow=is_narrow) for entry in entries))
     return grid
 
 
@@ -194,7 +240,7 @@ def _verdicts(table: ComparisonTable) -> Iterator[Text]:
     yield Text.assemble(("Verdicts: ", "bold"), f"{counts}, over {_size(compared.values())}.")
     for line in (*rule_lines(ratios, table.policy.margin), *_contradictions(table)):
         yield Text(line)
-    yield Text(calibration_line([one.ratio for one in table.twins]))
+    yield Text(calibration_line([twin.ratio for twin in table.twins]))
 
 
 def _contradictions(table: ComparisonTable) -> Iterator[str]:
@@ -220,24 +266,15 @@ def _not_measured(table: ComparisonTable) -> Iterator[RenderableType]:
         return
     yield Text("Not measured, or not compared:", style="bold")
     for reason, names in found.items():
-        yield _indented(Text(reason), 2)
-        yield _indented(Text(_some(names), style="dim"), 4)
+        yield indented(Text(reason), 2)
+        yield indented(Text(listed(names, _NAMED), style="dim"), 4)
 
 
-def _indented(text: Text, columns: int) -> Padding:
-    return Padding(text, (0, 0, 0, columns), expand=False)
-
-
-def _where(one: Difference, table: ComparisonTable) -> str:
-    if len(one.entries) == len(table.ratios):
+def _where(difference: Difference, table: ComparisonTable) -> str:
+    if len(difference.entries) == len(table.ratios):
         return ""
-    names = [table.text(table.entries[position]) for position in one.entries]
-    return f" (in {len(names)} of {len(table.ratios)}: {_some(names)})"
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f"; and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return "; ".join(names[:_NAMED]) + more
+    names = [table.text(table.entries[position]) for position in difference.entries]
+    return f" (in {len(names)} of {len(table.ratios)}: {listed(names, _NAMED)})"
 
 
 def _column_keys(table: ComparisonTable) -> list[Key]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from orchestrator.report.text import markdown_head, markdown_row
 from runners.contract import Status
 from runners.contract.catalogue import BACKENDS, WORKLOADS, BackendInfo, WorkloadInfo
 
@@ -111,15 +112,15 @@ def _section(rows: Sequence[_Row], versions: Mapping[str, Mapping[str, str]]) ->
     tables: list[str] = []
     for family in ordered:
         lines = _grouped(families[family], lambda row: _line(row, varying))
-        tables += ["", f"### {family}", "", *_table_head(["workload", "input", *backends])]
+        tables += ["", f"### {family}", "", *markdown_head(["workload", "input", *backends])]
         for line in sorted(lines, key=_line_order):
             cells = _grouped(lines[line], _backend)
             shown = [_cell(cells.get(backend, []), notes) for backend in backends]
-            tables.append(_table_row([f"`{line[0]}`", line[1], *shown]))
+            tables.append(markdown_row([f"`{line[0]}`", line[1], *shown]))
     yield from ["", "### How many", "", "Workloads that are ok, of those that were tried; skipped ones were not.", ""]
-    yield from _table_head(["family", *backends])
+    yield from markdown_head(["family", *backends])
     for family in ordered:
-        yield _table_row([family, *(_share(families[family], backend, varying) for backend in backends)])
+        yield markdown_row([family, *(_share(families[family], backend, varying) for backend in backends)])
     yield from tables
     if notes.numbers:
         yield from ["", "### Reasons", ""]
@@ -237,14 +238,6 @@ def _line_order(line: tuple[str, str]) -> tuple[int, str, list[tuple[int, str]]]
 def _position(name: str, known: Iterable[str]) -> int:
     order = list(known)
     return order.index(name) if name in order else len(order)
-
-
-def _table_head(names: Sequence[str]) -> list[str]:
-    return [_table_row(names), "|" + "---|" * len(names)]
-
-
-def _table_row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def _attempts_in_order(trials: pa.Table) -> list[_Row]:

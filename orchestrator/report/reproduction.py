@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.analysis import MARGIN, Change, Comparison, Estimate, ModeComparison, Verdict
-from orchestrator.report.wording import count_text, duration_text, ratio_text, shape_name
+from orchestrator.report.text import GROUPS, count_text, duration_text, indented, ratio_text, shape_name
 from runners.contract import Status
 
 _MARGIN = f"{MARGIN:.0%}"
@@ -23,13 +23,6 @@ _VERDICTS = {
         f"undecided: neither a difference nor equality within {_MARGIN} is shown; --rounds takes more",
         "yellow",
     ),
-}
-_GROUPS = {
-    "system": "System",
-    "environment": "Environment",
-    "code": "Code that measured",
-    "protocol": "Protocol",
-    "conditions": "Conditions, medians before the trials",
 }
 
 
@@ -54,7 +47,7 @@ def render_reproduction(
     parts.append(Text())
     parts.append(Text.assemble(("Verdicts: ", "bold"), _counts(comparisons)))
     parts.append(Text("Identity:", style="bold"))
-    parts += [Padding(Text(note), (0, 0, 0, 2)) for note in notes]
+    parts += [indented(note, 2) for note in notes]
     parts.extend(_differing(differing))
     return Group(*parts)
 
@@ -114,7 +107,7 @@ def _differing(differing: Sequence[Change]) -> Iterator[RenderableType]:
         return
     yield Text("What else differs between then and now:", style="bold")
     for group in dict.fromkeys(change.group for change in differing):
-        yield Text(f"  {_GROUPS.get(group, group)}")
+        yield Text(f"  {GROUPS.get(group, group)}")
         for change in differing:
             if change.group == group:
-                yield Padding(Text(f"{change.field}: {change.then} → {change.now}"), (0, 0, 0, 4))
+                yield indented(f"{change.field}: {change.then} → {change.now}", 4)

@@ -25,15 +25,21 @@ from orchestrator.analysis import (
     Verdict,
 )
 from orchestrator.analysis.ratios import BASELINE
-from orchestrator.report.sentences import is_above_call, sentences
-from orchestrator.report.verdicts import COLOURS, calibration_line, counts_text, cpu_text, rule_lines
-from orchestrator.report.wording import (
+from orchestrator.report.text import (
+    COLOURS,
+    calibration_line,
     count_text,
+    counts_text,
+    cpu_text,
     duration_text,
+    is_above_call,
     is_vague,
+    listed,
     margin_text,
     numerics_name,
     ratio_text,
+    rule_lines,
+    sentences,
     shape_name,
     work_name,
 )
@@ -234,9 +240,7 @@ def _rule(summary: Summary) -> Iterator[RenderableType]:
     yield Text.assemble(("Verdicts: ", "bold"), f"{counts_text(ratios)}. ", " ".join(rule_lines(ratios, MARGIN)))
     told = [f"{name}: {text}" for name, ratio in cells if (text := cpu_text(ratio)) is not None]
     if told:
-        more = len(told) - _DISAGREEING_NAMED
-        rest = f"; and {more} more" if more > 0 else ""
-        yield Text(f"Contradicted: {'; '.join(told[:_DISAGREEING_NAMED])}{rest}.")
+        yield Text(f"Contradicted: {listed(told, _DISAGREEING_NAMED)}.")
 
 
 def _failures(groups: tuple[FailureGroup, ...]) -> Iterator[RenderableType]:
@@ -245,13 +249,11 @@ def _failures(groups: tuple[FailureGroup, ...]) -> Iterator[RenderableType]:
     yield Text("Not measured, or not counted:", style="bold")
     for group in groups:
         place = ", ".join(part for part in (group.host, group.environment, group.isolation) if part)
-        named = "; ".join(group.trials[:_TRIALS_NAMED])
-        more = len(group.trials) - _TRIALS_NAMED
-        rest = f"; and {more} more" if more > 0 else ""
+        named = listed(group.trials, _TRIALS_NAMED)
         head = Text.assemble(
             (f"{group.count} {group.status.value}", "red"), f" ({place}): {group.reason or 'no reason'}"
         )
-        yield Padding(Group(head, Padding(Text(named + rest, style="dim"), (0, 0, 0, 2))), (0, 0, 0, 2))
+        yield Padding(Group(head, Padding(Text(named, style="dim"), (0, 0, 0, 2))), (0, 0, 0, 2))
     yield Text()
 
 

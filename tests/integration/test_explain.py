@@ -11,7 +11,7 @@ from rich.console import Console
 from orchestrator.analysis.explanation import Direction, Explanation, Lack, Side, explain, explain_columns
 from orchestrator.analysis.snapshot import Snapshot
 from orchestrator.analysis.tax import Regime
-from orchestrator.report.explanation import render_explanation
+from orchestrator.report.explain import render_explanation
 from orchestrator.store import open_store
 from runners.contract import Status
 from tests.machines import A100, CPU_ONLY, RTX_2080_TI, V100, System

@@ -12,7 +12,7 @@ from orchestrator.analysis import Ratio, columns, summarise
 from orchestrator.analysis.comparison import compare, compare_selections, gate
 from orchestrator.analysis.conditions import parse_conditions
 from orchestrator.report.page import make_report
-from orchestrator.report.page.model import Mode
+from orchestrator.report.page.cells import Against, Mode
 from orchestrator.store import Results, open_store
 from tests.machines import CPU_ONLY, System
 from tests.results import taxmeter
@@ -70,9 +70,13 @@ def test_the_page_says_the_same_whatever_its_filter(
     for conditions in ((), parse_conditions(WORK)):
         page = make_report(store, conditions).page
         said = {
-            (str(page.shapes[cell.shape].values["workload"]), cell.batch, page.backends[cell.backend].label): ratio
+            (
+                str(page.at.shapes[cell.shape].values["workload"]),
+                cell.batch,
+                page.at.backends[cell.backend].label,
+            ): ratio
             for cell in page.cells
-            if (ratio := cell.timings[Mode.SYNC].against_backend) is not None
+            if (ratio := cell.ratios.get((Against.BACKEND, Mode.SYNC))) is not None
         }
         assert said
         for key, ratio in said.items():

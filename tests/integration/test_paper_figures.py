@@ -15,8 +15,8 @@ from matplotlib.text import Text
 from orchestrator.analysis.paper import PUBLISHED, State, Trials, load_published, read_trials
 from orchestrator.report.figures.canvas import FORMATS, drawing
 from orchestrator.report.figures.catalogue import FIGURES, Kind
-from orchestrator.report.figures.composing import Drawn, Material, Sheet, compose
-from orchestrator.report.figures.writing import write_paper
+from orchestrator.report.figures.compose import Drawn, Material, Sheet, compose
+from orchestrator.report.figures.write import write_paper
 from orchestrator.report.palette import backend_colour
 from orchestrator.store import open_store
 from runners.contract import TrialSpec

@@ -21,7 +21,7 @@ from orchestrator.analysis.paper.settings import Setting
 from orchestrator.config import load_sweep
 from orchestrator.report.figures.canvas import drawing
 from orchestrator.report.figures.catalogue import FIGURES
-from orchestrator.report.figures.composing import Material, compose
+from orchestrator.report.figures.compose import Material, compose
 from orchestrator.store import open_store
 from runners.contract.catalogue import WORKLOADS
 from tests.machines import A100, CPU_ONLY, RTX_8000

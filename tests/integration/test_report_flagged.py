@@ -14,7 +14,7 @@ from playwright.sync_api import Browser
 from orchestrator.analysis.conditions import parse_conditions
 from orchestrator.errors import ConfigurationError
 from orchestrator.report.page import make_report, render_page
-from orchestrator.report.page.model import Mode, PageCell
+from orchestrator.report.page.cells import Mode, PageCell
 from orchestrator.store import Results, Row
 from tests.browser import draw_all, opened
 from tests.comparing import measured, store_of
@@ -67,13 +67,13 @@ def document_of(html: str) -> dict[str, Any]:
 
 def test_they_are_counted_by_guard_and_host(results: Results) -> None:
     page = make_report(results).page
-    assert (page.flagged_trials, page.watched_trials) == (4, 18)
-    groups = {(one.guard, one.host): (one.count, one.watched) for one in page.flagged}
+    assert (page.disturbed.trials, page.disturbed.watched) == (4, 18)
+    groups = {(one.guard, one.host): (one.count, one.watched) for one in page.disturbed.groups}
     assert groups == {("load", "lab1"): (4, 18), ("throttling", "lab1"): (1, 18)}
-    (load,) = (one for one in page.flagged if one.guard == "load")
+    (load,) = (one for one in page.disturbed.groups if one.guard == "load")
     assert load.seen == "cores 0-1: 70 %, at most 10 % passes"
     assert [one.rpartition(", float32, ")[2] for one in load.what] == ["eager, batch 1, 4, 8", "onnxruntime, batch 4"]
-    (throttling,) = (one for one in page.flagged if one.guard == "throttling")
+    (throttling,) = (one for one in page.disturbed.groups if one.guard == "throttling")
     assert throttling.seen == "cpu0, cpu1: thermal_throttle"
 
 
@@ -95,16 +95,16 @@ def test_the_query_counts_the_same(results: Results) -> None:
 
 def test_they_count_in_every_number_unless_they_are_left_out(results: Results) -> None:
     with_them, without = make_report(results).page, make_report(results, without_flagged=True).page
-    assert with_them.flagged == without.flagged
+    assert with_them.disturbed == without.disturbed
     base = 0.012
     for page, expected, processes, flagged in (
         (with_them, float(np.median([base * 1.001, base * 1.002 * 3, base * 1.003, base * 1.004])), 4, 1),
         (without, base * 1.003, 3, 0),
     ):
         cell = cell_of(page.cells, 1, 4)
-        latency = cell.timings[Mode.SYNC].latency
+        latency = cell.of[Mode.SYNC].estimate
         assert latency is not None
-        assert (latency.processes, cell.flagged) == (processes, flagged)
+        assert (latency.processes, cell.trials.flagged) == (processes, flagged)
         assert latency.value == pytest.approx(expected)
         document = document_of(render_page(make_report(results, without_flagged=page.without_flagged)))
         query = document["queries"]["latency"].replace("{metric}", Mode.SYNC.metric.column)
@@ -116,7 +116,7 @@ def test_they_count_in_every_number_unless_they_are_left_out(results: Results) -
 
 def test_a_selection_of_flagged_trials_alone_cannot_do_without_them(tmp_path: Path) -> None:
     results = store_of(tmp_path / "results", visit("eager", 1, 3))
-    assert make_report(results).page.flagged_trials == 1
+    assert make_report(results).page.disturbed.trials == 1
     with pytest.raises(ConfigurationError, match="guards flagged all 1 trials"):
         make_report(results, without_flagged=True)
 

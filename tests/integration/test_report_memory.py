@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page
 
 from orchestrator.analysis.conditions import parse_conditions
 from orchestrator.cli.report import PageServer
-from orchestrator.report.page.following import Follower, Question
+from orchestrator.report.page.watch import Follower, Question
 from orchestrator.store import Store, open_store
 from tests.browser import Opened, opened
 from tests.comparing import measured
@@ -21,7 +21,8 @@ PATIENCE_MS = 4000
 
 
 def row(number: int, backend: str = "eager", batch: int = 1) -> dict[str, object]:
-    return measured(0.01 * batch, number, backend=backend, batch=batch, threads=2)
+    floor = {"dispatch_floor_structure": backend, "dispatch_floor_small_s": 1e-3, "dispatch_floor_valid": True}
+    return measured(0.01 * batch, number, backend=backend, batch=batch, threads=2, **floor)
 
 
 @pytest.fixture
@@ -91,7 +92,7 @@ def test_new_rows_leave_the_reader_where_he_is(shown: Opened, store: Store) -> N
     page = shown.page
     page.get_by_role("button", name="onnxruntime", exact=True).click()
     page.locator("#filters").get_by_label("batch").select_option("8")
-    page.locator("#tax-scale").get_by_role("button", name="time").click()
+    page.locator("#tax-scale").get_by_role("button", name="share").click()
     page.locator("#systems details[data-query] summary").click()
     page.locator("#summary details summary").last.click()
     page.locator("#cell-table").get_by_role("button", name="latency").click()
@@ -104,7 +105,7 @@ def test_new_rows_leave_the_reader_where_he_is(shown: Opened, store: Store) -> N
     assert loads(shown) == 2
     assert page.get_by_role("button", name="onnxruntime", exact=True).get_attribute("aria-pressed") == "false"
     assert page.locator("#filters").get_by_label("batch").input_value() == "8"
-    assert page.locator("#tax-scale [aria-pressed=true]").inner_text() == "time"
+    assert page.locator("#tax-scale [aria-pressed=true]").inner_text() == "share"
     assert page.locator("#systems details[data-query]").get_attribute("open") is not None
     assert page.locator("#summary details").last.get_attribute("open") is not None
     assert page.locator("#cells details").get_attribute("open") is None
@@ -180,7 +181,7 @@ def test_a_watched_file_keeps_the_reader_too(running: Browser, store: Store, tmp
     with opened(running, path) as found:
         page = found.page
         page.get_by_role("button", name="onnxruntime", exact=True).click()
-        page.locator("#failures").scroll_into_view_if_needed()
+        page.locator("#systems").scroll_into_view_if_needed()
         before = page.evaluate("scrollY")
         add(store, 3)
         path.write_text(follower.page()[0].html, encoding="utf-8")

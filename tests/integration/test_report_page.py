@@ -16,7 +16,7 @@ from orchestrator.analysis.snapshot import Snapshot
 from orchestrator.analysis.tax import VIEWS
 from orchestrator.errors import ConfigurationError
 from orchestrator.report.page import Report, make_report, render_page
-from orchestrator.report.page.model import Mode
+from orchestrator.report.page.cells import Against, Mode
 from orchestrator.report.page.samples import sample_book
 from orchestrator.store import open_store
 from runners.contract import Status
@@ -83,12 +83,12 @@ def position(document: Document, system: str, work: str, backend: str, batch: in
 @pytest.mark.parametrize("mode", list(Mode))
 def test_ratios_and_verdicts_are_those_of_the_comparison(made: Made, report: Report, mode: Mode) -> None:
     page = report.page
-    (system,) = (one for one in page.systems if one.hosts == ("v100-01",))
+    (system,) = (one for one in page.at.systems if one.hosts == ("v100-01",))
     policy = Policy(mode.metric)
     table = compare(
         open_store(made.directory), ["system", "workload", "batch"], ["backend"], "backend=eager", policy=policy
     )
-    assert len(table.ratios) == sum(bool(one.timings[mode].against_backend) for one in page.cells)
+    assert len(table.ratios) == sum((Against.BACKEND, mode) in one.ratios for one in page.cells)
     here = [entry for entry in table.ratios if entry.key[0] == system.system_id and entry.key[1] == "bert-base"]
     assert len(here) == 9
     for entry in here:
@@ -96,28 +96,24 @@ def test_ratios_and_verdicts_are_those_of_the_comparison(made: Made, report: Rep
         (cell,) = (
             one
             for one in page.cells
-            if (one.batch, page.backends[one.backend].label) == (batch, backend)
-            and page.systems[page.places[one.place].system] == system
-            and page.shapes[one.shape].values["workload"] == "bert-base"
+            if (one.batch, page.at.backends[one.backend].label) == (batch, backend)
+            and page.at.systems[page.at.places[one.place].system] == system
+            and page.at.shapes[one.shape].values["workload"] == "bert-base"
         )
-        assert cell.timings[mode].against_backend == entry.ratio
-        assert cell.timings[mode].latency == entry.cell.estimate
+        assert cell.ratios.get((Against.BACKEND, mode)) == entry.ratio
+        assert cell.of[mode].estimate == entry.cell.estimate
 
 
 def test_hardware_is_compared_where_the_work_is_the_same(report: Report) -> None:
     page = report.page
     compared = {
-        page.systems[page.places[one.place].system].label
+        page.at.systems[page.at.places[one.place].system].label: one.ratios[Against.SYSTEM, Mode.SYNC].pairing.value
         for one in page.cells
-        if one.timings[Mode.PIPELINED].against_system
+        if (Against.SYSTEM, Mode.PIPELINED) in one.ratios
     }
-    assert compared == {"A100-PCIE-40GB, driver 535.54.03", f"A100-PCIE-40GB, driver {NEW_DRIVER}"}
-    pairings = {
-        one.timings[Mode.SYNC].against_system.pairing.value  # type: ignore[union-attr]
-        for one in page.cells
-        if one.timings[Mode.SYNC].against_system
-    }
-    assert pairings == {"unpaired"}
+    assert compared == dict.fromkeys(
+        ("A100-PCIE-40GB, driver 535.54.03", f"A100-PCIE-40GB, driver {NEW_DRIVER}"), "unpaired"
+    )
 
 
 def test_a_selection_without_the_twins_has_the_scatter_of_their_campaign(made: Made) -> None:
@@ -125,7 +121,7 @@ def test_a_selection_without_the_twins_has_the_scatter_of_their_campaign(made: M
     results, where = open_store(made.directory), ["workload=bert-base", "batch>=4", "gpu=V100"]
     page = make_report(results, parse_conditions(where)).page
     table = compare(results, ["batch"], ["backend"], "backend=eager", where)
-    found = [one.timings[page.mode].against_backend for one in page.cells]
+    found = [one.ratios.get((Against.BACKEND, page.mode)) for one in page.cells]
     assert {one for one in found if one} == {entry.ratio for entry in table.ratios}
     assert [one.ratio for one in page.twins[page.mode]] == [one.ratio for one in table.twins]
     assert len(table.twins) > 0
@@ -202,10 +198,10 @@ def test_what_failed_is_named_with_its_reason(report: Report, html: str) -> None
     assert skipped.reason is not None
     assert skipped.reason in html
     # A configuration that never ran is a cell without numbers, beside those that ran
-    cells = [one for one in report.page.cells if one.statuses.get(Status.UNSUPPORTED)]
-    assert {len(one.rows) for one in cells} == {0}
-    assert {report.page.places[one.place].choice.label for one in cells} == {
-        one.choice.label for one in report.page.places
+    cells = [one for one in report.page.cells if one.trials.statuses.get(Status.UNSUPPORTED)]
+    assert {len(one.ok) for one in cells} == {0}
+    assert {report.page.at.places[one.place].choice.label for one in cells} == {
+        one.choice.label for one in report.page.at.places
     } - {f"A100-PCIE-40GB, driver {NEW_DRIVER}"}
 
 
@@ -260,11 +256,10 @@ def test_samples_are_those_of_the_store(made: Made, report: Report) -> None:
 def test_a_selection_is_a_condition_and_baselines_can_be_chosen(made: Made) -> None:
     results = open_store(made.directory)
     found = make_report(results, parse_conditions(["gpu=V100", "batch<=4"]), ["backend=onnxruntime"]).page
-    assert {one.label for one in found.systems} == {"V100-PCIE-32GB"}
+    assert {one.label for one in found.at.systems} == {"V100-PCIE-32GB"}
     assert found.sql == "gpu_name = 'Tesla V100-PCIE-32GB'\n  AND batch IN (1, 4)"
-    assert found.baselines.backend is not None
-    assert found.backends[found.baselines.backend].label == "onnxruntime"
-    assert found.baselines.system is None
+    labels = [one.label for one in found.at.backends]
+    assert found.baselines == {Against.BACKEND: labels.index("onnxruntime"), Against.SYSTEM: None}
     for text, problem in (
         ("backend=egaer", "did you mean eager"),
         ("gpu=A100", "means 2 systems"),

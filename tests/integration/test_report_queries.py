@@ -13,7 +13,7 @@ from playwright.sync_api import Browser
 
 from orchestrator.cli import taxmeter as commands
 from orchestrator.report.page import make_report, render_page
-from orchestrator.report.page.model import Mode
+from orchestrator.report.page.cells import Mode
 from orchestrator.report.page.payload import payload
 from orchestrator.store import Results, Row
 from tests.browser import opened

@@ -20,7 +20,7 @@ from orchestrator.errors import StoreError
 from orchestrator.report import render
 from orchestrator.report.comparison import render_comparison
 from orchestrator.report.page import make_report
-from orchestrator.report.page.model import Mode
+from orchestrator.report.page.cells import Against, Mode
 from orchestrator.report.page.payload import payload
 from orchestrator.store import TRIALS, Results, Row
 from runners.statistics.cycles import session_log_ratio
@@ -216,9 +216,9 @@ def test_the_same_rows_give_the_same_words_in_summary_table_and_page(tmp_path: P
     }
     report = make_report(results)
     page = {
-        (one.batch, report.page.backends[one.backend].label): one.timings[Mode.SYNC].against_backend
-        for one in report.page.cells
-        if one.timings[Mode.SYNC].against_backend
+        (cell.batch, report.page.at.backends[cell.backend].label): cell.ratios[Against.BACKEND, Mode.SYNC]
+        for cell in report.page.cells
+        if (Against.BACKEND, Mode.SYNC) in cell.ratios
     }
     compared = {(entry.key[0], entry.key[1]): entry.ratio for entry in table.ratios}
     assert summary == page == compared

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from orchestrator.report.page.choosing import sql_values
+from orchestrator.report.page.cells import Mode
 from orchestrator.report.page.html import Markup, element, table, text
-from orchestrator.report.page.model import Mode
 from orchestrator.report.page.places import short_model
 from orchestrator.report.page.samples import HEADER, Taken, _limits, _packed, _taken
+from orchestrator.report.page.sql import sql_values
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,7 @@ from orchestrator.analysis.ratios import Witness, judged
 from orchestrator.analysis.transition import Interval, Side
 from orchestrator.config import load_sweep
 from orchestrator.report import render
-from orchestrator.report.sentences import sentences
-from orchestrator.report.wording import duration_text, value_text, work_name
+from orchestrator.report.text import duration_text, sentences, value_text, work_name
 from runners.contract import Status
 
 PROJECT = Path(__file__).parents[2]

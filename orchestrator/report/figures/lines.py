@@ -1,18 +1,33 @@
-"""Draws panels of lines: latencies, ratios or use of the device against batch or sequence length."""
+"""Panels of lines: latencies, ratios or use of the device against batch or sequence length, put together and drawn."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from orchestrator.analysis.paper import Gathered, State
+from orchestrator.analysis import Estimate
+from orchestrator.analysis.frame import visit_ratio
+from orchestrator.analysis.paper import Configuration, Gathered, Point, Published, State, names_model
 from orchestrator.report.figures.canvas import empty
-from orchestrator.report.figures.catalogue import Spec, Y
-from orchestrator.report.figures.values import Bound, Line, Mark, Panel, Value, latency_ms, names_of, panel_of, tflops
-from orchestrator.report.palette import BLACK, GREY
+from orchestrator.report.figures.catalogue import PanelSpec, Spec, Y
+from orchestrator.report.figures.values import (
+    Bound,
+    Line,
+    Mark,
+    Panel,
+    Value,
+    latency_ms,
+    names_of,
+    panel_of,
+    tflops,
+    why_empty,
+    workload_label,
+)
+from orchestrator.report.palette import BLACK, GREY, categorical, marker
 
 _USELESS: Final = 100
 """An interval whose ends differ by more than this factor only says that there are too few processes."""
@@ -54,6 +69,87 @@ def line_panels(spec: Spec, gathered: Gathered, missing: str, ratio: Value | Non
         [panel_of(panel, gathered, names[panel.series], values[panel.y], spec.baseline, missing) for panel in row]
         for row in spec.rows
     ]
+
+
+def pair_panels(spec: Spec, gathered: Gathered, missing: str) -> Panels:
+    """The panels of a figure of several models: their latencies, and how many times as fast as a baseline each is.
+
+    Ratios are paired by round; above 1 is faster.
+    """
+    assert spec.baseline is not None
+    baseline = {
+        _but_for_the_model(where): point for where, point in gathered.points.items() if where.workload == spec.baseline
+    }
+    column = gathered.latency
+
+    def ratio(point: Point) -> Estimate | None:
+        other = baseline.get(_but_for_the_model(point.configuration))
+        if other is None or other is point:
+            return None
+        return visit_ratio(other.visits(column), point.visits(column))
+
+    name = workload_label(spec.baseline)
+    found = line_panels(spec, gathered, missing, ratio)
+    for row, specs in zip(found, spec.rows, strict=True):
+        for position, (panel, one) in enumerate(zip(row, specs, strict=True)):
+            if one.y is Y.RATIO:
+                others = tuple(line for line in panel.lines if line.label != name)
+                row[position] = replace(panel, lines=others, y_label=f"{one.y.value} as {name}")
+    return found
+
+
+def _but_for_the_model(where: Configuration) -> Configuration:
+    return replace(where, workload="", options=())
+
+
+def generation_panels(spec: Spec, by_machine: Mapping[str, Gathered], published: Published, missing: str) -> Panels:
+    """The panels of the figure of GPU generations: a line per model of GPU, in the order of the paper's table 2.
+
+    GPUs of the paper that nobody measured are lines without a point.
+
+    Args:
+        spec: of the figure.
+        by_machine: the points by model of GPU, or of a processor if there is no GPU at all.
+        published: for the paper's GPUs.
+        missing: what stands in a panel without any number.
+    """
+    machines = ordered(list(by_machine), published)
+    return [[_generation_panel(one, by_machine, machines, missing) for one in row] for row in spec.rows]
+
+
+def ordered(models: Sequence[str], published: Published) -> list[tuple[str, str | None]]:
+    """The paper's GPUs in its order, each with the model that was measured or null; then all others."""
+    found: list[tuple[str, str | None]] = []
+    left = list(models)
+    for row in published.table_2.rows:
+        matching = [one for one in left if names_model(row.gpu, one)]
+        found += [(row.gpu, one) for one in matching] or [(row.gpu, None)]
+        left = [one for one in left if one not in matching]
+    return [*found, *((one, one) for one in left)]
+
+
+def _generation_panel(
+    spec: PanelSpec, by_machine: Mapping[str, Gathered], machines: Sequence[tuple[str, str | None]], missing: str
+) -> Panel:
+    lines = []
+    points = [point for one in by_machine.values() for point in one.select(spec.where)]
+    for number, (name, model) in enumerate(machines):
+        line = Line(name, categorical(number), marker(number), ())
+        if model is not None:
+            gathered = by_machine[model]
+            # Within one machine the panel has a single line.
+            one = panel_of(_of_one_machine(spec), gathered, ["eager"], latency_ms(gathered))
+            marks = tuple(mark for found in one.lines for mark in found.marks)
+            line = Line(name, categorical(number), marker(number), marks)
+        lines.append(line)
+    is_empty = not any(line.drawn for line in lines)
+    return Panel(
+        spec.title, "batch", spec.y.value, tuple(lines), missing=why_empty(points, missing) if is_empty else None
+    )
+
+
+def _of_one_machine(spec: PanelSpec) -> PanelSpec:
+    return PanelSpec(spec.title, spec.where, "backend", spec.x, spec.y)
 
 
 def draw_panel(axes: Axes, panel: Panel, elsewhere: Collection[str] = ()) -> None:

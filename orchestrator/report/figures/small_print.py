@@ -8,7 +8,7 @@ from orchestrator.analysis.axes import DEFAULTS, options_text
 from orchestrator.analysis.paper import Configuration, Gathered, Setting, State, Trials, Wanted, series_ms
 from orchestrator.report.figures.catalogue import Spec
 from orchestrator.report.palette import backend_label
-from orchestrator.report.wording import count_text
+from orchestrator.report.text import count_text
 from runners.contract import STANDARD, Protocol, decode
 
 _NAMED = 4

@@ -1,4 +1,7 @@
-"""The paper's three tables beside what was measured, as values, as Markdown and as CSV."""
+"""The paper's three tables beside what was measured: as values, as Markdown, as CSV, and drawn.
+
+Drawn they are as papers print them: rules above, below and under the header, and no other lines.
+"""
 
 import csv
 import io
@@ -6,14 +9,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from matplotlib.figure import Figure
+
 from orchestrator.analysis import Estimate
 from orchestrator.analysis.paper import Configuration, Gathered, Point, Published, State, names_model
+from orchestrator.report.figures.canvas import sheet
 from orchestrator.report.figures.values import MILLI
-from orchestrator.report.palette import backend_label
+from orchestrator.report.palette import GREY, backend_label
+from orchestrator.report.text import markdown_head, markdown_row
 
 MISSING: Final = "–"
 _DTYPES: Final = ("float32", "float16")
 _GIB: Final = 2**30
+_CHARACTER: Final = 0.051
+"""Width of an average character at the size of the cells of a drawn table, in inches."""
+_PAD: Final = 0.13
+_LINE: Final = 0.17
+_SIZE: Final = 6.4
+_SMALLEST: Final = 4.2
 
 
 @dataclass(frozen=True)
@@ -100,8 +113,7 @@ def markdown(table: Table, title: str, notes: Sequence[str]) -> str:
     """A page with the table."""
     titles = [f"{name}: " if name else "" for name, span in table.groups for _ in range(span)]
     header = [f"{group}{name}" for group, name in zip(titles, table.header, strict=True)]
-    lines = [f"# {title}", "", "| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in table.rows]
+    lines = [f"# {title}", "", *markdown_head(header), *map(markdown_row, table.rows)]
     lines += ["", *(f"- {text}" for text in (*table.notes, *notes))]
     return "\n".join(lines) + "\n"
 
@@ -176,3 +188,51 @@ def _failures(*gathered: Gathered) -> tuple[str, ...]:
 
 def _named(one: Configuration) -> str:
     return f"{backend_label(one.backend)}, {one.dtype}, batch {one.batch}"
+
+
+def draw_table(title: str, table: Table, notes: Sequence[str], small_print: Sequence[str]) -> Figure:
+    """A sheet with a table; what is missing is a dash in grey."""
+    lines = len(table.rows) + 2
+    figure, axes = sheet(
+        title, [False], 1, [], [*table.notes, *notes], small_print, height=_LINE * (lines + 0.2), has_axes=False
+    )
+    panel = axes[0][0]
+    panel.axis("off")
+    whole = panel.get_window_extent().width / figure.dpi
+    widths = _widths(table)
+    shrink = min(1.0, whole / sum(widths))
+    size = max(_SMALLEST, _SIZE * shrink)
+    widths = [one * shrink / whole for one in widths]
+    starts = [sum(widths[:number]) for number in range(len(widths))]
+    heights = [1 - (number + 0.5) / (lines + 0.2) for number in range(lines)]
+    column = 0
+    for name, span in table.groups:
+        middle = starts[column] + sum(widths[column : column + span]) / 2
+        panel.text(middle, heights[0], name, fontsize=size, ha="center", va="center", fontweight="bold")
+        below = (heights[0] + heights[1]) / 2
+        end = starts[column] + sum(widths[column : column + span])
+        panel.plot([starts[column] + 0.004, end - 0.004], [below, below], color="black", linewidth=0.4)
+        column += span
+    for start, name in zip(starts, table.header, strict=True):
+        panel.text(start + 0.004, heights[1], name, fontsize=size, va="center")
+    for row, height in zip(table.rows, heights[2:], strict=True):
+        for start, cell in zip(starts, row, strict=True):
+            colour = GREY if cell == MISSING else "black"
+            panel.text(start + 0.004, height, cell, fontsize=size, va="center", color=colour, gid="cell")
+    for height, width in ((1.0, 0.9), ((heights[1] + heights[2]) / 2, 0.6), (0.0, 0.9)):
+        panel.plot([0, 1], [height, height], color="black", linewidth=width, clip_on=False)
+    panel.set(xlim=(0, 1), ylim=(0, 1))
+    return figure
+
+
+def _widths(table: Table) -> list[float]:
+    """Of the columns in inches, at full size; those under a long title share it."""
+    columns = list(zip(table.header, *table.rows, strict=True))
+    widths = [_PAD + _CHARACTER * max(map(len, one)) for one in columns]
+    first = 0
+    for name, span in table.groups:
+        lacking = _PAD + _CHARACTER * 1.1 * len(name) - sum(widths[first : first + span])
+        for column in range(first, first + span):
+            widths[column] += max(0.0, lacking) / span
+        first += span
+    return widths

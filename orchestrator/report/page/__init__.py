@@ -1,7 +1,7 @@
 """One page in HTML about a selection of trials: everything in one file, for a browser that is offline."""
 
-from orchestrator.report.page.making import Report, make_report
-from orchestrator.report.page.rendering import render_page
+from orchestrator.report.page.build import Report, make_report
+from orchestrator.report.page.render import render_page
 from orchestrator.report.page.roofs import Ceiling, Roof, measured_roofs
 
 __all__ = ["Ceiling", "Report", "Roof", "make_report", "measured_roofs", "render_page"]

@@ -1,28 +1,140 @@
-"""The cells of a page: all processes of one configuration in one place, their latencies and what they consist of."""
+"""The cells of a page: what analysis says of each configuration in each place, and against what it is held.
 
-from collections.abc import Mapping, Sequence
+Verdicts are reached for all ratios of a page of one kind and latency together (Holm), as `taxmeter compare` does for a
+table: who looks at a page looks at all of it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum
+from functools import cached_property
 from typing import Any, Final
 
 from orchestrator.analysis.axes import AXES, Value, axes, columns_of, values_of
-from orchestrator.analysis.explanation import ExecutionTax, execution_of, free_batch, transition
+from orchestrator.analysis.explanation import (
+    ExecutionTax,
+    FreeBatch,
+    Tax,
+    Transition,
+    execution_of,
+    free_batch,
+    transition,
+)
 from orchestrator.analysis.explanation.execution import Execution
 from orchestrator.analysis.explanation.tax import tax_of
 from orchestrator.analysis.frame import Cell, make_cells
+from orchestrator.analysis.metrics import METRICS, Metric
 from orchestrator.analysis.pooling import Policy
-from orchestrator.analysis.ratios import by_visit, is_ok
+from orchestrator.analysis.ratios import Priors, Ratio, by_visit, is_ok, judged, ratio_of
 from orchestrator.analysis.tax import loads, pace
-from orchestrator.report.page.model import Mode, PageCell, Parts, Series, Timing
 from orchestrator.report.page.places import KEY, PLACE, SHAPE, Coordinates
 
 Row = dict[str, Any]
 Key = tuple[Value, ...]
-Cells = Mapping[Key, Mapping[Mode, Cell]]
+Pair = tuple[Key, Key]
 
 _KEY: Final = "page key"
 _COLUMNS: Final = tuple(columns_of(KEY))
 _HOME: Final = axes(("system", "environment", "isolation", "method"))
 """What the place of a trial that never ran is known by: nobody looked into its environment."""
+_NAMES: Final = tuple(axis.name for axis in KEY)
+_BACKEND: Final = _NAMES.index("backend")
+_SYSTEM: Final = _NAMES.index("system")
+_ENVIRONMENT: Final = _NAMES.index("environment")
+_ENVIRONMENT_ID: Final = _NAMES.index("environment_id")
+_OF_A_PLACE: Final = {axis.name for axis in PLACE} - {"isolation", "method"}
+"""Names of the axes on which a cell and that on another system may differ."""
+_MATCHED: Final = tuple(number for number, name in enumerate(_NAMES) if name not in _OF_A_PLACE)
+"""What two cells on different systems share, so that their ratio means the hardware."""
+
+
+class Mode(Enum):
+    """Which latency a chart is about; the two are never in one chart."""
+
+    SYNC = "latency_sync"
+    PIPELINED = "latency_pipelined"
+
+    @property
+    def metric(self) -> Metric:
+        """The metric of the same name."""
+        return METRICS[self.value]
+
+    @property
+    def samples(self) -> str:
+        """The column of its samples."""
+        return {"latency_sync": "samples_sync_s", "latency_pipelined": "samples_pipelined_s"}[self.value]
+
+
+Cells = Mapping[Key, Mapping[Mode, Cell]]
+
+
+class Against(Enum):
+    """What a ratio of a page is against; above 1 is faster."""
+
+    BACKEND = "backend"
+    """The baseline backend in the same place."""
+    SYSTEM = "system"
+    """The same work and backend on the baseline system."""
+
+
+Pairs = Mapping[Against, Sequence[Pair]]
+"""Which cell is compared with which, the cell first."""
+Ratios = Mapping[tuple[Against, Mode], Mapping[Key, Ratio]]
+
+
+@dataclass(frozen=True)
+class PageCell:
+    """All processes of one configuration in one place."""
+
+    key: Key
+    place: int
+    shape: int
+    backend: int
+    of: Mapping[Mode, Cell]
+    """With its latency in each mode; the trials are the same."""
+    ratios: Mapping[tuple[Against, Mode], Ratio]
+    """Those that there are."""
+    tax: Tax
+    execution: ExecutionTax | None
+    """Null where no other backend of its work shares a round with it."""
+
+    @property
+    def batch(self) -> int:
+        """Examples per call."""
+        return int(self.key[-1] or 0)
+
+    @property
+    def device(self) -> str:
+        """`cpu` or `cuda`."""
+        return str(self.key[_NAMES.index("device")])
+
+    @property
+    def trials(self) -> Cell:
+        """As they ended."""
+        return self.of[Mode.SYNC]
+
+    @cached_property
+    def ok(self) -> tuple[Mapping[str, Any], ...]:
+        """Its trials that ended ok."""
+        return tuple(row for row in self.trials.rows if is_ok(row))
+
+    def first(self, column: str) -> float | None:
+        """What its trials say in a column that depends on the configuration alone; null where it was not counted."""
+        return next((float(row[column]) for row in self.ok if row[column]), None)
+
+
+@dataclass(frozen=True)
+class Series:
+    """One backend over the batches of a shape in a place: where its regime changes, and what is free."""
+
+    place: int
+    shape: int
+    backend: int
+    transition: Transition | None
+    is_lower_bound: bool
+    """The transition may lie at a larger batch: on a CPU it follows from a floor."""
+    free: FreeBatch | None
 
 
 def at_home(rows: Sequence[Row]) -> list[Row]:
@@ -31,10 +143,10 @@ def at_home(rows: Sequence[Row]) -> list[Row]:
     Their `environment_id` is that of the environment as declared; of those that ran it is what was seen inside.
     """
     columns = (*columns_of(_HOME), "environment_id")
-    ran: dict[Key, str] = {}
-    for raw in sorted({tuple(row[name] for name in columns) for row in rows if is_ok(row)}, key=repr):
-        ran.setdefault(raw[:-1], raw[-1])
     seen = {tuple(row[name] for name in columns) for row in rows if is_ok(row)}
+    ran: dict[Key, str] = {}
+    for raw in sorted(seen, key=repr):
+        ran.setdefault(raw[:-1], raw[-1])
     found = []
     for row in rows:
         raw = tuple(row[name] for name in columns)
@@ -63,66 +175,114 @@ def cells_of(rows: Sequence[Row], started: Mapping[str, datetime]) -> Cells:
     return {key: {mode: by_mode[mode][key] for mode in Mode} for key in by_mode[Mode.SYNC]}
 
 
-def page_cell(
-    key: Key,
-    cell: Mapping[Mode, Cell],
-    timings: Mapping[Mode, Timing],
-    at: Coordinates,
-    taxes: Mapping[Execution, ExecutionTax],
-) -> PageCell:
-    """A cell as the page shows it."""
-    rows = cell[Mode.SYNC].rows
-    ok = [row for row in rows if is_ok(row)]
-    device = str(key[KEY.index(AXES["device"])])
-    return PageCell(
-        place=at.place_of[key[: len(PLACE)]],
-        shape=at.shape_of[key[len(PLACE) : len(PLACE) + len(SHAPE)]],
-        backend=at.backend_of[key[-2]],
-        batch=int(key[-1] or 0),
-        device=device,
-        timings=timings,
-        parts=_parts(ok, device),
-        execution=taxes.get(execution_of(ok[0])) if ok else None,
-        flops=next((float(row["flops"]) for row in ok if row["flops"]), None),
-        weight_bytes=next((float(row["weight_bytes"]) for row in ok if row["weight_bytes"]), None),
-        statuses=cell[Mode.SYNC].statuses,
-        reason=next(iter(cell[Mode.SYNC].reasons), None),
-        flagged=sum(bool(row["guard_flags"]) for row in ok),
-        unsteady=sum(row["steady"] is False for row in ok),
-        rows=tuple(ok),
-    )
+def pairs_of(cells: Cells, backend: str | None, system: str | None) -> Pairs:
+    """The pairs of cells that ratios are made of.
+
+    Args:
+        cells: by key.
+        backend: the baseline backend; null for no ratios of backends.
+        system: identity of the baseline system; null for no ratios of systems.
+    """
+    beside, across = [], []
+    there: dict[Key, list[Key]] = {}
+    for key in cells:
+        if key[_SYSTEM] == system:
+            there.setdefault(_work(key), []).append(key)
+    for key in cells:
+        base = (*key[:_BACKEND], backend, *key[_BACKEND + 1 :])
+        if backend is not None and key[_BACKEND] != backend and base in cells:
+            beside.append((key, base))
+        other = _counterpart(key, there.get(_work(key), ()))
+        if system is not None and key[_SYSTEM] != system and other is not None:
+            across.append((key, other))
+    return {Against.BACKEND: beside, Against.SYSTEM: across}
+
+
+def commands_of(cells: Iterable[Key], backend: str | None, system: str | None) -> dict[str, tuple[str, ...]]:
+    """What asks `taxmeter compare` for the ratios of a page, by the name of the chart: its options.
+
+    Args:
+        cells: keys.
+        backend: the baseline backend; null for no ratios of backends.
+        system: identity of the baseline system; null for no ratios of systems.
+    """
+    keys = list(cells)
+    varying = [name for number, name in enumerate(_NAMES) if len({key[number] for key in keys}) > 1]
+    work = ["workload", *(name for name in varying if name not in ("workload", "backend"))]
+    across = [*(name for name in work if name not in _OF_A_PLACE or name == "environment"), "backend"]
+    found: dict[str, tuple[str, ...]] = {}
+    if backend is not None:
+        found["speedups"] = ("--rows", ",".join(work), "--cols", "backend", "--baseline", f"backend={backend}")
+    if system is not None:
+        found["hardware"] = ("--rows", ",".join(across), "--cols", "system", "--baseline", f"system={system}")
+    return found
+
+
+def ratios_of(cells: Cells, pairs: Pairs, priors: Mapping[Mode, Priors]) -> Ratios:
+    """All ratios of a page; those of one kind and latency judged together."""
+    return {
+        (against, mode): _judged(cells, some, mode, priors[mode]) for against, some in pairs.items() for mode in Mode
+    }
+
+
+def page_cells(
+    cells: Cells, ratios: Ratios, at: Coordinates, taxes: Mapping[Execution, ExecutionTax]
+) -> tuple[PageCell, ...]:
+    """The cells as the page shows them."""
+    found = []
+    for key, cell in cells.items():
+        ok = [row for row in cell[Mode.SYNC].rows if is_ok(row)]
+        found.append(
+            PageCell(
+                key=key,
+                place=at.place_of[key[: len(PLACE)]],
+                shape=at.shape_of[key[len(PLACE) : len(PLACE) + len(SHAPE)]],
+                backend=at.backend_of[key[_BACKEND]],
+                of=cell,
+                ratios={kind: some[key] for kind, some in ratios.items() if key in some},
+                tax=tax_of(ok, str(key[KEY.index(AXES["device"])])),
+                execution=taxes.get(execution_of(ok[0])) if ok else None,
+            )
+        )
+    return tuple(found)
 
 
 def series_of(cells: Sequence[PageCell]) -> tuple[Series, ...]:
     """Where the regime of each backend changes over the batches, and which batch is free."""
     groups: dict[tuple[int, int, int], list[PageCell]] = {}
     for cell in cells:
-        if cell.rows:
+        if cell.ok:
             groups.setdefault((cell.place, cell.shape, cell.backend), []).append(cell)
     found = []
     for (place, shape, backend), some in sorted(groups.items()):
         if len(some) < 2:
             continue
         device = some[0].device
-        usable = {cell.batch: visits for cell in some if (visits := loads(cell.rows, device))}
-        free = free_batch({cell.batch: by_visit(cell.rows, pace(device)) for cell in some})
+        usable = {cell.batch: visits for cell in some if (visits := loads(cell.ok, device))}
+        free = free_batch({cell.batch: by_visit(cell.ok, pace(device)) for cell in some})
         found.append(
             Series(place, shape, backend, transition(usable) if len(usable) > 1 else None, device == "cpu", free)
         )
     return tuple(found)
 
 
-def _parts(ok: Sequence[Mapping[str, Any]], device: str) -> Parts:
-    tax = tax_of(ok, device)
-    parts = tax.parts
-    fraction = parts.get("framework_fraction")
-    floor = parts.get("dispatch_floor_s") if fraction is not None else None
-    return Parts(
-        overhead=floor if device == "cpu" else parts.get("exposed_overhead_s"),
-        busy=parts.get("busy_s"),
-        dispatch=parts.get("dispatch_s"),
-        fraction=fraction,
-        regime=tax.regime,
-        is_by_lower_bound=tax.is_by_lower_bound,
-        is_decided=tax.is_decided,
-    )
+def _judged(cells: Cells, pairs: Iterable[Pair], mode: Mode, priors: Priors) -> dict[Key, Ratio]:
+    found = {}
+    for key, base in pairs:
+        ratio = ratio_of(cells[key][mode].measured, cells[base][mode].measured, mode.metric.reading, priors)
+        if ratio is not None:
+            found[key] = ratio
+    return dict(zip(found, judged(list(found.values())), strict=True))
+
+
+def _work(key: Key) -> Key:
+    return tuple(key[number] for number in _MATCHED)
+
+
+def _counterpart(key: Key, found: Sequence[Key]) -> Key | None:
+    """The cell on the other system: of the same environment, else the only one of an environment of the same name."""
+    for number in (_ENVIRONMENT_ID, _ENVIRONMENT):
+        same = [other for other in found if other[number] == key[number]]
+        if len(same) == 1:
+            return same[0]
+    return None

@@ -26,7 +26,7 @@ const layoutOf = (more) => {
 
 // The buttons stand beside the caption (page.css), where they cover nothing; dragging zooms, a double click shows all again.
 const configOf = (name) => ({
-  displaylogo: false, responsive: true, showSendToCloud: false, showEditInChartStudio: false, plotlyServerURL: "", displayModeBar: "hover",
+  displaylogo: false, responsive: false, showSendToCloud: false, showEditInChartStudio: false, plotlyServerURL: "", displayModeBar: "hover",
   modeBarButtonsToRemove: ["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "lasso2d", "select2d", "autoScale2d"],
   toImageButtonOptions: { format: "svg", scale: 1, filename: `taxmeter-${name.toLowerCase().replace(/[^a-z0-9.]+/g, "-").slice(0, 80)}` },
 });
@@ -68,6 +68,15 @@ const batchAxis = (batches) => {
   return { title: "batch", type: "log", tickvals: batches.filter((_, number) => number % every === 0), ticktext: batches.filter((_, number) => number % every === 0).map(String), range: [Math.log10(batches[0]) - 0.08, Math.log10(batches.at(-1)) + 0.08] };
 };
 
+// Marks of one batch stand beside each other, so that their intervals do not lie on each other
+const dodge = (number, count) => 10 ** (Math.min(0.012, 0.07 / count) * (number - (count - 1) / 2));
+
+// Of [value, low, high]; an end that is not known is the value, and one that is not above 0 reaches the edge
+const errorBars = (found, number) => ({
+  type: "data", symmetric: false, array: found.map(([value, , high]) => (high ?? value) - value), arrayminus: found.map(([value, low]) => value - Math.max(low ?? value, 1e-12)),
+  thickness: 1.2, width: 3, color: colour(number),
+});
+
 const logRange = (values) => {
   const known = values.filter((value) => value > 0);
   if (!known.length) return null;
@@ -97,11 +106,21 @@ const draw = (plot) => {
   drawers.delete(plot);
   const { traces, layout } = drawer();
   Plotly.react(plot, traces, layoutOf(layout), configOf(plot.dataset.name));
+  sizes.observe(plot);
   plot.on("plotly_click", (event) => {
     const cell = event.points[0]?.customdata;
     if (typeof cell === "number") showSamples(cell);
   });
 };
+
+// A drawing is as wide as its frame, whatever makes the frame wider or narrower: other panels, a scroll bar, the window
+const sizes = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    const drawn = target._fullLayout;
+    if (!target.isConnected) sizes.unobserve(target);
+    else if (drawn && target.clientWidth && Math.abs(drawn.width - target.clientWidth) >= 1) Plotly.Plots.resize(target);
+  }
+});
 
 const observer = new IntersectionObserver((entries) => {
   for (const entry of entries) if (entry.isIntersecting) draw(entry.target);
@@ -119,26 +138,33 @@ const showLegend = (name, all, numbers, line) => {
   document.querySelector(`[data-legend="${name}"]`).replaceChildren(...numbers.map((number) => el("span", {}, key(number, line), all[number].label)));
 };
 
-// Puts panels into the chart of a name. Each is {title, detail, label, height, drawer}.
+// Why a chart is not there, by its name
+const absent = new Map();
+
+// Puts panels into the chart of a name; a section without any is hidden, and `showAbsent` says why. Each is {title, detail, label, height, drawer}.
 const showPanels = (name, panels, nothing) => {
   const box = document.querySelector(`[data-chart="${name}"]`);
+  absent.set(name, panels.length ? null : nothing);
+  box.closest("section").hidden = !panels.length;
   const limit = expanded.has(name) ? panels.length : MOST_PANELS;
   for (const plot of box.querySelectorAll(".js-plotly-plot")) window.Plotly?.purge(plot);
   box.replaceChildren();
-  if (!panels.length) box.append(el("p", { class: "empty" }, nothing));
   for (const panel of panels.slice(0, limit)) {
     const plot = el("div", { class: "plot", role: "img", "data-name": panel.label, "aria-label": `${panel.label}. The table of all numbers has its values.` });
     if (panel.height) plot.style.height = `${panel.height}px`;
     const caption = el("figcaption", {}, panel.title, panel.detail ? el("small", {}, ` ${panel.detail}`) : null);
     box.append(el("figure", { class: "panel" }, caption, plot));
     drawers.set(plot, panel.drawer);
-    observer.observe(plot);
-    if (window.Plotly && visible(plot)) draw(plot);
   }
   if (panels.length > limit) {
     const more = el("button", { type: "button", class: "more", onclick: () => { expanded.add(name); showPanels(name, panels, nothing); } });
     more.textContent = `${limit} of ${panels.length} panels are shown: show all, or narrow the filters`;
     box.append(more);
+  }
+  // Not before all are there: a panel that stands alone is as wide as the page
+  for (const plot of box.querySelectorAll(".plot")) {
+    observer.observe(plot);
+    if (window.Plotly && visible(plot)) draw(plot);
   }
 };
 

@@ -3,11 +3,11 @@
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow.compute as pc
 
-from orchestrator.analysis.axes import Value
 from orchestrator.analysis.confounders import (
     FACTS_OF_A_RUN,
     Change,
@@ -18,29 +18,63 @@ from orchestrator.analysis.confounders import (
     row_id,
 )
 from orchestrator.analysis.snapshot import Snapshot
-from orchestrator.report.page.cells import Cells
-from orchestrator.report.page.model import Difference, FactTable, Field, Mode, PageSystem
-from orchestrator.report.page.places import KEY
-from orchestrator.report.page.ratios import Pair, Pairs
+from orchestrator.report.page.cells import Against, Cells, Key, Mode, Pairs
+from orchestrator.report.page.html import Content, Markup, element, joined, table
+from orchestrator.report.page.places import KEY, PageSystem
+from orchestrator.report.text import count_text, listed
 
 Row = dict[str, Any]
-Key = tuple[Value, ...]
 
 _KIB, _MIB, _GIB = 2**10, 2**20, 2**30
 _MHZ: Final = 10**6
 _LONGEST: Final = 160
 """Of a value in a table of facts; the whole of it stands in the store."""
-_ENVIRONMENT_ID: Final = [one.name for one in KEY].index("environment_id")
-_COMPARED: Final = {"backends": ("backend",), "systems": ("system", "host", "driver")}
+_CHANGES_SHOWN: Final = 3
+_ENVIRONMENT_ID: Final = [axis.name for axis in KEY].index("environment_id")
+_COMPARED: Final = {Against.BACKEND: ("backend",), Against.SYSTEM: ("system", "host", "driver")}
 
 
-def hardware_table(systems: Sequence[PageSystem], dimensions: Dimensions) -> FactTable:
+@dataclass(frozen=True)
+class Field:
+    """One fact of all systems or environments."""
+
+    name: str
+    values: tuple[str, ...]
+    """One per column; empty where it is unknown."""
+
+    @property
+    def differs(self) -> bool:
+        """Whether the columns are not all alike."""
+        return len(set(self.values)) > 1
+
+
+@dataclass(frozen=True)
+class FactTable:
+    """Facts of systems or environments, side by side."""
+
+    columns: tuple[str, ...]
+    fields: tuple[Field, ...]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A field that differs between the sides of ratios, though it is not what is compared."""
+
+    against: Against
+    field: str
+    before: str
+    after: str
+    count: int
+    """In how many ratios."""
+
+
+def hardware_of(systems: Sequence[PageSystem], dimensions: Dimensions) -> FactTable:
     """All fields of the fingerprints; a column per system."""
-    known = [dimensions.systems.get(one.system_id, {}) for one in systems]
-    return FactTable(tuple(one.label for one in systems), _fields(known, "system"))
+    known = [dimensions.systems.get(system.system_id, {}) for system in systems]
+    return FactTable(tuple(system.label for system in systems), _fields(known, "system"))
 
 
-def software_table(cells: Iterable[Key], environments: Mapping[str, str], dimensions: Dimensions) -> FactTable:
+def software_of(cells: Iterable[Key], environments: Mapping[str, str], dimensions: Dimensions) -> FactTable:
     """Versions and builds; a column per environment that trials ran in.
 
     Args:
@@ -49,12 +83,15 @@ def software_table(cells: Iterable[Key], environments: Mapping[str, str], dimens
         dimensions: what trials refer to.
     """
     there = {str(key[_ENVIRONMENT_ID]) for key in cells}
-    used = sorted(there & environments.keys() & dimensions.environments.keys(), key=lambda one: environments[one])
-    names = [environments[one] for one in used]
+    used = sorted(there & environments.keys() & dimensions.environments.keys(), key=lambda name: environments[name])
+    names = [environments[identity] for identity in used]
     labels = tuple(
-        f"{environments[one]} {one[:8]}" if names.count(environments[one]) > 1 else environments[one] for one in used
+        f"{environments[identity]} {identity[:8]}"
+        if names.count(environments[identity]) > 1
+        else environments[identity]
+        for identity in used
     )
-    return FactTable(labels, _fields([dimensions.environments[one] for one in used], "environment"))
+    return FactTable(labels, _fields([dimensions.environments[identity] for identity in used], "environment"))
 
 
 def differences_of(
@@ -67,27 +104,96 @@ def differences_of(
     Raises:
         StoreError: a file cannot be read.
     """
-    sides: dict[str, tuple[Pair, ...]] = {"backends": pairs.backends, "systems": pairs.systems}
     used = {
         row["campaign_id"]
-        for some in sides.values()
+        for some in pairs.values()
         for pair in some
         for key in pair
         for row in cells[key][mode].measured
     }
     rows = {row_id(row): row for campaign in sorted(used) for row in _change_rows(moment, condition, campaign)}
     finder = Confounders(moment.dimensions(), rows)
-    counts: dict[tuple[str, Change], int] = {}
-    for name, some in sides.items():
+    counts: dict[tuple[Against, Change], int] = {}
+    for against, some in pairs.items():
         for ours, theirs in some:
             cell, base = cells[ours][mode], cells[theirs][mode]
             if not cell.measured or not base.measured:
                 continue
-            for one in finder.between(base.measured, cell.measured, _COMPARED[name], conditions=False):
-                if not (name == "systems" and one.group == "system"):
-                    counts[name, one] = counts.get((name, one), 0) + 1
-    ordered = sorted(counts.items(), key=lambda item: (item[0][0], -item[1], item[0][1].field))
-    return tuple(Difference(name, one.field, _cut(one.then), _cut(one.now), count) for (name, one), count in ordered)
+            for change in finder.between(base.measured, cell.measured, _COMPARED[against], conditions=False):
+                if not (against is Against.SYSTEM and change.group == "system"):
+                    counts[against, change] = counts.get((against, change), 0) + 1
+    ordered = sorted(counts.items(), key=lambda item: (item[0][0].value, -item[1], item[0][1].field))
+    return tuple(
+        Difference(against, change.field, _cut(change.then), _cut(change.now), count)
+        for (against, change), count in ordered
+    )
+
+
+def systems_table(systems: Sequence[PageSystem]) -> Markup:
+    """What people call the systems, and what they are."""
+    rows: list[Sequence[Content]] = [[system.label, system.hardware, ", ".join(system.hosts)] for system in systems]
+    return table("Systems", ["system", "hardware", "hosts"], rows)
+
+
+def facts_table(found: FactTable, caption: str, kind: str) -> Markup:
+    """Facts side by side. What differs comes first and is marked; the rest can be unfolded."""
+    if not found.columns:
+        return element("p", "Nothing is known about them.")
+    differing = [field for field in found.fields if field.differs]
+    same = [field for field in found.fields if not field.differs]
+    parts: list[Content] = []
+    if differing:
+        rows: list[Sequence[Content]] = [[field.name, *_marked(field.values)] for field in differing]
+        parts.append(table(f"{caption}: what differs", ["", *found.columns], rows, class_=f"facts {kind}"))
+    elif len(found.columns) > 1:
+        parts.append(element("p", "They do not differ in anything that is known."))
+    if same:
+        head = ["", found.columns[0] if len(found.columns) == 1 else "all of them"]
+        plain = table(f"{caption}: what all have in common", head, [[field.name, field.values[0]] for field in same])
+        number = count_text(len(same), "field", "fields")
+        title = f"{found.columns[0]}: {number}" if len(found.columns) == 1 else f"{number} in which they do not differ"
+        parts.append(element("details", element("summary", title), plain))
+    return joined(parts)
+
+
+def differences_table(differences: Iterable[Difference], against: Against, *, has_ratios: bool) -> Markup:
+    """What else differs between the sides of ratios.
+
+    Args:
+        differences: of `differences_of`.
+        against: of which ratios.
+        has_ratios: whether the page has such ratios.
+    """
+    if not has_ratios:
+        return joined([])
+    by_field: dict[str, list[Difference]] = {}
+    for difference in differences:
+        if difference.against is against:
+            by_field.setdefault(difference.field, []).append(difference)
+    if not by_field:
+        what = (
+            "besides hardware and settings, which stand in the table of systems"
+            if against is Against.SYSTEM
+            else "that is known"
+        )
+        return element("p", f"Nothing else {what} differs between the sides of these ratios.", class_="note")
+    rows: list[Sequence[Content]] = [
+        [name, listed([f"{one.before} → {one.after}" for one in some], _CHANGES_SHOWN), sum(one.count for one in some)]
+        for name, some in by_field.items()
+    ]
+    caption = "What else differs between the sides of these ratios"
+    return element(
+        "details",
+        element("summary", f"{caption}: {count_text(len(by_field), 'field', 'fields')}"),
+        table(caption, ["field", "baseline → other side", "ratios"], rows),
+    )
+
+
+def _marked(values: Sequence[str]) -> list[Markup]:
+    """Cells; those that have not the most frequent value stand out."""
+    usual = max(values, key=lambda value: (values.count(value), -values.index(value)))
+    lone = values.count(usual) == 1
+    return [element("td", value or "unknown", class_="differs" if lone or value != usual else None) for value in values]
 
 
 def _change_rows(moment: Snapshot, condition: pc.Expression | None, campaign: str) -> list[Row]:
@@ -107,19 +213,20 @@ def _change_rows(moment: Snapshot, condition: pc.Expression | None, campaign: st
 def _fields(known: Sequence[Fields], group: str) -> tuple[Field, ...]:
     names = dict.fromkeys(name for fields in known for of, name in fields if of == group)
     found = [Field(name, _values(name, [fields.get((group, name), frozenset()) for fields in known])) for name in names]
-    return tuple(sorted(found, key=lambda one: not one.differs))
+    return tuple(sorted(found, key=lambda field: not field.differs))
 
 
 def _values(name: str, columns: Sequence[frozenset[str]]) -> tuple[str, ...]:
     """One text per column. Of long lists that differ, such as the flags of processors, only what not all have."""
-    lists = [_list(one) for one in columns if one]
-    if len(set(columns)) > 1 and lists and all(one is not None for one in lists):
-        common = frozenset.intersection(*(one for one in lists if one is not None))
+    lists = [_list(texts) for texts in columns if texts]
+    if len(set(columns)) > 1 and lists and all(texts is not None for texts in lists):
+        common = frozenset.intersection(*(texts for texts in lists if texts is not None))
         shown = f"{len(common)} that all have"
         return tuple(
-            _cut(", ".join([shown, *sorted((_list(one) or frozenset()) - common)])) if one else "" for one in columns
+            _cut(", ".join([shown, *sorted((_list(texts) or frozenset()) - common)])) if texts else ""
+            for texts in columns
         )
-    return tuple(_cut(" / ".join(_shown(name, value) for value in sorted(one))) for one in columns)
+    return tuple(_cut(" / ".join(_shown(name, value) for value in sorted(texts))) for texts in columns)
 
 
 def _list(values: frozenset[str]) -> frozenset[str] | None:
@@ -133,7 +240,7 @@ def _list(values: frozenset[str]) -> frozenset[str] | None:
         found = json.loads(text)
     except ValueError:
         return None
-    return frozenset(found) if all(isinstance(one, str) for one in found) else None
+    return frozenset(found) if all(isinstance(value, str) for value in found) else None
 
 
 def _shown(name: str, value: str) -> str:

@@ -14,8 +14,6 @@ const select = (label, choices, chosen, act) => {
   return el("label", {}, el("span", {}, label), el("br"), box);
 };
 
-const SWATCH = "swatch"; // of bars, which have no symbol
-
 const key = (number, line) => {
   const shapes = { circle: "M13 2a4 4 0 1 0 .01 0z", square: "M9 2h8v8H9z", diamond: "M13 1l5 5-5 5-5-5z", "triangle-up": "M13 1.5l5 9H8z", x: "M9 2l8 8M17 2l-8 8", star: "M13 1l1.5 3.6 3.8.2-3 2.4 1 3.8-3.3-2.1L9.700 11l1-3.800-3-2.400 3.800-.200z", "triangle-down": "M13 10.500l5-9H8z", hexagon: "M10.500 1.500h5L18 6l-2.500 4.500h-5L8 6z" };
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
@@ -27,10 +25,6 @@ const key = (number, line) => {
     svg.append(node);
   };
   const dashes = { solid: "", dash: "5 3", dot: "2 2", dashdot: "5 2 2 2", longdash: "8 3", longdashdot: "8 2 2 2" };
-  if (line === SWATCH) {
-    path("M5 1h16v10H5z", { fill: `var(--s${number % 8})` });
-    return svg;
-  }
   if (line) path("M0 6h26", { "stroke-dasharray": dashes[dash(number)] });
   path(shapes[symbol(number)], { fill: `var(--s${number % 8})` });
   return svg;
@@ -135,17 +129,40 @@ const nothing = () => ({
     : "No configuration that the filters leave was measured both on the baseline system and on another.",
 });
 
+// What a hidden section would be about, and why it is empty; its link goes, too
+const showAbsent = () => {
+  const sections = [...document.querySelectorAll("main section")];
+  for (const section of sections) {
+    if (section.dataset.empty) section.hidden = true;
+    const link = document.querySelector(`nav a[href="#${section.id}"]`);
+    if (link) link.hidden = section.hidden;
+  }
+  const title = (section) => section.querySelector("h2").firstChild.textContent.trim();
+  const said = sections.filter((one) => one.hidden).map((one) => `${title(one)}: ${(one.dataset.empty ?? absent.get(one.id)).replace(/\.$/, "")}.`);
+  const box = document.getElementById("absent");
+  box.hidden = !said.length;
+  box.textContent = said.length ? `Not shown, for there is nothing to show. ${said.join(" ")}` : "";
+};
+
+// What the charts below are about, in their titles: at first one of several workloads
+const showScope = () => {
+  const parts = works.length > 1 ? [state.work === ALL ? `all ${works.length} workloads` : `${state.work}, one of ${works.length} workloads`] : [];
+  const axes = Object.entries(state.axes).filter(([name, value]) => value !== ALL && name !== "protocol").map(([name, value]) => (/^\d/.test(value) ? `${value} ${name}` : value));
+  for (const node of document.querySelectorAll("[data-scope]")) node.textContent = [...parts, ...axes, state.batch === ALL ? null : `batch ${state.batch}`].filter((one) => one).join(", ");
+  for (const button of document.querySelectorAll("[data-work]")) button.setAttribute("aria-pressed", String(button.dataset.work === state.work));
+};
+
 const showCharts = () => {
-  toggle("tax-scale", [[true, "share"], [false, "time"]], state.share, (share) => change({ share }));
+  toggle("tax-scale", [[false, "time"], [true, "share"]], state.share, (share) => change({ share }));
   const why = nothing();
   showPanels("latency", latencyPanels(), why.latency);
   showPanels("tax", taxPanels(), why.tax);
   showTransitions();
-  const speedups = speedupPanels();
-  showPanels("speedups", speedups, why.speedups);
-  document.querySelector("#speedups .scale").hidden = !speedups.length;
+  showPanels("speedups", speedupPanels(), why.speedups);
   showPanels("roofline", rooflinePanels(), why.roofline);
   showPanels("hardware", hardwarePanels(), why.hardware);
+  showAbsent();
+  showScope();
   if (dialog.open) drawSamples();
 };
 
@@ -183,6 +200,12 @@ const onPaper = (is) => {
   if (is) { dataset.theme = "light"; dataset.printing = ""; } else { delete dataset.theme; delete dataset.printing; }
   showCharts();
 };
+for (const button of document.querySelectorAll("[data-work]")) {
+  button.addEventListener("click", () => {
+    change({ work: works.length > 1 ? button.dataset.work : state.work });
+    document.getElementById("latency").scrollIntoView();
+  });
+}
 addEventListener("beforeprint", () => { onPaper(true); drawEverything(); });
 addEventListener("afterprint", () => onPaper(false));
 addEventListener("hashchange", () => { if (location.hash.startsWith("#?")) { setDefaults(); recall(); change({}); } });

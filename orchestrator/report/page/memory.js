@@ -13,7 +13,7 @@ const detailsKey = (node) =>
 const allDetails = () => [...document.querySelectorAll("main details, dialog details")];
 const cellKey = (cell) => [cellName(cell), page.shapes[at("shape", cell)].axes.protocol ?? ""].join(" ");
 
-const readSection = () => [...document.querySelectorAll("main section")].findLast((one) => one.getBoundingClientRect().top <= EDGE);
+const readSection = () => [...document.querySelectorAll("main section:not([hidden])")].findLast((one) => one.getBoundingClientRect().top <= EDGE);
 
 const positionOf = () => {
   const section = readSection();

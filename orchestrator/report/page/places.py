@@ -5,9 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from orchestrator.analysis.axes import AXES, DEFAULTS, Axis, Value, axes, columns_of, values_of
-from orchestrator.report.page.choosing import raw_values, sql_values
-from orchestrator.report.page.model import Choice, PageSystem, Place, Shape
+from orchestrator.analysis.axes import AXES, DEFAULTS, Axis, Value, axes, columns_of, sorting, values_of
+from orchestrator.report.page.sql import raw_values, sql_values
 
 Row = dict[str, Any]
 Key = tuple[Value, ...]
@@ -29,14 +28,55 @@ _BOILERPLATE: Final = re.compile(
 
 
 @dataclass(frozen=True)
+class Choice:
+    """A value of an axis on the page: what a filter shows, and what asks the store for it."""
+
+    label: str
+    sql: str
+    """A condition on `trials`."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where and in what software trials ran: cells of one place may be compared by backend and batch."""
+
+    choice: Choice
+    system: int
+    """Position in `Coordinates.systems`."""
+    device: str
+    """`cpu`, `cuda`, or both with a blank between them."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is computed, but for the batch."""
+
+    choice: Choice
+    values: Mapping[str, Value]
+    """By the names of axes."""
+
+
+@dataclass(frozen=True)
+class PageSystem:
+    """A system, as people call it."""
+
+    label: str
+    system_id: str
+    hosts: tuple[str, ...]
+    hardware: str
+    """Models of processor and GPU."""
+
+
+@dataclass(frozen=True)
 class Coordinates:
-    """Positions by key."""
+    """What the cells of a page lie along, and the positions of each by key."""
 
     systems: tuple[PageSystem, ...]
     places: tuple[Place, ...]
     shapes: tuple[Shape, ...]
     backends: tuple[Choice, ...]
     axes: Mapping[str, Mapping[Value, Choice]]
+    """Values of the axes of shapes that have several, by name."""
     place_of: Mapping[Key, int]
     shape_of: Mapping[Key, int]
     backend_of: Mapping[Value, int]
@@ -47,18 +87,18 @@ def coordinates(rows: Sequence[Row]) -> Coordinates:
     # Most trials say the same as many others.
     rows = list({tuple(row[name] for name in _COLUMNS): row for row in rows}.values())
     systems = _systems(rows)
-    numbers = {one.system_id: number for number, one in enumerate(systems)}
+    numbers = {system.system_id: number for number, system in enumerate(systems)}
     place_keys = sorted({values_of(row, PLACE) for row in rows}, key=lambda key: (numbers[str(key[0])], str(key)))
     places = _places(place_keys, systems, numbers, rows)
-    shape_keys = sorted({values_of(row, SHAPE) for row in rows}, key=_order)
+    shape_keys = sorted({values_of(row, SHAPE) for row in rows}, key=sorting)
     backends = sorted({str(_BACKEND.read(row)) for row in rows}, key=lambda name: (name != "eager", name))
-    varying = [one for one in SHAPE if len({key[SHAPE.index(one)] for key in shape_keys}) > 1]
+    varying = [axis for axis in SHAPE if len({key[SHAPE.index(axis)] for key in shape_keys}) > 1]
     return Coordinates(
         systems=systems,
         places=places,
         shapes=_shapes(shape_keys, rows),
         backends=tuple(_choices(_BACKEND, rows)[name] for name in backends),
-        axes={one.name: _choices(one, rows) for one in varying if one.name not in _IN_THE_LABEL},
+        axes={axis.name: _choices(axis, rows) for axis in varying if axis.name not in _IN_THE_LABEL},
         place_of={key: number for number, key in enumerate(place_keys)},
         shape_of={key: number for number, key in enumerate(shape_keys)},
         backend_of={name: number for number, name in enumerate(backends)},
@@ -90,7 +130,7 @@ def _systems(rows: Iterable[Row]) -> tuple[PageSystem, ...]:
     plain = {name: _model(row) for name, row in firsts.items()}
     named = _told_apart(plain, {name: _hosts(group) for name, group in by_id.items()}, firsts)
     systems = [PageSystem(named[name], name, _hosts(group), _hardware(firsts[name])) for name, group in by_id.items()]
-    return tuple(sorted(systems, key=lambda one: (one.label.lower(), one.system_id)))
+    return tuple(sorted(systems, key=lambda system: (system.label.lower(), system.system_id)))
 
 
 def _model(row: Row) -> str:
@@ -101,7 +141,7 @@ def _model(row: Row) -> str:
 
 
 def _hardware(row: Row) -> str:
-    return ", ".join(str(one) for one in (row["cpu_model"], row["gpu_name"]) if one) or "unknown hardware"
+    return ", ".join(str(model) for model in (row["cpu_model"], row["gpu_name"]) if model) or "unknown hardware"
 
 
 def _hosts(rows: Iterable[Row]) -> tuple[str, ...]:
@@ -163,8 +203,8 @@ def _shapes(keys: Sequence[Key], rows: Sequence[Row]) -> tuple[Shape, ...]:
         raw.setdefault(values_of(row, work), set()).add(tuple(row[name] for name in columns))
     found = []
     for key in keys:
-        values = {one.name: value for one, value in zip(SHAPE, key, strict=True)}
-        same_work = tuple(values[one.name] for one in work)
+        values = {axis.name: value for axis, value in zip(SHAPE, key, strict=True)}
+        same_work = tuple(values[axis.name] for axis in work)
         found.append(Shape(Choice(shape_label(values), sql_values(columns, raw[same_work])), values))
     return tuple(found)
 
@@ -173,11 +213,5 @@ def _choices(where: Axis, rows: Sequence[Row]) -> dict[Value, Choice]:
     raw = raw_values(where, rows)
     return {
         value: Choice(where.shown(value), sql_values(where.columns, raw[value]))
-        for value in sorted(raw, key=lambda value: _order((value,)))
+        for value in sorted(raw, key=lambda value: sorting((value,)))
     }
-
-
-def _order(key: Key) -> tuple[tuple[bool, int, str], ...]:
-    return tuple(
-        (one is not None, one if isinstance(one, int) else 0, one if isinstance(one, str) else "") for one in key
-    )

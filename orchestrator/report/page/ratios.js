@@ -31,18 +31,24 @@ const heatMap = (rows, names) => {
     const ratio = ratioOf(cell, "backend");
     return ratio ? ratioText(ratio.value) + SIGNS[ratio.verdict] + (at("flagged", cell) ? ` ${FLAG}` : "") : "";
   };
+  const isOpen = (cell) => ratioOf(cell, "backend")?.verdict === "undecided";
   const value = (cell) => {
     const ratio = ratioOf(cell, "backend");
-    return ratio ? Math.max(-HEAT_END, Math.min(HEAT_END, Math.log2(ratio.value))) : null;
+    return ratio && !isOpen(cell) ? Math.max(-HEAT_END, Math.min(HEAT_END, Math.log2(ratio.value))) : null;
   };
   return {
     traces: [{
       type: "heatmap", x: backends.map((backend) => page.backends[backend].label), y: names, z: each(value), customdata: each((cell) => cell),
-      text: each(short), texttemplate: "%{text}", textfont: { color: css("--ink"), size: 11.5 }, hovertext: each(speedupText), hovertemplate: "%{hovertext}<extra></extra>",
+      text: each((cell) => (isOpen(cell) ? "" : short(cell))), texttemplate: "%{text}", textfont: { color: css("--ink"), size: 11.5 }, hovertext: each(speedupText), hovertemplate: "%{hovertext}<extra></extra>",
       zmin: -HEAT_END, zmax: HEAT_END, zmid: 0, xgap: 2, ygap: 2, hoverongaps: true,
       colorscale: [[0, css("--heat-slow")], [0.5, css("--heat-mid")], [1, css("--heat-fast")]],
       showscale: false,
-    }, failedTrace(found, backends, names)],
+    }, ...(found.flat().some((cell) => cell !== undefined && isOpen(cell)) ? [{
+      // What is undecided has no colour: it would be a guess
+      type: "heatmap", x: backends.map((backend) => page.backends[backend].label), y: names, z: each((cell) => (isOpen(cell) ? 0 : null)),
+      text: each((cell) => (isOpen(cell) ? short(cell) : "")), texttemplate: "%{text}", textfont: { color: css("--ink"), size: 11.5 }, hoverinfo: "skip",
+      xgap: 2, ygap: 2, colorscale: [[0, css("--heat-open")], [1, css("--heat-open")]], showscale: false, zmin: 0, zmax: 1,
+    }] : []), failedTrace(found, backends, names)],
     layout: {
       dragmode: false,
       xaxis: { type: "category", side: "top", tickfont: { size: 10.5 }, showgrid: false, ticks: "", fixedrange: true },

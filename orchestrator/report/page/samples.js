@@ -46,6 +46,7 @@ const drawSamples = () => {
     shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: centre, y1: centre, line: { color: css("--muted"), width: 1.5, dash: "dot" } }],
   });
   window.Plotly?.react(plot, traces, layout, configOf(`samples ${cellName(cell)}`));
+  sizes.observe(plot);
   const rows = shown.map((one) => [processName(one), String(one.total), duration(one.least), duration(one.median), duration(one.largest)]);
   document.getElementById("samples-table").replaceChildren(plainTable("Processes, over all of their samples", ["process", "samples", "least", "median", "largest"], rows));
 };

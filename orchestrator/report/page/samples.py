@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from orchestrator.analysis.snapshot import Snapshot
-from orchestrator.report.page.model import Mode, PageCell
+from orchestrator.report.page.cells import Mode, PageCell
 from orchestrator.store import Selection
 
 _BUDGET: Final = 1_200_000
@@ -101,7 +101,7 @@ def sample_book(
     Raises:
         StoreError: a file cannot be read.
     """
-    wanted = {_id(row): number for number, cell in enumerate(cells) for row in cell.rows}
+    wanted = {_id(row): number for number, cell in enumerate(cells) for row in cell.ok}
     lengths = _lengths(cells)
     cap, every = _limits(list(lengths.values()), budget)
     chosen = {key for number, key in enumerate(sorted(lengths)) if number % every == 0}
@@ -192,7 +192,7 @@ def _lengths(cells: Sequence[PageCell]) -> dict[SeriesId, int]:
     return {
         (*_id(row), mode.value): int(row[str(mode.metric.count)])
         for cell in cells
-        for row in cell.rows
+        for row in cell.ok
         for mode in Mode
         if row[str(mode.metric.count)]
     }

@@ -1,7 +1,7 @@
 // What is chosen: filters, the cells that they leave, and the same as conditions for SQL and other commands.
 
 const ALL = "all";
-const state = { work: ALL, axes: {}, backends: new Set(), places: new Set(), batch: ALL, mode: "", share: true };
+const state = { work: ALL, axes: {}, backends: new Set(), places: new Set(), batch: ALL, mode: "", share: false };
 const listeners = [];
 const onChange = (listener) => listeners.push(listener);
 
@@ -24,7 +24,7 @@ const mostFrequent = (values) => {
 
 // One work and one dtype at first: what fits on a screen, and what can be compared.
 const setDefaults = () => {
-  Object.assign(state, { mode: page.mode, batch: ALL, share: true });
+  Object.assign(state, { mode: page.mode, batch: ALL, share: false });
   page.backends.forEach((_, number) => state.backends.add(number));
   page.places.forEach((_, number) => state.places.add(number));
   const measured = [...Array(cellCount()).keys()].filter((cell) => at(`${page.mode}_n`, cell) > 0);
@@ -102,7 +102,7 @@ const remember = () => {
   const hidden = (set, all) => all.map((one, number) => (set.has(number) ? null : one.label)).filter((one) => one);
   hidden(state.backends, page.backends).forEach((one) => found.append("without", `backend:${one}`));
   hidden(state.places, page.places).forEach((one) => found.append("without", `system:${one}`));
-  if (!state.share) found.set("scale", "time");
+  if (state.share) found.set("scale", "share");
   history.replaceState(null, "", `#?${found}`);
 };
 
@@ -122,7 +122,7 @@ const recall = () => {
     const [set, all] = kind === "backend" ? [state.backends, page.backends] : [state.places, page.places];
     set.delete(all.findIndex((choice) => choice.label === label));
   }
-  state.share = found.get("scale") !== "time";
+  state.share = found.get("scale") === "share";
 };
 
 const change = (update) => {

@@ -7,10 +7,10 @@ from typing import Final
 
 from orchestrator.analysis import MARGIN, Ratio, Verdict
 from orchestrator.analysis.tax import Regime
+from orchestrator.report.page.build import Page
+from orchestrator.report.page.cells import Against, Mode
 from orchestrator.report.page.html import Content, Markup, element, joined, table
-from orchestrator.report.page.model import Mode, Page, PageCell
-from orchestrator.report.verdicts import calibration_line, counts_text, rule_lines
-from orchestrator.report.wording import count_text, ratio_text
+from orchestrator.report.text import calibration_line, count_text, counts_text, ratio_text, rule_lines
 from runners.contract import Status
 
 MODE_NAMES: Final = {Mode.SYNC: "one call at a time", Mode.PIPELINED: "back-to-back calls"}
@@ -31,13 +31,13 @@ def tiles(page: Page) -> Markup:
     """The counts that one looks for first."""
     total = sum(page.statuses.values())
     ok = page.statuses.get(Status.OK, 0)
-    flagged = f"of {page.watched_trials:,} watched" if page.watched_trials else "no trial had guards"
+    flagged = f"of {page.disturbed.watched:,} watched" if page.disturbed.watched else "no trial had guards"
     found = (
         ("Trials", f"{total:,}", f"{ok:,} ok"),
-        ("Configurations", f"{len(page.cells):,}", f"{sum(bool(cell.rows) for cell in page.cells):,} measured"),
-        ("Systems", f"{len(page.systems):,}", count_text(len(page.campaigns), "campaign", "campaigns")),
+        ("Configurations", f"{len(page.cells):,}", f"{sum(bool(cell.ok) for cell in page.cells):,} measured"),
+        ("Systems", f"{len(page.at.systems):,}", count_text(len(page.campaigns), "campaign", "campaigns")),
         ("Not ok", f"{total - ok:,}", _statuses(page) or "nothing failed"),
-        ("Flagged", f"{page.flagged_trials:,}", flagged),
+        ("Flagged", f"{page.disturbed.trials:,}", flagged),
     )
     return joined(
         element(
@@ -56,7 +56,7 @@ def verdicts(page: Page) -> Markup:
     return joined(
         [
             element("p", mode, class_="note"),
-            element("ul", joined(element("li", one) for one in sentences), class_="findings"),
+            element("ul", joined(element("li", sentence) for sentence in sentences), class_="findings"),
             joined(element("p", line, class_="note") for line in _rule(page)),
             _verdict_table(page),
         ]
@@ -66,18 +66,18 @@ def verdicts(page: Page) -> Markup:
 def regimes(page: Page) -> Markup:
     """How many configurations follow the framework, by place."""
     rows: list[Sequence[Content]] = []
-    for number, place in enumerate(page.places):
-        here = [cell for cell in page.cells if cell.place == number and cell.rows]
+    for number, place in enumerate(page.at.places):
+        here = [cell for cell in page.cells if cell.place == number and cell.ok]
         if not here:
             continue
-        counts = Counter(cell.parts.regime for cell in here)
+        counts = Counter(cell.tax.regime for cell in here)
         shares = [(name, counts[regime], f"r{position}") for position, (regime, name) in enumerate(_REGIMES.items())]
-        rows.append([place.choice.label, *(counts[one] or "–" for one in (*_REGIMES, None)), _bar(shares)])
+        rows.append([place.choice.label, *(counts[regime] or "–" for regime in (*_REGIMES, None)), _bar(shares)])
     if not rows:
         return element("p", "Nothing was measured: no trial ended ok.")
     head = ["system", *_REGIMES.values(), "unknown", "share"]
     found = table("What the latency follows: number of configurations", head, rows)
-    if not any(cell.parts.is_by_lower_bound for cell in page.cells):
+    if not any(cell.tax.is_by_lower_bound for cell in page.cells):
         return found
     note = "On a processor compute-bound and mixed follow from the floor, which the framework takes at least: "
     return joined([found, element("p", note + "it may take more.", class_="note")])
@@ -88,14 +88,14 @@ def calibration(page: Page) -> Markup:
     twins = page.twins[page.mode]
     rows: list[Sequence[Content]] = [
         [
-            *(one.row[name] or "" for name in ("host", "campaign_id", "workload", "batch", "backend")),
-            ratio_text(one.ratio.estimate),
-            one.ratio.estimate.processes,
-            one.ratio.verdict.value,
+            *(twin.row[name] or "" for name in ("host", "campaign_id", "workload", "batch", "backend")),
+            ratio_text(twin.ratio.estimate),
+            twin.ratio.estimate.processes,
+            twin.ratio.verdict.value,
         ]
-        for one in twins[:_TWINS_SHOWN]
+        for twin in twins[:_TWINS_SHOWN]
     ]
-    line = element("p", calibration_line([one.ratio for one in twins]), class_="note")
+    line = element("p", calibration_line([twin.ratio for twin in twins]), class_="note")
     if not rows:
         return line
     head = ["host", "campaign", "workload", "batch", "backend", "ratio", "sessions", "verdict"]
@@ -113,13 +113,27 @@ def calibration(page: Page) -> Markup:
     )
 
 
+def campaigns(page: Page) -> Markup:
+    """The campaigns that the trials are from."""
+    rows: list[Sequence[Content]] = [
+        [
+            *(info.campaign_id, info.sweep),
+            "unknown" if info.started_at is None else f"{info.started_at:%Y-%m-%d %H:%M}",
+            "running, or stopped" if info.finished_at is None else f"{info.finished_at:%Y-%m-%d %H:%M}",
+            info.planned,
+        ]
+        for info in page.campaigns
+    ]
+    return table("Campaigns", ["campaign", "sweep", "started (UTC)", "ended (UTC)", "planned trials"], rows)
+
+
 def _why_nothing(page: Page) -> str:
-    measured = [cell for cell in page.cells if cell.rows]
+    measured = [cell for cell in page.cells if cell.ok]
     if not measured:
         return "Nothing was measured: no trial ended ok."
-    if len({cell.backend for cell in measured}) == 1 and len(page.systems) == 1:
+    if len({cell.backend for cell in measured}) == 1 and len(page.at.systems) == 1:
         return "Nothing was compared: a single backend on a single system was measured."
-    if page.baselines.backend is None:
+    if page.baselines[Against.BACKEND] is None:
         return "Nothing was compared: no trial has the backend eager; --baseline backend=NAME takes another baseline."
     return "Nothing was compared: nothing was measured beside a baseline."
 
@@ -133,76 +147,79 @@ def _statuses(page: Page) -> str:
 
 
 def _backend_sentences(page: Page) -> Iterable[Markup]:
-    if page.baselines.backend is None:
+    baseline = page.baselines[Against.BACKEND]
+    if baseline is None:
         return
-    base = page.backends[page.baselines.backend].label
-    for number, backend in enumerate(page.backends):
-        ratios = _ratios(page, (cell for cell in page.cells if cell.backend == number), against="backend")
+    for number, backend in enumerate(page.at.backends):
+        ratios = page.ratios(Against.BACKEND, (cell for cell in page.cells if cell.backend == number))
         if ratios:
-            yield _sentence(backend.label, base, ratios)
+            yield _sentence(backend.label, page.at.backends[baseline].label, ratios)
 
 
 def _system_sentences(page: Page) -> Iterable[Markup]:
-    if page.baselines.system is None:
+    baseline = page.baselines[Against.SYSTEM]
+    if baseline is None:
         return
-    base = page.systems[page.baselines.system].label
-    for number, system in enumerate(page.systems):
-        here = (cell for cell in page.cells if page.places[cell.place].system == number)
-        ratios = _ratios(page, here, against="system")
+    base = page.at.systems[baseline].label
+    for number, system in enumerate(page.at.systems):
+        here = (cell for cell in page.cells if page.at.places[cell.place].system == number)
+        ratios = page.ratios(Against.SYSTEM, here)
         if ratios:
             yield _sentence(system.label, base, ratios)
-        elif number != page.baselines.system:
+        elif number != baseline:
             yield joined([element("b", system.label), f" has no configuration in common with {base}."])
 
 
 def _sentence(name: str, base: str, ratios: Sequence[Ratio]) -> Markup:
-    centre = math.exp(sum(math.log(one.estimate.value) for one in ratios) / len(ratios))
-    low, high = min(one.estimate.value for one in ratios), max(one.estimate.value for one in ratios)
+    values = [ratio.estimate.value for ratio in ratios]
+    centre = math.exp(sum(map(math.log, values)) / len(values))
     of = count_text(len(ratios), "comparison", "comparisons")
-    spread = f"ratios ×{low:.2f} to ×{high:.2f}, geometric mean ×{centre:.2f}" if len(ratios) > 1 else f"×{centre:.2f}"
+    spread = f"×{centre:.2f}"
+    if len(values) > 1:
+        spread = f"ratios ×{min(values):.2f} to ×{max(values):.2f}, geometric mean ×{centre:.2f}"
     said = f": {counts_text(ratios)} of {of}; {spread}."
     return joined([element("b", name), " against ", element("b", base), said])
 
 
 def _rule(page: Page) -> Iterable[str]:
     """Of ratios of backends and of systems, which are judged apart from each other."""
-    kinds = [(name, _ratios(page, page.cells, against=name)) for name in ("backend", "system")]
+    kinds = [(against.value, page.ratios(against)) for against in Against]
     shown = [(name, ratios) for name, ratios in kinds if ratios]
     for name, ratios in shown:
         head = f"Between {name}s: " if len(shown) > 1 else ""
         yield head + " ".join(rule_lines(ratios, MARGIN))
-    contradicted = sum(one.is_contradicted for _, ratios in shown for one in ratios)
+    contradicted = sum(ratio.is_contradicted for _, ratios in shown for ratio in ratios)
     if contradicted:
         yield f"CPU time calls {contradicted} of them otherwise; the labels of the charts say which."
 
 
 def _verdict_table(page: Page) -> Markup:
+    baseline = page.baselines[Against.BACKEND]
     rows: list[Sequence[Content]] = []
-    for place_number, place in enumerate(page.places):
-        for number, backend in enumerate(page.backends):
-            here = [cell for cell in page.cells if cell.place == place_number and cell.backend == number]
-            ratios = _ratios(page, here, against="backend")
+    for place_number, place in enumerate(page.at.places):
+        for number, backend in enumerate(page.at.backends):
+            here = (cell for cell in page.cells if cell.place == place_number and cell.backend == number)
+            ratios = page.ratios(Against.BACKEND, here)
             if ratios:
-                counts = Counter(one.verdict for one in ratios)
-                shares = [(one.value, counts[one], one.value.split()[-1]) for one in _VERDICTS]
+                counts = Counter(ratio.verdict for ratio in ratios)
+                shares = [(verdict.value, counts[verdict], verdict.value.split()[-1]) for verdict in _VERDICTS]
                 rows.append(
-                    [place.choice.label, backend.label, *(counts[one] or "–" for one in _VERDICTS), _bar(shares)]
+                    [
+                        place.choice.label,
+                        backend.label,
+                        *(counts[verdict] or "–" for verdict in _VERDICTS),
+                        _bar(shares),
+                    ]
                 )
-    if not rows:
+    if baseline is None or not rows:
         return Markup("")
-    assert page.baselines.backend is not None
-    base = page.backends[page.baselines.backend].label
-    head = ["system", "backend", *(one.value for one in _VERDICTS), "share"]
+    base = page.at.backends[baseline].label
+    head = ["system", "backend", *(verdict.value for verdict in _VERDICTS), "share"]
     return element(
         "details",
         element("summary", f"By system: comparisons with {base}"),
         table(f"Comparisons with {base}, by verdict", head, rows),
     )
-
-
-def _ratios(page: Page, cells: Iterable[PageCell], *, against: str) -> list[Ratio]:
-    found = (getattr(cell.timings[page.mode], f"against_{against}") for cell in cells)
-    return [one for one in found if one is not None]
 
 
 def _bar(shares: Sequence[tuple[str, int, str]]) -> Markup:

@@ -1,4 +1,4 @@
-// The tax: bars of two parts, and the batches at which the regime changes.
+// The tax: what the framework takes beside the whole latency, and the batches at which the regime changes.
 
 // Of a cell: framework and the rest, in seconds; null where they are not told apart
 const partsOf = (cell) => {
@@ -11,48 +11,46 @@ const partsOf = (cell) => {
 
 const shareOf = (cell) => Math.min(Math.max(at("fraction", cell) ?? partsOf(cell).framework / partsOf(cell).total, 0), 1);
 
+// [value, low, high] of what is drawn of a cell. A share is the median over processes of theirs, as in the table: not
+// that of the medians, when they scatter
+const bounds = (cell, name) => [at(`${name}_low`, cell), at(`${name}_high`, cell)];
+const frameworkOf = (cell) => (state.share ? [shareOf(cell), ...bounds(cell, "fraction")] : [partsOf(cell).framework, ...bounds(cell, "overhead")]);
+const wholeOf = (cell) => [partsOf(cell).total, ...bounds(cell, at("device", cell) === "cpu" ? "latency_sync" : "latency_pipelined")];
+
 const taxPanels = () => {
   const cells = chosenCells().filter((cell) => partsOf(cell));
   const batches = sorted(cells.map((cell) => at("batch", cell)));
-  showLegend("tax", page.backends, sorted(cells.map((cell) => at("backend", cell))), SWATCH);
+  const near = ([value, low, high]) => [value, Math.max(low ?? value, value / 10), high]; // an end next to 0 would take the axis
+  const ends = cells.flatMap((cell) => [...near(frameworkOf(cell)), ...(state.share ? [1] : near(wholeOf(cell)))]).filter((value) => value > 0);
+  const range = logRange(ends);
+  showLegend("tax", page.backends, sorted(cells.map((cell) => at("backend", cell))), false);
   return panelsOf(cells).map(({ cells: some, title, detail }) => ({
-    title, detail, label: `Share of framework and kernels on ${title} ${detail}`,
+    title, detail, label: `Framework and latency on ${title} ${detail}`,
     drawer: () => {
       const groups = [...groupBy(some, (cell) => at("backend", cell))].sort((one, other) => one[0] - other[0]);
       return {
-        traces: groups.flatMap(([backend, ours]) => taxTraces(backend, ours, batches)),
-        layout: {
-          // A lone bar does not fill the chart
-          barmode: "group", bargap: Math.max(0.18, 1 - 0.12 * groups.length * batches.length), bargroupgap: 0.08,
-          xaxis: { title: "batch", type: "category", categoryorder: "array", categoryarray: batches.map(String), range: [-0.5, batches.length - 0.5] },
-          yaxis: state.share ? { title: "share of the call", tickformat: ".0%", range: [0, 1] } : { title: "time of a call", tickformat: "~s", ticksuffix: "s", hoverformat: "~s", rangemode: "tozero" },
-        },
+        traces: groups.flatMap(([backend, ours], number) => taxTraces(backend, ours, dodge(number, groups.length))),
+        layout: { xaxis: batchAxis(batches), yaxis: state.share ? logAxis("share of the call", range, (value) => `${short(100 * value)} %`) : logAxis("time of a call", range, seconds) },
       };
     },
   }));
 };
 
-const taxTraces = (backend, cells, batches) => {
-  const byBatch = new Map(cells.map((cell) => [at("batch", cell), cell]));
-  const there = batches.filter((batch) => byBatch.has(batch)).map((batch) => byBatch.get(batch));
-  // A share is the median over processes of theirs, as in the table: not that of the medians, when they scatter
-  const frameworkOf = (cell) => (state.share ? shareOf(cell) : partsOf(cell).framework);
-  const wholeOf = (cell) => (state.share ? 1 : partsOf(cell).total);
-  const shared = {
-    type: "bar", x: there.map((cell) => String(at("batch", cell))), customdata: there, offsetgroup: String(backend),
-    text: there.map(taxText), textposition: "none", ...HOVER,
+// What is not above 0 within its noise has no place on the axis
+const taxTraces = (backend, cells, factor) => {
+  const ordered = cells.toSorted((one, other) => at("batch", one) - at("batch", other));
+  const line = (name, of, open, more) => {
+    const there = ordered.filter((cell) => of(cell)[0] > 0);
+    const found = there.map(of);
+    return {
+      type: "scatter", mode: "lines+markers", name: `${page.backends[backend].label}: ${name}`,
+      x: there.map((cell) => at("batch", cell) * factor), y: found.map(([value]) => value), customdata: there, text: there.map(taxText), ...HOVER,
+      error_y: errorBars(found, backend),
+      marker: { color: colour(backend), symbol: symbol(backend, open), size: 8, line: { width: 1.5, color: colour(backend) } }, ...more,
+    };
   };
-  const line = { color: colour(backend), width: 1 };
-  return [
-    {
-      ...shared, name: `${page.backends[backend].label}: framework`, y: there.map(frameworkOf), base: there.map(() => 0),
-      marker: { color: colour(backend), line, pattern: { shape: "/", fillmode: "overlay", size: 5, solidity: 0.25, fgcolor: css("--surface") } },
-    },
-    {
-      ...shared, name: `${page.backends[backend].label}: rest`, y: there.map((cell) => wholeOf(cell) - frameworkOf(cell)),
-      base: there.map(frameworkOf), marker: { color: colour(backend), opacity: 0.28, line },
-    },
-  ];
+  const framework = line("framework", frameworkOf, false, { line: { color: colour(backend), dash: "dash", width: 1.5 } });
+  return state.share ? [framework] : [framework, line("latency", wholeOf, true, { line: { color: colour(backend), width: 1.5 } })];
 };
 
 const taxText = (cell) => {

@@ -1,22 +1,24 @@
-"""An explanation for the terminal, within 80 columns: what one call costs, why, and what would make it cost less."""
+"""An explanation for the terminal, within 80 columns, and as a JSON document for programs.
+
+What one call costs, why, and what would make it cost less.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any, Final
 
 from rich import box
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from orchestrator.analysis import Estimate
 from orchestrator.analysis.explanation import FREE, Alternative, Direction, Explanation, Lack, Tax
 from orchestrator.analysis.tax import Regime
-from orchestrator.report.sentences import transition_text
-from orchestrator.report.wording import count_text, duration_text, ratio_text, shape_name
+from orchestrator.report.text import count_text, duration_text, indented, ratio_text, shape_name, transition_text
 from runners.contract import Status
 
-_GPU_LINES = (
+_GPU_LINES: Final = (
     ("latency_pipelined_median_s", "back-to-back calls", "the paper's latency"),
     ("latency_sync_median_s", "one call at a time", "of a lone request"),
     ("dispatch_s", "dispatch", "host, until a call returns"),
@@ -24,18 +26,18 @@ _GPU_LINES = (
     ("graph_s", "the same as a CUDA graph", "next to no host's work"),
     ("exposed_overhead_s", "exposed overhead, the tax", "latency less kernels"),
 )
-_CPU_LINES = (
+_CPU_LINES: Final = (
     ("latency_sync_median_s", "one call at a time", "framework plus arithmetic"),
     ("latency_pipelined_median_s", "back-to-back calls", ""),
     ("dispatch_floor_s", "floor: the tax, at least", "no arithmetic, one thread"),
     ("parallel_region_tax_s", "tax of parallel regions", "the twin on all threads, less on one"),
 )
-_REGIMES = {
+_REGIMES: Final = {
     Regime.FRAMEWORK_BOUND: "the latency follows the framework, and more arithmetic costs nothing yet",
     Regime.COMPUTE_BOUND: "the latency follows the arithmetic and the memory, and a faster framework changes little",
     Regime.MIXED: "framework and arithmetic take about equally long, or the rounds do not tell them apart",
 }
-_LACKS = {
+_LACKS: Final = {
     Lack.ROUNDS: "intervals need at least three rounds",
     Lack.TAX: "nothing tells framework and arithmetic apart: the pass that does was not run, or was not valid",
     Lack.BATCHES: "the free batch and the transition need other batches",
@@ -43,8 +45,7 @@ _LACKS = {
     Lack.BACKENDS: "no other backend was measured on this work and system",
     Lack.VARIANTS: "no wider or deeper model was measured with this backend on this system",
 }
-
-_FREE = {True: "yes", False: "no", None: "not decided"}
+_FREE: Final = {True: "yes", False: "no", None: "not decided"}
 
 
 def render_explanation(found: Explanation, commands: Mapping[Lack, str]) -> RenderableType:
@@ -60,7 +61,7 @@ def render_explanation(found: Explanation, commands: Mapping[Lack, str]) -> Rend
     return Group(*parts)
 
 
-def transition_of(found: Explanation) -> str:
+def _transition_of(found: Explanation) -> str:
     """Where the regime changes, in a line."""
     if found.transition is None:
         return "unknown: the load of at least two batches is needed"
@@ -70,7 +71,7 @@ def transition_of(found: Explanation) -> str:
 def _head(found: Explanation) -> Iterator[RenderableType]:
     row = found.row
     yield Text(f"{shape_name(found.shape)}, batch {found.batch}, {found.backend}", style="bold")
-    hardware = [str(one) for one in (row["gpu_name"], row["cpu_model"]) if one]
+    hardware = [str(model) for model in (row["gpu_name"], row["cpu_model"]) if model]
     hardware += [f"driver {row['driver_version']}"] if row["driver_version"] else []
     yield Text(f"On {', '.join(found.hosts) or 'an unknown host'}: {', '.join(hardware) or 'unknown hardware'}")
     yield Text(
@@ -139,7 +140,7 @@ def _execution(found: Explanation) -> Iterator[RenderableType]:
     share = _percent(Estimate(tax.share, None, None, 1, 1))
     parts = [f"at least {_duration(tax.seconds)}, {share} of the latency, which {tax.best} does without"]
     if tax.by_floors_s is not None and tax.unexplained_s is not None:
-        floors, rest = (_duration(Estimate(one, None, None, 1, 1)) for one in (tax.by_floors_s, tax.unexplained_s))
+        floors, rest = (_duration(Estimate(part, None, None, 1, 1)) for part in (tax.by_floors_s, tax.unexplained_s))
         parts.append(f"the floors differ by {floors}, which leaves {rest} unexplained")
     yield Text.assemble(("Execution tax: ", "bold"), "; ".join(parts))
 
@@ -148,7 +149,7 @@ def _batches(found: Explanation) -> Iterator[RenderableType]:
     meaning = (
         "floor is half of the latency" if found.row["device"] == "cpu" else "dispatch and kernels take equally long"
     )
-    yield Text.assemble(("Transition batch: ", "bold"), f"{transition_of(found)} ({meaning})")
+    yield Text.assemble(("Transition batch: ", "bold"), f"{_transition_of(found)} ({meaning})")
     free = found.free
     if free is None:
         return
@@ -165,14 +166,14 @@ def _batches(found: Explanation) -> Iterator[RenderableType]:
 
 def _variants(found: Explanation) -> Iterator[RenderableType]:
     for direction, name in ((Direction.WIDTH, "Wider"), (Direction.DEPTH, "Deeper")):
-        chosen = [one for one in found.variants if one.direction is direction]
+        chosen = [variant for variant in found.variants if variant.direction is direction]
         if not chosen:
             continue
         table = _table(direction.value, "latency, of this", "arithmetic, of this", "free")
-        for one in chosen:
-            work = "-" if one.work is None else f"x{one.work:.3g}"
-            free = _FREE[one.is_free] if (one.work or 0) > 1 else ""
-            table.add_row(str(one.size), ratio_text(one.cost), work, free)
+        for variant in chosen:
+            work = "-" if variant.work is None else f"x{variant.work:.3g}"
+            free = _FREE[variant.is_free] if (variant.work or 0) > 1 else ""
+            table.add_row(str(variant.size), ratio_text(variant.cost), work, free)
         yield Text(
             f"\n{name} or {'narrower' if direction is Direction.WIDTH else 'shallower'}, at this batch:", style="bold"
         )
@@ -184,25 +185,25 @@ def _alternatives(found: Explanation) -> Iterator[RenderableType]:
         return
     removed = "floor" if found.row["device"] == "cpu" else "tax"
     table = _table("backend", "times as fast", f"of the {removed} it removes")
-    for one in found.alternatives:
-        table.add_row(one.backend, *_outcome(one))
+    for other in found.alternatives:
+        table.add_row(other.backend, *_outcome(other))
     yield Text("\nOther backends on the same work:", style="bold")
     yield table
-    if any(_is_unpaired(one) for one in found.alternatives):
+    if any(_is_unpaired(other) for other in found.alternatives):
         yield Text("* too few sessions or rounds in common: the interval is unpaired")
 
 
-def _outcome(one: Alternative) -> tuple[str, str]:
-    if one.speedup is None:
-        reason = f": {one.reason}" if one.reason else ""
-        return (f"{one.status.value}{reason}" if one.status is not Status.OK else "no latency"), ""
-    star = " *" if _is_unpaired(one) else ""
-    return ratio_text(one.speedup) + star, "unknown" if one.removed is None else _percent(one.removed)
+def _outcome(other: Alternative) -> tuple[str, str]:
+    if other.speedup is None:
+        reason = f": {other.reason}" if other.reason else ""
+        return (f"{other.status.value}{reason}" if other.status is not Status.OK else "no latency"), ""
+    star = " *" if _is_unpaired(other) else ""
+    return ratio_text(other.speedup) + star, "unknown" if other.removed is None else _percent(other.removed)
 
 
-def _is_unpaired(one: Alternative) -> bool:
+def _is_unpaired(other: Alternative) -> bool:
     """Whether its interval is; that of a single process is none."""
-    return one.speedup is not None and one.speedup.low is not None and not one.is_paired
+    return other.speedup is not None and other.speedup.low is not None and not other.is_paired
 
 
 def _missing(found: Explanation, commands: Mapping[Lack, str]) -> Iterator[RenderableType]:
@@ -212,7 +213,7 @@ def _missing(found: Explanation, commands: Mapping[Lack, str]) -> Iterator[Rende
     for lack in found.lacks:
         yield Text(f"  {_LACKS[lack]}")
         if lack in commands:
-            yield Padding(Text(commands[lack], style="cyan"), (0, 0, 0, 4))
+            yield indented(Text(commands[lack], style="cyan"), 4)
 
 
 def _table(*names: str) -> Table:
@@ -247,3 +248,87 @@ def _plain(estimate: Estimate) -> str:
 def _scaled(estimate: Estimate, factor: float) -> Estimate:
     low, high = (None if end is None else factor * end for end in (estimate.low, estimate.high))
     return replace(estimate, value=factor * estimate.value, low=low, high=high)
+
+
+def explanation_document(found: Explanation, commands: Mapping[Lack, str]) -> dict[str, Any]:
+    """The same for programs: durations are seconds, an interval is null where there is none."""
+    row, change, free, tax = found.row, found.transition, found.free, found.tax
+    return {
+        "configuration": {
+            **{name: row[name] for name in ("workload", "sequence_length", "image_size", "dtype", "device", "threads")},
+            "options": found.shape.options,
+            "batch": found.batch,
+            "backend": found.backend,
+            **{name: row[name] for name in ("trial_key", "environment", "isolation", "method_version", "system_id")},
+            **{name: row[name] for name in ("cpu_model", "gpu_name", "driver_version")},
+            "hosts": list(found.hosts),
+            "campaigns": list(found.campaigns),
+        },
+        "processes": tax.processes,
+        "unsteady": tax.unsteady,
+        "failed": [{"status": f.status.value, "reason": f.reason, "count": f.count} for f in found.failed],
+        "parts": {name: _estimate(estimate) for name, estimate in tax.parts.items()},
+        "load": _estimate(tax.load),
+        "regime": None if tax.regime is None else tax.regime.value,
+        "regime_is_by_lower_bound": tax.is_by_lower_bound,
+        "regime_has_interval": tax.is_decided,
+        "floor_problem": tax.floor_problem,
+        "execution_tax": None
+        if found.execution is None
+        else {
+            "best": found.execution.best,
+            "seconds": _estimate(found.execution.seconds),
+            "share": found.execution.share,
+            "by_floors_s": found.execution.by_floors_s,
+            "unexplained_s": found.execution.unexplained_s,
+        },
+        "transition": None
+        if change is None
+        else {
+            "side": change.side.value,
+            "batch": change.batch,
+            "interval": None if change.interval is None else [change.interval.low, change.interval.high],
+            "batches": list(change.batches),
+            "rounds": change.rounds,
+            "text": _transition_of(found),
+        },
+        "free_batch": None
+        if free is None
+        else {
+            "base": free.base,
+            "batch": free.batch,
+            "cost": _estimate(free.cost),
+            "next_batch": free.next_batch,
+            "next_cost": _estimate(free.next_cost),
+            "is_decided": free.is_decided,
+        },
+        "variants": [
+            {
+                "direction": variant.direction.value,
+                "size": variant.size,
+                "cost": _estimate(variant.cost),
+                "work": variant.work,
+                "is_free": variant.is_free,
+            }
+            for variant in found.variants
+        ],
+        "backends": [
+            {
+                "backend": other.backend,
+                "speedup": _estimate(other.speedup),
+                "removed_share": _estimate(other.removed),
+                "is_paired": other.is_paired,
+                "status": other.status.value,
+                "reason": other.reason,
+            }
+            for other in found.alternatives
+        ],
+        "lacks": [{"what": lack.value, "command": commands.get(lack)} for lack in found.lacks],
+    }
+
+
+def _estimate(estimate: Estimate | None) -> dict[str, Any] | None:
+    """A value with its 95 % interval and how many processes, or pairs of them, are behind it."""
+    if estimate is None:
+        return None
+    return {"value": estimate.value, "low": estimate.low, "high": estimate.high, "processes": estimate.processes}

@@ -1,51 +1,53 @@
-"""The queries behind the charts: what `taxmeter results sql` answers with the numbers that a chart shows.
+"""SQL on a page: what chooses its trials, and the queries behind the charts, which `taxmeter results sql` answers.
 
-Placeholders that the page fills in: `{metric}` is the column of the latency that is shown, `{where}` the condition of
-the selection and of all filters. Of a trial only its last attempt is ok, and the second halves of A/A pairs
-(`replicate` 1) are in no chart, so that both conditions are in every query. Ratios are no queries: how they are paired
-and judged is one rule, and the charts of ratios have a command of `taxmeter compare` instead.
+A query answers with the numbers that its chart shows. Placeholders that the page fills in: `{metric}` is the column of
+the latency that is shown, `{where}` the condition of the selection and of all filters. Of a trial only its last attempt
+is ok, and the second halves of A/A pairs (`replicate` 1) are in no chart, so that both conditions are in every query.
+Ratios are no queries: how they are paired and judged is one rule, and the charts of ratios have a command of
+`taxmeter compare` instead.
 """
 
 # ruff: noqa: S608 -- these are texts for people, and what is put into them was quoted
 
 import textwrap
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
 
-from orchestrator.analysis.axes import columns_of
-from orchestrator.report.page.choosing import UNFLAGGED
-from orchestrator.report.page.model import Page
-from orchestrator.report.page.places import KEY
+from orchestrator.analysis.axes import Axis, Value
 from orchestrator.report.page.roofs import NARROWER, PACES
 from runners.contract.catalogue.roofs import GEMM, TRIAD, TRIAD_ARRAYS, TRIAD_LEAST_BYTES
 
+AND: Final = "\n  AND "
+"""Between conditions: one on each line."""
+UNFLAGGED: Final = "coalesce(len(guard_flags), 0) = 0"
+"""Trials that no guard flagged, those among them that none watched."""
 _OK: Final = "status = 'ok' AND replicate = 0"
 _LINE: Final = 100
 
 
-def _listed(names: Iterable[str]) -> str:
-    return textwrap.fill(", ".join(names), _LINE, subsequent_indent=9 * " ")
+def queries(key: Sequence[str], *, without_flagged: bool) -> dict[str, str]:
+    """By the name of the chart.
 
-
-_CELL: Final = _listed(columns_of(KEY))
-"""Whatever must not be pooled."""
-
-
-def queries(page: Page) -> dict[str, str]:
-    """By the name of the chart."""
+    Args:
+        key: columns of whatever must not be pooled.
+        without_flagged: whether no roof is of a trial that guards flagged.
+    """
+    cell = textwrap.fill(", ".join(key), _LINE, subsequent_indent=9 * " ")
     return {
         "latency": _medians(
+            cell,
             "median({metric}) AS latency_s, min({metric}) AS fastest_process_s,\n"
-            "       max({metric}) AS slowest_process_s"
+            "       max({metric}) AS slowest_process_s",
         ),
         "tax": _medians(
+            cell,
             "median(exposed_overhead_s) AS overhead_s, median(busy_s) AS busy_s,\n"
             "       median(latency_sync_median_s) AS sync_s, median(latency_pipelined_median_s) AS pipelined_s,\n"
             "       median(framework_fraction) AS fraction, median(boundedness) AS boundedness",
             "tax",
         ),
-        "roofline": _roofline(without_flagged=page.without_flagged),
-        "cells": _medians("median({metric}) AS latency_s, median(framework_fraction) AS fraction", "tax"),
+        "roofline": _roofline(cell, without_flagged=without_flagged),
+        "cells": _medians(cell, "median({metric}) AS latency_s, median(framework_fraction) AS fraction", "tax"),
         "failures": """SELECT status, reason, host, environment, count(*) AS attempts
 FROM trials
 WHERE status <> 'ok' AND {where}
@@ -64,8 +66,8 @@ ORDER BY ALL""",
     }
 
 
-def _medians(expressions: str, table: str = "trials") -> str:
-    return f"""SELECT {_CELL},
+def _medians(cell: str, expressions: str, table: str = "trials") -> str:
+    return f"""SELECT {cell},
        count(*) AS processes, {expressions}
 FROM {table}
 WHERE {_OK}
@@ -73,7 +75,7 @@ WHERE {_OK}
 GROUP BY ALL ORDER BY ALL"""
 
 
-def _roofline(*, without_flagged: bool) -> str:
+def _roofline(cell: str, *, without_flagged: bool) -> str:
     """Rates, and beside them the roofs of their systems, which are looked for in all campaigns (`roofs_of`)."""
     threads = "CASE device WHEN 'cpu' THEN threads ELSE 0 END AS roof_threads"
     seconds = ", ".join(f"median({name})" for name in PACES)
@@ -100,7 +102,7 @@ def _roofline(*, without_flagged: bool) -> str:
          max(bytes_per_s) AS roof_bytes_per_s, arg_max(campaign_id, bytes_per_s) AS roof_bytes_campaign
   FROM rates GROUP BY ALL
 ), cells AS (
-  SELECT {_CELL}, {threads},
+  SELECT {cell}, {threads},
          count(*) AS processes, any_value(flops) / nullif(any_value(weight_bytes), 0) AS flop_per_weight_byte,
          any_value(flops) / median(busy_s) AS kernel_rate,
          any_value(flops) / median(latency_pipelined_median_s) AS pipelined_rate,
@@ -115,3 +117,38 @@ SELECT *, CASE WHEN flop_per_weight_byte > 0
 FROM cells LEFT JOIN arithmetic USING (system_id, device, roof_threads, dtype)
   LEFT JOIN memory USING (system_id, device, roof_threads)
 ORDER BY ALL"""
+
+
+def sql_values(columns: Sequence[str], tuples: Collection[tuple[Any, ...]]) -> str:
+    """A condition in SQL: these columns have one of these combinations of values.
+
+    Args:
+        columns: names of columns.
+        tuples: values, one of each column; null is unknown.
+    """
+    branches: list[list[str]] = []
+    for values in sorted(set(tuples), key=repr):
+        branches.append([_equal(name, value) for name, value in zip(columns, values, strict=True)])
+    if len(branches) == 1:
+        return AND.join(branches[0])
+    if len(columns) == 1 and not any(value is None for (value,) in tuples):
+        listed = ", ".join(sorted({_literal(values[0]) for values in tuples}))
+        return f"{columns[0]} IN ({listed})"
+    return "(" + " OR ".join(f"({' AND '.join(parts)})" if len(parts) > 1 else parts[0] for parts in branches) + ")"
+
+
+def raw_values(axis: Axis, rows: Iterable[Mapping[str, Any]]) -> dict[Value, set[tuple[Any, ...]]]:
+    """What stands in the columns of an axis, by its values."""
+    found: dict[Value, set[tuple[Any, ...]]] = {}
+    for row in rows:
+        found.setdefault(axis.read(row), set()).add(tuple(row[name] for name in axis.columns))
+    return found
+
+
+def _literal(value: Any) -> str:
+    """A text or a number, as SQL has it."""
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
+
+
+def _equal(name: str, value: Any) -> str:
+    return f"{name} IS NULL" if value is None else f"{name} = {_literal(value)}"

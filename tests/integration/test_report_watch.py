@@ -19,7 +19,7 @@ from orchestrator.cli import taxmeter as commands
 from orchestrator.cli.report import PageServer
 from orchestrator.errors import ConfigurationError
 from orchestrator.report.page import make_report
-from orchestrator.report.page.following import Follower, Made, Question, follow
+from orchestrator.report.page.watch import Follower, Made, Question, follow
 from orchestrator.store import Store, open_store
 from tests.browser import opened
 from tests.results import CAMPAIGNS, make_store, put_dimensions, taxmeter, trial

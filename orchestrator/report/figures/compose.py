@@ -24,14 +24,18 @@ from orchestrator.analysis.paper.settings import newest, points_measured
 from orchestrator.config import load_sweep
 from orchestrator.report.figures.canvas import sheet
 from orchestrator.report.figures.catalogue import Kind, PanelSpec, Spec
-from orchestrator.report.figures.generations import generation_panels
-from orchestrator.report.figures.lines import Panels, draw_panel, legend_of, line_panels
+from orchestrator.report.figures.lines import (
+    Panels,
+    draw_panel,
+    generation_panels,
+    legend_of,
+    line_panels,
+    pair_panels,
+)
 from orchestrator.report.figures.macs import MacsPanel, draw_macs, macs_legend, macs_panels
-from orchestrator.report.figures.pairs import pair_panels
 from orchestrator.report.figures.small_print import completeness, small_print, sweep_names
 from orchestrator.report.figures.split import draw_parts, draw_shares, split_legend, split_panels
-from orchestrator.report.figures.table_drawing import draw_table
-from orchestrator.report.figures.tables import Table, frameworks_table, hardware_table, sizes_table
+from orchestrator.report.figures.tables import Table, draw_table, frameworks_table, hardware_table, sizes_table
 from orchestrator.report.figures.values import MILLI, Panel
 
 SWEEPS: Final = Path("sweeps/paper")

@@ -6,14 +6,26 @@ from typing import Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from orchestrator.analysis.comparison import Gate, GatedCell, Outcome
-from orchestrator.report.asked import flagged_line, pairing_mark, pairing_text, policy_lines
-from orchestrator.report.comparison import render_differences
-from orchestrator.report.verdicts import calibration_line, percent
-from orchestrator.report.wording import count_text, ratio_text, value_text
+from orchestrator.report.comparison import (
+    flagged_line,
+    pairing_mark,
+    pairing_text,
+    policy_lines,
+    render_differences,
+)
+from orchestrator.report.text import (
+    calibration_line,
+    count_text,
+    indented,
+    markdown_cell,
+    markdown_row,
+    percent,
+    ratio_text,
+    value_text,
+)
 
 _SHOWN: Final = 10
 _IN_MARKDOWN: Final = 100
@@ -40,13 +52,12 @@ def render_gate(found: Gate) -> RenderableType:
     """The decision, the cells behind it, and what else differs."""
     parts: list[RenderableType] = [Text(line) for line in _heading(found)]
     for outcome in _TOLD:
-        cells = [one for one in found.cells if one.outcome is outcome]
+        cells = [cell for cell in found.cells if cell.outcome is outcome]
         if cells:
             parts.append(Text(f"{_TITLES[outcome]}:", style=_STYLES.get(outcome, "")))
-            lines = [_line(one, found) for one in cells[:_SHOWN]]
-            parts += [Padding(Text(line), (0, 0, 0, 2), expand=False) for line in lines]
+            parts += [indented(_line(cell, found), 2) for cell in cells[:_SHOWN]]
             if len(cells) > _SHOWN:
-                parts.append(Padding(Text(f"and {len(cells) - _SHOWN} more", style="dim"), (0, 0, 0, 2)))
+                parts.append(indented(Text(f"and {len(cells) - _SHOWN} more", style="dim"), 2))
     parts.extend(render_differences(found.table))
     style = "bold green" if found.passed else "bold red"
     parts.append(Text.assemble((_decision(found), style), f" {_counts(found)}"))
@@ -57,22 +68,22 @@ def gate_markdown(found: Gate) -> str:
     """The decision as a section of Markdown."""
     lines = [f"## {'✅' if found.passed else '❌'} taxmeter gate: {_decision(found)}", "", _counts(found), ""]
     lines += [f"- {line}" for line in _heading(found)]
-    shown = [one for one in found.cells if one.outcome is not Outcome.NEW][:_IN_MARKDOWN]
+    shown = [cell for cell in found.cells if cell.outcome is not Outcome.NEW][:_IN_MARKDOWN]
     lines += ["", "| cell | baseline | candidate | ratio, above 1 is better | |", "|---|---|---|---|---|"]
-    lines += [f"| {' | '.join(_escaped(text) for text in _columns(one, found))} |" for one in shown]
+    lines += [markdown_row(_columns(cell, found)) for cell in shown]
     if len(found.cells) > len(shown):
         lines += ["", f"and {len(found.cells) - len(shown)} more"]
     if found.table.differences:
         lines += ["", "What else differs:", ""]
-        changes = [one.change for one in found.table.differences]
-        lines += [f"- {_escaped(f'{one.field}: {one.then} → {one.now}')}" for one in changes[:_IN_MARKDOWN]]
+        changes = [difference.change for difference in found.table.differences[:_IN_MARKDOWN]]
+        lines += [f"- {markdown_cell(f'{change.field}: {change.then} → {change.now}')}" for change in changes]
     return "\n".join(lines) + "\n"
 
 
 def gate_junit(found: Gate) -> str:
     """The cells as test cases: a slow-down is a failure, what is missing is skipped unless it is required."""
     failures = found.failures
-    missing = [one for one in found.cells if one.outcome is Outcome.MISSING]
+    missing = [cell for cell in found.cells if cell.outcome is Outcome.MISSING]
     skipped = [] if found.require_all else missing
     suite = Element(
         "testsuite",
@@ -86,12 +97,12 @@ def gate_junit(found: Gate) -> str:
     limit = f"{100 * found.max_slowdown:g}%"
     for name, value in (("baseline", found.baseline), ("candidate", found.candidate), ("max-slowdown", limit)):
         SubElement(properties, "property", name=name, value=value)
-    for one in found.cells:
-        case = SubElement(suite, "testcase", classname=f"taxmeter.{found.table.metric.name}", name=one.name)
-        text = _line(one, found)
-        if one in failures:
-            SubElement(case, "failure", message=text, type=one.outcome.value).text = text
-        elif one.outcome is Outcome.MISSING:
+    for cell in found.cells:
+        case = SubElement(suite, "testcase", classname=f"taxmeter.{found.table.metric.name}", name=cell.name)
+        text = _line(cell, found)
+        if cell in failures:
+            SubElement(case, "failure", message=text, type=cell.outcome.value).text = text
+        elif cell.outcome is Outcome.MISSING:
             SubElement(case, "skipped", message=text)
         else:
             SubElement(case, "system-out").text = text
@@ -112,41 +123,37 @@ def _heading(found: Gate) -> Iterator[str]:
     flagged = flagged_line(table)
     if flagged is not None:
         yield flagged
-    yield calibration_line([one.ratio for one in table.twins])
+    yield calibration_line([twin.ratio for twin in table.twins])
 
 
 def _decision(found: Gate) -> str:
     if found.passed:
         return f"passed: no slow-down beyond {percent(found.max_slowdown)} is proven."
-    slower, missing = (sum(one.outcome is outcome for one in found.failures) for outcome in list(Outcome)[:2])
+    slower, missing = (sum(cell.outcome is outcome for cell in found.failures) for outcome in list(Outcome)[:2])
     parts = [f"{count_text(slower, 'cell is', 'cells are')} slower beyond doubt"] if slower else []
     parts += [f"{count_text(missing, 'cell is', 'cells are')} missing"] if missing else []
     return f"failed: {', '.join(parts)}."
 
 
 def _counts(found: Gate) -> str:
-    counts = [f"{found.count(one)} {one.value}" for one in Outcome if found.count(one)]
+    counts = [f"{found.count(outcome)} {outcome.value}" for outcome in Outcome if found.count(outcome)]
     return f"{count_text(len(found.cells), 'cell', 'cells')}: {', '.join(counts)}."
 
 
-def _line(one: GatedCell, found: Gate) -> str:
-    name, before, after, ratio, word = _columns(one, found)
-    if one.outcome is Outcome.MISSING or not ratio:
-        return f"{name}: {one.reason or word}"
+def _line(cell: GatedCell, found: Gate) -> str:
+    name, before, after, ratio, word = _columns(cell, found)
+    if cell.outcome is Outcome.MISSING or not ratio:
+        return f"{name}: {cell.reason or word}"
     return f"{name}: {ratio}, {before} → {after}"
 
 
-def _columns(one: GatedCell, found: Gate) -> tuple[str, str, str, str, str]:
-    entry, unit = one.entry, found.table.metric.unit
+def _columns(gated: GatedCell, found: Gate) -> tuple[str, str, str, str, str]:
+    entry, unit = gated.entry, found.table.metric.unit
     baseline = entry.cell if entry.is_baseline else entry.baseline
     candidate = None if entry.is_baseline else entry.cell
     values = [value_text(cell.estimate, unit) if cell and cell.estimate else "" for cell in (baseline, candidate)]
     ratio = ""
     if entry.ratio is not None:
         ratio = ratio_text(entry.ratio.estimate, decimals=3) + pairing_mark(entry.ratio, found.table)
-    word = one.outcome.value + (f": {one.reason}" if one.reason else "")
-    return one.name, values[0], values[1], ratio, word
-
-
-def _escaped(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    word = gated.outcome.value + (f": {gated.reason}" if gated.reason else "")
+    return gated.name, values[0], values[1], ratio, word

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from orchestrator.analysis.comparison import Gate, Policy, Pool, gate
-from orchestrator.report.gating import gate_junit, gate_markdown, render_gate
+from orchestrator.report.gate import gate_junit, gate_markdown, render_gate
 from orchestrator.store import Row
 from tests.comparing import NEW, OLD, measured, rounds, store_of
 

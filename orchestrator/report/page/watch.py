@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 
 from orchestrator.analysis.conditions import Condition
 from orchestrator.errors import ConfigurationError
-from orchestrator.report.page.making import make_report
-from orchestrator.report.page.rendering import render_page, render_waiting
+from orchestrator.report.page.build import make_report
+from orchestrator.report.page.render import render_page, render_waiting
 from orchestrator.store import Results, Selection
 
 State = tuple[object, ...]

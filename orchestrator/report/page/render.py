@@ -13,15 +13,18 @@ from string import Template
 from typing import Final
 
 from orchestrator.errors import ConfigurationError
-from orchestrator.report.page import summary, tables
+from orchestrator.report.page import summary
+from orchestrator.report.page.build import Page, Report
+from orchestrator.report.page.cells import Against
+from orchestrator.report.page.facts import differences_table, facts_table, systems_table
+from orchestrator.report.page.failures import disturbed_table, failures_table
 from orchestrator.report.page.html import Markup, element, joined, text
-from orchestrator.report.page.making import Report
-from orchestrator.report.page.model import Page
+from orchestrator.report.page.overview import overview
 from orchestrator.report.page.payload import packed, payload
 
 _SCRIPTS: Final = (
     *("data.js", "state.js", "drawing.js", "latency.js", "tax.js", "ratios.js", "roofline.js"),
-    *("cells.js", "samples.js", "memory.js", "following.js"),
+    *("cells.js", "samples.js", "memory.js", "watch.js"),
 )
 """In the order in which they stand on the page."""
 _SERVED: Final = "serving.js"
@@ -52,19 +55,22 @@ def render_page(report: Report, refresh_s: int | None = None, version: str | Non
         version=text(version),
         connect="connect-src 'self'; " if version is not None else "",
         live=_live(page, refresh_s, is_served=version is not None).html,
+        overview=overview(page).html,
         tiles=summary.tiles(page).html,
         verdicts=summary.verdicts(page).html,
         regimes=summary.regimes(page).html,
         calibration=summary.calibration(page).html,
-        campaigns=tables.campaigns(page).html,
-        speedups_title=text("Speed-up" + _against(page, "backend")),
-        hardware_title=text("Hardware" + _against(page, "system")),
-        backend_differences=tables.differences(page, "backends").html,
-        system_differences=tables.differences(page, "systems").html,
-        systems=joined([tables.systems(page), tables.facts(page.hardware, "Systems", "hardware")]).html,
-        software=tables.facts(page.software, "Environments", "software").html,
-        failures=tables.failures(page).html,
-        flagged=tables.flagged(page).html,
+        campaigns=summary.campaigns(page).html,
+        speedups_title=text("Speed-up" + _against(page, Against.BACKEND)),
+        hardware_title=text("Hardware" + _against(page, Against.SYSTEM)),
+        backend_differences=_differences(page, Against.BACKEND).html,
+        system_differences=_differences(page, Against.SYSTEM).html,
+        systems=joined([systems_table(page.at.systems), facts_table(page.hardware, "Systems", "hardware")]).html,
+        software=facts_table(page.software, "Environments", "software").html,
+        failures=failures_table(page.failures).html,
+        failures_empty=_empty("" if page.failures else "every trial ended ok"),
+        flagged=disturbed_table(page.disturbed, left_out=page.without_flagged).html,
+        flagged_empty=_empty(_why_not_disturbed(page)),
         samples_note=text(_samples_note(report)),
         style=_file("page.css"),
         script="\n".join(map(_file, scripts)),
@@ -89,11 +95,26 @@ def _live(page: Page, refresh_s: int | None, *, is_served: bool) -> Markup:
     return element("p", f"{state}: the page {how}.", class_="live", role="status")
 
 
-def _against(page: Page, kind: str) -> str:
-    number = getattr(page.baselines, kind)
+def _empty(why: str) -> str:
+    """An attribute that has the script hide a section, and say why at the end of the page; empty if it has content."""
+    return f' data-empty="{why}"' if why else ""
+
+
+def _why_not_disturbed(page: Page) -> str:
+    if page.disturbed.groups:
+        return ""
+    return "guards flagged no trial" if page.disturbed.watched else "no trial had guards"
+
+
+def _against(page: Page, kind: Against) -> str:
+    number = page.baselines[kind]
     if number is None:
         return ""
-    return f" against {page.backends[number].label if kind == 'backend' else page.systems[number].label}"
+    return f" against {page.at.backends[number].label if kind is Against.BACKEND else page.at.systems[number].label}"
+
+
+def _differences(page: Page, kind: Against) -> Markup:
+    return differences_table(page.differences, kind, has_ratios=bool(page.ratios(kind)))
 
 
 def _samples_note(report: Report) -> str:

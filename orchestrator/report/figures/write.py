@@ -1,0 +1,155 @@
+"""Writes figures and tables into a directory, with a page that lists them, the paper's numbers and what claims say."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from orchestrator.analysis.claiming import Decision, Finding
+from orchestrator.analysis.paper import Published, Trials
+from orchestrator.errors import ConfigurationError
+from orchestrator.report.claims import counts_text, figure_text
+from orchestrator.report.figures.canvas import drawing, save
+from orchestrator.report.figures.catalogue import Spec
+from orchestrator.report.figures.compose import Drawn, Material, Sheet, compose
+from orchestrator.report.figures.tables import comma_separated, markdown
+
+INDEX: Final = "index.md"
+_WORDS: Final = {Drawn.WHOLE: "drawn", Drawn.PARTLY: "**partly**", Drawn.MISSING: "**missing**"}
+
+
+@dataclass(frozen=True)
+class Written:
+    """A figure with its files."""
+
+    sheet: Sheet
+    files: tuple[Path, ...]
+
+
+def write_paper(
+    directory: Path,
+    specs: Sequence[Spec],
+    trials: Trials,
+    published: Published,
+    sweeps: Path,
+    decisions: Sequence[Decision],
+    formats: Sequence[str],
+    told: Callable[[Written], None],
+) -> Path:
+    """Draws figures and writes them with an index.
+
+    Args:
+        directory: is made; files of the same names are replaced.
+        specs: which figures and tables.
+        trials: of the store.
+        published: what the paper prints.
+        sweeps: the directory of the paper's sweeps.
+        decisions: of the paper's claims.
+        formats: of `canvas.FORMATS`.
+        told: called with each figure as soon as it is written.
+
+    Returns:
+        The index.
+
+    Raises:
+        ConfigurationError: a sweep is wrong, or the directory cannot be written.
+    """
+    material = Material(trials, published, sweeps, decided_texts(decisions))
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        written = []
+        for spec in specs:
+            written.append(_written(spec, material, directory, formats))
+            told(written[-1])
+        path = directory / INDEX
+        path.write_text(index_page(written, published, decisions), encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot be written: {error.strerror}; name another with --output", file=directory
+        ) from None
+    return path
+
+
+def _written(spec: Spec, material: Material, directory: Path, formats: Sequence[str]) -> Written:
+    with drawing():
+        sheet = compose(spec, material)
+        files = save(sheet.figure, directory, spec.stem, formats)
+    return Written(sheet, (*files, *_as_text(sheet, directory)))
+
+
+def _as_text(sheet: Sheet, directory: Path) -> list[Path]:
+    """A table as Markdown and CSV, too."""
+    if sheet.table is None:
+        return []
+    spec = sheet.spec
+    page = markdown(sheet.table, f"{spec.label}. {spec.title}", (*sheet.notes, *sheet.small_print))
+    paths = []
+    for suffix, text in (("md", page), ("csv", comma_separated(sheet.table))):
+        paths.append(directory / f"{spec.stem}.{suffix}")
+        paths[-1].write_text(text, encoding="utf-8")
+    return paths
+
+
+def index_page(written: Sequence[Written], published: Published, decisions: Sequence[Decision]) -> str:
+    """A page of Markdown.
+
+    Args:
+        written: the figures, in their order.
+        published: what the paper prints.
+        decisions: of the paper's claims; none if nobody decided them.
+    """
+    about = (
+        f"{published.source}. Each figure shows what this store has of the points that the paper's sweep asks for; "
+        "what is missing is drawn as missing. Figure 2 is a drawing, which nothing measures."
+    )
+    lines = [
+        "# The paper again",
+        "",
+        about,
+        "",
+        "| | state | what | points | files |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [_row(figure) for figure in written]
+    lines += ["", "## Numbers in the paper's text", "", "| the paper | here |", "|---|---|"]
+    decided = decided_texts(decisions)
+    lines += [f"| {one.full_text} | {decided.get(one.claim, 'not decided')} |" for one in published.statements]
+    if decisions:
+        lines += ["", "## Claims", "", f"{counts_text(decisions)}. `taxmeter claims` tells each in full.", ""]
+        lines += ["| | claim | number |", "|---|---|---|"]
+        lines += [f"| {one.finding.value} | {one.claim.text} | {_number(one) or '–'} |" for one in decisions]
+    for figure in written:
+        lines += _section(figure)
+    return "\n".join(lines) + "\n"
+
+
+def decided_texts(decisions: Sequence[Decision]) -> Mapping[str, str]:
+    """What the store says of claims, in words, by the id of the claim."""
+    found = {}
+    for decision in decisions:
+        number = _number(decision)
+        found[decision.claim.id] = decision.finding.value + (f", {number}" if number else "")
+    return found
+
+
+def _number(decision: Decision) -> str:
+    """Of the case that decides."""
+    figures = [judged.case.figure for judged in decision.cases if judged.case.figure is not None]
+    return (
+        figure_text(figures[0], decision.claim) if figures and decision.finding is not Finding.NOT_ENOUGH_DATA else ""
+    )
+
+
+def _row(written: Written) -> str:
+    spec = written.sheet.spec
+    files = ", ".join(f"[{path.suffix[1:]}]({path.name})" for path in written.files)
+    return f"| {spec.label} | {_WORDS[written.sheet.state]} | {spec.title} | {written.sheet.completeness} | {files} |"
+
+
+def _section(written: Written) -> list[str]:
+    spec = written.sheet.spec
+    lines = ["", f"## {spec.label}. {spec.title}", ""]
+    picture = next((path for suffix in (".svg", ".png") for path in written.files if path.suffix == suffix), None)
+    if picture is not None:
+        lines += [f"![{spec.label}: {spec.title}]({picture.name})", ""]
+    return lines + [f"- {text}" for text in (*written.sheet.notes, *written.sheet.small_print) if text]

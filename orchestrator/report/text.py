@@ -1,0 +1,401 @@
+"""Results in words, the same in every view: shapes, estimates, ratios, verdicts, transitions, and whole sentences."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from rich.padding import Padding
+from rich.text import Text
+
+from orchestrator.analysis import (
+    Cell,
+    Estimate,
+    Line,
+    Ratio,
+    SettingSummary,
+    Shape,
+    Transition,
+    Turning,
+    Verdict,
+)
+from orchestrator.analysis.transition import Side
+from orchestrator.analysis.verdict import MOST_SESSIONS
+
+COLOURS: Final = {
+    Verdict.FASTER: "green",
+    Verdict.SLIGHTLY_FASTER: "green",
+    Verdict.SLOWER: "red",
+    Verdict.SLIGHTLY_SLOWER: "red",
+    Verdict.EQUIVALENT: "",
+    Verdict.UNDECIDED: "yellow",
+}
+GROUPS: Final[Mapping[str, str]] = {
+    "work": "What is computed",
+    "system": "System",
+    "environment": "Environment",
+    "code": "Code that measured",
+    "protocol": "Protocol",
+    "conditions": "Conditions, medians before the trials",
+}
+"""Of fields that differ between two sides."""
+_VAGUE: Final = 2.0
+"""Times that the upper end of an interval is the lower one."""
+_USELESS: Final = 100
+"""An interval whose ends differ by more than this factor says only that there are too few rounds."""
+_UNITS: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
+_OF_TIME: Final = (
+    *("latency", "throughput", "floor", "dispatch", "graph", "busy", "kernel_sum", "overhead", "cpu_time"),
+)
+_BETTER: Final = {"faster": "better", "slower": "worse"}
+_MINUTE_S: Final = 60
+_HOUR_S: Final = 3600
+_THAN: Final = "than eager"
+_FACTOR: Final = re.compile(r"(times (?:faster|slower))")
+_ALONE: Final = {
+    Verdict.EQUIVALENT: "equal within {margin}",
+    Verdict.SLIGHTLY_FASTER: "faster by less than {margin}",
+    Verdict.SLIGHTLY_SLOWER: "slower by less than {margin}",
+    Verdict.UNDECIDED: "undecided",
+}
+
+
+# Lists and lines
+
+
+def count_text(number: int, singular: str, plural: str) -> str:
+    """A number with its noun."""
+    return f"{number} {singular if number == 1 else plural}"
+
+
+def listed(texts: Sequence[str], most: int) -> str:
+    """The first of several texts, and how many more there are."""
+    more = f"; and {len(texts) - most} more" if len(texts) > most else ""
+    return "; ".join(texts[:most]) + more
+
+
+def indented(content: Text | str, columns: int) -> Padding:
+    """A line for the terminal that begins some columns further right."""
+    return Padding(content if isinstance(content, Text) else Text(content), (0, 0, 0, columns), expand=False)
+
+
+def markdown_cell(text: str) -> str:
+    """Any text, as a cell of a table in Markdown takes it."""
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def markdown_row(cells: Iterable[str]) -> str:
+    """A row of a table in Markdown."""
+    return f"| {' | '.join(map(markdown_cell, cells))} |"
+
+
+def markdown_head(names: Sequence[str]) -> list[str]:
+    """The first two lines of a table in Markdown."""
+    return [markdown_row(names), "|" + "---|" * len(names)]
+
+
+# Shapes
+
+
+def shape_name(shape: Shape) -> str:
+    """A shape with its sizes, dtype and device."""
+    return f"{work_name(shape)}, {numerics_name(shape)}"
+
+
+def work_name(shape: Shape) -> str:
+    """The workload of a shape with its sizes."""
+    sizes = [f"{shape.sequence_length} tokens"] if shape.sequence_length else []
+    sizes += [f"{shape.image_size}x{shape.image_size} pixels"] if shape.image_size else []
+    sizes += [shape.options] if shape.options else []
+    return ", ".join([shape.workload, *sizes])
+
+
+def numerics_name(shape: Shape) -> str:
+    """In what and on what a shape is computed."""
+    return f"{shape.dtype}, {shape.device} with {count_text(shape.threads, 'thread', 'threads')}"
+
+
+# Estimates
+
+
+def is_vague(ratio: Estimate) -> bool:
+    """Whether the interval of a ratio says so little that no number is printed."""
+    return ratio.low is not None and ratio.high is not None and ratio.high > _VAGUE * ratio.low
+
+
+def margin_text(estimate: Estimate) -> str:
+    """How far an interval reaches from its value, as a factor in percent: `±3.2 %`. Empty without an interval."""
+    if estimate.low is None or estimate.high is None or estimate.low <= 0:
+        return ""
+    half = math.sqrt(estimate.high / estimate.low) - 1
+    return f"±{percent_text(half)}" if half < 1 else "±over 100 %"
+
+
+def duration_text(estimate: Estimate) -> str:
+    """Seconds in a unit that fits, with their interval."""
+    scale, unit = next(((s, u) for s, u in _UNITS if estimate.value >= s), _UNITS[-1])
+    text = f"{_digits(estimate.value / scale)} {unit}"
+    return text + _interval(estimate, lambda bound: _digits(bound / scale))
+
+
+def value_text(estimate: Estimate, unit: str) -> str:
+    """A value of any metric, scaled to a unit that fits, with its interval."""
+    size = abs(estimate.value)
+    scale, shown = next(((one, name) for one, name in _scales(unit) if size >= one), _scales(unit)[-1])
+    return f"{_digits(estimate.value / scale)}{shown}" + _interval(estimate, lambda bound: _digits(bound / scale))
+
+
+def ratio_text(estimate: Estimate, decimals: int = 2) -> str:
+    """A ratio with its interval."""
+    return f"x{estimate.value:.{decimals}f}" + _interval(estimate, lambda bound: f"{bound:.{decimals}f}")
+
+
+def percent_text(share: float) -> str:
+    """A share with two significant digits, so that little is not said to be nothing."""
+    percent = 100 * share
+    return f"{percent:.0f} %" if abs(percent) >= 9.95 or not percent else f"{percent:.2g} %"
+
+
+def percent(share: float) -> str:
+    """A share as `4.2 %`, `3 %`, and above ten without digits behind the point."""
+    return f"{100 * share:.0f} %" if share >= 0.0995 else f"{float(f'{100 * share:.1f}'):g} %"
+
+
+def _digits(value: float) -> str:
+    """Three significant digits, without an exponent."""
+    size = abs(value)
+    return f"{value:.0f}" if size >= 99.95 else f"{value:.1f}" if size >= 9.995 else f"{value:.2f}"
+
+
+def _interval(estimate: Estimate, shown: Callable[[float], str]) -> str:
+    if estimate.low is None or estimate.high is None:
+        return ""
+    if estimate.high > estimate.low * _USELESS > 0:
+        return " [too wide: more rounds]"
+    return f" [{shown(estimate.low)}, {shown(estimate.high)}]"
+
+
+def _scales(unit: str) -> tuple[tuple[float, str], ...]:
+    if unit in ("s", "J"):
+        return (1.0, f" {unit}"), (1e-3, f" m{unit}"), (1e-6, f" u{unit}")
+    if unit == "bytes":
+        return (2.0**30, " GiB"), (2.0**20, " MiB"), (2.0**10, " KiB"), (1.0, " B")
+    if unit.endswith("/s"):
+        return (1e12, f" T {unit}"), (1e9, f" G {unit}"), (1e6, f" M {unit}"), (1.0, f" {unit}")
+    return ((1.0, ""),)
+
+
+# Verdicts
+
+
+def verdict_name(verdict: Verdict, metric: str = "latency") -> str:
+    """A verdict in a word or two: what is no time is better or worse."""
+    if metric.startswith(_OF_TIME):
+        return verdict.value
+    return " ".join(_BETTER.get(word, word) for word in verdict.value.split())
+
+
+def counts_text(ratios: Sequence[Ratio], metric: str = "latency") -> str:
+    """How many ratios have each verdict: `2 faster, 1 undecided`."""
+    counts = Counter(ratio.verdict for ratio in ratios)
+    return ", ".join(f"{counts[verdict]} {verdict_name(verdict, metric)}" for verdict in Verdict if counts[verdict])
+
+
+def rule_lines(ratios: Sequence[Ratio], margin: float) -> Iterator[str]:
+    """The rule, what could have been found, and what a decision would take; nothing without ratios."""
+    if not ratios:
+        return
+    together = f"all {len(ratios)} judged together (Holm)" if len(ratios) > 1 else "judged alone"
+    yield (
+        f"Different: the interval excludes 1, {together}. Equivalent, or slightly: all of it lies within "
+        f"{percent(margin)}."
+    )
+    found = [ratio.judgement.least for ratio in ratios if ratio.judgement.least is not None]
+    if found:
+        middle, low, high = (_least(float(value)) for value in (np.median(found), min(found), max(found)))
+        spread = f" in the middle, {low} at best, {high} at worst" if low != high else ""
+        yield f"Smallest difference that could have been found: {middle}{spread}."
+    yield from _decisions([ratio for ratio in ratios if ratio.verdict is Verdict.UNDECIDED])
+
+
+def calibration_line(pairs: Sequence[Ratio]) -> str:
+    """How many A/A pairs were called different, though nothing differs."""
+    if not pairs:
+        return "No A/A pair ran (`duplicate` in the sweep), so that the calibration was not checked."
+    different = sum(pair.verdict.is_different for pair in pairs)
+    return f"A/A, the same trial twice: {different} of {count_text(len(pairs), 'pair', 'pairs')} called different."
+
+
+def cpu_text(ratio: Ratio) -> str | None:
+    """What CPU time says, where it calls a ratio otherwise; else null."""
+    if ratio.cpu is None or not ratio.is_contradicted:
+        return None
+    return f"CPU time says {ratio_text(ratio.cpu.estimate)}: {ratio.cpu.verdict.value}"
+
+
+def _least(difference: float) -> str:
+    return percent(difference) if difference <= 1 else "more than 100 %"
+
+
+def _decisions(undecided: Sequence[Ratio]) -> Iterator[str]:
+    known = sorted(ratio.sessions for ratio in undecided if ratio.sessions is not None)
+    if not undecided:
+        return
+    if not known:
+        single = all(ratio.estimate.low is None for ratio in undecided)
+        why = "one session gives no interval" if single else f"{MOST_SESSIONS} sessions more would not decide them"
+        yield f"{len(undecided)} undecided: {why}."
+        return
+    times = sorted(ratio.more_s for ratio in undecided if ratio.more_s is not None)
+    each = " each" if len(times) > 1 else ""
+    took = f" ({_range([_time(end) for end in (times[0], times[-1])])}{each})" if times else ""
+    sessions = _range([str(known[0]), str(known[-1])])
+    rest = f"; {len(undecided) - len(known)} of them more than {MOST_SESSIONS}" if len(known) < len(undecided) else ""
+    yield f"{len(undecided)} undecided: a decision takes about {sessions} sessions more{took}{rest}."
+
+
+def _range(ends: Sequence[str]) -> str:
+    return ends[0] if ends[0] == ends[-1] else f"{ends[0]} to {ends[-1]}"
+
+
+def _time(seconds: float) -> str:
+    if seconds < _MINUTE_S:
+        return f"{math.ceil(seconds)} s"
+    return f"{math.ceil(seconds / _MINUTE_S)} min" if seconds < 2 * _HOUR_S else f"{seconds / _HOUR_S:.0f} h"
+
+
+# Transitions
+
+
+def transition_text(found: Transition, is_bound: bool) -> str:
+    """Where the regime changes, in words that follow `at batch` or stand alone.
+
+    Args:
+        found: the transition.
+        is_bound: it is there or at a larger batch, as on a CPU, whose floor is a lower bound.
+    """
+    first, last = found.batches[0], found.batches[-1]
+    at = "at least at" if is_bound else "at"
+    if found.side is Side.BELOW:
+        by = "by the floor " if is_bound else ""
+        return f"{by}below {first}, the smallest batch that was measured"
+    if found.side is Side.ABOVE:
+        return f"above {last}, the largest batch that was measured"
+    assert found.batch is not None
+    if found.interval is None:
+        return f"{at} {number_text(found.batch)}; a single round gives no interval"
+    return f"{at} {number_text(found.batch)} {_batch_interval(found)}"
+
+
+def number_text(value: float) -> str:
+    """A batch, which between two measured ones is no whole number."""
+    return f"{value:.0f}" if value >= 100 or math.isclose(value, round(value), abs_tol=0.05) else f"{value:.1f}"
+
+
+def _batch_interval(found: Transition) -> str:
+    assert found.interval is not None
+    first, last = found.batches[0], found.batches[-1]
+    low = f"below {first}" if found.interval.low is None else number_text(found.interval.low)
+    high = f"above {last}" if found.interval.high is None else number_text(found.interval.high)
+    return f"[{low}, {high}]"
+
+
+# Sentences about a campaign
+
+
+def sentences(summary: SettingSummary, margin: float, name: Callable[[Shape], str]) -> Iterator[str]:
+    """What is how much faster, what the framework takes, up to where that matters: a sentence for each shape.
+
+    Args:
+        summary: of one setting.
+        margin: within which two things are equivalent; 0.03 is 3 %.
+        name: of a shape, by which it is told from the others of the setting.
+    """
+    for shape in dict.fromkeys(line.shape for line in summary.lines):
+        lines = [line for line in summary.lines if line.shape == shape]
+        turnings = [turning for turning in summary.turnings if turning.shape == shape]
+        said = [*_speed(lines, margin), *_framework(lines), *_turning(turnings)]
+        if said:
+            yield f"{name(shape)}: {'; '.join(said)}."
+
+
+def _speed(lines: Sequence[Line], margin: float) -> list[str]:
+    said: list[str] = []
+    backends = dict.fromkeys(cell.backend for line in lines for cell in line.cells if cell.ratio is not None)
+    for backend in backends:
+        found = {
+            line.batch: cell.ratio
+            for line in lines
+            for cell in line.cells
+            if cell.backend == backend and cell.ratio is not None
+        }
+        text = f"{backend} {', '.join(_by_verdict(found, margin))}"
+        is_told = any(_THAN in earlier for earlier in said)
+        said.append(text if is_told else _FACTOR.sub(rf"\1 {_THAN}", text, count=1))
+    return said
+
+
+def _by_verdict(found: dict[int, Ratio], margin: float) -> Iterator[str]:
+    """A part for each verdict, with the batches if there are several."""
+    for verdict in Verdict:
+        some = {batch: ratio for batch, ratio in found.items() if ratio.verdict is verdict}
+        if not some:
+            continue
+        if verdict in (Verdict.FASTER, Verdict.SLOWER):
+            known = [ratio.estimate.value for ratio in some.values() if not is_vague(ratio.estimate)]
+            values = sorted(value if verdict is Verdict.FASTER else 1 / value for value in known)
+            factors = _range([f"{value:.2f}" for value in values]) if values else ""
+            text = f"{factors} times {verdict.value}" if factors else verdict.value
+        else:
+            text = _ALONE[verdict].format(margin=percent(margin))
+        yield text if len(some) == len(found) else f"{text} {_batches(some)}"
+
+
+def _batches(batches: Iterable[int]) -> str:
+    shown = [str(batch) for batch in batches]
+    return f"at batch {shown[0]}" if len(shown) == 1 else f"at batches {', '.join(shown)}"
+
+
+def _framework(lines: Sequence[Line]) -> Iterator[str]:
+    """What the framework takes at least under the first backend with a floor, which is eager where it was measured."""
+    cells = [(line.batch, cell) for line in lines for cell in line.cells if _has_floor(cell)]
+    if not cells:
+        return
+    backend = cells[0][1].backend
+    shares = {batch: _share(cell) for batch, cell in cells if cell.backend == backend}
+    floors = [cell.floor for _, cell in cells if cell.backend == backend and cell.floor is not None]
+    first, last = next(iter(shares)), list(shares)[-1]
+    ends = f"{percent_text(shares[first])} of a call"
+    if first != last:
+        ends += f" at batch {first}, {percent_text(shares[last])} at {last}"
+    yield f"{backend}'s framework takes at least {duration_text(floors[0])}, {ends}"
+
+
+def is_above_call(cell: Cell) -> bool:
+    """Whether a floor was disturbed so much that it is no bound: a call took less."""
+    return cell.floor is not None and cell.latency is not None and cell.floor.value > cell.latency.value
+
+
+def _has_floor(cell: Cell) -> bool:
+    is_measured = cell.floor is not None and cell.floor_proven and cell.latency is not None
+    return is_measured and not is_above_call(cell) and (cell.latency is None or not is_vague(cell.latency))
+
+
+def _share(cell: Cell) -> float:
+    assert cell.floor is not None
+    assert cell.latency is not None
+    return cell.floor.value / cell.latency.value
+
+
+def _turning(turnings: Sequence[Turning]) -> Iterator[str]:
+    inside = [turning for turning in turnings if turning.transition.side is Side.INSIDE]
+    if inside:
+        each = [f"{_at(turning.transition)} ({turning.backend})" for turning in inside]
+        yield f"framework and arithmetic are even at batch {', '.join(each)} or a larger one"
+
+
+def _at(found: Transition) -> str:
+    assert found.batch is not None
+    return number_text(found.batch) + ("" if found.interval is None else f" {_batch_interval(found)}")
