@@ -48,7 +48,8 @@ def test_a_version_that_looks_for_cuda_when_it_is_imported_finds_it_loaded(
     (tmp_path / "onnxruntime" / "__init__.py").write_text("import ctypes\nctypes.CDLL('onnxruntime', 0)\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     for name in ("onnxruntime", "runners.backends.onnxruntime_import"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
+        monkeypatch.setitem(sys.modules, name, sys)  # what is imported below goes with the test
+        del sys.modules[name]
     importlib.import_module("runners.backends.onnxruntime_import")
     assert steps == (["libcurand.so.10"] if looks else []) + ["onnxruntime"]
 
