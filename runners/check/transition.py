@@ -10,7 +10,8 @@ from runners.check.running import ROWS, Context, Findings
 from runners.check.subjects import BERT, sized, spec_of
 
 _BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
-_BATCHES_SMALL = (1, 16, 128)
+_BATCHES_QUICK = (1, 16, 128)
+_BATCHES_REHEARSED = (1, 2)
 _FLAT = 0.05
 _AGREE = 0.1
 
@@ -18,7 +19,7 @@ _AGREE = 0.1
 def check(context: Context) -> Findings:
     """By batch: the times of a call, boundedness, and both estimates of the exposed overhead."""
     found = Findings()
-    batches = _BATCHES_SMALL if context.size.is_small else _BATCHES
+    batches = _BATCHES_REHEARSED if context.size.rehearse else _BATCHES_QUICK if context.size.quick else _BATCHES
     specs = [spec_of(replace(sized(BERT, context.size), batch=batch), "float16") for batch in batches]
     reached, printed = rows.run_task(os.path.join(context.out, ROWS), "transition", specs, context.left_s - 4)
     if len(reached) < len(specs):

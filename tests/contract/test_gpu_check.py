@@ -132,7 +132,11 @@ def test_its_rows_are_an_export(rehearsal: Rehearsal, tmp_path: Path) -> None:
         archive.extractall(tmp_path, filter="data")
     arguments = ["results", "import", str(tmp_path / "rows"), "--results", str(tmp_path / "store")]
     assert run([*arguments, "--accept-versions"]) == ExitCode.OK
-    rows = Store(tmp_path / "store").trials(["workload", "device", "environment", "gpu_uuid", "dispatch_s"]).to_pylist()
+    rows = (
+        Store.open(tmp_path / "store")
+        .trials(["workload", "device", "environment", "gpu_uuid", "dispatch_s"])
+        .to_pylist()
+    )
     assert {row["device"] for row in rows} == {"cuda"}
     assert all(row["environment"].startswith("gpu-check+found-") for row in rows)
     assert {row["gpu_uuid"] for row in rows} == {"GPU-34bf77d1-c686-6821-79a8-32d326c5039c"}
