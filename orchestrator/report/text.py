@@ -10,17 +10,7 @@ import numpy as np
 from rich.padding import Padding
 from rich.text import Text
 
-from orchestrator.analysis import (
-    Cell,
-    Estimate,
-    Line,
-    Ratio,
-    SettingSummary,
-    Shape,
-    Transition,
-    Turning,
-    Verdict,
-)
+from orchestrator.analysis import Cell, Estimate, Line, Ratio, SettingSummary, Shape, Transition, Turning, Verdict
 from orchestrator.analysis.transition import Side
 from orchestrator.analysis.verdict import MOST_SESSIONS
 
