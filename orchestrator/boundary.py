@@ -3,13 +3,14 @@
 Others are containers, hosts, imported directories, merged stores, object stores and whoever can write beside us.
 """
 
+import io
 import json
 import math
 import os
 import re
 import stat
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from orchestrator.errors import ForeignDataError
 
@@ -19,16 +20,18 @@ MAX_JSON_BYTES: Final = 64 * 2**20
 MAX_JSON_DEPTH: Final = 64
 """Ours have less than ten levels."""
 
-_INT64: Final = range(-(2**63), 2**63)
+_INT64: Final = 2**63
 
 _SUSPECT: Final = re.compile(r"[0-9]{19}|[eE]\+?[0-9]{3}|\\u[dD][89a-fA-F]")
 """Only what has one of these can hold a number beyond 64 bits, an infinity or half of a surrogate pair."""
+
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,239}")
 
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """C0 without tab and newline, C1, line separators, what changes the direction of writing, halves of pairs."""
 
 
-def open_foreign_file(path: Path, *, follows_links: bool = False) -> BinaryIO:
+def open_foreign_file(path: Path, *, follows_links: bool = False) -> io.FileIO:
     """Opens a file that somebody else may have made, to read it without buffering; it never blocks.
 
     Args:
@@ -112,6 +115,24 @@ def load_json(data: bytes | str, where: str, *, limit_bytes: int = MAX_JSON_BYTE
     return document
 
 
+def plain_name(name: str, what: str) -> str:
+    """A name of somebody else that becomes a part of paths: the name, if it is one plain component.
+
+    Args:
+        name: such as the identity of a campaign.
+        what: it is, for the error.
+
+    Raises:
+        ForeignDataError: it is not.
+    """
+    if not _PLAIN_NAME.fullmatch(name):
+        raise ForeignDataError(
+            f"{what} {name[:80]!r} is no name that taxmeter gives: expected letters, digits, '.', '_', '+' and '-' "
+            "after a first letter or digit, at most 240"
+        )
+    return name
+
+
 def terminal_text(text: str) -> str:
     """Text of others as it may reach a terminal: characters that steer one are shown by their numbers."""
     return _CONTROL.sub(_shown, text)
@@ -148,7 +169,7 @@ def _check_scalar(value: Any, where: str) -> None:
             value.encode()
         except UnicodeEncodeError:
             raise ForeignDataError(f"{where}: holds half of a surrogate pair") from None
-    elif isinstance(value, int) and value not in _INT64:
+    elif isinstance(value, int) and not -_INT64 <= value < _INT64:
         raise ForeignDataError(f"{where}: holds an integer beyond 64 bits")
     elif isinstance(value, float) and not math.isfinite(value):
         raise ForeignDataError(f"{where}: holds a number that is too large")

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from orchestrator.boundary import plain_name
 from orchestrator.errors import NoUsableHostError
 
 CACHE: Final = "cache"
@@ -40,8 +41,12 @@ class WorkFiles:
         return self.state / "campaigns"
 
     def campaign(self, campaign_id: str) -> Path:
-        """Task directories, code, caches and logs of one campaign; gone once it is complete."""
-        return self.campaigns / campaign_id
+        """Task directories, code, caches and logs of one campaign; gone once it is complete.
+
+        Raises:
+            ForeignDataError: the identity would lead elsewhere.
+        """
+        return self.campaigns / plain_name(campaign_id, "campaign")
 
     def code(self, campaign_id: str) -> Path:
         """The runner's code as it was when the campaign began."""

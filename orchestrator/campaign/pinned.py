@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from orchestrator.campaign.reproduce.environment import compare
 from orchestrator.campaign.reproduce.reproduction import is_reproduction
 from orchestrator.campaign.reproduce.stored import stored_pin
-from orchestrator.campaign.resume import Continuation, continued
+from orchestrator.campaign.resume import Continuation, continued, other_hardware
 from orchestrator.campaign.stored_plan import StoredPlan, plan_document
 from orchestrator.config import Sweep
 from orchestrator.environments import Catalogue, lock_sha256, short_digest
@@ -66,16 +66,17 @@ def pinned(row: Mapping[str, Any], store: Store) -> Pinned:
 
     Raises:
         ConfigurationError: it reproduces another one, or its row has no plan.
+        ForeignDataError: the plan cannot be read.
     """
     campaign_id = row["campaign_id"]
-    stored = StoredPlan.of(row)
-    if stored is None:
-        raise ConfigurationError(f"campaign {campaign_id} has no plan in the store: it was imported")
-    if is_reproduction(row):
-        command = row["sweep_document"].split("`")[1]
+    if row["plan"] is not None and is_reproduction(row):
+        command = row["sweep_document"].partition("`")[2].partition("`")[0]
         raise ConfigurationError(
             f"campaign {campaign_id} reproduces another one; `{command}` goes on with it by itself"
         )
+    stored = StoredPlan.of(row)
+    if stored is None:
+        raise ConfigurationError(f"campaign {campaign_id} has no plan in the store: it was imported")
     trials = store.trials(list(_COLUMNS), campaign_id=campaign_id)
     ran = trials.filter(pc.is_valid(trials["runner_sha256"])).sort_by([("started_at", "descending")]).to_pylist()
     seen = {environment["environment_id"]: environment for environment in store.environments().to_pylist()}
@@ -111,6 +112,8 @@ def go_on(campaign: Pinned, sweep: Sweep, hosts: Sequence[PlanningHost], store: 
     wrong = sorted(campaign.plan.disagreeing(today))
     if wrong:
         raise campaign.refusal(line for place in wrong for line in _problems(place, campaign, now, hosts))
+    if other := other_hardware(campaign.campaign_id, hosts, store):
+        raise campaign.refusal(other)
     if not campaign.plan.shares_work(today):
         places = ", ".join(sorted(campaign.plan.places))
         raise NoUsableHostError(

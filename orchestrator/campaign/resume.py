@@ -9,11 +9,12 @@ from itertools import islice
 
 import pyarrow.compute as pc
 
+from orchestrator.boundary import plain_name
 from orchestrator.campaign.allocation import with_more, with_past
 from orchestrator.campaign.provision import ReadyHost
 from orchestrator.campaign.stored_plan import StoredPlan, plan_document
 from orchestrator.config import Faults, Sweep
-from orchestrator.errors import ConfigurationError
+from orchestrator.errors import ConfigurationError, ForeignDataError
 from orchestrator.planning import Plan, PlanningHost, estimate_s, plan
 from orchestrator.store import Attempt, Reproduces, Row, Store
 from runners.contract import LEGACY, Status, Trial
@@ -76,6 +77,7 @@ def choose_campaign(
     *,
     absent: Collection[str] = (),
     more_s: float | None = None,
+    tell: Callable[[str], None] = lambda _text: None,
 ) -> Continuation:
     """Plans a new campaign, or finds the one to continue.
 
@@ -90,6 +92,7 @@ def choose_campaign(
         absent: hosts that are meant and cannot be used now. A campaign that waits for them alone is continued, though
             nothing is left to do for the others.
         more_s: seconds for further sessions on each host, of the newest campaign, finished or not.
+        tell: told why a campaign of the sweep is left alone.
 
     Raises:
         ConfigurationError: further sessions are asked for, and there is no campaign yet.
@@ -99,7 +102,10 @@ def choose_campaign(
     fresh_id = new_campaign_id(sweep.name)
     fresh = plan(sweep, hosts, fresh_id)
     if policy is not ResumePolicy.NEVER:
-        for campaign_id, stored in _candidates(fresh, sweep.name, store):
+        for campaign_id, stored in _candidates(fresh, sweep.name, store, tell):
+            if other := other_hardware(campaign_id, hosts, store):
+                tell(f"campaign {campaign_id} is not continued: {'; '.join(other)}")
+                continue
             attempts = store.attempts(campaign_id)
             found = continued(campaign_id, stored, sweep, hosts, store, more_s)
             if more_s is not None or policy is ResumePolicy.ALWAYS or _goes_on(found, stored, attempts, absent):
@@ -142,6 +148,18 @@ def continued(
     return Continuation(campaign_id, False, full, unfinished(full, attempts), widened, joined)
 
 
+def other_hardware(campaign_id: str, hosts: Sequence[PlanningHost], store: Store) -> list[str]:
+    """The hosts at hand of whose name the campaign measured another machine: a line for each."""
+    trials = store.trials(["host", "hw_id", "started_at"], campaign_id=campaign_id)
+    measured = trials.filter(pc.is_valid(trials["hw_id"])).sort_by("started_at").to_pylist()
+    last = {row["host"]: row["hw_id"] for row in measured}
+    return [
+        f"{host.name} is other hardware ({host.hw_id}) than what it measured under this name ({last[host.name]})"
+        for host in hosts
+        if host.hw_id is not None and last.get(host.name, host.hw_id) != host.hw_id
+    ]
+
+
 def write_widened(continuation: Continuation, inventory_document: str, store: Store) -> None:
     """Writes into the row of a campaign which places it has got besides, and the inventory that has them.
 
@@ -173,15 +191,25 @@ def unfinished(full: Plan, attempts: Mapping[str, Attempt]) -> Plan:
 
 def new_campaign_id(sweep_name: str) -> str:
     """Readable, sortable by time, and unique without asking anyone."""
-    return f"{sweep_name}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{secrets.token_hex(3)}"
+    moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    return f"{plain_name(sweep_name, 'sweep')}-{moment}-{secrets.token_hex(3)}"
 
 
-def _candidates(fresh: Plan, sweep_name: str, store: Store) -> Iterator[tuple[str, StoredPlan]]:
+def _candidates(
+    fresh: Plan, sweep_name: str, store: Store, tell: Callable[[str], None]
+) -> Iterator[tuple[str, StoredPlan]]:
     """Campaigns that may be continued: the newest with this plan, then the newest that agrees with it."""
     now = StoredPlan(sweep_name, plan_document(fresh))
     campaigns = store.own_campaigns()
     of_sweep = campaigns.filter(pc.equal(campaigns["sweep"], sweep_name)).sort_by([("started_at", "descending")])
-    plans = {row["campaign_id"]: stored for row in of_sweep.to_pylist() if (stored := StoredPlan.of(row)) is not None}
+    plans: dict[str, StoredPlan] = {}
+    for row in of_sweep.to_pylist():
+        try:
+            stored = StoredPlan.of(row)
+        except ForeignDataError as error:
+            tell(f"{error}; it is not continued")
+        else:
+            plans |= {} if stored is None else {row["campaign_id"]: stored}
     same = [row["campaign_id"] for row in of_sweep.to_pylist() if row["plan_digest"] == fresh.digest][:1]
     agreeing = (name for name, stored in plans.items() if stored.shares_work(now) and not stored.disagreeing(now))
     for campaign_id in dict.fromkeys([*same, *islice(agreeing, 1)]):

@@ -1,11 +1,13 @@
 """Plans as the rows of campaigns have them: what a campaign was to do, whatever today's files would plan."""
 
-import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Final, Self
 
-from orchestrator.errors import ConfigurationError
+from pydantic import TypeAdapter, ValidationError
+
+from orchestrator.boundary import load_json, plain_name
+from orchestrator.errors import ConfigurationError, ForeignDataError
 from orchestrator.planning import Plan, work_digest
 from orchestrator.store import Attempt, Row, campaign_plan
 from runners.contract import Status, Trial, encode
@@ -13,6 +15,43 @@ from runners.contract.user_module import MODULE_OPTION, module_named
 
 Visit = tuple[str, int, int]
 """Key, round and replicate of a trial: with its place and the campaign its identity."""
+
+_MAX_PLAN_BYTES: Final = 2**30
+"""Of a hundred million trials."""
+
+
+@dataclass(frozen=True)
+class _Trial:
+    trial_id: str
+    trial_key: str
+    round: int
+    replicate: int
+
+
+@dataclass(frozen=True)
+class _Task:
+    host: str
+    trials: list[_Trial]
+
+
+@dataclass(frozen=True)
+class _Skip:
+    host: str
+    trial: _Trial
+
+
+@dataclass(frozen=True)
+class _Document:
+    """What is read of the document of `plan_document`, as far as a stranger may have written it."""
+
+    tasks: list[_Task]
+    skips: list[_Skip]
+    unmatched: list[str]
+    places: dict[str, str]
+    specifications: dict[str, dict[str, Any]]
+
+
+_DOCUMENT: Final = TypeAdapter(_Document)
 
 
 @dataclass(frozen=True)
@@ -25,8 +64,21 @@ class StoredPlan:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Self | None:
-        """The plan of a row of `campaigns`; null if it has none, as that of an import."""
-        return None if row["plan"] is None else cls(row["sweep"], json.loads(row["plan"]))
+        """The plan of a row of `campaigns`; null if it has none, as that of an import.
+
+        Raises:
+            ForeignDataError: it cannot be read, or the identity of its campaign is no name of ours.
+        """
+        if row["plan"] is None:
+            return None
+        where = f"the plan of campaign {plain_name(row['campaign_id'], 'campaign')}"
+        document = load_json(row["plan"], where, limit_bytes=_MAX_PLAN_BYTES)
+        try:
+            _DOCUMENT.validate_json(row["plan"], strict=True)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            raise ForeignDataError(f"{where}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        return cls(row["sweep"], document)
 
     @property
     def places(self) -> frozenset[str]:

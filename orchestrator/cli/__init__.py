@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 
+from orchestrator.cli.terminal import filtered_streams
 from orchestrator.errors import ExitCode, TaxmeterError
 
 _COMMANDS: Final = {
@@ -69,6 +70,11 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 def run(arguments: list[str]) -> int:
     """Runs one command and returns its exit code. An error is one line on standard error."""
+    with filtered_streams():
+        return _run(arguments)
+
+
+def _run(arguments: list[str]) -> int:
     try:
         code = taxmeter.main(arguments, prog_name="taxmeter", standalone_mode=False)
     except click.exceptions.Abort:

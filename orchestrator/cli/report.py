@@ -31,6 +31,10 @@ _NAMES: Final = {LOCAL, "localhost"}
 _VERSION: Final = "/version"
 """What the page at / asks for, to load itself anew only if another one would be made."""
 _PATHS: Final = ("/", _VERSION)
+MOST_CONNECTIONS: Final = 16
+"""At once; a browser opens six."""
+SILENCE_S: Final = 10
+"""Who says nothing for so long is left."""
 _FAST: Final = 1
 
 baseline_option = click.option(
@@ -145,6 +149,7 @@ class PageServer(http.server.ThreadingHTTPServer):
     """Answers each request with the page as of now, at this machine's own address; `serve_forever` starts it."""
 
     daemon_threads = True
+    request_queue_size = 8
 
     def __init__(self, follower: Follower, port: int) -> None:
         """Binds it.
@@ -163,11 +168,27 @@ class PageServer(http.server.ThreadingHTTPServer):
                 f"{port}: {(error.strerror or str(error)).lower()}; choose another, or 0 for a free one", key="--port"
             ) from error
         self.follower = follower
+        self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)
         self.making = threading.Lock()
         """One page is made at a time: requests that come meanwhile take the same one."""
 
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Gives it a thread, or closes it if too many are open: whoever says nothing takes a thread for a while."""
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """In the thread."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
 
 class _Handler(http.server.BaseHTTPRequestHandler):
+    timeout = SILENCE_S
     server: PageServer
     server_version = "taxmeter"
     sys_version = ""

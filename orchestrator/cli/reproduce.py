@@ -1,6 +1,8 @@
 """`taxmeter reproduce`: stored trials once more, in the identical environment, then and now side by side."""
 
-from collections.abc import Set
+import sys
+import threading
+from collections.abc import Callable, Set
 from pathlib import Path
 
 import click
@@ -35,6 +37,7 @@ from orchestrator.store import Store
 @results_option
 @click.option("--rounds", type=click.IntRange(min=1), default=None, help="By default as many as then, three at least.")
 @click.option("--allow-different-image", is_flag=True, help="Run in another environment or isolation; rows say so.")
+@click.option("--pull", is_flag=True, help="Pull images that only rows name, without asking.")
 @click.option("--allow-different-method", is_flag=True, help="Run though the numbers mean something else now.")
 @stored_code_option
 def reproduce(
@@ -44,6 +47,7 @@ def reproduce(
     results_directory: Path,
     rounds: int | None,
     allow_different_image: bool,
+    pull: bool,
     allow_different_method: bool,
     allow_stored_code: bool,
 ) -> int:
@@ -63,7 +67,9 @@ def reproduce(
     known = load_inventory(inventory)
     places = targets(wanted, known, host, allowed)
     files = ProjectFiles(Path.cwd())
-    request = ReproduceRequest(wanted, places, allowed, rounds, known, files, results_directory, git_commit())
+    request = ReproduceRequest(
+        wanted, places, allowed, rounds, known, files, results_directory, git_commit(), _may_pull(always=pull)
+    )
     with ending_cleanly(), open_hosts({place.name: place.host for place in places}, known, files) as hosts:
         reproduction, outcome = run_reproduction(request, hosts, say, watched)
     if outcome.exit_code:
@@ -71,6 +77,21 @@ def reproduce(
     store = open_existing(results_directory)
     print_reproduction(store, reproduction, outcome.campaign_id)
     return exit_code(store.attempts(outcome.campaign_id).values())
+
+
+def _may_pull(*, always: bool) -> Callable[[str], bool]:
+    """Asks the person once about each image; without one, and without the option, nothing is pulled."""
+    answers: dict[str, bool] = {}
+    lock = threading.Lock()
+
+    def asked(reference: str) -> bool:
+        with lock:
+            if reference not in answers:
+                question = f"a row of the store names the image {reference}; pull it, and run trials in it?"
+                answers[reference] = always or (sys.stdin.isatty() and click.confirm(question))
+            return answers[reference]
+
+    return asked
 
 
 def print_reproduction(store: Store, reproduction: Reproduction, campaign_id: str) -> None:

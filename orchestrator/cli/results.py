@@ -9,7 +9,6 @@ from typing import Any
 import click
 import pyarrow as pa
 import pyarrow.compute as pc
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -19,7 +18,7 @@ from orchestrator.cli.options import format_option
 from orchestrator.cli.progress import duration_text
 from orchestrator.cli.store_care import compact, drop_command, import_command, merge, push_command, verify
 from orchestrator.cli.stores import open_results, place_option
-from orchestrator.cli.tables import print_rows, wide_console, write_text
+from orchestrator.cli.tables import console, print_rows, wide_console, write_text
 from orchestrator.errors import ConfigurationError
 from orchestrator.report import coverage_columns, coverage_page, render
 from orchestrator.store import Origin, Results
@@ -79,7 +78,7 @@ def list_campaigns(place: str | Path, form: str) -> None:
     for row in listed:
         table.add_row(*(escape(str(value)) for value in row.values()))
     # An id that is cut cannot be copied into another command.
-    Console(width=max(wide_console().width, Console(width=_ENDLESS).measure(table).maximum)).print(table)
+    console(max(wide_console().width, console(_ENDLESS).measure(table).maximum)).print(table)
 
 
 @results.command()
@@ -122,9 +121,9 @@ def show_log(trial: str | None, place: str | Path) -> None:
         what = f"{row['workload']} {row['backend']} batch {row['batch']}"
         click.echo(f"{row['trial_id']} attempt {row['attempt']}: {what} on {row['host']}, {row['status']}")
         for line in (row["reason"] or "no reason").splitlines():
-            click.echo(f"  {_printable(line)}")
+            click.echo(f"  {line.expandtabs()}")
         for line in (row["log_tail"] or "no log").splitlines():
-            click.echo(f"  | {_printable(line)}")
+            click.echo(f"  | {line.expandtabs()}")
 
 
 @results.command()
@@ -266,11 +265,6 @@ def chosen_form(form: str | None, output: Path | None) -> str:
 
 def _trials_of(opened: Results, campaign_id: str, names: Sequence[str]) -> pa.Table:
     return opened.trials(pc.field("campaign_id") == campaign_id, names).arrow()
-
-
-def _printable(text: str) -> str:
-    """Without what a terminal would take for commands: a log is written by what was measured."""
-    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text.expandtabs())
 
 
 def _query(query: str | None, file: Path | None) -> str:

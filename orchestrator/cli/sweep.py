@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,6 +31,7 @@ from orchestrator.cli.results import known_campaign, print_summary
 from orchestrator.cli.stores import open_existing, open_results, results_option
 from orchestrator.cli.sweep_control import drain_command, status_command, stop_command
 from orchestrator.cli.tables import wide_console
+from orchestrator.cli.terminal import clear_line
 from orchestrator.config import (
     Host,
     Inventory,
@@ -44,7 +44,7 @@ from orchestrator.config import (
     select_hosts,
 )
 from orchestrator.environments import Catalogue
-from orchestrator.errors import ConfigurationError, ExitCode, NoUsableHostError, did_you_mean
+from orchestrator.errors import ConfigurationError, ExitCode, InfrastructureError, NoUsableHostError, did_you_mean
 from orchestrator.files import ProjectFiles
 from orchestrator.hosts import open_hosts
 from orchestrator.planning import ANY_SUITABLE, Plan, PlanningHost, environments_on
@@ -52,7 +52,8 @@ from orchestrator.store import Attempt, Origin, Store
 from orchestrator.store.query.listing import campaign_list
 from runners.contract import Status
 
-_CLEAR_LINE = "\r\x1b[2K"
+_GIT_S = 60
+"""A large tree on a slow disk takes some seconds."""
 
 sweep_argument = click.argument(
     "sweep_file", metavar="[SWEEP]", type=click.Path(path_type=Path), default=Path("sweeps/quickstart.yaml")
@@ -118,7 +119,7 @@ def run_command(
         raise click.UsageError("--more goes on with a campaign, and --resume never starts anew; leave one out")
 
     def choose(hosts: Sequence[PlanningHost], store: Store, absent: Collection[str]) -> Continuation:
-        return choose_campaign(request.sweep, hosts, store, policy, absent=absent, more_s=more)
+        return choose_campaign(request.sweep, hosts, store, policy, absent=absent, more_s=more, tell=say)
 
     return run_and_show(request, choose)
 
@@ -193,7 +194,8 @@ def run_and_show(request: RunRequest, choose: Choose) -> int:
 
 def say(text: str) -> None:
     """Prints a line, in a line of its own though a driver may draw one on this terminal."""
-    click.echo(f"{_CLEAR_LINE if sys.stdout.isatty() else ''}{text}")
+    clear_line()
+    click.echo(text)
 
 
 @contextmanager
@@ -267,11 +269,20 @@ def known_environments(wanted: Sweep, files: ProjectFiles) -> None:
 
 
 def git_commit() -> str | None:
-    """The commit of the project in the current directory, `-dirty` if it was changed; None outside of a repository."""
+    """The commit of the project in the current directory, `-dirty` if it was changed; None outside of a repository.
+
+    Raises:
+        InfrastructureError: git does not end.
+    """
     if shutil.which("git") is None:
         return None
     command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_GIT_S)
+    except subprocess.TimeoutExpired:
+        raise InfrastructureError(
+            f"`{' '.join(command)}` gave no answer within {_GIT_S} s; look at the file system"
+        ) from None
     return done.stdout.strip() if done.returncode == 0 else None
 
 

@@ -1,13 +1,17 @@
 """Prints rows, and writes what is to be a file."""
 
+import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
-import click
 import duckdb
 import pyarrow as pa
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
+from orchestrator.boundary import terminal_text
+from orchestrator.cli.terminal import raw_stream, write_data
 from orchestrator.errors import ConfigurationError
 from orchestrator.store.query.tabular import write_rows
 
@@ -15,10 +19,24 @@ _MOST_ROWS = 1000
 """Of a table for people; more are elided in the middle. The other formats have all."""
 
 
+class SafeConsole(Console):
+    """Draws by codes of its own, and passes on none of those that a text holds."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """As that of `Console`."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(terminal_text(segment.text), segment.style)
+
+
+def console(width: int | None = None, *, highlight: bool = True) -> Console:
+    """What draws on standard output."""
+    return SafeConsole(file=raw_stream(sys.stdout), width=width, highlight=highlight)
+
+
 def wide_console(width: int = 120) -> Console:
     """A console as wide as the terminal, or wide enough for the table when there is none."""
-    plain = Console()
-    return plain if plain.is_terminal else Console(width=width, highlight=False)
+    plain = console()
+    return plain if plain.is_terminal else console(width, highlight=False)
 
 
 def print_rows(rows: pa.Table, form: str) -> None:
@@ -35,7 +53,7 @@ def print_rows(rows: pa.Table, form: str) -> None:
             raise ConfigurationError(problem, file=Path(directory)) from error
         with path.open(encoding="utf-8", newline="") as lines:
             for line in lines:
-                click.echo(line, nl=False)
+                write_data(line)
 
 
 def write_text(path: Path, text: str, *, append: bool = False) -> None:
@@ -52,10 +70,10 @@ def write_text(path: Path, text: str, *, append: bool = False) -> None:
 
 
 def _print_table(rows: pa.Table) -> None:
-    console = Console()
+    plain = console()
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("rows", rows.combine_chunks())
         # Nobody can scroll a file sideways, but any program can cut its lines.
-        width = console.width if console.is_terminal else 100_000
+        width = plain.width if plain.is_terminal else 100_000
         connection.view("rows").show(max_width=width, max_rows=_MOST_ROWS)

@@ -1,6 +1,7 @@
 """Reads the YAML files that people write, once, and says exactly where one is wrong."""
 
 import json
+import math
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
@@ -14,7 +15,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from orchestrator.errors import ConfigurationError, did_you_mean
+from orchestrator.boundary import read_foreign_file
+from orchestrator.errors import ConfigurationError, ForeignDataError, did_you_mean
 
 Location = tuple[int | str, ...]
 AnyDocument = TypeVar("AnyDocument", bound="Document")
@@ -23,6 +25,10 @@ AnyDocument = TypeVar("AnyDocument", bound="Document")
 MAX_BYTES: Final = 2**20
 MAX_DEPTH: Final = 20
 MAX_NODES: Final = 100_000
+MAX_TEXT: Final = 4096
+"""Characters of one value: some of the patterns that values have to match take the square of it in time."""
+
+_INT64: Final = 2**63
 
 _UNKNOWN_KEY: Final = ("extra_forbidden", "unexpected_keyword_argument")
 _TOO_SHORT: Final = "too_short"
@@ -59,16 +65,12 @@ class Source:
             ConfigurationError: it is missing, cannot be read, or is too long to be one of ours.
         """
         try:
-            with path.open("rb") as stream:
-                content = stream.read(MAX_BYTES + 1)
-            text = content.decode("utf-8-sig")
+            content = read_foreign_file(path, MAX_BYTES, follows_links=True)
+            return cls(path, content.decode("utf-8-sig"))
         except FileNotFoundError:
             raise ConfigurationError("no such file", file=path) from None
-        except (OSError, UnicodeDecodeError) as error:
+        except (ForeignDataError, UnicodeDecodeError) as error:
             raise ConfigurationError(f"cannot be read: {error}", file=path) from None
-        if len(content) > MAX_BYTES:
-            raise ConfigurationError(f"longer than {MAX_BYTES} bytes; divide the file", file=path)
-        return cls(path, text)
 
     @property
     def tree(self) -> Any:
@@ -157,18 +159,44 @@ def _parsed(source: Source) -> Any:
         raise ConfigurationError(f"not valid YAML: {problem}", file=source.path, line=line) from None
     except YAMLError as error:
         raise ConfigurationError(f"not valid YAML: {' '.join(str(error).split())}", file=source.path) from None
+    except ValueError as error:
+        raise ConfigurationError(f"not valid YAML: {_one_line(error)}", file=source.path) from None
     except RecursionError:
         raise ConfigurationError(f"nested more than {MAX_DEPTH} deep", file=source.path) from None
     for number, (location, value) in enumerate(nodes(tree)):
         if len(location) > MAX_DEPTH or number > MAX_NODES:
             limit = f"nested more than {MAX_DEPTH} deep" if number <= MAX_NODES else f"more than {MAX_NODES} values"
             raise ConfigurationError(f"{limit}, aliases followed", file=source.path)
-        wrong = value if not isinstance(value, _PLAIN) else location[-1] if location else ""
-        if not isinstance(wrong, _PLAIN):
-            line, key = _line_in(tree, location), ".".join(map(str, location))
-            problem = f"a value of type {type(wrong).__name__} is not supported; put it in quotes"
+        problem = _problem(location[-1] if location else "") or _problem(value)
+        if problem:
+            line, key = _line_in(tree, location), ".".join(map(str, location))[:MAX_TEXT]
             raise ConfigurationError(problem, file=source.path, line=line, key=key)
     return tree
+
+
+def _problem(value: object) -> str:
+    """Why a key or a value is nothing that a document may hold; empty if it may."""
+    if not isinstance(value, _PLAIN):
+        return f"a value of type {type(value).__name__} is not supported; put it in quotes"
+    if isinstance(value, str) and (len(value) > MAX_TEXT or not _can_be_encoded(value)):
+        return f"longer than {MAX_TEXT} characters" if len(value) > MAX_TEXT else "half of a surrogate pair is no text"
+    if isinstance(value, int) and not -_INT64 <= value < _INT64:
+        return "an integer beyond 64 bits; put it in quotes"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "expected a finite number"
+    return ""
+
+
+def _can_be_encoded(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:MAX_TEXT]
 
 
 def _place_of(detail: ErrorDetails) -> Location:

@@ -129,7 +129,7 @@ class WorkloadAxis(StrictModel):
         if self.module is not None:
             _check_own(self, self.module)
             return self
-        for name in self.name:
+        for name in dict.fromkeys(self.name):
             info = WORKLOADS.get(name)
             if info is None:
                 own = "a model of your own needs module: FILE.py:FUNCTION"

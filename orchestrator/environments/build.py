@@ -13,6 +13,7 @@ from typing import Any
 from docker import DockerClient
 from docker.errors import APIError
 
+from orchestrator.environments.commands import ANSWER_S, BUILD_S, FETCH_S, run_command
 from orchestrator.environments.engine import (
     NO_SPACE,
     attributes_of,
@@ -167,7 +168,7 @@ def _run(builder: Builder, build: Build, address: str, arguments: Mapping[str, s
         # It must build on the very engine that the Python client speaks to, whatever its current context is.
         environment = {name: value for name, value in os.environ.items() if name != "DOCKER_CONTEXT"}
         environment |= {"DOCKER_HOST": address, **dict(builder.environment)}
-        done = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, env=environment, check=False)
+        done = run_command(command, BUILD_S, stdout=log, stderr=subprocess.STDOUT, env=environment)
     if done.returncode != 0:
         text = build.log.read_text(encoding="utf-8", errors="replace")
         reason = build_failure(text)
@@ -201,7 +202,7 @@ def _major_version(client: str) -> int | None:
 
 
 def _answers(command: list[str]) -> str | None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_command(command, ANSWER_S, capture_output=True)
     return done.stdout if done.returncode == 0 else None
 
 
@@ -234,13 +235,8 @@ def _make_offline(suite: str, reference: str, client: DockerClient, say: Callabl
     say(f"making the base {reference} with debootstrap instead (about a minute)")
     with tempfile.TemporaryDirectory(prefix="taxmeter-base-") as directory:
         root = Path(directory, "root")
-        done = subprocess.run(
-            [tool, "--variant=minbase", suite, str(root)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
+        command = [tool, "--variant=minbase", suite, str(root)]
+        done = run_command(command, FETCH_S, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         if done.returncode != 0:
             last = (done.stdout.strip().splitlines() or ["no message"])[-1]
             raise InfrastructureError(f"debootstrap of {suite} failed: {last}")
@@ -254,7 +250,7 @@ def _import(root: Path, reference: str, client: DockerClient) -> None:
     repository, _, tag = reference.partition(":")
     with tempfile.NamedTemporaryFile(prefix="taxmeter-base-", suffix=".tar") as archive:
         command = ["tar", "--numeric-owner", "--one-file-system", "-C", str(root), "-cf", archive.name, "."]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = run_command(command, FETCH_S, capture_output=True)
         if done.returncode != 0:
             raise InfrastructureError(f"{reference} cannot be packed: {done.stderr.strip()}")
         with open(archive.name, "rb") as stream:

@@ -1,6 +1,7 @@
 """What an image is, on an engine or in a file: its layers and the settings that change what runs in it."""
 
 import hashlib
+import io
 import json
 import tarfile
 from collections.abc import Mapping, Sequence
@@ -8,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import ConfigurationError, InfrastructureError
+from orchestrator.boundary import MAX_JSON_BYTES, load_json, open_foreign_file
+from orchestrator.errors import ConfigurationError, ForeignDataError, InfrastructureError
 
 _OF_THE_PLATFORM = ("Architecture", "Os")
 _OF_THE_CONFIGURATION = ("Env", "Cmd", "Entrypoint", "User", "WorkingDir")
@@ -131,12 +133,23 @@ def read_archive(path: Path) -> dict[str, Any]:
         ConfigurationError: it cannot be read, is cut off, or holds no image or several.
     """
     try:
-        with tarfile.open(path) as archive:
-            manifest = _member(archive, "manifest.json")
-            images = json.loads(manifest)
+        # Never compressed: a megabyte of it could be a gigabyte
+        with (
+            _Bounded(open_foreign_file(path, follows_links=True)) as file,
+            tarfile.open(fileobj=file, mode="r:") as archive,
+        ):
+            images = load_json(_member(archive, "manifest.json"), "manifest.json")
             if len(images) != 1:
                 raise ConfigurationError(f"{len(images)} images; expected one", file=path)
             data = _member(archive, images[0]["Config"])
+            configuration = load_json(data, "the configuration")
+            found = {
+                "Id": f"sha256:{hashlib.sha256(data).hexdigest()}",
+                "Architecture": configuration.get("architecture"),
+                "Os": configuration.get("os"),
+                "Config": configuration.get("config"),
+                "RootFS": {"Layers": [str(layer) for layer in configuration["rootfs"]["diff_ids"]]},
+            }
             members = set(archive.getnames())
             missing = [name for name in images[0]["Layers"] if name not in members]
             if missing:
@@ -145,26 +158,29 @@ def read_archive(path: Path) -> dict[str, Any]:
         raise ConfigurationError("no such file", file=path) from None
     except OSError as error:
         raise ConfigurationError(f"cannot be read: {error.strerror or error}", file=path) from None
-    except (tarfile.TarError, EOFError, KeyError, TypeError, ValueError) as error:
+    except (ForeignDataError, tarfile.TarError, EOFError, LookupError, TypeError, ValueError, AttributeError) as error:
         raise ConfigurationError(
             f"no saved image, or one that was cut off ({' '.join(str(error).split())}); "
             "`taxmeter images save` writes such files",
             file=path,
         ) from None
-    configuration = json.loads(data)
-    return {
-        "Id": f"sha256:{hashlib.sha256(data).hexdigest()}",
-        "Architecture": configuration.get("architecture"),
-        "Os": configuration.get("os"),
-        "Config": configuration.get("config"),
-        "RootFS": {"Layers": configuration["rootfs"]["diff_ids"]},
-    }
+    return found
+
+
+class _Bounded(io.BufferedReader):
+    """Reads no more at once than an archive of ours has a reason for, whatever its headers say."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is None or not 0 <= size <= MAX_JSON_BYTES:
+            raise tarfile.ReadError("a header is longer than the whole archive may be")
+        return super().read(size)
 
 
 def _member(archive: tarfile.TarFile, name: str) -> bytes:
-    stream = archive.extractfile(name)
-    if stream is None:
-        raise KeyError(f"{name} is no file")
+    member = archive.getmember(name)
+    stream = archive.extractfile(member)
+    if stream is None or member.size > MAX_JSON_BYTES:
+        raise KeyError(f"{name} is no file, or too long")
     return stream.read()
 
 

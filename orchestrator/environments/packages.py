@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +13,7 @@ from packaging.version import Version
 from uv import find_uv_bin
 
 from orchestrator.environments.catalogue import EnvironmentEntry, Pin, WheelIndex, read_lock
+from orchestrator.environments.commands import FETCH_S, run_command
 from orchestrator.errors import ConfigurationError, InfrastructureError
 from orchestrator.files import exclusive
 
@@ -151,7 +151,7 @@ def _download(entry: EnvironmentEntry, requirement: str, options: list[str]) -> 
         command += ["--python-version", entry.python, "--implementation", "cp"]
         command += ["--platform", entry.platform, "--platform", f"linux_{entry.architecture}"]
         command += ["--timeout", str(_INDEX_TIMEOUT_S), "--retries", "1", "--dest", directory, *options]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = run_command(command, FETCH_S, capture_output=True)
         if done.returncode != 0:
             return pip_failure(done.stdout + done.stderr)
         for wheel in Path(directory).glob("*.whl"):
@@ -179,7 +179,7 @@ def run_uv(
         InfrastructureError: it fails; begins with `failure`.
     """
     command = [find_uv_bin(), *arguments]
-    done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
+    done = run_command(command, FETCH_S, cwd=directory, env=environment, capture_output=True)
     if done.returncode != 0:
         raise InfrastructureError(f"{failure}: {uv_failure(done.stderr or done.stdout)}")
     return done.stdout

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -23,6 +24,7 @@ MARKER = "taxmeter-complete.json"
 # one comes with the Python of Debian and Ubuntu up to 2021.
 _SEEDS = frozenset({"pip", "setuptools", "pkg-resources"})
 _PROBE = "import sys; print('%d.%d' % sys.version_info[:2])"
+_PROBE_S = 30
 
 
 def ensure_virtualenv(entry: EnvironmentEntry, root: Path, say: Callable[[str], None]) -> Path:
@@ -146,9 +148,12 @@ def find_python(version: str, environment: Mapping[str, str] | None = None) -> P
     for candidate in [*own, *_on_path(version, variables), *_of_version_managers(version, variables)]:
         # Asked, not believed: a version manager's shim exists for versions that are not selected.
         if candidate.is_file() and os.access(candidate, os.X_OK):
-            done = subprocess.run([str(candidate), "-c", _PROBE], capture_output=True, text=True, check=False)
-            if done.returncode == 0 and done.stdout.strip() == version:
-                return candidate
+            with suppress(subprocess.TimeoutExpired):  # one that hangs is none that could be taken
+                done = subprocess.run(
+                    [str(candidate), "-c", _PROBE], capture_output=True, text=True, check=False, timeout=_PROBE_S
+                )
+                if done.returncode == 0 and done.stdout.strip() == version:
+                    return candidate
     return None
 
 

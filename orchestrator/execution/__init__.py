@@ -11,10 +11,10 @@ from orchestrator.execution.base import (
 from orchestrator.execution.choice import create_executor
 from orchestrator.execution.docker import remove_containers
 from orchestrator.execution.records import (
+    MAX_LINE_BYTES,
     RecordLine,
     RecordReader,
     aftermath,
-    read_document,
     read_lines,
     read_pieces,
 )
@@ -32,6 +32,7 @@ from orchestrator.execution.staging import (
 
 __all__ = [
     "INSTALLED",
+    "MAX_LINE_BYTES",
     "DockerSettings",
     "ExecutionSettings",
     "FakeSettings",
@@ -48,7 +49,6 @@ __all__ = [
     "pack",
     "pack_files",
     "pack_project",
-    "read_document",
     "read_lines",
     "read_pieces",
     "remove_containers",

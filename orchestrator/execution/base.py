@@ -1,11 +1,14 @@
 """The one interface of the executors, and what they share: limits and logs."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 from typing import Protocol
 
+from orchestrator.boundary import open_foreign_file
 from orchestrator.environments import ImageIdentity
+from orchestrator.errors import ForeignDataError
 from runners.contract import Task, TaskFiles
 
 START_ALLOWANCE_S = 180
@@ -113,10 +116,12 @@ def time_limit_s(task: Task) -> int:
 
 
 def log_tail(directory: Path, limit_bytes: int = 8192) -> str:
-    """The end of what the supervisor printed."""
-    log = Path(TaskFiles(str(directory)).log)
-    if not log.exists():
+    """The end of what the supervisor printed; why it is not read, if its container has put something else there."""
+    try:
+        with open_foreign_file(Path(TaskFiles(str(directory)).log)) as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - limit_bytes))
+            return stream.read(limit_bytes).decode("utf-8", "replace")
+    except FileNotFoundError:
         return ""
-    with log.open("rb") as stream:
-        stream.seek(max(0, log.stat().st_size - limit_bytes))
-        return stream.read().decode("utf-8", "replace")
+    except ForeignDataError as error:
+        return str(error)

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from orchestrator.boundary import open_foreign_file
 from orchestrator.execution.base import TaskOutcome
+from orchestrator.execution.validation import check_line
 from runners.contract import (
     Begin,
     ContractError,
@@ -27,6 +29,9 @@ PIECE_BYTES: Final = 64 * 2**10
 
 MAX_LINE_BYTES: Final = 64 * 2**20
 """A runner writes no longer record, and nobody a longer document."""
+
+_LONGEST_PROBLEM: Final = 300
+"""What a line says may stand in it."""
 
 
 @dataclass(frozen=True)
@@ -82,31 +87,27 @@ class RecordReader:
         if size > MAX_LINE_BYTES:
             return RecordLine(self._number, None, f"{size} bytes in one line; at most {MAX_LINE_BYTES} are taken", size)
         try:
-            return RecordLine(self._number, decode_line(raw), "", size)
+            line = decode_line(raw)
+            check_line(line)
         except ContractError as error:
-            return RecordLine(self._number, None, str(error), size)
+            return RecordLine(self._number, None, str(error)[:_LONGEST_PROBLEM], size)
+        return RecordLine(self._number, line, "", size)
 
 
 def read_pieces(path: Path, offset: int = 0) -> Iterator[bytes]:
-    """What a file holds from an offset on, in pieces of `PIECE_BYTES`; nothing if it is not there."""
+    """What a file holds from an offset on, in pieces of `PIECE_BYTES`; nothing if it is not there.
+
+    Raises:
+        ForeignDataError: whoever owns its directory has put something else there.
+    """
     try:
-        stream = path.open("rb")
+        stream = open_foreign_file(path)
     except FileNotFoundError:
         return
     with stream:
         stream.seek(offset)
         while piece := stream.read(PIECE_BYTES):
             yield piece
-
-
-def read_document(path: Path) -> bytes:
-    """A document of a task directory; one that is longer than any of ours comes cut, and so is damaged.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    with path.open("rb") as stream:
-        return stream.read(MAX_LINE_BYTES)
 
 
 def read_lines(directory: Path) -> list[Line]:

@@ -6,20 +6,22 @@ an order, a line of JSON, from its standard input, and ends when that closes; it
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 MARK = "TAXMETER_TASK_DIRECTORY"
 """In the environment of every process of a task: it tells them from all others."""
@@ -36,6 +38,7 @@ GREETING = b"\ntaxmeter-supervising\n"
 _ALIVE_S = 1.0
 _PIECE_BYTES = 64 * 2**10
 _LOG_BYTES = 8192
+_MAX_DOCUMENT_BYTES = 64 * 2**20
 _LOCK_MODE = 0o644
 _ANYBODYS = 0o1777
 
@@ -166,6 +169,21 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 # What follows runs on such hosts alone.
 
 
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """What `boundary.open_foreign_file` is elsewhere."""
+    with open(os.open(str(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW), "rb") as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "is no regular file", str(path))
+        yield stream
+
+
+def _document(path: Path) -> bytes:
+    """A file of ours; one that is longer than any comes cut, and so is damaged."""
+    with _opened(path) as stream:
+        return stream.read(_MAX_DOCUMENT_BYTES)
+
+
 class _Piecewise:
     """Says what a file of records holds from an offset on, as it grows, and each second that it is still there."""
 
@@ -173,7 +191,7 @@ class _Piecewise:
         self.path, self.offset, self.spoken_s = path, offset, time.monotonic()
 
     def say(self) -> None:
-        with suppress(FileNotFoundError), self.path.open("rb") as stream:
+        with suppress(FileNotFoundError), _opened(self.path) as stream:
             stream.seek(self.offset)
             while piece := stream.read(_PIECE_BYTES):
                 say("records", piece)
@@ -220,9 +238,9 @@ def _run(order: dict[str, Any], stop: threading.Event) -> dict[str, Any]:
         Path(directory).mkdir(parents=True, exist_ok=True)
     exit_code, ended_because = run_runner(command, is_stopped)
     records.say()
-    with open(command.log, "rb") as log:
+    with _opened(Path(command.log)) as log:
         log.seek(max(0, os.fstat(log.fileno()).st_size - _LOG_BYTES))
-        tail = log.read().decode("utf-8", "replace")
+        tail = log.read(_LOG_BYTES).decode("utf-8", "replace")
     return {"exit_code": exit_code, "ended_because": ended_because, "log_tail": tail}
 
 
@@ -234,8 +252,8 @@ def _find(order: dict[str, Any], _: threading.Event) -> list[list[str]]:
     found, until_s = [], time.monotonic() + order["wait_s"]
     for origin in sorted(Path(order["campaigns"]).glob("*/*/origin.json")):
         # damaged, gone meanwhile, or another user's
-        with suppress(ValueError, TypeError, KeyError, FileNotFoundError, PermissionError):
-            if json.loads(origin.read_bytes())["store_id"] == order["store_id"]:
+        with suppress(ValueError, TypeError, KeyError, RecursionError, OSError):
+            if json.loads(_document(origin))["store_id"] == order["store_id"]:
                 while _is_run(origin.parent) and time.monotonic() < until_s:
                     time.sleep(POLL_INTERVAL_S)
                 if _is_run(origin.parent):
@@ -262,7 +280,7 @@ def _take(order: dict[str, Any], _: threading.Event) -> None:
     kill_marked(str(directory))
     for name in ("origin.json", "task.json"):
         with suppress(FileNotFoundError):
-            say(name, (directory / name).read_bytes())
+            say(name, _document(directory / name))
     _Piecewise(directory / "records.jsonl", order["offset"]).say()
 
 

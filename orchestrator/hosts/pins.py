@@ -18,6 +18,7 @@ from orchestrator.planning import (
     make_slots,
     used_of,
 )
+from runners.system import hw_id
 
 
 @dataclass(frozen=True)
@@ -132,4 +133,5 @@ def planning_host(
         topology=replace(facts.topology, gpus=chosen.gpus),
         slots=slots,
         exclusive=settings.exclusive,
+        hw_id=None if facts.fingerprint is None else hw_id(facts.fingerprint),
     )

@@ -1,6 +1,7 @@
 """From a sweep, hosts and environments to tasks, and how long they take: pure, so that a plan can be printed first."""
 
 import itertools
+import math
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -39,6 +40,9 @@ TWINS_PER_FLOOR = 3
 # Start of a task: container, imports, self-check.
 START_OF_TASK_S = 8.0
 
+MAX_TRIALS = 1_000_000
+"""Of a campaign; at a second each they take twelve days."""
+
 
 def plan(sweep: Sweep, hosts: Sequence[PlanningHost], campaign_id: str) -> Plan:
     """Expands a sweep on hosts.
@@ -48,8 +52,13 @@ def plan(sweep: Sweep, hosts: Sequence[PlanningHost], campaign_id: str) -> Plan:
         hosts: the hosts that may take part, each with a pin for every environment of the sweep, and for every one
             that `any-suitable` may stand for.
         campaign_id: seeds the random order and stands in every trial's identity.
+
+    Raises:
+        ConfigurationError: it would have more than `MAX_TRIALS` trials.
     """
+    _refuse_endless(sweep, 1)
     chosen, unmatched = _choose_hosts(sweep, hosts)
+    _refuse_endless(sweep, sum(len(environments_on(sweep, host)) for host in chosen))
     tasks: list[PlannedTask] = []
     skips: list[Skip] = []
     for host in chosen:
@@ -68,6 +77,32 @@ def plan(sweep: Sweep, hosts: Sequence[PlanningHost], campaign_id: str) -> Plan:
         for trial in planned.task.trials
     )
     return Plan(tuple(tasks), tuple(skips), unmatched, work_digest(sweep.name, visits), estimate_s(tasks), places)
+
+
+def _refuse_endless(sweep: Sweep, places: int) -> None:
+    """Refuses what nobody can plan, before it is expanded.
+
+    Args:
+        sweep: the parameter space.
+        places: environments, of all hosts.
+
+    Raises:
+        ConfigurationError: it would have more than `MAX_TRIALS` trials.
+    """
+    shapes = sum(
+        len(axis.name)
+        * len(axis.batch)
+        * len(axis.sequence_length or (0,))
+        * len(axis.image_size or (0,))
+        * math.prod(map(len, axis.options.values()))
+        for axis in sweep.workloads
+    )
+    trials = shapes * len(sweep.backends) * len(sweep.dtypes) * len(sweep.threads) * sweep.planned_rounds * places
+    if trials > MAX_TRIALS:
+        raise sweep.error(
+            f"{trials} trials, at most {MAX_TRIALS} can be planned; lower rounds, shorten an axis, or name fewer hosts",
+            *(("rounds",) if "rounds" in sweep.model_fields_set else ()),
+        )
 
 
 def environments_on(sweep: Sweep, host: PlanningHost) -> tuple[str, ...]:

@@ -70,6 +70,8 @@ class PlanningHost:
     """What runs there at the same time on GPUs; without any, one slot has all cores and whatever GPU is seen."""
     exclusive: Exclusive = Exclusive.HOST
     """What the slots follow from."""
+    hw_id: str | None = None
+    """What its hardware is called in rows; null where nobody has looked."""
 
     def cores_for(self, device: str) -> tuple[int, ...]:
         """The cores of a trial: those of a slot on a GPU, all of them on processors.

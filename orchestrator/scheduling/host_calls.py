@@ -4,18 +4,21 @@ A task's directory stays on its host until the driver has every row of it: then 
 """
 
 import fcntl
-import json
 import os
 import shutil
 import signal
+import stat
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from orchestrator.execution import read_document, read_pieces, remove_containers
+from orchestrator.boundary import load_json, read_foreign_file
+from orchestrator.errors import ForeignDataError
+from orchestrator.execution import MAX_LINE_BYTES, read_pieces, remove_containers
 from runners.contract import TaskFiles
 
 RUNNER_ENDS_S: Final = 15.0
@@ -129,7 +132,7 @@ def acknowledge(acknowledgements: Sequence[Acknowledgement]) -> Iterator[str]:
     for acknowledged in acknowledgements:
         directory, records = acknowledged.directory, Path(TaskFiles(str(acknowledged.directory)).records)
         try:
-            size = records.stat().st_size if records.exists() else 0
+            size = _size(records)
             if size and size != acknowledged.size:
                 yield f"{records} has {size} bytes, and {acknowledged.size} are stored: it stays, and is read again"
             elif not _is_free(directory):
@@ -140,9 +143,15 @@ def acknowledge(acknowledgements: Sequence[Acknowledgement]) -> Iterator[str]:
                     records.unlink(missing_ok=True)
                     shutil.rmtree(directory)
             elif size:
-                records.rename(directory / (STORED if acknowledged.disposal is Disposal.KEEP_LOGS else SET_ASIDE))
+                set_aside(directory, STORED if acknowledged.disposal is Disposal.KEEP_LOGS else SET_ASIDE)
         except OSError as error:
             yield f"{directory} cannot be cleared: {error.strerror or error}"
+
+
+def set_aside(directory: Path, name: str = SET_ASIDE) -> None:
+    """Renames the records of a task, whatever stands in their place: nobody reads them as such any more."""
+    with suppress(FileNotFoundError):
+        Path(TaskFiles(str(directory)).records).rename(directory / name)
 
 
 def recover(returned: Returned) -> Iterator[Found]:
@@ -167,29 +176,33 @@ def read_leftovers(leftovers: Leftovers) -> Iterator[Found]:
     for directory in sorted(path for path in leftovers.campaigns.glob("*/*") if path.name not in leftovers.in_use):
         try:
             yield from _read_leftover(directory, leftovers.store_id)
+        except ForeignDataError as error:
+            yield f"{error}; the records there stay"
         except OSError as error:
             yield f"{error.filename or directory} cannot be read: {error.strerror or error}; the records there stay"
 
 
 def _read_leftover(directory: Path, store_id: str) -> Iterator[Found]:
     files = TaskFiles(str(directory))
-    try:
-        has_records = Path(files.records).stat().st_size > 0
-        origin = read_document(Path(files.origin)) if has_records else b""
-    except (FileNotFoundError, NotADirectoryError):
+    if not _size(Path(files.records)):
         return
     try:
-        is_ours = bool(origin) and json.loads(origin)["store_id"] == store_id
-    except (ValueError, TypeError, KeyError):
+        origin = read_foreign_file(Path(files.origin), MAX_LINE_BYTES)
+        if load_json(origin, files.origin)["store_id"] != store_id:
+            return
+    except FileNotFoundError:
+        return
+    except (ForeignDataError, TypeError, KeyError):
         yield f"{files.origin} is damaged; the records beside it stay"
-        return
-    if not is_ours:
         return
     if not _is_free(directory, RUNNER_ENDS_S):
         yield f"a runner works in {directory}; what it records is stored later"
         return
-    task = read_document(Path(files.task)) if Path(files.task).exists() else b""
-    yield Leftover(directory, origin, task, Path(files.records).stat().st_size)
+    try:
+        task = read_foreign_file(Path(files.task), MAX_LINE_BYTES)
+    except FileNotFoundError:
+        task = b""
+    yield Leftover(directory, origin, task, _size(Path(files.records)))
     for piece in read_pieces(Path(files.records)):
         yield LeftoverPiece(directory, piece)
 
@@ -232,7 +245,16 @@ def end_worker(worker: WorkerProcess) -> bool:
 def _is_unstored(directory: Path) -> bool:
     """Whether a task directory has records that nobody acknowledged, or that were refused."""
     names = (Path(TaskFiles(str(directory)).records).name, SET_ASIDE)
-    return any((directory / name).is_file() and (directory / name).stat().st_size for name in names)
+    return any(_size(directory / name) for name in names)
+
+
+def _size(path: Path) -> int:
+    """Of a regular file, in bytes; 0 of everything else, and of nothing."""
+    try:
+        status = path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    return status.st_size if stat.S_ISREG(status.st_mode) else 0
 
 
 def _is_free(directory: Path, wait_s: float = 0.0) -> bool:
@@ -247,7 +269,7 @@ def _is_free(directory: Path, wait_s: float = 0.0) -> bool:
 
 def _is_locked(path: Path) -> bool:
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return False
     try:

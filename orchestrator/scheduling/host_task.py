@@ -4,6 +4,7 @@ The host makes no rows and opens no port: its records wait in the task's directo
 """
 
 import queue
+import stat
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -11,10 +12,10 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
-from orchestrator.errors import InfrastructureError
+from orchestrator.errors import ForeignDataError, InfrastructureError
 from orchestrator.execution import TaskOutcome, create_executor, read_pieces, stage, unpack
 from orchestrator.hosts import fingerprint_here
-from orchestrator.scheduling.host_calls import acknowledge, this_worker
+from orchestrator.scheduling.host_calls import acknowledge, set_aside, this_worker
 from orchestrator.scheduling.messages import HostNotice, HostObserved, RecordPiece, TaskEnded, TaskEvent, TaskRequest
 from runners.contract import TaskFiles, encode
 
@@ -43,15 +44,17 @@ def run_on_host(request: TaskRequest) -> Generator[TaskEvent, None, None]:
     worker = threading.Thread(target=_work, args=(request, said.put, stop), name="task", daemon=True)
     worker.start()
     try:
-        yield from _events(request, said)
+        yield from _events(request, said, stop)
     finally:
         stop.set()
         while worker.is_alive():
             worker.join(LOOK_S)  # in short steps, so that an interrupt is heard
 
 
-def _events(request: TaskRequest, said: "queue.SimpleQueue[_Said]") -> Generator[TaskEvent, None, None]:
-    host, task_id = request.host, request.task.task_id
+def _events(
+    request: TaskRequest, said: "queue.SimpleQueue[_Said]", stop: threading.Event
+) -> Generator[TaskEvent, None, None]:
+    host, task_id, violation = request.host, request.task.task_id, None
     records = Path(TaskFiles(str(request.directory)).records)
     sequence, offset, spoken_s = 0, 0, time.monotonic()
     while True:
@@ -60,16 +63,22 @@ def _events(request: TaskRequest, said: "queue.SimpleQueue[_Said]") -> Generator
         except queue.Empty:
             word = None
         # After the word, because of all words the last one comes when the records are complete
-        for data in read_pieces(records, offset) if _has_grown(records, offset) else ():
-            yield RecordPiece(host, task_id, sequence, offset, data)
-            sequence, offset, spoken_s = sequence + 1, offset + len(data), time.monotonic()
+        try:
+            for data in read_pieces(records, offset) if violation is None and _has_grown(records, offset) else ():
+                yield RecordPiece(host, task_id, sequence, offset, data)
+                sequence, offset, spoken_s = sequence + 1, offset + len(data), time.monotonic()
+        except ForeignDataError as error:
+            violation = str(error)
+            stop.set()
         if time.monotonic() - spoken_s >= TICK_S:
             yield RecordPiece(host, task_id, sequence, offset, b"")
             sequence, spoken_s = sequence + 1, time.monotonic()
         if isinstance(word, HostNotice | HostObserved):
             yield word
         elif isinstance(word, TaskOutcome):
-            yield TaskEnded(host, task_id, word, None, offset)
+            if violation is not None:
+                set_aside(request.directory)
+            yield TaskEnded(host, task_id, word, None, offset, violation)
             return
         elif isinstance(word, InfrastructureError):
             yield TaskEnded(host, task_id, None, str(word), offset)
@@ -80,9 +89,10 @@ def _events(request: TaskRequest, said: "queue.SimpleQueue[_Said]") -> Generator
 
 def _has_grown(records: Path, offset: int) -> bool:
     try:
-        return records.stat().st_size > offset
+        status = records.lstat()
     except FileNotFoundError:
         return False
+    return status.st_size > offset or not stat.S_ISREG(status.st_mode)
 
 
 def _work(request: TaskRequest, say: Callable[[_Said], None], stop: threading.Event) -> None:

@@ -87,6 +87,8 @@ class TaskEnded:
     """What was at fault with the infrastructure; null if nothing was."""
     size: int | None
     """Of its records, all of which have come; null if nobody knows."""
+    violation: str | None = None
+    """What its container did to its directory that no runner does; null if nothing. Its records are set aside."""
 
 
 @dataclass(frozen=True)

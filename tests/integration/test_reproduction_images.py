@@ -5,6 +5,7 @@ import tarfile
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -131,8 +132,10 @@ def test_an_image_that_is_gone_is_refused_with_its_layers_before_anything_is_don
         lab.preview(lab.request(old))
     pushed = lab.request(old, f"localhost:9/cpu@{ELSEWHERE}")
     lab.preview(pushed)
-    with pytest.raises(ConfigurationError, match="and localhost:9/cpu@sha256:9+ cannot be pulled: .*; --allow"):
+    with pytest.raises(ConfigurationError, match="and localhost:9/cpu@sha256:9+, which a row names, is pulled only if"):
         lab.make_ready(pushed)
+    with pytest.raises(ConfigurationError, match="and localhost:9/cpu@sha256:9+ cannot be pulled: .*; --allow"):
+        lab.make_ready(replace(pushed, may_pull=lambda _reference: True))
 
 
 def test_only_where_another_image_is_allowed_is_the_one_of_the_catalogue_taken(lab: Lab, cpu_image: BuiltImage) -> None:

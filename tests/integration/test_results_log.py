@@ -30,7 +30,7 @@ def test_a_trial_is_shown_with_all_attempts_and_what_its_log_says(
     assert [line for line in lines if line.startswith("  |")][:3] == [
         "  | Traceback",
         "  |         file",
-        "  | ValueError: no \ufffd[31mred\ufffd",
+        r"  | ValueError: no red\u202e",
     ]
 
 

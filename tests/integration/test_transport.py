@@ -98,11 +98,11 @@ def test_a_row_from_a_leftover_is_the_row_that_the_stream_gives(lab: Lab, tmp_pa
             kept.extend(shutil.copytree(one, tmp_path / "kept" / one.name) for one in directories(lab))
 
     kept: list[Path] = []
-    lab.run(sweep(rounds=1), Kept(), [ready("h1")], keep)
-    shutil.copytree(tmp_path / "kept", lab.files.campaigns / "any", dirs_exist_ok=True)
+    campaign = lab.run(sweep(rounds=1), Kept(), [ready("h1")], keep)
+    shutil.copytree(tmp_path / "kept", lab.files.campaigns / campaign, dirs_exist_ok=True)
     lab.run(sweep(rounds=1), Kept(), [ready("h1")])
     assert "say different things" not in lab.notices()
-    assert not list((lab.files.campaigns / "any").glob("*/records.jsonl")), "it is acknowledged"
+    assert not list((lab.files.campaigns / campaign).glob("*/records.jsonl")), "it is acknowledged"
 
 
 def test_what_another_campaign_left_is_stored_too_and_what_is_of_another_store_is_not(lab: Lab, tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_record_that_gives_no_row_is_the_problem_of_its_task_and_stays_on_its_
     monkeypatch.setattr(host_task, "LOOK_S", 1.0)
     lab.run(sweep(rounds=1), Kept(), [ready("h1")])
     assert lab.rows() == [("h1", "infrastructure_error", 1), ("h1", "ok", 1), ("h1", "ok", 2)]
-    assert "gives no row" in lab.notices()
+    assert "line 3 of its records cannot be read: exit_code: 1099511627776 is not from" in lab.notices()
     assert (spoilt[0] / "records.refused.jsonl").exists()
 
 

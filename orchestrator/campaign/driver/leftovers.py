@@ -7,9 +7,10 @@ from typing import Final, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from orchestrator.boundary import load_json
 from orchestrator.campaign.driver.host_work import ListeningClock
 from orchestrator.campaign.driver.record_intake import RecordIntake
-from orchestrator.errors import StoreError
+from orchestrator.errors import ForeignDataError, StoreError
 from orchestrator.scheduling import (
     Acknowledgement,
     Disposal,
@@ -81,7 +82,7 @@ class LeftoverIntake:
         elif isinstance(found, Leftover):
             try:
                 self._intakes[found.directory] = self._intake(found)
-            except StoreError as error:
+            except (ForeignDataError, StoreError) as error:
                 self._damaged.append((found, str(error)))
         elif found.directory in self._intakes:
             self._intakes[found.directory].take(found.data)
@@ -100,11 +101,17 @@ class LeftoverIntake:
         return found
 
     def _intake(self, found: Leftover) -> RecordIntake:
+        load_json(found.origin, "its origin")
         stored = read_origin(found.origin)
         try:
+            load_json(found.task, "its task")
             task = _TASK.validate_json(found.task, strict=True)
         except ValidationError as error:
             raise StoreError(f"its task is damaged: {error.errors(include_url=False)[0]['msg']}") from None
+        # Its container could write there, but had no say in how the directory is called
+        context, directory = stored.origin.context, found.directory
+        if not context.campaign_id == task.campaign_id == directory.parent.name or context.task_id != task.task_id:
+            raise StoreError(f"its origin and its task are not those of campaign {directory.parent.name}")
         builder = RowBuilder(stored.origin)
         builder.runs_on(stored.fingerprint)
         attempts = self._ingest.attempts(task.campaign_id) if self._nothing_runs else None

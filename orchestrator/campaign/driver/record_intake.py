@@ -10,6 +10,7 @@ from orchestrator.execution import RecordLine, RecordReader
 from orchestrator.scheduling import Acknowledgement, Disposal
 from orchestrator.store import Answer, Attempt, Ingest, Outcome, RowBuilder
 from runners.contract import Begin, End, Environment, Line, Status, Task, Trial, TrialRecord, repetition
+from runners.system import Fingerprint
 
 
 class RecordIntake:
@@ -89,6 +90,13 @@ class RecordIntake:
                 elif isinstance(read.line, TrialRecord):
                     self._record(trial, read.line, read)
         return begun
+
+    def runs_on(self, fingerprint: Fingerprint) -> None:
+        """Takes what the host is made of."""
+        try:
+            self.builder.runs_on(fingerprint)
+        except StoreError as error:
+            self.fail(f"of its records none gives a row: {error}")
 
     def answered(self) -> list[tuple[Trial, TrialRecord]]:
         """The records whose rows the store has, of those that it has answered for since the last time."""

@@ -87,13 +87,14 @@ class TaskTracker:
         """Takes what a host says of a task."""
         if isinstance(event, HostObserved):
             running.has_begun, running.worker = True, event.worker
-            running.intake.builder.runs_on(event.fingerprint)
+            running.intake.runs_on(event.fingerprint)
         elif isinstance(event, HostNotice):
             self.notice(f"{event.host}: {event.text}")
         else:
             expected = running.pieces, running.intake.size
             if (event.sequence, event.offset) != expected:
-                raise AssertionError(f"piece {event.sequence} at {event.offset}, expected {expected}")
+                running.intake.fail(f"piece {event.sequence} at {event.offset} of its records came, not {expected}")
+                return
             running.pieces += 1
             for trial in running.intake.take(event.data):
                 self.observe(TrialBegun(event.host, trial))
@@ -111,12 +112,17 @@ class TaskTracker:
         Returns:
             The trials that are to run again, those that were running counted on to their next attempt; what was at
             fault with the infrastructure; and what its host may forget, null if what it recorded has to be read again.
+            What its container did wrong is told, and is nobody's fault but its own.
         """
-        intake = running.intake
-        problem = ended.problem or (intake.problem and f"{intake.directory}: {intake.problem}")
+        intake, problem = running.intake, ended.problem
+        if ended.violation is not None:
+            intake.fail(ended.violation)
         if problem is None and ended.outcome is not None and ended.outcome.exit_code == EXIT_CANNOT_RECORD:
             problem = f"its runner could not write its records{_last_line(ended.outcome.log_tail)}"
-        left = self._left(running, ended.outcome, problem)
+        violation = None if intake.problem is None else f"{intake.directory}: {intake.problem}"
+        if violation is not None:
+            self.notice(f"{running.planned.host}: {violation}")
+        left = self._left(running, ended.outcome, problem or violation)
         is_whole = ended.size == intake.size
         is_well = ended.outcome is not None and ended.outcome.exit_code == 0
         return left, problem, intake.acknowledgement(is_well=is_well) if is_whole else None

@@ -1,15 +1,15 @@
 """Reads task directories that came back, by the reader of all records. What is damaged is named with its place."""
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from orchestrator.boundary import load_json, read_foreign_file
 from orchestrator.campaign.exchange.manifest import ExportedTask, Manifest
-from orchestrator.errors import ConfigurationError
-from orchestrator.execution import RecordReader, read_document, read_pieces
+from orchestrator.errors import ConfigurationError, ForeignDataError
+from orchestrator.execution import MAX_LINE_BYTES, RecordReader, read_pieces
 from runners.contract import (
     Begin,
     ContractError,
@@ -118,13 +118,13 @@ def _superseded(begin: Begin) -> TrialRecord:
 def _read_task(directory: Path, exported: ExportedTask, manifest: Manifest) -> Task:
     path = Path(TaskFiles(str(directory)).task)
     try:
-        data = read_document(path)
-    except OSError as error:
-        raise ConfigurationError(f"cannot be read: {error.strerror}; copy the directory again", file=path) from None
+        data = read_foreign_file(path, MAX_LINE_BYTES)
+    except FileNotFoundError:
+        raise ConfigurationError("no such file; copy the directory again", file=path) from None
     if hashlib.sha256(data).hexdigest() != exported.task_sha256:
         raise ConfigurationError("not the task that was exported: it was changed or damaged since", file=path)
     try:
-        task = decode(Task, json.loads(data), "task")
+        task = decode(Task, load_json(data, str(path)), "task")
     except ContractError as error:
         problem = f"{error}; import it with taxmeter {manifest.taxmeter_version}"
         raise ConfigurationError(problem, file=path) from None
@@ -189,13 +189,13 @@ def _fingerprint(start: Start, root: Path, damages: list[Damage]) -> Fingerprint
         return None
     path = Path(TaskFiles(str(root / start.path.parent)).system)
     try:
-        document = json.loads(read_document(path))
+        document = load_json(read_foreign_file(path, MAX_LINE_BYTES), path.name)
         if not isinstance(document, dict) or set(document) != {"fingerprint"}:
             raise ContractError("expected an object with the key fingerprint")
         fingerprint = decode(Fingerprint, document["fingerprint"], "fingerprint")
         system_id(fingerprint)  # what has no identity cannot be stored
-    except (OSError, ValueError) as error:
-        problem = error.strerror if isinstance(error, OSError) else error
+    except (FileNotFoundError, ForeignDataError, ValueError) as error:
+        problem = "no such file" if isinstance(error, FileNotFoundError) else error
         damages.append(Damage(path.relative_to(root), None, f"{problem}; {left_out}"))
         return None
     return fingerprint

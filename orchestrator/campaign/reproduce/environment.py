@@ -91,7 +91,11 @@ def image_identity(pin: EnvironmentPin) -> ImageIdentity | None:
 
 
 def obtain(
-    pin: EnvironmentPin, access: HostAccess, recorded: Mapping[str, BuiltImage], say: Callable[[str], None] | None
+    pin: EnvironmentPin,
+    access: HostAccess,
+    recorded: Mapping[str, BuiltImage],
+    say: Callable[[str], None] | None,
+    may_pull: Callable[[str], bool] = lambda _reference: False,
 ) -> ImageIdentity | EnvironmentMatch | None:
     """The image of a stored trial as the host's engine has it: found, pulled, or sent from this machine's engine.
 
@@ -100,6 +104,8 @@ def obtain(
         access: of the host where it is to run.
         recorded: images that were built on this machine.
         say: told about long steps; null if nothing is to be pulled or sent.
+        may_pull: asked before an image is pulled that a row names and no record of this machine: whoever wrote the row
+            chose it.
 
     Returns:
         The image; null if it may be had; in what the engine's nearest one differs, if it cannot be had.
@@ -117,11 +123,14 @@ def obtain(
         if digest is not None:
             if say is None:
                 return None
-            say(f"pulling {digest}")
-            try:
-                return engine.pull(stored)
-            except InfrastructureError as error:
-                why = str(error)
+            if digest in {image.repo_digest for image in recorded.values()} or may_pull(digest):
+                say(f"pulling {digest}")
+                try:
+                    return engine.pull(stored)
+                except InfrastructureError as error:
+                    why = str(error)
+            else:
+                why = f"{digest}, which a row names, is pulled only if --pull says so"
         here = _to_send(stored, recorded)
         if here is not None:
             return None if say is None else engine.send(here, say)

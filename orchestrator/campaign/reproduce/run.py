@@ -62,6 +62,8 @@ class ReproduceRequest:
     files: ProjectFiles
     results: Path
     commit: str | None = None
+    may_pull: Callable[[str], bool] = lambda _reference: False
+    """Asked, by any thread, before an image is pulled that a row names."""
 
     @cached_property
     def known(self) -> KnownEnvironments:
@@ -136,7 +138,7 @@ def make_ready(request: ReproduceRequest, hosts: Hosts, say: Say) -> list[ReadyT
     _refuse(problems)
     places = _places(request, hosts, facts)
     _refuse(remove_leftovers(hosts, facts, request.files, say))
-    obtained = _at_each(hosts, places, lambda place: _obtain(place, request.allowed, say))
+    obtained = _at_each(hosts, places, lambda place: _obtain(place, request, say))
     others = _from_catalogue({name: place for name, place in obtained.items() if place.left}, hosts, say)
     return list(_at_each(hosts, obtained, lambda place: _ready(place, others.get(place.target.name))).values())
 
@@ -215,7 +217,7 @@ def _refuse_known_differences(place: _Place, allowed: Allowed) -> None:
             raise NoUsableHostError(f"{target.name} cannot run {trial.name}: {obstacle}")
 
 
-def _obtain(place: _Place, allowed: Allowed, say: Say) -> _Place:
+def _obtain(place: _Place, request: ReproduceRequest, say: Say) -> _Place:
     """The place with the images of then, as far as they can be had."""
     target, name = place.target, place.target.name
 
@@ -228,7 +230,7 @@ def _obtain(place: _Place, allowed: Allowed, say: Say) -> _Place:
         trial = next(trial for trial in target.configurations if trial.pin.name == environment)
         if not place.runs_in_container_again(trial):
             continue
-        got = obtain(trial.pin, place.access, place.known.built, tell)
+        got = obtain(trial.pin, place.access, place.known.built, tell, request.may_pull)
         if isinstance(got, ImageIdentity):
             # What is identical keeps its lock and its names: what the engine calls it stands in the settings.
             pins[environment] = replace(
@@ -239,7 +241,7 @@ def _obtain(place: _Place, allowed: Allowed, say: Say) -> _Place:
             )
             images[environment] = got
         elif got is not None:
-            refuse(trial, name, got, allowed)
+            refuse(trial, name, got, request.allowed)
     if images:
         with place.access.engine() as engine:
             problem = engine.sharing_problem(place.facts.work_directory, next(iter(images.values())))

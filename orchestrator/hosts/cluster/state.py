@@ -1,9 +1,11 @@
 """A project's cluster, what is remembered of it between two commands, and how it is."""
 
+import os
 import secrets
+import stat
 import tempfile
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal, Protocol
@@ -151,7 +153,7 @@ class ClusterFiles:
             InfrastructureError: another version wrote it, or it is damaged.
         """
         try:
-            return _CLUSTER.validate_json(self._state.read_bytes())
+            cluster = _CLUSTER.validate_json(self._state.read_bytes())
         except FileNotFoundError:
             return None
         except ValidationError as error:
@@ -162,6 +164,8 @@ class ClusterFiles:
                 "down with the version that brought it up, or remove the containers with the label "
                 f"org.taxmeter.cluster on its hosts and then {self.directory}"
             ) from error
+        _refuse_foreign(cluster.sockets)
+        return cluster
 
     def save(self, cluster: Cluster) -> None:
         """Remembers it; a crash leaves what was remembered before or this."""
@@ -186,6 +190,18 @@ class ClusterFiles:
         """Removes what is remembered of a cluster of which nothing runs any more."""
         for path in (self._state, cluster.token_path):
             path.unlink(missing_ok=True)
+
+
+def _refuse_foreign(sockets: Path) -> None:
+    """Refuses a remembered directory of /tmp that somebody else has made since: through its sockets goes the token.
+
+    Raises:
+        InfrastructureError: it is not ours alone.
+    """
+    with suppress(FileNotFoundError):
+        status = sockets.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+            raise InfrastructureError(f"{sockets} is not ours alone; find out who made it, and remove it")
 
 
 @dataclass(frozen=True)

@@ -219,6 +219,14 @@ def test_trials_of_one_host_run_again_on_another_that_has_or_gets_their_image(pr
     pushed = with_each(pin=replace(PIN, image_digest=f"lab:5000/cpu@{IMAGE.image_id}"))
     asked, engine.images = request(pushed, project, "h2"), {}
     preview(asked, hosts)
+    engine.pulls.add(IMAGE.image_id)
+    with pytest.raises(
+        ConfigurationError, match="and lab:5000/cpu@sha256:1*, which a row names, is pulled only if --pull"
+    ):
+        make_ready(asked, hosts, said.append)
+    assert engine.images == {}
+    asked = replace(asked, may_pull=lambda _reference: True)
+    engine.pulls.clear()
     with pytest.raises(ConfigurationError, match="the engine of h2 does not have 1{12}, and lab.* cannot be pulled: "):
         make_ready(asked, hosts, said.append)
     engine.pulls.add(IMAGE.image_id)

@@ -57,6 +57,12 @@ def test_a_wrong_sweep_gives_one_line_with_its_place(tmp_path: Path, snapshot: S
         (b"a: " + b"[" * 21 + b"]" * 21, "nested more than 20 deep"),
         (b"a: " + b"[" * 500 + b"]" * 500, "nested more than 20 deep"),
         (b"a: &a [1, 2, 3, 4, 5, 6, 7, 8, 9]\n" + ALIASES, "more than 100000 values, aliases followed"),
+        (b"a: " + b"x" * 200_000 + b"\n", "1: a: longer than 4096 characters"),
+        (b"x" * 900 + b"_" * 5000 + b": 1\n", "not valid YAML|longer than 4096 characters"),
+        (b"a: " + b"9" * 5000 + b"\n", "not valid YAML"),
+        (b"a: 99999999999999999999\n", "1: a: an integer beyond 64 bits"),
+        (b'a: "\\ud800"\n', "1: a: half of a surrogate pair"),
+        (b"a: .inf\n", "1: a: expected a finite number"),
         (b"? [a]\n: 1\n", "1: .*a value of type CommentedKeySeq is not supported"),
     ],
 )

@@ -1,5 +1,9 @@
 """When two images are the same, on an engine or in a file, and what is said when they are not."""
 
+import gzip
+import os
+import tarfile
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -133,3 +137,28 @@ def test_a_file_that_is_no_whole_image_is_refused(tmp_path: Path, without: str):
         read_archive(tmp_path / "text.tar")
     assert is_archive("none.tar")
     assert not is_archive("cpu")
+
+
+@pytest.mark.parametrize("attack", ["gzip", "long manifest", "long header", "deep", "no object", "a pipe"])
+def test_an_archive_that_would_take_the_memory_is_refused(tmp_path: Path, attack: str) -> None:
+    path = tmp_path / "image.tar"
+    if attack == "gzip":
+        archive(tmp_path / "plain.tar", an_image(tiny_entry(tmp_path)))
+        path.write_bytes(gzip.compress((tmp_path / "plain.tar").read_bytes()))
+    elif attack == "a pipe":
+        os.mkfifo(path)
+    else:
+        header = tarfile.TarInfo("manifest.json")
+        content = {"deep": b"[" * 10**5 + b"]" * 10**5, "no object": b'[{"Config": 1, "Layers": 2}]'}.get(attack, b"")
+        header.size = len(content) or 2**33
+        if attack == "long header":
+            header.type = tarfile.XHDTYPE
+        with path.open("wb") as stream:
+            stream.write(header.tobuf(tarfile.GNU_FORMAT) + content)
+            stream.truncate(2**33 + 4096)  # sparse
+    tracemalloc.start()
+    with pytest.raises(ConfigurationError, match="no saved image|no regular file"):
+        read_archive(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 50e6

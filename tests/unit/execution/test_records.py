@@ -1,11 +1,13 @@
 """One reader of records: whatever the pieces, the same lines; what is damaged is told with its number."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from orchestrator.execution import RecordReader, TaskOutcome, aftermath, read_lines, read_pieces, records
+from orchestrator.execution.base import log_tail
 from runners.contract import Begin, End, Task, Trial, encode_line
 
 LINES = [Begin("a", 1, 5), Begin("b", 1, 6), End("t", 2)]
@@ -71,3 +73,18 @@ def test_a_task_that_dies_in_a_session_leaves_all_its_trials_and_blames_none(
     reason = "the supervisor ended while this trial ran (exit code 137, signal 9)"
     assert (victim.trial_id, victim.reason, victim.log_tail) == ("c", reason, "the end")
     assert aftermath(task, {}, frozenset(), died) == ((), task.trials)
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "directory", "none"])
+def test_the_end_of_a_log_is_never_that_of_another_file(tmp_path: Path, kind: str) -> None:
+    private, log = tmp_path / "private", tmp_path / "supervisor.log"
+    private.write_text("a secret of the host's owner")
+    if kind == "link":
+        log.symlink_to(private)
+    elif kind == "pipe":
+        os.mkfifo(log)
+    elif kind == "directory":
+        log.mkdir()
+    tail = log_tail(tmp_path)
+    assert "secret" not in tail
+    assert ("supervisor.log" in tail) == (kind != "none")

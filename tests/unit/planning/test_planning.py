@@ -1,5 +1,6 @@
 """Planning is pure: equal input gives an equal plan, and everything that cannot run is named."""
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -270,3 +271,22 @@ def test_other_targets_are_refused_with_what_there_is(tmp_path: Path) -> None:
     (tmp_path / "sweep.yaml").write_text(text + "targets: {gpu: 4}\n")
     with pytest.raises(ConfigurationError, match=r"targets.*string"):
         load_sweep(tmp_path / "sweep.yaml")
+
+
+def test_what_nobody_could_measure_is_refused_before_it_is_expanded(quickstart: Sweep) -> None:
+    began_s = time.monotonic()
+    many = {"sequence_length": tuple(range(1, 10_001)), "batch": tuple(range(1, 10_001))}
+    wide = quickstart.workloads[0].model_copy(update=many)
+    for change, told in (
+        (
+            {"rounds": 10**9},
+            r"rounds.yaml:13: rounds: 36000000000 trials, at most 1000000 can be planned; lower rounds",
+        ),
+        ({"workloads": (wide,)}, r"900000000 trials, at most 1000000 can be planned"),
+    ):
+        with pytest.raises(ConfigurationError, match=told):
+            plan(quickstart.model_copy(update=change), [HOST], "c")
+    hosts = [replace(HOST, name=f"h{number}") for number in range(30)]
+    with pytest.raises(ConfigurationError, match="name fewer hosts"):
+        plan(quickstart.model_copy(update={"rounds": 1000}), hosts, "c")
+    assert time.monotonic() - began_s < 30
