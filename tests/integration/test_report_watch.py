@@ -80,7 +80,7 @@ def test_what_a_page_cannot_show_alone_is_waited_with(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "results")
     with store.writer() as writer:
         put_dimensions(writer)
-    add(store, "a second half", replicate=1)
+    add(store, "a-second-half", replicate=1)
     assert Follower(question(store), refresh_s=5).page()[0].trials == 0
     with pytest.raises(ConfigurationError, match="second halves"):
         make_report(open_store(tmp_path / "results"))
