@@ -1,6 +1,7 @@
 """Roofs of systems: which rows they are from, and that the page, its query and the store say the same."""
 
 import json
+import re
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -121,12 +122,12 @@ def test_the_query_of_the_chart_has_the_roofs(made: Made) -> None:
 
 def triad(name: str, latency_s: float | None, **more: Any) -> Row:
     options = json.dumps({"elements": more.pop("elements", 10**8)})
-    columns = {"latency_pipelined_median_s": latency_s, "trial_key": f"key {options}", **more}
+    columns = {"latency_pipelined_median_s": latency_s, "trial_key": "key-" + re.sub(r"\W+", "-", str(options)), **more}
     return trial(name, workload="op-triad", workload_options=options, **columns)
 
 
 def product(name: str, latency_s: float, **more: Any) -> Row:
-    columns = {"latency_pipelined_median_s": latency_s, "flops": 2 * 10**9, "trial_key": "key of products", **more}
+    columns = {"latency_pipelined_median_s": latency_s, "flops": 2 * 10**9, "trial_key": "key-of-products", **more}
     return trial(name, workload="op-gemm", workload_options='{"width": 1000}', **columns)
 
 
@@ -153,7 +154,7 @@ def test_what_failed_was_doubled_has_no_time_or_fewer_bits_is_no_roof(tmp_path: 
         triad("doubled", 1e-3, replicate=1),
         triad("untimed", None),
         triad("nowhere", 1e-3, system_id=None),
-        triad("in a cache", 1e-7, elements=65_536),
+        triad("in-a-cache", 1e-7, elements=65_536),
         product("narrower", 1e-3, backend="dynamic_int8"),
     )
     assert roofs_in(tmp_path, *rows) == {}
@@ -162,7 +163,7 @@ def test_what_failed_was_doubled_has_no_time_or_fewer_bits_is_no_roof(tmp_path: 
 def test_processes_of_a_configuration_are_pooled_by_their_median_within_a_campaign(tmp_path: Path) -> None:
     times = {"a": 1e-3, "b": 3e-3, "c": 2e-3}
     rows = [triad(name, seconds) for name, seconds in times.items()]
-    later = [triad(f"{name} later", seconds * 1.5, campaign=CAMPAIGNS[1]) for name, seconds in times.items()]
+    later = [triad(f"{name}-later", seconds * 1.5, campaign=CAMPAIGNS[1]) for name, seconds in times.items()]
     small = triad("small", 1e-7, elements=65_536)
     assert roofs_in(tmp_path, *rows, *later, small) == {("cpu", 2): ({}, pytest.approx(12e8 / 2e-3))}
     (found,) = measured_roofs(open_store(tmp_path / "results"), [SYSTEM])
@@ -174,9 +175,9 @@ def test_processes_of_a_configuration_are_pooled_by_their_median_within_a_campai
 def test_threads_of_a_processor_are_apart_and_those_beside_a_gpu_are_not(tmp_path: Path) -> None:
     found = roofs_in(
         tmp_path,
-        triad("one thread", 2e-3, threads=1),
-        triad("two threads", 1e-3),
-        product("one product", 1e-2, threads=1, flops=None),
+        triad("one-thread", 2e-3, threads=1),
+        triad("two-threads", 1e-3),
+        product("one-product", 1e-2, threads=1, flops=None),
         triad("first", 1e-4, device="cuda", threads=1, busy_s=0.5e-4),
         triad("second", 1e-4, device="cuda", threads=8, busy_s=0.4e-4),
     )
@@ -192,7 +193,7 @@ def test_arithmetic_is_by_dtype_and_memory_is_of_the_fastest(tmp_path: Path) -> 
         tmp_path,
         trial("work", dtype="bfloat16"),
         *(product("single", 1e-2), product("half", 0.4e-2, dtype="float16")),
-        *(triad("single triad", 1e-3), triad("half triad", 0.8e-3, dtype="float16")),
+        *(triad("single-triad", 1e-3), triad("half-triad", 0.8e-3, dtype="float16")),
     )
     assert found == {
         ("cpu", 2): ({"float16": pytest.approx(5e11), "float32": pytest.approx(2e11)}, pytest.approx(12e11))

@@ -254,7 +254,7 @@ def test_what_was_imported_or_reproduces_another_is_not_what_a_resume_goes_on_wi
     control: ControlFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     begun(tmp_path, rows=4)
-    again = {"sweep_document": "# made by `taxmeter reproduce t-1`\n", "plan": "{}"}
+    again = {"sweep_document": "# made by `taxmeter reproduce t-1`\n", "plan": {}}
     with Store.open(tmp_path / "results").writer() as writer:
         for name, columns in (("imported", {"sweep_document": SWEEP}), ("again", again)):
             whole = {"inventory_document": INVENTORY, "planned_trials": 4, "plan_digest": name, **columns}
