@@ -25,8 +25,10 @@ LONG = '{"sync_min_samples":1000}'
 
 def rows() -> Iterator[Row]:
     """Cells that differ in what is never pooled, ratios with and without shared rounds, and two systems."""
-    for changes in ({}, {"protocol": LONG}, {"seed": 7}, {"isolation": "docker"}, {"sequence_length": 128}):
-        factor, more = 1 + len(str(changes)) / 50, {"trial_key": str(changes), **changes}
+    for number, changes in enumerate(
+        ({}, {"protocol": LONG}, {"seed": 7}, {"isolation": "docker"}, {"sequence_length": 128})
+    ):
+        factor, more = 1 + len(str(changes)) / 50, {"trial_key": f"key-{number}", **changes}
         yield from rounds([factor * value for value in SLOW], system_id="s1", **more)
         yield from rounds(FAST, system_id="s1", backend="onnxruntime", **more)
         yield from rounds([value / factor for value in FAST], system_id="s2", host="lab2", **more)
