@@ -1,22 +1,19 @@
 """`taxmeter claims`: which findings the store confirms, which it refutes, and what it lacks to decide."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import click
 
-from orchestrator.analysis.claiming import Claim, Decision, Finding, claim_columns, configurations, decide, load_claims
-from orchestrator.analysis.conditions import parse_conditions
-from orchestrator.analysis.snapshot import Snapshot
+from orchestrator.analysis.claims import Claim, Finding, decide_all, load_claims
 from orchestrator.cli.compare import where_option
 from orchestrator.cli.options import format_option
 from orchestrator.cli.stores import place_option, require_store
 from orchestrator.cli.tables import wide_console
 from orchestrator.errors import ConfigurationError, ExitCode, did_you_mean
 from orchestrator.report.claims import claims_document, claims_markdown, render_claims
-from orchestrator.store import Results
 
 _DIRECTORY: Final = Path("claims")
 
@@ -50,12 +47,12 @@ def claims_command(
 ) -> ExitCode:
     """Decides claims from what is in the store: each holds, fails, or has not enough data.
 
-    A claim is a finding as a query with a threshold; the claims of the paper stand in claims/paper, and docs/claims.md
-    says how to write one. With IDs, only these are decided, and told in full. The exit code does not depend on the
-    verdicts, unless --require says so.
+    A claim is a finding as a query with a threshold; where its source prints a value, a second verdict says whether
+    that lies in the interval. Those of the paper stand in claims/paper; docs/claims.md says how to write one. With IDs,
+    only these are decided, and told in full. The exit code does not depend on verdicts, unless --require says so.
     """
     claims = _chosen(load_claims(paths), ids)
-    decisions = decided(require_store(place), claims, where)
+    decisions = decide_all(require_store(place), claims, where)
     if form == "json":
         click.echo(json.dumps(claims_document(decisions), indent=2, ensure_ascii=False))
     elif form == "markdown":
@@ -65,13 +62,6 @@ def claims_command(
     findings = {decision.finding for decision in decisions}
     missed = findings - {Finding.HOLDS} if require == "holds" else findings & {Finding.FAILS}
     return ExitCode.TRIALS_FAILED if require is not None and missed else ExitCode.OK
-
-
-def decided(results: Results, claims: Mapping[str, Claim], where: Sequence[str]) -> list[Decision]:
-    """What the trials that meet the conditions say about each claim."""
-    moment = Snapshot.of(results)
-    every = configurations(moment.rows(claim_columns(), moment.condition(parse_conditions(where, "--where"))))
-    return [decide(claim, every) for claim in claims.values()]
 
 
 def _chosen(claims: Mapping[str, Claim], ids: tuple[str, ...]) -> dict[str, Claim]:

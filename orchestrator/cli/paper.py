@@ -8,10 +8,9 @@ from typing import Final
 
 import click
 
-from orchestrator.analysis.claiming import load_claims
+from orchestrator.analysis.claims import decide_all, load_claims
 from orchestrator.analysis.paper import PUBLISHED, load_published, read_trials
 from orchestrator.campaign import listed
-from orchestrator.cli.claims import decided
 from orchestrator.cli.compare import Names, where_option
 from orchestrator.cli.options import inventory_option, limit_option
 from orchestrator.cli.stores import place_option, require_store
@@ -86,7 +85,7 @@ def paper_command(
     results = require_store(place)
     trials = read_trials(results, where)
     claims = load_claims([_CLAIMS]) if _CLAIMS.is_dir() else {}
-    decisions = decided(results, claims, where)
+    decisions = decide_all(results, claims, where)
     try:
         from orchestrator.report.figures.write import Written, write_paper
     except ImportError as error:

@@ -6,13 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from orchestrator.analysis import Estimate
-from orchestrator.analysis.claiming import Claim, Decision, Figure, Finding, JudgedCase, Kind, Scale, unit_of
-from orchestrator.report.text import count_text, value_text
+from orchestrator.analysis.claims import Agreement, Claim, Decision, Figure, Finding, JudgedCase, Kind, Scale
+from orchestrator.report.text import count_text, indented, markdown_head, markdown_row, value_text
 
 _COLOURS: Final = {Finding.HOLDS: "green", Finding.FAILS: "red", Finding.NOT_ENOUGH_DATA: "yellow"}
 _CASES_SHOWN: Final = 8
@@ -27,128 +26,148 @@ def render_claims(decisions: Sequence[Decision], *, detailed: bool) -> Renderabl
     """
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
     # Names are typed again, so that they stay whole; numbers may go on in the next line.
-    for name, whole in (("cases", True), ("claim", True), ("number and bound", False)):
+    for name, whole in (("cases", True), ("claim", True), ("number", False)):
         table.add_column(Text(name, style="bold"), no_wrap=whole, overflow="fold")
-    for one in decisions:
+    for decision in decisions:
         # What is not decided is told below, with its count; beside the words the numbers would have no place.
-        count = "" if one.finding is Finding.NOT_ENOUGH_DATA else f" {_count(one)}"
-        shown = Text(f"{one.finding.value}{count}", style=_COLOURS[one.finding])
+        count = "" if decision.finding is Finding.NOT_ENOUGH_DATA else f" {_count(decision)}"
+        published = "" if decision.agreement in (None, Agreement.NOT_ENOUGH_DATA) else f", {published_text(decision)}"
+        number = (
+            f"{number_text(decision)} {_with_unit(decision.claim, decision.claim.statistic.threshold.text)}{published}"
+        )
         table.add_row(
-            shown, one.claim.id, f"{_number(one)} {_with_unit(one.claim, one.claim.statistic.threshold.sign)}"
+            Text(f"{decision.finding.value}{count}", style=_COLOURS[decision.finding]), decision.claim.id, number
         )
     parts: list[RenderableType] = [table, Text(), Text(counts_text(decisions), style="bold")]
-    for one in decisions:
-        if detailed or one.finding is not Finding.HOLDS:
-            parts += [Text(), *_details(one)]
+    for decision in decisions:
+        if detailed or decision.finding is not Finding.HOLDS or decision.agreement is Agreement.OUTSIDE:
+            title = Text.assemble(
+                (f"{decision.finding.value}: ", _COLOURS[decision.finding]), (decision.claim.id, "bold")
+            )
+            facts = [indented(text, 4 if is_case else 2) for text, is_case in _lines(decision)]
+            parts += [Text(), title, indented(decision.claim.text, 2), *facts]
     return Group(*parts)
 
 
 def counts_text(decisions: Sequence[Decision]) -> str:
-    """How many claims hold, fail, and are not decided."""
-    counts = Counter(one.finding for one in decisions)
+    """How many claims hold, fail, and are not decided; and how many published values were found again."""
+    findings = Counter(decision.finding for decision in decisions)
     words = {Finding.HOLDS: "hold", Finding.FAILS: "fail", Finding.NOT_ENOUGH_DATA: "have not enough data"}
-    told = ", ".join(f"{counts[finding]} {word}" for finding, word in words.items())
-    return f"{count_text(len(decisions), 'claim', 'claims')}: {told}"
+    told = ", ".join(f"{findings[finding]} {word}" for finding, word in words.items())
+    agreements = Counter(decision.agreement for decision in decisions if decision.agreement is not None)
+    published = ", ".join(f"{agreements[agreement]} {agreement.value}" for agreement in Agreement)
+    values = f"; {count_text(agreements.total(), 'published value', 'published values')}: {published}"
+    return f"{count_text(len(decisions), 'claim', 'claims')}: {told}" + (values if agreements else "")
 
 
 def claims_markdown(decisions: Sequence[Decision]) -> str:
     """A page."""
-    lines = [
-        "# Claims",
-        "",
-        counts_text(decisions),
-        "",
-        "| | claim | number | must be | cases |",
-        "|---|---|---|---|---|",
-    ]
-    for one in decisions:
-        bound = _with_unit(one.claim, one.claim.statistic.threshold.text)
-        cells = (one.finding.value, one.claim.text, _number(one), bound, _count(one))
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    for one in decisions:
-        lines += ["", f"## {one.claim.id}: {one.finding.value}", "", one.claim.text, ""]
-        lines += [f"- {text}" for text in _facts(one)]
-        for judged in one.cases[:_CASES_SHOWN]:
-            lines.append(f"- {judged.finding.value}: {_case_text(one.claim, judged)}")
-        if len(one.cases) > _CASES_SHOWN:
-            lines.append(f"- and {len(one.cases) - _CASES_SHOWN} more cases")
+    lines = ["# Claims", "", counts_text(decisions), ""]
+    lines += markdown_head(["", "claim", "number", "must be", "cases", "published"])
+    for decision in decisions:
+        bound = _with_unit(decision.claim, decision.claim.statistic.threshold.text)
+        verdict, number, published = decision.finding.value, number_text(decision), published_text(decision)
+        lines.append(markdown_row([verdict, decision.claim.text, number, bound, _count(decision), published]))
+    for decision in decisions:
+        lines += ["", f"## {decision.claim.id}: {decision.finding.value}", "", decision.claim.text, ""]
+        lines += [f"- {text}" for text, _ in _lines(decision)]
     return "\n".join(lines) + "\n"
 
 
 def claims_document(decisions: Sequence[Decision]) -> list[dict[str, Any]]:
-    """For programs; an interval without an end on one side has null there."""
+    """For programs; an interval without an end on decision side has null there."""
     return [
         {
-            "id": one.claim.id,
-            "finding": one.finding.value,
-            "text": one.claim.text,
-            "source": one.claim.source,
-            "published": one.claim.published,
-            "kind": one.claim.statistic.kind.value,
-            "must_be": one.claim.statistic.threshold.text,
-            "holds_for": one.claim.holds_for,
+            "id": decision.claim.id,
+            "finding": decision.finding.value,
+            "agreement": None if decision.agreement is None else decision.agreement.value,
+            "text": decision.claim.text,
+            **decision.claim.model_dump(
+                mode="json", include={"source", "quote", "paraphrase", "published", "holds_for"}
+            ),
+            "kind": decision.claim.kind.value,
+            "must_be": decision.claim.statistic.threshold.text,
             "cases": [
                 {
                     "label": judged.case.label,
                     "finding": judged.finding.value,
+                    "agreement": None if judged.agreement is None else judged.agreement.value,
                     "metric": judged.case.metric,
-                    "unit": unit_of(judged.case.metric) if one.claim.statistic.kind is Kind.LEVEL else "1",
+                    "unit": decision.claim.unit,
                     "figure": _figure_document(judged.case.figure),
                     "note": judged.case.note,
                 }
-                for judged in one.cases
+                for judged in decision.cases
             ],
-            "left_out": [{"label": case.label, "reason": case.note} for case in one.left_out],
-            "missing": list(one.missing),
-            "measured_by": list(one.claim.measured_by),
+            "left_out": [{"label": case.label, "reason": case.note} for case in decision.left_out],
+            "missing": list(decision.missing),
+            "measured_by": list(decision.claim.measured_by),
         }
-        for one in decisions
+        for decision in decisions
     ]
 
 
-def _details(one: Decision) -> Iterator[RenderableType]:
-    yield Text.assemble((f"{one.finding.value}: ", _COLOURS[one.finding]), (one.claim.id, "bold"))
-    yield _indented(one.claim.text)
-    for text in _facts(one):
-        yield _indented(text)
-    for judged in one.cases[:_CASES_SHOWN]:
-        yield _indented(f"{judged.finding.value}: {_case_text(one.claim, judged)}", 4)
-    if len(one.cases) > _CASES_SHOWN:
-        yield _indented(f"and {len(one.cases) - _CASES_SHOWN} more, which --format json has", 4)
+def number_text(decision: Decision) -> str:
+    """Of the case that decides: the worst, or the nearest to the bound; `–` if no case has a number."""
+    figures = [judged.case.figure for judged in decision.cases if judged.case.figure is not None]
+    return _figure_text(figures[0], decision.claim) if figures else "–"
 
 
-def _facts(one: Decision) -> Iterator[str]:
-    each = "in all cases" if one.claim.holds_for == "all" else "in one case at least"
-    holding = f"; is in {one.count(Finding.HOLDS)} of {len(one.cases)}" if one.cases else ""
-    yield f"{_subject(one)} {_with_unit(one.claim, one.claim.statistic.threshold.text)} {each}{holding}"
-    yield f"Source: {one.claim.source}" + (f" ({one.claim.published})" if one.claim.published else "")
-    if one.left_out:
-        case = one.left_out[0]
+def published_text(decision: Decision) -> str:
+    """The published value and whether it lies in the interval; empty if none is published."""
+    claim, agreement = decision.claim, decision.agreement
+    if claim.published is None or agreement is None:
+        return ""
+    values = claim.published if isinstance(claim.published, tuple) else (claim.published,)
+    sign = "x" if claim.kind is Kind.RATIO and isinstance(claim.published, float) else ""
+    return f"{', '.join(f'{sign}{value:g}' for value in values)} {agreement.value}"
+
+
+def _lines(decision: Decision) -> Iterator[tuple[str, bool]]:
+    """What there is to say of a decision, and whether it is said of a case."""
+    claim = decision.claim
+    each = "in all cases" if claim.holds_for == "all" else "in one case at least"
+    holding = f"; is in {decision.count(Finding.HOLDS)} of {len(decision.cases)}" if decision.cases else ""
+    yield f"{_subject(decision)} {_with_unit(claim, claim.statistic.threshold.text)} {each}{holding}", False
+    says = f"says: “{claim.quote}”" if claim.quote else f"says, in other words: {claim.paraphrase}"
+    yield f"{claim.source} {says}", False
+    if decision.agreement is not None:
+        inside = (
+            f", inside in {decision.count(Agreement.INSIDE)} of {len(decision.cases)} intervals"
+            if decision.cases
+            else ""
+        )
+        yield f"Published: {published_text(decision)}{inside}", False
+    if decision.left_out:
+        case, more = decision.left_out[0], len(decision.left_out) - 1
         label = f"{case.label}: " if case.label else ""
-        more = f" and {len(one.left_out) - 1} more" if len(one.left_out) > 1 else ""
-        yield f"Cannot run, so left out: {label}{case.note}{more}"
-    for text in one.missing:
-        yield f"Missing: {text}"
-    if one.finding is Finding.NOT_ENOUGH_DATA:
-        for number, name in enumerate(one.claim.measured_by):
-            yield f"{'Or' if number else 'Measured by'}: make cluster-sweep SWEEP={name}"
+        yield f"Cannot run, so left out: {label}{case.note}" + (f" and {more} more" if more else ""), False
+    yield from ((f"Missing: {text}", False) for text in decision.missing)
+    if decision.finding is Finding.NOT_ENOUGH_DATA:
+        for number, name in enumerate(claim.measured_by):
+            yield f"{'Or' if number else 'Measured by'}: make cluster-sweep SWEEP={name}", False
+    yield from ((_case_text(claim, judged), True) for judged in decision.cases[:_CASES_SHOWN])
+    if len(decision.cases) > _CASES_SHOWN:
+        yield f"and {len(decision.cases) - _CASES_SHOWN} more, which --format json has", True
 
 
 def _case_text(claim: Claim, judged: JudgedCase) -> str:
     case = judged.case
     label = f"{case.label}: " if case.label else ""
-    figure = "" if case.figure is None else f"{figure_text(case.figure, claim)}, n={case.figure.processes}"
+    figure = "" if case.figure is None else f"{_figure_text(case.figure, claim)}, n={case.figure.processes}"
     note = f" ({case.note})" if case.note and figure else case.note
-    return f"{label}{figure}{note}"
+    published = (
+        "" if judged.agreement in (None, Agreement.NOT_ENOUGH_DATA) else f"; published value {judged.agreement.value}"
+    )
+    return f"{judged.finding.value}: {label}{figure}{note}{published}"
 
 
-def figure_text(figure: Figure, claim: Claim) -> str:
+def _figure_text(figure: Figure, claim: Claim) -> str:
     """A number with its interval; the number alone is missing where only its bounds are known."""
-    unit = _unit(claim)
-    if unit != "1" and figure.value is not None:
-        text = value_text(Estimate(figure.value, figure.low, figure.high, figure.processes, 0), unit)
+    if claim.unit != "1" and figure.value is not None:
+        text = value_text(Estimate(figure.value, figure.low, figure.high, figure.processes, 0), claim.unit)
         return text if figure.low is not None else f"{text} without an interval"
-    sign = "x" if claim.statistic.kind is Kind.RATIO else ""
+    sign = "x" if claim.kind is Kind.RATIO else ""
     value = "" if figure.value is None else f"{sign}{_digits(figure.value, figure)}"
     if figure.low is None or figure.high is None:
         return f"{value} without an interval"
@@ -162,34 +181,28 @@ def _digits(value: float, figure: Figure) -> str:
     return f"{value:.2f}" if figure.scale is Scale.LINEAR else f"{value:.3g}"
 
 
-def _unit(claim: Claim) -> str:
-    return "1" if claim.level is None else unit_of(claim.level.metric)
-
-
 def _with_unit(claim: Claim, bound: str) -> str:
     # As it was written, so that it is known again, and not in the unit that fits the number.
-    unit = _unit(claim)
-    return bound if unit == "1" else f"{bound} {unit}"
+    return bound if claim.unit == "1" else f"{bound} {claim.unit}"
 
 
-def _subject(one: Decision) -> str:
+def _subject(decision: Decision) -> str:
     """What must be within a bound."""
-    metrics = " or ".join(dict.fromkeys(case.metric for case in (*(each.case for each in one.cases), *one.left_out)))
-    kind = one.claim.statistic.kind
+    metrics = " or ".join(
+        dict.fromkeys(case.metric for case in (*(each.case for each in decision.cases), *decision.left_out))
+    )
     if not metrics:
         return "Must be"
-    return f"{metrics} must be" if kind is Kind.LEVEL else f"{kind.value.capitalize()} of {metrics} must be"
+    return (
+        f"{metrics} must be"
+        if decision.claim.kind is Kind.LEVEL
+        else f"{decision.claim.kind.value.capitalize()} of {metrics} must be"
+    )
 
 
-def _number(one: Decision) -> str:
-    """Of the case that decides: the worst, or the nearest to the bound."""
-    figures = [judged.case.figure for judged in one.cases if judged.case.figure is not None]
-    return figure_text(figures[0], one.claim) if figures else "–"
-
-
-def _count(one: Decision) -> str:
+def _count(decision: Decision) -> str:
     """In how many cases it holds."""
-    return f"{one.count(Finding.HOLDS)}/{len(one.cases)}" if one.cases else ""
+    return f"{decision.count(Finding.HOLDS)}/{len(decision.cases)}" if decision.cases else ""
 
 
 def _figure_document(figure: Figure | None) -> dict[str, Any] | None:
@@ -198,7 +211,3 @@ def _figure_document(figure: Figure | None) -> dict[str, Any] | None:
     ends = {"low": figure.low, "high": figure.high}
     finite = {name: None if end is None or math.isinf(end) else end for name, end in ends.items()}
     return {"value": figure.value, **finite, "processes": figure.processes}
-
-
-def _indented(text: str, columns: int = 2) -> RenderableType:
-    return Padding(Text(text), (0, 0, 0, columns))

@@ -128,7 +128,7 @@ def test_claims_say_the_same(
     claims.write_text(
         "version: 1\nclaims:\n"
         + "".join(
-            f"  - {{id: {name.replace('_', '-')}-{batch}, text: It is so., source: a test, measured_by: "
+            f"  - {{id: {name.replace('_', '-')}-{batch}, text: It is so., source: a test, paraphrase: so, measured_by: "
             f"sweeps/quickstart.yaml, where: {WORK} batch={batch}, "
             f"ratio: {{of: backend={name}, against: backend=eager, above: 0.001}}}}\n"
             for name in OTHERS

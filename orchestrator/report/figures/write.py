@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from orchestrator.analysis.claiming import Decision, Finding
+from orchestrator.analysis.claims import Agreement, Decision, Finding
 from orchestrator.analysis.paper import Published, Trials
 from orchestrator.errors import ConfigurationError
-from orchestrator.report.claims import counts_text, figure_text
+from orchestrator.report.claims import counts_text, number_text, published_text
 from orchestrator.report.figures.canvas import drawing, save
 from orchestrator.report.figures.catalogue import Spec
 from orchestrator.report.figures.compose import Drawn, Material, Sheet, compose
 from orchestrator.report.figures.tables import comma_separated, markdown
+from orchestrator.report.text import markdown_head, markdown_row
 
 INDEX: Final = "index.md"
 _WORDS: Final = {Drawn.WHOLE: "drawn", Drawn.PARTLY: "**partly**", Drawn.MISSING: "**missing**"}
@@ -116,8 +117,9 @@ def index_page(written: Sequence[Written], published: Published, decisions: Sequ
     lines += [f"| {one.full_text} | {decided.get(one.claim, 'not decided')} |" for one in published.statements]
     if decisions:
         lines += ["", "## Claims", "", f"{counts_text(decisions)}. `taxmeter claims` tells each in full.", ""]
-        lines += ["| | claim | number |", "|---|---|---|"]
-        lines += [f"| {one.finding.value} | {one.claim.text} | {_number(one) or '–'} |" for one in decisions]
+        lines += markdown_head(["", "claim", "number", "published"])
+        rows = ((one.finding.value, one.claim.text, _number(one) or "–", published_text(one)) for one in decisions)
+        lines += map(markdown_row, rows)
     for figure in written:
         lines += _section(figure)
     return "\n".join(lines) + "\n"
@@ -125,19 +127,18 @@ def index_page(written: Sequence[Written], published: Published, decisions: Sequ
 
 def decided_texts(decisions: Sequence[Decision]) -> Mapping[str, str]:
     """What the store says of claims, in words, by the id of the claim."""
-    found = {}
-    for decision in decisions:
-        number = _number(decision)
-        found[decision.claim.id] = decision.finding.value + (f", {number}" if number else "")
-    return found
+    return {decision.claim.id: _decided_text(decision) for decision in decisions}
+
+
+def _decided_text(decision: Decision) -> str:
+    is_known = decision.agreement not in (None, Agreement.NOT_ENOUGH_DATA)
+    published = published_text(decision) if is_known else ""
+    return ", ".join(filter(None, (decision.finding.value, _number(decision), published)))
 
 
 def _number(decision: Decision) -> str:
     """Of the case that decides."""
-    figures = [judged.case.figure for judged in decision.cases if judged.case.figure is not None]
-    return (
-        figure_text(figures[0], decision.claim) if figures and decision.finding is not Finding.NOT_ENOUGH_DATA else ""
-    )
+    return "" if decision.finding is Finding.NOT_ENOUGH_DATA else number_text(decision)
 
 
 def _row(written: Written) -> str:

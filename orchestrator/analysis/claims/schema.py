@@ -1,18 +1,18 @@
 """`claims/*.yaml`: findings as queries with thresholds. docs/claims.md says how to write one."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from orchestrator.analysis.axes import axis
-from orchestrator.analysis.claiming.figures import Threshold
-from orchestrator.analysis.claiming.quantities import SERIES_QUANTITIES, quantity
-from orchestrator.analysis.conditions import parse_conditions
+from orchestrator.analysis.axes import AXES, axis
+from orchestrator.analysis.claims.configurations import known_metric
+from orchestrator.analysis.claims.intervals import Threshold
+from orchestrator.analysis.conditions import Condition, Operator, parse_conditions
 from orchestrator.config import Document, StrictModel, load_yaml
-from orchestrator.errors import ConfigurationError, did_you_mean
+from orchestrator.errors import ConfigurationError
 
 
 def _one_or_many(value: object) -> object:
@@ -32,17 +32,11 @@ def _known(check: Callable[[Any], object]) -> AfterValidator:
     return AfterValidator(checked)
 
 
-def _series_quantity(name: str) -> None:
-    if name not in SERIES_QUANTITIES:
-        raise ConfigurationError(f"{name} is no number of a series; {did_you_mean(name, SERIES_QUANTITIES)}")
-
-
 Texts = Annotated[tuple[str, ...], BeforeValidator(_one_or_many), Field(min_length=1)]
 Conditions = Annotated[Texts, _known(parse_conditions)]
 AxisName = Annotated[str, _known(axis)]
 AxisNames = Annotated[tuple[AxisName, ...], BeforeValidator(_one_or_many)]
-QuantityName = Annotated[str, _known(quantity)]
-SeriesName = Annotated[str, _known(_series_quantity)]
+MetricName = Annotated[str, _known(known_metric)]
 AtLeast = Annotated[int, Field(ge=2)]
 
 
@@ -52,25 +46,27 @@ class Kind(Enum):
     RATIO = "ratio"
     LEVEL = "level"
     EXPONENT = "exponent"
-    RANK_CORRELATION = "rank correlation"
+    CORRELATION = "rank correlation"
 
 
-class Bounded(StrictModel):
-    """A statistic with what it must be."""
+class Statistic(StrictModel):
+    """A number and what it must be."""
 
+    kind: ClassVar[Kind]
     above: float | None = None
     below: float | None = None
 
     @model_validator(mode="after")
-    def _one_bound(self) -> "Bounded":
-        bounds = [name for name in ("above", "below", "within") if getattr(self, name, None) is not None]
-        if len(bounds) != 1:
+    def _bounded(self) -> "Statistic":
+        threshold = self.threshold
+        least, most = threshold.ends
+        if threshold == Threshold():
             allowed = " or ".join(name for name in ("above", "below", "within") if name in type(self).model_fields)
-            given = f"not {' and '.join(bounds)}" if bounds else "there is none"
-            raise ValueError(f"give one bound, {allowed}: {given}")
-        within = getattr(self, "within", None)
-        if within is not None and within <= 1:
-            raise ValueError(f"within is a factor above 1, not {within:g}")
+            raise ValueError(f"give a bound, {allowed}: there is none")
+        if threshold.within is not None and (threshold.within <= 1 or threshold != Threshold(within=threshold.within)):
+            raise ValueError("within is a factor above 1, and alone")
+        if least >= most:
+            raise ValueError(f"nothing is {threshold.text}")
         return self
 
     @property
@@ -79,65 +75,66 @@ class Bounded(StrictModel):
         return Threshold(self.above, self.below, getattr(self, "within", None))
 
 
-class Ratio(Bounded):
+class Ratio(Statistic):
     """How many times better `of` is than `against`, everything else equal: above 1 is better."""
 
     kind: ClassVar[Kind] = Kind.RATIO
     of: Conditions
     against: Conditions
-    metric: QuantityName | None = None
+    metric: MetricName | None = None
+    at: Conditions | None = None
+    """With `than`: the ratio here over that there."""
+    than: Conditions | None = None
     mean_over: AxisNames = ()
     """The geometric mean over the values of these axes is what counts."""
     within: float | None = None
 
+    @model_validator(mode="after")
+    def _at_with_than(self) -> "Ratio":
+        if (self.at is None) != (self.than is None) or (self.at and self.mean_over):
+            raise ValueError("at and than go together, and without mean_over; give both, or neither")
+        return self
 
-class Flat(StrictModel):
+
+class Flat(Statistic):
     """A number that stays the same along an axis: each value against the first, in either direction."""
 
     kind: ClassVar[Kind] = Kind.RATIO
     along: AxisName
-    metric: QuantityName | None = None
-    within: Annotated[float, Field(gt=1)]
+    metric: MetricName | None = None
+    within: float | None = None
     at_least: AtLeast = 3
     """Values along the axis, for it to say anything."""
 
-    @property
-    def threshold(self) -> Threshold:
-        """What each ratio must be."""
-        return Threshold(within=self.within)
 
-
-class Growth(Bounded):
+class Growth(Statistic):
     """The exponent with which a number grows along an axis: 1 is in proportion, 0 not at all."""
 
     kind: ClassVar[Kind] = Kind.EXPONENT
     along: AxisName
-    metric: QuantityName | None = None
+    metric: MetricName | None = None
     at_least: AtLeast = 3
 
 
-class RankCorrelation(Bounded):
-    """Spearman's rank correlation of two numbers."""
+class RankCorrelation(Statistic):
+    """Spearman's rank correlation of two numbers over workloads; the configurations of one are one point."""
 
-    kind: ClassVar[Kind] = Kind.RANK_CORRELATION
-    x: QuantityName
-    y: QuantityName
-    over: AxisNames
-    """A point is a combination of their values; cases differ in all else."""
+    kind: ClassVar[Kind] = Kind.CORRELATION
+    x: MetricName
+    y: MetricName
     at_least: AtLeast = 5
 
 
-class Scaling(Bounded):
-    """The exponent with which one number of a series over batches grows with another, from case to case."""
+class Trend(Statistic):
+    """Kendall's rank correlation of the transition batches and the peak throughputs of series over batches."""
 
-    kind: ClassVar[Kind] = Kind.EXPONENT
-    of: SeriesName
-    by: SeriesName
+    kind: ClassVar[Kind] = Kind.CORRELATION
     over: AxisNames
+    """A point is a combination of their values; cases differ in all else."""
     at_least: Annotated[int, Field(ge=3)] = 4
 
 
-class Transition(Bounded):
+class Transition(Statistic):
     """The transition batch; with `of` and `against`, that of one over that of the other."""
 
     of: Conditions | None = None
@@ -149,37 +146,27 @@ class Transition(Bounded):
             raise ValueError("of and against go together; give both, or neither")
         return self
 
-    @property
-    def kind(self) -> Kind:
-        """Whether it is of one series or of two."""
-        return Kind.LEVEL if self.of is None else Kind.RATIO
 
-
-class Ordering(StrictModel):
-    """Values of an axis in the order of a number, the least first: each against the next."""
+class Ordering(Statistic):
+    """Values of an axis in the order of a number, the least first: each against the one before it."""
 
     kind: ClassVar[Kind] = Kind.RATIO
     along: AxisName
     order: Annotated[tuple[str, ...], Field(min_length=2)]
-    metric: QuantityName | None = None
-    by: Annotated[float, Field(ge=1)] = 1.0
+    metric: MetricName | None = None
+    above: float | None = Field(default=1.0, ge=1)
     """Each is more than this many times the one before it."""
 
-    @property
-    def threshold(self) -> Threshold:
-        """What each value over the one before it must be."""
-        return Threshold(above=self.by)
 
-
-class Level(Bounded):
+class Level(Statistic):
     """A number as it is."""
 
     kind: ClassVar[Kind] = Kind.LEVEL
-    metric: QuantityName
+    metric: MetricName
 
 
-Statistic = Ratio | Flat | Growth | RankCorrelation | Scaling | Transition | Ordering | Level
-STATISTICS: Final = ("ratio", "flat", "growth", "rank_correlation", "scaling", "transition", "ordering", "level")
+AnyStatistic: TypeAlias = Ratio | Flat | Growth | RankCorrelation | Trend | Transition | Ordering | Level
+STATISTICS: Final = ("ratio", "flat", "growth", "rank_correlation", "trend", "transition", "ordering", "level")
 
 
 class Claim(StrictModel):
@@ -190,11 +177,15 @@ class Claim(StrictModel):
     """What is claimed, in a sentence."""
     source: str = Field(min_length=1)
     """Who claims it, and where: paper with section, figure or table, or page of the documentation."""
-    published: str | None = None
-    """The number that the source prints."""
+    quote: str | None = Field(default=None, min_length=1)
+    """What the source says, word for word."""
+    paraphrase: str | None = Field(default=None, min_length=1)
+    """What the source says, in other words."""
+    published: float | tuple[float, ...] | None = None
+    """The value that the source prints, as the number of the statistic; of an ordering one for each of its values."""
     measured_by: Texts
     """Sweeps that measure what is needed."""
-    where: Annotated[Conditions | None, Field()] = None
+    where: Conditions | None = None
     """The trials that it is about."""
     regime: Literal["framework-bound", "compute-bound"] | None = None
     """Only configurations that are proven to be in this regime."""
@@ -204,35 +195,69 @@ class Claim(StrictModel):
     flat: Flat | None = None
     growth: Growth | None = None
     rank_correlation: RankCorrelation | None = None
-    scaling: Scaling | None = None
+    trend: Trend | None = None
     transition: Transition | None = None
     ordering: Ordering | None = None
     level: Level | None = None
 
     @model_validator(mode="after")
-    def _one_statistic(self) -> "Claim":
+    def _whole(self) -> "Claim":
         given = [name for name in STATISTICS if getattr(self, name) is not None]
         if len(given) != 1:
             found = f"not {' and '.join(given)}" if given else "there is none"
             raise ValueError(f"claim {self.id}: give one statistic ({', '.join(STATISTICS)}): {found}")
+        if (self.quote is None) == (self.paraphrase is None):
+            raise ValueError(
+                f"claim {self.id}: give what the source says, word for word as quote or else as paraphrase"
+            )
+        values = len(self.ordering.order) if self.ordering else 0
+        if isinstance(self.published, tuple) != bool(values) and self.published is not None:
+            raise ValueError(f"claim {self.id}: published is one number, and of an ordering one for each of its values")
+        if isinstance(self.published, tuple) and len(self.published) != values:
+            raise ValueError(f"claim {self.id}: published has {len(self.published)} values, the order {values}")
+        if not self._names_workloads:
+            raise ValueError(
+                f"claim {self.id}: no workload is named, so that the answer would depend on what else is in the "
+                "store; add where: workload=NAME,NAME"
+            )
         return self
 
     @property
-    def statistic(self) -> Statistic:
+    def statistic(self) -> AnyStatistic:
         """The one that it has."""
-        found: Statistic = next(one for name in STATISTICS if (one := getattr(self, name)) is not None)
+        found: AnyStatistic = next(given for name in STATISTICS if (given := getattr(self, name)) is not None)
         return found
 
     @property
-    def conditions(self) -> tuple[str, ...]:
+    def kind(self) -> Kind:
+        """What its number is."""
+        if self.transition is not None:
+            return Kind.LEVEL if self.transition.of is None else Kind.RATIO
+        return self.statistic.kind
+
+    @property
+    def unit(self) -> str:
+        """Of its number; `1` but for levels."""
+        if self.kind is not Kind.LEVEL:
+            return "1"
+        return str(AXES["batch"].unit) if self.level is None else known_metric(self.level.metric).unit
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
         """The conditions on its trials."""
-        return self.where or ()
+        return parse_conditions(self.where or ())
+
+    @property
+    def _names_workloads(self) -> bool:
+        sides = [getattr(self.statistic, name, None) for name in ("of", "against")]
+        named = self.ordering is not None and self.ordering.along == "workload"
+        return named or _is_workload_named(self.where) or all(map(_is_workload_named, sides))
 
 
 class Claims(Document):
     """One file."""
 
-    version: int = Field(ge=1, le=1)
+    version: Literal[1]
     claims: tuple[Claim, ...]
 
     @model_validator(mode="after")
@@ -259,16 +284,18 @@ def load_claims(paths: Iterable[Path]) -> dict[str, Claim]:
     return found
 
 
+def _is_workload_named(texts: Sequence[str] | None) -> bool:
+    conditions = parse_conditions(texts or ())
+    return any(each.axis.name == "workload" and each.operator is Operator.EQUAL for each in conditions)
+
+
 def _files(paths: Iterable[Path]) -> list[Path]:
     files: list[Path] = []
     for path in paths:
-        if path.is_dir():
-            files += sorted(path.glob("**/*.yaml"))
-        elif path.exists():
-            files.append(path)
-        else:
+        if not path.exists():
             fix = "give another with --claims PATH, or run it in the project's directory"
             raise ConfigurationError(f"{path}: no such file or directory; {fix}")
+        files += sorted(path.glob("**/*.yaml")) if path.is_dir() else [path]
     if not files:
         raise ConfigurationError(f"no claims in {', '.join(map(str, paths))}; give a file or directory with --claims")
     return files

@@ -1,0 +1,293 @@
+"""Configurations: the trials of one specification on one system, and which of them differ in one thing alone."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
+
+from orchestrator.analysis.axes import AXES, OPTION_AXES, Axis, Group, Value, columns_of, options_of
+from orchestrator.analysis.conditions import Condition, Operator, accepted
+from orchestrator.analysis.frame import is_measured, last_attempts, over_processes
+from orchestrator.analysis.metrics import METRICS, USUAL_LATENCY, Metric
+from orchestrator.analysis.metrics import metric as metric_of
+from orchestrator.analysis.ratios import RATIO_COLUMNS, Priors, Row, Visit, by_visit
+from orchestrator.analysis.tax import Regime, loads, regime_of
+from orchestrator.errors import ConfigurationError, near_names
+from orchestrator.store import CONFIGURATION
+from runners.contract import Status
+
+Identity: TypeAlias = tuple[Any, ...]
+
+_COLUMNS: Final = (*CONFIGURATION, "environment", "cpu_model", "gpu_name", "driver_version", "hw_id")
+_SIZES: Final = ("sequence_length", "image_size")
+_FREED_WITH: Final[Mapping[str, tuple[str, ...]]] = {
+    # Another backend or workload has other options, and an image no length of a text.
+    "backend": ("backend_options",),
+    "workload": ("workload_options", *_SIZES),
+}
+_FREED_WITH_GROUP: Final[Mapping[Group, tuple[str, ...]]] = {
+    # Another processor, GPU or driver is another system; which other things differ, `taxmeter compare` tells.
+    Group.SYSTEM: ("system_id", "cpu_model", "gpu_name", "driver_version", "hw_id"),
+    Group.SOFTWARE: ("environment", "environment_id"),
+}
+_TELLING: Final = (
+    *("gpu", "workload", "options", "sequence_length", "image_size", "batch", "backend", "dtype", "cpu", "device"),
+    *("driver", "threads", "environment", "isolation", "method", "seed", "hw", "system", "environment_id", "protocol"),
+)
+"""Axes by which cases are told apart, the most telling first."""
+_WRITTEN_OUT: Final = frozenset({"workload", "backend", "options"})
+"""Of these a word is not enough: `bert` is a workload, and `bert-base` another that a store may have without it."""
+_ID_SHOWN: Final = 12
+_FOR_GOOD: Final = frozenset(
+    status.value for status in (Status.SKIPPED, Status.UNSUPPORTED, Status.OOM, Status.WRONG_OUTPUT)
+)
+
+
+class _Work(Metric):
+    """The size of the work: no metric of comparisons, and fewer is better."""
+
+    @property
+    def higher_is_better(self) -> bool:
+        return False
+
+
+_WORK: Final = {
+    name: _Work(name, name, meaning)
+    for name, meaning in (
+        ("macs", "multiply-adds per call"),
+        ("flops", "operations per call"),
+        ("parameters", "of the model"),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """Trials that measure the same on the same system, in whatever campaigns."""
+
+    rows: tuple[Row, ...]
+    """Of each visit the attempt that counts, failed ones too."""
+    priors: Priors
+    """Of the campaigns that were read."""
+
+    @property
+    def row(self) -> Row:
+        """One of them, for what all share."""
+        return self.rows[0]
+
+    @property
+    def device(self) -> str:
+        """`cpu` or `cuda`."""
+        return str(self.row["device"])
+
+    def metric(self, name: str | None) -> Metric:
+        """The metric of a name; without a name the latency that the regime is about."""
+        return USUAL_LATENCY.on(self.device) if name is None else known_metric(name)
+
+    def measured(self, metric: Metric) -> list[Row]:
+        """The trials in which a metric counts."""
+        return [row for row in self.rows if is_measured(row, metric)]
+
+    def values(self, metric: Metric) -> dict[Visit, float]:
+        """A metric by visit."""
+        return by_visit(self.measured(metric), metric.column)
+
+    @property
+    def loads(self) -> dict[Visit, float]:
+        """The load by visit; on a CPU where the floor is proven."""
+        return loads(self.rows, self.device)
+
+    @property
+    def regime(self) -> Regime | None:
+        """As its rounds prove it; null if they do not. A floor is a lower bound: it proves framework-bound alone."""
+        found = over_processes(list(self.loads.values()))
+        if found is None or found.low is None:
+            return None
+        proven = regime_of(found, self.device)
+        return None if self.device == "cpu" and proven is not Regime.FRAMEWORK_BOUND else proven
+
+    @property
+    def is_impossible(self) -> bool:
+        """Whether it cannot run at all, however often it is tried: then nothing is missing."""
+        return all(row["status"] in _FOR_GOOD for row in self.rows)
+
+
+def known_metric(name: str) -> Metric:
+    """The metric of a name; also `macs`, `flops` and `parameters`.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
+    if name not in METRICS and name not in _WORK:
+        hint = near_names(name, [*METRICS, *_WORK]) or f"; metrics: {', '.join([*METRICS, *_WORK])}"
+        raise ConfigurationError(f"no metric is called {name}{hint}")
+    return _WORK.get(name) or metric_of(name)
+
+
+def claim_columns() -> list[str]:
+    """The columns of `trials` that claims need."""
+    identity = ("trial_id", "trial_key", "campaign_id", "round", "replicate", "attempt", "status", "reason", "host")
+    axes = columns_of([*AXES.values(), *OPTION_AXES.values()])
+    metrics = (name for metric in (*METRICS.values(), *_WORK.values()) for name in metric.columns)
+    regime = ("boundedness", "latency_floor_log_ratio", "dispatch_floor_valid")
+    return list(dict.fromkeys([*identity, *_COLUMNS, *axes, *metrics, *regime, *RATIO_COLUMNS]))
+
+
+def configurations(rows: Iterable[Row], whole: Sequence[Row] | None = None) -> list[Configuration]:
+    """Rows by what they measure and where.
+
+    Args:
+        rows: trials with `claim_columns`.
+        whole: all trials of their campaigns, whose scatter is the prior; the same without it.
+    """
+    rows = [_countable(row) for row in rows]
+    priors = Priors(rows if whole is None else [_countable(row) for row in whole])
+    groups: dict[Identity, list[Row]] = {}
+    for row in (row for row in last_attempts(dict(row) for row in rows) if row["replicate"] == 0):
+        groups.setdefault(tuple(row[name] for name in _COLUMNS), []).append(row)
+    return [Configuration(tuple(group), priors) for group in groups.values()]
+
+
+def chosen(
+    every: Sequence[Configuration], conditions: Iterable[Condition], known: Sequence[Configuration]
+) -> tuple[list[Configuration], list[str]]:
+    """Those that meet conditions, and what the conditions ask for and no trial has: no error here but missing data.
+
+    Args:
+        every: to choose from.
+        conditions: to be met.
+        known: where words such as `A100` get their meaning from.
+    """
+    left, missing = list(every), []
+    for condition in conditions:
+        known_values = {condition.axis.read(configuration.row) for configuration in known}
+        values, lost = _accepted(condition, known_values)
+        left = [configuration for configuration in left if condition.axis.read(configuration.row) in values]
+        missing += lost
+    return left, missing
+
+
+def identity_without(without: Iterable[Axis]) -> Callable[[Configuration], Identity]:
+    """What gives all that a configuration is, but for some axes and what necessarily differs with them."""
+    axes = list(without)
+    options = {axis.name for axis in axes if axis.name in OPTION_AXES}
+    freed = {"workload_options"} if options else set()
+    for axis in axes:
+        if axis.name not in options:
+            columns = ("workload_options",) if axis.name == "options" else axis.columns
+            freed |= {*columns, *_FREED_WITH_GROUP.get(axis.group, ()), *_FREED_WITH.get(axis.name, ())}
+    kept = [name for name in _COLUMNS if name not in freed]
+    with_rest = options and not any(axis.name == "workload" for axis in axes)
+
+    def identity(configuration: Configuration) -> Identity:
+        rest = options_of(configuration.row).items() if with_rest else ()
+        return (
+            *(configuration.row[name] for name in kept),
+            *sorted((name, value) for name, value in rest if name not in options),
+        )
+
+    return identity
+
+
+def grouped(every: Iterable[Configuration], without: Iterable[Axis]) -> list[list[Configuration]]:
+    """Configurations by all that they are, but for some axes and what necessarily differs with them."""
+    return list(_by_identity(every, without).values())
+
+
+def pairs_of_groups(
+    ours: Sequence[Configuration], theirs: Sequence[Configuration], axes: Sequence[Axis], within: Sequence[Axis] = ()
+) -> list[tuple[list[Configuration], list[Configuration]]]:
+    """Groups of two sides that differ in nothing but some axes, each with each.
+
+    Args:
+        ours: of one side.
+        theirs: of the other.
+        axes: in which two groups may differ.
+        within: in which those of one group may differ.
+    """
+    sides = [_by_identity(side, [*axes, *within]) for side in (ours, theirs)]
+    return [
+        (group, other)
+        for key in sides[0]
+        if key in sides[1]
+        for group in grouped(sides[0][key], within)
+        for other in grouped(sides[1][key], within)
+        if _alike_in_size(group[0].row, other[0].row, axes)
+    ]
+
+
+def labels(every: Sequence[Sequence[Configuration]], beside: Sequence[str] = ()) -> list[str]:
+    """What tells groups of configurations apart, in words: as few axes as do it.
+
+    Axes on which each group has one value come first; others only tell of the groups that have one.
+
+    Args:
+        every: the groups.
+        beside: what tells them apart already, one for each.
+    """
+    texts = [""] * len(every)
+    told = beside or texts
+    named = [(name, [_shown(group, AXES[name]) for group in every]) for name in _TELLING]
+    for name, values in sorted(named, key=lambda pair: None in pair[1]):
+        parts = ["" if value is None else f" {name}={value}" for value in values]
+        refined = [f"{text}{part}".strip() for text, part in zip(texts, parts, strict=True)]
+        if len({*zip(told, refined, strict=True)}) > len({*zip(told, texts, strict=True)}):
+            texts = refined
+    return texts
+
+
+def pair_labels(pairs: Sequence[tuple[Sequence[Configuration], Sequence[Configuration]]]) -> list[str]:
+    """What tells pairs of groups apart: the first of each, and what it is against where the first is not enough."""
+    ours = labels([of for of, _ in pairs])
+    theirs = labels([against for _, against in pairs], ours)
+    return [f"{text} against {other}".strip() if other else text for text, other in zip(ours, theirs, strict=True)]
+
+
+def failures(every: Iterable[Configuration]) -> list[str]:
+    """Why configurations have no number, each reason once."""
+    rows = (row for configuration in every for row in configuration.rows if row["status"] != Status.OK.value)
+    return list(dict.fromkeys(f"{row['status']}: {row['reason']}" if row["reason"] else row["status"] for row in rows))
+
+
+def _countable(row: Row) -> Row:
+    """A row without the numbers that do not count, such as an invalid floor."""
+    invalid = [metric.column for metric in METRICS.values() if metric.valid and row[metric.valid] is not True]
+    return {**row, **dict.fromkeys(invalid)} if any(row[name] is not None for name in invalid) else row
+
+
+def _accepted(condition: Condition, known: Collection[Value]) -> tuple[frozenset[Value], list[str]]:
+    """The values that a condition leaves, and what it asks for and no trial has."""
+    is_named = condition.operator in (Operator.EQUAL, Operator.UNEQUAL)
+    parts = [replace(condition, operator=Operator.EQUAL, values=(text,)) for text in condition.values]
+    found: set[Value] = set()
+    missing = []
+    for part in parts if is_named else [condition]:
+        if is_named and part.axis.name in _WRITTEN_OUT and part.values[0] not in known:
+            missing.append(f"no trial has {part.text}")
+            continue
+        try:
+            found |= accepted(part, known)
+        except ConfigurationError as error:
+            missing.append(str(error).partition(";")[0])
+    if condition.operator is Operator.UNEQUAL:
+        return frozenset(known) - found, []
+    return frozenset(found), missing
+
+
+def _by_identity(every: Iterable[Configuration], without: Iterable[Axis]) -> dict[Identity, list[Configuration]]:
+    identity = identity_without(without)
+    groups: dict[Identity, list[Configuration]] = {}
+    for configuration in every:
+        groups.setdefault(identity(configuration), []).append(configuration)
+    return groups
+
+
+def _alike_in_size(row: Row, other: Row, axes: Iterable[Axis]) -> bool:
+    """Whether two have the same length of text and size of image, where they have one and it is not compared."""
+    compared = {axis.name for axis in axes}
+    return all(name in compared or None in (row[name], other[name]) or row[name] == other[name] for name in _SIZES)
+
+
+def _shown(group: Sequence[Configuration], axis: Axis) -> str | None:
+    """The one value of a group on an axis, in words; null if there are several."""
+    values = {axis.shown(axis.read(configuration.row)) for configuration in group}
+    return values.pop()[: _ID_SHOWN if axis.is_identity else None] if len(values) == 1 else None
