@@ -80,7 +80,7 @@ def write(root: Path, work: Path, number: int) -> None:
 def keep_compacting(root: Path, work: Path, number: int) -> None:
     """Compacts for ever."""
     from orchestrator.store.storage.compaction import CompactionBusyError, compact
-    from orchestrator.store.storage.files import Layout
+    from orchestrator.store.storage.layout import Layout
 
     phase = phases(work)
     chance = random.Random(number)

@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from orchestrator.store import Row, Store
+from orchestrator.store import Row, Store, campaign_row
 
 
 def row(name: str, attempt: int = 1, status: str = "ok", month: int = 11, **more: object) -> Row:
@@ -26,6 +26,13 @@ def row(name: str, attempt: int = 1, status: str = "ok", month: int = 11, **more
         "seed": 0, "protocol": "{}", "method_version": 1, "contract_version": 1, "environment": "cpu",
         "samples_sync_s": [0.25, 0.5], **more,
     }  # fmt: skip
+
+
+def campaign(name: str, **more: object) -> Row:
+    """A row of `campaigns`, as the campaign starts."""
+    texts = {"sweep_document": "", "inventory_document": "", "plan_digest": "p", "taxmeter_version": "0.1.0"}
+    started_at = datetime(2025, 11, 20, tzinfo=UTC)
+    return campaign_row(name, started_at, "quickstart", planned_trials=3, git_commit=None, **texts) | more
 
 
 def names(store: Store) -> list[str]:

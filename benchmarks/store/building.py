@@ -16,7 +16,7 @@ from benchmarks.store.fleet import (
 from benchmarks.store.rows import batches, campaigns
 from orchestrator.store import Store, Writer, campaign_row, environment_row, system_row
 from orchestrator.store.storage.compaction import compact
-from orchestrator.store.storage.files import Layout
+from orchestrator.store.storage.layout import Layout
 from runners.contract import encode
 from runners.system import collect
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from orchestrator.analysis.statistics import Estimate, paired_ratio
 from orchestrator.store import TRIALS, open_store
-from orchestrator.store.storage.files import Layout
+from orchestrator.store.storage.layout import Layout
 
 MODEL, DRIVER = "bert-base", "550.127.08"
 NUMERATOR, DENOMINATOR, BATCH = "eager", "onnxruntime", 8

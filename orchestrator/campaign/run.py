@@ -40,7 +40,7 @@ from orchestrator.planning import (
 )
 from orchestrator.scheduling import scheduler_at
 from orchestrator.store import Store
-from orchestrator.store.storage.snapshot import store_id
+from orchestrator.store.storage.layout import store_id
 
 Say = Callable[[str], None]
 Watch = Callable[[], AbstractContextManager[Observer]]

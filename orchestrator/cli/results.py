@@ -22,8 +22,7 @@ from orchestrator.cli.tables import console, print_rows, wide_console, write_tex
 from orchestrator.errors import ConfigurationError
 from orchestrator.report import coverage_columns, coverage_page, render
 from orchestrator.store import Origin, Results
-from orchestrator.store.query.listing import campaign_list
-from orchestrator.store.query.querying import ask, query_errors
+from orchestrator.store.query.sql import ask, campaign_list, query_errors
 from orchestrator.store.query.tabular import FORMATS, appearing, write_rows
 from orchestrator.store.sharing.exporting import ExportOrder, with_units
 from orchestrator.store.sharing.exporting import export as write_export

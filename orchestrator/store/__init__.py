@@ -2,24 +2,33 @@
 
 Rows go to a journal first, where they are safe, and from there into sorted Parquet parts. `results/README.md`
 describes what readers see.
+
+    origin, rows                    from what a runner said to rows: the one row builder
+    validation                      the one judge of rows, whoever made them
+    schema/                         columns, their units, keys and encodings
+    storage/                        layout, journal, parts, generations, sealing, compaction, the writer
+    ingest                          the one thread that writes, in groups
+    query/                          a view of one moment, from Python and in SQL
+    sharing/                        export, merge, object stores
+    verification                    what is damaged, and what to do
+
+What fails for a file, the disk or a damaged store is a `StoreError`, what a user named or asked wrongly a
+`ConfigurationError`: one line each. Docstrings name errors where something else is to be known of them.
 """
 
-from orchestrator.store.building import (
+from orchestrator.store.facade import Attempt, Store
+from orchestrator.store.ingest import Answer, Ingest, Outcome, RowKey
+from orchestrator.store.origin import (
     Counterpart,
     Reproduces,
-    RowBuilder,
-    Rows,
-    StoredOrigin,
+    RowContext,
     TaskOrigin,
     environment_id,
     origin_document,
     read_origin,
 )
-from orchestrator.store.facade import Attempt, Store
-from orchestrator.store.ingest import Answer, Ingest, Outcome, RowKey
-from orchestrator.store.objects.location import is_url
 from orchestrator.store.query.selection import Results, Selection, is_store, open_store
-from orchestrator.store.rows import Row, RowContext, trial_row
+from orchestrator.store.rows import RowBuilder, Rows, trial_row
 from orchestrator.store.schema import (
     CAMPAIGNS,
     CONFIGURATION,
@@ -31,15 +40,17 @@ from orchestrator.store.schema import (
     SYSTEMS,
     TRIALS,
     WORK,
-    Origin,
 )
+from orchestrator.store.schema.columns import Origin
 from orchestrator.store.schema.tables import (
+    Row,
     campaign_plan,
     campaign_row,
     campaign_totals,
     environment_row,
     system_row,
 )
+from orchestrator.store.sharing.objects import is_url
 from orchestrator.store.storage.sealing import SealReport
 from orchestrator.store.storage.writing import Writer
 from orchestrator.store.validation import batch_of, fitting
@@ -71,7 +82,6 @@ __all__ = [
     "SealReport",
     "Selection",
     "Store",
-    "StoredOrigin",
     "TaskOrigin",
     "Writer",
     "batch_of",

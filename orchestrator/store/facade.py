@@ -9,10 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from orchestrator.errors import StoreError
-from orchestrator.store.query.reading import read_dimension, read_trials
-from orchestrator.store.schema import Origin
-from orchestrator.store.storage.files import Layout
+from orchestrator.store.query.reading import current_view, steadily
+from orchestrator.store.schema import TRIALS
+from orchestrator.store.schema.columns import Origin
 from orchestrator.store.storage.generations import KEEP_S, prepare
+from orchestrator.store.storage.layout import Layout, reading_errors
 from orchestrator.store.storage.sealing import SealReport, recover
 from orchestrator.store.storage.writing import Writer
 from runners.contract import Status
@@ -34,33 +35,17 @@ class Store:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Opens the store at `path`. Nothing is created before the first writer; a missing store is empty.
-
-        Raises:
-            StoreError: `path` is no directory.
-        """
+        """Opens the store at `path`. Nothing is created before the first writer; a missing store is empty."""
         if path.exists() and not path.is_dir():
             raise StoreError(f"{path} is no directory; give the directory of the result store")
         return cls(Layout(path))
 
     def writer(self, seal_after_rows: int | None = None, *, keep_s: float = KEEP_S) -> Writer:
-        """A writer, after what killed writers left behind was sealed.
-
-        Args:
-            seal_after_rows: how many rows wait in the journal; by default the more, the more were sealed.
-            keep_s: how long generations are kept after others took their place.
-
-        Raises:
-            StoreError: the store cannot be written.
-        """
+        """A writer, after what killed writers left behind was sealed; the arguments are those of `Writer`."""
         return Writer(self.layout, seal_after_rows, keep_s=keep_s)
 
     def recover(self) -> tuple[SealReport, ...]:
-        """Seals what killed writers left behind.
-
-        Raises:
-            StoreError: the store cannot be written.
-        """
+        """Seals what killed writers left behind."""
         prepare(self.layout)
         return recover(self.layout)
 
@@ -77,23 +62,34 @@ class Store:
             columns: names of columns; all of them if null.
             campaign_id: only the trials of this campaign; all trials if null.
             filter: only the trials for which it is true, such as `pc.field("status") == "ok"`; all if null.
-
-        Raises:
-            StoreError: a column is unknown, or a file cannot be read.
         """
-        return read_trials(self.layout, columns, campaign_id, filter)
+        wanted = TRIALS.names if columns is None else columns
+        unknown = sorted(set(wanted) - set(TRIALS.names))
+        if unknown:
+            raise StoreError(f"the store has no column {', '.join(unknown)}")
+        condition = filter
+        if campaign_id is not None:
+            of_campaign = pc.field("campaign_id") == campaign_id
+            condition = of_campaign if condition is None else of_campaign & condition
+
+        def read() -> pa.Table:
+            view = current_view(self.layout)
+            with reading_errors(f"{view.snapshot.directory}/trials"):
+                return view.table("trials", wanted, condition)
+
+        return steadily(self.layout, read)
 
     def systems(self) -> pa.Table:
         """The systems that trials ran on."""
-        return read_dimension(self.layout, "systems")
+        return self._small("systems")
 
     def environments(self) -> pa.Table:
         """The environments that trials ran in."""
-        return read_dimension(self.layout, "environments")
+        return self._small("environments")
 
     def campaigns(self) -> pa.Table:
         """The campaigns, one row each."""
-        return read_dimension(self.layout, "campaigns")
+        return self._small("campaigns")
 
     def own_campaigns(self) -> pa.Table:
         """The campaigns that a sweep of this store measured: no other one is continued without being named."""
@@ -112,3 +108,6 @@ class Store:
         return {
             row["trial_id"]: Attempt(number=row["attempt"], status=Status(row["status"])) for row in rows.to_pylist()
         }
+
+    def _small(self, table: str) -> pa.Table:
+        return steadily(self.layout, lambda: self.layout.snapshot().table(table))

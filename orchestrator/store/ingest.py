@@ -4,7 +4,7 @@ import errno
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import TracebackType
@@ -14,9 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from orchestrator.errors import StoreError
-from orchestrator.store.building import Rows
 from orchestrator.store.facade import Attempt, Store
-from orchestrator.store.rows import Row
+from orchestrator.store.rows import Rows
+from orchestrator.store.schema import ROW_KEY
+from orchestrator.store.schema.tables import Row
+from orchestrator.store.storage.sealing import row_keys
 from orchestrator.store.storage.writing import Writer
 from orchestrator.store.validation import fitting
 
@@ -133,12 +135,9 @@ class Ingest:
         return self._waiting_bytes
 
     def submit(self, rows: Rows, answer: Callable[[Answer], None], *, is_awaited: bool = False) -> None:
-        """Queues rows of trials. `answer` is called once, from the thread.
+        """Queues rows of trials to be stored together; a group in which somebody waits for some does not linger.
 
-        Args:
-            rows: to be stored together.
-            answer: told what became of them.
-            is_awaited: somebody waits: their group does not linger.
+        `answer` is told what became of them, once, from the thread.
         """
         keys = [RowKey(str(row["campaign_id"]), str(row["trial_id"]), int(str(row["attempt"]))) for row in rows.trials]
         with self._lock:
@@ -149,11 +148,7 @@ class Ingest:
         answer(self._left())
 
     def commit(self, rows: Rows) -> Answer:
-        """Stores rows, and waits until they are on the disk, also for room on it.
-
-        Raises:
-            StoreError: a row does not fit the schema, or nothing can be stored any more.
-        """
+        """Stores rows, and waits until they are on the disk, also for room on it."""
         answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
         self.submit(rows, answers.put, is_awaited=True)
         answer = answers.get()
@@ -231,10 +226,7 @@ class Ingest:
     def _take(self, group: Sequence[_Item]) -> None:
         batch, problems = fitting([row for item in group for row in item.rows.trials])
         good: list[_Item] = []
-        place = 0
-        for item in group:
-            places = range(place, place + len(item.keys))
-            place = places.stop
+        for item, places in _places(group):
             wrong = [problems[number] for number in places if number in problems]
             if wrong:
                 self._answer_all([item], Answer(Outcome.REFUSED, wrong[0]))
@@ -278,7 +270,7 @@ class Ingest:
 
     def _knows(self, key: RowKey) -> bool:
         if key.campaign_id not in self._known:
-            self._known[key.campaign_id] = self._writer.known_keys(key.campaign_id)
+            self._known[key.campaign_id] = set(row_keys(self._store.trials(ROW_KEY, campaign_id=key.campaign_id)))
         return (key.trial_id, key.attempt) in self._known[key.campaign_id]
 
     def _put_dimensions(self, rows: Sequence[Row], put: Callable[[Mapping[str, object]], bool]) -> None:
@@ -309,10 +301,7 @@ class Ingest:
     def _answer_each(self, group: Sequence[_Item], is_new: Sequence[bool], batch: pa.RecordBatch) -> None:
         repeated = [place for place, new in enumerate(is_new) if not new]
         differing = self._differing(batch, repeated) if repeated else set()
-        place = 0
-        for item in group:
-            places = range(place, place + len(item.keys))
-            place = places.stop
+        for item, places in _places(group):
             names = [
                 f"{key.trial_id}/{key.attempt}" for key, at in zip(item.keys, places, strict=True) if at in differing
             ]
@@ -346,6 +335,14 @@ class Ingest:
                 self._waiting_bytes -= item.rows.size
             item.answer(answer)
         self.answered.set()
+
+
+def _places(group: Sequence[_Item]) -> Iterator[tuple[_Item, range]]:
+    """The items of a group, each with the places of its rows in the batch of all."""
+    start = 0
+    for item in group:
+        yield item, range(start, start + len(item.keys))
+        start += len(item.keys)
 
 
 def _is_for_want_of_room(error: BaseException | None) -> bool:

@@ -1,128 +1,187 @@
-"""From what a runner said to the rows of the store. Pure: no clock, no files."""
+"""The one row builder: from what a runner said to rows of `trials` and of what they refer to. No clock, no files.
 
-import json
+It serves records that come from a running task, are left of a dead one, or are imported. Unknown is null, never 0.
+"""
+
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
 from orchestrator.errors import StoreError
-from orchestrator.store.schema.columns import HOT_SYSTEM, PASSES
+from orchestrator.store.origin import RowContext, TaskOrigin, environment_id
+from orchestrator.store.schema.columns import PASSES
+from orchestrator.store.schema.tables import Row, environment_row, hot_system, json_text, system_row
 from runners.contract import (
     CONTRACT_VERSION,
     METHOD_VERSION,
+    Environment,
     GuardOutcome,
     Series,
-    Session,
     Stop,
     Trial,
     TrialRecord,
     encode,
 )
 from runners.contract.record import FactValue
-
-Row = dict[str, object]
+from runners.system import Fingerprint, hot_columns, hw_id, system_id
 
 P90_MIN_SAMPLES = 64
 """Below this number of samples the 90th percentile is mostly chance."""
-
-_NS_PER_S = 1e9
 FLOOR_QUANTILE = 0.1
 """Of a twin's calls: the median of few, or of a disturbed moment, was up to 400 times as long."""
+
+_NS_PER_S = 1e9
 _TWINS = {"dispatch_floor_small_s": "floor", "dispatch_floor_large_s": "floor_large"}
 _MODES_WITH_PRESSURE = ("sync", "pipelined")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
-class RowContext:
-    """What a trial shares with the other trials of its task. Unknown is null."""
+class Rows:
+    """Rows that belong together. Systems and environments that are there already do no harm."""
 
-    campaign_id: str
-    environment: str
-    task_id: str | None = None
-    host: str | None = None
-    isolation: str | None = None
-    """`docker` or `process`."""
-    executor_reason: str | None = None
-    """Why this executor was taken."""
-    environment_id: str | None = None
-    image_digest: str | None = None
-    image_id: str | None = None
-    lock_sha256: str | None = None
-    runner_sha256: str | None = None
-    versions: Mapping[str, str] = field(default_factory=dict)
-    """Installed distributions as seen inside, `python` included; empty if nothing was seen."""
-    hw_id: str | None = None
-    system_id: str | None = None
-    hot: Mapping[str, FactValue] = field(default_factory=dict)
-    """Values of the columns of `columns.HOT_SYSTEM`; a missing one is null."""
-    trial_cores: str | None = None
-    """Processors that the container or process may use, as the kernel lists them: `0-3,8`."""
-    memory_limit_bytes: int | None = None
-    """Limit of the container, or of a process's own data."""
-    gpu_uuid: str | None = None
-    """The GPU that the task was given; null on processors, and where it saw all GPUs."""
-    exclusive: str | None = None
-    """What ran one task at a time: `host`, or `gpu`."""
-    slot: int | None = None
-    """Which of the host's slots the task had, counted from 0."""
-    reproduces: str | None = None
-    """The campaign whose trials are run again; null for all that is new."""
-    reproduces_trial_key: str | None = None
-    """The key there of what this trial runs again."""
-    reproduction_differs: str | None = None
-    """In what the trial is known to differ from the one that it reproduces before it runs; null if in nothing."""
+    trials: Sequence[Row] = ()
+    systems: Sequence[Row] = ()
+    environments: Sequence[Row] = ()
+    size: int = 0
+    """Bytes that they were made of, for who bounds what waits."""
+
+
+class RowBuilder:
+    """Makes rows of a task's trials. A `StoreError` tells what no row can hold."""
+
+    def __init__(self, origin: TaskOrigin) -> None:
+        self.origin = origin
+        self.context = origin.context
+        self._observed: dict[str, FactValue] = {}
+        self._system: Row | None = None
+        # Until somebody has looked into it, an environment is what it was declared to be.
+        self._environment = self._is_in({}, {})
+
+    def runs_on(self, fingerprint: Fingerprint) -> None:
+        """Takes what the host is made of."""
+        try:
+            identity, hardware, hot = system_id(fingerprint), hw_id(fingerprint), hot_columns(fingerprint)
+        except ValueError as error:
+            raise StoreError(f"its host: {error}") from error
+        self._system = system_row(identity, hardware, hot, encode(replace(fingerprint, private=None)))
+        uuids = fingerprint.private.gpu_uuids if fingerprint.private is not None else ()
+        named = dict(zip(uuids, (gpu.name for gpu in fingerprint.gpus), strict=False))
+        if self.context.gpu_uuid in named:
+            # A row of a host with GPUs of several kinds tells the one that it is about.
+            hot = {**hot, "gpu_name": named[self.context.gpu_uuid]}
+        self.context = replace(self.context, hw_id=hardware, system_id=identity, hot=hot)
+
+    def saw(self, seen: Environment) -> None:
+        """Takes what was seen inside the environment. Limits and the like belong to the trials of this task alone."""
+        self._observed = {name: value for name, value in seen.facts.items() if is_of_this_run(name)}
+        facts = {name: value for name, value in seen.facts.items() if not is_of_this_run(name)}
+        try:
+            self._environment = self._is_in(seen.versions, facts)
+        except ValueError as error:
+            raise StoreError(f"its environment: {error}") from error
+        visible = str(seen.facts.get("env_CUDA_VISIBLE_DEVICES", ""))
+        # What the runner was left with is what it measured
+        gpu_uuid = visible if visible.startswith(("GPU-", "MIG-")) else self.context.gpu_uuid
+        self.context = replace(
+            self.context, runner_sha256=seen.runner_sha256, versions=seen.versions, gpu_uuid=gpu_uuid
+        )
+
+    def rows(self, trials: Sequence[tuple[Trial, TrialRecord]], size: int = 0) -> Rows:
+        """Rows of trials, and of what they refer to."""
+        return Rows(
+            [self._row(trial, record) for trial, record in trials],
+            [self._system] if self._system else [],
+            [self._environment],
+            size,
+        )
+
+    def _row(self, trial: Trial, record: TrialRecord) -> Row:
+        context = self.context
+        if self.origin.reproduces is not None:
+            counterpart = self.origin.counterparts[trial.trial_key]
+            context = replace(
+                context,
+                reproduces=self.origin.reproduces,
+                reproduces_trial_key=counterpart.trial_key,
+                reproduction_differs=counterpart.differs,
+            )
+        try:
+            return trial_row(context, trial, replace(record, facts={**self._observed, **record.facts}))
+        except (ValueError, OverflowError) as error:
+            raise StoreError(" ".join(str(error).split())) from error
+
+    def _is_in(self, versions: Mapping[str, str], facts: Mapping[str, FactValue]) -> Row:
+        pin = self.origin.pin
+        identity = environment_id(pin, versions)
+        self.context = replace(self.context, environment_id=identity)
+        return environment_row(
+            identity,
+            self.context.environment,
+            versions,
+            facts,
+            image_digest=pin.image_digest,
+            lock_sha256=self.context.lock_sha256,
+            image_layers=pin.image_layers,
+            image_config_sha256=pin.image_config_sha256,
+        )
+
+
+def is_of_this_run(fact: str) -> bool:
+    """Whether a fact about an environment is true on this host and in this container only."""
+    return fact.startswith(("limit_", "env_", "driver_")) or fact in ("python_executable", "torch_cpu_capability")
 
 
 def trial_row(context: RowContext, trial: Trial, record: TrialRecord) -> Row:
-    """One row of `trials`, whatever became of the trial. What is unknown is null, never 0.
+    """One row of `trials`, whatever became of the trial.
 
     Raises:
         StoreError: the record belongs to another trial, or repeats a timing mode.
     """
     if (record.trial_id, record.attempt) != (trial.trial_id, trial.attempt):
         raise StoreError(f"record of {record.trial_id}/{record.attempt} for trial {trial.trial_id}/{trial.attempt}")
-    series = _by_mode(record.series)
+    series = {timed.mode: timed for timed in record.series}
+    if len(series) != len(record.series):
+        raise StoreError("a record repeats a timing mode")
     return {
-        **_identity(context, trial),
-        **_specification(trial),
         **_stack(context),
+        **_specification(trial),
         **_outcome(record),
-        **_session(record.session),
         **_sync(series.get("sync")),
         **_pipelined(series.get("pipelined"), trial.spec.workload.batch),
-        **_legacy(series.get("legacy")),
+        # One sample: the mean of all its passes
+        "latency_legacy_s": _quantile_s(series.get("legacy"), 0.5),
         **_framework(trial, series, record.facts),
         **_cost(trial.spec.workload.batch, series, record.facts),
         **_samples(series),
-        **_verification(record),
-        **_resources(record),
-        **_guards(record),
     }
 
 
-def _identity(context: RowContext, trial: Trial) -> Row:
+def _stack(context: RowContext) -> Row:
+    columns = [column.name for column in fields(context) if column.name not in ("versions", "hot")]
+    versions = context.versions
     return {
-        "trial_id": trial.trial_id,
-        "trial_key": trial.trial_key,
-        "campaign_id": context.campaign_id,
-        "task_id": context.task_id,
-        "round": trial.round,
-        "order": trial.order,
-        "replicate": trial.replicate,
-        "attempt": trial.attempt,
-        "reproduces": context.reproduces,
-        "reproduces_trial_key": context.reproduces_trial_key,
-        "reproduction_differs": context.reproduction_differs,
-        "timeout_s": float(trial.timeout_s),
+        **{name: getattr(context, name) for name in columns},
+        "torch_version": versions.get("torch"),
+        "transformers_version": versions.get("transformers"),
+        "onnxruntime_version": versions.get("onnxruntime") or versions.get("onnxruntime-gpu"),
+        "python_version": versions.get("python"),
+        **hot_system(context.hot),
     }
 
 
 def _specification(trial: Trial) -> Row:
     spec = trial.spec
     return {
+        "trial_id": trial.trial_id,
+        "trial_key": trial.trial_key,
+        "round": trial.round,
+        "order": trial.order,
+        "replicate": trial.replicate,
+        "attempt": trial.attempt,
+        "timeout_s": float(trial.timeout_s),
         "workload": spec.workload.name,
         "batch": spec.workload.batch,
         "sequence_length": spec.workload.sequence_length,
@@ -140,34 +199,9 @@ def _specification(trial: Trial) -> Row:
     }
 
 
-def _stack(context: RowContext) -> Row:
-    return {
-        "environment": context.environment,
-        "environment_id": context.environment_id,
-        "image_digest": context.image_digest,
-        "image_id": context.image_id,
-        "lock_sha256": context.lock_sha256,
-        "runner_sha256": context.runner_sha256,
-        "isolation": context.isolation,
-        "executor_reason": context.executor_reason,
-        "trial_cores": context.trial_cores,
-        "memory_limit_bytes": context.memory_limit_bytes,
-        "gpu_uuid": context.gpu_uuid,
-        "exclusive": context.exclusive,
-        "slot": context.slot,
-        "torch_version": context.versions.get("torch"),
-        "transformers_version": context.versions.get("transformers"),
-        "onnxruntime_version": context.versions.get("onnxruntime") or context.versions.get("onnxruntime-gpu"),
-        "python_version": context.versions.get("python"),
-        "host": context.host,
-        "hw_id": context.hw_id,
-        "system_id": context.system_id,
-        **hot_system(context.hot),
-    }
-
-
 def _outcome(record: TrialRecord) -> Row:
-    return {
+    """What needs no arithmetic. Columns of parts that were not reached, or where no guard looked, are missing."""
+    row: Row = {
         "status": record.status.value,
         "reason": record.reason,
         "log_tail": record.log_tail or None,
@@ -178,19 +212,24 @@ def _outcome(record: TrialRecord) -> Row:
         "facts": json_text(record.facts),
         "conditions_before": json_text(record.conditions_before),
         "conditions_after": json_text(record.conditions_after),
+        **{name: record.facts.get(name) for name in ("parameters", "weight_bytes", *(pass_.name for pass_ in PASSES))},
         **encode(record.phases),
+        **(encode(record.usage) if record.usage is not None else {}),
     }
-
-
-def _session(session: Session | None) -> Row:
-    if session is None:
-        return {}
-    return {
-        "session_id": session.session_id,
-        "interleaving": session.interleaving.value,
-        "session_processes": session.processes,
-        "session_reason": session.reason,
-    }
+    if record.session is not None:
+        row |= {
+            "session_id": record.session.session_id,
+            "interleaving": record.session.interleaving.value,
+            "session_processes": record.session.processes,
+            "session_reason": record.session.reason,
+        }
+    if record.verification is not None:
+        errors = encode(record.verification)
+        row |= {"verified": errors.pop("passed"), "verified_after_timing": errors.pop("after_timing"), **errors}
+    if record.guards:
+        flags = {result.guard for result in record.guards if result.outcome is GuardOutcome.FLAGGED}
+        row |= {"guards": encode(record.guards), "guard_flags": sorted(flags)}
+    return row
 
 
 def _sync(series: Series | None) -> Row:
@@ -234,13 +273,6 @@ def _pipelined(series: Series | None, batch: int) -> Row:
     }
 
 
-def _legacy(series: Series | None) -> Row:
-    if series is None or not series.durations_ns:
-        return {}
-    # One sample: the mean of all its passes
-    return {"latency_legacy_s": series.durations_ns[0] / _NS_PER_S}
-
-
 def _framework(trial: Trial, series: Mapping[str, Series], facts: Mapping[str, FactValue]) -> Row:
     """What the tax is derived from. On a CPU the floor's twins, on a GPU dispatch and what the device does."""
     if trial.spec.device != "cpu":
@@ -273,6 +305,16 @@ def _cost(batch: int, series: Mapping[str, Series], facts: Mapping[str, FactValu
     }
 
 
+def _samples(series: Mapping[str, Series]) -> Row:
+    row: Row = {}
+    for mode, timed in series.items():
+        row[f"samples_{mode}_s"] = [ns / _NS_PER_S for ns in timed.durations_ns]
+        row[f"samples_{mode}_cpu_s"] = [ns / _NS_PER_S for ns in timed.cpu_ns]
+        if timed.pressure_ns and mode in _MODES_WITH_PRESSURE:
+            row[f"samples_{mode}_pressure_s"] = [ns / _NS_PER_S for ns in timed.pressure_ns]
+    return row
+
+
 def _quantile_s(series: Series | None, share: float) -> float | None:
     if series is None or not series.durations_ns:
         return None
@@ -283,71 +325,6 @@ def _optional_seconds(nanoseconds: int | None) -> float | None:
     return None if nanoseconds is None else nanoseconds / _NS_PER_S
 
 
-def _samples(series: Mapping[str, Series]) -> Row:
-    row: Row = {}
-    for mode, one in series.items():
-        row[f"samples_{mode}_s"] = [ns / _NS_PER_S for ns in one.durations_ns]
-        row[f"samples_{mode}_cpu_s"] = [ns / _NS_PER_S for ns in one.cpu_ns]
-        if one.pressure_ns and mode in _MODES_WITH_PRESSURE:
-            row[f"samples_{mode}_pressure_s"] = [ns / _NS_PER_S for ns in one.pressure_ns]
-    return row
-
-
-def _verification(record: TrialRecord) -> Row:
-    seen = record.verification
-    if seen is None:
-        return {}
-    return {
-        "verified": seen.passed,
-        "verified_after_timing": seen.after_timing,
-        "inputs_distinguished": seen.inputs_distinguished,
-        "max_abs_error": seen.max_abs_error,
-        "relative_l2": seen.relative_l2,
-        "cosine": seen.cosine,
-        "eager_max_abs_error": seen.eager_max_abs_error,
-        "eager_relative_l2": seen.eager_relative_l2,
-    }
-
-
-def _resources(record: TrialRecord) -> Row:
-    names = ("parameters", "weight_bytes", *(column.name for column in PASSES))
-    known = {name: record.facts.get(name) for name in names}
-    return {**known, **(encode(record.usage) if record.usage is not None else {})}
-
-
-def _guards(record: TrialRecord) -> Row:
-    """Null where nothing was watched; then nobody knows whether the trial was disturbed."""
-    if not record.guards:
-        return {}
-    flags = {one.guard for one in record.guards if one.outcome is GuardOutcome.FLAGGED}
-    return {"guards": encode(record.guards), "guard_flags": sorted(flags)}
-
-
-def hot_system(hot: Mapping[str, FactValue]) -> Row:
-    """The columns of `columns.HOT_SYSTEM`.
-
-    Raises:
-        StoreError: a name is not one of them.
-    """
-    names = [column.name for column in HOT_SYSTEM]
-    unknown = sorted(set(hot) - set(names))
-    if unknown:
-        raise StoreError(f"no such system column: {', '.join(unknown)}")
-    return {name: hot.get(name) for name in names}
-
-
-def _by_mode(series: Sequence[Series]) -> dict[str, Series]:
-    by_mode = {one.mode: one for one in series}
-    if len(by_mode) != len(series):
-        raise StoreError("a record repeats a timing mode")
-    return by_mode
-
-
 def _time(nanoseconds: int) -> datetime:
     # Through whole microseconds: a float of this size has lost them.
     return _EPOCH + timedelta(microseconds=nanoseconds // 1000)
-
-
-def json_text(value: object) -> str:
-    """The one way in which JSON stands in the store: sorted, without blanks."""
-    return json.dumps(value, sort_keys=True, allow_nan=False, separators=(",", ":"))

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 
 from orchestrator.boundary import load_json
 from orchestrator.errors import ForeignDataError, StoreError
-from orchestrator.store.rows import Row
-from orchestrator.store.schema import COLUMNS, GUARD_RESULTS, KEYS, ROW_KEY, SCHEMAS, Origin
-from orchestrator.store.schema.tables import NESTED, with_nested
+from orchestrator.store.schema import COLUMNS, KEYS, ROW_KEY, SCHEMAS
+from orchestrator.store.schema.columns import GUARD_RESULTS, Origin
+from orchestrator.store.schema.tables import NESTED, Row, with_nested
 from runners.contract import GuardMoment, GuardOutcome, GuardPolicy, Interleaving, Status, Stop
 
 AHEAD: Final = timedelta(days=1)

@@ -23,15 +23,13 @@ import pyarrow.parquet as pq
 
 from orchestrator.errors import StoreError
 from orchestrator.files import try_lock
-from orchestrator.store.query.querying import query_errors
-from orchestrator.store.query.reading import View, read_small
+from orchestrator.store.query.reading import View
+from orchestrator.store.query.sql import connect, query_errors
 from orchestrator.store.query.tabular import is_partial_export
-from orchestrator.store.query.views import connect
 from orchestrator.store.schema import KEYS, SCHEMA_VERSION, SCHEMAS, TRIALS
 from orchestrator.store.storage.checking import differences, open_checked
-from orchestrator.store.storage.files import Layout
 from orchestrator.store.storage.journal import read_segment
-from orchestrator.store.storage.snapshot import PART, Snapshot
+from orchestrator.store.storage.layout import PART, Layout, Snapshot, first_line
 from orchestrator.store.validation import told, violations, without
 from runners.contract import ContractError, decode
 from runners.system import Fingerprint, hw_id, system_id
@@ -105,7 +103,7 @@ def _check_files(snapshot: Snapshot, found: Verification) -> Snapshot:
                     for difference in differences(file):
                         found.damage(path, difference, RESTORE)
             except (pa.ArrowException, OSError, ValueError) as error:
-                found.damage(path, f"cannot be read: {_line(error)}", RESTORE)
+                found.damage(path, f"cannot be read: {first_line(error)}", RESTORE)
                 continue
             kept.append(path)
         good[table] = tuple(kept)
@@ -142,7 +140,7 @@ def _check_journal(layout: Layout, found: Verification) -> None:
         except FileNotFoundError:
             continue
         except (OSError, StoreError) as error:
-            found.damage(segment, f"cannot be read: {_line(error)}", "make it readable")
+            found.damage(segment, f"cannot be read: {first_line(error)}", "make it readable")
             continue
         living += is_written
         if content.damage is not None and not is_written:
@@ -177,9 +175,9 @@ def _check_small(snapshot: Snapshot, found: Verification) -> dict[str, pa.Table]
     for name, key in KEYS.items():
         place = f"{snapshot.directory}/{name}"
         try:
-            rows = read_small(snapshot, name)
+            rows = snapshot.table(name)
         except (StoreError, ValueError) as error:
-            found.damage(place, _line(error), RESTORE)
+            found.damage(place, first_line(error), RESTORE)
             rows = SCHEMAS[name].empty_table()
         for twice in sorted(str(key) for key, count in Counter(rows[key].to_pylist()).items() if count > 1):
             found.damage(place, f"{key} {twice} is there more than once", "delete one of its files")
@@ -304,10 +302,6 @@ def _check_months(snapshot: Snapshot, found: Verification) -> None:
         wrong = pc.sum(pc.not_equal(months, part[1])).as_py()
         if wrong:
             found.damage(path, f"{wrong} rows started in another month than {part[1]}", RESTORE)
-
-
-def _line(error: BaseException) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def _more(items: Sequence[object]) -> str:

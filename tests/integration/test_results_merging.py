@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import ExitCode, StoreError
-from orchestrator.store import Row, Store, campaign_row, campaign_totals, open_store
+from orchestrator.store import Row, Store, campaign_totals, open_store
 from orchestrator.store.sharing import merging
 from orchestrator.store.sharing.merging import MergeReport, merge
 from orchestrator.store.storage import small
 from orchestrator.store.storage.generations import publish
-from orchestrator.store.storage.known import without_duplicates
+from orchestrator.store.storage.sealing import without_duplicates
 from orchestrator.store.storage.writing import Writer
 from runners.contract import Status
 from tests.results import CAMPAIGNS, make_store, put_dimensions, taxmeter, trial
-from tests.storing import names, plain_counts
+from tests.storing import campaign, names, plain_counts
 
 
 def rows_of(directory: Path) -> list[Row]:
@@ -154,12 +154,9 @@ def test_a_thousand_campaigns_are_merged_with_one_write_of_each_small_table(
 ) -> None:
     there = Store.open(tmp_path / "there")
     ids = [f"many-{number:04d}" for number in range(1000)]
-    texts = {"sweep_document": "", "inventory_document": "", "plan_digest": "p", "taxmeter_version": "1"}
     with there.writer() as writer:
         put_dimensions(writer)
-        started = datetime(2025, 11, 20, tzinfo=UTC)
-        rows = [campaign_row(name, started, "many", planned_trials=1, git_commit=None, **texts) for name in ids]
-        assert writer.put("campaigns", rows) == 1000
+        assert writer.put("campaigns", [campaign(name) for name in ids]) == 1000
         writer.append([trial(f"t-{name}", name) for name in ids])
     published = []
     monkeypatch.setattr(small, "publish", lambda *given: (published.append(given[2]), publish(*given))[1])

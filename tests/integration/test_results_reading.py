@@ -5,20 +5,19 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from orchestrator.errors import ConfigurationError, ExitCode, StoreError
-from orchestrator.store import TRIALS, Store, open_store
-from orchestrator.store.objects.pushing import push
+from orchestrator.store import TRIALS, open_store
 from orchestrator.store.query import reading
 from orchestrator.store.query.selection import Condition
-from orchestrator.store.query.views import connect
+from orchestrator.store.query.sql import connect
+from orchestrator.store.sharing.pushing import push
 from orchestrator.store.storage.compaction import compact
-from orchestrator.store.storage.snapshot import Snapshot
+from orchestrator.store.storage.layout import Snapshot
 from tests.results import make_store, taxmeter, trial
 
 
@@ -225,15 +224,6 @@ def test_a_damaged_file_is_named(directory: Path) -> None:
     for read in (lambda: open_store(directory).trials().arrow(), lambda: open_store(directory).sql("FROM trials")):
         with pytest.raises(StoreError, match="read"):
             read()
-
-
-def test_pa_tables_keep_their_unsealed_rows_in_one_schema(directory: Path) -> None:
-    store = Store.open(directory)
-    with store.writer() as writer:
-        writer.append([trial("a")])
-        table = open_store(directory).trials(columns=["trial_id", "batch"]).arrow()
-    assert table.schema.types == [pa.string(), pa.int32()]
-    assert table.to_pylist() == [{"trial_id": "a", "batch": 1}]
 
 
 def test_a_store_that_was_pushed_is_read_by_its_url(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,10 +10,10 @@ import pytest
 
 from orchestrator.errors import ConfigurationError, ExitCode
 from orchestrator.store import Store
-from orchestrator.store.objects.pushing import push
 from orchestrator.store.query import tabular
 from orchestrator.store.query.tabular import appearing, write_rows
-from orchestrator.store.storage import files
+from orchestrator.store.sharing.pushing import push
+from orchestrator.store.storage import layout
 from tests.results import make_store, taxmeter, trial
 
 Captured = pytest.CaptureFixture[str]
@@ -95,7 +95,7 @@ def test_a_store_that_cannot_be_written_says_what_to_do(
             raise OSError(errno.EROFS, "Read-only file system")
         return opened(path, flags, mode)
 
-    monkeypatch.setattr(files.os, "open", read_only)
+    monkeypatch.setattr(layout.os, "open", read_only)
     more = {"merge": [tmp_path / "other"], "push": [f"file://{tmp_path}/pushed"]}.get(command, [])
     said = refusal(capsys, command, *more, "--results", store.layout.root)
     assert "Read-only file system; this command writes to the store: make it writable, or give a copy" in said

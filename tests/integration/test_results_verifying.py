@@ -79,7 +79,7 @@ def test_rows_that_refer_to_nothing_are_found(store: Store, capsys: Captured) ->
 
 
 def test_a_fingerprint_that_is_not_that_of_its_id_is_found(store: Store, capsys: Captured) -> None:
-    path = store.layout.systems / f"{SYSTEM}.parquet"
+    path = store.layout.current / "systems" / f"{SYSTEM}.parquet"
     row = pq.ParquetFile(path).read().to_pylist()[0]
     document = json.loads(row["fingerprint"])
     document["kernel"]["release"] = "6.6.6"

@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from orchestrator.errors import StoreError
-from orchestrator.store import Store, campaign_row, system_row
+from orchestrator.store import Store, system_row
 from orchestrator.store.schema import SORT_ORDER
 from orchestrator.store.storage import compaction, generations, writing
 from orchestrator.store.storage.compaction import CompactionBusyError, compact
-from tests.storing import CrashError, dying_at, names, plain_counts, row
+from tests.storing import CrashError, campaign, dying_at, names, plain_counts, row
 
 
 @pytest.fixture
@@ -170,18 +170,11 @@ def test_a_crash_at_any_step_of_a_compaction_is_repaired(store: Store, monkeypat
     assert len(store.layout.parts()) == 1
 
 
-def campaign(name: str) -> dict[str, object]:
-    return campaign_row(
-        name, datetime(2025, 11, 20, tzinfo=UTC), "quickstart", sweep_document="", inventory_document="",
-        plan_digest="p", planned_trials=1, taxmeter_version="0.1.0", git_commit=None,
-    )  # fmt: skip
-
-
 def test_rows_of_small_tables_stay_unique_after_their_files_were_merged(store: Store) -> None:
     many = [f"s{number}" for number in range(20)]
     with store.writer() as writer:
         assert all(writer.put_system(system_row(name, "h1", {"cpu_cores": 2}, {"schema": 1})) for name in many)
-    assert [path.name.partition("-")[0] for path in store.layout.systems.iterdir()] == ["merged"]
+    assert [path.name.partition("-")[0] for path in (store.layout.current / "systems").iterdir()] == ["merged"]
     with store.writer() as writer:
         assert not any(writer.put_system(system_row(name, "h1", {"cpu_cores": 4}, {})) for name in many)
         assert writer.put_system(system_row("s", "h1", {}, {}))

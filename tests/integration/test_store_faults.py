@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import StoreError
-from orchestrator.store import Store, Writer, campaign_row
+from orchestrator.store import Store, Writer
 from orchestrator.store.storage.compaction import compact
 from orchestrator.store.storage.generations import current_number
-from tests.storing import names, plain_counts, row
+from tests.storing import campaign, names, plain_counts, row
 
 
 @pytest.fixture
@@ -153,10 +153,8 @@ def test_a_compaction_without_room_changes_nothing(mounted: Path, ballast: Path)
 
 def test_the_end_of_a_campaign_can_be_written_when_there_is_room(mounted: Path, ballast: Path) -> None:
     store = Store.open(mounted / "results")
-    document = {"sweep_document": "", "inventory_document": "", "plan_digest": "p", "taxmeter_version": "1"}
     with store.writer() as writer:
-        started = row("a")["started_at"]
-        writer.put_campaign(campaign_row("c", started, "quickstart", planned_trials=1, git_commit=None, **document))
+        writer.put_campaign(campaign("c"))
         fill(ballast)
         with pytest.raises(StoreError, match=r"cannot write c to .*campaigns: No space left on device"):
             writer.finish_campaign("c", rows=1)

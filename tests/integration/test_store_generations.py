@@ -14,9 +14,8 @@ from orchestrator.files import at_once
 from orchestrator.store import Store, system_row
 from orchestrator.store.storage import generations
 from orchestrator.store.storage.compaction import compact
-from orchestrator.store.storage.files import exclusive
 from orchestrator.store.storage.generations import OutdatedError, current_number, expire, prepare, publish, replace
-from orchestrator.store.storage.snapshot import store_id
+from orchestrator.store.storage.layout import exclusive, store_id
 from tests.storing import CrashError, dying_at, names, plain_counts, row
 
 STEPS = [

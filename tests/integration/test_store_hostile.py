@@ -14,8 +14,8 @@ import pytest
 
 from orchestrator.errors import ExitCode
 from orchestrator.store import Store, open_store
-from orchestrator.store.objects.pushing import push
-from orchestrator.store.storage import files
+from orchestrator.store.sharing.pushing import push
+from orchestrator.store.storage import layout
 from tests.results import CAMPAIGNS, SYSTEM, make_store, taxmeter, trial
 from tests.storing import forge, names
 
@@ -62,7 +62,7 @@ def test_rows_that_no_analysis_can_read_are_found_and_not_merged(
 def test_a_campaign_of_the_far_future_is_refused_with_its_rows_and_is_not_the_newest(
     theirs: Store, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for path in theirs.layout.campaigns.glob("*.parquet"):
+    for path in (theirs.layout.current / "campaigns").glob("*.parquet"):
         forge(path, started_at=FAR)
     before = taxmeter("results", "show", "--results", here), capsys.readouterr().out
     assert taxmeter("results", "merge", theirs.layout.root, "--results", here) == ExitCode.TRIALS_FAILED
@@ -73,7 +73,7 @@ def test_a_campaign_of_the_far_future_is_refused_with_its_rows_and_is_not_the_ne
 
 
 def test_rows_of_a_campaign_that_is_another_one_here_are_not_taken(theirs: Store, here: Path) -> None:
-    for path in theirs.layout.campaigns.glob("*.parquet"):
+    for path in (theirs.layout.current / "campaigns").glob("*.parquet"):
         forge(path, sweep_document="another")
     assert taxmeter("results", "merge", theirs.layout.root, "--results", here) == ExitCode.TRIALS_FAILED
     assert names(Store.open(here)) == ["mine"]
@@ -82,7 +82,7 @@ def test_rows_of_a_campaign_that_is_another_one_here_are_not_taken(theirs: Store
 def test_a_system_that_is_none_is_found_and_not_merged(
     theirs: Store, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    forge(theirs.layout.systems / f"{SYSTEM}.parquet", fingerprint='{"cpu": ' * 3000)
+    forge(theirs.layout.current / "systems" / f"{SYSTEM}.parquet", fingerprint='{"cpu": ' * 3000)
     assert taxmeter("results", "verify", "--results", theirs.layout.root) == ExitCode.TRIALS_FAILED
     assert f"system {SYSTEM}: fingerprint is " in capsys.readouterr().out
     assert taxmeter("results", "merge", theirs.layout.root, "--results", here) == ExitCode.TRIALS_FAILED
@@ -104,9 +104,9 @@ COMMANDS = [
     "attack",
     [
         lambda layout: os.mkfifo(layout.parts()[0].with_name("part-0.parquet")),
-        lambda layout: os.mkfifo(layout.systems / "x.parquet"),
-        lambda layout: (layout.campaigns / "x.parquet").symlink_to("/etc/passwd"),
-        lambda layout: (layout.trials / "month=2026-01").symlink_to("/etc"),
+        lambda layout: os.mkfifo(layout.current / "systems" / "x.parquet"),
+        lambda layout: (layout.current / "campaigns" / "x.parquet").symlink_to("/etc/passwd"),
+        lambda layout: (layout.current / "trials" / "month=2026-01").symlink_to("/etc"),
     ],
     ids=["pipe", "pipe-of-systems", "link", "link-to-a-directory"],
 )
@@ -231,8 +231,8 @@ def test_nobody_else_can_open_the_locks(theirs: Store, tmp_path: Path) -> None:
 def test_who_waits_for_a_lock_is_told_and_not_for_ever(
     theirs: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(files, "LOCK_NOTICE_S", 0.05)
-    monkeypatch.setattr(files, "LOCK_LIMIT_S", 0.2)
+    monkeypatch.setattr(layout, "LOCK_NOTICE_S", 0.05)
+    monkeypatch.setattr(layout, "LOCK_LIMIT_S", 0.2)
     with theirs.layout.lock.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         assert taxmeter("results", "compact", "--results", theirs.layout.root) == ExitCode.TRIALS_FAILED

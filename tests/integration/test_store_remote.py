@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import uuid
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,33 +17,17 @@ import pyarrow.fs as pafs
 import pytest
 
 from orchestrator.errors import ConfigurationError, StoreError
-from orchestrator.store import Store, campaign_row
-from orchestrator.store.objects.pushing import push
-from orchestrator.store.objects.remote import differing_contents, snapshot_at
+from orchestrator.store import Store
+from orchestrator.store.sharing.objects import differing_contents, snapshot_at
+from orchestrator.store.sharing.pushing import push
 from orchestrator.store.storage.compaction import compact
 from tests.object_service import ObjectService
-
-
-def row(name: str, month: int = 11, **more: object) -> dict[str, object]:
-    return {
-        "trial_id": name, "attempt": 1, "status": "ok", "started_at": datetime(2025, month, 20, tzinfo=UTC),
-        "trial_key": "k", "campaign_id": "c", "round": 1, "order": 1, "replicate": 0, "workload": "bert_base",
-        "batch": 1, "backend": "eager", "backend_options": "{}", "dtype": "float32", "device": "cpu", "threads": 2,
-        "seed": 0, "protocol": "{}", "method_version": 1, "contract_version": 1, "environment": "cpu",
-        "samples_sync_s": [0.25, 0.5], **more,
-    }  # fmt: skip
-
-
-def campaign(name: str) -> dict[str, object]:
-    return campaign_row(
-        name, datetime(2025, 11, 20, tzinfo=UTC), "quickstart", sweep_document="", inventory_document="", plan_digest="d",
-        planned_trials=3, taxmeter_version="0", git_commit=None,
-    )  # fmt: skip
+from tests.storing import campaign, row
 
 
 def add(store: Store, *names: str, month: int = 11) -> None:
     with store.writer() as writer:
-        writer.append([row(name, month) for name in names])
+        writer.append([row(name, month=month) for name in names])
 
 
 @pytest.fixture
@@ -204,8 +187,8 @@ def test_an_older_copy_does_not_take_rows_away(store: Store, url: str, tmp_path:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from orchestrator.store.storage.files import Layout
-from orchestrator.store.objects.pushing import push
+from orchestrator.store.storage.layout import Layout
+from orchestrator.store.sharing.pushing import push
 push(Layout(Path(sys.argv[1])), sys.argv[2], progress=lambda key, size: os.kill(os.getpid(), signal.SIGKILL))
 """
 

@@ -2,7 +2,6 @@
 
 import os
 import random
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,22 +9,17 @@ import pytest
 
 from orchestrator.errors import StoreError
 from orchestrator.store import TRIALS, Store
-from orchestrator.store.storage.files import Layout
 from orchestrator.store.storage.generations import prepare
 from orchestrator.store.storage.journal import Segment, lock_leftover, read_segment
+from orchestrator.store.storage.layout import Layout
+from tests.storing import row
 
 BATCHES = 12
-REQUIRED = {
-    "trial_key": "k", "campaign_id": "c", "round": 1, "order": 1, "replicate": 0, "attempt": 1, "status": "ok",
-    "started_at": datetime(2026, 11, 20, tzinfo=UTC), "workload": "bert_base", "batch": 1, "backend": "eager",
-    "backend_options": "{}", "dtype": "float32", "device": "cpu", "threads": 2, "seed": 0, "protocol": "{}",
-    "method_version": 1, "contract_version": 1, "environment": "cpu",
-}  # fmt: skip
 
 
 def batch(number: int) -> pa.RecordBatch:
-    row = {**REQUIRED, "trial_id": f"t{number:03d}", "samples_sync_s": [0.001 * number + i for i in range(20)]}
-    return pa.RecordBatch.from_pylist([row], TRIALS)
+    timed = row(f"t{number:03d}", samples_sync_s=[0.001 * number + i for i in range(20)])
+    return pa.RecordBatch.from_pylist([timed], TRIALS)
 
 
 WRITTEN = {f"t{number:03d}": batch(number).to_pylist()[0] for number in range(BATCHES)}
@@ -40,7 +34,7 @@ def layout(tmp_path: Path) -> Layout:
 
 @pytest.fixture
 def segment(layout: Layout) -> Path:
-    open_segment = Segment.create(layout)
+    open_segment = Segment(layout)
     for number in range(BATCHES):
         open_segment.append(batch(number))
     open_segment.close()
@@ -59,7 +53,7 @@ def test_everything_is_read_back(segment: Path) -> None:
 
 
 def test_a_torn_tail_costs_only_the_torn_batch(layout: Layout) -> None:
-    open_segment = Segment.create(layout)
+    open_segment = Segment(layout)
     path = open_segment.path
     ends = [path.stat().st_size]
     for number in range(BATCHES):
@@ -106,7 +100,7 @@ def test_batches_behind_an_altered_one_are_kept(segment: Path) -> None:
 
 
 def test_many_small_batches_are_read_in_order(layout: Layout) -> None:
-    open_segment = Segment.create(layout)
+    open_segment = Segment(layout)
     for number in range(150):
         open_segment.append(batch(number))
     open_segment.close()
@@ -117,7 +111,7 @@ def test_many_small_batches_are_read_in_order(layout: Layout) -> None:
 
 
 def test_a_segment_is_locked_as_long_as_its_writer_lives(layout: Layout) -> None:
-    open_segment = Segment.create(layout)
+    open_segment = Segment(layout)
     assert lock_leftover(open_segment.path) is None
     open_segment.close()
     assert lock_leftover(open_segment.path) is not None
@@ -128,7 +122,7 @@ def test_a_segment_is_locked_as_long_as_its_writer_lives(layout: Layout) -> None
 def test_a_failed_write_leaves_no_torn_batch_behind(
     layout: Layout, monkeypatch: pytest.MonkeyPatch, failure: BaseException, call: str
 ) -> None:
-    open_segment = Segment.create(layout)
+    open_segment = Segment(layout)
     open_segment.append(batch(0))
 
     def torn(descriptor: int, data: memoryview | bytes = b"") -> int:
@@ -150,7 +144,7 @@ def test_a_failed_write_leaves_no_torn_batch_behind(
 
 def test_a_segment_with_other_columns_is_damaged_and_nothing_of_it_is_lost(layout: Layout) -> None:
     fewer = pa.schema([field for field in TRIALS if field.name != "gpu_name"])
-    open_segment = Segment.create(layout)
+    open_segment = Segment(layout)
     open_segment.close()
     with open_segment.path.open("wb") as file, pa.ipc.new_stream(file, fewer) as stream:
         stream.write_batch(batch(1).select(fewer.names))

@@ -4,16 +4,13 @@ import json
 from datetime import UTC, datetime
 
 import pyarrow as pa
-import pytest
 
-from orchestrator.errors import StoreError
 from orchestrator.store import (
     CAMPAIGNS,
     ENVIRONMENTS,
     campaign_row,
     campaign_totals,
     environment_row,
-    system_row,
 )
 from runners.contract import Status
 
@@ -60,8 +57,3 @@ def test_an_environment_that_nobody_looked_into_has_a_row_and_no_packages() -> N
     [back] = pa.RecordBatch.from_pylist([row], ENVIRONMENTS).to_pylist()
     assert (back["versions"], back["packages"]) == ("{}", None)
     assert (back["image_digest"], back["lock_sha256"]) == ("sha256:d", "l")
-
-
-def test_an_unknown_system_column_is_refused() -> None:
-    with pytest.raises(StoreError, match="cpu_modle"):
-        system_row("s1", "h1", {"cpu_modle": "EPYC"}, {})

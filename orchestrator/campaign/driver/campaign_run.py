@@ -30,7 +30,7 @@ from orchestrator.hosts import fingerprint_here
 from orchestrator.planning import Plan, PlannedTask
 from orchestrator.scheduling import Leftovers, Scheduler, SchedulingHost, acknowledge, remove_directories
 from orchestrator.store import Ingest, Row, SealReport, Store, Writer, campaign_row, campaign_totals
-from orchestrator.store.storage.snapshot import store_id
+from orchestrator.store.storage.layout import store_id
 
 ANSWER_S: Final = 60.0
 """A host that is up does in seconds what it is asked here."""

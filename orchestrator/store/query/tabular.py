@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from orchestrator.errors import ConfigurationError, StoreError
+from orchestrator.store.storage.layout import first_line
 
 FORMATS: Final = ("csv", "parquet", "json")
 SIDE_FILE: Final = ".columns.json"
@@ -40,25 +41,33 @@ def write_rows(rows: pa.RecordBatchReader, path: Path, form: str) -> int:
     """
     if form == "parquet":
         return _write_parquet(rows, path)
-    counted = _Counted(rows)
+    failures: list[Exception] = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        try:
+            yield from rows
+        except Exception as error:
+            failures.append(error)
+            raise
+
     options = "FORMAT csv, HEADER" if form == "csv" else "FORMAT json"
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        connection.register("rows", pa.RecordBatchReader.from_batches(rows.schema, counted.batches()))
+        connection.register("rows", pa.RecordBatchReader.from_batches(rows.schema, batches()))
         target = "'" + str(path).replace("'", "''") + "'"
         try:
-            connection.execute(f"COPY (SELECT * FROM rows) TO {target} ({options}, USE_TMP_FILE false)")
+            copied = connection.execute(f"COPY (SELECT * FROM rows) TO {target} ({options}, USE_TMP_FILE false)")
+            return int(copied.fetchall()[0][0])
         except duckdb.Error as error:
             # DuckDB makes text of what its source raised.
-            if counted.error is not None:
-                raise counted.error from error
+            if failures:
+                raise failures[0] from error
             text = str(error).splitlines()[0]
             if isinstance(error, duckdb.IOException):
                 said = re.search(r'"exception_message":"((?:[^"\\]|\\.)*)"', text)
                 problem = said[1] if said else text.removeprefix("IO Error: ")
                 raise OSError(errno.EIO, problem.rpartition(": ")[2]) from error
             raise StoreError(f"cannot write {path}: {text}") from error
-    return counted.rows
 
 
 def described(schema: pa.Schema) -> list[dict[str, str]]:
@@ -91,8 +100,7 @@ def is_partial_export(directory: Path) -> bool:
         return False
     except (OSError, ValueError) as error:
         raise StoreError(f"cannot read {path}: {error}; delete it if this is no export") from error
-    # Earlier exports say it by their condition alone.
-    return isinstance(document, dict) and bool(document.get("partial") or document.get("where"))
+    return isinstance(document, dict) and bool(document.get("partial"))
 
 
 @contextmanager
@@ -151,27 +159,8 @@ def place_errors(target: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno is None:
             # Arrow's word for whatever the query raised; the disk's errors have numbers.
-            text = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise StoreError(f"the rows for {target} cannot be read: {text}") from error
+            raise StoreError(f"the rows for {target} cannot be read: {first_line(error)}") from error
         raise ConfigurationError(f"cannot be written: {error.strerror or error}", file=target) from error
-
-
-class _Counted:
-    """Batches on their way, how many rows they had, and what went wrong before them."""
-
-    def __init__(self, rows: pa.RecordBatchReader) -> None:
-        self._source = rows
-        self.rows = 0
-        self.error: Exception | None = None
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        try:
-            for batch in self._source:
-                self.rows += batch.num_rows
-                yield batch
-        except Exception as error:
-            self.error = error
-            raise
 
 
 def _write_parquet(rows: pa.RecordBatchReader, path: Path) -> int:

@@ -8,19 +8,32 @@ from typing import Final
 
 import pyarrow as pa
 
-from orchestrator.store.rows import Row, hot_system, json_text
-from orchestrator.store.schema import ENVIRONMENTS, SYSTEMS, Origin, total_column
+from orchestrator.errors import StoreError
+from orchestrator.store.schema import ENVIRONMENTS, SYSTEMS, total_column
+from orchestrator.store.schema.columns import HOT_SYSTEM, Origin
 from orchestrator.store.schema.nested import fitted
 from runners.contract import Status
 from runners.contract.record import FactValue
 
+Row = dict[str, object]
+
+
+def json_text(value: object) -> str:
+    """The one way in which JSON stands in the store: sorted, without blanks."""
+    return json.dumps(value, sort_keys=True, allow_nan=False, separators=(",", ":"))
+
+
+def hot_system(hot: Mapping[str, FactValue]) -> Row:
+    """The columns of `columns.HOT_SYSTEM`; another name is a `StoreError`."""
+    names = [column.name for column in HOT_SYSTEM]
+    unknown = sorted(set(hot) - set(names))
+    if unknown:
+        raise StoreError(f"no such system column: {', '.join(unknown)}")
+    return {name: hot.get(name) for name in names}
+
 
 def system_row(system_id: str, hw_id: str, hot: Mapping[str, FactValue], fingerprint: Mapping[str, object]) -> Row:
-    """One row of `systems`.
-
-    Raises:
-        StoreError: a column or a field of the fingerprint has another name or type than the schema's.
-    """
+    """One row of `systems`; a name or a type that the schema does not have is a `StoreError`."""
     return {
         "system_id": system_id,
         "hw_id": hw_id,
@@ -44,13 +57,10 @@ def environment_row(
     """One row of `environments`.
 
     Args:
-        environment_id: its identity.
-        environment: its name in the catalogue.
         versions: of each package, as seen inside; empty for an environment that is declared and that nobody has
             looked into, such as that of a trial that never ran.
         facts: what else was seen inside.
-        image_digest: of its image; a virtual environment has none.
-        lock_sha256: of its lock.
+        image_digest: a virtual environment has none.
         image_layers: digests of the content of its image's layers, first to last.
         image_config_sha256: of its image's settings.
     """
@@ -85,15 +95,9 @@ def campaign_row(
     """One row of `campaigns`, as the campaign starts; `campaign_totals` gives the rest when it ends.
 
     Args:
-        campaign_id: its identity.
-        started_at: when, with its time zone.
-        sweep: name of the sweep.
-        sweep_document: the text as the user wrote it.
-        inventory_document: the same.
-        plan_digest: identity of the plan.
-        planned_trials: how many trials the plan has.
-        taxmeter_version: of the driver.
-        git_commit: of the driver's checkout.
+        started_at: with its time zone.
+        sweep_document: the text as the user wrote it; so is `inventory_document`.
+        taxmeter_version: of the driver; so is `git_commit`.
         plan: what was planned, as a JSON value; null if unknown.
         versions: of the driver's packages, `python` included; null if unknown.
         origin: how it comes into the store; in which store that was first, `Writer.put_campaign` knows.
@@ -120,13 +124,7 @@ def as_merged(campaign: Row) -> Row:
 
 
 def campaign_plan(plan: object, *, plan_digest: str, planned_trials: int) -> Row:
-    """The columns of `campaigns` that say what is planned; a plan may grow, see `Writer.finish_campaign`.
-
-    Args:
-        plan: what is planned, as a JSON value; null if unknown.
-        plan_digest: identity of the plan.
-        planned_trials: how many trials the plan has.
-    """
+    """The columns of `campaigns` that say what is planned, as a JSON value or null; see `Writer.finish_campaign`."""
     return {
         "plan_digest": plan_digest,
         "planned_trials": planned_trials,
@@ -138,7 +136,7 @@ def campaign_totals(finished_at: datetime, statuses: Iterable[Status], *, rows: 
     """The columns of `campaigns` that are known when a campaign ends, for `Writer.finish_campaign`.
 
     Args:
-        finished_at: when, with its time zone.
+        finished_at: with its time zone.
         statuses: that of the last attempt of each trial.
         rows: of `trials` that the campaign has; with its earlier attempts more than it has trials.
     """
@@ -151,15 +149,7 @@ def campaign_totals(finished_at: datetime, statuses: Iterable[Status], *, rows: 
 
 
 def with_nested(name: str, table: pa.Table) -> pa.Table:
-    """Rows of a small table whose nested column is made from the JSON text beside it, which is the source.
-
-    Args:
-        name: `systems`, `environments` or `campaigns`, which has none.
-        table: all of its columns.
-
-    Raises:
-        StoreError: a JSON text does not fit the schema.
-    """
+    """Rows of a small table whose nested column is made from the JSON text beside it, which is the source."""
     if name not in NESTED:
         return table
     column, text, key, derive = NESTED[name]

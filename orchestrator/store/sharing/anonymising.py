@@ -14,7 +14,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from orchestrator.store.schema import COLUMNS, SHARED_KEYS, Sharing
+from orchestrator.store.schema import COLUMNS
+from orchestrator.store.schema.columns import SHARED_KEYS, Sharing
 from orchestrator.store.schema.tables import with_nested
 
 REMOVED: Final = "[removed]"

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from orchestrator.errors import ConfigurationError, near_names
 from orchestrator.store.facade import Store
-from orchestrator.store.query.querying import query_errors
-from orchestrator.store.query.reading import View, read_small
+from orchestrator.store.query.reading import View
+from orchestrator.store.query.sql import connect, query_errors, quoted
 from orchestrator.store.query.tabular import (
     MARK,
     SIDE_FILE,
@@ -23,7 +23,6 @@ from orchestrator.store.query.tabular import (
     write_description,
     write_rows,
 )
-from orchestrator.store.query.views import connect, quoted
 from orchestrator.store.schema import KEYS, SCHEMA_VERSION, SCHEMAS, TRIALS
 from orchestrator.store.schema.tables import as_merged
 from orchestrator.store.sharing.anonymising import Anonymiser
@@ -111,7 +110,7 @@ class _Source:
 
     def small(self, name: str, keys: set[str]) -> pa.Table:
         """The rows of a small table that the chosen rows refer to; all if there is no condition."""
-        rows = read_small(self._view.snapshot, name)
+        rows = self._view.snapshot.table(name)
         if self._order.where is not None:
             rows = rows.filter(pc.is_in(rows[KEYS[name]], pa.array(sorted(keys), pa.string())))
         return rows if self._anonymiser is None else self._anonymiser.table(name, rows)

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from orchestrator.store.facade import Store
-from orchestrator.store.query.querying import query_errors
-from orchestrator.store.query.reading import View, current_view, read_small
-from orchestrator.store.query.views import connect, define_trials
-from orchestrator.store.schema import KEYS, ROW_KEY, TRIALS, total_column
+from orchestrator.store.query.reading import View, current_view
+from orchestrator.store.query.sql import connect, define_trials, query_errors
+from orchestrator.store.schema import KEYS, TRIALS, total_column
 from orchestrator.store.schema.tables import as_merged
 from orchestrator.store.storage.checking import require_whole_files
+from orchestrator.store.storage.sealing import row_keys
 from orchestrator.store.storage.writing import Writer
 from orchestrator.store.validation import told, violations, without
 from runners.contract import Status
@@ -76,10 +76,6 @@ def merge(store: Store, other: View) -> MergeReport:
 
     A row is known by its trial and attempt, a system and an environment by their identity, a campaign by its id.
 
-    Args:
-        store: what is written.
-        other: what is read, as it is at this moment.
-
     Raises:
         StoreError: one cannot be read, or the other written. What was added until then stays; run it again.
     """
@@ -108,7 +104,7 @@ def _merge_small(store: Store, writer: Writer, other: View, table: str, report: 
     key = KEYS[table]
     left: set[str | None] = set()
     there: dict[str, dict[str, Any]] = {}
-    for batch in read_small(other.snapshot, table).combine_chunks().to_batches():
+    for batch in other.snapshot.table(table).combine_chunks().to_batches():
         wrong = violations(batch, table)
         report.refused += told(batch, table, wrong)
         left.update(batch.column(key)[place].as_py() for place in wrong)
@@ -158,7 +154,7 @@ def _new_rows(connection: duckdb.DuckDBPyConnection) -> Iterator[pa.RecordBatch]
     for read in connection.sql(_NEW).to_arrow_reader(_BATCH_ROWS):
         rows = pa.Table.from_batches([read]).cast(TRIALS)
         if twice:
-            rows = rows.filter(pa.array([_is_first(key, twice) for key in _keys(rows)], pa.bool_()))
+            rows = rows.filter(pa.array([_is_first(key, twice) for key in row_keys(rows)], pa.bool_()))
         for batch in rows.combine_chunks().to_batches(_BATCH_ROWS):
             yield pa.RecordBatch.from_arrays(batch.columns, schema=TRIALS)
 
@@ -168,10 +164,6 @@ def _is_first(key: tuple[str, int], met: dict[tuple[str, int], bool]) -> bool:
     if key in met:
         met[key] = True
     return is_first
-
-
-def _keys(rows: pa.Table) -> Iterator[tuple[str, int]]:
-    return zip(*(rows[name].to_pylist() for name in ROW_KEY), strict=True)
 
 
 def _judged(rows: pa.RecordBatch, left: Mapping[str, set[str | None]], report: MergeReport) -> pa.RecordBatch:

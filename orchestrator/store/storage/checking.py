@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from orchestrator.errors import StoreError
 from orchestrator.store.schema import SCHEMAS
-from orchestrator.store.storage.snapshot import Snapshot
+from orchestrator.store.storage.layout import Snapshot
 
 _BATCH_ROWS: Final = 8192
 

@@ -1,7 +1,8 @@
-"""Compaction: many small parts become few large ones, and readers do not notice.
+"""Rewriting parts: compaction, by which many small parts become few large ones, and the end of a campaign's rows.
 
 Parts of one month are merged by size, ten of one tier at least, so that a row is rewritten about twice in its life. The
-merging reads immutable files and holds no lock but its own; the switch to the new generation takes milliseconds.
+merging reads immutable files and holds no lock but its own; the switch to the new generation takes milliseconds, and
+readers do not notice.
 
 Memory: one job holds less than 1.5 times `FULL_ROWS` rows and 1.5 times `FULL_BYTES`, and a sorted copy of one row
 group: below 1 GiB, however much is stored.
@@ -17,14 +18,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from orchestrator.errors import StoreError
-from orchestrator.files import at_once
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from orchestrator.errors import ConfigurationError, StoreError, near_names
 from orchestrator.store.schema import KEYS
-from orchestrator.store.storage.files import Layout, exclusive, storage_errors, sync_file
-from orchestrator.store.storage.generations import KEEP_S, current_number, expire, prepare, replace
-from orchestrator.store.storage.parts import Footer, part_name, read_footer, read_trials_checked, write_trials
-from orchestrator.store.storage.small import MANY_FILES, merge_files
-from orchestrator.store.storage.snapshot import Snapshot
+from orchestrator.store.storage.generations import KEEP_S, OutdatedError, current_number, expire, prepare, replace
+from orchestrator.store.storage.journal import read_segment
+from orchestrator.store.storage.layout import Layout, Snapshot, at_most_once, exclusive, storage_errors, sync
+from orchestrator.store.storage.parts import Footer, part_name, read_checked, read_footer, write_trials
+from orchestrator.store.storage.sealing import recover
+from orchestrator.store.storage.small import MANY_FILES, known_keys, merge_files, rewritten
 
 FULL_ROWS: Final = 100_000
 FULL_BYTES: Final = 256 * 2**20
@@ -62,6 +66,16 @@ class CompactionReport:
 
 
 @dataclass(frozen=True)
+class DropReport:
+    """What was taken out."""
+
+    rows: int
+    """Of `trials`."""
+    generation: int
+    """The first one without them; the one before has them until it expires."""
+
+
+@dataclass(frozen=True)
 class _Part:
     name: str
     """Below the generation."""
@@ -86,12 +100,10 @@ def compact(layout: Layout, *, full: bool, keep_s: float = KEEP_S) -> Compaction
         StoreError: a part is damaged, or the disk is full; what was merged until then stays, and nothing is lost.
     """
     prepare(layout, math.inf)
-    with alone(layout), storage_errors(f"cannot compact {layout.root}"):
+    with _alone(layout), storage_errors(f"cannot compact {layout.root}"):
         before = layout.snapshot()
-        rows = 0
         plan = _plan(before, full)
-        for jobs in plan.values():
-            rows += _merge_month(layout, jobs)
+        rows = sum(_merge_month(layout, jobs) for jobs in plan.values())
         with exclusive(layout):
             for table in KEYS:
                 if len(before.files[table]) > (1 if full else MANY_FILES):
@@ -110,16 +122,58 @@ def compact(layout: Layout, *, full: bool, keep_s: float = KEEP_S) -> Compaction
     )
 
 
-@contextmanager
-def alone(layout: Layout) -> Iterator[None]:
-    """Holds the lock of compactions, with an empty directory to work in.
+def drop(layout: Layout, campaign_id: str) -> DropReport:
+    """Takes the rows of a campaign out. Systems and environments stay, for others may have run there too.
+
+    Args:
+        layout: where the store is.
+        campaign_id: the whole id.
 
     Raises:
-        CompactionBusyError: another process has it.
+        ConfigurationError: there is no such campaign.
+        StoreError: it is being written, a part is damaged, or the disk refuses; all is as it was.
     """
-    with storage_errors(f"cannot compact {layout.root}"), at_once(layout.compaction_lock) as is_mine:
-        if not is_mine:
-            raise CompactionBusyError(f"{layout.root}: another compaction is under way; wait for its end")
+    prepare(layout, math.inf)
+    recover(layout)
+    with _alone(layout), storage_errors(f"cannot drop {campaign_id} from {layout.root}"):
+        before = layout.snapshot().named("trials")
+        rows = 0
+        removed: list[str] = []
+        added: dict[str, Path | bytes] = {}
+        for name, path in before.items():
+            if not read_footer(path).may_hold([campaign_id]):
+                continue
+            part = read_checked([path], "trials")
+            kept = part.filter(pc.not_equal(part["campaign_id"], campaign_id))
+            if len(kept) < len(part):
+                rows += len(part) - len(kept)
+                removed.append(name)
+                added |= _rewritten(layout, name, kept) if len(kept) else {}
+        with exclusive(layout):
+            now = layout.snapshot()
+            fresh = (path for name, path in now.named("trials").items() if name not in before)
+            if any(read_footer(path).may_hold([campaign_id]) for path in fresh):
+                raise OutdatedError(f"{layout.root}: rows were sealed meanwhile; do it again")
+            for segment in layout.segments():
+                if campaign_id in read_segment(segment).table["campaign_id"].to_pylist():
+                    raise StoreError(f"campaign {campaign_id} is being written; stop its sweep first")
+            known = known_keys(now, "campaigns")
+            if campaign_id in known:
+                gone, changed = rewritten(now, "campaigns", {campaign_id: None})
+                removed, added = [*removed, *gone], added | changed
+            elif not rows:
+                hint = near_names(campaign_id, known)
+                raise ConfigurationError(
+                    f"{layout.root}: no {KEYS['campaigns']} {campaign_id}{hint}; `taxmeter results ls` lists them"
+                )
+            return DropReport(rows, replace(layout, removed, added))
+
+
+@contextmanager
+def _alone(layout: Layout) -> Iterator[None]:
+    """Holds the lock of compactions, with an empty directory to work in."""
+    busy = CompactionBusyError(f"{layout.root}: another compaction is under way; wait for its end")
+    with at_most_once(layout.compaction_lock, busy), storage_errors(f"cannot compact {layout.root}"):
         try:
             shutil.rmtree(layout.merging, ignore_errors=True)
             layout.merging.mkdir()
@@ -131,7 +185,7 @@ def alone(layout: Layout) -> Iterator[None]:
 def _plan(snapshot: Snapshot, full: bool) -> dict[str, list[list[_Part]]]:
     """Which parts become one, by month."""
     by_month: dict[str, list[tuple[str, Path]]] = defaultdict(list)
-    for name, path in zip(snapshot.names("trials"), snapshot.parts(), strict=True):
+    for name, path in snapshot.named("trials").items():
         by_month[path.parent.name.partition("=")[2]].append((name, path))
     everything = full or len(snapshot.files["trials"]) > MANY_PARTS
     least = 2 if everything else TIER_PARTS
@@ -139,19 +193,12 @@ def _plan(snapshot: Snapshot, full: bool) -> dict[str, list[list[_Part]]]:
     for month, named in sorted(by_month.items()):
         if len(named) < least:
             continue
-        parts = [_Part(name, path, read_footer(path)) for name, path in named]
-        jobs = [job for group in _groups(parts, everything) for job in _jobs(group)]
-        if jobs:
+        rest = [part for part in (_Part(name, path, read_footer(path)) for name, path in named) if not part.is_full]
+        tiers = [[part for part in rest if (part.footer.rows < SMALL_ROWS) == small] for small in (True, False)]
+        groups = [rest] if everything else [tier for tier in tiers if len(tier) >= TIER_PARTS]
+        if jobs := [job for group in groups for job in _jobs(group)]:
             plan[month] = jobs
     return plan
-
-
-def _groups(parts: Sequence[_Part], everything: bool) -> list[list[_Part]]:
-    rest = [part for part in parts if not part.is_full]
-    if everything:
-        return [rest]
-    tiers = ([part for part in rest if (part.footer.rows < SMALL_ROWS) == small] for small in (True, False))
-    return [tier for tier in tiers if len(tier) >= TIER_PARTS]
 
 
 def _jobs(group: Sequence[_Part]) -> Iterator[list[_Part]]:
@@ -159,7 +206,7 @@ def _jobs(group: Sequence[_Part]) -> Iterator[list[_Part]]:
     job: list[_Part] = []
     for part in sorted(group, key=lambda part: (part.path.stat().st_mtime_ns, part.name)):
         job.append(part)
-        rows, size = sum(one.footer.rows for one in job), sum(one.footer.size_bytes for one in job)
+        rows, size = sum(part.footer.rows for part in job), sum(part.footer.size_bytes for part in job)
         if rows >= FULL_ROWS or size >= FULL_BYTES:
             yield job
             job = []
@@ -168,28 +215,28 @@ def _jobs(group: Sequence[_Part]) -> Iterator[list[_Part]]:
 
 
 def _merge_month(layout: Layout, jobs: Sequence[Sequence[_Part]]) -> int:
-    added: dict[str, Path] = {}
-    rows = 0
+    """Puts one part in the place of the parts of each job; how many rows they have."""
+    added: dict[str, Path | bytes] = {}
     for job in jobs:
-        name = part_name(uuid.uuid4().hex)
-        rows += _merge(job, layout.merging / name)
-        added[f"{job[0].name.rpartition('/')[0]}/{name}"] = layout.merging / name
+        merged = _rewritten(layout, job[0].name, read_checked([part.path for part in job], "trials"))
+        written = sum(read_footer(path).rows for path in merged.values())
+        expected = sum(part.footer.rows for part in job)
+        if written != expected:
+            counts = f"{expected} rows became {written}"
+            raise StoreError(f"cannot compact {job[0].path.parent}: {counts}; `taxmeter results verify` tells more")
+        added |= merged
     with exclusive(layout):
         replace(layout, [part.name for job in jobs for part in job], added)
-    return rows
+    return sum(part.footer.rows for job in jobs for part in job)
 
 
-def _merge(job: Sequence[_Part], target: Path) -> int:
-    rows = read_trials_checked([part.path for part in job])
-    expected = sum(part.footer.rows for part in job)
-    write_trials(target, rows)
-    sync_file(target)
-    written = read_footer(target).rows
-    if not len(rows) == expected == written:
-        counts = f"{expected} rows became {written}"
-        raise StoreError(f"cannot compact {job[0].path.parent}: {counts}; `taxmeter results verify` tells more")
-    return written
+def _rewritten(layout: Layout, name: str, rows: pa.Table) -> dict[str, Path]:
+    """A new part of rows, in the month of the part `name`; for `generations.replace`."""
+    fresh = layout.merging / part_name(uuid.uuid4().hex)
+    write_trials(fresh, rows)
+    sync(fresh)
+    return {f"{name.rpartition('/')[0]}/{fresh.name}": fresh}
 
 
 def _size(snapshot: Snapshot) -> int:
-    return sum(Path(path).stat().st_size for path in snapshot.files["trials"])
+    return sum(path.stat().st_size for path in snapshot.parts())

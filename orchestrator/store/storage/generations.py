@@ -4,7 +4,8 @@ A generation is a directory of immutable files. A file is added to the current o
 to put others in their place, the next generation is built of hard links beside it, and the link `current` is switched:
 whoever resolved the old one goes on reading it. It is deleted a grace period later.
 
-Whatever changes a generation holds the store's lock (`files.exclusive`).
+Whatever changes a generation holds the store's lock (`layout.exclusive`). An `OSError` or `StoreError` here leaves all
+as it was.
 """
 
 import json
@@ -12,7 +13,7 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -20,15 +21,17 @@ from typing import Final
 from orchestrator.errors import StoreError
 from orchestrator.files import at_once
 from orchestrator.store.schema import SCHEMA_VERSION, SCHEMAS
-from orchestrator.store.storage.files import (
+from orchestrator.store.storage.layout import (
+    FORMAT,
     Layout,
     exclusive,
     move,
+    refuse_lost_link,
     storage_errors,
-    sync_directory,
+    store_id,
+    sync,
     write_file,
 )
-from orchestrator.store.storage.snapshot import FORMAT, refuse_lost_link, store_id
 
 KEEP_S: Final = 7 * 24 * 3600.0
 """How long a generation is kept after another took its place: longer than any query."""
@@ -57,7 +60,9 @@ def prepare(layout: Layout, keep_s: float = KEEP_S) -> None:
         if not layout.current_link.is_symlink():
             _switch(layout, _build(layout, 1, {}))
         for table in SCHEMAS:
-            _link_for_people(layout, table)
+            # For people: `results/trials` leads to the current generation.
+            if not (layout.root / table).is_symlink():
+                _link(layout, layout.root / table, Path("current") / table)
         expire(layout, keep_s)
 
 
@@ -68,10 +73,7 @@ def publish(layout: Layout, data: bytes | memoryview, table: str, relative_name:
         layout: where the store is.
         data: the whole file.
         table: `trials`, `systems`, `environments` or `campaigns`.
-        relative_name: below the directory of the table, such as `month=2026-11/part-….parquet`.
-
-    Raises:
-        OSError: the file could not be written, or there is one of this name; all is as it was.
+        relative_name: below the directory of the table, such as `month=2026-11/part-….parquet`; not there yet.
     """
     target = layout.current / table / relative_name
     if target.exists():
@@ -92,10 +94,10 @@ def replace(layout: Layout, removed: Collection[str], added: Mapping[str, Path |
         The number of the new generation.
 
     Raises:
-        OutdatedError: a file to be removed is not there any more; all is as it was.
-        OSError: the generation could not be built; all is as it was.
+        OutdatedError: a file to be removed is not there any more.
     """
-    files = _tree(layout.current)
+    snapshot = layout.snapshot()
+    files = {name: path for table in SCHEMAS for name, path in snapshot.named(table).items()}
     missing = sorted(set(removed) - set(files))
     if missing:
         raise OutdatedError(f"{layout.root}: {missing[0]} was replaced meanwhile; do it again")
@@ -112,18 +114,7 @@ def replace(layout: Layout, removed: Collection[str], added: Mapping[str, Path |
 
 
 def expire(layout: Layout, keep_s: float) -> int:
-    """Deletes generations that were superseded some time ago. The caller holds the store's lock.
-
-    Args:
-        layout: where the store is.
-        keep_s: how long ago, in seconds.
-
-    Returns:
-        How many were deleted.
-
-    Raises:
-        OSError: one could not be deleted.
-    """
+    """Deletes generations that were superseded so many seconds ago; how many. The caller holds the store's lock."""
     current = current_number(layout)
     older = sorted(number for number in _numbers(layout) if number <= current)
     now = time.time()
@@ -140,11 +131,7 @@ def expire(layout: Layout, keep_s: float) -> int:
 
 
 def current_number(layout: Layout) -> int:
-    """The number of the current generation; 0 if there is none yet.
-
-    Raises:
-        StoreError: the link to it leads elsewhere.
-    """
+    """The number of the current generation; 0 if there is none yet. The link leads nowhere else (`StoreError`)."""
     if not layout.current_link.is_symlink():
         return 0
     target = layout.current
@@ -179,7 +166,7 @@ def _build(layout: Layout, number: int, files: Mapping[str, Path | bytes]) -> Pa
             else:
                 write_file(place / name, content)
         for directory in directories:
-            sync_directory(directory)
+            sync(directory)
         move(place, _directory(layout, number))
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)
@@ -189,40 +176,24 @@ def _build(layout: Layout, number: int, files: Mapping[str, Path | bytes]) -> Pa
 
 def _switch(layout: Layout, generation: Path) -> None:
     """Makes a generation the current one."""
-    link = layout.temporary / "current"
-    link.unlink(missing_ok=True)
-    link.symlink_to(generation.relative_to(layout.root))
-    move(link, layout.current_link)
+    _link(layout, layout.current_link, generation.relative_to(layout.root))
 
 
-def _link_for_people(layout: Layout, table: str) -> None:
-    """Makes `results/trials` lead to the current generation."""
-    if not (layout.root / table).is_symlink():
-        link = layout.temporary / table
-        link.symlink_to(Path("current") / table)
-        move(link, layout.root / table)
-
-
-def _tree(generation: Path) -> dict[str, Path | bytes]:
-    """The files of a generation, by their path in it."""
-    return {str(path.relative_to(generation)): path for table in SCHEMAS for path in _files(generation / table)}
-
-
-def _files(directory: Path) -> Iterator[Path]:
-    if not directory.is_dir():
-        return
-    for path in sorted(directory.iterdir()):
-        if path.is_dir():
-            yield from _files(path)
-        else:
-            yield path
+def _link(layout: Layout, link: Path, target: Path) -> None:
+    temporary = layout.temporary / link.name
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(target)
+    move(temporary, link)
 
 
 def _clear_leftovers(layout: Layout) -> None:
     """Removes what was never finished. Under the store's lock nobody is in the middle of anything but a compaction."""
     for leftover in layout.temporary.iterdir():
         if leftover == layout.merging:
-            _clear_compaction(layout)
+            with at_once(layout.compaction_lock) as is_mine:
+                if is_mine:
+                    # A compaction that ended just now has removed it itself.
+                    shutil.rmtree(leftover, ignore_errors=True)
         elif leftover.is_dir() and not leftover.is_symlink():
             shutil.rmtree(leftover)
         else:
@@ -231,13 +202,6 @@ def _clear_leftovers(layout: Layout) -> None:
     for number in _numbers(layout):
         if number > current:
             shutil.rmtree(_directory(layout, number))
-
-
-def _clear_compaction(layout: Layout) -> None:
-    with at_once(layout.compaction_lock) as is_mine:
-        if is_mine:
-            # A compaction that ended just now has removed it itself.
-            shutil.rmtree(layout.merging, ignore_errors=True)
 
 
 def _numbers(layout: Layout) -> list[int]:

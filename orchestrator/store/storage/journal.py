@@ -18,14 +18,14 @@ from orchestrator.boundary import read_foreign_file
 from orchestrator.errors import ForeignDataError, StoreError
 from orchestrator.files import try_lock
 from orchestrator.store.schema import TRIALS
-from orchestrator.store.storage.files import (
+from orchestrator.store.storage.layout import (
     SEGMENT,
     Layout,
     exclusive,
+    first_line,
     move,
-    remove,
     storage_errors,
-    sync_directory,
+    sync,
     write_all,
 )
 from orchestrator.store.storage.packing import PACKED, pack, unpack
@@ -43,36 +43,25 @@ _SEED = zlib.crc32("\n".join(f"{field.name}:{field.type}" for field in PACKED).e
 class Segment:
     """A journal file that is being written and stays locked until it is closed."""
 
-    def __init__(self, path: Path, descriptor: int, sink: "_Sink", stream: pa.RecordBatchStreamWriter) -> None:
-        self.path = path
+    def __init__(self, layout: Layout) -> None:
+        """Starts a new segment. One is never opened again to be continued."""
         self.rows = 0
         self.size_bytes = 0
         self.is_broken = False
-        self._descriptor = descriptor
-        self._sink = sink
-        self._stream = stream
         self._batches = 0
-
-    @classmethod
-    def create(cls, layout: Layout) -> "Segment":
-        """Starts a new segment. One is never opened again to be continued.
-
-        Raises:
-            StoreError: the disk is full, or the directory cannot be written.
-        """
-        sink = _Sink()
-        stream = pa.ipc.new_stream(sink.buffered, PACKED)
+        self._sink = _Sink()
+        self._stream = pa.ipc.new_stream(self._sink.buffered, PACKED)
         name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex}{SEGMENT}"
+        self.path = layout.journal / name
         # Under the store's lock nobody takes the file for a leftover before this process has locked it.
         with storage_errors(f"cannot start a journal in {layout.root}"), exclusive(layout):
-            descriptor = os.open(layout.temporary / name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+            self._descriptor = os.open(layout.temporary / name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
             try:
-                try_lock(descriptor)
-                move(layout.temporary / name, layout.journal / name)
+                try_lock(self._descriptor)
+                move(layout.temporary / name, self.path)
             except OSError:
-                os.close(descriptor)
+                os.close(self._descriptor)
                 raise
-        return cls(layout.journal / name, descriptor, sink, stream)
 
     def append(self, batch: pa.RecordBatch) -> None:
         """Writes a batch of rows of `trials`; when this returns, it is on the disk.
@@ -131,7 +120,7 @@ def read_segment(path: Path) -> SegmentContent:
     try:
         reader = pa.ipc.open_stream(source)
     except _UNREADABLE as error:
-        return SegmentContent(TRIALS.empty_table(), f"the header is unreadable: {_first_line(error)}")
+        return SegmentContent(TRIALS.empty_table(), f"the header is unreadable: {first_line(error)}")
     if not reader.schema.equals(PACKED):
         return SegmentContent(TRIALS.empty_table(), "the columns are not those of the store")
     batches, damage = _read_batches(reader)
@@ -147,22 +136,20 @@ def lock_leftover(path: Path) -> int | None:
         descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW)
     except FileNotFoundError:
         return None
-    if not try_lock(descriptor) or not _is_still(path, descriptor):
-        os.close(descriptor)
-        return None
-    return descriptor
-
-
-def discard(path: Path) -> None:
-    """Deletes a segment whose rows are sealed."""
-    remove(path)
+    try:
+        if try_lock(descriptor) and os.path.samestat(path.stat(), os.fstat(descriptor)):
+            return descriptor
+    except FileNotFoundError:
+        pass
+    os.close(descriptor)
+    return None
 
 
 def put_aside(layout: Layout, path: Path) -> Path:
     """Moves a damaged segment to the quarantine, whole."""
     target = layout.quarantine / path.name
     move(path, target)
-    sync_directory(path.parent)
+    sync(path.parent)
     return target
 
 
@@ -209,7 +196,7 @@ def _read_batches(reader: pa.RecordBatchStreamReader) -> tuple[list[pa.RecordBat
         except StopIteration:
             break
         except _UNREADABLE as error:
-            damage.append(f"nothing readable after batch {number}: {_first_line(error)}")
+            damage.append(f"nothing readable after batch {number}: {first_line(error)}")
             break
         number += 1
         if not _is_intact(batch, metadata):
@@ -236,14 +223,3 @@ def _is_intact(batch: pa.RecordBatch, metadata: pa.KeyValueMetadata | None) -> b
 def _checksum(batch: pa.RecordBatch) -> int:
     # Of the buffers alone: the header of a message may change with the version of Arrow, its body may not.
     return zlib.crc32(pa.ipc.read_message(batch.serialize()).body, _SEED)
-
-
-def _is_still(path: Path, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(path.stat(), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

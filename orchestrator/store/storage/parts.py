@@ -1,4 +1,4 @@
-"""Files of the store in Parquet: how they are written, and what their footers say."""
+"""Files of the store in Parquet: how they are written and read, and what their footers say."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,7 +11,8 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from orchestrator.errors import StoreError
-from orchestrator.store.schema import SORT_ORDER, TRIALS, parquet_options
+from orchestrator.store.schema import SCHEMAS, SORT_ORDER, TRIALS, parquet_options
+from orchestrator.store.storage.layout import reading_errors
 
 ROW_GROUP_ROWS: Final = 16384
 """Small enough that statistics prune within a part, large enough that a scan is one of few pieces."""
@@ -23,10 +24,7 @@ _SMALL: Final[dict[str, Any]] = {
     "write_statistics": False,
     "write_page_checksum": True,
 }
-CHECKED: Final = ds.ParquetFileFormat(
-    default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
-)
-"""Parquet of which every page is compared with its checksum as it is read."""
+_VERIFY: Final = "; `taxmeter results verify` tells more"
 
 
 @dataclass(frozen=True)
@@ -53,17 +51,17 @@ def part_name(stem: str) -> str:
 
 
 def read_footer(path: Path) -> Footer:
-    """The footer of a part of `trials`.
-
-    Raises:
-        StoreError: the file cannot be read.
-    """
-    try:
+    """The footer of a part of `trials`."""
+    with reading_errors(path):
         metadata = pq.read_metadata(path)
-    except (pa.ArrowException, OSError) as error:
-        raise StoreError(f"cannot read {path}: {error}") from error
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    return Footer(metadata.num_rows, sum(group.total_byte_size for group in groups), _campaigns(metadata))
+    columns = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
+    number = columns.index("campaign_id") if "campaign_id" in columns else None
+    statistics = [] if number is None else [group.column(number).statistics for group in groups]
+    campaigns = None
+    if statistics and all(known is not None and known.has_min_max for known in statistics):
+        campaigns = min(known.min for known in statistics), max(known.max for known in statistics)
+    return Footer(metadata.num_rows, sum(group.total_byte_size for group in groups), campaigns)
 
 
 def encode_trials(rows: pa.Table) -> memoryview:
@@ -95,39 +93,29 @@ def write_trials(path: Path, rows: pa.Table) -> None:
         StoreError: Arrow cannot write it, for want of memory for instance.
     """
     try:
-        _write_sorted(path, rows)
+        order = pc.sort_indices(rows.select(list(SORT_ORDER)), sort_keys=[(name, "ascending") for name in SORT_ORDER])
+        # Opened here, to be closed also if the disk is full and the writer cannot write its end.
+        with pa.OSFile(str(path), "wb") as sink, pq.ParquetWriter(sink, TRIALS, **parquet_options()) as writer:
+            for start in range(0, len(order), ROW_GROUP_ROWS):
+                writer.write_table(rows.take(order.slice(start, ROW_GROUP_ROWS)), row_group_size=ROW_GROUP_ROWS)
     except pa.ArrowException as error:
         raise StoreError(f"cannot write {path}: {error}") from error
 
 
-def _write_sorted(path: Path, rows: pa.Table) -> None:
-    order = pc.sort_indices(rows.select(list(SORT_ORDER)), sort_keys=[(name, "ascending") for name in SORT_ORDER])
-    # Opened here, to be closed also if the disk is full and the writer cannot write its end.
-    with pa.OSFile(str(path), "wb") as sink, pq.ParquetWriter(sink, TRIALS, **parquet_options()) as writer:
-        for start in range(0, len(order), ROW_GROUP_ROWS):
-            writer.write_table(rows.take(order.slice(start, ROW_GROUP_ROWS)), row_group_size=ROW_GROUP_ROWS)
-
-
-def read_trials_checked(paths: Iterable[Path]) -> pa.Table:
-    """All rows of some parts, after every page was compared with its checksum.
-
-    Raises:
-        StoreError: a part cannot be read, or is damaged.
-    """
-    tables = []
+def read_checked(paths: Iterable[Path], table: str) -> pa.Table:
+    """All rows of some files of a table, after every page was compared with its checksum."""
+    tables = [SCHEMAS[table].empty_table()]
     for path in paths:
-        try:
-            tables.append(ds.dataset([str(path)], schema=TRIALS, format=CHECKED).to_table().cast(TRIALS))
-        except (pa.ArrowException, OSError) as error:
-            raise StoreError(f"cannot read {path}: {error}; `taxmeter results verify` tells more") from error
+        with reading_errors(path, _VERIFY):
+            tables.append(pq.ParquetFile(path, page_checksum_verification=True).read().cast(SCHEMAS[table]))
     return pa.concat_tables(tables)
 
 
-def _campaigns(metadata: pq.FileMetaData) -> tuple[str, str] | None:
-    number = next((i for i in range(metadata.num_columns) if metadata.schema.column(i).path == "campaign_id"), None)
-    if number is None or not metadata.num_row_groups:
-        return None
-    statistics = [metadata.row_group(i).column(number).statistics for i in range(metadata.num_row_groups)]
-    if not all(one is not None and one.has_min_max for one in statistics):
-        return None
-    return min(one.min for one in statistics), max(one.max for one in statistics)
+def read_columns(
+    paths: Iterable[Path], table: str, columns: Iterable[str], condition: ds.Expression | None = None
+) -> pa.Table:
+    """Some columns of the rows of some files of a table."""
+    files = list(map(str, paths))
+    with reading_errors(files[0] if files else table):
+        dataset = ds.dataset(files, schema=SCHEMAS[table], format="parquet")
+        return dataset.to_table(columns=list(columns), filter=condition)

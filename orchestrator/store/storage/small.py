@@ -7,14 +7,12 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from orchestrator.errors import StoreError
-from orchestrator.store.schema import KEYS, SCHEMAS
-from orchestrator.store.storage.files import Layout, exclusive, storage_errors
+from orchestrator.store.schema import KEYS
 from orchestrator.store.storage.generations import publish, replace
-from orchestrator.store.storage.parts import encode_small
-from orchestrator.store.storage.snapshot import Snapshot
+from orchestrator.store.storage.layout import Layout, Snapshot, exclusive, storage_errors
+from orchestrator.store.storage.parts import encode_small, read_checked, read_columns
 from orchestrator.store.validation import batch_of
 
 MANY_FILES: Final = 16
@@ -30,8 +28,7 @@ def put_rows(layout: Layout, table: str, rows: Sequence[Mapping[str, object]]) -
     key = KEYS[table]
     given = pa.Table.from_batches([batch_of(rows, table)])
     with storage_errors(f"cannot write to {layout.root / table}"), exclusive(layout):
-        snapshot = layout.snapshot()
-        known = known_keys(snapshot, table)
+        known = known_keys(layout.snapshot(), table)
         new = given.filter(pc.invert(pc.is_in(given[key], pa.array(known, pa.string()))))
         if len(new):
             name = new[key][0].as_py() if len(new) == 1 else f"added-{uuid.uuid4().hex}"
@@ -39,13 +36,8 @@ def put_rows(layout: Layout, table: str, rows: Sequence[Mapping[str, object]]) -
     return len(new)
 
 
-def change_rows(layout: Layout, table: str, changes: Mapping[str, Mapping[str, object]]) -> bool:
-    """Changes columns of rows in one new generation; false if they have these values already.
-
-    Args:
-        layout: where the store is.
-        table: `systems`, `environments` or `campaigns`.
-        changes: by the key of a row the columns that change.
+def change_rows(layout: Layout, table: str, changes: Mapping[str, Mapping[str, object]]) -> None:
+    """Changes columns of rows in one new generation, by the key of a row; none if they have these values already.
 
     Raises:
         StoreError: there is no such row, a column does not fit, or the disk refuses.
@@ -54,7 +46,6 @@ def change_rows(layout: Layout, table: str, changes: Mapping[str, Mapping[str, o
         removed, added = rewritten(layout.snapshot(), table, changes)
         if added:
             replace(layout, removed, added)
-    return bool(added)
 
 
 def rewritten(
@@ -73,12 +64,12 @@ def rewritten(
     key, missing = KEYS[table], set(changes)
     removed: list[str] = []
     added: dict[str, Path | bytes] = {}
-    for name, path in zip(snapshot.names(table), snapshot.files[table], strict=True):
-        touched = missing.intersection(_keys(path, table)) if missing else set()
+    for name, path in snapshot.named(table).items():
+        touched = missing.intersection(read_columns([path], table, [key])[key].to_pylist()) if missing else set()
         if not touched:
             continue
         missing -= touched
-        before = read_file(Path(path), table)
+        before = read_checked([path], table)
         is_touched = pc.is_in(before[key], pa.array(sorted(touched), pa.string()))
         old = before.filter(is_touched)
         rows = [{**row, **columns} for row in old.to_pylist() if (columns := changes[row[key]]) is not None]
@@ -97,51 +88,14 @@ def rewritten(
 
 
 def known_keys(snapshot: Snapshot, table: str) -> list[str]:
-    """The keys of a small table.
-
-    Raises:
-        StoreError: a file cannot be read.
-    """
-    return [key for path in snapshot.files[table] for key in _keys(path, table)]
-
-
-def merge_files(layout: Layout, table: str) -> int:
-    """Makes one file of many; how many there were. The caller holds the store's lock.
-
-    Raises:
-        StoreError: a file cannot be read.
-        OSError: the disk refuses.
-    """
-    snapshot = layout.snapshot()
-    files = [Path(path) for path in snapshot.files[table]]
-    if len(files) <= 1:
-        return 0
-    rows = pa.concat_tables([read_file(file, table) for file in files]).sort_by(KEYS[table])
-    merged = {f"{table}/merged-{uuid.uuid4().hex}.parquet": bytes(encode_small(rows))}
-    replace(layout, snapshot.names(table), merged)
-    return len(files)
-
-
-def read_file(path: Path, table: str) -> pa.Table:
-    """The rows of a file.
-
-    Raises:
-        StoreError: the file cannot be read, is damaged, or has other columns.
-    """
-    try:
-        return pq.ParquetFile(path, page_checksum_verification=True).read().cast(SCHEMAS[table])
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise StoreError(f"cannot read {path}: {error}; `taxmeter results verify` tells more") from error
-
-
-def _keys(path: str, table: str) -> list[str]:
-    """The keys of the rows of a file.
-
-    Raises:
-        StoreError: it cannot be read.
-    """
-    try:
-        keys: list[str] = pq.ParquetFile(path).read(columns=[KEYS[table]])[KEYS[table]].to_pylist()
-    except (pa.ArrowException, OSError) as error:
-        raise StoreError(f"cannot read {path}: {error}") from error
+    """The keys of a small table."""
+    files = snapshot.named(table).values()
+    keys: list[str] = read_columns(files, table, [KEYS[table]])[KEYS[table]].to_pylist() if files else []
     return keys
+
+
+def merge_files(layout: Layout, table: str) -> None:
+    """Makes one file of many. The caller holds the store's lock."""
+    files = layout.snapshot().named(table)
+    rows = read_checked(files.values(), table).sort_by(KEYS[table])
+    replace(layout, files, {f"{table}/merged-{uuid.uuid4().hex}.parquet": bytes(encode_small(rows))})

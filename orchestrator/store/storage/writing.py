@@ -7,16 +7,13 @@ from typing import Final, Self
 import pyarrow as pa
 
 from orchestrator.errors import StoreError
-from orchestrator.store.query.reading import read_trials
-from orchestrator.store.schema import KEYS, ROW_KEY, TRIALS
+from orchestrator.store.schema import KEYS, TRIALS
 from orchestrator.store.storage.compaction import MANY_PARTS, CompactionBusyError, CompactionReport, compact
-from orchestrator.store.storage.files import Layout
 from orchestrator.store.storage.generations import KEEP_S, prepare
 from orchestrator.store.storage.journal import Segment
-from orchestrator.store.storage.known import SealedKeys
+from orchestrator.store.storage.layout import Layout, store_id
 from orchestrator.store.storage.sealing import SealReport, recover, seal_segment
 from orchestrator.store.storage.small import change_rows, put_rows
-from orchestrator.store.storage.snapshot import store_id
 from orchestrator.store.validation import batch_of
 
 SEAL_ROWS: Final = 1000
@@ -40,22 +37,18 @@ class Writer:
             layout: where the store is.
             seal_after_rows: how many rows wait in the journal; by default the more, the more were sealed.
             keep_s: how long generations are kept after others took their place.
-
-        Raises:
-            StoreError: the store cannot be written.
         """
         self._layout = layout
         self._seal_after_rows = seal_after_rows
         self._keep_s = keep_s
         self._segment: Segment | None = None
-        self._known = SealedKeys()
         self._sealed_rows = 0
         self._left_behind = False
         self._put: set[tuple[str, str]] = set()
         prepare(layout, keep_s)
         # Of more than many some are owed to writers that were killed before they could compact.
         self._parts = min(len(layout.parts()), MANY_PARTS)
-        self.reports: list[SealReport] = list(recover(layout, self._known))
+        self.reports: list[SealReport] = list(recover(layout))
         """What was sealed so far, damage included; those of earlier writers come first."""
         self.compactions: list[CompactionReport] = []
         self.compaction_problems: list[str] = []
@@ -93,15 +86,6 @@ class Writer:
         if filled:
             self._append(pa.concat_batches(filled) if len(filled) > 1 else filled[0])
 
-    def known_keys(self, campaign_id: str) -> set[tuple[str, int]]:
-        """Trial id and attempt of every row of a campaign that is acknowledged, whoever wrote it.
-
-        Raises:
-            StoreError: a file cannot be read.
-        """
-        keys = read_trials(self._layout, ROW_KEY, campaign_id)
-        return set(zip(*(keys[name].to_pylist() for name in ROW_KEY), strict=True))
-
     def put(self, table: str, rows: Sequence[Mapping[str, object]]) -> int:
         """Writes rows of a small table, each once; how many were not there.
 
@@ -127,14 +111,7 @@ class Writer:
         return self.put("campaigns", [{**row, "origin_store": store_id(self._layout)}]) > 0
 
     def finish_campaigns(self, columns: Mapping[str, Mapping[str, object]]) -> None:
-        """Writes what is known of campaigns at their end into their rows. Doing it again changes nothing.
-
-        Args:
-            columns: by campaign.
-
-        Raises:
-            StoreError: there is no such campaign, a column does not fit, or the disk refuses.
-        """
+        """Writes what is known of campaigns at their end into their rows, by campaign; again changes nothing."""
         change_rows(self._layout, "campaigns", columns)
 
     def finish_campaign(self, campaign_id: str, **columns: object) -> None:
@@ -150,7 +127,7 @@ class Writer:
         segment, self._segment = self._segment, None
         if segment is not None:
             try:
-                report = seal_segment(self._layout, segment.path, self._known)
+                report = seal_segment(self._layout, segment.path)
             except BaseException:
                 self._left_behind = True
                 raise
@@ -159,15 +136,11 @@ class Writer:
             self.reports.append(report)
             self._sealed_rows += report.rows
         if self._left_behind:
-            self.reports.extend(recover(self._layout, self._known))
+            self.reports.extend(recover(self._layout))
             self._left_behind = False
 
     def close(self) -> None:
-        """Seals, compacts if that is worth it, and lets go of the store.
-
-        Raises:
-            StoreError: as for `seal`.
-        """
+        """Seals, compacts if that is worth it, and lets go of the store."""
         self.seal()
         self._compact()
 
@@ -178,7 +151,7 @@ class Writer:
             if self._is_due():
                 self._compact()
         if self._segment is None:
-            self._segment = Segment.create(self._layout)
+            self._segment = Segment(self._layout)
         self._segment.append(batch)
 
     def _compact(self) -> None:
