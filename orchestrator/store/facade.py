@@ -12,9 +12,8 @@ from orchestrator.errors import StoreError
 from orchestrator.store.query.reading import current_view, steadily
 from orchestrator.store.schema import TRIALS
 from orchestrator.store.schema.columns import Origin
-from orchestrator.store.storage.generations import KEEP_S, prepare
+from orchestrator.store.storage.generations import KEEP_S
 from orchestrator.store.storage.layout import Layout, reading_errors
-from orchestrator.store.storage.sealing import SealReport, recover
 from orchestrator.store.storage.writing import Writer
 from runners.contract import Status
 
@@ -43,11 +42,6 @@ class Store:
     def writer(self, seal_after_rows: int | None = None, *, keep_s: float = KEEP_S) -> Writer:
         """A writer, after what killed writers left behind was sealed; the arguments are those of `Writer`."""
         return Writer(self.layout, seal_after_rows, keep_s=keep_s)
-
-    def recover(self) -> tuple[SealReport, ...]:
-        """Seals what killed writers left behind."""
-        prepare(self.layout)
-        return recover(self.layout)
 
     def trials(
         self,

@@ -87,14 +87,7 @@ class Ingest:
     def __init__(
         self, store: Store, writer: Writer, tell: Callable[[str], None], *, room_wait_s: float = ROOM_WAIT_S
     ) -> None:
-        """Starts its thread.
-
-        Args:
-            store: that is written.
-            writer: of it.
-            tell: takes a line for a person, from the thread.
-            room_wait_s: how long it waits while the disk is full.
-        """
+        """Starts its thread, which alone uses `writer` from now on, and from which `tell` gets lines for a person."""
         self._store = store
         self._writer = writer
         self._tell = tell

@@ -293,7 +293,7 @@ def _check_totals(connection: duckdb.DuckDBPyConnection, found: Verification, *,
 def _check_months(snapshot: Snapshot, found: Verification) -> None:
     if not isinstance(snapshot.filesystem, pafs.LocalFileSystem):
         return
-    for name, path in zip(snapshot.names("trials"), snapshot.files["trials"], strict=True):
+    for name, path in snapshot.named("trials").items():
         part = PART.fullmatch(name.removeprefix("trials/"))
         if part is None:
             continue

@@ -12,6 +12,7 @@ from orchestrator.errors import StoreError
 from orchestrator.store import Store, Writer
 from orchestrator.store.storage.compaction import compact
 from orchestrator.store.storage.generations import current_number
+from orchestrator.store.storage.sealing import recover
 from tests.storing import campaign, names, plain_counts, row
 
 
@@ -82,7 +83,7 @@ def test_a_write_that_the_system_refuses_takes_no_acknowledged_row_with_it(tmp_p
     count, message = done.stdout.split(maxsplit=1)
     assert "File too large" in message
     assert int(count) > 3
-    (report,) = store.recover()
+    (report,) = recover(store.layout)
     assert (report.rows, report.damage) == (int(count), None)
 
 

@@ -16,6 +16,7 @@ import pytest
 from orchestrator.store import Store
 from orchestrator.store.storage.compaction import compact
 from orchestrator.store.storage.generations import current_number
+from orchestrator.store.storage.sealing import recover
 from tests.killing import CHILDREN, with_duckdb, with_polars, with_pyarrow
 from tests.storing import row
 
@@ -114,7 +115,7 @@ def test_kill_dash_nine_loses_nothing_repeats_nothing_and_disturbs_nobody(
     assert min(one["rows"] for one in seen.values()) > kills / 2
     assert min(struck[phase] for phase in "wsc") > 0, struck
     assert work.joinpath("nursery.err").read_text() == ""
-    store.recover()
+    recover(store.layout)
     safe = acknowledged(work)
     assert len(safe) > kills
     for reader in READERS.values():

@@ -16,6 +16,7 @@ from orchestrator.store import TRIALS, Attempt, Store, environment_row, system_r
 from orchestrator.store.storage import generations, journal, sealing, writing
 from orchestrator.store.storage.compaction import compact
 from orchestrator.store.storage.layout import store_id
+from orchestrator.store.storage.sealing import recover
 from runners.contract import Status
 from tests.storing import CrashError, campaign, dying_at, names, plain_counts, row
 
@@ -185,14 +186,14 @@ def test_a_damaged_journal_is_put_aside_whole_and_reported(
     damaged = damage(segment.read_bytes())
     segment.write_bytes(damaged)
     writer._segment.close()
-    (report,) = store.recover()
+    (report,) = recover(store.layout)
     assert (report.rows, report.segment) == (rows, segment.name)
     assert message in str(report.damage)
     assert report.quarantined is not None
     assert report.quarantined.read_bytes() == damaged
     assert names(store) == ["trial-a", "trial-b", "trial-c"][:rows]
     assert plain_counts(store) == {rows}
-    assert store.recover() == ()
+    assert recover(store.layout) == ()
 
 
 def test_the_small_tables_are_written_once(store: Store) -> None:

@@ -65,10 +65,6 @@ def export(view: View, order: ExportOrder) -> ExportReport:
     """Writes an export; it appears whole or not at all.
 
     In Parquet and without a choice of columns it is a store, which `open_store` and `merge` read.
-
-    Raises:
-        ConfigurationError: the condition or a column is wrong, or the output is there or cannot be written.
-        StoreError: a file of the store is damaged or cannot be read.
     """
     side = order.output.with_name(order.output.name + SIDE_FILE)
     has_side = order.is_file and order.form != "parquet"
@@ -81,7 +77,7 @@ def export(view: View, order: ExportOrder) -> ExportReport:
     report = ExportReport()
     with appearing(order.output, force=order.force, directory=not order.is_file) as place:
         if order.is_file:
-            _write_file(source, order, place, report)
+            report.rows[source.table] = write_rows(source.rows(), place, order.form)
         else:
             place.mkdir()
             (_write_store if order.form == "parquet" else _write_tables)(source, order, place, report)
@@ -142,17 +138,13 @@ class _Source:
         return rows.filter(self._order.where or "true").project(", ".join(map(quoted, self._order.columns or known)))
 
 
-def _write_file(source: _Source, order: ExportOrder, place: Path, report: ExportReport) -> None:
-    report.rows[source.table] = write_rows(source.rows(), place, order.form)
-
-
 def _write_tables(source: _Source, order: ExportOrder, place: Path, report: ExportReport) -> None:
     report.rows["trials"] = write_rows(source.rows(), place / f"trials.{order.form}", order.form)
     references = source.references()
     for name in KEYS:
         rows = source.small(name, references[name])
         # Their JSON text says the same, and CSV has no nested values.
-        rows = rows.drop_columns([one.name for one in rows.schema if one.name in ("details", "packages")])
+        rows = rows.drop_columns([name for name in rows.schema.names if name in ("details", "packages")])
         report.rows[name] = write_rows(rows.to_reader(), place / f"{name}.{order.form}", order.form)
 
 
@@ -188,8 +180,8 @@ def with_units(rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
     """Rows of any query, with the units of the columns that have the name and the type of one of the store's."""
     ours = _with_units(rows.schema)
     fields = [
-        one.with_metadata(known.metadata) if known.type.equals(one.type) else one
-        for one, known in zip(rows.schema, ours, strict=True)
+        field.with_metadata(known.metadata) if known.type.equals(field.type) else field
+        for field, known in zip(rows.schema, ours, strict=True)
     ]
     return rows.cast(pa.schema(fields))
 
@@ -199,5 +191,5 @@ def _with_units(schema: pa.Schema) -> pa.Schema:
     seconds = {
         name: pa.field(name, pa.float64(), metadata={"unit": "s"}) for name in ("duration_s", "cpu_s", "pressure_s")
     }
-    ours = {one.name: one for one in TRIALS} | seconds
-    return pa.schema([ours.get(one.name, one) for one in schema], metadata=TRIALS.metadata)
+    ours = {field.name: field for field in TRIALS} | seconds
+    return pa.schema([ours.get(field.name, field) for field in schema], metadata=TRIALS.metadata)

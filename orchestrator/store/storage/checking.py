@@ -5,7 +5,6 @@ there loses rows in silence. So the statistics are computed again.
 """
 
 from collections.abc import Iterator
-from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,18 +12,11 @@ import pyarrow.parquet as pq
 
 from orchestrator.errors import StoreError
 from orchestrator.store.schema import SCHEMAS
-from orchestrator.store.storage.layout import Snapshot
-
-_BATCH_ROWS: Final = 8192
+from orchestrator.store.storage.layout import Snapshot, first_line, reading_errors
 
 
 def open_checked(stream: pa.NativeFile) -> pq.ParquetFile:
-    """A Parquet file whose pages are compared with their checksums as they are read.
-
-    Raises:
-        pyarrow.ArrowException: its footer cannot be read.
-        OSError: the same.
-    """
+    """A Parquet file whose pages are compared with their checksums as they are read; errors are Arrow's."""
     return pq.ParquetFile(stream, page_checksum_verification=True)
 
 
@@ -34,103 +26,69 @@ def differences(file: pq.ParquetFile) -> Iterator[str]:
     Of nested columns only the extremes of plain lists are compared.
 
     Args:
-        file: from `open_checked`.
-
-    Raises:
-        pyarrow.ArrowException: a page cannot be read, or differs from its checksum.
-        OSError: the same.
+        file: from `open_checked`; where a page cannot be read, or differs from its checksum, errors are Arrow's.
     """
     rows = 0
     for number in range(file.metadata.num_row_groups):
         group = file.metadata.row_group(number)
-        seen: dict[str, _Seen] = {}
-        in_group = 0
-        for batch in file.iter_batches(_BATCH_ROWS, row_groups=[number]):
-            batch.validate(full=True)
-            # Not before pages were read: pyarrow ends the process where it is asked for a description that it cannot
-            # read, and the reader of pages meets that first and raises.
-            seen = seen or {column.path_in_schema: _Seen() for column in _with_statistics(file, group)}
-            in_group += batch.num_rows
-            for path, one in seen.items():
-                one.add(path, batch)
-        if in_group != group.num_rows:
-            yield f"row group {number} has {in_group} rows, and its footer says {group.num_rows}"
-        rows += in_group
-        for column in _with_statistics(file, group) if in_group else ():
-            what = seen[column.path_in_schema].difference(column.statistics)
-            if what:
+        held = file.read_row_group(number)
+        held.validate(full=True)
+        if len(held) != group.num_rows:
+            yield f"row group {number} has {len(held)} rows, and its footer says {group.num_rows}"
+        rows += len(held)
+        # Not before pages were read: pyarrow ends the process where it is asked for a description that it cannot
+        # read, and the reader of pages meets that first and raises.
+        for column in _with_statistics(file, group) if len(held) else ():
+            if what := _difference(column, held):
                 yield f"column {column.path_in_schema}, row group {number}: its footer says {what}; queries lose rows"
     if rows != file.metadata.num_rows:
         yield f"has {rows} rows, and its footer says {file.metadata.num_rows}"
 
 
 def require_whole(stream: pa.NativeFile, path: object) -> int:
-    """Checks one file before it is copied, for the copy would have fresh checksums; returns its number of rows.
-
-    Raises:
-        StoreError: it is damaged.
-    """
+    """Checks one file before it is copied, for the copy would have fresh checksums; returns its number of rows."""
     try:
         file = open_checked(stream)
         problem = next(differences(file), None)
     except (pa.ArrowException, OSError, ValueError) as error:
-        problem = str(error).partition("\n")[0]
+        problem = first_line(error)
     if problem is not None:
         raise StoreError(f"{path} is damaged and was not copied: {problem}; `taxmeter results verify` tells more")
     return int(file.metadata.num_rows)
 
 
 def require_whole_files(snapshot: Snapshot) -> None:
-    """Checks all files of a snapshot before something is made of them.
-
-    Raises:
-        StoreError: one is damaged.
-    """
+    """Checks all files of a snapshot before something is made of them."""
     for path in (path for table in SCHEMAS for path in snapshot.files[table]):
-        try:
+        with reading_errors(path):
             stream = snapshot.filesystem.open_input_file(path)
-        except (pa.ArrowException, OSError) as error:
-            raise StoreError(f"cannot read {path}: {error}") from error
         with stream:
             require_whole(stream, path)
 
 
-class _Seen:
-    """What a column of a row group holds, as far as statistics speak of it."""
-
-    def __init__(self) -> None:
-        self._values: list[Any] = []
-        """The extremes of each batch."""
-        self._nulls: int | None = 0
-
-    def add(self, path: str, batch: pa.RecordBatch) -> None:
-        column = batch.column(batch.schema.get_field_index(path.partition(".")[0]))
-        if "." in path:
-            # What Parquet counts as null there has an empty list in it, too.
-            self._nulls = None
-            column = column.flatten()
-        elif self._nulls is not None:
-            self._nulls += column.null_count
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
-        if pa.types.is_floating(column.type):
-            # Statistics leave these out.
-            column = column.filter(pc.invert(pc.is_nan(column)))
-        extremes = pc.min_max(column)
-        self._values += [one.as_py() for one in extremes.values() if one.is_valid]
-
-    def difference(self, footer: pq.Statistics) -> str | None:
-        """What the footer says otherwise; null if nothing."""
-        if footer.has_null_count and self._nulls is not None and footer.null_count != self._nulls:
-            return f"{footer.null_count} nulls, and there are {self._nulls}"
-        if not footer.has_min_max:
-            return None
-        try:
-            said = footer.min, footer.max
-        except (ValueError, OverflowError):
-            return "extremes that are no values"
-        held = (min(self._values), max(self._values)) if self._values else (None, None)
-        return None if said == held else f"{said[0]!r} to {said[1]!r}, and there is {held[0]!r} to {held[1]!r}"
+def _difference(column: pq.ColumnChunkMetaData, rows: pa.Table) -> str | None:
+    """What the footer of a row group says of a column that is not so; null if nothing."""
+    footer, path = column.statistics, column.path_in_schema
+    values = rows.column(path.partition(".")[0])
+    if "." in path:
+        values = pc.list_flatten(values)
+    elif footer.has_null_count and footer.null_count != values.null_count:
+        # Not of lists: what Parquet counts as null there has an empty list in it, too.
+        return f"{footer.null_count} nulls, and there are {values.null_count}"
+    if not footer.has_min_max:
+        return None
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    if pa.types.is_floating(values.type):
+        # Statistics leave these out.
+        values = values.filter(pc.invert(pc.is_nan(values)))
+    try:
+        said = footer.min, footer.max
+    except (ValueError, OverflowError):
+        return "extremes that are no values"
+    extremes = pc.min_max(values)
+    held = extremes["min"].as_py(), extremes["max"].as_py()
+    return None if said == held else f"{said[0]!r} to {said[1]!r}, and there is {held[0]!r} to {held[1]!r}"
 
 
 def _with_statistics(file: pq.ParquetFile, group: pq.RowGroupMetaData) -> Iterator[pq.ColumnChunkMetaData]:
@@ -143,10 +101,6 @@ def _with_statistics(file: pq.ParquetFile, group: pq.RowGroupMetaData) -> Iterat
                 f"the footer has column {expected.path} as {column.physical_type} {column.path_in_schema}, "
                 f"not {expected.physical_type}"
             )
-        is_comparable = column.path_in_schema.count(".") == 0 or _is_plain_list(column.path_in_schema)
+        is_comparable = column.path_in_schema.partition(".")[2] in ("", "list.element", "list.item")
         if column.statistics is not None and is_comparable:
             yield column
-
-
-def _is_plain_list(path: str) -> bool:
-    return path.split(".")[1:] in (["list", "element"], ["list", "item"])

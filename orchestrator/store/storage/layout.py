@@ -108,11 +108,7 @@ class Layout:
         return Path(os.path.realpath(self.current_link)) if self.current_link.is_symlink() else self.root
 
     def snapshot(self) -> Snapshot:
-        """The sealed files as they are now; what is compacted later does not change it. Of no store, none.
-
-        Raises:
-            StoreError: another version of taxmeter wrote the store, or it cannot be listed.
-        """
+        """The sealed files as they are now; what is compacted later does not change it. Of no store, none."""
         store_id(self)
         refuse_lost_link(self)
         with storage_errors(f"cannot list {self.root}"):
@@ -148,11 +144,7 @@ def refuse_lost_link(layout: Layout) -> None:
 
 
 def store_id(layout: Layout) -> str | None:
-    """The identity of a store, random at its creation; null for a store that does not exist.
-
-    Raises:
-        StoreError: the description of the store is damaged, or another version of taxmeter wrote it.
-    """
+    """The identity of a store of this version, random at its creation; null for a store that does not exist."""
     path = layout.description
     try:
         document = load_json(read_foreign_file(path, _DESCRIPTION_BYTES), str(path))

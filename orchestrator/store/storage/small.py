@@ -20,11 +20,7 @@ MANY_FILES: Final = 16
 
 
 def put_rows(layout: Layout, table: str, rows: Sequence[Mapping[str, object]]) -> int:
-    """Writes those rows, no two with one key, of which there is none with their key; how many these were.
-
-    Raises:
-        StoreError: a row does not fit the store, or the disk refuses; nothing was written.
-    """
+    """Writes those rows, no two with one key, of which there is none with their key, or nothing; how many."""
     key = KEYS[table]
     given = pa.Table.from_batches([batch_of(rows, table)])
     with storage_errors(f"cannot write to {layout.root / table}"), exclusive(layout):
@@ -37,11 +33,7 @@ def put_rows(layout: Layout, table: str, rows: Sequence[Mapping[str, object]]) -
 
 
 def change_rows(layout: Layout, table: str, changes: Mapping[str, Mapping[str, object]]) -> None:
-    """Changes columns of rows in one new generation, by the key of a row; none if they have these values already.
-
-    Raises:
-        StoreError: there is no such row, a column does not fit, or the disk refuses.
-    """
+    """Changes columns of rows in one new generation, by the key of a row; none if they have these values already."""
     with storage_errors(f"cannot write {', '.join(sorted(changes)[:3])} to {layout.root / table}"), exclusive(layout):
         removed, added = rewritten(layout.snapshot(), table, changes)
         if added:
@@ -57,9 +49,6 @@ def rewritten(
         snapshot: of a local store.
         table: as for `change_rows`.
         changes: by the key of a row the columns that change; null if the row is to go.
-
-    Raises:
-        StoreError: there is no such row, a column does not fit, or a file cannot be read.
     """
     key, missing = KEYS[table], set(changes)
     removed: list[str] = []

@@ -63,23 +63,12 @@ class Writer:
         self.close()
 
     def append(self, rows: Sequence[Mapping[str, object]]) -> None:
-        """Adds rows to `trials`. When this returns, they are acknowledged: on the disk and safe from a crash.
-
-        Raises:
-            StoreError: a row does not fit the schema, or the disk refuses; none of the rows counts as written.
-        """
+        """Adds rows to `trials`, all or none. When this returns, they are acknowledged: safe from a crash."""
         if rows:
             self._append(batch_of(rows, "trials"))
 
     def append_batches(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Adds rows that were validated before, with one synchronisation for all. Acknowledged as by `append`.
-
-        Args:
-            batches: in the schema of `trials`.
-
-        Raises:
-            StoreError: a batch is not in the schema of `trials`, or the disk refuses; nothing counts as written.
-        """
+        """Adds validated rows, in the schema of `trials`, with one synchronisation for all; otherwise as `append`."""
         if not all(batch.schema.equals(TRIALS) for batch in batches):
             raise StoreError("a batch does not fit the store: it is not in the current schema of `trials`")
         filled = [batch for batch in batches if batch.num_rows]
@@ -87,11 +76,7 @@ class Writer:
             self._append(pa.concat_batches(filled) if len(filled) > 1 else filled[0])
 
     def put(self, table: str, rows: Sequence[Mapping[str, object]]) -> int:
-        """Writes rows of a small table, each once; how many were not there.
-
-        Raises:
-            StoreError: a row does not fit the store, or the disk refuses; none was written.
-        """
+        """Writes rows of a small table, each once, all or none; how many were not there."""
         keys = [(table, str(row.get(KEYS[table]))) for row in rows]
         new = [row for key, row in zip(keys, rows, strict=True) if key not in self._put]
         added = put_rows(self._layout, table, new) if new else 0
