@@ -6,7 +6,7 @@ It knows nothing of the runner. Run it in the measured environment, on a quiet m
 
 In each session the backends of a workload and batch have a fresh process each; they call in turns of 30 ms, in random
 order, while the others wait. A line of JSON for each backend: its median latency, and how many times faster than eager
-it is, as the mean over sessions of the medians over the quietest quarter of the cycles, on logarithms.
+it is by the 10th percentiles of all its calls, as the mean over sessions on logarithms.
 """
 
 import argparse
@@ -52,12 +52,7 @@ def main() -> int:
 def account(workload: str, batch: int, backend: str, sessions: list) -> dict:
     """What sessions say of one backend; a session has a list of turns, each a list of seconds, by backend."""
     medians = [statistics.median(itertools.chain.from_iterable(session[backend])) for session in sessions]
-    logs = []
-    for session in sessions:
-        turns = zip(session["eager"], session[backend], strict=True)
-        pairs = sorted(((statistics.median(a), statistics.median(b)) for a, b in turns), key=math.prod)
-        quiet = pairs[: max(5, math.ceil(len(pairs) / 4))]
-        logs.append(statistics.median(math.log(a / b) for a, b in quiet))
+    logs = [math.log(fastest(session["eager"]) / fastest(session[backend])) for session in sessions]
     spread = statistics.stdev(logs) if len(logs) > 1 else float("nan")
     return {
         "workload": workload,
@@ -114,6 +109,11 @@ def take_turns(workload: str, batch: int, backend: str, threads: int) -> None:
         for _ in sys.stdin:
             call()
             print(loop(call, TURN_S), flush=True)
+
+
+def fastest(turns: list) -> float:
+    """The 10th percentile of the calls of a process."""
+    return statistics.quantiles(itertools.chain.from_iterable(turns), n=10, method="inclusive")[0]
 
 
 def loop(call, seconds: float) -> list:

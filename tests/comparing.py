@@ -15,7 +15,7 @@ def measured(latency_s: float | None, round_number: int = 1, **more: object) -> 
     name = "-".join(["t", *(str(more.get(key, "")) for key in names), str(round_number)])
     if latency_s is not None and status == "ok":
         more = {
-            "latency_sync_median_s": latency_s, "latency_sync_samples": 3,
+            "latency_sync_median_s": latency_s, "latency_sync_p10_s": latency_s, "latency_sync_samples": 3,
             "samples_sync_s": [0.9 * latency_s, latency_s, 1.2 * latency_s], **more,
         }  # fmt: skip
     return trial(name, **{"round": round_number, "steady": True, **more})

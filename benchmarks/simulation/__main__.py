@@ -12,8 +12,20 @@ from typing import Final
 import numpy as np
 
 from benchmarks.simulation.coverage import INTERVALS, covered
-from benchmarks.simulation.simulating import BUSY, QUIET, Campaign, Machine, Noise, holds, ratios_of, shifted
+from benchmarks.simulation.simulating import (
+    BUSY,
+    PRECISION_PPM,
+    QUIET,
+    STATES_SIGMA,
+    Campaign,
+    Machine,
+    Noise,
+    holds,
+    ratios_of,
+    shifted,
+)
 from orchestrator.analysis.verdict import Verdict, judge_family
+from runners.statistics.moderation import BETWEEN_CAMPAIGNS
 
 COVERED: Final = (0.93, 0.97)
 ALARMS: Final = 0.05
@@ -95,7 +107,10 @@ def page(runs: int, campaigns: int, seed: int, problems: list[str], jobs: int = 
         campaigns_plain=campaigns,
         runs_plain=runs,
         noise=Noise(0.01),
+        states=STATES_SIGMA,
+        between=BETWEEN_CAMPAIGNS,
         campaign=campaign,
+        precision=PRECISION_PPM / 1e6,
         ratios=campaign.groups * (campaign.backends - 1),
         half_widths=table(lambda cell: cell.half_width),
         covered=table(lambda cell: cell.covered),
@@ -166,11 +181,12 @@ from simulated campaigns whose truth is known (seed {seed}), through the functio
 {campaigns} campaigns per number. A campaign has {campaign.groups} groups of {campaign.backends} backends in sessions of
 {campaign.cycles} cycles, and an A/A pair in one of them: {ratios} ratios, judged together. That is the quickstart;
 "3 and more, 36 in all" is its budget: three sessions of each group, then the next one where an interval is widest, none
-once all are within 3 %. The speed of a quiet machine has noise of 7 %, correlated over 1 to 10 s; a busy one has bursts
-of +42 % for 20 % of the time besides. A turn has {noise.samples} samples with a log-normal scatter of
+once all are within {precision:.1%}. The speed of a quiet machine has noise of 7 %, correlated over 1 to 10 s; a busy
+one has bursts of +42 % for 20 % of the time besides. A turn has {noise.samples} samples with a log-normal scatter of
 {noise.sample_sigma:.0%}, of which {noise.burst_share:.0%} are prolonged by a Pareto tail of index
 {noise.burst_index:g}. Processes differ for good, anew in each session, by the CV of each column: on the machines that
-were looked at by 0.5 to 3 %. [Comparing](../comparing.md) says what the words mean.
+were looked at by 0.5 to 3 %. From campaign to campaign ratios of different backends differ by {states:.1%} besides,
+for which the intervals have {between:.0%}. [Comparing](../comparing.md) says what the words mean.
 
 ## Half-width of a ratio
 

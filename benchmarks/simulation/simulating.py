@@ -1,7 +1,8 @@
 """Made-up campaigns whose truth is known: turns of processes within sessions, on a machine that is not quiet.
 
 What happens in a lab is in it: a machine whose speed drifts within seconds, a neighbour that computes now and then,
-processes that differ for good (memory layout), samples with a log-normal scatter and a heavy tail.
+states of the machine that last for a campaign, processes that differ for good (memory layout), samples with a
+log-normal scatter and a heavy tail.
 """
 
 import math
@@ -15,13 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.analysis.metrics import METRICS
-from orchestrator.analysis.ratios import CPU_TIME, RATIO_COLUMNS, Priors, Ratio, Row, judged, ratio_of, twins_of
+from orchestrator.analysis.ratios import RATIO_COLUMNS, Priors, Ratio, Row, judged, ratio_of, twins_of
 from orchestrator.analysis.statistics import Estimate
-from orchestrator.analysis.turns import CPU, WALL
 from runners.contract import Allocation, BackendSpec, Protocol, Trial, TrialSpec, WorkloadSpec
-from runners.statistics.allocation import Allocator, Series, session_logs
+from runners.statistics.allocation import Allocator, session_logs
 
-PRECISION_PPM: Final = 30_000
+PRECISION_PPM: Final = 25_000
+"""That of the quickstart."""
+STATES_SIGMA: Final = 0.008
+"""Standard deviation of the logarithms of ratios between campaigns, as in nine real ones (docs/measured/turns.md)."""
 Floats = NDArray[np.float64]
 METRIC: Final = METRICS["latency_sync"]
 _TURN_S: Final = 0.035
@@ -136,10 +139,10 @@ def holds(estimate: Estimate, truth: float) -> bool:
 
 def _rows(random: np.random.Generator, machine: Machine, noise: Noise, campaign: Campaign) -> list[Row]:
     trials = [_trials(campaign, group) for group in range(campaign.groups)]
-    turns = [_turns(random, machine, noise, campaign, len(some)) for some in trials]
-    sessions = [campaign.sessions] * campaign.groups if campaign.budget is None else _spent(campaign, trials, turns)
+    latencies = [_latencies(random, machine, noise, campaign, len(some)) * _states(random, some) for some in trials]
+    sessions = [campaign.sessions] * campaign.groups if campaign.budget is None else _spent(campaign, trials, latencies)
     return [
-        _row(turns[group][session, process], group, session, trial.spec.backend.name, trial.replicate)
+        _row(latencies[group][session, process], group, session, trial.spec.backend.name, trial.replicate)
         for group, some in enumerate(trials)
         for session in range(sessions[group])
         for process, trial in enumerate(some)
@@ -158,7 +161,7 @@ def _trials(campaign: Campaign, group: int) -> tuple[Trial, ...]:
     return tuple(trials)
 
 
-def _spent(campaign: Campaign, trials: Sequence[tuple[Trial, ...]], turns: Sequence[Floats]) -> list[int]:
+def _spent(campaign: Campaign, trials: Sequence[tuple[Trial, ...]], latencies: Sequence[Floats]) -> list[int]:
     """How many sessions each group gets, of a second each, by the code that chooses real ones."""
     assert campaign.budget is not None
     everything = tuple(trial for some in trials for trial in some)
@@ -166,13 +169,10 @@ def _spent(campaign: Campaign, trials: Sequence[tuple[Trial, ...]], turns: Seque
     counts = [0] * campaign.groups
 
     def measure(group: int) -> None:
-        session = turns[group][counts[group]]
-        series = {
-            trial.trial_id: Series(list(process), [1] * campaign.cycles)
-            for trial, process in zip(trials[group], session, strict=True)
-        }
+        session = latencies[group][counts[group]]
+        measured = {trial.trial_id: float(found) for trial, found in zip(trials[group], session, strict=True)}
         counts[group] += 1
-        allocator.learn(trials[group][0].trial_id, counts[group], 1.0, session_logs(trials[group], series))
+        allocator.learn(trials[group][0].trial_id, counts[group], 1.0, session_logs(trials[group], measured))
 
     for _ in range(campaign.sessions):
         for group in range(campaign.groups):
@@ -182,18 +182,28 @@ def _spent(campaign: Campaign, trials: Sequence[tuple[Trial, ...]], turns: Seque
     return counts
 
 
-def _turns(random: np.random.Generator, machine: Machine, noise: Noise, campaign: Campaign, processes: int) -> Floats:
-    """Medians of turns in seconds, by session, process and cycle."""
+def _states(random: np.random.Generator, trials: Sequence[Trial]) -> Floats:
+    """How many times as long each program takes in the state that the machine is in during the campaign."""
+    sigma = STATES_SIGMA / math.sqrt(2)
+    states = {name: random.normal(0, sigma) for name in sorted({trial.spec.backend.name for trial in trials})}
+    return np.exp([states[trial.spec.backend.name] for trial in trials])
+
+
+def _latencies(
+    random: np.random.Generator, machine: Machine, noise: Noise, campaign: Campaign, processes: int
+) -> Floats:
+    """What ratios are taken of, the 10th percentiles of all calls in seconds, by session and process."""
     sessions = campaign.most_sessions
     shape = (sessions, processes, campaign.cycles)
-    medians = np.median(_scatter(random, noise, (*shape, noise.samples)), axis=-1)
+    samples = _scatter(random, noise, (*shape, noise.samples))
     of_process = np.exp(random.normal(0, noise.process_sigma, (*shape[:2], 1)))
     of_machine = _speed(random, machine, sessions, processes * campaign.cycles)
     # In which order the processes of each cycle had their turns
     order = random.permuted(np.tile(np.arange(processes), (sessions, campaign.cycles, 1)), axis=-1)
     by_cycle = of_machine.reshape(sessions, campaign.cycles, processes)
     then = np.take_along_axis(by_cycle, np.argsort(order, axis=-1), axis=-1).swapaxes(1, 2)
-    return np.asarray(_LATENCY_S * of_process * medians * then)
+    calls = _LATENCY_S * (of_process * then)[..., None] * samples
+    return np.asarray(np.quantile(calls.reshape(*shape[:2], -1), 0.1, axis=-1))
 
 
 def _speed(random: np.random.Generator, machine: Machine, sessions: int, steps: int) -> Floats:
@@ -231,16 +241,15 @@ _USUAL: Final[Mapping[str, Any]] = {
     "device": "cpu",
     "status": "ok",
     "trial_key": "k",
-    CPU_TIME.column: None,
-    CPU: None,
+    "cpu_time_per_call_s": None,
     "latency_sync_samples": 90,
 }
 
 
-def _row(turns: Floats, group: int, session: int, backend: str, replicate: int) -> Row:
+def _row(latency_s: float, group: int, session: int, backend: str, replicate: int) -> Row:
     start = _START + timedelta(seconds=60 * session)
     return {
         **_USUAL, "batch": group, "round": session, "session_id": f"{group}-{session}", "backend": backend,
-        "replicate": replicate, METRIC.column: float(np.median(turns)), WALL: turns,
+        "replicate": replicate, METRIC.column: latency_s, METRIC.reading.column: latency_s,
         "started_at": start, "finished_at": start + timedelta(seconds=_SESSION_S),
     }  # fmt: skip

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from orchestrator.analysis.ratios import CPU_TIME, CPU_TIME_COLUMNS, Reading
+from orchestrator.analysis.ratios import Reading
 from orchestrator.analysis.tax import DERIVED
-from orchestrator.analysis.turns import WALL
 from orchestrator.errors import ConfigurationError, near_names
 from orchestrator.store import TRIALS
+from runners.statistics.moderation import BETWEEN_CAMPAIGNS
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,11 @@ class Metric:
     column: str
     """Of `trials`."""
     meaning: str
-    turns: str | None = None
-    """The column of rows with the medians of its turns; null where it is not measured in turns."""
+    ratio_column: str | None = None
+    """What ratios are taken of, where it is not `column`: of lone calls the 10th percentile. A neighbour may prolong
+    most calls of one backend and few of another: medians agree less between campaigns (docs/measured/turns.md)."""
+    witness: str | None = None
+    """The column with the CPU time of the same calls."""
     count: str | None = None
     """The column with the number of samples; null where each process gives one value."""
     valid: str | None = None
@@ -49,14 +52,15 @@ class Metric:
         """Those of rows that it is read from."""
         if self.by_device is not None:
             return ("device", *(name for one in self.by_device for name in one.columns))
-        beside = CPU_TIME_COLUMNS if self.turns == WALL else ()
-        found = (self.column, self.turns, self.count, self.valid, self.problem, *beside)
+        found = (self.column, self.ratio_column, self.witness, self.count, self.valid, self.problem)
         return tuple(name for name in found if name is not None)
 
     @property
     def reading(self) -> Reading:
-        """Where in rows it stands."""
-        return Reading(self.column, self.turns, self.higher_is_better, self.count)
+        """Where in rows it stands, for ratios."""
+        # What depends on the speed of the machine depends on the state that the machine is in.
+        between = BETWEEN_CAMPAIGNS if self.unit == "s" or self.unit.endswith("/s") else 0.0
+        return Reading(self.ratio_column or self.column, self.higher_is_better, self.count, between, self.witness)
 
     def on(self, device: object) -> "Metric":
         """What it is on a device."""
@@ -107,7 +111,10 @@ def resolved(rows: Sequence[Mapping[str, Any]], metric: Metric) -> list[Any]:
     found = []
     for row in rows:
         one = metric.on(row["device"])
-        pairs = ((metric.column, one.column), (metric.count, one.count), (metric.turns, one.turns))
+        pairs = (
+            *((metric.column, one.column), (metric.ratio_column, one.ratio_column or one.column)),
+            *((metric.witness, one.witness), (metric.count, one.count)),
+        )
         found.append({**row, **{ours: row[theirs] if theirs else None for ours, theirs in pairs if ours}})
     return found
 
@@ -116,10 +123,13 @@ def _sync(name: str, statistic: str, meaning: str) -> Metric:
     return Metric(name, f"latency_sync_{statistic}_s", meaning, count="latency_sync_samples")
 
 
+_CPU_TIME: Final = "cpu_time_per_call_s"
 _ALL: Final = (
     Metric(
         *("latency_sync", "latency_sync_median_s", "one call at a time, median"),
-        *(WALL, "latency_sync_samples"),
+        ratio_column="latency_sync_p10_s",
+        witness=_CPU_TIME,
+        count="latency_sync_samples",
     ),
     Metric(
         *("latency_pipelined", "latency_pipelined_median_s", "one of many back-to-back calls, median"),
@@ -167,13 +177,15 @@ _ALL: Final = (
     Metric("memory_device", "memory_device_process_bytes", "GPU: of the process, by the driver"),
     Metric("sm_active", "utilisation_sm_active_share", "GPU: share of multiprocessors at work"),
     Metric("sm_occupancy", "utilisation_sm_occupancy_share", "GPU: warps of those that fit"),
-    Metric("cpu_time", CPU_TIME.column, "time of processors per call, one call at a time", CPU_TIME.turns),
+    Metric("cpu_time", _CPU_TIME, "time of processors per call, one call at a time"),
 )
 METRICS: Final[Mapping[str, Metric]] = {one.name: one for one in _ALL}
 """By name; the first two are the headlines."""
 USUAL_LATENCY: Final = Metric(
     *("latency", "usual_latency_s", "one call at a time on CPUs, back-to-back calls on GPUs, median"),
-    *(WALL, "usual_samples"),
+    ratio_column="usual_ratio_s",
+    witness="usual_cpu_s",
+    count="usual_samples",
     by_device=(METRICS["latency_sync"], METRICS["latency_pipelined"]),
 )
 """Of a table with trials of both, or where it is asked for. Its columns are in no store; `resolved` makes them."""

@@ -1,9 +1,8 @@
 """Ratios of two sides: how their processes pair, the interval with the campaign's own prior, and the verdict.
 
-Within a **session**, whose processes took turns, a ratio is the median of the ratios of the turns' medians over their
-quietest common cycles (`cycles`). Without turns it is that of the two processes of a **round**.
-Of a campaign it is the geometric mean over its sessions or rounds, whose processes are fresh:
-they are the unit. Its interval is a moderated t (`moderation`). **Unpaired** it is Welch's t over processes.
+A ratio is that of two processes of one **session**, which took turns, or else of one **round**. Of a campaign it is the
+geometric mean over its sessions or rounds, whose processes are fresh: they are the unit. Its interval is a moderated t
+(`moderation`). **Unpaired** it is Welch's t over processes.
 """
 
 import math
@@ -17,11 +16,9 @@ from typing import Any, Final
 import numpy as np
 
 from orchestrator.analysis.statistics import Estimate, Floats, mean_ratio, unpaired_ratio
-from orchestrator.analysis.turns import CPU, SESSION, WALL
 from orchestrator.analysis.verdict import MARGIN, UNJUDGED, Judgement, Verdict, judge_family
 from orchestrator.store.schema import EXECUTION, RUN, WORK
-from runners.contract import Status
-from runners.statistics.cycles import session_log_ratio
+from runners.contract import Interleaving, Status
 from runners.statistics.moderation import Prior, Spread, fitted_prior
 
 Row = Mapping[str, Any]
@@ -37,7 +34,8 @@ BASELINE: Final = "eager"
 _GROUP: Final = (*RUN, *WORK, "protocol")
 """What the trials share that are compared with each other: all but the backend."""
 _SIDE: Final = (*EXECUTION, "trial_key")
-RATIO_COLUMNS: Final = (*_GROUP, *_SIDE, "round", "replicate", "status", "started_at", "finished_at", SESSION)
+_SESSION: Final = ("session_id", "interleaving")
+RATIO_COLUMNS: Final = (*_GROUP, *_SIDE, "round", "replicate", "status", "started_at", "finished_at", *_SESSION)
 """The columns that ratios and priors need beside those of a reading."""
 
 
@@ -57,16 +55,14 @@ class Reading:
     """Where in a row a number stands, and which direction is better."""
 
     column: str
-    turns: str | None = None
-    """The column with the medians of its turns."""
     higher_is_better: bool = False
     count: str | None = None
     """The column with the number of samples; null where each process gives one value."""
-
-
-CPU_TIME: Final = Reading("cpu_time_per_call_s", CPU)
-"""What stands beside the latency of lone calls on a CPU: time that a neighbour steals is not in it."""
-CPU_TIME_COLUMNS: Final = (CPU_TIME.column, CPU)
+    between: float = 0.0
+    """How much a ratio differs from campaign to campaign beyond what their sessions show, a standard deviation of
+    logarithms."""
+    witness: str | None = None
+    """The column with the CPU time of the same calls, where it is kept beside wall time."""
 
 
 @dataclass(frozen=True)
@@ -132,28 +128,28 @@ class Priors:
 
     rows: Sequence[Row]
     """Of each trial the attempt that counts, both halves of A/A pairs, with `RATIO_COLUMNS`: whole campaigns."""
-    _spreads: dict[Reading, dict[tuple[Place, Pairing], list[Spread]]] = field(default_factory=dict)
-    _fitted: dict[tuple[Reading, Pairing, frozenset[Place]], Prior | None] = field(default_factory=dict)
+    _spreads: dict[str, dict[tuple[Place, Pairing], list[Spread]]] = field(default_factory=dict)
+    _fitted: dict[tuple[str, Pairing, frozenset[Place]], Prior | None] = field(default_factory=dict)
 
     @cached_property
     def groups(self) -> list[Group]:
         """The trials that ended ok, by what is the same but for the backend."""
         return _groups(row for row in self.rows if row["status"] == Status.OK.value)
 
-    def of(self, places: Iterable[Place], pairing: Pairing, reading: Reading) -> Prior | None:
-        """The prior of ratios in some places that pair in some way."""
-        key = (reading, pairing, frozenset(places))
+    def of(self, places: Iterable[Place], pairing: Pairing, column: str) -> Prior | None:
+        """The prior of ratios of a column in some places that pair in some way."""
+        key = (column, pairing, frozenset(places))
         if key not in self._fitted:
-            if reading not in self._spreads:
-                self._spreads[reading] = _spreads(self.groups, reading)
-            known = self._spreads[reading]
+            if column not in self._spreads:
+                self._spreads[column] = _spreads(self.groups, column)
+            known = self._spreads[column]
             cells = [one for place in sorted(key[2]) for one in known.get((place, pairing), ())]
             self._fitted[key] = fitted_prior(cells)
         return self._fitted[key]
 
 
 def ratio_of(ours: Sequence[Row], theirs: Sequence[Row], reading: Reading, priors: Priors) -> Ratio | None:
-    """How many times better one side is than another; null where a side is empty or a value is not above 0.
+    """How many times better one side is than another; null where a side is empty or a value is missing or not above 0.
 
     Args:
         ours: trials that count, with `RATIO_COLUMNS` and the columns of the reading.
@@ -161,19 +157,21 @@ def ratio_of(ours: Sequence[Row], theirs: Sequence[Row], reading: Reading, prior
         reading: what is compared.
         priors: of the campaigns of both.
     """
-    if not ours or not theirs or any(not row[reading.column] > 0 for row in (*ours, *theirs)):
+    if not ours or not theirs or any(not (row[reading.column] or 0) > 0 for row in (*ours, *theirs)):
         return None
-    pairing, pairs = _pairs(ours, theirs, reading)
+    pairing, pairs = _pairs(ours, theirs)
     used = [row for pair in pairs for side in pair for row in side]
     samples = sum(samples_of(row, reading.count) for row in used)
     sign = 1 if reading.higher_is_better else -1
     if pairing is Pairing.UNPAIRED:
         up, down = (np.exp(_means(side, reading)) for side in (ours, theirs)[::sign])
         return Ratio(unpaired_ratio(up, down, samples), pairing, _unpaired_s(ours, theirs))
-    logs = sign * np.array([_log_ratio(*pair, reading, pairing) for pair in pairs])
-    estimate = mean_ratio(logs, samples, priors.of(map(place_of, used), pairing, reading))
+    places = {place_of(row) for row in used}
+    between = reading.between / math.sqrt(len(places))
+    logs = sign * _log_ratios(pairs, reading.column)
+    estimate = mean_ratio(logs, samples, priors.of(places, pairing, reading.column), between)
     found = Ratio(estimate, pairing, _pair_s(pairs, pairing))
-    cpu = _cpu(pairs, pairing, reading, priors)
+    cpu = _cpu(pairs, pairing, reading, priors, between)
     return found if cpu is None else replace(found, cpu=Witness(cpu, Verdict.UNDECIDED))
 
 
@@ -191,8 +189,10 @@ def twins_of(priors: Priors, reading: Reading, margin: float = MARGIN) -> tuple[
     """The A/A pairs of campaigns, judged together: of 100 such families 5 have one that is called different."""
     found = []
     for group in priors.groups:
-        for first, second in _halves(group, reading):
-            ratio = ratio_of(second, first, replace(reading, higher_is_better=False), priors)
+        for first, second in _halves(group, reading.column):
+            # Whatever state the machine is in, it is the same program on both sides
+            same = replace(reading, higher_is_better=False, between=0.0)
+            ratio = ratio_of(second, first, same, priors)
             if ratio is not None:
                 found.append(Twin(first[0], ratio))
     ratios = judged([one.ratio for one in found], margin)
@@ -237,14 +237,13 @@ def shared_visits(*sides: Mapping[Visit, Any]) -> list[Visit]:
 _Pair = tuple[Sequence[Row], Sequence[Row]]
 
 
-def _pairs(ours: Sequence[Row], theirs: Sequence[Row], reading: Reading) -> tuple[Pairing, list[_Pair]]:
+def _pairs(ours: Sequence[Row], theirs: Sequence[Row]) -> tuple[Pairing, list[_Pair]]:
     """What pairs with what, the oldest way of pairing last; unpaired it is all with all."""
-    if reading.turns is not None:
-        up, down = (_by_session(side, reading.turns) for side in (ours, theirs))
-        shared = sorted(set(up) & set(down))
-        # A few of many would throw most processes away, those that were measured alone among them.
-        if shared and 2 * len(shared) >= min(len(_by_visit(side)) for side in (ours, theirs)):
-            return Pairing.TURNS, [(up[name], down[name]) for name in shared]
+    up, down = map(_by_session, (ours, theirs))
+    shared = sorted(set(up) & set(down))
+    # A few of many would throw most processes away, those that were measured alone among them.
+    if shared and 2 * len(shared) >= min(len(_by_visit(side)) for side in (ours, theirs)):
+        return Pairing.TURNS, [(up[name], down[name]) for name in shared]
     rounds = [_by_visit(side) for side in (ours, theirs)]
     visits = shared_visits(*rounds)
     if visits:
@@ -252,52 +251,35 @@ def _pairs(ours: Sequence[Row], theirs: Sequence[Row], reading: Reading) -> tupl
     return Pairing.UNPAIRED, [(ours, theirs)]
 
 
-def _log_ratio(ours: Sequence[Row], theirs: Sequence[Row], reading: Reading, pairing: Pairing) -> float:
-    """Of our value by theirs; if the user pooled several trials of one round, of their geometric means."""
-    if pairing is Pairing.TURNS and reading.turns is not None:
-        found = [session_log_ratio(one[reading.turns], other[reading.turns]) for one in ours for other in theirs]
-        return sum(found) / len(found)
-    up, down = (sum(math.log(row[reading.column]) for row in side) / len(side) for side in (ours, theirs))
-    return up - down
+def _log_ratios(pairs: Iterable[_Pair], column: str) -> Floats:
+    """Of our value by theirs, of each pair; if the user pooled several trials of one, of their geometric means."""
+    means = ((sum(math.log(row[column]) for row in side) / len(side) for side in pair) for pair in pairs)
+    return np.array([up - down for up, down in means])
 
 
-def _cpu(pairs: Sequence[_Pair], pairing: Pairing, reading: Reading, priors: Priors) -> Estimate | None:
-    if reading.turns != WALL:
+def _cpu(pairs: Sequence[_Pair], pairing: Pairing, reading: Reading, priors: Priors, between: float) -> Estimate | None:
+    if reading.witness is None:
         return None
     used = [row for pair in pairs for side in pair for row in side]
-    if any(row["device"] != "cpu" or not (row[CPU_TIME.column] or 0) > 0 for row in used):
+    if any(row["device"] != "cpu" or not (row[reading.witness] or 0) > 0 for row in used):
         return None
-    if not _have_turns_above_0(pairs, pairing, CPU_TIME):
-        return None
-    logs = -np.array([_log_ratio(*pair, CPU_TIME, pairing) for pair in pairs])
-    return mean_ratio(logs, len(used), priors.of(map(place_of, used), pairing, CPU_TIME))
+    prior = priors.of(map(place_of, used), pairing, reading.witness)
+    return mean_ratio(-_log_ratios(pairs, reading.witness), len(used), prior, between)
 
 
-def _spreads(groups: Iterable[Group], reading: Reading) -> dict[tuple[Place, Pairing], list[Spread]]:
+def _spreads(groups: Iterable[Group], column: str) -> dict[tuple[Place, Pairing], list[Spread]]:
     found: dict[tuple[Place, Pairing], list[Spread]] = {}
-    # Also by round where there are turns: two environments, say, have no session in common.
-    for way in dict.fromkeys((reading, replace(reading, turns=None))):
-        wanted = Pairing.ROUNDS if way.turns is None else Pairing.TURNS
-        for group in groups:
-            for ours, theirs in (*_beside(group, way), *_halves(group, way)):
-                pairing, pairs = _pairs(ours, theirs, way)
-                if pairing is wanted and len(pairs) > 1 and _have_turns_above_0(pairs, pairing, way):
-                    logs = np.array([_log_ratio(*pair, way, pairing) for pair in pairs])
-                    spread = Spread(float(logs.var(ddof=1)), len(logs) - 1)
-                    found.setdefault((place_of(ours[0]), pairing), []).append(spread)
+    for group in groups:
+        for ours, theirs in (*_beside(group, column), *_halves(group, column)):
+            pairing, pairs = _pairs(ours, theirs)
+            if pairing is not Pairing.UNPAIRED and len(pairs) > 1:
+                spread = Spread(float(_log_ratios(pairs, column).var(ddof=1)), len(pairs) - 1)
+                found.setdefault((place_of(ours[0]), pairing), []).append(spread)
     return found
 
 
-def _have_turns_above_0(pairs: Sequence[_Pair], pairing: Pairing, reading: Reading) -> bool:
-    """Whether each pair has a ratio; where clocks are coarse the CPU time of a turn may be 0."""
-    if pairing is not Pairing.TURNS or reading.turns is None:
-        return True
-    rows = (row for pair in pairs for side in pair for row in side)
-    return all(row[reading.turns] is not None and np.nanmin(row[reading.turns], initial=np.inf) > 0 for row in rows)
-
-
-def _usable(rows: Iterable[Row], reading: Reading) -> list[Row]:
-    return [row for row in rows if (row[reading.column] or 0) > 0]
+def _usable(rows: Iterable[Row], column: str) -> list[Row]:
+    return [row for row in rows if (row[column] or 0) > 0]
 
 
 def _groups(rows: Iterable[Row]) -> list[Group]:
@@ -315,25 +297,26 @@ def _order(key: Iterable[Any]) -> list[tuple[int, str]]:
     return [(value, "") if isinstance(value, int) else (0, str(value)) for value in key]
 
 
-def _beside(group: Group, reading: Reading) -> Iterator[_Pair]:
+def _beside(group: Group, column: str) -> Iterator[_Pair]:
     """Each backend with the first that was measured, which is eager where it was."""
-    sides = [some for side in group.values() if (some := _usable(side.get(0, ()), reading))]
+    sides = [some for side in group.values() if (some := _usable(side.get(0, ()), column))]
     for other in sides[1:]:
         yield other, sides[0]
 
 
-def _halves(group: Group, reading: Reading) -> Iterator[_Pair]:
+def _halves(group: Group, column: str) -> Iterator[_Pair]:
     for side in group.values():
-        halves = [_usable(side.get(replicate, ()), reading) for replicate in (0, 1)]
+        halves = [_usable(side.get(replicate, ()), column) for replicate in (0, 1)]
         if all(halves):
             yield halves[0], halves[1]
 
 
-def _by_session(rows: Sequence[Row], turns: str) -> dict[str, list[Row]]:
+def _by_session(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Those that had turns with others."""
     found: dict[str, list[Row]] = {}
     for row in rows:
-        if row[SESSION] is not None and row[turns] is not None:
-            found.setdefault(row[SESSION], []).append(row)
+        if row["session_id"] is not None and row["interleaving"] != Interleaving.ALONE.value:
+            found.setdefault(row["session_id"], []).append(row)
     return found
 
 

@@ -12,11 +12,10 @@ import pyarrow.compute as pc
 from orchestrator.analysis.axes import AXES, Axis, Value, with_sweeps
 from orchestrator.analysis.conditions import NEWEST, Condition, accepted
 from orchestrator.analysis.confounders import Dimensions
-from orchestrator.analysis.derived import complete, needs_tax, stored
 from orchestrator.analysis.frame import IDENTITY, Frame, context_columns, frame_columns, last_attempts
 from orchestrator.analysis.metrics import Metric, default_metric, resolved
 from orchestrator.analysis.pooling import Policy
-from orchestrator.analysis.tax import SOURCES
+from orchestrator.analysis.tax import SOURCES, complete, needs_tax, stored
 from orchestrator.errors import ConfigurationError
 from orchestrator.store import Results, Selection
 from orchestrator.store.query.reading import View

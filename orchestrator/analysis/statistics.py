@@ -43,6 +43,8 @@ class Estimate:
     samples: int
     degrees: float | None = None
     """Of freedom, of an unpaired ratio's or a moderated interval; null for all that has one less than `processes`."""
+    between: float = 0.0
+    """The part of the standard error of the logarithm that further sessions of the same campaigns do not lessen."""
 
     @property
     def half_width(self) -> float | None:
@@ -104,19 +106,21 @@ def paired_ratio(numerators: Floats, denominators: Floats, samples: int) -> Esti
     return mean_ratio(np.log(numerators / denominators), samples)
 
 
-def mean_ratio(logs: Floats, samples: int, prior: Prior | None = None) -> Estimate:
+def mean_ratio(logs: Floats, samples: int, prior: Prior | None = None, between: float = 0.0) -> Estimate:
     """The geometric mean of the ratios of sessions or rounds; of a single one nobody knows how it scatters.
 
     Args:
         logs: logarithms of their ratios, at least one.
         samples: number of samples behind them, carried along.
         prior: what the other cells of the campaign say of the variance.
+        between: standard error of their mean that is known and that they do not show.
     """
     centre, count = float(logs.mean()), len(logs)
     if count < 2:
         return Estimate(math.exp(centre), None, None, count, samples)
-    half, degrees = half_width(logs.tolist(), prior)
-    return Estimate(math.exp(centre), math.exp(centre - half), math.exp(centre + half), count, samples, degrees)
+    half, degrees = half_width(logs.tolist(), prior, between)
+    low, high = math.exp(centre - half), math.exp(centre + half)
+    return Estimate(math.exp(centre), low, high, count, samples, degrees, between)
 
 
 def unpaired_ratio(numerators: Floats, denominators: Floats, samples: int) -> Estimate:

@@ -11,12 +11,11 @@ from typing import Any, Final
 import pyarrow as pa
 
 from orchestrator.analysis.axes import Shape, backend_name, shape_of
-from orchestrator.analysis.derived import complete, stored
 from orchestrator.analysis.frame import FLAGS, Frame, cell_of, estimate_of, grouped, last_attempts
 from orchestrator.analysis.metrics import METRICS
 from orchestrator.analysis.ratios import BASELINE, RATIO_COLUMNS, Ratio, Row, Twin, is_ok
 from orchestrator.analysis.statistics import Estimate
-from orchestrator.analysis.tax import loads
+from orchestrator.analysis.tax import complete, loads, stored
 from orchestrator.analysis.transition import Transition, transition
 from runners.contract import Status
 from runners.contract.catalogue.entries import CPU

@@ -14,7 +14,7 @@ the line is drawn through both.
 # ruff: noqa: S608 -- all of these queries is ours
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -150,13 +150,36 @@ VIEWS: Final[Mapping[str, str]] = {
 """For queries of users: `tax` has all columns of `trials` and the derived ones."""
 
 
-def derived(trials: pa.Table, campaigns: pa.Table | None = None) -> pa.Table:
-    """The derived columns of trials, row by row.
+def stored(columns: Collection[str]) -> list[str]:
+    """The columns of `trials` that must be read to have some columns of rows."""
+    if not needs_tax(columns):
+        return list(dict.fromkeys(columns))
+    made = {*DERIVED.names} - {*SOURCES}
+    return [name for name in dict.fromkeys([*columns, *SOURCES]) if name not in made]
+
+
+def needs_tax(columns: Collection[str]) -> bool:
+    """Whether some columns of rows follow from floors, which are those of whole campaigns."""
+    return not {*DERIVED.names}.isdisjoint(columns)
+
+
+def complete(trials: pa.Table, columns: Sequence[str], campaigns: pa.Table | None = None) -> pa.Table:
+    """Trials with the columns of rows, derived ones among them.
 
     Args:
-        trials: with the columns `SOURCES`.
-        campaigns: all trials of their campaigns, with the same columns; null if `trials` is that.
+        trials: with `stored(columns)`.
+        columns: of rows, in their order.
+        campaigns: all trials of their campaigns, with `SOURCES`; null if `trials` is that.
     """
+    if needs_tax(columns):
+        found = _derived(trials, campaigns)
+        trials = trials.drop_columns([name for name in found.column_names if name in trials.column_names])
+        for name in found.column_names:
+            trials = trials.append_column(name, found[name])
+    return trials.select(columns)
+
+
+def _derived(trials: pa.Table, campaigns: pa.Table | None) -> pa.Table:
     with duckdb.connect() as connection:
         numbers = pa.array(range(len(trials)), pa.int64())
         connection.register("chosen", trials.select(SOURCES).append_column("row_number", numbers))

@@ -159,7 +159,7 @@ def _sessions(ratio: Estimate, error: float, level: float, margin: float) -> int
 
     def decides(more: int) -> bool:
         now = ratio.processes
-        narrowed = error * math.sqrt(now / (now + more))
+        narrowed = math.sqrt((error**2 - ratio.between**2) * now / (now + more) + ratio.between**2)
         # Whole degrees of freedom are exact enough here, and quantiles are remembered.
         then = max(1, round(degrees + more))
         wide, usual = (t_quantile(1 - tail / 2, then) * narrowed for tail in (level, 1 - LEVEL))

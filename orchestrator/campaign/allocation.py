@@ -8,24 +8,11 @@ from typing import Any, Final
 from orchestrator.config import Sweep
 from orchestrator.planning import Plan, PlannedTask, allocation
 from orchestrator.store import Store
-from runners.contract import Allocation, Interleaving, PastSession, Status, sessions_of
-from runners.statistics.allocation import PPM, Series, session_logs
+from runners.contract import Allocation, PastSession, Status, sessions_of
+from runners.statistics.allocation import PPM, session_logs
 
 _SIDE: Final = ("trial_key", "replicate")
-_COLUMNS: Final = (
-    *_SIDE,
-    *(
-        "host",
-        "task_id",
-        "round",
-        "status",
-        "started_at",
-        "finished_at",
-        "interleaving",
-        "samples_sync_s",
-        "turn_samples",
-    ),
-)
+_COLUMNS: Final = (*_SIDE, "host", "task_id", "round", "status", "started_at", "finished_at", "latency_sync_p10_s")
 
 Row = Mapping[str, Any]
 
@@ -91,7 +78,8 @@ def _with_past(planned: PlannedTask, rows: Iterable[Row]) -> PlannedTask:
     for (group, number, _), some in sorted(sessions.items(), key=lambda item: item[0][2]):
         here = [row for row in some if row["host"] == planned.host]
         # A session of another host that stands for this one says nothing here, but its round is taken
-        measured = {sides[row["trial_key"], row["replicate"]]: _series(row) for row in here if _is_measured(row)}
+        latencies = {sides[row["trial_key"], row["replicate"]]: _latency_s(row) for row in here}
+        measured = {side: latency_s for side, latency_s in latencies.items() if latency_s}
         ppm = {name: round(log * PPM) for name, log in session_logs(groups[group], measured).items()}
         past.append(PastSession(group, number, _took_ms(here), ppm))
     spent_ms = sum(map(_took_ms, tasks.values()))
@@ -104,13 +92,8 @@ def _took_ms(rows: Sequence[Row]) -> int:
     return round((max(ends) - min(row["started_at"] for row in rows)).total_seconds() * 1000) if ends else 0
 
 
-def _is_measured(row: Row) -> bool:
-    return row["status"] == Status.OK.value and bool(row["samples_sync_s"])
-
-
-def _series(row: Row) -> Series:
-    in_turns = row["interleaving"] != Interleaving.ALONE.value
-    return Series(row["samples_sync_s"], row["turn_samples"] or () if in_turns else ())
+def _latency_s(row: Row) -> float | None:
+    return row["latency_sync_p10_s"] if row["status"] == Status.OK.value else None
 
 
 def _replaced(planned: PlannedTask, known: Allocation) -> PlannedTask:

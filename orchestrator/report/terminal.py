@@ -98,8 +98,9 @@ def _setting(found: SettingSummary, intervals: bool) -> Iterator[RenderableType]
     yield Text()
     yield from _tables(found, name, intervals)
     yield Text(
-        "Median latency of one call at a time over n processes (±: its 95 % interval, ?: too wide for a number), "
-        "times faster than eager; + faster, - slower, = equal, ~ undecided. All: `taxmeter results show --intervals`.",
+        "Median latency of one call at a time over n processes (±: its 95 % interval, ?: too wide for a number), and "
+        "how many times faster than eager it is by its 10th percentile; + faster, - slower, = equal, ~ undecided. All: "
+        "`taxmeter results show --intervals`.",
         style="dim",
     )
     yield from _pairs(found)

@@ -17,7 +17,6 @@ from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 from runners.contract import (
     Allocation,
     Begin,
-    Interleaving,
     Line,
     PastSession,
     Status,
@@ -29,8 +28,7 @@ from runners.contract import (
     repetition,
     sessions_of,
 )
-from runners.statistics.cycles import session_log_ratio
-from runners.statistics.moderation import Prior, Spread, fitted_prior, half_width
+from runners.statistics.moderation import BETWEEN_CAMPAIGNS, Prior, Spread, fitted_prior, half_width
 
 BASELINE = "eager"
 
@@ -48,49 +46,30 @@ _MOST_FAILURES = 2
 """Sessions of a group that say nothing, one after the other, before it gets no more."""
 
 
-class Series:
-    """The lone calls of one process of a session, in seconds, with the calls of each of its turns."""
-
-    def __init__(self, calls: Sequence[float], turns: Sequence[int]) -> None:
-        self.median = statistics.median(calls)
-        self.turns: List[Optional[float]] = []
-        first = 0
-        for count in turns:
-            self.turns.append(statistics.median(calls[first : first + count]) if count else None)
-            first += count
-
-
-def session_logs(trials: Sequence[Trial], measured: Mapping[str, Series]) -> Dict[str, float]:
+def session_logs(trials: Sequence[Trial], measured: Mapping[str, float]) -> Dict[str, float]:
     """What one session says: the logarithm of the ratio of each trial to the baseline; of the baseline its latency.
 
-    In turns it is `session_log_ratio`, else of the medians of all calls. Without the baseline a
-    session says nothing: another one in its place would change what is compared.
+    Without the baseline a session says nothing: another one in its place would change what is compared.
 
     Args:
         trials: of the group.
-        measured: by id of the trial, those that ended ok.
+        measured: latencies by id of the trial, in seconds, of those that ended ok: the 10th percentiles of lone calls,
+            of which ratios are taken.
     """
     baseline = min(trials, key=_standing).trial_id
     if baseline not in measured:
         return {}
-    theirs = measured[baseline]
-    logs = {baseline: math.log(theirs.median)}
-    for name in measured.keys() - {baseline}:
-        ours = measured[name]
-        in_turns = any(a and b for a, b in zip(ours.turns, theirs.turns))
-        logs[name] = (
-            session_log_ratio(ours.turns, theirs.turns) if in_turns else math.log(ours.median) - math.log(theirs.median)
-        )
-    return logs
+    theirs = math.log(measured[baseline])
+    return {name: math.log(ours) - theirs * (name != baseline) for name, ours in measured.items()}
 
 
-def series_of(record: TrialRecord) -> Optional[Series]:
-    """The lone calls of a trial; null if it did not end ok."""
-    found = [series for series in record.series if series.mode == "sync" and series.durations_ns]
+def latency_of(record: TrialRecord) -> Optional[float]:
+    """The 10th percentile of the lone calls of a trial, in seconds; null if it did not end ok, or the clock stood."""
+    found = [series.durations_ns for series in record.series if series.mode == "sync" and series.durations_ns]
     if record.status is not Status.OK or not found:
         return None
-    in_turns = record.session is not None and record.session.interleaving is not Interleaving.ALONE
-    return Series([ns / 1e9 for ns in found[0].durations_ns], found[0].turns if in_turns else ())
+    calls = found[0]
+    return (statistics.quantiles(calls, n=10, method="inclusive")[0] if len(calls) > 1 else calls[0]) / 1e9 or None
 
 
 class Group:
@@ -127,7 +106,7 @@ class Group:
         Where there is nothing to compare, it is the interval of the baseline's latency.
         """
         if self.ratios:
-            return max(half_width(logs, prior)[0] for logs in self.ratios)
+            return max(half_width(logs, prior, BETWEEN_CAMPAIGNS)[0] for logs in self.ratios)
         latency = self._cells.get(self._baseline, [])
         return half_width(latency, None)[0] if len(latency) > 1 else 0.0
 
@@ -161,9 +140,9 @@ class Allocator:
         """
         measured = {}
         for trial, record in zip(session, records):
-            series = series_of(record)
-            if series is not None:
-                measured[self._sides[trial.trial_key, trial.replicate]] = series
+            latency_s = latency_of(record)
+            if latency_s is not None:
+                measured[self._sides[trial.trial_key, trial.replicate]] = latency_s
         original = self._sides[session[0].trial_key, session[0].replicate]
         self.learn(original, session[0].round, seconds, session_logs(self._group_of[original].trials, measured))
 
@@ -228,7 +207,7 @@ def past_of(task: Task, starts: Iterable[Sequence[Line]]) -> Allocation:
                 if isinstance(line, TrialRecord):
                     begun[session][side] = line
         for (group, started), records in begun.items():
-            measured = {side: series for side, record in records.items() if (series := series_of(record)) is not None}
+            measured = {side: found for side, record in records.items() if (found := latency_of(record)) is not None}
             logs = session_logs(groups[group], measured)
             ppm = {name: round(log * PPM) for name, log in logs.items()}
             past.append(PastSession(group, rounds[group, started], _took_ms(records.values()), ppm))

@@ -16,11 +16,19 @@ from runners.statistics.student import t_quantile
 LEVEL = 0.95
 """Of all intervals."""
 
+BETWEEN_CAMPAIGNS = 0.01
+"""Standard deviation of the logarithm of a ratio from campaign to campaign on one machine, beyond what the scatter of
+their sessions lets expect. A shared machine stays in a state for longer than a campaign, and no session of that
+campaign shows it: it is taken as known (type B in JCGM 100:2008, 4.3), rounded up from the 0.8 % that nine campaigns
+gave (docs/measured/turns.md)."""
+
 LEAST_CELLS = 3
 """Of fewer variances nobody can say how much they scatter; each cell then has its own alone."""
 _FLOOR = 1e-5
 """A variance far below the median is a rounding, whose logarithm would decide everything; limma has the same floor."""
 _PRECISION = 1e-8
+_MANY = 1e4
+"""Degrees of freedom that are as good as any number of them."""
 _LARGE = 10.0
 """From here on the asymptotic series of the polygamma functions hold to 12 digits and more."""
 
@@ -87,15 +95,22 @@ def fitted_prior(cells: Sequence[Spread]) -> Optional[Prior]:
     return Prior(math.exp(statistics.mean(logs) + digamma(half) - math.log(half)), 2 * half, pooled)
 
 
-def half_width(logs: Sequence[float], prior: Optional[Prior]) -> Tuple[float, float]:
+def half_width(logs: Sequence[float], prior: Optional[Prior], between: float = 0.0) -> Tuple[float, float]:
     """Half of the width of the interval of a mean of logarithms, at `LEVEL`, and its degrees of freedom.
+
+    A standard error that is known has infinitely many; those of the sum are Welch's and Satterthwaite's (JCGM 100:2008,
+    G.4.1).
 
     Args:
         logs: one of each session, at least two.
         prior: what the other cells of the campaign say of the variance.
+        between: standard error of the mean that is known and that sessions do not show.
     """
     variance, degrees = moderated(Spread(statistics.variance(logs), len(logs) - 1), prior)
-    return t_quantile((1 + LEVEL) / 2, degrees) * math.sqrt(variance / len(logs)), degrees
+    own, known = variance / len(logs), between**2
+    if known:
+        degrees = min(_MANY, degrees * (1 + known / own) ** 2) if own else _MANY
+    return t_quantile((1 + LEVEL) / 2, degrees) * math.sqrt(own + known), degrees
 
 
 def digamma(x: float) -> float:

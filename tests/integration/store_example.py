@@ -104,6 +104,7 @@ def _measured(batch: int, backend: str, latency_s: float) -> Row:
     return {
         "status": "ok",
         "latency_sync_median_s": latency_s,
+        "latency_sync_p10_s": latency_s,
         "throughput_examples_per_s": batch / latency_s,
         "latency_pipelined_median_s": latency_s,
         "busy_s": None if share is None else (1 - share) * latency_s,

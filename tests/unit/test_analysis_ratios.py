@@ -1,4 +1,4 @@
-"""Ratios of sessions: what is the median of what, which processes pair, and that all views say the same of them."""
+"""Ratios of sessions: of what, which processes pair, and that all views say the same of them."""
 
 import io
 import math
@@ -6,40 +6,34 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from rich.console import Console
 
 from orchestrator.analysis import Pairing, Verdict, columns, summarise
 from orchestrator.analysis.comparison import ComparisonTable, Policy, compare
 from orchestrator.analysis.metrics import METRICS
-from orchestrator.analysis.ratios import Priors, Reading, place_of
 from orchestrator.analysis.statistics import mean_ratio
-from orchestrator.analysis.turns import CPU, SOURCES, WALL, with_turns
-from orchestrator.errors import StoreError
 from orchestrator.report import render
 from orchestrator.report.comparison import render_comparison
 from orchestrator.report.page import make_report
 from orchestrator.report.page.cells import Against, Mode
 from orchestrator.report.page.payload import payload
-from orchestrator.store import TRIALS, Results, Row
-from runners.statistics.cycles import session_log_ratio
-from runners.statistics.moderation import Spread, fitted_prior
+from orchestrator.store import Results, Row
+from runners.statistics.moderation import BETWEEN_CAMPAIGNS, Spread, fitted_prior
 from tests.comparing import measured, store_of
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 CYCLES = 10
-WALL_TIME = Reading("latency_sync_median_s", WALL)
 
 
 def session_row(backend: str, session: int, turns_s: np.ndarray, cpu_s: np.ndarray, **more: object) -> Row:
-    """A trial whose turns have these medians."""
+    """A trial whose turns have these medians, with the mean of these CPU times per call."""
     samples = np.concatenate([[0.99 * turn, turn, 1.5 * turn] for turn in turns_s])
-    cpu = np.concatenate([[turn] * 3 for turn in cpu_s])
     start = START + timedelta(minutes=session)
     values = {
-        "samples_sync_s": samples.tolist(), "samples_sync_cpu_s": cpu.tolist(), "turn_samples": [3] * len(turns_s),
-        "latency_sync_samples": len(samples), "cpu_time_per_call_s": float(cpu.mean()), "interleaving": "turns",
+        "samples_sync_s": samples.tolist(), "turn_samples": [3] * len(turns_s), "interleaving": "turns",
+        "latency_sync_samples": len(samples), "latency_sync_p10_s": float(np.quantile(samples, 0.1)),
+        "cpu_time_per_call_s": float(cpu_s.mean()),
         "session_id": f"s{session}-{more.get('batch', 1)}", "started_at": start,
         "finished_at": start + timedelta(seconds=20),
     }  # fmt: skip
@@ -65,48 +59,19 @@ def table_of(results: Results) -> ComparisonTable:
     return compare(results, ["batch"], ["backend"], "backend=eager")
 
 
-def turns_table(*rows: dict[str, object]) -> pa.Table:
-    usual = {"session_id": "s", "interleaving": "turns"}
-    return pa.Table.from_pylist(
-        [{**usual, **row} for row in rows], schema=pa.schema([TRIALS.field(name) for name in SOURCES])
-    )
-
-
-def test_turns_are_cut_out_of_the_samples() -> None:
-    samples = [3.0, 1.0, 2.0, 10.0, 30.0, 7.0]
-    found = with_turns(
-        turns_table(
-            {"samples_sync_s": samples, "samples_sync_cpu_s": [0.0, 1, 8, 10, 30, 7], "turn_samples": [3, 2, 1]},
-            {"samples_sync_s": samples, "turn_samples": None},
-            {"samples_sync_s": samples, "turn_samples": [6], "interleaving": "alone"},
-            {"samples_sync_s": samples, "turn_samples": [6], "session_id": None},
-            {"samples_sync_s": [4.0, 5.0], "turn_samples": [2]},
-        )
-    )
-    assert found[WALL].to_pylist() == [[2.0, 20.0, 7.0], None, None, None, [4.5]]
-    # of CPU time the mean: in a single call much of it is not counted yet
-    assert found[CPU].to_pylist() == [[3.0, 20.0, 7.0], None, None, None, None]
-    assert with_turns(turns_table())[WALL].to_pylist() == []
-    with pytest.raises(StoreError, match="another number of samples"):
-        with_turns(turns_table({"samples_sync_s": samples, "turn_samples": [3, 2]}))
-
-
 def test_of_a_campaign_it_is_the_mean_over_sessions_with_the_campaigns_own_prior(tmp_path: Path) -> None:
     rows = sessions(np.random.default_rng(1), {"eager": 1.0, "onnxruntime": 0.8, "openvino": 0.7, "torchscript": 1.1})
     results = store_of(tmp_path, *rows)
     logs = {
-        (backend, replicate): np.array(
-            [session_log_ratio(*(_turns(rows, name, one, session) for name, one in sides)) for session in range(4)]
-        )
-        for backend, replicate in (("onnxruntime", 0), ("openvino", 0), ("torchscript", 0), ("eager", 1))
-        for sides in [(("eager", 0), (backend, replicate))]
+        side: np.array([_log(rows, "eager", 0, session) - _log(rows, *side, session) for session in range(4)])
+        for side in (("onnxruntime", 0), ("openvino", 0), ("torchscript", 0), ("eager", 1))
     }
     prior = fitted_prior([Spread(float(one.var(ddof=1)), 3) for one in logs.values()])
     assert prior is not None
     for backend in ("onnxruntime", "openvino", "torchscript"):
         ratio = table_of(results).entry(backend=backend).ratio
         assert ratio is not None
-        expected = mean_ratio(logs[backend, 0], 120, prior)
+        expected = mean_ratio(logs[backend, 0], 120, prior, BETWEEN_CAMPAIGNS)
         assert (ratio.pairing, ratio.session_s) == (Pairing.TURNS, 20.0)
         assert (ratio.estimate.value, ratio.estimate.low) == pytest.approx((expected.value, expected.low))
         assert (ratio.estimate.processes, ratio.estimate.degrees) == (4, expected.degrees)
@@ -114,20 +79,18 @@ def test_of_a_campaign_it_is_the_mean_over_sessions_with_the_campaigns_own_prior
     assert twin.ratio.estimate.value == pytest.approx(math.exp(logs["eager", 1].mean()))
 
 
-def _turns(rows: list[Row], backend: str, replicate: int, session: int) -> list[float]:
+def _log(rows: list[Row], backend: str, replicate: int, session: int) -> float:
+    """Of the 10th percentile of all calls of a process."""
     [row] = [row for row in rows if (row["backend"], row["replicate"], row["round"]) == (backend, replicate, session)]
-    return [sorted(row["samples_sync_s"][3 * cycle : 3 * cycle + 3])[1] for cycle in range(CYCLES)]  # type: ignore[index]
+    return math.log(np.quantile(row["samples_sync_s"], 0.1))
 
 
-def test_turns_take_out_what_rounds_do_not(tmp_path: Path) -> None:
-    factors = {"eager": 1.0, "onnxruntime": 0.8, "openvino": 0.7, "torchscript": 1.1}
-    rows = sessions(np.random.default_rng(2), factors)
-    without = [{**row, "turn_samples": None} for row in rows]
-    turns, by_round = (table_of(store_of(tmp_path / str(n), *some)) for n, some in enumerate((rows, without)))
-    ratios = [table.entry(backend="onnxruntime").ratio for table in (turns, by_round)]
-    assert [one.pairing for one in ratios if one] == [Pairing.TURNS, Pairing.ROUNDS]
-    widths = [one.estimate.half_width for one in ratios if one]
-    assert 0 < (widths[0] or 0) < (widths[1] or 0)
+def test_without_turns_processes_pair_by_round(tmp_path: Path) -> None:
+    rows = sessions(np.random.default_rng(2), {"eager": 1.0, "onnxruntime": 0.8})
+    without = [{**row, "session_id": None, "interleaving": None, "turn_samples": None} for row in rows]
+    ratio = table_of(store_of(tmp_path, *without)).entry(backend="onnxruntime").ratio
+    assert ratio is not None
+    assert (ratio.pairing, ratio.estimate.processes) == (Pairing.ROUNDS, 4)
 
 
 def test_one_session_of_many_rounds_does_not_stand_for_all(tmp_path: Path) -> None:
@@ -143,37 +106,36 @@ def test_one_session_of_many_rounds_does_not_stand_for_all(tmp_path: Path) -> No
     assert (ratio.pairing, ratio.estimate.processes) == (Pairing.ROUNDS, 6)
 
 
-def test_rounds_have_a_prior_in_campaigns_of_turns_and_a_clock_that_stands_still_ends_nothing(tmp_path: Path) -> None:
-    random = np.random.default_rng(6)
+def test_a_clock_that_stands_still_ends_nothing(tmp_path: Path) -> None:
     factors = {"eager": 1.0, "onnxruntime": 0.8, "openvino": 0.7, "torchscript": 1.1}
-    rows = [row for batch in (1, 2) for row in sessions(random, factors, batch=batch)]
-    still = [{**row, "samples_sync_cpu_s": [0.0] * 30} if row["backend"] == "openvino" else row for row in rows]
+    rows = sessions(np.random.default_rng(6), factors)
+    still = [{**row, "cpu_time_per_call_s": 0.0} if row["backend"] == "openvino" else row for row in rows]
     table = table_of(store_of(tmp_path, *still))
     for backend, has_witness in (("onnxruntime", True), ("openvino", False)):
-        ratio = table.entry(backend=backend, batch=1).ratio
+        ratio = table.entry(backend=backend).ratio
         assert ratio is not None
         assert (ratio.cpu is not None) == has_witness
-    measured_in_turns = with_turns(pa.Table.from_pylist(rows, schema=TRIALS)).to_pylist()
-    for pairing in (Pairing.TURNS, Pairing.ROUNDS):
-        assert Priors(measured_in_turns).of({place_of(rows[0])}, pairing, WALL_TIME) is not None
 
 
-def test_what_is_not_measured_in_turns_pairs_by_round_of_the_same_sessions(tmp_path: Path) -> None:
+def test_a_ratio_of_latencies_is_that_of_their_10th_percentiles(tmp_path: Path) -> None:
     rows = sessions(np.random.default_rng(3), {"eager": 1.0, "onnxruntime": 0.8})
-    rows = [{**row, "latency_sync_p10_s": 0.9 * float(str(row["latency_sync_median_s"]))} for row in rows]
-    results = store_of(tmp_path, *rows)
-    policy = Policy(METRICS["latency_sync_p10"])
-    [entry] = compare(results, ["backend"], baseline="backend=eager", policy=policy).ratios
-    assert entry.ratio is not None
-    assert entry.ratio.pairing is Pairing.ROUNDS
-    assert entry.ratio.cpu is None
+    disturbed = [{**row, "latency_sync_median_s": 1.0} if row["backend"] == "eager" else row for row in rows]
+    results = store_of(tmp_path, *disturbed)
+    usual, by_name = (
+        compare(results, ["backend"], baseline="backend=eager", policy=Policy(METRICS[name])).ratios[0].ratio
+        for name in ("latency_sync", "latency_sync_p10")
+    )
+    assert usual is not None
+    assert by_name is not None
+    assert usual.estimate.value == by_name.estimate.value == pytest.approx(1.25, rel=0.05)
+    assert (usual.cpu is None, by_name.cpu is None) == (False, True)
 
 
 def test_cpu_time_is_a_witness_that_may_say_otherwise(tmp_path: Path) -> None:
     random = np.random.default_rng(4)
     rows = sessions(random, {"eager": 1.0, "onnxruntime": 0.8, "openvino": 1.0, "torchscript": 1.1})
     stolen = [
-        {**row, "samples_sync_cpu_s": [one / 0.8 for one in row["samples_sync_cpu_s"]]}  # type: ignore[attr-defined]
+        {**row, "cpu_time_per_call_s": row["cpu_time_per_call_s"] / 0.8}  # type: ignore[operator]
         if row["backend"] == "onnxruntime"
         else row
         for row in rows
@@ -224,7 +186,7 @@ def test_the_same_rows_give_the_same_words_in_summary_table_and_page(tmp_path: P
     assert summary == page == compared
     assert len(compared) == 10
     assert {one.verdict for one in compared.values() if one} >= {
-        Verdict.FASTER, Verdict.SLIGHTLY_FASTER, Verdict.SLOWER, Verdict.EQUIVALENT, Verdict.UNDECIDED,
+        Verdict.FASTER, Verdict.SLOWER, Verdict.EQUIVALENT, Verdict.UNDECIDED,
     }  # fmt: skip
     assert [one.ratio for one in found.settings[0].aa_pairs] == [one.ratio for one in table.twins]
     assert [one.ratio for one in table.twins] == [one.ratio for one in report.page.twins[Mode.SYNC]]

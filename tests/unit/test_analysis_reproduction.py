@@ -24,7 +24,8 @@ def trials(campaign: str, host: str, key: str, latency_s: float, **more: object)
             "workload": "bert-base", "batch": 1, "sequence_length": 128, "workload_options": "{}", "backend": "eager",
             "backend_options": "{}", "dtype": "float32", "device": "cpu", "threads": 2, "seed": 0, "protocol": "{}",
             "method_version": 1, "contract_version": 1, "environment": "cpu", "isolation": "docker", "host": host,
-            "latency_sync_median_s": latency_s * (1 + (number - 3) / 400), "latency_sync_samples": 3, **more,
+            "latency_sync_median_s": latency_s * (1 + (number - 3) / 400), "latency_sync_samples": 3,
+            "latency_sync_p10_s": latency_s * (1 + (number - 3) / 400), **more,
         }
         for number in range(1, 6)
     ]  # fmt: skip

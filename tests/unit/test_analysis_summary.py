@@ -1,5 +1,6 @@
 """What is compared with what, and what is never pooled."""
 
+import math
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -8,6 +9,7 @@ import pytest
 from orchestrator.analysis import Flagged, Pairing, Summary, Verdict, summarise
 from orchestrator.store import TRIALS
 from runners.contract import Status
+from runners.statistics.moderation import BETWEEN_CAMPAIGNS
 
 
 def row(backend: str, number: int, latency_s: float | None, **more: object) -> dict[str, object]:
@@ -42,7 +44,8 @@ def test_medians_and_ratios_to_eager_are_paired_by_round() -> None:
     assert (eager.latency.value, eager.latency.processes, eager.latency.samples) == (3.0, 4, 12)
     assert torchscript.ratio is not None
     assert torchscript.ratio.estimate.value == pytest.approx(2.0)
-    assert torchscript.ratio.estimate.low == pytest.approx(2.0)
+    # No scatter: what lies between campaigns remains
+    assert torchscript.ratio.estimate.low == pytest.approx(2.0 * math.exp(-1.96 * BETWEEN_CAMPAIGNS), rel=1e-5)
     assert torchscript.ratio.estimate.processes == 3
     assert torchscript.ratio.verdict is Verdict.FASTER
 

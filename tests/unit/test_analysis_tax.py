@@ -7,7 +7,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from orchestrator.analysis.tax import DERIVED, SOURCES, VIEWS, Regime, derived, regime
+from orchestrator.analysis.tax import DERIVED, SOURCES, VIEWS, Regime, complete, regime
 from orchestrator.store import TRIALS
 
 SCHEMA = pa.schema([TRIALS.field(name) for name in SOURCES])
@@ -32,7 +32,7 @@ def row(small_s: float | None = 0.0011, large_s: float | None = 0.0014, **more: 
 def taxed(*rows: dict[str, object]) -> list[dict[str, Any]]:
     """What follows from rows, by the function and by the view, which must be the same."""
     table = pa.Table.from_pylist(list(rows), schema=SCHEMA)
-    found = derived(table)
+    found = complete(table, DERIVED.names)
     with duckdb.connect() as connection:
         connection.register("trials", table.append_column("number", pa.array(range(len(rows)), pa.int64())))
         connection.execute(f"CREATE VIEW tax AS {VIEWS['tax']}")
@@ -132,7 +132,7 @@ def test_floors_are_never_pooled_over_campaigns_places_and_structures(column: st
 
 def test_a_floor_is_that_of_the_campaign_whichever_trials_are_chosen() -> None:
     chosen, whole = (pa.Table.from_pylist(rows, schema=SCHEMA) for rows in ([row(0.003)], [row(0.003), row()]))
-    [found] = derived(chosen, whole).to_pylist()
+    [found] = complete(chosen, DERIVED.names, whole).to_pylist()
     assert found["dispatch_floor_s"] == pytest.approx(0.001)
 
 

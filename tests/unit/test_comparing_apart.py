@@ -129,7 +129,7 @@ def test_a_noisy_twin_makes_nothing_equivalent_and_hides_nothing(tmp_path: Path)
 
 def test_the_scatter_of_a_campaign_is_that_of_all_its_cells(tmp_path: Path) -> None:
     """Also of those that are not asked for, and of A/A pairs unless flagged; a table does not depend on its question."""
-    shaken = [value * factor for value, factor in zip(EAGER, (1.2, 0.85, 1.18, 0.84, 1.0), strict=True)]
+    shaken = [value * factor for value, factor in zip(EAGER, (1.5, 0.6, 1.45, 0.65, 1.0), strict=True)]
     twins = [{**one, "guard_flags": ["load"]} for one in rounds(shaken, replicate=1)]
     others = [[0.5 * value * factor for value in EAGER[:4]] + [0.5 * EAGER[4]] for factor in (1.01, 0.99)]
     rows = [*rounds(EAGER), *twins, *rounds(FAST, backend="x")]
@@ -143,7 +143,7 @@ def test_the_scatter_of_a_campaign_is_that_of_all_its_cells(tmp_path: Path) -> N
     estimates = [table.entry(backend="x").ratio.estimate for table in (asked, whole, quiet)]  # type: ignore[union-attr]
     assert estimates[0] == estimates[1]
     assert estimates[0].degrees != 4
-    assert (estimates[1].half_width or 0) > 1.1 * (estimates[2].half_width or 1)
+    assert (estimates[1].half_width or 0) > (estimates[2].half_width or 1)
 
 
 def deep(layers: int, latencies_s: list[float], **more: object) -> list[Row]:

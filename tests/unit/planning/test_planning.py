@@ -48,7 +48,7 @@ def test_a_budget_is_one_task_that_knows_what_it_may_repeat() -> None:
     planned = plan(sweep, [HOST], "c")
     [task] = planned.tasks
     assert task.task.allocation is not None
-    assert (task.task.allocation.budget_ms, task.task.allocation.precision_ppm) == (330_000, 30_000)
+    assert (task.task.allocation.budget_ms, task.task.allocation.precision_ppm) == (330_000, 25_000)
     rounds = {number: [t for t in task.task.trials if t.round == number] for number in (1, 2, 3)}
     assert planned.trials == sum(map(len, rounds.values())) == 3 * (6 * 3 + 1)
     assert task.task.allocation.trials == tuple(rounds[1])

@@ -2,9 +2,9 @@
 
 import itertools
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from runners.contract import (
@@ -15,6 +15,7 @@ from runners.contract import (
     Line,
     PastSession,
     Protocol,
+    Series,
     Session,
     Status,
     Task,
@@ -24,8 +25,7 @@ from runners.contract import (
     WorkloadSpec,
     repeated,
 )
-from runners.contract import Series as Series_
-from runners.statistics.allocation import Allocator, Series, past_of, session_logs
+from runners.statistics.allocation import Allocator, latency_of, past_of, session_logs
 
 
 def trial(workload: str, backend: str, replicate: int = 0) -> Trial:
@@ -111,23 +111,24 @@ def test_repetitions_have_an_id_of_their_own_and_name_what_they_repeat() -> None
     assert len({again.trial_id for again, _ in pairs} | {one.trial_id for one in QUIET}) == 4
 
 
-def measured(**turns: tuple[float, ...]) -> Mapping[str, Series]:
-    return {f"quiet {name} 0": Series(calls, [1] * len(calls)) for name, calls in turns.items()}
+def test_a_session_says_the_ratios_to_eager() -> None:
+    logs = session_logs(QUIET, {"quiet eager 0": 2.0, "quiet torchscript 0": 6.0})
+    assert logs == {"quiet torchscript 0": pytest.approx(math.log(3)), "quiet eager 0": pytest.approx(math.log(2))}
+    assert session_logs(QUIET, {"quiet torchscript 0": 2.0}) == {}
 
 
-def test_a_session_says_the_median_over_cycles_of_the_ratios_to_eager() -> None:
-    logs = session_logs(QUIET, measured(eager=(1.0, 2.0, 3.0), torchscript=(2.0, 4.0, 30.0)))
-    assert logs == {"quiet torchscript 0": pytest.approx(math.log(2)), "quiet eager 0": pytest.approx(math.log(2))}
-    without_eager = session_logs(QUIET, measured(torchscript=(2.0, 4.0)))
-    assert without_eager == {}
-    alone = session_logs(QUIET[1:], measured(eager=(1.0, 4.0, 2.0)))
-    assert alone == {"quiet eager 0": pytest.approx(math.log(2))}
-
-
-def test_processes_that_had_no_turns_are_compared_by_all_their_calls() -> None:
-    series = {"quiet eager 0": Series((1.0, 1.0, 9.0), ()), "quiet torchscript 0": Series((3.0, 3.0), ())}
-    logs = {"quiet torchscript 0": pytest.approx(math.log(3)), "quiet eager 0": 0.0}
-    assert session_logs(QUIET, series) == logs
+@pytest.mark.parametrize(
+    ("durations_ns", "seconds"),
+    [((7_000,), 7e-6), (tuple(range(1_000, 12_000, 1_000)), 2e-6), ((0,), None), ((), None)],
+)
+def test_of_a_trial_the_10th_percentile_counts_as_the_store_has_it(
+    durations_ns: tuple[int, ...], seconds: float | None
+) -> None:
+    series = Series("sync", 1, durations_ns, durations_ns, turns=(len(durations_ns),))
+    record = TrialRecord("t", 1, Status.OK, None, 0, 1, series=(series,))
+    assert latency_of(record) == seconds
+    assert seconds is None or seconds == pytest.approx(np.quantile(durations_ns, 0.1) / 1e9)
+    assert latency_of(replace(record, status=Status.CRASHED, reason="x")) is None
 
 
 def test_the_baseline_is_eager_with_its_first_options_wherever_it_stands() -> None:
@@ -135,9 +136,8 @@ def test_the_baseline_is_eager_with_its_first_options_wherever_it_stands() -> No
     spun = replace(spun, trial_id="spun", spec=replace(spun.spec, backend=BackendSpec("eager", {"spin_us": 5})))
     plain = replace(spun, trial_id="plain", spec=replace(spun.spec, backend=BackendSpec("eager", {"spin_us": 0})))
     twin = replace(plain, trial_id="twin", replicate=1)
-    series = {name: Series((seconds,), (1,)) for name, seconds in (("spun", 2.0), ("plain", 1.0), ("twin", 1.0))}
     for trials in itertools.permutations((spun, plain, twin)):
-        logs = session_logs(trials, series)
+        logs = session_logs(trials, {"spun": 2.0, "plain": 1.0, "twin": 1.0})
         assert logs == {"spun": pytest.approx(math.log(2)), "plain": 0.0, "twin": 0.0}
 
 
@@ -158,7 +158,7 @@ def test_what_earlier_starts_recorded_is_known_to_the_next_one() -> None:
             repeats = (None, None) if number == 1 else (one.trial_id, number)
             lines.append(Begin(visit.trial_id, 1, at, *repeats))
             if number < 4:
-                series = Series_("sync", 1, (duration,), (duration,), turns=(1,))
+                series = Series("sync", 1, (duration,), (duration,), turns=(1,))
                 session = Session("s", Interleaving.TURNS, 2)
                 lines.append(
                     TrialRecord(
