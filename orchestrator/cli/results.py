@@ -154,8 +154,8 @@ def sql(
     """Answers QUERY, in the SQL of DuckDB; `-` reads it from standard input.
 
     The tables are trials, samples, systems, environments, campaigns, latest, and tax, which is trials with regime and
-    tax derived from what was measured; `DESCRIBE trials` lists the columns of
-    one. Rows that are not sealed yet are in them, too. A query can read the store and nothing else.
+    tax derived from what was measured; `DESCRIBE trials` lists the columns of one. Rows that are not sealed yet are in
+    them, too. A query can read the store and nothing else.
     """
     text = _query(query, file)
     form = chosen_form(form, output)

@@ -135,7 +135,10 @@ def test_a_disk_that_refuses_is_one_line(
     [
         ("SELECT * FROM trials\nWHERE bach = 1", ("line 2, column 7", "did you mean batch", "`DESCRIBE trials`")),
         ("SELECT t.bach FROM trials t", ("line 1, column 10", '"bach"', "did you mean batch")),
-        ("SELECT * FROM trails", ("line 1, column 15", "did you mean trials?", "samples, systems, environments")),
+        (
+            "SELECT * FROM trails",
+            ("line 1, column 15", "did you mean trials?", "samples, systems, environments", ", tax"),
+        ),
         ("SELECT * FORM trials", ("line 1, column 15", "syntax error")),
         ("SELECT 'abc", ("line 1, column 8", "unterminated")),
         ("SELECT CAST(workload AS INTEGER) FROM trials", ("line 1, column 8", "Could not convert")),

@@ -19,6 +19,8 @@ from runners.contract.catalogue import WORKLOADS
 
 _FAMILIES: Final = {"language": (BLUE, "o", "text"), "vision": (ORANGE, "s", "images")}
 _OTHER: Final = (GREY, "^", "others")
+_USERS: Final = "user"
+"""The family of a model that is in no catalogue."""
 _GIGA: Final = 1e-9
 _MARKER: Final = 5.0
 _HEIGHT: Final = 6.0
@@ -63,8 +65,8 @@ def macs_panels(spec: Spec, gathered: Gathered, missing: str) -> list[MacsPanel]
             if macs is None or latency is None:
                 without.append(name if point.state is not State.FAILED else f"{name} ({point.reason})")
                 continue
-            family = WORKLOADS[point.configuration.workload].family
-            models.append(Model(name, family, macs.value * _GIGA, latency))
+            info = WORKLOADS.get(point.configuration.workload)
+            models.append(Model(name, info.family if info else _USERS, macs.value * _GIGA, latency))
         found.append(MacsPanel(panel.title, tuple(models), tuple(without), missing))
     return found
 
@@ -99,10 +101,10 @@ def draw_macs(axes: Axes, panel: MacsPanel) -> None:
 def macs_legend(panels: Sequence[MacsPanel]) -> list[Line2D]:
     """What the colours mean."""
     families = {model.family for panel in panels for model in panel.models}
+    kinds = [kind for family, kind in _FAMILIES.items() if family in families]
     return [
         Line2D([], [], linestyle="none", marker=shape, color=colour, label=label, markersize=4)
-        for family, (colour, shape, label) in _FAMILIES.items()
-        if family in families
+        for colour, shape, label in (*kinds, *([_OTHER] if families - _FAMILIES.keys() else []))
     ]
 
 

@@ -278,9 +278,11 @@ def _explained(connection: duckdb.DuckDBPyConnection, query: str, text: str) -> 
     word = name[1] if name else ""
     hint = ""
     if "Table with name" in problem:
-        hint = f"{near_names(word, VIEWS)}; tables: {', '.join(VIEWS)}"
+        tables = dict.fromkeys([*VIEWS, *sorted(_names(connection, "view_name", "duckdb_views"))])
+        hint = f"{near_names(word, tables)}; tables: {', '.join(tables)}"
     elif re.search(r"[Cc]olumn", problem) and re.search(r"not found|does not have", problem):
-        hint = f"{near_names(word, _columns(connection))}; `DESCRIBE trials` lists the columns of a table"
+        near = near_names(word, _names(connection, "column_name", "duckdb_columns"))
+        hint = f"{near}; `DESCRIBE trials` lists the columns of a table"
     return f"SQL{_place(query, text, word)}: {problem}{hint}"
 
 
@@ -301,6 +303,6 @@ def _place(query: str, text: str, word: str) -> str:
     return f", line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))}"
 
 
-def _columns(connection: duckdb.DuckDBPyConnection) -> set[str]:
-    rows = connection.execute("SELECT DISTINCT column_name FROM duckdb_columns() WHERE NOT internal").fetchall()
+def _names(connection: duckdb.DuckDBPyConnection, column: str, catalogue: str) -> set[str]:
+    rows = connection.execute(f"SELECT {column} FROM {catalogue}() WHERE NOT internal").fetchall()
     return {row[0] for row in rows}
