@@ -87,7 +87,7 @@ def overview(page: Page) -> Markup:
     works = joined(_work(row, rows[row], page, baseline, scale) for row in shown)
     dense = " dense" if len(shown) >= _DENSE else ""
     note = (
-        f"{MODE_NAMES[page.mode].capitalize()}: median and 95 % interval of how many times as fast; faster is on the "
+        f"{MODE_NAMES[page.mode].capitalize()}: how many times as fast, with its 95 % interval; faster is on the "
         f"right of the dark line. Grey: undecided (?), or within {percent(MARGIN)} (≈)."
     )
     rest = f"and {count_text(more, 'workload', 'workloads')} more, in the charts below"
