@@ -2,12 +2,12 @@
 
 import signal
 import sys
-from importlib import import_module
 from types import FrameType
 from typing import Final
 
 import click
 
+from orchestrator.cli.lazy import LazyGroup
 from orchestrator.cli.terminal import filtered_streams
 from orchestrator.errors import ExitCode, TaxmeterError
 
@@ -28,26 +28,11 @@ _COMMANDS: Final = {
     "task": ("task:task", "Tasks for machines that this one cannot reach."),
     "workloads": ("workloads:workloads_command", "What a sweep can name: models and operators."),
 }
-"""By the name of a command its module with its name there, and a line about it."""
-
-
-class _LazyGroup(click.Group):
-    """Imports a command when it is called for: none waits for what the others need, and no list for any of them."""
-
-    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
-        place, _ = _COMMANDS.get(cmd_name, ("", ""))
-        module, _, name = place.partition(":")
-        command: click.Command | None = getattr(import_module(f"orchestrator.cli.{module}"), name) if module else None
-        return command
-
-    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
 
 
 @click.group(
-    cls=_LazyGroup,
-    commands=[click.Command(name) for name in _COMMANDS],  # for the names: each stands for what is imported later
+    cls=LazyGroup,
+    places=_COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="taxmeter")

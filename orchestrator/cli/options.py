@@ -55,3 +55,12 @@ def print_status(rows: Sequence[Sequence[str]], problems: Sequence[str], total: 
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     click.echo("\n".join([*lines, "", *problems, *([""] if problems else []), total]))
+
+
+def duration_text(seconds: float) -> str:
+    """Seconds for people."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from orchestrator.campaign import CampaignPlanned, CampaignProgress, Notice, TrialBegun, TrialRecorded
 from orchestrator.campaign.control import TRIALS_BEFORE_TRUST
 from orchestrator.campaign.progress import trial_text
+from orchestrator.cli.options import duration_text
 from runners.contract import Status, Trial
 
 PLAIN_INTERVAL_S = 10.0
@@ -111,12 +112,3 @@ class ProgressLine:
         else:
             left_s = self._estimate_s - elapsed_s
         return f"{duration_text(left_s)} left" if left_s >= 0 else "longer than estimated"
-
-
-def duration_text(seconds: float) -> str:
-    """Seconds for people."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"

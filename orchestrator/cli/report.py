@@ -15,8 +15,8 @@ from typing import Any, Final
 import click
 
 from orchestrator.analysis.conditions import Condition, parse_conditions
+from orchestrator.cli.campaigns import known_campaign
 from orchestrator.cli.compare import where_option
-from orchestrator.cli.results import known_campaign
 from orchestrator.cli.stores import place_option, require_store
 from orchestrator.errors import ConfigurationError, TaxmeterError
 from orchestrator.report.page.html import element

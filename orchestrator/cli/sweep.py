@@ -25,9 +25,9 @@ from orchestrator.campaign import (
     run_sweep,
 )
 from orchestrator.campaign.pinned import Pinned, go_on, pinned, refuse_other_locks
-from orchestrator.cli.options import inventory_option, limit_option, stored_code_option
-from orchestrator.cli.progress import ProgressLine, duration_text
-from orchestrator.cli.results import known_campaign, print_summary
+from orchestrator.cli.campaigns import known_campaign, print_summary
+from orchestrator.cli.options import duration_text, inventory_option, limit_option, stored_code_option
+from orchestrator.cli.progress import ProgressLine
 from orchestrator.cli.stores import open_existing, open_results, results_option
 from orchestrator.cli.sweep_control import drain_command, status_command, stop_command
 from orchestrator.cli.tables import wide_console

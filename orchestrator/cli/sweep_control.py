@@ -25,8 +25,7 @@ from orchestrator.campaign.control import (
     Request,
     RequestKind,
 )
-from orchestrator.cli.options import format_option
-from orchestrator.cli.progress import duration_text
+from orchestrator.cli.options import duration_text, format_option
 from orchestrator.cli.stores import StorePlace, open_results
 from orchestrator.cli.tables import wide_console
 from orchestrator.errors import ConfigurationError, ExitCode, did_you_mean

@@ -1,5 +1,6 @@
 """From a sweep, hosts and environments to tasks: pure, so that a plan can be printed before it runs."""
 
+from orchestrator.pin import EnvironmentPin, Isolation
 from orchestrator.planning.expansion import (
     allocation,
     environments_on,
@@ -20,8 +21,6 @@ from orchestrator.planning.feasibility import (
     newest_suitable,
 )
 from orchestrator.planning.model import (
-    EnvironmentPin,
-    Isolation,
     Plan,
     PlannedTask,
     PlanningHost,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.errors import StoreError
-from orchestrator.planning import EnvironmentPin
+from orchestrator.pin import EnvironmentPin
 from runners.contract import digest
 from runners.contract.record import FactValue
 from runners.system import Fingerprint

@@ -124,7 +124,7 @@ def test_a_disk_that_refuses_is_one_line(
     def full(*_arguments: object) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("orchestrator.cli.results.write_rows", full)
+    monkeypatch.setattr("orchestrator.cli.rows.write_rows", full)
     assert sql(directory, "SELECT 1 AS n", "--output", tmp_path / "answer.csv") == ExitCode.USAGE
     assert "answer.csv: cannot be written: No space left on device" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

@@ -1,19 +1,17 @@
 """Errors reach a person as one line on standard error, with the right exit code."""
 
 import os
-import subprocess
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-import click
 import pytest
 
 from orchestrator.campaign.control import CampaignPhase, CampaignProgressState, ControlFiles
 from orchestrator.campaign.reproduce.stored import Wanted
 from orchestrator.campaign.run import RunOutcome
-from orchestrator.cli import run, taxmeter
+from orchestrator.cli import run
 from orchestrator.cli.sweep import exit_code
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.lock import HostLock, this_machine_to_ourselves
@@ -231,17 +229,3 @@ def test_a_driver_that_was_killed_ends_a_reproduction_with_its_exit_code(
     monkeypatch.setattr(module, "open_hosts", lambda *_: nullcontext())
     monkeypatch.setattr(module, "run_reproduction", lambda *_: (None, RunOutcome("c", {}, 137)))
     assert run(["reproduce", "t"]) == 137
-
-
-def test_the_list_of_commands_imports_none_of_them() -> None:
-    script = (
-        "import sys; from orchestrator.cli import run; run(['--help'])\n"
-        "heavy = {'pyarrow', 'duckdb', 'numpy', 'pydantic', 'rich'} & sys.modules.keys(); assert not heavy, heavy"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    context = click.Context(taxmeter)
-    for name in taxmeter.list_commands(context):
-        assert f"  {name} " in done.stdout
-        command = taxmeter.get_command(context, name)
-        assert command is not None
-        assert command.name == name

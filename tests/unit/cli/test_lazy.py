@@ -1,0 +1,53 @@
+"""What commands import: no more than they need."""
+
+import subprocess
+import sys
+
+import click
+import pytest
+
+from orchestrator.cli import taxmeter
+from orchestrator.cli.lazy import LazyGroup
+from orchestrator.cli.results import results
+
+SCRIPT = """
+import sys
+from contextlib import redirect_stdout
+before = set(sys.modules)
+from orchestrator.cli import run
+with redirect_stdout(sys.stderr):
+    run(sys.argv[1:])
+new = set(sys.modules) - before
+theirs = {name.partition(".")[0] for name in new} - set(sys.stdlib_module_names) - {"orchestrator"}
+print(*sorted([*theirs, *(name for name in new if name.startswith("orchestrator"))]))
+"""
+LEAST = {
+    "click",
+    *(f"orchestrator{name}" for name in ("", ".boundary", ".cli", ".cli.lazy", ".cli.terminal", ".errors")),
+}
+
+
+def imported(*arguments: str) -> set[str]:
+    """The libraries, and the modules of ours, that a command imports."""
+    done = subprocess.run([sys.executable, "-c", SCRIPT, *arguments], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "more"),
+    [(["--version"], set()), (["--help"], set()), (["results", "--help"], {"orchestrator.cli.results"})],
+)
+def test_what_only_tells_what_there_is_imports_nothing_of_it(arguments: list[str], more: set[str]) -> None:
+    assert imported(*arguments) == LEAST | more
+
+
+@pytest.mark.parametrize("group", [taxmeter, results])
+def test_each_command_is_where_its_group_has_it(group: LazyGroup) -> None:
+    context = click.Context(group)
+    told = group.get_help(context)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        assert command.name == name
+        assert f"\n  {name} " in told
+    assert group.get_command(context, "swep") is None
