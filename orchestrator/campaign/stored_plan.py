@@ -1,7 +1,7 @@
 """Plans as the rows of campaigns have them: what a campaign was to do, whatever today's files would plan."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final, Self
 
 from pydantic import TypeAdapter, ValidationError
@@ -52,6 +52,9 @@ class _Document:
 
 
 _DOCUMENT: Final = TypeAdapter(_Document)
+
+_OF_VISIT: Final = tuple(field.name for field in fields(Trial) if field.name != "spec")
+"""What the document says of a trial itself: all scalars."""
 
 
 @dataclass(frozen=True)
@@ -204,4 +207,4 @@ def plan_document(plan: Plan) -> dict[str, Any]:
 
 
 def _trial(trial: Trial) -> dict[str, Any]:
-    return {name: value for name, value in encode(trial).items() if name != "spec"}
+    return {name: getattr(trial, name) for name in _OF_VISIT}

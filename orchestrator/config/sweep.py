@@ -375,7 +375,7 @@ class Sweep(Document):
 
     def is_duplicated(self, workload: str, backend: str, batch: int) -> bool:
         """Whether trials of this workload, backend and batch run twice in every round."""
-        return Duplicate(workload=workload, backend=backend, batch=batch) in self.duplicate
+        return any((pair.workload, pair.backend, pair.batch) == (workload, backend, batch) for pair in self.duplicate)
 
 
 def load_sweep(path: Path | Source, stored: Mapping[str, str] | None = None) -> Sweep:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 
 from orchestrator.config import ANY, EACH_GPU_MODEL, Sweep, WorkloadAxis
 from orchestrator.planning.feasibility import ANY_SUITABLE, environment_problem, model_problem, newest_suitable
@@ -66,7 +67,7 @@ def plan(sweep: Sweep, hosts: Sequence[PlanningHost], campaign_id: str) -> Plan:
         able = sum(bool(runnable) for runnable, _ in divided.values())
         for environment, (runnable, impossible) in divided.items():
             part = _Part(sweep, host, environment, campaign_id)
-            skips += [Skip(host.name, environment, part.trial(spec), reason) for spec, reason in impossible]
+            skips += [Skip(host.name, environment, part.skipped(spec), reason) for spec, reason in impossible]
             if runnable:
                 tasks += part.tasks(runnable, able)
     tasks.sort(key=lambda planned: planned.task.trials[0].round)
@@ -124,10 +125,11 @@ def specifications(sweep: Sweep, host: PlanningHost) -> Iterator[TrialSpec]:
     for axis, backend, dtype, threads in itertools.product(
         sweep.workloads, sweep.backends, sweep.dtypes, sweep.threads
     ):
+        executed_by = BackendSpec(backend.name, backend.all_options())
         for workload in _shapes(axis):
             yield TrialSpec(
                 workload=workload,
-                backend=BackendSpec(backend.name, backend.all_options()),
+                backend=executed_by,
                 dtype=dtype,
                 device=sweep.device,
                 threads=len(host.cores_for(sweep.device)) if threads == "all" else threads,
@@ -193,10 +195,14 @@ class _Part:
     environment: str
     campaign_id: str
 
-    def trial(self, spec: TrialSpec, round_number: int = 1, order: int = 0, replicate: int = 0) -> Trial:
-        where = place(self.sweep, self.host)
-        key = trial_key(spec, self.host.environments[self.environment])
-        return visit(self.campaign_id, where, key, spec, round_number, order, replicate, self.sweep.timeout_s)
+    @cached_property
+    def place(self) -> str:
+        """What stands for the host in the identity of its trials."""
+        return place(self.sweep, self.host)
+
+    def skipped(self, spec: TrialSpec) -> Trial:
+        """What stands for a specification that cannot run."""
+        return visit(self.campaign_id, self.place, self._key(spec), spec, 1, 0, 0, self.sweep.timeout_s)
 
     def tasks(self, specs: Sequence[TrialSpec], environments: int) -> list[PlannedTask]:
         """A task for each round; with a budget one for all, which it shares with those of the other environments.
@@ -205,19 +211,31 @@ class _Part:
             specs: that can run.
             environments: of the sweep that can run something on this host.
         """
-        rounds = [self._round(number, specs) for number in range(1, self.sweep.planned_rounds + 1)]
+        known = [(self._key(spec), spec, copy) for spec in specs for copy in range(_copies(self.sweep, spec))]
+        rounds = [self._round(number, known) for number in range(1, self.sweep.planned_rounds + 1)]
         if self.sweep.budget is None:
             return [self._task(f"r{number}", trials) for number, trials in enumerate(rounds, 1)]
         budget_ms = round(1000 * self.sweep.budget / environments)
         everything = tuple(trial for trials in rounds for trial in trials)
         return [self._task("budget", everything, allocation(self.sweep, rounds[0], budget_ms))]
 
-    def _round(self, number: int, specs: Sequence[TrialSpec]) -> tuple[Trial, ...]:
-        """All trials of a round, in a random order of their own."""
-        order = [(spec, copy) for spec in specs for copy in range(_copies(self.sweep, spec))]
-        seed = f"{self.campaign_id}/{place(self.sweep, self.host)}/{self.environment}/{number}"
+    def _key(self, spec: TrialSpec) -> str:
+        return trial_key(spec, self.host.environments[self.environment])
+
+    def _round(self, number: int, known: Sequence[tuple[str, TrialSpec, int]]) -> tuple[Trial, ...]:
+        """All trials of a round, in a random order of their own.
+
+        Args:
+            number: of the round.
+            known: key, specification and replicate of each.
+        """
+        order = list(known)
+        seed = f"{self.campaign_id}/{self.place}/{self.environment}/{number}"
         random.Random(seed).shuffle(order)  # noqa: S311 - an order, no secret
-        return tuple(self.trial(spec, number, position, copy) for position, (spec, copy) in enumerate(order))
+        return tuple(
+            visit(self.campaign_id, self.place, key, spec, number, position, copy, self.sweep.timeout_s)
+            for position, (key, spec, copy) in enumerate(order)
+        )
 
     def _task(self, name: str, trials: tuple[Trial, ...], spending: Allocation | None = None) -> PlannedTask:
         task_id = f"{self.campaign_id}-{self.host.name}-{self.environment}-{name}"
@@ -237,7 +255,7 @@ def _choose_hosts(sweep: Sweep, hosts: Sequence[PlanningHost]) -> tuple[tuple[Pl
             by_place.setdefault(place(sweep, host), []).append(host)
     enough = "measured, and targets are any" if sweep.targets == ANY else "measured, and has the same model of GPU"
     for members in by_place.values():
-        best = max(members, key=lambda host: _able(sweep, host))
+        best = max(members, key=lambda host: _able(sweep, host)) if len(members) > 1 else members[0]
         reasons |= {host.name: f"{best.name} is {enough}" for host in members if host is not best}
     return (
         tuple(host for host in hosts if reasons[host.name] is None),
@@ -342,7 +360,7 @@ def _looking_ms(task: Task) -> int:
 def _floors_s(task: Task) -> float:
     floors = {
         (digest([replace(spec.workload, batch=1), spec.backend, spec.dtype]), spec.protocol.floor_budget_ms)
-        for spec in (trial.spec for trial in task.trials)
+        for spec in {id(trial.spec): trial.spec for trial in task.trials}.values()
         if spec.device == "cpu" and spec.protocol.floor_budget_ms and spec.protocol.procedure == STANDARD
     }
     return sum(OVERHEAD_PER_FLOOR_S + TWINS_PER_FLOOR * budget_ms / 1000 for _, budget_ms in floors)

@@ -16,11 +16,15 @@ def sessions_of(trials: Sequence[Trial]) -> Tuple[Tuple[Trial, ...], ...]:
     The second half of an A/A pair is in the session of the first. Alone are a trial of the procedure `legacy`, and one
     that is to be.
     """
-    sessions: Dict[str, List[Trial]] = {}
+    sessions: Dict[Tuple[int, str], List[Trial]] = {}
+    texts: Dict[int, str] = {}  # by identity: the rounds of a plan share their specifications
     for trial in trials:
-        is_alone = trial.spec.protocol.procedure == LEGACY or trial.alone
-        shared = replace(trial.spec, backend=_NO_BACKEND)
-        key = trial.trial_id if is_alone else canonical_json({"round": trial.round, "specification": shared})
+        if trial.spec.protocol.procedure == LEGACY or trial.alone:
+            key = 0, trial.trial_id
+        else:
+            if id(trial.spec) not in texts:
+                texts[id(trial.spec)] = canonical_json(replace(trial.spec, backend=_NO_BACKEND))
+            key = trial.round, texts[id(trial.spec)]
         sessions.setdefault(key, []).append(trial)
     return tuple(tuple(session) for session in sessions.values())
 
@@ -33,9 +37,8 @@ def repeated(trial: Trial, round_number: int) -> Trial:
 
 def repetition(begin: Begin, task: Task) -> Optional[Trial]:
     """The repetition that a line of a task begins; null if it begins none that the task may make."""
-    repeatable = () if task.allocation is None else task.allocation.trials
-    for trial in repeatable:
-        if trial.trial_id == begin.repeats and begin.round is not None:
-            again = repeated(trial, begin.round)
-            return again if again.trial_id == begin.trial_id else None
-    return None
+    trial = None if task.allocation is None or begin.repeats is None else task.allocation.repeatable.get(begin.repeats)
+    if trial is None or begin.round is None:
+        return None
+    again = repeated(trial, begin.round)
+    return again if again.trial_id == begin.trial_id else None

@@ -5,6 +5,7 @@ digest of a specification must be the same on every machine and in every JSON li
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Dict, Optional, Tuple, Union
 
 from runners.contract.guards import NO_GUARDS, Guards
@@ -157,6 +158,11 @@ class Allocation:
     spent_ms: int = 0
     """By the tasks before it, from their first session to the end of their last."""
 
+    @cached_property
+    def repeatable(self) -> Dict[str, Trial]:
+        """Its trials by id."""
+        return {trial.trial_id: trial for trial in self.trials}
+
 
 @dataclass(frozen=True)
 class Task:
@@ -172,7 +178,7 @@ class Task:
     allocation: Optional[Allocation] = None
     """What follows when the trials are done; null if nothing does."""
 
-    @property
+    @cached_property
     def every_trial(self) -> Tuple[Trial, ...]:
         """Its trials and those that it may repeat: all of what it needs is known from them."""
         known = {trial.trial_id for trial in self.trials}

@@ -19,7 +19,7 @@ from runners.contract import (
     Task,
     Trial,
     TrialSpec,
-    WorkloadSpec,
+    digest,
 )
 from runners.contract.catalogue.entries import CPU, CUDA
 from runners.examination.profiler import checked_by_latency
@@ -60,11 +60,15 @@ class TrialProcesses:
     """Starts the processes of the trials of one task, session by session."""
 
     def __init__(self, task: Task, cache: str, source: str, interrupts: Interrupts) -> None:
-        self._task = task
         self._cache = cache
         self._source = source
         self._interrupts = interrupts
         self._floors = Floors()
+        self._largest: Dict[str, int] = {}
+        """By what else decides a reference, the largest batch of the task."""
+        for trial in task.every_trial:
+            kind = _without_batch(trial.spec)
+            self._largest[kind] = max(trial.spec.workload.batch, self._largest.get(kind, 0))
 
     def run(self, trials: Sequence[Trial]) -> Dict[str, Outcome]:
         """All processes of the trials of one session; returns what became of each by its id."""
@@ -82,7 +86,8 @@ class TrialProcesses:
                 with allowances[trial.trial_id].passing() as deadline:
                     completed = self._completed(outcome.answer, trial, deadline)
                 outcomes[trial.trial_id] = replace(outcome, answer=completed)
-        return outcomes
+        spent_s = sum(allowance.spent_s for allowance in allowances.values())
+        return {name: _with_processes(outcomes[name], own.spent_s, spent_s) for name, own in allowances.items()}
 
     def _measure_in_turns(
         self, trials: Sequence[Trial], allowances: Dict[str, Allowance], outcomes: Dict[str, Outcome]
@@ -213,9 +218,7 @@ class TrialProcesses:
         spec = workload.spec
         if not workload.rows_are_independent:
             return spec.workload.batch
-        mine = _without_batch(spec)
-        batches = [t.spec.workload.batch for t in self._task.every_trial if _without_batch(t.spec) == mine]
-        return min(REFERENCE_ROWS, max(batches, default=spec.workload.batch))
+        return min(REFERENCE_ROWS, self._largest.get(_without_batch(spec), spec.workload.batch))
 
     def _prepare(self, trial: Trial, spec: TrialSpec, cached: CacheEntries, deadline: float) -> Tuple[Answer, Ended]:
         workspace = tempfile.mkdtemp(prefix=".partial-", dir=self._cache)
@@ -227,6 +230,20 @@ class TrialProcesses:
     def _child(self, function: Callable[[], Answer], trial: Trial, deadline: float) -> Tuple[Answer, Ended]:
         ended = run_child(function, deadline, self._interrupts)
         return judge(ended, trial.timeout_s), ended
+
+
+def _with_processes(outcome: Outcome, own_s: float, session_s: float) -> Outcome:
+    """The outcome, with what is known of its time only when the session is over.
+
+    Args:
+        outcome: of a trial.
+        own_s: in which processes of the trial ran.
+        session_s: in which any process of the session ran.
+    """
+    phases = outcome.answer.phases
+    process_s = max(0.0, own_s - phases.total_s)
+    phases = replace(phases, process_s=process_s, others_s=max(0.0, session_s - own_s))
+    return replace(outcome, answer=replace(outcome.answer, phases=phases))
 
 
 def _later(answer: Answer, cycles: int) -> Answer:
@@ -242,5 +259,5 @@ def _lacked_memory(outcome: Outcome) -> bool:
     return outcome.answer.status is Status.OOM or was_killed
 
 
-def _without_batch(spec: TrialSpec) -> Tuple[WorkloadSpec, str, str, int]:
-    return replace(spec.workload, batch=0), spec.dtype, spec.device, spec.seed
+def _without_batch(spec: TrialSpec) -> str:
+    return digest([replace(spec.workload, batch=0), spec.dtype, spec.device, spec.seed])

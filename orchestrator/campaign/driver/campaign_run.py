@@ -141,14 +141,15 @@ class CampaignRun:
             self._tracker.notice(CODE_HAS_CHANGED)
         works: dict[str, HostWork] = {}
         try:
-            busy = [host for name, host in self._hosts.items() if any(task.host == name for task in left.tasks)]
+            tasks = _by_host(left.tasks)
+            busy = [host for name, host in self._hosts.items() if name in tasks]
             absent = self.scheduler.start(
                 [
                     SchedulingHost(
                         host.planning.name,
                         host.planning.labels,
                         host.agent_cores,
-                        slots_on(host, left),
+                        slots_on(host, tasks[host.planning.name]),
                         host.is_relayed,
                     )
                     for host in busy
@@ -184,15 +185,14 @@ class CampaignRun:
         self._tracker.record_skips(left.skips)
 
     def _works(self, left: Plan) -> dict[str, HostWork]:
-        planned = self._plan.tasks
-        total = {name: sum(len(task.task.trials) for task in planned if task.host == name) for name in self._hosts}
-        works = {}
+        planned, waiting, works = _by_host(self._plan.tasks), _by_host(left.tasks), {}
         for name, host in self._hosts.items():
-            tasks = [task for task in left.tasks if task.host == name]
+            tasks = waiting.get(name, [])
+            slots, total = slots_on(host, tasks), sum(len(task.task.trials) for task in planned.get(name, ()))
             if not self.order.continuation.is_new:
                 tasks = [replace(task, task=restarted(task.task)) for task in tasks]
-            if total[name]:
-                works[name] = HostWork(name, slots_on(host, left), deque(tasks), total=total[name])
+            if total:
+                works[name] = HostWork(name, slots, deque(tasks), total=total)
         return works
 
     def _drive(self, left: Plan, works: dict[str, HostWork], absent: Mapping[str, str]) -> None:
@@ -264,6 +264,13 @@ class CampaignRun:
     def _store_leftovers_here(self) -> None:
         here = Leftovers(self.files.campaigns.resolve(), self._requests.store_id)
         store_leftovers_here(here, self.ingest, self._tracker.notice)
+
+
+def _by_host(tasks: Iterable[PlannedTask]) -> dict[str, list[PlannedTask]]:
+    found: dict[str, list[PlannedTask]] = {}
+    for task in tasks:
+        found.setdefault(task.host, []).append(task)
+    return found
 
 
 def drop_caches(files: ProjectFiles, keep: str | None) -> None:

@@ -192,7 +192,7 @@ class Driver:
             alone = plan(self.sweep, [ready.planning], self._requests.campaign_id)
             # An id holds the place of its host, so it is shared only by hosts that stand for each other.
             able = frozenset(trial.trial_id for planned in alone.tasks for trial in planned.task.trials)
-            new = self.works[name] = HostWork(name, slots_on(ready, alone), able=able)
+            new = self.works[name] = HostWork(name, slots_on(ready, alone.tasks), able=able)
             # It has to answer first, as one that was lost has.
             new.lose("it has not answered yet", self._looking.now_s, None)
             self.tracker.notice(f"{name} was offered in the place of a host that is lost")
@@ -284,10 +284,10 @@ class Driver:
 
     def _progress(self, host: HostWork) -> HostProgress:
         first = next(iter(host.running.values()), None)
-        trial = None if first is None else self.tracker.current(first)
+        trial = None if first is None else first.intake.current
         # What waits is not looked up trial by trial: of a row that came late, its task knows when it starts.
         left = sum(len(planned.task.trials) for planned in host.waiting)
-        left += sum(len(self.tracker.open_trials(task.planned.task)) for task in host.running.values())
+        left += sum(task.intake.open for task in host.running.values())
         return HostProgress(
             host.name,
             host.phase,

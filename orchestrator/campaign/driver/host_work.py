@@ -10,7 +10,7 @@ from orchestrator.campaign.control import HostPhase
 from orchestrator.campaign.driver.task_tracker import RunningTask, restarted
 from orchestrator.campaign.provision import ReadyHost
 from orchestrator.config import Faults
-from orchestrator.planning import Plan, PlannedTask, Slot, slot_of, slots_at_once
+from orchestrator.planning import PlannedTask, Slot, slot_of, slots_at_once
 from orchestrator.scheduling import Acknowledgement, WorkerProcess
 
 if TYPE_CHECKING:
@@ -177,10 +177,10 @@ def hopeless(hosts: Mapping[str, HostWork], now_s: float, faults: Faults) -> lis
     return [host for host in awaited if host.loss is not None and now_s - host.loss.since_s >= faults.return_s]
 
 
-def slots_on(host: ReadyHost, planned: Plan) -> int:
-    """How many tasks of a plan run at once on a host."""
-    tasks = [task.task for task in planned.tasks if task.host == host.planning.name]
-    return slots_at_once(host.planning.slots, tasks) if host.planning.slots else 1
+def slots_on(host: ReadyHost, tasks: Iterable[PlannedTask]) -> int:
+    """How many of its tasks run at once on a host."""
+    slots = host.planning.slots
+    return slots_at_once(slots, [planned.task for planned in tasks]) if slots else 1
 
 
 def move(sources: Iterable[HostWork], target: HostWork, slots: Sequence[Slot]) -> dict[str, int]:

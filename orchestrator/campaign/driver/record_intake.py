@@ -43,6 +43,8 @@ class RecordIntake:
         self.problem: str | None = None
         """Why the first of its records that gives no row does not."""
         self._trials = {trial.trial_id: trial for trial in task.trials}
+        self._open = set(self._trials)
+        self._at_work: dict[str, Trial] = {}
         self._task = task
         self._ingest = ingest
         self._attempts = attempts or {}
@@ -62,6 +64,20 @@ class RecordIntake:
     def trials(self) -> tuple[Trial, ...]:
         """Those of its task, and the repetitions of which a begin was taken."""
         return tuple(self._trials.values())
+
+    @property
+    def open(self) -> int:
+        """How many trials of its task have no row yet; repetitions are not counted."""
+        return len(self._open)
+
+    @property
+    def current(self) -> Trial | None:
+        """The first of the trials that have begun and have no row yet."""
+        return next(iter(self._at_work.values()), None)
+
+    def trial(self, trial_id: str) -> Trial:
+        """One of `trials`."""
+        return self._trials[trial_id]
 
     @property
     def doubt(self) -> str | None:
@@ -86,6 +102,7 @@ class RecordIntake:
             elif (trial := self._trial(read.line)) is not None:
                 if isinstance(read.line, Begin):
                     self.begun[trial.trial_id] = read.line
+                    self._at_work[trial.trial_id] = trial
                     begun.append(trial)
                 elif isinstance(read.line, TrialRecord):
                     self._record(trial, read.line, read)
@@ -110,6 +127,8 @@ class RecordIntake:
                 self._is_left = True
             else:
                 self._differs = answer.reason or self._differs
+                self._open.discard(trial.trial_id)
+                self._at_work.pop(trial.trial_id, None)
                 stored.append((trial, record))
         return stored
 

@@ -191,11 +191,6 @@ class TaskTracker:
         """Whether the row of this attempt is on the disk."""
         return self.ingest.is_stored(RowKey(self.requests.campaign_id, trial.trial_id, trial.attempt))
 
-    def current(self, running: RunningTask) -> Trial | None:
-        """The trial that a task runs now, as far as is known; the first of its session."""
-        trials = running.intake.trials
-        return next((t for t in trials if t.trial_id in running.intake.begun and not self.is_stored(t)), None)
-
     def notice(self, text: str) -> None:
         """Tells something that a person should know."""
         self.observe(Notice(text))
@@ -218,7 +213,7 @@ class TaskTracker:
         Of several suspects that had begun together each is alone at its last attempt.
         """
         host, builder = running.planned.host, running.intake.builder
-        trial = next(trial for trial in running.intake.trials if trial.trial_id == victim.trial_id)
+        trial = running.intake.trial(victim.trial_id)
         if problem is None:
             self._write(host, builder, trial, victim, final=True)
             return []

@@ -1,0 +1,1 @@
+"""How fast taxmeter itself is: `make bench`, or `python -m benchmarks.performance --help`."""

@@ -1,0 +1,51 @@
+"""How long commands take: in processes of their own, against the start of a bare interpreter."""
+
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Took:
+    """What a command took: medians."""
+
+    wall_s: float
+    cpu_s: float
+
+
+def took(command: Sequence[str], repeats: int, directory: Path) -> Took:
+    """Runs a command several times; the first run, which reads files that no cache has yet, does not count.
+
+    Args:
+        command: to run; it must end with exit code 0.
+        repeats: that count.
+        directory: in which it runs.
+    """
+    walls, cpus = [], []
+    for _ in range(repeats + 1):
+        start, before = time.perf_counter(), _cpu_s()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=directory, env=dict(os.environ))
+        walls.append(time.perf_counter() - start)
+        cpus.append(_cpu_s() - before)
+    return Took(statistics.median(walls[1:]), statistics.median(cpus[1:]))
+
+
+def bare(repeats: int, directory: Path) -> Took:
+    """The interpreter itself."""
+    return took([sys.executable, "-c", "pass"], repeats, directory)
+
+
+def taxmeter(*arguments: str) -> list[str]:
+    """The command line, as its entry point starts it."""
+    return [sys.executable, "-c", "from orchestrator.cli import main; main()", *arguments]
+
+
+def _cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
