@@ -16,13 +16,20 @@ Integers = NDArray[np.int64]
 Values = dict[str, pa.Array | Sequence[object] | NDArray[np.generic]]
 
 _PHASES = {
+    "reference": 0.5,
+    "artifact": 1.5,
     "build": 0.0,
     "load": 1.0,
-    "artifact": 1.5,
-    "reference": 0.5,
+    "inputs": -3.0,
     "first_call": -2.0,
+    "verify": -2.0,
     "warmup": -0.6,
+    "timed": 1.0,
+    "facts": -2.0,
     "examine": 1.2,
+    "process": -1.5,
+    "others": 2.5,
+    "session": -2.5,
 }
 
 

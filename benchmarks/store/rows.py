@@ -229,7 +229,7 @@ def _measured() -> list[str]:
     names = TRIALS.names
     return [
         name
-        for name in names[names.index("build_s") :]
+        for name in names[names.index("reference_s") :]
         if name not in {"facts", "conditions_before", "conditions_after"}
     ]
 

@@ -12,13 +12,14 @@ from orchestrator.analysis.axes import AXES, Axis, values_of
 from orchestrator.analysis.conditions import Condition, parse_conditions
 from orchestrator.analysis.explanation import Explanation, Lack, explain, explain_columns
 from orchestrator.analysis.explanation.sweeps import measuring
+from orchestrator.analysis.phases import phase_columns, time_spent
 from orchestrator.analysis.snapshot import Snapshot
 from orchestrator.cli.options import format_option
 from orchestrator.cli.stores import place_option, require_store
 from orchestrator.cli.tables import wide_console
 from orchestrator.config import Sweep, load_sweep
 from orchestrator.errors import ConfigurationError
-from orchestrator.report.explain import explanation_document, render_explanation
+from orchestrator.report.explain import explanation_document, render_explanation, render_time, time_document
 
 _SWEEPS: Final = Path("sweeps")
 _VALUES_SHOWN: Final = 6
@@ -39,11 +40,21 @@ def explain_command(trial: tuple[str, ...], place: str | Path, form: str) -> Non
     \b
       taxmeter explain 3f9a1c
       taxmeter explain workload=bert-base backend=eager batch=1 gpu=A100
+      taxmeter explain campaign=newest
 
-    All rounds of the configuration on its system count, and all campaigns in which it ran there alike.
+    All rounds of the configuration on its system count, and all campaigns in which it ran there alike. Conditions on
+    campaign, sweep, host and hw alone ask where the time of those trials went.
     """
     snapshot = Snapshot.of(require_store(place))
-    target = _by_id(snapshot, trial[0], place) if _is_id(trial) else _by_axes(snapshot, trial)
+    conditions = () if _is_id(trial) else parse_conditions(trial)
+    if conditions and {condition.axis.name for condition in conditions} <= {*_TELLING}:
+        spent = time_spent(snapshot.rows(phase_columns(), snapshot.condition(conditions)))
+        if form == "json":
+            click.echo(json.dumps(time_document(spent), indent=2))
+        else:
+            wide_console().print(render_time(spent))
+        return
+    target = _by_axes(snapshot, conditions) if conditions else _by_id(snapshot, trial[0], place)
     rows = snapshot.rows(explain_columns(), pc.field("system_id") == target["system_id"])
     found = explain(rows, target)
     commands = {lack: command for lack in found.lacks if (command := _command(found, lack)) is not None}
@@ -69,8 +80,7 @@ def _by_id(snapshot: Snapshot, name: str, place: str | Path) -> dict[str, Any]:
     return exact[0]
 
 
-def _by_axes(snapshot: Snapshot, texts: Sequence[str]) -> dict[str, Any]:
-    conditions: tuple[Condition, ...] = parse_conditions(texts)
+def _by_axes(snapshot: Snapshot, conditions: Sequence[Condition]) -> dict[str, Any]:
     columns = [*explain_columns(), *(name for axis in AXES.values() for name in axis.columns)]
     rows = snapshot.rows(columns, snapshot.condition(conditions))
     if not rows:

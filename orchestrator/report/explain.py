@@ -14,6 +14,7 @@ from rich.text import Text
 
 from orchestrator.analysis import Estimate
 from orchestrator.analysis.explanation import FREE, Alternative, Direction, Explanation, Lack, Tax
+from orchestrator.analysis.phases import TimeSpent
 from orchestrator.analysis.tax import Regime
 from orchestrator.report.text import count_text, duration_text, indented, ratio_text, shape_name, transition_text
 from runners.contract import Status
@@ -59,6 +60,21 @@ def render_explanation(found: Explanation, commands: Mapping[Lack, str]) -> Rend
     parts += [Text(), *_batches(found)]
     parts += [*_variants(found), *_alternatives(found), *_missing(found, commands)]
     return Group(*parts)
+
+
+def render_time(spent: TimeSpent) -> RenderableType:
+    """Where the time of trials went, the most first."""
+    told = [*spent.by_phase.items(), *([("between trials", spent.between_s)] if spent.between_s else [])]
+    table = _table("phase", "s", "share")
+    for name, seconds in sorted(told, key=lambda item: -item[1]):
+        table.add_row(name, f"{seconds:.1f}", f"{seconds / spent.total_s:.1%}")
+    trials = count_text(spent.trials, "trial", "trials")
+    return Group(Text(f"{trials} took {spent.total_s:.0f} s of their machines.", style="bold"), Text(), table)
+
+
+def time_document(spent: TimeSpent) -> dict[str, Any]:
+    """The same as a JSON value."""
+    return {"trials": spent.trials, "total_s": spent.total_s, **spent.by_phase, "between_s": spent.between_s}
 
 
 def _transition_of(found: Explanation) -> str:

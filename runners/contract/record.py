@@ -92,7 +92,10 @@ class Series:
 
 @dataclass(frozen=True)
 class Phases:
-    """Seconds spent before the first timed call; null for a phase that was not reached."""
+    """Seconds, from the start of a trial to its record: all of them together, but for what rounding takes.
+
+    Null for a phase that was not reached.
+    """
 
     reference_s: Optional[float] = None
     """Eager in float64 and in the trial's dtype, in a process of its own; null if an earlier trial did it."""
@@ -104,12 +107,31 @@ class Phases:
     """Construction of the model and its weights."""
     load_s: Optional[float] = None
     """What the backend does to make the model callable: tracing, freezing, creating a session."""
+    inputs_s: Optional[float] = None
+    """Making the inputs that calls get in turn."""
     first_call_s: Optional[float] = None
+    verify_s: Optional[float] = None
+    """Reading the reference, the further calls whose outputs are looked at, and both comparisons."""
     warmup_s: Optional[float] = None
+    timed_s: Optional[float] = None
+    """All timed series, in turns and after them."""
+    facts_s: Optional[float] = None
+    """What is noted of the model and its calls: parameters, operations, memory."""
     examine_s: Optional[float] = None
     """The passes after timing (profiler, graph, energy), in a process of their own."""
     floor_s: Optional[float] = None
     """All of the dispatch floor: preparation and measurement; null if an earlier trial of the task did it."""
+    process_s: Optional[float] = None
+    """What its processes took beside all that: fork, stops between turns, tear-down; all of one that said nothing."""
+    others_s: Optional[float] = None
+    """While it waited for the processes of the other trials of its session."""
+    session_s: Optional[float] = None
+    """What belongs to its session: guards, conditions, records on the disk."""
+
+    @property
+    def total_s(self) -> float:
+        """All of them together."""
+        return float(sum(seconds for name, seconds in vars(self).items() if seconds and name != "artifact_cached"))
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """The second process of a trial: a clean one in which everything is timed."""
 
 import gc
-import time
 from dataclasses import replace
 from typing import Any, List, Optional, Sequence, Tuple
 
@@ -17,6 +16,7 @@ from runners.protocol.answer import Answer
 from runners.protocol.attempt import Facts, attempted
 from runners.protocol.cache import CacheEntries
 from runners.protocol.prepare import load_artifact_facts, load_reference
+from runners.protocol.stopwatch import Stopwatch
 from runners.protocol.timing import Sample, Subject, WarmUp, time_one
 from runners.protocol.turns import Turns
 from runners.protocol.verify import INPUTS, Check, Reference, check
@@ -39,12 +39,30 @@ def measure(spec: TrialSpec, cached: CacheEntries, turns: Optional[Turns] = None
     backend = make_backend(make_workload(spec))
     workload = backend.workload
     workload.set_threads(backend.host_threads())
-    start = time.perf_counter()
-    model = backend.build()
-    built = time.perf_counter()
-    call = backend.load(model, cached.artifact.path if backend.has_artifact else None)
-    loaded = time.perf_counter()
-    reference = load_reference(workload, cached.reference)
+    watch = Stopwatch()
+    with watch.phase("build_s"):
+        model = backend.build()
+    with watch.phase("load_s"):
+        call = backend.load(model, cached.artifact.path if backend.has_artifact else None)
+    with watch.phase("verify_s"):
+        reference = load_reference(workload, cached.reference)
+    with watch.phase("facts_s"):
+        facts = _known(backend, model, cached, reference)
+    with watch.phase("inputs_s"):
+        ring = [backend.native(workload.inputs(index)) for index in range(RING)]
+    with backend.execution(), gpu_clock(spec.device == CUDA) as clock:
+        answer = _verify_and_time(backend, Subject(call, ring, backend.synchronize(), clock), reference, turns, watch)
+        facts.update({} if clock is None else clock.facts())
+    phases = watch.phases()
+    return replace(
+        answer,
+        phases=replace(phases, build_s=None) if model is None else phases,
+        facts=dict(facts, **answer.facts),
+    )
+
+
+def _known(backend: Backend, model: Any, cached: CacheEntries, reference: Reference) -> Facts:
+    workload = backend.workload
     facts = dict(reference.facts)
     if model is not None:
         facts.update(workload.facts(model))
@@ -52,32 +70,33 @@ def measure(spec: TrialSpec, cached: CacheEntries, turns: Optional[Turns] = None
         facts.update(load_artifact_facts(workload.arithmetic, cached.artifact))
     facts.update(workload.numerics())
     facts.update(backend.facts())
-    ring = [backend.native(workload.inputs(index)) for index in range(RING)]
-    with backend.execution(), gpu_clock(spec.device == CUDA) as clock:
-        answer = _verify_and_time(backend, Subject(call, ring, backend.synchronize(), clock), reference, turns)
-        facts.update({} if clock is None else clock.facts())
-    phases = replace(answer.phases, build_s=None if model is None else built - start, load_s=loaded - built)
-    return replace(answer, phases=phases, facts=dict(facts, **answer.facts))
+    return facts
 
 
-def _verify_and_time(backend: Backend, subject: Subject, reference: Reference, turns: Optional[Turns]) -> Answer:
-    outputs, samples = _verified_calls(backend, subject)
-    before = _compare(backend, outputs, reference, after_timing=False)
-    phases = Phases(first_call_s=samples[0][0] / 1e9)
+def _verify_and_time(
+    backend: Backend, subject: Subject, reference: Reference, turns: Optional[Turns], watch: Stopwatch
+) -> Answer:
+    with watch.phase("verify_s"):
+        outputs, samples = _verified_calls(backend, subject)
+        before = _compare(backend, outputs, reference, after_timing=False)
+    first_s = samples[0][0] / 1e9
+    watch.add("first_call_s", first_s)
+    watch.add("verify_s", -first_s)
     if before.problem is not None:
-        reason = "before timing: " + before.problem
-        return Answer(Status.WRONG_OUTPUT, reason, phases, verification=before.verification)
+        return Answer(Status.WRONG_OUTPUT, "before timing: " + before.problem, verification=before.verification)
     # Calls after the first are warm-up calls that were looked at
-    warm = _warm_up(backend, subject, samples[1:])
-    series, outputs = _timed(backend, subject, warm, turns)
-    phases = replace(phases, warmup_s=warm.seconds)
-    after = _compare(backend, outputs, reference, after_timing=True)
+    with watch.phase("warmup_s"):
+        warm = _warm_up(backend, subject, samples[1:])
+    series, outputs = _timed(backend, subject, warm, turns, watch)
+    with watch.phase("verify_s"):
+        after = _compare(backend, outputs, reference, after_timing=True)
     if after.problem is not None:
         # A latency of wrong answers is worth nothing
         reason = "after timing: " + after.problem
-        return Answer(Status.WRONG_OUTPUT, reason, phases, (), warm.steady, after.verification)
-    facts = _examined(backend, subject)
-    return Answer(Status.OK, None, phases, series, warm.steady, after.verification, facts)
+        return Answer(Status.WRONG_OUTPUT, reason, steady=warm.steady, verification=after.verification)
+    with watch.phase("facts_s"):
+        facts = _examined(backend, subject)
+    return Answer(Status.OK, None, Phases(), series, warm.steady, after.verification, facts)
 
 
 def _verified_calls(backend: Backend, subject: Subject) -> Tuple[List[Outputs], List[Sample]]:
@@ -103,30 +122,38 @@ def _warm_up(backend: Backend, subject: Subject, samples: Sequence[Sample]) -> W
 
 
 def _timed(
-    backend: Backend, subject: Subject, warm: WarmUp, turns: Optional[Turns]
+    backend: Backend, subject: Subject, warm: WarmUp, turns: Optional[Turns], watch: Stopwatch
 ) -> Tuple[Tuple[Series, ...], List[Outputs]]:
-    protocol = backend.spec.protocol
     gc.collect()
     gc.freeze()
     gc.disable()
     try:
-        if protocol.procedure == LEGACY:
-            series = [timing.time_passes(subject, protocol.legacy_passes)]
-        else:
-            if turns is None:
-                series = [timing.time_sync(subject, protocol, warm.last_ns)]
-            else:
-                series = [timing.time_turns(subject, protocol, turns, warm.last_ns)]
-            expected_ns = timing.median_ns(series[0]) if series[0].durations_ns else warm.last_ns
-            if protocol.pipelined_budget_ms:
-                series.append(timing.time_pipelined(subject, protocol, expected_ns))
-            dispatched = backend.dispatched(subject.call)
-            if subject.synchronize is not None and protocol.dispatch_budget_ms and dispatched is not None:
-                series.append(timing.time_dispatch(replace(subject, call=dispatched), protocol, expected_ns))
-        outputs, _ = _verified_calls(backend, subject)
+        with watch.phase("timed_s"):
+            series = _series(backend, subject, warm, turns)
+        if turns is not None:
+            watch.add("timed_s", -turns.waited_s)
+        with watch.phase("verify_s"):
+            outputs, _ = _verified_calls(backend, subject)
     finally:
         gc.enable()
     return (warm.series, *series), outputs
+
+
+def _series(backend: Backend, subject: Subject, warm: WarmUp, turns: Optional[Turns]) -> List[Series]:
+    protocol = backend.spec.protocol
+    if protocol.procedure == LEGACY:
+        return [timing.time_passes(subject, protocol.legacy_passes)]
+    if turns is None:
+        series = [timing.time_sync(subject, protocol, warm.last_ns)]
+    else:
+        series = [timing.time_turns(subject, protocol, turns, warm.last_ns)]
+    expected_ns = timing.median_ns(series[0]) if series[0].durations_ns else warm.last_ns
+    if protocol.pipelined_budget_ms:
+        series.append(timing.time_pipelined(subject, protocol, expected_ns))
+    dispatched = backend.dispatched(subject.call)
+    if subject.synchronize is not None and protocol.dispatch_budget_ms and dispatched is not None:
+        series.append(timing.time_dispatch(replace(subject, call=dispatched), protocol, expected_ns))
+    return series
 
 
 def _examined(backend: Backend, subject: Subject) -> Facts:

@@ -4,6 +4,7 @@ A message is one byte. What else comes through the pipes, from a process that wr
 """
 
 import os
+import time
 from typing import Iterator, Optional
 
 from runners.contract import Stop
@@ -37,13 +38,17 @@ class Turns:
         """To be set by whoever takes the turns: its budget is spent. More turns may come all the same."""
         self.ended: Optional[Stop] = None
         """Why there are no more, when there are none."""
+        self.waited_s = 0.0
+        """Between its turns, for all of them together."""
 
     def __iter__(self) -> Iterator[None]:
         """One element for each turn."""
         report = READY
         while True:
             os.write(self._reports, report)
+            start = time.perf_counter()
             command = os.read(self._commands, 1)
+            self.waited_s += time.perf_counter() - start
             if command != GO:
                 self.ended = _STOPS[command]
                 return

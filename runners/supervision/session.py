@@ -52,6 +52,7 @@ class Allowance:
 
     def __init__(self, seconds: float) -> None:
         self.left_s = seconds
+        self.spent_s = 0.0
 
     @contextmanager
     def passing(self) -> Iterator[float]:
@@ -60,7 +61,9 @@ class Allowance:
         try:
             yield start + self.left_s
         finally:
-            self.left_s -= time.monotonic() - start
+            passed_s = time.monotonic() - start
+            self.left_s -= passed_s
+            self.spent_s += passed_s
 
 
 class Member:
@@ -109,10 +112,11 @@ class Member:
 
     def start(self, interrupts: Interrupts, siblings: Sequence["Member"]) -> None:
         """Forks its process, beside those that live."""
-        channel = Channel()
-        turns = channel.turns()
-        others = [member.child for member in siblings]
-        self._child = Child(lambda: self.function(turns), interrupts, channel, others)
+        with self.allowance.passing():
+            channel = Channel()
+            turns = channel.turns()
+            others = [member.child for member in siblings]
+            self._child = Child(lambda: self.function(turns), interrupts, channel, others)
 
     def count_turn(self, seconds: float) -> None:
         """It has had a turn and lives."""
@@ -122,7 +126,8 @@ class Member:
 
     def end(self) -> None:
         """Kills what is left of its process, and keeps what it said."""
-        self._ended = self.child.end()
+        with self.allowance.passing():
+            self._ended = self.child.end()
 
 
 class _Cut(Exception):  # noqa: N818 - a request, not an error

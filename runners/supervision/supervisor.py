@@ -204,15 +204,16 @@ class Supervisor:
         return started
 
     def _record(self, trial: Trial, started: int, outcome: Outcome, around: "_Surroundings") -> TrialRecord:
-        answer, ended = outcome.answer, outcome.ended
+        answer, ended, finished = outcome.answer, outcome.ended, time.time_ns()
+        seconds = (finished - started) / 1e9
         record = TrialRecord(
             trial_id=trial.trial_id,
             attempt=trial.attempt,
             status=answer.status,
             reason=answer.reason,
             started_at_ns=started,
-            finished_at_ns=time.time_ns(),
-            phases=answer.phases,
+            finished_at_ns=finished,
+            phases=replace(answer.phases, session_s=max(0.0, seconds - answer.phases.total_s)),
             series=answer.series,
             session=outcome.session,
             steady=answer.steady,
@@ -226,7 +227,6 @@ class Supervisor:
             log_tail=ended.log_tail if ended and answer.status is not Status.OK else "",
         )
         self._write(record)
-        seconds = (record.finished_at_ns - started) / 1e9
         print("%s %s %.1f s %s" % (trial.trial_id, record.status.value, seconds, record.reason or ""), flush=True)
         return record
 

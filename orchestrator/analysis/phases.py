@@ -1,0 +1,62 @@
+"""Where the time of trials went: their phases, added up."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+from runners.contract import Phases
+
+_SHARED: Final = ("others_s", "session_s")
+"""What a trial waits for others is their own time; what belongs to a session stands in the row of each trial of it."""
+_OWN: Final = tuple(phase.name for phase in fields(Phases) if phase.name not in ("artifact_cached", *_SHARED))
+_PLACE: Final = ("campaign_id", "host", "slot")
+
+
+@dataclass(frozen=True)
+class TimeSpent:
+    """Of some trials, in seconds of the machines that they ran on."""
+
+    trials: int
+    by_phase: Mapping[str, float]
+    """As columns are called, those in which any time went."""
+    between_s: float
+    """From the first start to the last end of a campaign on a host, without its trials: starts of tasks, and pauses."""
+
+    @property
+    def total_s(self) -> float:
+        """All of it."""
+        return sum(self.by_phase.values()) + self.between_s
+
+
+def phase_columns() -> list[str]:
+    """The columns of `trials` that `time_spent` needs."""
+    return [*_PLACE, "session_id", "started_at", "finished_at", *_OWN, *_SHARED]
+
+
+def time_spent(rows: Sequence[Mapping[str, Any]]) -> TimeSpent:
+    """Adds up the phases of trials.
+
+    Args:
+        rows: with the columns of `phase_columns`; of trials that never started nothing is counted.
+    """
+    ran = [row for row in rows if row["finished_at"] is not None and row["session_s"] is not None]
+    by_phase = {name: _sum(row[name] for row in ran) for name in _OWN}
+    # The least: of several records each counts the time in which those before it were written
+    sessions: dict[tuple[Any, ...], float] = {}
+    for row in ran:
+        session = (*(row[name] for name in _PLACE), row["session_id"] or row["started_at"])
+        sessions[session] = min(row["session_s"], sessions.get(session, row["session_s"]))
+    by_phase["session_s"] = _sum(sessions.values())
+    places: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for row in ran:
+        places.setdefault(tuple(row[name] for name in _PLACE), []).append(row)
+    passed_s = sum(
+        (max(row["finished_at"] for row in some) - min(row["started_at"] for row in some)).total_seconds()
+        for some in places.values()
+    )
+    found = {name: seconds for name, seconds in by_phase.items() if seconds}
+    return TimeSpent(len(ran), found, max(0.0, passed_s - sum(found.values())))
+
+
+def _sum(values: Iterable[float | None]) -> float:
+    return sum(value for value in values if value is not None)
