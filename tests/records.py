@@ -69,7 +69,12 @@ def measured(
         started_at_ns=int(one.start.timestamp()) * 10**9,
         finished_at_ns=int(one.end.timestamp()) * 10**9,
         phases=Phases(
-            build_s=0.8, load_s=0.3, first_call_s=0.2, warmup_s=1.0, examine_s=2.0 if system.is_gpu else None
+            build_s=0.8,
+            load_s=0.3,
+            first_call_s=0.2,
+            warmup_s=1.0,
+            examine_s=2.0 if system.is_gpu else None,
+            session_s=0.1,
         ),
         series=tuple(taken),
         steady=True,

@@ -74,6 +74,25 @@ def test_a_session_begins_together_and_its_records_stand_at_its_end(tmp_path: Pa
         assert record.verification.after_timing
 
 
+def test_the_phases_of_a_trial_are_all_of_its_time(tmp_path: Path) -> None:
+    write_task(tmp_path, *pair("synthetic-null"), trial("synthetic-sleep", protocol=TURNS), trial("synthetic-raise"))
+    code, log = run(tmp_path)
+    assert code == 0, log
+    for record in records(tmp_path):
+        phases, whole_s = record.phases, (record.finished_at_ns - record.started_at_ns) / 1e9
+        assert phases.total_s == pytest.approx(whole_s, rel=0.02)
+        assert phases.process_s
+        assert phases.session_s
+    first, twin, sleeping, raising = (record.phases for record in records(tmp_path))
+    assert first.total_s - first.others_s - first.session_s == pytest.approx(twin.others_s, rel=0.02)
+    assert (sleeping.others_s, raising.others_s) == (0.0, 0.0)
+    for phases, record in ((first, records(tmp_path)[0]), (sleeping, records(tmp_path)[2])):
+        [sync_s] = [sum(part.durations_ns) / 1e9 for part in record.series if part.mode == "sync"]
+        assert sync_s <= phases.timed_s
+        assert min(phases.verify_s, phases.warmup_s, phases.facts_s, phases.load_s) > 0.0
+    assert raising.timed_s is None
+
+
 def test_a_second_run_of_a_session_has_another_id(tmp_path: Path) -> None:
     found = set()
     for name in "ab":

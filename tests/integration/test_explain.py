@@ -227,3 +227,16 @@ def test_one_round_gives_numbers_without_intervals(tmp_path: Path, capsys: pytes
     assert "one process: no interval" in out
     assert "a single round gives no interval" in out
     assert "taxmeter reproduce" in out
+
+
+def test_conditions_on_campaigns_alone_ask_where_their_time_went(
+    made: Made, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert taxmeter("explain", "campaign=newest", "--results", str(made.directory)) == 0
+    assert "trials took" in capsys.readouterr().out
+    assert taxmeter("explain", "campaign=newest", "--results", str(made.directory), "--format", "json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["trials"] > 0
+    assert told["total_s"] == pytest.approx(
+        sum(value for name, value in told.items() if name not in ("trials", "total_s"))
+    )
