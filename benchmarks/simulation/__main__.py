@@ -185,8 +185,8 @@ once all are within {precision:.1%}. The speed of a quiet machine has noise of 7
 one has bursts of +42 % for 20 % of the time besides. A turn has {noise.samples} samples with a log-normal scatter of
 {noise.sample_sigma:.0%}, of which {noise.burst_share:.0%} are prolonged by a Pareto tail of index
 {noise.burst_index:g}. Processes differ for good, anew in each session, by the CV of each column: on the machines that
-were looked at by 0.5 to 3 %. From campaign to campaign ratios of different backends differ by {states:.1%} besides,
-for which the intervals have {between:.0%}. [Comparing](../comparing.md) says what the words mean.
+were looked at by 0.5 to 3 %. From campaign to campaign ratios of different backends differ by {states:.2%} besides,
+for which the intervals have {between:.1%}. [Comparing](../comparing.md) says what the words mean.
 
 ## Half-width of a ratio
 

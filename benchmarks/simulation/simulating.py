@@ -23,7 +23,7 @@ from runners.statistics.allocation import Allocator, session_logs
 
 PRECISION_PPM: Final = 25_000
 """That of the quickstart."""
-STATES_SIGMA: Final = 0.008
+STATES_SIGMA: Final = 0.0084
 """Standard deviation of the logarithms of ratios between campaigns, as in nine real ones (docs/measured/turns.md)."""
 Floats = NDArray[np.float64]
 METRIC: Final = METRICS["latency_sync"]

@@ -16,10 +16,10 @@ from runners.statistics.student import t_quantile
 LEVEL = 0.95
 """Of all intervals."""
 
-BETWEEN_CAMPAIGNS = 0.01
+BETWEEN_CAMPAIGNS = 0.009
 """Standard deviation of the logarithm of a ratio from campaign to campaign on one machine, beyond what the scatter of
 their sessions lets expect. A shared machine stays in a state for longer than a campaign, and no session of that
-campaign shows it: it is taken as known (type B in JCGM 100:2008, 4.3), rounded up from the 0.8 % that nine campaigns
+campaign shows it: it is taken as known (type B in JCGM 100:2008, 4.3), rounded up from the 0.84 % that nine campaigns
 gave (docs/measured/turns.md)."""
 
 LEAST_CELLS = 3
