@@ -150,6 +150,10 @@ test-long: venv-dev ## the tests that take minutes each: faults of lab hosts, ot
 gpu-check: venv ## eight checks of this machine's GPU (docs/gpu.md), with GPU_PYTHON or in the image of cuda13; QUICK=1
 	@docker/gpu-check '$(or $(OUTPUT),.taxmeter/gpu-check)' $(if $(filter-out 0,$(QUICK)),--quick)
 
+.PHONY: bench
+bench: venv ## how fast taxmeter itself is: commands, and a driver of 1,000 to 100,000 trials; OUTPUT= a file of JSON
+	@$(BIN)/python -m benchmarks.performance $(if $(OUTPUT),--output '$(OUTPUT)')
+
 .PHONY: bench-store
 bench-store: venv ## measure the store against this machine's limits; TRIALS=, OUTPUT= a page of Markdown
 	@$(BIN)/python -m benchmarks.store $(if $(TRIALS),--trials '$(TRIALS)') $(if $(OUTPUT),--output '$(OUTPUT)')
