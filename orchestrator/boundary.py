@@ -10,9 +10,16 @@ import os
 import re
 import stat
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
-from orchestrator.errors import ForeignDataError
+from pydantic_core import ValidationError
+
+from orchestrator.errors import ForeignDataError, one_line
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter  # commands that read nothing do not wait for it
+
+Value = TypeVar("Value")
 
 MAX_JSON_BYTES: Final = 64 * 2**20
 """No document of ours is longer."""
@@ -57,20 +64,24 @@ def open_foreign_file(path: Path, *, follows_links: bool = False) -> io.FileIO:
     return open(descriptor, "rb", buffering=0)
 
 
-def read_foreign_file(path: Path, limit_bytes: int, *, follows_links: bool = False) -> bytes:
+def read_foreign_file(path: Path, limit_bytes: int, *, follows_links: bool = False, is_private: bool = False) -> bytes:
     """Reads a whole file that somebody else may have made.
 
     Args:
         path: of the file.
         limit_bytes: a longer one is refused without being read.
         follows_links: see `open_foreign_file`.
+        is_private: whether nobody else may have written or read it.
 
     Raises:
         FileNotFoundError: it is not there.
-        ForeignDataError: it is no regular file, too long, or cannot be read.
+        ForeignDataError: it is no regular file, too long, not ours alone, or cannot be read.
     """
     with open_foreign_file(path, follows_links=follows_links) as stream:
-        size = os.fstat(stream.fileno()).st_size
+        status = os.fstat(stream.fileno())
+        if is_private and (status.st_uid != os.geteuid() or status.st_mode & 0o077):
+            raise ForeignDataError(f"{path} is not ours alone; find out who wrote it, and remove it")
+        size = status.st_size
         pieces: list[bytes] = []
         left = limit_bytes + 1
         try:
@@ -83,6 +94,24 @@ def read_foreign_file(path: Path, limit_bytes: int, *, follows_links: bool = Fal
     if size > limit_bytes or not left:
         raise ForeignDataError(f"{path} is longer than {limit_bytes} bytes; no file of ours is")
     return b"".join(pieces)
+
+
+def foreign_directory(root: Path, name: str) -> Path | None:
+    """A directory below one that somebody else may have made; null if it is not there.
+
+    Args:
+        root: that a person named.
+        name: relative to it, without `..`.
+
+    Raises:
+        ForeignDataError: it is a link, or lies behind one: whoever made it would choose what is read.
+    """
+    place = root
+    for part in Path(name).parts:
+        place /= part
+        if place.is_symlink():
+            raise ForeignDataError(f"{place} is a link; expected a directory")
+    return place if place.is_dir() else None
 
 
 def load_json(data: bytes | str, where: str, *, limit_bytes: int = MAX_JSON_BYTES) -> Any:
@@ -113,6 +142,32 @@ def load_json(data: bytes | str, where: str, *, limit_bytes: int = MAX_JSON_BYTE
         raise ForeignDataError(f"{where}: no JSON: {error}") from None
     _check_values(document, where, is_suspect=_SUSPECT.search(text) is not None)
     return document
+
+
+def validated(kind: "TypeAdapter[Value]", data: bytes | str, where: str, *, limit_bytes: int = MAX_JSON_BYTES) -> Value:
+    """One JSON document of somebody else as the value that it has to be; nothing in it is converted.
+
+    Args:
+        kind: of the value.
+        data: UTF-8 if it is bytes.
+        where: what it is, for the error.
+        limit_bytes: the longest that is taken.
+
+    Raises:
+        ForeignDataError: it is none, or see `load_json`.
+    """
+    load_json(data, where, limit_bytes=limit_bytes)
+    try:
+        return kind.validate_json(data, strict=True)
+    except ValidationError as error:
+        raise ForeignDataError(f"{where}: {first_problem(error)}") from None
+
+
+def first_problem(error: ValidationError) -> str:
+    """What is wrong with a document, in one line: the key, as far as it is known, and what was expected there."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    key = one_line(".".join(map(str, first["loc"])), 200)
+    return one_line(f"{key or 'the document'}: {first['msg']}", 500)
 
 
 def plain_name(name: str, what: str) -> str:

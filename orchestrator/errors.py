@@ -37,7 +37,7 @@ class ConfigurationError(TaxmeterError):
         self, problem: str, *, file: Path | None = None, line: int | None = None, key: str | None = None
     ) -> None:
         place = "" if file is None else f"{file}:{line}: " if line is not None else f"{file}: "
-        super().__init__(place + (f"{key}: " if key else "") + problem)
+        super().__init__(place + (f"{one_line(key, 200)}: " if key else "") + problem)
 
 
 class NoUsableHostError(TaxmeterError):
@@ -58,6 +58,15 @@ class ForeignDataError(TaxmeterError):
     """Bytes of somebody else are not what they have to be. The message is one line: what, and what is wrong with it."""
 
     exit_code = ExitCode.USAGE
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(one_line(problem))
+
+
+def one_line(text: str, most: int = 1000) -> str:
+    """A text as one line of so many characters at most: what somebody else wrote may stand in it."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

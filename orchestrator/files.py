@@ -6,7 +6,6 @@ import io
 import math
 import os
 import secrets
-import stat
 import tarfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,13 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from orchestrator.boundary import plain_name
+from orchestrator.boundary import plain_name, read_foreign_file
 from orchestrator.errors import NoUsableHostError
 
 CACHE: Final = "cache"
 _TRIES: Final = 50
 _PAUSE_S: Final = 0.02
 _MOST_PAUSE_S: Final = 0.1
+MAX_PRIVATE_BYTES: Final = 2**32
+"""Of the order of a campaign with a million trials, many times."""
 
 
 @dataclass(frozen=True)
@@ -201,19 +202,9 @@ def read_private(path: Path) -> bytes:
 
     Raises:
         FileNotFoundError: it is not there.
-        PermissionError: somebody else may have written it, or it is no file of its own.
+        ForeignDataError: somebody else may have written it, or it is no file of its own.
     """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise PermissionError(f"{path} is a link") from None
-        raise
-    with open(descriptor, "rb") as stream:
-        status = os.fstat(descriptor)
-        if status.st_uid != os.geteuid() or status.st_mode & 0o077 or not stat.S_ISREG(status.st_mode):
-            raise PermissionError(f"{path} is not ours alone")
-        return stream.read()
+    return read_foreign_file(path, MAX_PRIVATE_BYTES, is_private=True)
 
 
 def read_tree(directory: Path) -> dict[str, bytes]:

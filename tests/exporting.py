@@ -26,6 +26,7 @@ from runners.contract import (
     encode_line,
 )
 from runners.system import collect
+from tests.conftest import PROJECT
 
 SWEEP = """\
 version: 1
@@ -106,15 +107,19 @@ def record(trial: Trial, attempt: int = 1, **changes: Any) -> TrialRecord:
     return TrialRecord(trial.trial_id, attempt, **(fields | changes))
 
 
-@pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory, project: Path) -> Path:
-    root = tmp_path_factory.mktemp("exported")
+def export_into(root: Path) -> Export:
+    """A new export below an empty directory."""
     (root / "small.yaml").write_text(SWEEP)
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(project)
+        patch.chdir(PROJECT)
         arguments = ["--output", str(root / "out"), "--host", "borrowed"]
         assert run(["task", "export", str(root / "small.yaml"), *arguments]) == ExitCode.OK
-    return root
+    return Export(root / "out", root / "small.yaml", root / "results")
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return export_into(tmp_path_factory.mktemp("exported")).directory.parent
 
 
 @pytest.fixture

@@ -25,10 +25,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
+from orchestrator.boundary import validated
 from orchestrator.campaign.provision import ReadyHost
-from orchestrator.errors import NoUsableHostError
+from orchestrator.errors import ForeignDataError, NoUsableHostError
 from orchestrator.files import ProjectFiles, held_at_once, is_locked, read_private, write_private
 from orchestrator.hosts import Hosts, SweepUnderWayError
 
@@ -199,8 +200,8 @@ class ControlFiles:
     def state(self) -> CampaignProgressState | None:
         """What a driver said last, whether it lives or not; null if none ever did, or one of another version."""
         try:
-            return _STATE.validate_json(self._state.read_bytes())
-        except (FileNotFoundError, ValidationError):
+            return validated(_STATE, read_private(self._state), str(self._state))
+        except (FileNotFoundError, ForeignDataError):
             return None
 
     def is_alive(self) -> bool:
@@ -250,9 +251,9 @@ class ControlFiles:
         taken = []
         for path in self._waiting(directory):
             try:
-                taken.append(kind.validate_json(read_private(path)))
+                taken.append(validated(kind, read_private(path), str(path)))
                 path.unlink()
-            except (ValidationError, PermissionError):
+            except ForeignDataError:
                 path.rename(path.with_name(path.name + _REFUSED))
         return taken
 

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
+from orchestrator.boundary import validated
 from orchestrator.campaign.driver.campaign_run import run_campaign
 from orchestrator.campaign.progress import Observer
 from orchestrator.campaign.resume import CampaignOrder
-from orchestrator.errors import ConfigurationError, ExitCode, InfrastructureError
-from orchestrator.files import ProjectFiles, read_private, write_private
+from orchestrator.errors import ConfigurationError, ExitCode, ForeignDataError, InfrastructureError
+from orchestrator.files import MAX_PRIVATE_BYTES, ProjectFiles, read_private, write_private
 from orchestrator.hosts import DriverPlace
 from orchestrator.hosts.cluster import Cluster, execute_in_head
 from orchestrator.scheduling import scheduler_at
@@ -91,12 +92,8 @@ def read_handover(path: Path) -> Handover:
         ConfigurationError: there is none, it is damaged, or somebody else may have written it.
     """
     try:
-        return _HANDOVER.validate_json(read_private(path))
+        return validated(_HANDOVER, read_private(path), "the order", limit_bytes=MAX_PRIVATE_BYTES)
     except FileNotFoundError:
         raise ConfigurationError("no such order; `taxmeter sweep run` writes it", file=path) from None
-    except PermissionError:
-        raise ConfigurationError("is not ours alone, so it is not read", file=path) from None
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ConfigurationError(f"is no order of this version: {where}: {first['msg']}", file=path) from None
+    except ForeignDataError as error:
+        raise ConfigurationError(f"is no order of this version that we wrote: {error}", file=path) from None

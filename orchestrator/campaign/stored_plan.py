@@ -1,13 +1,14 @@
 """Plans as the rows of campaigns have them: what a campaign was to do, whatever today's files would plan."""
 
+import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Self
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from orchestrator.boundary import load_json, plain_name
-from orchestrator.errors import ConfigurationError, ForeignDataError
+from orchestrator.boundary import plain_name, validated
+from orchestrator.errors import ConfigurationError
 from orchestrator.planning import Plan, work_digest
 from orchestrator.store import Attempt, Row, campaign_plan
 from runners.contract import Status, Trial, encode
@@ -41,6 +42,17 @@ class _Skip:
 
 
 @dataclass(frozen=True)
+class _Workload:
+    options: dict[str, Any]
+    source: str | None = None
+
+
+@dataclass(frozen=True)
+class _Specification:
+    workload: _Workload
+
+
+@dataclass(frozen=True)
 class _Document:
     """What is read of the document of `plan_document`, as far as a stranger may have written it."""
 
@@ -48,7 +60,7 @@ class _Document:
     skips: list[_Skip]
     unmatched: list[str]
     places: dict[str, str]
-    specifications: dict[str, dict[str, Any]]
+    specifications: dict[str, _Specification]
 
 
 _DOCUMENT: Final = TypeAdapter(_Document)
@@ -75,13 +87,8 @@ class StoredPlan:
         if row["plan"] is None:
             return None
         where = f"the plan of campaign {plain_name(row['campaign_id'], 'campaign')}"
-        document = load_json(row["plan"], where, limit_bytes=_MAX_PLAN_BYTES)
-        try:
-            _DOCUMENT.validate_json(row["plan"], strict=True)
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            raise ForeignDataError(f"{where}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-        return cls(row["sweep"], document)
+        validated(_DOCUMENT, row["plan"], where, limit_bytes=_MAX_PLAN_BYTES)
+        return cls(row["sweep"], json.loads(row["plan"]))
 
     @property
     def places(self) -> frozenset[str]:
@@ -93,7 +100,9 @@ class StoredPlan:
         """The texts of its models' own files, by `FILE.py:FUNCTION`; nothing of workloads of the catalogue."""
         workloads = [specification["workload"] for specification in self.document["specifications"].values()]
         own = [workload for workload in workloads if workload.get("source") is not None]
-        return {":".join(module_named(workload["options"][MODULE_OPTION])): workload["source"] for workload in own}
+        return {
+            ":".join(module_named(str(workload["options"].get(MODULE_OPTION)))): workload["source"] for workload in own
+        }
 
     def place(self, host: str) -> str:
         """What stands for a host in its trials' identity."""

@@ -138,7 +138,7 @@ def drive_command(order_file: Path) -> None:
     "--inventory",
     type=click.Path(path_type=Path),
     default=None,
-    help="The machines; by default as the inventory described them that the campaign is stored with.",
+    help="The machines; by default those of the inventory that the campaign is stored with, if it was measured here.",
 )
 @limit_option
 @results_option
@@ -168,6 +168,8 @@ def resume_command(
     if not waiting:
         return exit_code(store.attempts(campaign.campaign_id).values())
     refuse_stored_code(campaign.campaign_id, campaign.plan.modules, allowed=allow_stored_code)
+    if inventory is None:
+        _refuse_hosts_of_others(row)
     document = Source(Path(f"sweep of {campaign.campaign_id}"), row["sweep_document"])
     again = load_sweep(document, campaign.plan.modules)
     stored = Source(Path(f"inventory of {campaign.campaign_id}"), row["inventory_document"])
@@ -316,6 +318,19 @@ def _row(campaign_id: str | None, results: Path) -> Mapping[str, Any] | None:
         if is_own and listed["left_to_do"] and row["plan"] is not None and not is_reproduction(row):
             return row
     return None
+
+
+def _refuse_hosts_of_others(row: Mapping[str, Any]) -> None:
+    """Refuses to reach the hosts of an inventory that somebody else wrote: an agent and its token would go there.
+
+    Raises:
+        ConfigurationError: the campaign came from another store.
+    """
+    if row["origin"] != Origin.MEASURED.value:
+        raise ConfigurationError(
+            f"campaign {row['campaign_id']} came from another store ({row['origin']}), and the inventory that it is "
+            "stored with names the hosts of somebody else; name your own with --inventory"
+        )
 
 
 def _hosts(inventory: Inventory, limit: str | None, campaign: Pinned, waiting: Mapping[str, int]) -> dict[str, Host]:

@@ -13,18 +13,19 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
 from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.composer import Composer
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from orchestrator.boundary import read_foreign_file
-from orchestrator.errors import ConfigurationError, ForeignDataError, did_you_mean
+from orchestrator.errors import ConfigurationError, ForeignDataError, did_you_mean, one_line
 
 Location = tuple[int | str, ...]
 AnyDocument = TypeVar("AnyDocument", bound="Document")
 
 # A document may be somebody else's, out of a store; a few aliases of aliases are gigabytes of values.
-MAX_BYTES: Final = 2**20
+MAX_BYTES: Final = 2**18
 MAX_DEPTH: Final = 20
-MAX_NODES: Final = 100_000
+MAX_NODES: Final = 20_000
 MAX_TEXT: Final = 4096
 """Characters of one value: some of the patterns that values have to match take the square of it in time."""
 
@@ -95,7 +96,9 @@ class Source:
         """
         is_written = self.path is not None and _steps_in(self.tree, location)
         line = self.line(*location) if is_written else None
-        return ConfigurationError(problem, file=self.path, line=line, key=".".join(map(str, location)) or None)
+        return ConfigurationError(
+            one_line(problem), file=self.path, line=line, key=".".join(map(str, location)) or None
+        )
 
 
 class Document(StrictModel):
@@ -148,21 +151,49 @@ def nodes(tree: Any, location: Location = ()) -> Iterator[tuple[Location, Any]]:
         yield from nodes(child, (*location, step))
 
 
+class _LimitError(Exception):
+    """A document has more in it than one of ours."""
+
+
+class _Composer(Composer):
+    """Ends where there is more than a document of ours has: to read on takes seconds, and a level of Python each."""
+
+    _composed = _depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        self.warn_double_anchors = False
+        self._composed, self._depth = self._composed + 1, self._depth + 1
+        if self._depth > MAX_DEPTH + 1:
+            raise _LimitError(f"nested more than {MAX_DEPTH} deep")
+        if self._composed > MAX_NODES:
+            raise _LimitError(f"more than {MAX_NODES} values")
+        event = self.parser.peek_event()
+        if getattr(event, "ctag", None) is not None:
+            raise _LimitError(
+                f"line {event.start_mark.line + 1}: a tag such as {one_line(str(event.ctag), 100)} is not supported"
+            )
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+
 @lru_cache(maxsize=8)
 def _parsed(source: Source) -> Any:
     try:
-        tree = YAML(typ="rt", pure=True).load(source.text)
+        yaml = YAML(typ="rt", pure=True)
+        yaml.Composer = _Composer
+        tree = yaml.load(source.text)
+    except _LimitError as error:
+        raise ConfigurationError(str(error), file=source.path) from None
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        problem = " ".join(str(error.problem or error.context).split())
+        problem = one_line(str(error.problem or error.context), 300)
         line = None if mark is None else mark.line + 1
         raise ConfigurationError(f"not valid YAML: {problem}", file=source.path, line=line) from None
     except YAMLError as error:
-        raise ConfigurationError(f"not valid YAML: {' '.join(str(error).split())}", file=source.path) from None
-    except ValueError as error:
-        raise ConfigurationError(f"not valid YAML: {_one_line(error)}", file=source.path) from None
-    except RecursionError:
-        raise ConfigurationError(f"nested more than {MAX_DEPTH} deep", file=source.path) from None
+        raise ConfigurationError(f"not valid YAML: {one_line(str(error), 300)}", file=source.path) from None
+    except (TypeError, ValueError) as error:  # a mapping as a key, an integer of 5,000 digits
+        raise ConfigurationError(f"not valid YAML: {one_line(str(error), 300)}", file=source.path) from None
     for number, (location, value) in enumerate(nodes(tree)):
         if len(location) > MAX_DEPTH or number > MAX_NODES:
             limit = f"nested more than {MAX_DEPTH} deep" if number <= MAX_NODES else f"more than {MAX_NODES} values"
@@ -195,10 +226,6 @@ def _can_be_encoded(text: str) -> bool:
     return True
 
 
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:MAX_TEXT]
-
-
 def _place_of(detail: ErrorDetails) -> Location:
     return (*detail["loc"], *getattr(detail.get("ctx", {}).get("error"), "location", ()))
 
@@ -217,7 +244,7 @@ def _explain(detail: ErrorDetails, count: int, source: Source, model: type[BaseM
         message = detail["msg"][0].lower() + detail["msg"][1:]
         problem = f"{message}, but it is {_shown(detail['input'])}"
     more = f" (and {count - 1} more)" if count > 1 else ""
-    return ConfigurationError(problem + more, file=source.path, line=source.line(*location), key=key or None)
+    return ConfigurationError(one_line(problem) + more, file=source.path, line=source.line(*location), key=key or None)
 
 
 def _shown(given: object) -> str:

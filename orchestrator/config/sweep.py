@@ -1,7 +1,6 @@
 """The declared parameter space: `sweeps/*.yaml`."""
 
 import itertools
-import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -26,7 +25,8 @@ from runners.contract.catalogue import BACKENDS, WORKLOADS, OptionInfo
 from runners.contract.user_module import MODULE_OPTION
 from runners.statistics.allocation import LEAST_SESSIONS
 
-OptionValue = bool | int | str
+OptionValue = bool | Annotated[int, Field(gt=-(2**53), lt=2**53)] | str
+"""Identities take no larger integers: JSON readers differ about them."""
 
 
 def _one_or_many(value: object) -> object:
@@ -55,6 +55,8 @@ TARGETS: Final = (EACH_HOST, EACH_GPU_MODEL, ANY)
 """What a sweep's `targets` can be besides labels: all hosts; one of each model of GPU; one alone."""
 
 _UNITS: Final = {"s": 1, "min": 60, "m": 60, "h": 3600}
+_MOST_S: Final = 10**8
+"""Three years."""
 
 
 def seconds_of(text: str) -> float:
@@ -64,9 +66,10 @@ def seconds_of(text: str) -> float:
         ValueError: it is none; says what is expected.
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?) ?(s|m|min|h)", text.strip())
-    if found is None or not float(found[1]):
+    seconds = 0.0 if found is None else float(found[1]) * _UNITS[found[2]]
+    if not 0 < seconds <= _MOST_S:
         raise ValueError(f"expected a length of time such as 90 s, 6 min or 1 h, not {text!r}")
-    return float(found[1]) * _UNITS[found[2]]
+    return seconds
 
 
 def _seconds(value: object) -> object:
@@ -83,7 +86,7 @@ def _share(value: object) -> object:
 _AS_SECONDS: Final = PlainSerializer(lambda seconds: None if seconds is None else f"{seconds} s")
 _AS_SHARE: Final = PlainSerializer(lambda share: f"{100 * share:.10g} %")
 Axis = BeforeValidator(_one_or_many)
-Positive = Annotated[int, Field(gt=0)]
+Positive = Annotated[int, Field(gt=0, lt=2**31)]
 
 
 def _check_option(owner: str, declared: Mapping[str, OptionInfo], name: str, value: OptionValue) -> None:
@@ -219,7 +222,8 @@ POLICIES: Final = tuple(policy.value for policy in GuardPolicy)
 GPU_PIPELINED_BUDGET_MS: Final = 5_000
 """For back-to-back calls on a GPU, where a sweep does not say."""
 
-_ZERO_IS_NONE: Final = (0, math.inf)
+_MOST: Final = 2**31 - 1
+_ZERO_IS_NONE: Final = (0, _MOST)
 _PERMILLE: Final = (0, 1000)
 _BOUNDS: Final[dict[str, tuple[float, float]]] = {
     "pipelined_budget_ms": _ZERO_IS_NONE,
@@ -228,7 +232,7 @@ _BOUNDS: Final[dict[str, tuple[float, float]]] = {
     "floor_budget_ms": _ZERO_IS_NONE,
     "profile_calls": _ZERO_IS_NONE,
     "energy_window_ms": _ZERO_IS_NONE,
-    "max_memory_mib": (0, math.inf),
+    "max_memory_mib": (0, _MOST),
     "max_busy_permille": _PERMILLE,
     "max_throttled_permille": _PERMILLE,
     "window_ms": (50, 60_000),
@@ -244,7 +248,7 @@ def _within_bounds(settings: Any, *location: str) -> Any:
         if is_dataclass(value):
             _within_bounds(value, *place)
         elif isinstance(value, int):
-            least, most = _BOUNDS.get(setting.name, (1, math.inf))
+            least, most = _BOUNDS.get(setting.name, (1, _MOST))
             if not least <= value <= most:
                 bound = f"greater than or equal to {least}" if value < least else f"less than or equal to {most}"
                 raise SettingError(f"input should be {bound}, but it is {value}", *place)
@@ -312,7 +316,7 @@ class Sweep(Document):
 
     Labels are those of the inventory and `MACHINE_LABELS`; values may be patterns, such as `*A100*`.
     """
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**31)
     timeout_s: Positive = 600
     """Wall time of one trial, preparation included."""
     protocol: Annotated[Protocol, AfterValidator(_within_bounds), AfterValidator(_sound)] = Field(

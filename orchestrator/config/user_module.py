@@ -7,7 +7,9 @@ from typing import Final
 
 from pydantic import ValidationInfo
 
+from orchestrator.boundary import read_foreign_file
 from orchestrator.config.documents import StrictModel
+from orchestrator.errors import ForeignDataError
 from runners.contract.user_module import (
     MAX_MODULE_BYTES,
     ModuleError,
@@ -75,13 +77,10 @@ def _stored(texts: Mapping[str, str], file: str, function: str) -> str:
 
 def _read(path: Path) -> str:
     try:
-        with path.open("rb") as stream:
-            content = stream.read(MAX_MODULE_BYTES + 1)
-        source = content.decode("utf-8-sig")
+        return read_foreign_file(path, MAX_MODULE_BYTES, follows_links=True).decode("utf-8-sig")
     except FileNotFoundError:
         raise ValueError(f"no such file: {path}; name it as seen from the sweep's directory") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise ValueError(f"{path} cannot be read: {error}") from None
-    if len(content) > MAX_MODULE_BYTES:
-        raise ValueError(f"{path} is longer than {MAX_MODULE_BYTES} bytes; it holds a model's code, and no data")
-    return source
+    except ForeignDataError as error:
+        raise ValueError(str(error)) from None

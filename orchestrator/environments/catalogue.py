@@ -12,7 +12,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from pydantic import Field, model_validator
 
-from orchestrator.config import Document, StrictModel, load_yaml
+from orchestrator.config import Document, Source, StrictModel, load_yaml
 from orchestrator.errors import ConfigurationError, did_you_mean
 from orchestrator.planning import ANY_SUITABLE, Demands
 
@@ -248,10 +248,10 @@ def read_lock(path: Path) -> dict[str, Pin]:
     """The pins of an environment's lock, by canonical name.
 
     Raises:
-        ConfigurationError: a line is no pin with hashes, or holds for some platforms only.
+        ConfigurationError: it cannot be read, a line is no pin with hashes, or holds for some platforms only.
     """
     pins: dict[str, Pin] = {}
-    for line, text in logical_lines(path.read_text(encoding="utf-8")):
+    for line, text in logical_lines(Source.read(path).text):
         requirement = parsed_requirement(text.partition("--hash=")[0])
         version = None if requirement is None else exact_version(requirement)
         if requirement is None or version is None:

@@ -6,16 +6,49 @@ import json
 import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from orchestrator.boundary import MAX_JSON_BYTES, load_json, open_foreign_file
-from orchestrator.errors import ConfigurationError, ForeignDataError, InfrastructureError
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from orchestrator.boundary import MAX_JSON_BYTES, open_foreign_file, validated
+from orchestrator.errors import ConfigurationError, ForeignDataError, InfrastructureError, one_line
 
 _OF_THE_PLATFORM = ("Architecture", "Os")
 _OF_THE_CONFIGURATION = ("Env", "Cmd", "Entrypoint", "User", "WorkingDir")
 # Named only where an image has them, so that the digests of those without, as ours are, stay what they were.
 _IF_THERE = ("Healthcheck", "StopSignal", "Volumes")
+_MOST_MEMBERS = 10_000
+"""Of an archive; each takes a kilobyte of memory, and an image has some for each of its layers."""
+
+
+class _Settings(BaseModel):
+    """What is read of an image's settings; the others are compared as they are."""
+
+    model_config = ConfigDict(extra="allow")
+    Labels: dict[str, str] | None = None
+    Env: list[str] | None = None
+
+
+class _RootFilesystem(BaseModel):
+    diff_ids: list[str]
+
+
+class _Configuration(BaseModel):
+    rootfs: _RootFilesystem
+    config: _Settings | None = None
+    architecture: str | None = None
+    os: str | None = None
+
+
+class _Image(BaseModel):
+    Config: str
+    Layers: list[str]
+
+
+_CONFIGURATION: Final = TypeAdapter(_Configuration)
+_IMAGES: Final = TypeAdapter(list[_Image])
 
 
 @dataclass(frozen=True)
@@ -138,29 +171,34 @@ def read_archive(path: Path) -> dict[str, Any]:
             _Bounded(open_foreign_file(path, follows_links=True)) as file,
             tarfile.open(fileobj=file, mode="r:") as archive,
         ):
-            images = load_json(_member(archive, "manifest.json"), "manifest.json")
+            members = [member.name for member in islice(archive, _MOST_MEMBERS + 1)]
+            if len(members) > _MOST_MEMBERS:
+                raise tarfile.ReadError(f"it has more than {_MOST_MEMBERS} files; expected some for each layer")
+            known = set(members)
+            images = validated(_IMAGES, _member(archive, "manifest.json"), "manifest.json")
             if len(images) != 1:
                 raise ConfigurationError(f"{len(images)} images; expected one", file=path)
-            data = _member(archive, images[0]["Config"])
-            configuration = load_json(data, "the configuration")
+            data = _member(archive, images[0].Config)
+            configuration = validated(_CONFIGURATION, data, "the configuration")
             found = {
                 "Id": f"sha256:{hashlib.sha256(data).hexdigest()}",
-                "Architecture": configuration.get("architecture"),
-                "Os": configuration.get("os"),
-                "Config": configuration.get("config"),
-                "RootFS": {"Layers": [str(layer) for layer in configuration["rootfs"]["diff_ids"]]},
+                "Architecture": configuration.architecture,
+                "Os": configuration.os,
+                "Config": None if configuration.config is None else configuration.config.model_dump(exclude_unset=True),
+                "RootFS": {"Layers": configuration.rootfs.diff_ids},
             }
-            members = set(archive.getnames())
-            missing = [name for name in images[0]["Layers"] if name not in members]
+            missing = [name for name in images[0].Layers if name not in known]
             if missing:
-                raise ConfigurationError(f"the layer {missing[0]} is missing; save the image again", file=path)
+                raise ConfigurationError(
+                    f"the layer {one_line(missing[0], 200)} is missing; save the image again", file=path
+                )
     except FileNotFoundError:
         raise ConfigurationError("no such file", file=path) from None
     except OSError as error:
         raise ConfigurationError(f"cannot be read: {error.strerror or error}", file=path) from None
-    except (ForeignDataError, tarfile.TarError, EOFError, LookupError, TypeError, ValueError, AttributeError) as error:
+    except (ForeignDataError, tarfile.TarError, EOFError, LookupError, ValueError) as error:
         raise ConfigurationError(
-            f"no saved image, or one that was cut off ({' '.join(str(error).split())}); "
+            f"no saved image, or one that was cut off ({one_line(str(error), 500)}); "
             "`taxmeter images save` writes such files",
             file=path,
         ) from None

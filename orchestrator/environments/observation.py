@@ -1,17 +1,18 @@
 """Looks at an image from inside: which distributions and which builds of the frameworks are in it."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Final
 
 from docker import DockerClient
 from docker.types import LogConfig
+from pydantic import TypeAdapter
 
 import runners.system
+from orchestrator.boundary import validated
 from orchestrator.environments.engine import end_of, engine_errors, remove_forgotten, short_container
-from orchestrator.errors import InfrastructureError
+from orchestrator.errors import ForeignDataError, InfrastructureError
 from orchestrator.files import read_tree
 
 LABEL = "org.taxmeter.observation"
@@ -37,6 +38,9 @@ class Observation:
 
     versions: Mapping[str, str]
     facts: Mapping[str, FactValue]
+
+
+_OBSERVATION: Final = TypeAdapter(Observation)
 
 
 def observe(client: DockerClient, image_id: str) -> Observation:
@@ -82,22 +86,20 @@ def parse(output: str) -> Observation:
     Raises:
         InfrastructureError: it did not print that. What libraries print around it does not matter.
     """
-    document = next(filter(None, map(_document, reversed(output.splitlines()))), None)
-    if document is None:
+    seen = next(filter(None, map(_observation, reversed(output.splitlines()))), None)
+    if seen is None:
         last = (output.strip().splitlines() or ["nothing"])[-1]
         raise InfrastructureError(f"the image did not tell what is installed in it; it printed: {last[:200]}")
     facts = {
         name: value
-        for name, value in sorted(document["facts"].items())
+        for name, value in sorted(seen.facts.items())
         if name.startswith(_OF_THE_IMAGE) and name not in _OF_THE_HOST
     }
-    return Observation(document["versions"], facts)
+    return Observation(seen.versions, facts)
 
 
-def _document(line: str) -> dict[str, Any] | None:
+def _observation(line: str) -> Observation | None:
     try:
-        document = json.loads(line)
-    except ValueError:
+        return validated(_OBSERVATION, line, "what it printed")
+    except ForeignDataError:
         return None
-    is_ours = isinstance(document, dict) and {"versions", "facts"} <= document.keys()
-    return document if is_ours else None

@@ -12,10 +12,11 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from orchestrator.boundary import MAX_JSON_BYTES, load_json, read_foreign_file
 from orchestrator.environments.catalogue import EnvironmentEntry, Pin, lock_sha256, read_lock
 from orchestrator.environments.packages import ensure_wheels, run_uv, wheels_of
 from orchestrator.environments.site_settings import uv_environment
-from orchestrator.errors import ConfigurationError, InfrastructureError
+from orchestrator.errors import ConfigurationError, ForeignDataError, InfrastructureError
 from orchestrator.files import exclusive, write_atomically
 
 MARKER = "taxmeter-complete.json"
@@ -62,11 +63,15 @@ def _python(directory: Path) -> Path:
 
 def _is_complete(entry: EnvironmentEntry, directory: Path) -> bool:
     try:
-        marker = json.loads((directory / MARKER).read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
+        marker = load_json(read_foreign_file(directory / MARKER, MAX_JSON_BYTES), MARKER)
+    except (FileNotFoundError, ForeignDataError):
         return False
     # The interpreter is a link: it dangles after the Python that it came from was removed.
-    return bool(marker["lock_sha256"] == lock_sha256(entry)) and _python(directory).exists()
+    return marker == _marker(entry) and _python(directory).exists()
+
+
+def _marker(entry: EnvironmentEntry) -> dict[str, str]:
+    return {"lock_sha256": lock_sha256(entry), "python": entry.python}
 
 
 def _build(entry: EnvironmentEntry, directory: Path, say: Callable[[str], None]) -> None:
@@ -103,7 +108,7 @@ def _build(entry: EnvironmentEntry, directory: Path, say: Callable[[str], None])
         )
     write_atomically(
         directory / MARKER,
-        json.dumps({"lock_sha256": lock_sha256(entry), "python": entry.python}) + "\n",
+        json.dumps(_marker(entry)) + "\n",
     )
 
 

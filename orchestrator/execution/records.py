@@ -30,9 +30,6 @@ PIECE_BYTES: Final = 64 * 2**10
 MAX_LINE_BYTES: Final = 64 * 2**20
 """A runner writes no longer record, and nobody a longer document."""
 
-_LONGEST_PROBLEM: Final = 300
-"""What a line says may stand in it."""
-
 
 @dataclass(frozen=True)
 class RecordLine:
@@ -90,7 +87,7 @@ class RecordReader:
             line = decode_line(raw)
             check_line(line)
         except ContractError as error:
-            return RecordLine(self._number, None, str(error)[:_LONGEST_PROBLEM], size)
+            return RecordLine(self._number, None, str(error), size)
         return RecordLine(self._number, line, "", size)
 
 

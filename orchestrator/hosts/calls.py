@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 import orchestrator
 import runners
-from orchestrator.errors import InfrastructureError
+from orchestrator.boundary import load_json
+from orchestrator.errors import ForeignDataError, InfrastructureError, one_line
 
 Argument = TypeVar("Argument")
 Answer = TypeVar("Answer")
@@ -107,13 +108,13 @@ def decode_answer(function: Callable[[Argument], Answer], text: str) -> Answer:
         InfrastructureError: what the function raised, or the text is no answer of it.
     """
     try:
-        document = json.loads(text)
+        document = load_json(text, "the answer")
         if "problem" in document:
-            raise InfrastructureError(str(document["problem"]))
+            raise InfrastructureError(one_line(str(document["problem"])))
         _, answers = _annotations(function)
         answer: Answer = TypeAdapter(answers).validate_json(json.dumps(document["answer"]))
-    except (ValueError, TypeError, KeyError, ValidationError) as error:
-        said = " ".join(str(error).split())[:300]
+    except (ForeignDataError, ValueError, TypeError, KeyError) as error:
+        said = one_line(str(error), 300)
         raise InfrastructureError(f"what {function.__name__} answered there cannot be read: {said}") from error
     return answer
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from subprocess import Popen
 from typing import Annotated, Any, Final, TypeVar
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
-from orchestrator.errors import InfrastructureError
+from orchestrator.boundary import load_json, validated
+from orchestrator.errors import ForeignDataError, InfrastructureError, one_line
 from orchestrator.execution import TaskOutcome, supervising
 
 Heard = Callable[[str, bytes], None]
@@ -84,7 +85,7 @@ def converse(
         while is_greeted and (answer := next_word(pending)) is not None:
             word, data, pending = answer
             if word == "ended":
-                return _document(data)
+                return read_document(data)
             if word == "failed":
                 raise InfrastructureError(_line(data.decode("utf-8", "replace")))
             heard(word, data)
@@ -102,11 +103,16 @@ def next_word(pending: bytes) -> tuple[str, bytes, bytes] | None:
     return (match[1].decode(), rest[:size], rest[size:]) if separator and len(rest) >= size else None
 
 
-def _document(data: bytes) -> Any:
+def read_document(data: bytes) -> Any:
+    """What a host answers, as JSON.
+
+    Raises:
+        InfrastructureError: it is none.
+    """
     try:
-        return json.loads(data)
-    except ValueError as error:
-        raise InfrastructureError(f"what it answered cannot be read: {error}") from None
+        return load_json(data, "what it answered")
+    except ForeignDataError as error:
+        raise InfrastructureError(str(error)) from None
 
 
 def outcome_in(answer: object) -> TaskOutcome:
@@ -124,18 +130,16 @@ def names_in(found: object) -> list[tuple[str, str]]:
     """Campaign and name of task directories, as a host tells them."""
     names = _validated(_NAMES, found)
     if not all(_NAME.fullmatch(name) for pair in names for name in pair):
-        raise InfrastructureError(f"it tells of a directory that is none of ours: {names}")
+        raise InfrastructureError(one_line(f"it tells of a directory that is none of ours: {names}"))
     return names
 
 
 def _validated(adapter: TypeAdapter[Value], answer: object) -> Value:
     try:
-        return adapter.validate_json(json.dumps(answer), strict=True)
-    except ValidationError as error:
-        raise InfrastructureError(
-            f"what it tells cannot be read: {error.errors(include_url=False)[0]['msg']}"
-        ) from None
+        return validated(adapter, json.dumps(answer), "what it tells")
+    except ForeignDataError as error:
+        raise InfrastructureError(str(error)) from None
 
 
 def _line(text: str) -> str:
-    return " ".join(text.split())[:500]
+    return one_line(text, 500)

@@ -14,9 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Final, Self
 
-from pydantic import StringConstraints, TypeAdapter, ValidationError
+from pydantic import StringConstraints, TypeAdapter
 
-from orchestrator.boundary import open_foreign_file
+from orchestrator.boundary import open_foreign_file, validated
 from orchestrator.errors import ForeignDataError, InfrastructureError, NoUsableHostError
 from orchestrator.execution.supervising import lock_in_turn, open_locks
 from orchestrator.files import held_at_once, is_locked
@@ -197,11 +197,11 @@ def _noted(lock: Path, project: Path) -> Iterator[None]:
 def _holder(lock: Path) -> LockHolder | None:
     """Who says to have a lock; null if nobody does, as a task of a cluster."""
     for note in lock.parent.glob(f"{lock.name}{_NOTE}*"):
-        with suppress(FileNotFoundError, ForeignDataError, ValidationError), open_foreign_file(note) as stream:
+        with suppress(FileNotFoundError, ForeignDataError), open_foreign_file(note) as stream:
             try:
                 fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                return _HOLDER.validate_json(stream.read(_NOTE_BYTES))
+                return validated(_HOLDER, stream.read(_NOTE_BYTES), str(note))
     return None
 
 

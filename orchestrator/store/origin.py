@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from orchestrator.errors import StoreError
+from orchestrator.boundary import validated
 from orchestrator.pin import EnvironmentPin
 from runners.contract import digest
 from runners.contract.record import FactValue
@@ -108,13 +108,9 @@ def read_origin(data: bytes) -> StoredOrigin:
     """What `origin.json` says.
 
     Raises:
-        StoreError: it is damaged, or nothing that this taxmeter wrote.
+        ForeignDataError: it is damaged, or nothing that this taxmeter wrote.
     """
-    try:
-        return _STORED.validate_json(data, strict=True)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise StoreError(f"{'.'.join(map(str, first['loc'])) or 'the document'}: {first['msg']}") from None
+    return validated(_STORED, data, "its origin")
 
 
 def environment_id(pin: EnvironmentPin, versions: Mapping[str, str]) -> str:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from orchestrator.boundary import load_json
-from orchestrator.errors import ForeignDataError, StoreError
+from orchestrator.errors import ForeignDataError, StoreError, one_line
 from orchestrator.store.schema import COLUMNS, KEYS, ROW_KEY, SCHEMAS
 from orchestrator.store.schema.columns import GUARD_RESULTS, Origin
 from orchestrator.store.schema.tables import NESTED, Row, with_nested
@@ -30,6 +30,7 @@ MAX_DOCUMENT: Final = 2**30
 """Bytes of a name or a word, of a text that a runner wrote, and of a document of a whole campaign."""
 
 _SHOWN: Final = 60
+_LONGEST: Final = 300
 _UNFIT: Final = (pa.ArrowException, TypeError, OverflowError, UnicodeError)
 """What Arrow raises for a value that it cannot take: text with half a character is one."""
 
@@ -150,11 +151,13 @@ def _converted(rows: Sequence[Mapping[str, object]], schema: pa.Schema) -> pa.Re
     for row in rows:
         unknown = sorted(set(row) - set(schema.names))
         if unknown:
-            raise StoreError(f"a row does not fit the store: unknown column {', '.join(unknown)}")
+            raise StoreError(one_line(f"a row does not fit the store: unknown column {', '.join(unknown)}", _LONGEST))
     try:
         return pa.RecordBatch.from_pylist([dict(row) for row in rows], schema)
     except _UNFIT as error:
-        raise StoreError(f"a row does not fit the store: {_culprit(rows, schema) or error}") from error
+        raise StoreError(
+            one_line(f"a row does not fit the store: {_culprit(rows, schema) or error}", _LONGEST)
+        ) from error
 
 
 def _culprit(rows: Sequence[Mapping[str, object]], schema: pa.Schema) -> str | None:

@@ -25,8 +25,15 @@ _CHECK_BYTES = len(_CHECK % 0)
 _MAX_PROCESSES = 2**31 - 1
 
 
+_LONGEST_PROBLEM = 300
+
+
 class ContractError(ValueError):
-    """A document does not have the shape that the contract gives it."""
+    """A document does not have the shape that the contract gives it. What it says may stand in the one short line."""
+
+    def __init__(self, problem: str) -> None:
+        line = " ".join(problem.split())
+        super().__init__(line if len(line) <= _LONGEST_PROBLEM else line[:_LONGEST_PROBLEM] + "...")
 
 
 def encode(value: Any) -> Any:

@@ -6,9 +6,11 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -75,6 +77,26 @@ def killed(lab: Lab, rounds: int = 1) -> str:
             lab.run(sweep(rounds=rounds), Deadly(0), [ready("h1")])
     assert lab.rows() == []
     return str(lab.store.campaigns()["campaign_id"].to_pylist()[-1])
+
+
+def listening() -> list[str]:
+    """Addresses at which this process lets others connect, as the kernel writes them."""
+    own = set()
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):
+            own.add(str(entry.readlink()))
+    tables = [Path("/proc/self/net", name).read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
+    sockets = [line.split() for table in tables for line in table]
+    return [found[1] for found in sockets if found[3] == "0A" and f"socket:[{found[9]}]" in own]
+
+
+def test_neither_a_driver_nor_a_host_opens_a_port_for_rows(lab: Lab) -> None:
+    before, seen = listening(), []
+    lab.run(sweep(rounds=1), Kept(), [ready("h1"), ready("h2")], lambda _progress: seen.append(listening()))
+    assert len(seen) > 4
+    assert seen == [before] * len(seen)
+    with socket.create_server(("127.0.0.1", 0)):
+        assert len(listening()) == len(before) + 1, "so that this test sees what it says"
 
 
 def test_what_a_killed_driver_had_not_stored_is_stored_once_and_not_measured_again(lab: Lab) -> None:

@@ -8,8 +8,17 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
-from orchestrator.boundary import MAX_JSON_DEPTH, load_json, open_foreign_file, read_foreign_file, terminal_text
+from orchestrator.boundary import (
+    MAX_JSON_DEPTH,
+    foreign_directory,
+    load_json,
+    open_foreign_file,
+    read_foreign_file,
+    terminal_text,
+    validated,
+)
 from orchestrator.errors import ForeignDataError
 
 
@@ -51,6 +60,44 @@ def test_what_is_no_short_regular_file_is_refused_at_once(tmp_path: Path, kind: 
 def test_a_file_that_is_not_there_is_told_apart(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_foreign_file(tmp_path / "none", 100)
+
+
+def test_what_is_to_be_private_is_read_only_if_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("content")
+    for mode in (0o644, 0o620):
+        path.chmod(mode)
+        with pytest.raises(ForeignDataError, match="is not ours alone"):
+            read_foreign_file(path, 100, is_private=True)
+    path.chmod(0o600)
+    assert read_foreign_file(path, 100, is_private=True) == b"content"
+
+
+def test_a_directory_behind_a_link_is_refused_and_one_that_is_not_there_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "real" / "inner").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("real")
+    assert foreign_directory(tmp_path, "real/inner") == tmp_path / "real" / "inner"
+    assert foreign_directory(tmp_path, "real/none") is None
+    for name in ("link", "link/inner"):
+        with pytest.raises(ForeignDataError, match="link is a link; expected a directory"):
+            foreign_directory(tmp_path, name)
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        ('{"a": {"b": 1}}', "the place: a.b: Input should be a valid string"),
+        ('{"a": {"' + "\\n".join("xy" * 500) + '": 1}}', "…: Input should be a valid string"),
+        ("[]", "the place: the document: Input should be an object"),
+        ('{"a": NaN}', "the place: no JSON"),
+    ],
+)
+def test_a_document_of_another_kind_is_refused_in_a_line(data: str, problem: str) -> None:
+    with pytest.raises(ForeignDataError) as caught:
+        validated(TypeAdapter(dict[str, dict[str, str]]), data, "the place")
+    assert problem in str(caught.value)
+    assert len(str(caught.value)) < 600
+    assert len(str(caught.value).splitlines()) == 1
 
 
 def test_a_link_is_followed_where_a_person_named_it(tmp_path: Path) -> None:

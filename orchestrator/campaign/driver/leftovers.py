@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from orchestrator.boundary import load_json
+from orchestrator.boundary import validated
 from orchestrator.campaign.driver.host_work import ListeningClock
 from orchestrator.campaign.driver.record_intake import RecordIntake
 from orchestrator.errors import ForeignDataError, StoreError
@@ -101,13 +101,8 @@ class LeftoverIntake:
         return found
 
     def _intake(self, found: Leftover) -> RecordIntake:
-        load_json(found.origin, "its origin")
         stored = read_origin(found.origin)
-        try:
-            load_json(found.task, "its task")
-            task = _TASK.validate_json(found.task, strict=True)
-        except ValidationError as error:
-            raise StoreError(f"its task is damaged: {error.errors(include_url=False)[0]['msg']}") from None
+        task = validated(_TASK, found.task, "its task")
         # Its container could write there, but had no say in how the directory is called
         context, directory = stored.origin.context, found.directory
         if not context.campaign_id == task.campaign_id == directory.parent.name or context.task_id != task.task_id:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from orchestrator.boundary import load_json, read_foreign_file
+from orchestrator.boundary import foreign_directory, load_json, read_foreign_file
 from orchestrator.campaign.exchange.manifest import ExportedTask, Manifest
 from orchestrator.errors import ConfigurationError, ForeignDataError
 from orchestrator.execution import MAX_LINE_BYTES, RecordReader, read_pieces
@@ -75,9 +75,10 @@ def read_task_results(root: Path, exported: ExportedTask, manifest: Manifest) ->
 
     Raises:
         ConfigurationError: the task is not the one that was exported.
+        ForeignDataError: a directory or the file of its records is a link, or no regular file.
     """
-    directory = root / exported.directory
-    if not directory.is_dir():
+    directory = foreign_directory(root, exported.directory)
+    if directory is None:
         return None
     task = _read_task(directory, exported, manifest)
     results = TaskResults(task, {trial.trial_id: trial for trial in task.trials})
@@ -134,6 +135,7 @@ def _read_task(directory: Path, exported: ExportedTask, manifest: Manifest) -> T
 
 
 def _read_start(root: Path, files: TaskFiles, task_id: str, results: TaskResults) -> Start:
+    foreign_directory(root, str(Path(files.directory).relative_to(root)))
     path = Path(files.records)
     again = path.parent.name if path.parent.name.startswith("again-") else ""
     start = Start(path.relative_to(root), f"{task_id}-{again}" if again else task_id)

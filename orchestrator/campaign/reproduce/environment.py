@@ -1,12 +1,15 @@
 """Whether a host provides the environment that stored trials ran in."""
 
-import json
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
+from pydantic import TypeAdapter
+
+from orchestrator.boundary import validated
 from orchestrator.environments import (
     BuiltImage,
     ImageIdentity,
@@ -17,13 +20,14 @@ from orchestrator.environments import (
     mapping_differences,
     short_digest,
 )
-from orchestrator.errors import InfrastructureError
+from orchestrator.errors import ForeignDataError, InfrastructureError
 from orchestrator.execution import INSTALLED, copy_code
 from orchestrator.hosts import HostAccess
 from orchestrator.planning import EnvironmentPin, Isolation
 
 _OBSERVE = "import json; from runners.system import observe_environment; print(json.dumps(observe_environment()[0]))"
 _LIMIT_S = 60
+_VERSIONS: Final = TypeAdapter(dict[str, str])
 _SHOWN = 8
 """Differences that are named; the others are counted."""
 
@@ -163,13 +167,12 @@ def observed_versions(python: str) -> dict[str, str]:
                 timeout=_LIMIT_S,
                 check=True,
             )
-        seen: dict[str, str] = json.loads(done.stdout)
+        return validated(_VERSIONS, done.stdout, "what it printed")
     except subprocess.CalledProcessError as error:
         last = (error.stderr.strip().splitlines() or ["no message"])[-1]
         raise InfrastructureError(f"{python} cannot say what is installed: {last}") from None
-    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
+    except (OSError, subprocess.TimeoutExpired, ForeignDataError) as error:
         raise InfrastructureError(f"{python} cannot say what is installed: {error}") from None
-    return seen
 
 
 def _short(digest: str | None) -> str:

@@ -1,11 +1,13 @@
 """Finds in the store what is to be run again, and rebuilds its specification exactly."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from pydantic import TypeAdapter
+
+from orchestrator.boundary import validated
 from orchestrator.campaign.stored_plan import StoredPlan
 from orchestrator.errors import ConfigurationError
 from orchestrator.planning import EnvironmentPin, Isolation, trial_key
@@ -23,7 +25,10 @@ _COLUMNS = (
     *("host", "trial_cores", "memory_limit_bytes", "runner_sha256"),
 )
 
+_OBJECTS = ("workload_options", "backend_options", "protocol")
+
 _Row = dict[str, Any]
+_OBJECT: Final = TypeAdapter(dict[str, Any])
 
 
 @dataclass(frozen=True)
@@ -191,7 +196,7 @@ def _configuration(
         trial_ids=tuple(sorted(alike[_alike(newest)])),
         rounds=len({row["round"] for row in rows}),
         pin=stored_pin(newest, seen),
-        versions=json.loads(seen.get("versions") or "{}"),
+        versions=_object(seen.get("versions"), f"versions of environment {newest['environment_id']}"),
         limits=_limits(newest),
         method_version=newest["method_version"],
     )
@@ -212,18 +217,19 @@ def _refuse_mixed_limits(rows: Sequence[_Row], directory: Path) -> None:
 
 def _spec(row: _Row, directory: Path, modules: Mapping[str, str]) -> TrialSpec:
     workload = {key: row[key] for key in ("batch", "sequence_length", "image_size")}
-    options = json.loads(row["workload_options"] or "{}")
+    texts = {name: _object(row[name], f"{name} of trial {row['trial_id']}") for name in _OBJECTS}
+    options = texts["workload_options"]
     workload |= {"name": row["workload"], "options": options}
     if MODULE_OPTION in options:
-        name = ":".join(module_named(options[MODULE_OPTION]))
+        name = ":".join(module_named(str(options[MODULE_OPTION])))
         if name not in modules:
             problem = f"trial {row['trial_id']} measures {name}, whose text is not in the store: it was imported"
             raise ConfigurationError(problem, file=directory)
         workload["source"] = modules[name]
     document = {key: row[key] for key in ("dtype", "device", "threads", "seed")} | {
         "workload": workload,
-        "backend": {"name": row["backend"], "options": json.loads(row["backend_options"])},
-        "protocol": json.loads(row["protocol"]),
+        "backend": {"name": row["backend"], "options": texts["backend_options"]},
+        "protocol": texts["protocol"],
     }
     try:
         return decode(TrialSpec, document, "spec")
@@ -233,6 +239,10 @@ def _spec(row: _Row, directory: Path, modules: Mapping[str, str]) -> TrialSpec:
             f"which this taxmeter cannot read: {error}",
             file=directory,
         ) from None
+
+
+def _object(text: str | None, where: str) -> dict[str, Any]:
+    return validated(_OBJECT, text or "{}", where)
 
 
 def stored_pin(row: Mapping[str, Any], seen: Mapping[str, Any]) -> EnvironmentPin:

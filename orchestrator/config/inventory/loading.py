@@ -39,7 +39,7 @@ _SECRET_KEY = re.compile(
     r"(.*[_-])?(pass(word|wd|phrase)|secret|token|api[_-]?key|private[_-]?key|credentials?)([_-].*)?", re.IGNORECASE
 )
 _PRIVATE_KEY = re.compile(r"PRIVATE KEY-----|PuTTY-User-Key-File|b3BlbnNzaC1rZXktdjE")
-_ADDRESS_WITH_PASSWORD = re.compile(r"[a-z]+://[^/\s:@]*:[^/\s@]+@")
+_ADDRESS_WITH_PASSWORD = re.compile(r"(?<![a-z])[a-z]+://[^/\s:@]*:[^/\s@]+@")
 
 
 class Defaults(Settings):

@@ -1,6 +1,5 @@
 """What there is of a cluster: the engines of the hosts, the containers of ours on them, and the nodes of Ray."""
 
-import json
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
@@ -9,10 +8,12 @@ from typing import Any, Final
 
 from docker import DockerClient
 from docker.errors import NotFound
+from pydantic import TypeAdapter
 
+from orchestrator.boundary import load_json, validated
 from orchestrator.config import Connection, Host, local_engine
 from orchestrator.environments import connect, engine_address, engine_errors, remove_container
-from orchestrator.errors import InfrastructureError
+from orchestrator.errors import ForeignDataError, InfrastructureError
 from orchestrator.files import tar_of
 from orchestrator.hosts.calls import answer_of_program, call_program
 from orchestrator.hosts.cluster.executing import Execution, execution, run_in
@@ -135,6 +136,9 @@ class Versions:
     """Its digest."""
 
 
+_VERSIONS_SEEN: Final = TypeAdapter(Versions)
+
+
 @dataclass(frozen=True)
 class Observed:
     """A container as it was found."""
@@ -215,7 +219,7 @@ def observed(client: DockerClient, name: str, cluster: str, living: tuple[str, .
 
 def _versions(container: Any) -> Versions | None:
     done = run_in(container, ["python", "-c", _VERSIONS])
-    return Versions(**json.loads(done.stdout)) if done.exit_code == 0 else None
+    return validated(_VERSIONS_SEEN, done.stdout, "what its Python says") if done.exit_code == 0 else None
 
 
 def fingerprint_on(engine: ConnectedEngine, cluster: Cluster) -> Fingerprint:
@@ -291,9 +295,9 @@ class Watch:
                         self._errors += line
                         continue
                     with self._changed:
-                        self._living = json.loads(line.removeprefix(_NODES_MARK))
+                        self._living = load_json(line.removeprefix(_NODES_MARK), "its nodes")
                         self._changed.notify_all()
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, ForeignDataError) as error:
             # closed at our end, or the engine was lost: whoever asks next is told
             self._errors += str(error).encode()
         with self._changed:

@@ -17,6 +17,7 @@ from typing import Any
 from docker import DockerClient
 from docker.errors import APIError
 
+from orchestrator.boundary import load_json
 from orchestrator.config import WORK_DIRECTORY, Connection, Host
 from orchestrator.environments import engine_message, short_container
 from orchestrator.errors import InfrastructureError
@@ -219,7 +220,7 @@ def _first_line(container: Any) -> dict[str, Any]:
         seen = container.logs()
         for line in seen.splitlines(keepends=True):
             if line.startswith(_MARK) and line.endswith(b"\n"):
-                found: dict[str, Any] = json.loads(line.removeprefix(_MARK))
+                found: dict[str, Any] = load_json(line.removeprefix(_MARK), "what a container there says")
                 return found
         if container.status != "running" or time.monotonic() > deadline:
             said = seen.decode("utf-8", "replace").strip()[-500:]

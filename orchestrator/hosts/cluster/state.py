@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter
 
+from orchestrator.boundary import MAX_JSON_BYTES, read_foreign_file, validated
 from orchestrator.config import Host
-from orchestrator.errors import InfrastructureError
+from orchestrator.errors import ForeignDataError, InfrastructureError
 from orchestrator.files import exclusive, write_atomically, write_private
 from orchestrator.hosts.cluster.settings import Ports
 
@@ -153,16 +154,14 @@ class ClusterFiles:
             InfrastructureError: another version wrote it, or it is damaged.
         """
         try:
-            cluster = _CLUSTER.validate_json(self._state.read_bytes())
+            cluster = validated(_CLUSTER, read_foreign_file(self._state, MAX_JSON_BYTES), str(self._state))
         except FileNotFoundError:
             return None
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            why = ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
+        except ForeignDataError as error:
             raise InfrastructureError(
-                f"{self._state} is damaged, or of another version of taxmeter: {why}; take the cluster "
-                "down with the version that brought it up, or remove the containers with the label "
-                f"org.taxmeter.cluster on its hosts and then {self.directory}"
+                f"damaged, or of another version of taxmeter: {error}; take the cluster down with the version that "
+                "brought it up, or remove the containers with the label org.taxmeter.cluster on its hosts and then "
+                f"{self.directory}"
             ) from error
         _refuse_foreign(cluster.sockets)
         return cluster
@@ -198,7 +197,7 @@ def _refuse_foreign(sockets: Path) -> None:
     Raises:
         InfrastructureError: it is not ours alone.
     """
-    with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError, ValueError):  # a path with a null byte leads nowhere
         status = sockets.lstat()
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
             raise InfrastructureError(f"{sockets} is not ours alone; find out who made it, and remove it")

@@ -16,7 +16,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from orchestrator.errors import ConfigurationError, StoreError
+from orchestrator.boundary import MAX_JSON_BYTES, load_json, read_foreign_file
+from orchestrator.errors import ConfigurationError, ForeignDataError, StoreError
 from orchestrator.store.storage.layout import first_line
 
 FORMATS: Final = ("csv", "parquet", "json")
@@ -95,11 +96,11 @@ def is_partial_export(directory: Path) -> bool:
     """
     path = directory / MARK
     try:
-        document = json.loads(path.read_bytes())
+        document = load_json(read_foreign_file(path, MAX_JSON_BYTES), str(path))
     except FileNotFoundError:
         return False
-    except (OSError, ValueError) as error:
-        raise StoreError(f"cannot read {path}: {error}; delete it if this is no export") from error
+    except ForeignDataError as error:
+        raise StoreError(f"{error}; delete it if this is no export") from error
     return isinstance(document, dict) and bool(document.get("partial"))
 
 

@@ -27,6 +27,8 @@ from runners.contract import Status
 _BATCH_ROWS: Final = 4096
 _TOTALS: Final = frozenset({"finished_at", "rows", *map(total_column, Status)})
 """Columns of a campaign that change when it ends, and when it is continued."""
+_READ: Final = pa.schema([column.with_nullable(True) for column in TRIALS])
+"""What a column lacks over there is for the judge of rows to say."""
 _LOCAL: Final = frozenset({"origin", "origin_store"})
 
 # Of each trial and attempt over there: how often it is there, with how many contents, how many of them as here.
@@ -152,7 +154,7 @@ def _new_rows(connection: duckdb.DuckDBPyConnection) -> Iterator[pa.RecordBatch]
     """The rows that are not here, of each trial and attempt the first."""
     twice = dict.fromkeys(connection.sql(_TWICE).fetchall(), False)
     for read in connection.sql(_NEW).to_arrow_reader(_BATCH_ROWS):
-        rows = pa.Table.from_batches([read]).cast(TRIALS)
+        rows = pa.Table.from_batches([read]).cast(_READ)
         if twice:
             rows = rows.filter(pa.array([_is_first(key, twice) for key in row_keys(rows)], pa.bool_()))
         for batch in rows.combine_chunks().to_batches(_BATCH_ROWS):

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 from pydantic import Field, TypeAdapter
 
-from orchestrator.boundary import load_json
+from orchestrator.boundary import load_json, validated
 from orchestrator.errors import ConfigurationError, ForeignDataError, StoreError
 from orchestrator.store.schema import SCHEMAS
 from orchestrator.store.storage.layout import Snapshot, first_line
@@ -197,11 +197,10 @@ class Latest:
             if isinstance(written, int) and written != REMOTE_FORMAT:
                 knows = f"this taxmeter knows {REMOTE_FORMAT}"
                 raise StoreError(f"{place}: format {written}, and {knows}: use the taxmeter that wrote it")
-            return _LATEST.validate_json(data, strict=True)
-        except (ValueError, ForeignDataError) as error:
+            return validated(_LATEST, data, LATEST)
+        except ForeignDataError as error:
             raise StoreError(
-                f"{place} is damaged ({' '.join(str(error).split())}): delete that object and push the store again; "
-                "its parts stay as they are"
+                f"{place} is damaged ({error}): delete that object and push the store again; its parts stay as they are"
             ) from error
 
 

@@ -26,35 +26,74 @@ def replaced(path: Path, by: Callable[[Path], object]) -> None:
     by(path)
 
 
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("file", ["export.json"])
-@pytest.mark.parametrize(
-    "attack",
-    [
-        lambda path: replaced(path, os.mkfifo),
-        lambda path: replaced(path, lambda place: place.symlink_to("/etc/passwd")),
-        sparse,
-        lambda path: path.write_text('{"a":' * 100_000 + "1" + "}" * 100_000),
-        lambda path: path.write_text('{"fingerprint": "\\ud800"}'),
-        lambda path: path.write_text('{"fingerprint": 1e999}'),
-    ],
-    ids=["pipe", "link", "sparse", "deep", "surrogate", "infinity"],
-)
-def test_files_of_strangers_are_told_of_in_one_line(
-    export: Export, capsys: pytest.CaptureFixture[str], file: str, attack: Callable[[Path], object]
-) -> None:
+SPECIAL = {
+    "pipe": lambda path: replaced(path, os.mkfifo),
+    "link": lambda path: replaced(path, lambda place: place.symlink_to("/etc/passwd")),
+    "directory": lambda path: replaced(path, Path.mkdir),
+    "device": lambda path: replaced(path, lambda place: place.symlink_to("/dev/zero")),
+}
+SPOILT = {
+    "sparse": sparse,
+    "deep": lambda path: path.write_text('{"a":' * 100_000 + "1" + "}" * 100_000),
+    "surrogate": lambda path: path.write_text('{"fingerprint": "\\ud800"}'),
+    "infinity": lambda path: path.write_text('{"fingerprint": 1e999}'),
+}
+Attack = Callable[[Path], object]
+
+
+@pytest.fixture
+def whole(export: Export) -> Export:
     export.finish(0)
     export.finish(1)
-    attack((export.directory if file == "export.json" else export.task_directory(1)) / file)
-    code = export.load()
+    return export
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("file", ["export.json", "task.json", "system.json"])
+@pytest.mark.parametrize("attack", (SPECIAL | SPOILT).values(), ids=SPECIAL | SPOILT)
+def test_files_of_strangers_are_told_of_in_one_line(
+    whole: Export, capsys: pytest.CaptureFixture[str], file: str, attack: Attack
+) -> None:
+    attack((whole.directory if file == "export.json" else whole.task_directory(1)) / file)
+    code = whole.load()
     error = capsys.readouterr().err
     assert file in error
-    assert len(error) < 1000
-    if file in ("export.json", "task.json"):
-        assert (code, export.store_path.exists()) == (ExitCode.USAGE, False)
-    else:
+    assert (error.count("\n"), len(error) < 1000) == (1, True)
+    if file == "system.json":
         # The other task and the skips are whole
-        assert (code, len(export.rows())) == (ExitCode.TRIALS_FAILED, 4)
+        assert (code, len(whole.rows())) == (ExitCode.TRIALS_FAILED, 4)
+    else:
+        assert (code, whole.store_path.exists()) == (ExitCode.USAGE, False)
+
+
+@pytest.mark.parametrize("attack", SPECIAL.values(), ids=SPECIAL)
+def test_records_that_are_no_file_are_refused_before_anything_is_stored(
+    whole: Export, capsys: pytest.CaptureFixture[str], attack: Attack
+) -> None:
+    attack(whole.task_directory(1) / "records.jsonl")
+    assert (whole.load(), whole.store_path.exists()) == (ExitCode.USAGE, False)
+    assert capsys.readouterr().err.count("records.jsonl") == 1
+
+
+@pytest.mark.timeout(120)
+def test_records_that_are_sparse_give_the_rows_before_the_hole(
+    whole: Export, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sparse(whole.task_directory(1) / "records.jsonl")
+    assert (whole.load(), len(whole.rows())) == (ExitCode.TRIALS_FAILED, 6)
+    assert "records.jsonl:7: the line is cut off" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("place", ["tasks", "tasks/r2-cpu", "tasks/r2-cpu/again-2"])
+def test_a_directory_that_is_a_link_is_not_followed(
+    whole: Export, tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
+    path = whole.directory / place
+    if path.exists():
+        path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    assert (whole.load(), whole.store_path.exists()) == (ExitCode.USAGE, False)
+    assert capsys.readouterr().err == f"taxmeter: {path} is a link; expected a directory\n"
 
 
 @pytest.mark.parametrize(

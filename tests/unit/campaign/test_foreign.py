@@ -1,6 +1,7 @@
 """Campaigns of a store that others wrote: which are continued, and what their names may lead to."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import pytest
 from orchestrator.campaign.pinned import pinned
 from orchestrator.campaign.resume import ResumePolicy, choose_campaign, new_campaign_id
 from orchestrator.campaign.stored_plan import StoredPlan
-from orchestrator.errors import ForeignDataError
+from orchestrator.cli import run
+from orchestrator.config import Connection, Host
+from orchestrator.errors import ExitCode, ForeignDataError, NoUsableHostError
 from orchestrator.files import WorkFiles
 from orchestrator.planning import PlanningHost
 from orchestrator.store import RowContext, trial_row
@@ -83,3 +86,60 @@ def test_another_machine_of_the_same_name_does_not_continue_what_the_first_one_b
     [line] = told
     assert line.startswith(f"campaign {begun.campaign_id} is not continued: h1 is other hardware (3333")
     assert line.endswith("than what it measured under this name (11111111111111111111111111111111)")
+
+
+SWEEP = """\
+version: 1
+name: s
+environments: cpu
+workloads: [{name: synthetic-null, batch: [1, 2]}]
+backends: [python]
+rounds: 1
+"""
+STRANGE = "version: 1\nhosts: {h1: {connection: ssh, address: 198.51.100.7, user: root}}\n"
+
+
+@pytest.fixture
+def merged(tmp_path: Path, in_project: Path) -> str:
+    """A campaign of another lab, merged into `results` with one trial left, and an inventory of our own."""
+    theirs = Stored(tmp_path / "theirs")
+    begun = theirs.begin(WANTED, HOST, document=SWEEP, inventory=STRANGE)
+    theirs.measure(begun, {"h1": 1})
+    (tmp_path / "own.yaml").write_text("version: 1\nhosts: {h1: {connection: local}}\n")
+    (tmp_path / "other.yaml").write_text("version: 1\nhosts: {h2: {connection: local}}\n")
+    assert run(["results", "merge", str(tmp_path / "theirs"), "--results", str(tmp_path / "results")]) == ExitCode.OK
+    return begun.campaign_id
+
+
+def test_a_campaign_of_another_store_goes_on_only_on_hosts_that_the_user_names(
+    merged: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reached: list[Host] = []
+
+    def none(hosts: Mapping[str, Host], *_: object) -> None:
+        reached.extend(hosts.values())
+        raise NoUsableHostError("nobody is reached in this test")
+
+    monkeypatch.setattr("orchestrator.cli.sweep.open_hosts", none)
+    monkeypatch.setattr("orchestrator.cli.sweep.refuse_other_locks", lambda *_: None)
+    command = ["sweep", "resume", merged, "--results", str(tmp_path / "results")]
+    assert run(command) == ExitCode.USAGE
+    told = capsys.readouterr().err
+    assert f"campaign {merged} came from another store (merged)" in told
+    assert "name your own with --inventory" in told
+    assert run(["sweep", "resume", "--results", str(tmp_path / "results")]) == ExitCode.OK
+    assert "nothing is left of any campaign" in capsys.readouterr().out
+    assert reached == []
+    assert run([*command, "--inventory", str(tmp_path / "own.yaml")]) == ExitCode.NO_USABLE_HOST
+    assert [host.connection for host in reached] == [Connection.LOCAL]
+
+
+def test_trials_of_another_store_run_again_only_on_hosts_of_the_users_inventory(
+    merged: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reached: list[object] = []
+    monkeypatch.setattr("orchestrator.cli.reproduce.open_hosts", lambda *given: reached.append(given))
+    command = ["reproduce", merged, "--results", str(tmp_path / "results"), "--inventory", str(tmp_path / "other.yaml")]
+    assert run(command) == ExitCode.NO_USABLE_HOST
+    assert "ran on h1, which" in capsys.readouterr().err
+    assert reached == []

@@ -125,7 +125,7 @@ def test_what_is_remembered_comes_back_as_it_was(tmp_path: Path, monkeypatch: py
         ("10.0.0.7", "$(touch x)", r"hosts\.h1\.address: "),
         ('"sockets"', '"socket"', r"sockets?: (Missing|Field required|Unexpected)"),
         ('"version": 1', '"version": 99', "version: Input should be 1"),
-        ("}", "", "Invalid JSON: "),
+        ("}", "", "no JSON: "),
     ],
     ids=["refused", "unknown", "of another version", "cut"],
 )
@@ -135,7 +135,7 @@ def test_what_was_remembered_and_cannot_be_read_is_named(tmp_path: Path, old: st
     files.save(Cluster("c", 21000, tmp_path / "token", tmp_path, hosts=far))
     path = files.directory / "state.json"
     path.write_text(path.read_text().replace(old, new))
-    with pytest.raises(InfrastructureError, match=f"state.json is damaged, or of another version of taxmeter: {why}"):
+    with pytest.raises(InfrastructureError, match=f"damaged, or of another version of taxmeter: .*state.json: {why}"):
         files.load()
 
 
