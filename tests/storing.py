@@ -82,6 +82,6 @@ def forge(path: Path, **columns: object) -> None:
     table = pq.ParquetFile(path).read()
     for name, value in columns.items():
         place = table.schema.get_field_index(name)
-        field = table.schema.field(place)
+        field = table.schema.field(place).with_nullable(True)
         table = table.set_column(place, field, pa.array([value] * len(table), field.type))
     pq.write_table(table, path, write_page_checksum=True)

@@ -39,6 +39,7 @@ def here(tmp_path: Path) -> Path:
     ("changes", "expected"),
     [
         ({"status": "evil"}, "status is 'evil'; expected one of ok, "),
+        ({"batch": None}, "batch is null; expected a value"),
         ({"backend_options": "{bad"}, "backend_options is '{bad'; expected a JSON object"),
         ({"started_at": FAR}, "started_at is 2099-01-01 00:00:00+00:00; expected a time from 1970 until tomorrow"),
         ({"campaign_id": "../../here"}, "campaign_id is '../../here'; expected letters, digits and "),
