@@ -33,7 +33,7 @@ CPU_S: Final = 2.0
 PEAK_BYTES: Final = 300 * 10**6
 """Most memory beyond what the process has before its first input."""
 LONGEST_LINE: Final = 2000
-_HANGS_S: Final = 30.0
+_HANGS_S: Final = 120.0
 _DATA_BYTES: Final = 4 * 2**30
 _INPUTS_OF_A_PROCESS: Final = 2000
 _MEMORY: Final = Path("/dev/shm")
@@ -98,6 +98,7 @@ class Worker:
             root = Path(__file__).resolve().parents[1]
             self._process = subprocess.Popen(command, cwd=root, pass_fds=[theirs.fileno()])
         self._connection = Connection(ours.detach())
+        self._connection.recv()  # its imports take no input's time
         self._left = _INPUTS_OF_A_PROCESS
 
 
@@ -135,6 +136,7 @@ def serve(descriptor: int, place: str) -> None:
     os.chdir(place)
     warnings.simplefilter("error")
     idle = _memory("VmRSS")
+    connection.send("ready")
     with suppress(EOFError):
         while True:
             name, files = connection.recv()

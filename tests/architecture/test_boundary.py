@@ -57,7 +57,7 @@ RAW = {
         "hosts/cluster/reconcile.py": OURS,
         "hosts/connection/ssh.py": OURS,
         "hosts/provision.py": RECIPE,
-        "cli/results.py": NAMED,
+        "cli/rows.py": NAMED,
     },
     ".read_bytes": {
         "files.py": PACKAGE,
