@@ -12,12 +12,10 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
-from pydantic_core import ValidationError
-
 from orchestrator.errors import ForeignDataError, one_line
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter  # commands that read nothing do not wait for it
+    from pydantic import TypeAdapter, ValidationError  # commands that read nothing do not wait for it
 
 Value = TypeVar("Value")
 
@@ -156,6 +154,8 @@ def validated(kind: "TypeAdapter[Value]", data: bytes | str, where: str, *, limi
     Raises:
         ForeignDataError: it is none, or see `load_json`.
     """
+    from pydantic import ValidationError
+
     load_json(data, where, limit_bytes=limit_bytes)
     try:
         return kind.validate_json(data, strict=True)
@@ -163,7 +163,7 @@ def validated(kind: "TypeAdapter[Value]", data: bytes | str, where: str, *, limi
         raise ForeignDataError(f"{where}: {first_problem(error)}") from None
 
 
-def first_problem(error: ValidationError) -> str:
+def first_problem(error: "ValidationError") -> str:
     """What is wrong with a document, in one line: the key, as far as it is known, and what was expected there."""
     first = error.errors(include_url=False, include_input=False)[0]
     key = one_line(".".join(map(str, first["loc"])), 200)

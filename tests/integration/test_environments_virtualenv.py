@@ -52,7 +52,7 @@ def test_one_that_is_there_needs_no_python_until_its_own_was_removed(entry: Envi
     entry = entry.model_copy(update={"python": "3.99"})
     directory = tmp_path / "root" / f"tiny-{lock_sha256(entry)[:12]}"
     (directory / "bin").mkdir(parents=True)
-    (directory / MARKER).write_text(json.dumps({"lock_sha256": lock_sha256(entry)}))
+    (directory / MARKER).write_text(json.dumps({"lock_sha256": lock_sha256(entry), "python": "3.99"}))
     (directory / "bin/python").symlink_to(sys.executable)
     assert virtualenv_problem(entry, tmp_path / "root") is None
     assert ensure_virtualenv(entry, tmp_path / "root", lambda _: None) == directory / "bin/python"
