@@ -45,8 +45,9 @@ class Turns:
         """One element for each turn."""
         report = READY
         while True:
-            os.write(self._reports, report)
+            # Before the report: whoever reads it may stop this process at once, and what it then loses is waiting
             start = time.perf_counter()
+            os.write(self._reports, report)
             command = os.read(self._commands, 1)
             self.waited_s += time.perf_counter() - start
             if command != GO:

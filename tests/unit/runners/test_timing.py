@@ -11,8 +11,9 @@ from runners.contract import Protocol, Stop
 from runners.examination.gpu import NvmlDevice
 from runners.examination.gpu_clock import GpuClock
 from runners.protocol import timing
+from runners.protocol import turns as turns_module
 from runners.protocol.timing import Subject
-from runners.protocol.turns import Turns
+from runners.protocol.turns import ENDS, GO, Turns
 
 RING = [(number,) for number in range(8)]
 
@@ -100,6 +101,23 @@ def test_what_happens_between_turns_is_in_no_sample_and_no_pressure(monkeypatch:
     assert series.durations_ns == (100_000_000,) * 4
     assert series.pressure_ns == (100_000,) * 4
     assert series.pressure_total_ns == 400_000
+
+
+def test_a_process_that_is_stopped_while_it_reports_its_turn_counts_that_as_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s = [0.0]
+
+    def write(_: int, report: bytes) -> int:
+        now_s[0] += 5.0
+        return len(report)
+
+    commands = [GO, ENDS[Stop.CYCLES]]
+    monkeypatch.setattr(turns_module.os, "write", write)
+    monkeypatch.setattr(turns_module.os, "read", lambda *_: commands.pop(0))
+    monkeypatch.setattr(turns_module.time, "perf_counter", lambda: now_s[0])
+    turns = Turns(0, 1)
+    assert (len(list(turns)), turns.ended, turns.waited_s) == (1, Stop.CYCLES, 10.0)
 
 
 def test_samples_wait_for_the_device_and_dispatch_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
