@@ -31,7 +31,7 @@ COVERED: Final = (0.93, 0.97)
 ALARMS: Final = 0.05
 PROCESSES: Final = (3, 5, 10)
 SESSIONS: Final = (3, 5, 10)
-BUDGETS: Final = (36,)
+BUDGET: Final = 36
 """Of sessions of a campaign, three of each group first: the quickstart has about as many in its time."""
 CVS: Final = (0.01, 0.02, 0.03, 0.1)
 SLOWER: Final = (1.05, 1.10)
@@ -77,7 +77,7 @@ def main() -> int:
 def page(runs: int, campaigns: int, seed: int, problems: list[str], jobs: int = 1) -> str:
     """The page; what does not hold is added to `problems`."""
     designs = {str(count): Campaign(sessions=count) for count in SESSIONS}
-    designs |= {f"3 and more, {budget} in all": Campaign(budget=budget) for budget in BUDGETS}
+    designs["budget"] = Campaign(budget=BUDGET)
     rows = [(machine, name) for machine in (QUIET, BUSY) for name in designs]
     asked = [(machine, Noise(cv), designs[name], campaigns) for machine, name in rows for cv in CVS]
     seeds = [[seed, number] for number in range(len(asked))]
@@ -111,6 +111,7 @@ def page(runs: int, campaigns: int, seed: int, problems: list[str], jobs: int = 
         between=BETWEEN_CAMPAIGNS,
         campaign=campaign,
         precision=PRECISION_PPM / 1e6,
+        budget=BUDGET,
         ratios=campaign.groups * (campaign.backends - 1),
         half_widths=table(lambda cell: cell.half_width),
         covered=table(lambda cell: cell.covered),
@@ -160,7 +161,7 @@ def _coverage(random: np.random.Generator, runs: int, problems: list[str]) -> It
 
 
 def _percent(share: float, digits: int = 1) -> str:
-    return f"{100 * share:.{digits}f} %"
+    return f"{100 * share:.{digits}f}"
 
 
 def _table(first: str, second: str, rows: Iterable[Row]) -> str:
@@ -180,13 +181,14 @@ python -m benchmarks.simulation --campaigns {campaigns_plain} --runs {runs_plain
 from simulated campaigns whose truth is known (seed {seed}), through the functions that read and judge real rows;
 {campaigns} campaigns per number. A campaign has {campaign.groups} groups of {campaign.backends} backends in sessions of
 {campaign.cycles} cycles, and an A/A pair in one of them: {ratios} ratios, judged together. That is the quickstart;
-"3 and more, 36 in all" is its budget: three sessions of each group, then the next one where an interval is widest, none
+"budget" is its way: three sessions of each group, then the next one where an interval is widest, {budget} in all, none
 once all are within {precision:.1%}. The speed of a quiet machine has noise of 7 %, correlated over 1 to 10 s; a busy
 one has bursts of +42 % for 20 % of the time besides. A turn has {noise.samples} samples with a log-normal scatter of
 {noise.sample_sigma:.0%}, of which {noise.burst_share:.0%} are prolonged by a Pareto tail of index
 {noise.burst_index:g}. Processes differ for good, anew in each session, by the CV of each column: on the machines that
 were looked at by 0.5 to 3 %. From campaign to campaign ratios of different backends differ by {states:.2%} besides,
 for which the intervals have {between:.1%}. [Comparing](../comparing.md) says what the words mean.
+All numbers are percentages.
 
 ## Half-width of a ratio
 
