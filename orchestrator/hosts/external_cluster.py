@@ -268,11 +268,11 @@ class ExternalCluster:
         ray = self.join()
         task = ray.remote(num_cpus=0, max_retries=0)(function)
         reference = task.options(label_selector={HOST_LABEL: host}).remote(text)
-        try:
-            return answered(ray, reference, timeout_s)
-        except InfrastructureError:
+        if not is_there(ray, reference, timeout_s):
+            # Never one that has ended: Ray aborts this process if that happens while it still takes note of the end
             ray.cancel(reference, force=True)
-            raise
+            raise _no_answer(timeout_s)
+        return answered(ray, reference, timeout_s)
 
 
 def answered(ray: Any, reference: Any, timeout_s: float) -> Any:
@@ -282,7 +282,7 @@ def answered(ray: Any, reference: Any, timeout_s: float) -> Any:
         InfrastructureError: what it raised, or why there is no answer.
     """
     if not is_there(ray, reference, timeout_s):
-        raise InfrastructureError(f"it gave no answer within {timeout_s:g} s")
+        raise _no_answer(timeout_s)
     try:
         return ray.get(reference)
     except ray.exceptions.RayError as error:
@@ -291,6 +291,10 @@ def answered(ray: Any, reference: Any, timeout_s: float) -> Any:
         if isinstance(cause, InfrastructureError):
             said = str(cause)
         raise InfrastructureError(" ".join(said.split())[:500]) from error
+
+
+def _no_answer(timeout_s: float) -> InfrastructureError:
+    return InfrastructureError(f"it gave no answer within {timeout_s:g} s")
 
 
 def is_there(ray: Any, reference: Any, timeout_s: float, fetch_local: bool = True) -> bool:

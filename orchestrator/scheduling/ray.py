@@ -66,8 +66,9 @@ class HostStream(Generic[Item]):
 
     def drop(self) -> None:
         """Ends it. Never waits; whether the host has heard the question meanwhile is unknown."""
-        self.is_over = True
-        self._ray.cancel(self._reference, force=True)
+        if not self.is_over:
+            self.is_over = True
+            self._ray.cancel(self._reference, force=True)
 
 
 class Scheduler:

@@ -4,6 +4,7 @@ import socket
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -217,6 +218,45 @@ def test_other_packages_are_told_before_our_code_is_imported(tmp_path: Path) -> 
     assert "docker is missing there, and " in str(caught.value)
     assert "pyarrow is 1.0 there, and " in str(caught.value)
     assert "install requirements/base.lock" in str(caught.value)
+
+
+class FailedTask(Exception):
+    """What Ray raises for a task that raised."""
+
+
+class OneTask(ExternalCluster):
+    """A cluster whose task has ended, or never does."""
+
+    def __init__(self, ended: bool) -> None:
+        super().__init__("", PROJECT)
+        self.cancelled: list[str] = []
+        self._ended = ended
+
+    def join(self) -> Any:
+        def get(_: str) -> None:
+            raise FailedTask("it raised")
+
+        def remote(**_: object) -> Callable[[object], Any]:
+            placed = SimpleNamespace(remote=lambda text: "reference")
+            return lambda _: SimpleNamespace(options=lambda **_: placed)
+
+        return SimpleNamespace(
+            remote=remote,
+            wait=lambda references, **_: (references if self._ended else [], []),
+            get=get,
+            cancel=lambda reference, **_: self.cancelled.append(reference),
+            exceptions=SimpleNamespace(RayError=FailedTask),
+        )
+
+
+def test_only_a_task_that_has_not_ended_is_cancelled() -> None:
+    # Ray aborts the process that cancels a task while it takes note of its end
+    failed, silent = OneTask(ended=True), OneTask(ended=False)
+    with pytest.raises(InfrastructureError, match="^it raised$"):
+        failed.run("h1", str, "", 0.01)
+    with pytest.raises(InfrastructureError, match=r"^it gave no answer within 0.01 s$"):
+        silent.run("h1", str, "", 0.01)
+    assert (failed.cancelled, silent.cancelled) == ([], ["reference"])
 
 
 def test_the_manifest_of_kuberay_has_what_a_node_needs() -> None:

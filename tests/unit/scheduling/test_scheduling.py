@@ -169,6 +169,7 @@ def stream_that_fails(cause: Exception) -> HostStream[str]:
     def get(_: object) -> None:
         raise RayTaskError(cause)
 
+    # Without a way to cancel: what has ended is left alone
     ray = SimpleNamespace(
         wait=lambda references, **_: (references, []), get=get, exceptions=SimpleNamespace(RayError=RayTaskError)
     )
@@ -179,5 +180,6 @@ def test_a_disk_that_fails_on_a_host_is_its_trouble_and_a_defect_is_ours() -> No
     stream = stream_that_fails(OSError(5, "Input/output error"))
     assert stream.take() == []
     assert (stream.is_over, str(stream.problem)) == (True, "OSError: [Errno 5] Input/output error")
+    stream.drop()
     with pytest.raises(RayTaskError):
         stream_that_fails(KeyError("x")).take()
