@@ -32,7 +32,7 @@ from orchestrator.report import render
 from orchestrator.report.text import duration_text, sentences, value_text, work_name
 from runners.contract import Status
 
-PROJECT = Path(__file__).parents[2]
+PROJECT = Path(__file__).parents[3]
 FOOTER_LINES = 4
 """That `sweep run` prints below the table."""
 SETTING = Setting("lab1", "cpu", "process", "e1", "", "s1", 1, "r1")

@@ -11,7 +11,7 @@ from orchestrator.config import load_sweep
 from orchestrator.errors import ConfigurationError
 from orchestrator.report.figures.catalogue import FIGURES, chosen
 
-PROJECT = Path(__file__).parents[2]
+PROJECT = Path(__file__).parents[4]
 
 
 @pytest.fixture(scope="module")

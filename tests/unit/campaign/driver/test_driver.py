@@ -30,7 +30,7 @@ from orchestrator.store import Ingest, Store
 from runners.contract import EXIT_CANNOT_RECORD, Begin, Environment, Line, encode_line
 from runners.system import collect
 from tests.scripted_campaign import sweep
-from tests.unit.campaign.test_faults import FAULTS, Hosts, Told, ready, tasks, work
+from tests.unit.campaign.driver.test_faults import FAULTS, Hosts, Told, ready, tasks, work
 
 
 def recall(planned: PlannedTask) -> PlannedTask:

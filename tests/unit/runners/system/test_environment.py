@@ -15,7 +15,7 @@ import pytest
 from runners.contract import Environment, decode_line, encode_line
 from runners.system import environment, observe_environment
 
-REPOSITORY = Path(__file__).resolve().parents[3]
+REPOSITORY = Path(__file__).resolve().parents[4]
 
 
 def test_versions_have_normalised_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
