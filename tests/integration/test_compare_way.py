@@ -29,7 +29,7 @@ def section() -> str:
 
 def stations() -> list[Station]:
     """The list of the document, in its order."""
-    return [Station(*found) for found in re.findall(r"^- `([^`]+)` `([^`]+)`: ", section(), re.MULTILINE)]
+    return [Station(*found) for found in re.findall(r"^- `([^`]+)` `([^`]+)`$", section(), re.MULTILINE)]
 
 
 def called(directory: Path) -> list[Station]:

@@ -200,7 +200,7 @@ def test_another_image_is_refused_or_every_row_says_so_and_pairs_in_sql(
         (second, layers),
     }
     assert not {row["trial_key"] for row in rows} & {row["trial_key"] for row in lab.rows_of(lab.campaign)}
-    [snippet] = re.findall(r"^```python\n(.*?)^```", (project / "docs/reproduce.md").read_text(), re.M | re.S)
+    [snippet] = re.findall(r"^```python\n(.*?)^```", (project / "docs/campaigns.md").read_text(), re.M | re.S)
     monkeypatch.chdir(lab.directory)
     exec(snippet, {})
     shown = capsys.readouterr().out

@@ -74,7 +74,7 @@ def stations() -> list[Station]:
     """The list of the document, in its order."""
     text = (PROJECT / "docs" / "architecture.md").read_text()
     section = text.partition("## The way of one trial\n")[2].partition("\n## ")[0]
-    return [Station(*found) for found in re.findall(r"^- `([^`]+)` `([^`]+)`: ", section, re.MULTILINE)]
+    return [Station(*found) for found in re.findall(r"^- `([^`]+)` `([^`]+)`$", section, re.MULTILINE)]
 
 
 def returns(folders: Sequence[PurePosixPath]) -> int:
