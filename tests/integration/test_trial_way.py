@@ -1,7 +1,6 @@
-"""The list of stations in docs/architecture.md is walked: by a sweep of one trial, all of whose processes are followed."""
+"""The way of one trial: a sweep of one trial, all of whose processes are followed, calls `STATIONS` in this order."""
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -26,6 +25,67 @@ backends: [eager]
 rounds: 1
 protocol:
   {warmup_min_calls: 1, warmup_min_ms: 10, warmup_max_ms: 100, turn_ms: 20, cycles: 3, min_cycles: 2}
+"""
+
+STATIONS = """
+# On the driver, before anything is changed
+orchestrator/cli/sweep.py run_command
+orchestrator/config/sweep.py load_sweep
+orchestrator/config/inventory/loading.py load_inventory
+orchestrator/hosts/fleet.py open_hosts
+orchestrator/campaign/run.py run_sweep
+orchestrator/campaign/run.py look
+orchestrator/hosts/fleet.py Hosts.look
+orchestrator/hosts/access.py HostAccess.facts
+orchestrator/hosts/provision.py unavailable_environments
+orchestrator/hosts/pins.py planning_host
+orchestrator/planning/expansion.py plan
+orchestrator/planning/expansion.py specifications
+orchestrator/planning/model.py trial_key
+# Everything is made ready
+orchestrator/campaign/provision.py provision
+orchestrator/hosts/provision.py make_environments
+orchestrator/environments/virtualenv.py ensure_virtualenv
+orchestrator/campaign/resume.py choose_campaign
+orchestrator/campaign/run.py drive_order
+orchestrator/campaign/driver/campaign_run.py run_campaign
+orchestrator/campaign/driver/campaign_run.py CampaignRun.all
+orchestrator/scheduling/ray.py Scheduler.start
+orchestrator/campaign/driver/driver.py Driver.run
+orchestrator/campaign/driver/requests.py Requests.of
+orchestrator/scheduling/ray.py Scheduler.submit
+# On the host, in Ray's worker
+orchestrator/scheduling/host_task.py run_on_host
+orchestrator/execution/staging.py stage
+orchestrator/execution/choice.py create_executor
+orchestrator/execution/process.py ProcessExecutor.run
+# In the environment, the supervisor and its children
+runners/supervision/start.py run_directory
+runners/supervision/preload.py import_all
+runners/supervision/supervisor.py Supervisor.run
+runners/supervision/guarding.py Guarding.before
+runners/supervision/session.py SessionRun.run
+runners/supervision/child.py live
+runners/protocol/measure.py measure
+runners/backends/eager.py Eager.build
+runners/protocol/verify.py check
+runners/protocol/timing.py warm_up
+runners/protocol/timing.py time_turns
+runners/supervision/guarding.py Guarding.after
+runners/supervision/supervisor.py Supervisor._write
+# Back on the driver
+orchestrator/execution/records.py read_pieces
+orchestrator/execution/records.py RecordReader.feed
+orchestrator/campaign/driver/record_intake.py RecordIntake._record
+orchestrator/store/rows.py RowBuilder.rows
+orchestrator/store/rows.py trial_row
+orchestrator/store/ingest.py Ingest.submit
+orchestrator/store/validation.py fitting
+orchestrator/store/storage/journal.py Segment.append
+orchestrator/scheduling/host_calls.py acknowledge
+orchestrator/store/storage/sealing.py seal_segment
+orchestrator/analysis/summary.py summarise
+orchestrator/report/terminal.py render
 """
 
 FOLLOWING = '''
@@ -71,10 +131,7 @@ class Station(NamedTuple):
 
 
 def stations() -> list[Station]:
-    """The list of the document, in its order."""
-    text = (PROJECT / "docs" / "architecture.md").read_text()
-    section = text.partition("## The way of one trial\n")[2].partition("\n## ")[0]
-    return [Station(*found) for found in re.findall(r"^- `([^`]+)` `([^`]+)`$", section, re.MULTILINE)]
+    return [Station(*line.split()) for line in STATIONS.splitlines() if line and not line.startswith("#")]
 
 
 def returns(folders: Sequence[PurePosixPath]) -> int:
