@@ -108,7 +108,7 @@ images-diff: venv ## in what the images A and B differ
 	@$(BIN)/taxmeter images diff '$(A)' '$(B)'
 
 .PHONY: lab lab-down lab-status
-lab: venv ## three hosts as containers of this machine; NAMES='cpu' gives them images at once (docs/lab.md)
+lab: venv ## three hosts as containers of this machine; NAMES='cpu' gives them images at once (tests/lab/README.md)
 	@$(BIN)/python -m tests.lab up $(NAMES)
 lab-down: venv ## remove the lab hosts and all that is theirs
 	@$(BIN)/python -m tests.lab down

@@ -13,7 +13,7 @@ from tests.lab.keys import IDENTITY, USER
 
 _HEAD = """\
 # The lab hosts of this machine: written when the lab comes up, with the keys that its hosts were given then, and removed
-# when it goes down. docs/lab.md says what they can show, and what not.
+# when it goes down. tests/lab/README.md says what they can show, and what not.
 """
 
 
