@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from orchestrator.config import Host
@@ -9,6 +10,10 @@ from orchestrator.environments import BuiltImage, ImageIdentity, Looked, StoredI
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts import HostFacts
 from orchestrator.hosts.local import LocalHost
+from orchestrator.planning import GpuFacts, Isolation
+from runners.system import GpuPlace, Topology
+
+NO_ENGINE = "no Docker engine answers"
 
 
 class FakeEngine:
@@ -62,7 +67,7 @@ class FakeHost(LocalHost):
 
     @contextmanager
     def engine(self) -> Iterator[FakeEngine]:
-        yield told(self.fake_engine or InfrastructureError("no Docker engine answers"))
+        yield told(self.fake_engine or InfrastructureError(NO_ENGINE))
 
     def slots(self) -> int | None:
         return self.offered
@@ -72,3 +77,11 @@ def told(answer: Any) -> Any:
     if isinstance(answer, InfrastructureError):
         raise answer
     return answer
+
+
+def host_facts(host: str, *gpus: GpuFacts, **changes: Any) -> HostFacts:
+    """What a machine of two cores with these GPUs and without an engine tells of itself."""
+    driver, reason = ("535.183.01", None) if gpus else (None, "NVML does not start")
+    topology = Topology(gpus=tuple(GpuPlace(f"GPU-{number}", None) for number in range(len(gpus))))
+    rest = ("x86_64", None, gpus, driver, reason, topology, Isolation.PROCESS, NO_ENGINE, None, "/nowhere")
+    return replace(HostFacts(host, (0, 1), 10**10, *rest), **changes)

@@ -1,7 +1,12 @@
 """Lines of records for tests, and tasks that are run for their records."""
 
+import os
+import signal
+import subprocess
+import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
@@ -70,3 +75,29 @@ def wait_for(condition: Callable[[], object], timeout_s: float = 20) -> None:
         assert passed_s < timeout_s, f"it did not happen within {timeout_s} s"
         pause.wait(0.02)
         passed_s += 0.02
+
+
+@contextmanager
+def neighbour(core: int) -> Iterator[None]:
+    """Somebody who keeps a core busy."""
+    command = ["taskset", "--cpu-list", str(core), sys.executable, "-c", "while True: pass"]
+    with subprocess.Popen(command, start_new_session=True) as process:
+        try:
+            yield
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def processes_naming(text: str | Path) -> list[str]:
+    """Living processes, other than this one, that have a text among their arguments or in their environment."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and entry.name != str(os.getpid()):
+            try:
+                arguments, environ = ((entry / name).read_bytes() for name in ("cmdline", "environ"))
+            except (FileNotFoundError, ProcessLookupError, PermissionError):
+                continue  # gone meanwhile, or not ours
+            if os.fsencode(text) in arguments + environ:
+                found.append(f"{entry.name} {arguments.decode(errors='replace')}")
+    return found

@@ -54,6 +54,7 @@ def sweep(
     rounds: int = 2,
     workloads: Sequence[str] = ("synthetic-null",),
     backends: Sequence[str] = ("python",),
+    **settings: Any,
 ) -> Sweep:
     """Two trials of each workload and backend in each round; backend `eager` cannot run them, so that it is skipped."""
     return Sweep.model_validate(
@@ -65,6 +66,7 @@ def sweep(
             "backends": tuple(backends),
             "rounds": rounds,
             "targets": targets,
+            **settings,
         }
     )
 

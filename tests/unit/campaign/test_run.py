@@ -1,7 +1,6 @@
 """The pipeline of a sweep on pretended hosts: who takes part, what each gets, and why the others do not."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -21,40 +20,19 @@ from orchestrator.hosts import local as local_module
 from orchestrator.hosts.connection import Connections
 from orchestrator.hosts.fleet import Hosts
 from orchestrator.hosts.provision import make_environments, unavailable_environments
-from orchestrator.planning import GpuFacts, Isolation, needed_environments, plan
+from orchestrator.planning import GpuFacts, needed_environments, plan
 from orchestrator.store import Store
-from runners.system import Fingerprint, GpuPlace, Topology, collect
+from runners.system import Fingerprint, collect
 from tests.conftest import PROJECT
 from tests.fake_host import FakeHost
-from tests.scripted_campaign import Frozen, Lab
+from tests.fake_host import host_facts as facts
+from tests.scripted_campaign import Frozen, Lab, sweep
 from tests.scripted_campaign import ready as scripted_host
-from tests.scripted_campaign import sweep as scripted_sweep
 
 HERE = Host(connection=Connection.LOCAL)
 FIREWALL = "a firewall drops what goes to port 6400"
 FULL = "its disk is full"
 PASCAL = GpuFacts("NVIDIA GeForce GTX 1080 Ti", "6.1", 11 * 2**30)
-
-
-def facts(name: str, gpu: GpuFacts | None = None, **changes: Any) -> HostFacts:
-    return replace(
-        HostFacts(
-            host=name,
-            cores=(0, 1),
-            memory_bytes=10_000_000_000,
-            architecture="x86_64",
-            cpu_model=None,
-            gpus=() if gpu is None else (gpu,),
-            gpu_driver_version=None if gpu is None else "535.183.01",
-            gpu_reason="NVML does not start" if gpu is None else None,
-            topology=Topology(gpus=() if gpu is None else (GpuPlace("GPU-a", None),)),
-            isolation=Isolation.PROCESS,
-            isolation_reason="for a test",
-            engine=None,
-            work_directory="/nowhere",
-        ),
-        **changes,
-    )
 
 
 class Fleet(Hosts):
@@ -87,19 +65,6 @@ ANSWERS: Mapping[Callable[..., Any], Any] = {
     unavailable_environments: {},
     make_environments: {"cpu": "/nowhere/cpu/bin/python"},
 }
-
-
-def sweep(targets: str = "any", environments: str | tuple[str, ...] = "cpu") -> Sweep:
-    return Sweep.model_validate(
-        {
-            "version": 1,
-            "name": "s",
-            "environments": environments,
-            "workloads": ({"name": "synthetic-null", "batch": 1},),
-            "backends": ("python",),
-            "targets": targets,
-        }
-    )
 
 
 def request_for(fleet: Fleet, wanted: Sweep, **settings: Any) -> RunRequest:
@@ -153,20 +118,10 @@ def test_a_host_that_cannot_be_looked_at_is_left_out_and_the_others_measured() -
 
 
 def test_a_node_that_takes_too_few_tasks_at_once_is_left_out() -> None:
-    two = Topology(gpus=(GpuPlace("GPU-a", None), GpuPlace("GPU-b", None)))
-    fleet = Fleet(facts("h1", gpus=(PASCAL, PASCAL), topology=two, gpu_driver_version="535.183.01"))
+    fleet = Fleet(facts("h1", PASCAL, PASCAL))
     fleet.fakes["h1"].offered = 1
-    wanted = Sweep.model_validate(
-        {
-            "version": 1,
-            "name": "s",
-            "environments": "cuda126",
-            "device": "cuda",
-            "backends": ("eager",),
-            "workloads": ({"name": "tiny-bert", "batch": 1},),
-            "threads": (1,),
-        }
-    )
+    on_a_gpu = {"environments": "cuda126", "device": "cuda", "threads": (1,)}
+    wanted = sweep(workloads=("tiny-bert",), backends=("eager",), **on_a_gpu)
     request = request_for(fleet, wanted, exclusive=Exclusive.GPU)
     with pytest.raises(NoUsableHostError, match="h1: with `exclusive: gpu` 2 trials run at once, .* bench_slot 1; st"):
         run_module._ready(request, fleet, look(request, fleet), lambda text: None)
@@ -176,7 +131,7 @@ def test_a_host_lacks_what_its_interpreters_cannot_serve() -> None:
     fleet = Fleet(facts("here"))
     problem = {"cpu-2022": "there is no Python 3.9"}
     fleet.lacks(**problem)
-    host = look(request_for(fleet, sweep(environments=("cpu", "cpu-2022"))), fleet).hosts["here"]
+    host = look(request_for(fleet, sweep("any", environments=("cpu", "cpu-2022"))), fleet).hosts["here"]
     assert host.unavailable == problem
     assert set(host.environments) == {"cpu", "cpu-2022"}
 
@@ -187,14 +142,14 @@ def test_a_sweep_that_no_host_can_serve_at_all_ends(environments: str | tuple[st
     known = Catalogue.load(ProjectFiles(PROJECT).catalogue).entries
     fleet.lacks(**{name: f"no Python for {name}" for name in known})
     with pytest.raises(NoUsableHostError, match="no Python for cpu; no Python for cpu-2022"):
-        look(request_for(fleet, sweep(environments=environments)), fleet)
+        look(request_for(fleet, sweep("any", environments=environments)), fleet)
 
 
 def test_an_environment_without_a_lock_is_none() -> None:
     fleet = Fleet(facts("here"))
     with pytest.raises(NoUsableHostError, match="tensorrt: this environment has no lock: "):
-        look(request_for(fleet, sweep(environments="tensorrt")), fleet)
-    assert look(request_for(fleet, sweep(environments=("tensorrt", "cpu"))), fleet).hosts
+        look(request_for(fleet, sweep("any", environments="tensorrt")), fleet)
+    assert look(request_for(fleet, sweep("any", environments=("tensorrt", "cpu"))), fleet).hosts
 
 
 def test_planning_knows_the_gpus_of_the_facts_and_what_environments_need() -> None:
@@ -215,19 +170,19 @@ def test_planning_knows_the_gpus_of_the_facts_and_what_environments_need() -> No
     ("settings", "expected"),
     [
         ({"reserved_cores": 2}, "hosts.here.reserved_cores: 2 cores are reserved, but the host has 2; at most 1 can"),
-        ({"gpus": ("GPU-z",)}, "hosts.here.gpus: gpus names GPU-z, and the host has 0: GPU-a; correct it, or mend"),
+        ({"gpus": ("GPU-z",)}, "hosts.here.gpus: gpus names GPU-z, and the host has 0: GPU-0; correct it, or mend"),
     ],
 )
 def test_what_the_inventory_asks_of_a_host_and_it_does_not_have(settings: dict[str, Any], expected: str) -> None:
     fleet = Fleet(facts("here", PASCAL))
     with pytest.raises(ConfigurationError, match=expected):
-        look(request_for(fleet, sweep(), **settings), fleet)
+        look(request_for(fleet, sweep("any"), **settings), fleet)
 
 
 def test_a_spare_host_that_cannot_be_made_ready_says_why(tmp_path: Path) -> None:
     fleet = Fleet(facts("h1"), facts("h2"))
     fleet.fails("h2", FULL)
-    request = request_for(fleet, sweep())
+    request = request_for(fleet, sweep("any"))
     preview = look(request, fleet)
     continuation = choose_campaign(
         request.sweep, [preview.hosts["h1"]], Store.open(tmp_path / "results"), ResumePolicy.NEVER
@@ -272,7 +227,7 @@ def test_a_campaign_fingerprints_its_machine_once(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(local_module, "collect", counted)
     local_module.fingerprint_here.cache_clear()
     lab = Lab(tmp_path)
-    lab.run(scripted_sweep(rounds=3), Frozen(), [scripted_host("h1")])
+    lab.run(sweep(rounds=3), Frozen(), [scripted_host("h1")])
     assert len(lab.rows()) == 6
     assert len(calls) == 1
     local_module.fingerprint_here.cache_clear()

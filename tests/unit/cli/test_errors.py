@@ -189,7 +189,6 @@ def test_two_sweeps_and_a_task_of_a_cluster_exclude_each_other(
     ("arguments", "expected"),
     [
         (["sweep", "plan", "--limit", "a100"], "no host is called a100; known: this-machine"),
-        (["results", "show"], "no such store"),
         (["reproduce", "abc"], "no such store"),
     ],
 )

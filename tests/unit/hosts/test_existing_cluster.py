@@ -220,7 +220,7 @@ def test_other_packages_are_told_before_our_code_is_imported(tmp_path: Path) -> 
     assert "install requirements/base.lock" in str(caught.value)
 
 
-class FailedTask(Exception):
+class FailedTaskError(Exception):
     """What Ray raises for a task that raised."""
 
 
@@ -234,7 +234,7 @@ class OneTask(ExternalCluster):
 
     def join(self) -> Any:
         def get(_: str) -> None:
-            raise FailedTask("it raised")
+            raise FailedTaskError("it raised")
 
         def remote(**_: object) -> Callable[[object], Any]:
             placed = SimpleNamespace(remote=lambda text: "reference")
@@ -245,7 +245,7 @@ class OneTask(ExternalCluster):
             wait=lambda references, **_: (references if self._ended else [], []),
             get=get,
             cancel=lambda reference, **_: self.cancelled.append(reference),
-            exceptions=SimpleNamespace(RayError=FailedTask),
+            exceptions=SimpleNamespace(RayError=FailedTaskError),
         )
 
 

@@ -64,15 +64,8 @@ def context(**changes: object) -> RowContext:
 
 
 def trial(batch: int = 4) -> Trial:
-    spec = TrialSpec(
-        WorkloadSpec("bert_base", batch, 128),
-        BackendSpec("eager", {"b": 1, "a": True}),
-        "float32",
-        "cpu",
-        2,
-        7,
-        Protocol(),
-    )
+    shape, backend = WorkloadSpec("bert_base", batch, 128), BackendSpec("eager", {"b": 1, "a": True})
+    spec = TrialSpec(shape, backend, "float32", "cpu", threads=2, seed=7, protocol=Protocol())
     return Trial("t1", "k1", 2, 5, 1, 3, 600, spec)
 
 
@@ -210,20 +203,17 @@ def test_a_trial_that_never_ran_has_nulls_and_no_zeros(status: Status) -> None:
     assert back["status"] == status.value
 
 
-def test_a_record_of_another_trial_is_refused() -> None:
-    other = TrialRecord("t2", 3, Status.OK, None, 1, 2)
-    with pytest.raises(StoreError, match="record of t2/3"):
-        trial_row(context(), trial(), other)
-
-
-def test_a_repeated_timing_mode_is_refused() -> None:
-    with pytest.raises(StoreError, match="repeats a timing mode"):
-        trial_row(context(), trial(), record(series=(series("sync", 3), series("sync", 4))))
-
-
-def test_an_unknown_system_column_is_refused() -> None:
-    with pytest.raises(StoreError, match="cpu_modle"):
-        trial_row(context(hot={"cpu_modle": "EPYC"}), trial(), record())
+@pytest.mark.parametrize(
+    ("hot", "told", "problem"),
+    [
+        ({}, TrialRecord("t2", 3, Status.OK, None, 1, 2), "record of t2/3"),
+        ({}, record(series=(series("sync", 3), series("sync", 4))), "repeats a timing mode"),
+        ({"cpu_modle": "EPYC"}, record(), "cpu_modle"),
+    ],
+)
+def test_what_gives_no_row_is_refused(hot: dict[str, str], told: TrialRecord, problem: str) -> None:
+    with pytest.raises(StoreError, match=problem):
+        trial_row(context(hot=hot), trial(), told)
 
 
 @pytest.mark.parametrize("distribution", ["onnxruntime", "onnxruntime-gpu"])

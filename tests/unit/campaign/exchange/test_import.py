@@ -25,7 +25,9 @@ from tests.recording import line_of, with_first
 export, exported = exporting.export, exporting.exported
 
 
-def test_each_trial_and_each_skip_gives_a_row(export: Export, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_trial_and_each_skip_gives_a_row_and_a_second_import_adds_nothing(
+    export: Export, capsys: pytest.CaptureFixture[str]
+) -> None:
     export.finish(0)
     export.finish(1)
     assert export.load() == ExitCode.OK
@@ -55,18 +57,10 @@ def test_each_trial_and_each_skip_gives_a_row(export: Export, capsys: pytest.Cap
     assert told == [export.manifest.campaign_id, SWEEP, 4]
     assert (campaign["rows"], campaign["trials_ok"], campaign["trials_skipped"]) == (6, 4, 2)
     assert campaign["finished_at"] == max(row["finished_at"] for row in rows)
-
-
-def test_a_second_import_adds_nothing_and_says_so(export: Export, capsys: pytest.CaptureFixture[str]) -> None:
-    export.finish(0)
-    export.finish(1)
-    assert export.load() == ExitCode.OK
-    before = export.rows()
     parts = sorted(export.store_path.rglob("*.parquet"))
-    capsys.readouterr()
     assert export.load() == ExitCode.OK
     assert "nothing added, 6 rows were there already" in capsys.readouterr().out
-    assert export.rows() == before
+    assert export.rows() == rows
     assert sorted(export.store_path.rglob("*.parquet")) == parts
 
 

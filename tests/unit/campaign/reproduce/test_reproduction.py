@@ -17,14 +17,12 @@ from orchestrator.environments import ImageIdentity
 from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError
 from orchestrator.execution import DockerSettings, ExecutionSettings, FakeSettings
 from orchestrator.files import ProjectFiles
-from orchestrator.hosts import HostFacts
 from orchestrator.hosts.connection import Connections
 from orchestrator.hosts.fleet import Hosts
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, trial_key
 from orchestrator.store import Reproduces
 from runners.contract import METHOD_VERSION, BackendSpec, Protocol, TrialSpec, WorkloadSpec
-from runners.system import Topology
-from tests.fake_host import FakeEngine, FakeHost
+from tests.fake_host import FakeEngine, FakeHost, host_facts
 
 LAYERS = ("sha256:" + "a" * 64, "sha256:" + "b" * 64)
 IMAGE = ImageIdentity("sha256:" + "1" * 64, "c" * 64, LAYERS)
@@ -174,23 +172,10 @@ def fleet(*fakes: FakeHost) -> Hosts:
     return Hosts({fake.name: fake for fake in fakes}, Connections({}), INVENTORY, ProjectFiles(Path()))
 
 
-def fake(name: str, engine: FakeEngine | None, **changes: Any) -> FakeHost:
-    facts = HostFacts(
-        host=name,
-        cores=(0, 1, 2),
-        memory_bytes=10**10,
-        architecture="x86_64",
-        cpu_model=None,
-        gpus=(),
-        gpu_driver_version=None,
-        gpu_reason="none",
-        topology=Topology(),
-        isolation=Isolation.PROCESS if engine is None else Isolation.DOCKER,
-        isolation_reason="no Docker engine answers" if engine is None else "a Docker engine answers",
-        engine=None,
-        work_directory="/work",
-    )
-    return FakeHost(name, HERE, replace(facts, **changes), engine)
+def fake(name: str, engine: FakeEngine | None) -> FakeHost:
+    isolation = Isolation.PROCESS if engine is None else Isolation.DOCKER
+    facts = host_facts(name, cores=(0, 1, 2), isolation=isolation, work_directory="/work")
+    return FakeHost(name, HERE, facts, engine)
 
 
 def request(wanted: Wanted, project: Path, host: str, allowed: Allowed | None = None) -> ReproduceRequest:

@@ -16,6 +16,7 @@ import pytest
 from orchestrator.config import Connection, Host
 from orchestrator.hosts.connection import Connections, HostConnectionError
 from orchestrator.hosts.connection.configuration import BY_ADDRESS, BY_ALIAS, files
+from tests.recording import processes_naming, wait_for
 from tests.sshd import Sshd, make_key, public, running_sshd
 
 LIMIT_S = 60.0
@@ -92,13 +93,6 @@ def test_a_user_of_a_domain_is_told_to_ssh_as_it_is(sshd: Sshd, user_directory: 
     assert "user LAB\\jdoe\n" in read.stdout
 
 
-def test_a_wrong_host_key(sshd: Sshd, user_directory: Path, tmp_path: Path) -> None:
-    other = public(make_key(tmp_path / "other"))
-    error = failure(sshd, user_directory, host_key=other)
-    assert "wrong host key: it offers" in error.problem
-    assert "update `host_key:`" in error.problem
-
-
 def test_another_kind_of_key_than_the_pinned_one(sshd: Sshd, user_directory: Path, tmp_path: Path) -> None:
     key = tmp_path / "ecdsa"
     subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-N", "", "-f", str(key)], check=True)
@@ -131,28 +125,9 @@ def test_a_key_that_does_not_open(sshd: Sshd, user_directory: Path, tmp_path: Pa
     assert f"add the public half of {stranger} to " in error.problem
 
 
-def test_a_key_file_that_is_not_there(sshd: Sshd, user_directory: Path) -> None:
-    error = failure(sshd, user_directory, identity_file="/nonexistent/key")
-    assert "there is no key /nonexistent/key on this machine" in error.problem
-
-
-def test_a_key_in_the_home_of_nobody(sshd: Sshd, user_directory: Path) -> None:
-    error = failure(sshd, user_directory, identity_file="~nosuchuser/key")
-    assert "there is no key ~nosuchuser/key on this machine" in error.problem
-
-
-def test_nobody_listens(sshd: Sshd, user_directory: Path) -> None:
-    with socket.socket() as reserved:
-        reserved.bind(("127.0.0.1", 0))
-        error = failure(sshd, user_directory, port=reserved.getsockname()[1])
-    assert "unreachable (" in error.problem
-    assert "nothing listens on port" in error.problem
-
-
-def test_a_name_that_is_none(sshd: Sshd, user_directory: Path) -> None:
-    error = failure(sshd, user_directory, address="host.invalid")
-    assert "unreachable (" in error.problem
-    assert "correct `address:`" in error.problem
+@pytest.mark.parametrize("key", ["/nonexistent/key", "~nosuchuser/key"])
+def test_a_key_file_that_is_not_there(sshd: Sshd, user_directory: Path, key: str) -> None:
+    assert f"there is no key {key} on this machine" in failure(sshd, user_directory, identity_file=key).problem
 
 
 def test_a_host_that_says_nothing(sshd: Sshd, user_directory: Path) -> None:
@@ -163,11 +138,6 @@ def test_a_host_that_says_nothing(sshd: Sshd, user_directory: Path) -> None:
             pytest.raises(HostConnectionError, match=r"no answer within 0\.5 s"),
         ):
             connections.run("h1", ["true"], 0.5)
-
-
-def test_a_command_that_outlives_its_time(sshd: Sshd, user_directory: Path) -> None:
-    with reaching(sshd, user_directory) as connections, pytest.raises(HostConnectionError, match="no answer within"):
-        connections.run("h1", ["sleep", "600"], 2)
 
 
 def test_an_abort_ends_what_runs(sshd: Sshd, user_directory: Path) -> None:
@@ -335,21 +305,10 @@ def test_a_forward_ends_with_its_process(sshd: Sshd, user_directory: Path, far_s
         assert started.wait(LIMIT_S) == 0
 
 
-def test_no_process_of_ssh_is_left(sshd: Sshd, user_directory: Path) -> None:
+def test_a_command_that_outlives_its_time_leaves_no_process_of_ssh(sshd: Sshd, user_directory: Path) -> None:
     with reaching(sshd, user_directory) as connections:
-        with pytest.raises(HostConnectionError):
+        with pytest.raises(HostConnectionError, match="no answer within"):
             connections.run("h1", ["sleep", "600"], 1)
-        directory = str(connections._directory)
-    deadline = time.monotonic() + 10
-    while mine := [
-        one.name for one in Path("/proc").iterdir() if one.name.isdecimal() and directory in command_line(one)
-    ]:
-        assert time.monotonic() < deadline, mine
-        time.sleep(0.05)
-
-
-def command_line(process: Path) -> str:
-    try:
-        return (process / "cmdline").read_bytes().decode(errors="replace")
-    except OSError:
-        return ""
+        directory = connections._directory
+    assert directory is not None
+    wait_for(lambda: not processes_naming(directory))

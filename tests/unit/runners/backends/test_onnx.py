@@ -20,15 +20,8 @@ from runners.contract.catalogue import refusal
 from runners.workloads import make_workload
 from runners.workloads.base import Unsupported
 
-SPEC = TrialSpec(
-    workload=WorkloadSpec("tiny-bert", batch=3, sequence_length=16),
-    backend=BackendSpec("onnxruntime", {}),
-    dtype="float32",
-    device="cpu",
-    threads=1,
-    seed=0,
-    protocol=Protocol(),
-)
+SHAPE = WorkloadSpec("tiny-bert", batch=3, sequence_length=16)
+SPEC = TrialSpec(SHAPE, BackendSpec("onnxruntime", {}), "float32", "cpu", threads=1, seed=0, protocol=Protocol())
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 
 

@@ -13,15 +13,8 @@ from runners.workloads import WORKLOADS as WORKLOAD_TABLE
 from runners.workloads import make_workload
 from tests.conftest import PROJECT
 
-BERT = TrialSpec(
-    workload=WorkloadSpec("bert-base", batch=1, sequence_length=128),
-    backend=BackendSpec("eager", {}),
-    dtype="float32",
-    device="cpu",
-    threads=1,
-    seed=0,
-    protocol=Protocol(),
-)
+TEXT = WorkloadSpec("bert-base", batch=1, sequence_length=128)
+BERT = TrialSpec(TEXT, BackendSpec("eager", {}), "float32", "cpu", threads=1, seed=0, protocol=Protocol())
 
 
 def test_tables_and_catalogue_have_the_same_names() -> None:

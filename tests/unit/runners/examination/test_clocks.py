@@ -1,14 +1,13 @@
 """The sampler of clocks: what it sums up, and the process that samples."""
 
 import json
-from types import SimpleNamespace
 from typing import Any
 
-import pynvml
 import pytest
 
 from runners.examination.clocks import ClockSampler, Sample, look, read_samples, summary
 from runners.examination.gpu import NvmlDevice
+from tests.scripted_nvml import NVMLError, nvml
 
 
 def sample(**changes: Any) -> Sample:
@@ -60,13 +59,9 @@ def test_lines_of_the_sampler() -> None:
 @pytest.mark.parametrize("lacking", ["nvmlDeviceGetCurrentClocksEventReasons", None])
 def test_one_look(lacking: str | None) -> None:
     def refuse(_: object) -> int:
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        raise NVMLError("Not Supported")
 
     functions = {
-        "NVMLError": pynvml.NVMLError,
-        "NVML_CLOCK_SM": 1,
-        "NVML_CLOCK_MEM": 2,
-        "NVML_TEMPERATURE_GPU": 0,
         "nvmlDeviceGetClockInfo": lambda _, clock: 1980 if clock == 1 else 3201,
         "nvmlDeviceGetTemperature": lambda *_: 31,
         "nvmlDeviceGetPowerUsage": lambda _: 76_000,
@@ -75,9 +70,8 @@ def test_one_look(lacking: str | None) -> None:
     }
     if lacking:
         functions[lacking] = refuse
-    assert look(NvmlDevice(SimpleNamespace(**functions), "handle")) == Sample(
-        1980, 3201, 76_000, 31, 8 if lacking else 4
-    )
+    expected = Sample(1980, 3201, 76_000, 31, 8 if lacking else 4)
+    assert look(NvmlDevice(nvml(**functions), "handle")) == expected
 
 
 def test_the_sampling_process_says_why_it_has_nothing() -> None:

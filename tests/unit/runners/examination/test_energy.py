@@ -76,29 +76,22 @@ def test_windows_start_at_different_phases_of_the_counter() -> None:
     assert all(0 <= pause <= 0.1 for pause in script.slept_s)
 
 
-def test_a_short_window_is_flagged() -> None:
-    facts = Scripted(itertools.repeat(250.0)).measure(5_000)
-    assert facts["energy_valid"] is True
-    assert facts["energy_problem"] == "a window lasted 5 s, less than the 10 s that are good"
-
-
-def test_a_very_short_window_is_invalid() -> None:
-    facts = Scripted(itertools.repeat(250.0)).measure(1_000)
-    assert facts["energy_valid"] is False
-    assert facts["energy_problem"] == "a window lasted 1 s, less than 2 s"
-    assert facts["energy_per_call_j"] == 250.0
-
-
-def test_windows_that_disagree_are_invalid() -> None:
-    watts = itertools.chain([250.0] * 20, itertools.repeat(300.0))
-    facts = Scripted(watts).measure(10_000)
-    assert facts["energy_valid"] is False
-    assert facts["energy_problem"] == "the windows differ by 18.8 %, more than 5 %"
-
-
-def test_windows_that_agree_within_five_percent_are_valid() -> None:
-    watts = itertools.chain([250.0] * 20, itertools.repeat(260.0))
-    assert Scripted(watts).measure(10_000)["energy_valid"] is True
+@pytest.mark.parametrize(
+    ("later_w", "window_ms", "windows", "valid", "problem"),
+    [
+        (250.0, 5_000, 3, True, "a window lasted 5 s, less than the 10 s that are good"),
+        (250.0, 1_000, 3, False, "a window lasted 1 s, less than 2 s"),
+        (300.0, 10_000, 3, False, "the windows differ by 18.8 %, more than 5 %"),
+        (260.0, 10_000, 3, True, None),
+        (250.0, 10_000, 1, True, "a single window shows no spread"),
+    ],
+)
+def test_short_windows_and_those_that_disagree_are_told(
+    later_w: float, window_ms: int, windows: int, valid: bool, problem: str | None
+) -> None:
+    facts = Scripted(itertools.chain([250.0] * 20, itertools.repeat(later_w))).measure(window_ms, windows)
+    assert (facts["energy_valid"], facts["energy_problem"]) == (valid, problem)
+    assert facts["energy_per_call_j"] is not None
 
 
 def test_a_counter_that_stands_still_measures_nothing() -> None:
@@ -112,11 +105,6 @@ def test_a_counter_that_fails_measures_nothing() -> None:
     facts = Scripted(itertools.repeat(1.0), fails_after=3).measure(10_000)
     assert facts["energy_problem"] == "the GPU is lost"
     assert {facts["energy_per_call_j"], facts["energy_windows"]} == {None}
-
-
-def test_a_single_window_is_flagged() -> None:
-    facts = Scripted(itertools.repeat(250.0)).measure(10_000, windows=1)
-    assert (facts["energy_valid"], facts["energy_problem"]) == (True, "a single window shows no spread")
 
 
 def zone(root: Path, name: str, domain: str, energy_uj: object, range_uj: int = 1_000_000) -> Path:

@@ -6,10 +6,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pynvml
 import pytest
 
 from runners.examination.memory import device_memory, device_used, host_memory
+from tests.scripted_nvml import nvml
 
 STATUS = "Name:\tpython\nVmHWM:\t  2048 kB\nVmRSS:\t  2000 kB\n"
 ROLLUP = """55b4f65cb000-7ffff90c4000 ---p 00000000 00:00 0   [rollup]
@@ -92,17 +92,12 @@ class Cuda:
         if used is None:
             monkeypatch.setitem(sys.modules, "pynvml", None)
             return
-        answers = {
-            "nvmlInit": lambda: None,
-            "nvmlShutdown": lambda: None,
-            "nvmlDeviceGetCount": lambda: 1,
-            "nvmlDeviceGetHandleByIndex": lambda index: index,
-            "nvmlDeviceGetMemoryInfo": lambda *_: SimpleNamespace(used=used.pop(0), free=0),
-        }
-        for name in [name for name in dir(pynvml) if name.startswith("nvmlDevice")]:
-            monkeypatch.delattr(pynvml, name)
-        for name, answer in answers.items():
-            monkeypatch.setattr(pynvml, name, answer, raising=False)
+        answers = nvml(
+            nvmlDeviceGetCount=lambda: 1,
+            nvmlDeviceGetHandleByIndex=int,
+            nvmlDeviceGetMemoryInfo=lambda *_: SimpleNamespace(used=used.pop(0), free=0),
+        )
+        monkeypatch.setitem(sys.modules, "pynvml", answers)
 
     def reset_peak_memory_stats(self) -> None:
         self.steps.append("reset")

@@ -11,15 +11,8 @@ from runners.protocol import cache
 from runners.protocol.cache import CacheEntries, Entry
 from runners.workloads import make_workload
 
-SPEC = TrialSpec(
-    workload=WorkloadSpec("tiny-bert", batch=1, sequence_length=16),
-    backend=BackendSpec("onnxruntime", {}),
-    dtype="float32",
-    device="cpu",
-    threads=2,
-    seed=0,
-    protocol=Protocol(),
-)
+SHAPE = WorkloadSpec("tiny-bert", batch=1, sequence_length=16)
+SPEC = TrialSpec(SHAPE, BackendSpec("onnxruntime", {}), "float32", "cpu", threads=2, seed=0, protocol=Protocol())
 
 
 def named(spec: TrialSpec, runner: str = "a") -> CacheEntries:
@@ -36,7 +29,7 @@ def test_a_reference_serves_every_backend_and_protocol() -> None:
     [
         replace(SPEC, seed=1),
         replace(SPEC, dtype="bfloat16"),
-        replace(SPEC, workload=WorkloadSpec("tiny-bert", batch=1, sequence_length=32)),
+        replace(SPEC, workload=replace(SHAPE, sequence_length=32)),
     ],
 )
 def test_what_decides_the_content_decides_the_name(other: TrialSpec) -> None:
@@ -45,7 +38,7 @@ def test_what_decides_the_content_decides_the_name(other: TrialSpec) -> None:
 
 
 def test_batches_share_an_export_and_the_reference_of_the_largest() -> None:
-    other = replace(SPEC, workload=WorkloadSpec("tiny-bert", batch=4, sequence_length=16))
+    other = replace(SPEC, workload=replace(SHAPE, batch=4))
     assert named(other) == named(SPEC)
     larger = cache.entries("/cache", make_backend(make_workload(SPEC)), "a", reference_batch=16)
     assert larger.reference != named(SPEC).reference

@@ -14,27 +14,14 @@ from runners.examination.gpu import require_gpu
 from runners.examination.profiler import checked_by_latency
 from runners.supervision.child import answer_of
 from runners.system import cuda_driver
+from tests.scripted_nvml import nvml
 
 
-class Driver:
-    """NVML with some devices, and a CUDA driver whose start gives a status."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, devices: int, status: int) -> None:
-        def refuse(*_: object) -> None:
-            raise KeyError
-
-        nvml = SimpleNamespace(
-            NVMLError=KeyError,
-            nvmlInit=lambda: None,
-            nvmlShutdown=lambda: None,
-            nvmlDeviceGetCount=lambda: devices,
-            nvmlDeviceGetHandleByIndex=refuse,
-            NVML_CLOCK_SM=1,
-            NVML_CLOCK_MEM=2,
-        )
-        monkeypatch.setitem(sys.modules, "pynvml", nvml)
-        library = SimpleNamespace(cuInit=lambda flags: status)
-        monkeypatch.setattr(cuda_driver.ctypes, "CDLL", lambda name: library)
+def drive(monkeypatch: pytest.MonkeyPatch, devices: int, status: int) -> None:
+    """NVML with some devices, without a handle for any, and a CUDA driver whose start gives a status."""
+    monkeypatch.setitem(sys.modules, "pynvml", nvml(nvmlDeviceGetCount=lambda: devices))
+    library = SimpleNamespace(cuInit=lambda flags: status)
+    monkeypatch.setattr(cuda_driver.ctypes, "CDLL", lambda name: library)
 
 
 def torch_without_device(cuda: str | None = "13.0") -> Any:
@@ -57,7 +44,7 @@ def torch_without_device(cuda: str | None = "13.0") -> Any:
 def test_a_gpu_that_is_lost_is_the_machines_fault(
     monkeypatch: pytest.MonkeyPatch, devices: int, status: int, cuda: str | None, expected: Status
 ) -> None:
-    Driver(monkeypatch, devices, status)
+    drive(monkeypatch, devices, status)
     answer = answer_of(lambda: require_gpu(torch_without_device(cuda)))  # type: ignore[arg-type,return-value]
     assert answer.status is expected
     if expected is Status.INFRASTRUCTURE_ERROR:

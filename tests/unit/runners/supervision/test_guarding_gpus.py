@@ -21,12 +21,9 @@ from runners.contract import (
 from runners.supervision.checks import ClocksCheck, GpuProcessesCheck, Reading, ThrottlingCheck
 from runners.supervision.guarding import guarding_for
 from runners.system.gpu_state import GpuState, read_gpus
+from tests.scripted_nvml import NVMLError, nvml
 
 MIB = 2**20
-
-
-class NVMLError(Exception):
-    pass
 
 
 @dataclass
@@ -67,12 +64,7 @@ class Driver:
         def processes(pids: tuple[int, ...] | None) -> list[SimpleNamespace]:
             return [SimpleNamespace(pid=pid) for pid in told(pids)]
 
-        return SimpleNamespace(
-            NVMLError=NVMLError,
-            NVML_CLOCK_SM=1,
-            NVML_CLOCK_MEM=2,
-            nvmlInit=lambda: None,
-            nvmlShutdown=lambda: None,
+        return nvml(
             nvmlDeviceGetCount=lambda: len(self.devices),
             nvmlDeviceGetHandleByIndex=lambda index: self.devices[index],
             nvmlDeviceGetUUID=lambda device: device.uuid.encode(),

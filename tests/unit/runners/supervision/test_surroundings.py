@@ -1,28 +1,20 @@
 """The variables that a runner leaves to the frameworks."""
 
-from types import SimpleNamespace
+import sys
 
-import pynvml
 import pytest
 
 from runners.supervision.surroundings import settle
+from tests.scripted_nvml import nvml
 
 FIRST, SECOND = "GPU-00000000-c686-6821-79a8-32d326c5039c", "GPU-11111111-c686-6821-79a8-32d326c5039c"
 
 
 @pytest.fixture
 def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = {
-        "nvmlInit": lambda: None,
-        "nvmlShutdown": lambda: None,
-        "nvmlDeviceGetCount": lambda: 2,
-        "nvmlDeviceGetHandleByIndex": lambda index: SimpleNamespace(index=index),
-        "nvmlDeviceGetUUID": lambda handle: (FIRST, SECOND)[handle.index],
-    }
-    for name in [name for name in dir(pynvml) if name.startswith(("nvmlDevice", "nvmlSystem"))]:
-        monkeypatch.delattr(pynvml, name)
-    for name, answer in answers.items():
-        monkeypatch.setattr(pynvml, name, answer, raising=False)
+    uuid = (FIRST, SECOND).__getitem__
+    answers = nvml(nvmlDeviceGetCount=lambda: 2, nvmlDeviceGetHandleByIndex=int, nvmlDeviceGetUUID=uuid)
+    monkeypatch.setitem(sys.modules, "pynvml", answers)
 
 
 @pytest.mark.parametrize(

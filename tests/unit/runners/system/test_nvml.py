@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from runners.system import nvml
-
-
-class NVMLError(Exception):
-    pass
+from tests.scripted_nvml import NVMLError
+from tests.scripted_nvml import nvml as scripted_nvml
 
 
 def refuse(*_: object) -> None:
@@ -27,16 +25,10 @@ def library(**changes: Any) -> SimpleNamespace:
         return lambda *_: value
 
     functions = {
-        "NVMLError": NVMLError,
-        "NVML_CLOCK_SM": 1,
-        "NVML_CLOCK_MEM": 2,
-        "NVML_TEMPERATURE_GPU": 0,
-        "nvmlInit": answer(None),
-        "nvmlShutdown": answer(None),
-        "nvmlSystemGetDriverVersion": answer(b"570.86"),
-        "nvmlSystemGetCudaDriverVersion_v2": answer(12080),
         "nvmlDeviceGetCount": answer(2),
         "nvmlDeviceGetHandleByIndex": handle,
+        "nvmlSystemGetDriverVersion": answer(b"570.86"),
+        "nvmlSystemGetCudaDriverVersion_v2": answer(12080),
         "nvmlDeviceGetName": answer("NVIDIA H200"),
         "nvmlDeviceGetUUID": answer("GPU-1"),
         "nvmlDeviceGetCudaComputeCapability": answer((9, 0)),
@@ -56,7 +48,7 @@ def library(**changes: Any) -> SimpleNamespace:
         "nvmlDeviceGetViolationStatus": answer(SimpleNamespace(violationTime=7)),
         "nvmlDeviceGetCurrPcieLinkGeneration": answer(5),
     }
-    return SimpleNamespace(**{**functions, **changes})
+    return scripted_nvml(**{**functions, **changes})
 
 
 def test_what_is_stable_about_each_device(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,15 +37,8 @@ PAPER = {
 
 
 def specification(name: str, batch: int = 1, length: int = 128, **options: Any) -> TrialSpec:
-    return TrialSpec(
-        workload=WorkloadSpec(name, batch, sequence_length=length, options=options),
-        backend=BackendSpec("eager", {}),
-        dtype="float32",
-        device="cpu",
-        threads=1,
-        seed=0,
-        protocol=Protocol(),
-    )
+    shape = WorkloadSpec(name, batch, sequence_length=length, options=options)
+    return TrialSpec(shape, BackendSpec("eager", {}), "float32", "cpu", threads=1, seed=0, protocol=Protocol())
 
 
 def text(name: str, batch: int = 1, length: int = 128, **options: Any) -> Text:
