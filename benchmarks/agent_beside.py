@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from orchestrator.analysis import judge_family
-from orchestrator.analysis.statistics import Estimate, median_of_values, paired_ratio
+from orchestrator.analysis.statistics import Estimate, mean_ratio, median_of_values
 from orchestrator.config import load_inventory
 from orchestrator.execution import ProcessSettings, create_executor, read_lines, stage
 from orchestrator.files import ProjectFiles
@@ -117,7 +117,7 @@ def _tell(found: dict[str, list[float]]) -> None:
         estimate = median_of_values(np.array(values), len(values))
         print(f"{state:13} median {_text(estimate, 1e6, 2)} us over {len(values)} trials")
     for name, above, below in (("running / frozen", RUNNING, FROZEN), ("A/A, frozen / frozen again", FROZEN, AGAIN)):
-        ratio = paired_ratio(np.array(found[above]), np.array(found[below]), len(found[above]))
+        ratio = mean_ratio(np.log(np.array(found[above]) / np.array(found[below])), len(found[above]))
         print(f"{name}: {_text(ratio, 1, 4)}, {judge_family([ratio])[0].verdict.value}")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from orchestrator.analysis.statistics import Estimate, paired_ratio
+from orchestrator.analysis.statistics import Estimate, mean_ratio
 from orchestrator.store import TRIALS, open_store
 from orchestrator.store.storage.layout import Layout
 
@@ -136,7 +136,7 @@ def ratios(directory: Path) -> dict[str, Estimate]:
     answers = {}
     for gpu in pairs["gpu_name"].unique().to_pylist():
         here = pairs.filter(pa.compute.equal(pairs["gpu_name"], gpu))
-        answers[gpu] = paired_ratio(_medians(here["up"]), _medians(here["down"]), len(here))
+        answers[gpu] = mean_ratio(np.log(_medians(here["up"]) / _medians(here["down"])), len(here))
     return answers
 
 

@@ -1,4 +1,7 @@
-"""From stored trials to statements with intervals."""
+"""From stored trials to statements with intervals.
+
+Whatever reads the store raises `StoreError` where a file cannot be read; so does `orchestrator.report.page`.
+"""
 
 from orchestrator.analysis.axes import Shape
 from orchestrator.analysis.comparison import (

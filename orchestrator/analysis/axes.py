@@ -24,6 +24,7 @@ DEFAULTS: Final = "defaults"
 """Options of a workload of which none differs from today's defaults."""
 SWEEP: Final = "sweep"
 """The one column that comes from another table: see `with_sweeps`."""
+_ID_SHOWN: Final = 12
 
 
 class Group(Enum):
@@ -55,6 +56,10 @@ class Axis:
     def shown(self, value: Value) -> str:
         """A value as people read it."""
         return "none" if value is None else str(value)
+
+    def brief(self, value: Value) -> str:
+        """The same, of an identity its beginning, which is enough to choose by."""
+        return self.shown(value)[: _ID_SHOWN if self.is_identity else None]
 
 
 def axis(name: str, option: str | None = None) -> Axis:
@@ -110,6 +115,14 @@ def sorting(key: Key) -> tuple[tuple[bool, int, str], ...]:
         (value is not None, value if isinstance(value, int) else 0, value if isinstance(value, str) else "")
         for value in key
     )
+
+
+def grouped(rows: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[Any]]:
+    """Rows by a key, keys and rows in the order in which they appear."""
+    groups: dict[Any, list[Any]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return groups
 
 
 def with_sweeps(rows: Iterable[dict[str, Any]], sweeps: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -7,14 +7,14 @@ depend on what else is asked; ratios that are shown together are judged together
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 
-from orchestrator.analysis.axes import AXES, Axis, Key, Value, columns_of, sorting, values_of
+from orchestrator.analysis.axes import AXES, Axis, Key, Value, columns_of, grouped, sorting, values_of
 from orchestrator.analysis.metrics import Metric, resolved
 from orchestrator.analysis.pooling import Policy, refuse_mixtures
 from orchestrator.analysis.ratios import (
@@ -23,16 +23,14 @@ from orchestrator.analysis.ratios import (
     Ratio,
     Row,
     Twin,
-    Visit,
     by_visit,
     is_ok,
     judged,
     ratio_of,
     samples_of,
-    shared_visits,
     twins_of,
 )
-from orchestrator.analysis.statistics import Estimate, median_of_values, paired_ratio, unpaired_ratio
+from orchestrator.analysis.statistics import Estimate, median_of_values
 from orchestrator.analysis.tax import BOUNDS
 from runners.contract import Status
 
@@ -121,17 +119,15 @@ class Frame:
     @cached_property
     def priors(self) -> Priors:
         """What the cells of the campaigns say of their scatter."""
-        rows = resolved(self.campaigns, self.metric)
-        left_out = self.policy.without_flagged
-        return Priors([row for row in rows if is_measured(row, self.metric) and not (left_out and row[FLAGS])])
+        rows = measured(resolved(self.campaigns, self.metric), self.metric)
+        return Priors([row for row in rows if not (self.policy.without_flagged and row[FLAGS])])
 
     def ratio(self, ours: Sequence[Row], theirs: Sequence[Row]) -> Ratio | None:
         """How many times better measured trials are than those of a baseline; null where there is no ratio."""
         found = ratio_of(ours, theirs, self.metric.reading, self.priors)
-        if found is None or not _is_bound((*ours, *theirs), self.metric.column):
+        if found is None or not is_bound((*ours, *theirs), self.metric.column):
             return found
-        estimate = replace(found.estimate, low=None, high=None, degrees=None)
-        return Ratio(estimate, found.pairing, found.session_s)
+        return Ratio(found.estimate.bare, found.pairing, found.session_s)
 
     def judged(self, ratios: Iterable[Ratio | None]) -> list[Ratio | None]:
         """Ratios that are shown together, so that chance does not find a difference among many; in their order."""
@@ -143,6 +139,19 @@ class Frame:
     def twins(self) -> tuple[Twin, ...]:
         """The A/A pairs of the campaigns, judged together: nothing differs between the two sides of one."""
         return twins_of(self.priors, self.metric.reading, self.policy.margin)
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Frames of the same campaigns, one by metric."""
+
+    campaigns: Sequence[Row]
+    """As `Frame` has them."""
+    _known: dict[Metric, Frame] = field(default_factory=dict, compare=False, repr=False)
+
+    def by(self, metric: Metric) -> Frame:
+        """That of a metric."""
+        return self._known.setdefault(metric, Frame((), metric, campaigns=self.campaigns))
 
 
 def frame_columns(metric: Metric, key: Sequence[Axis] = ()) -> list[str]:
@@ -189,8 +198,8 @@ def make_cells(
 
 def cell_of(key: Key, rows: Sequence[Row], metric: Metric) -> Cell:
     """One cell of trials, whatever they differ in."""
-    measured = tuple(row for row in rows if is_measured(row, metric))
-    return Cell(key, tuple(rows), measured, estimate_of(measured, metric))
+    found = measured(rows, metric)
+    return Cell(key, tuple(rows), tuple(found), estimate_of(found, metric))
 
 
 def estimate_of(rows: Sequence[Row], metric: Metric) -> Estimate | None:
@@ -198,16 +207,23 @@ def estimate_of(rows: Sequence[Row], metric: Metric) -> Estimate | None:
     if not rows:
         return None
     values = np.array([row[metric.column] for row in rows], dtype=np.float64)
-    if _is_bound(rows, metric.column):
+    if is_bound(rows, metric.column):
         return Estimate(float(values.min()), None, None, len(rows), len(rows))
     return median_of_values(values, sum(samples_of(row, metric.count) for row in rows))
 
 
-def is_measured(row: Row, metric: Metric) -> bool:
-    """Whether a trial has the metric, and its number counts."""
-    if not is_ok(row) or row[metric.column] is None:
-        return False
-    return metric.valid is None or row[metric.valid] is True
+def measured(rows: Iterable[Row], metric: Metric) -> list[Row]:
+    """The trials that have a metric whose number counts."""
+    return [
+        row
+        for row in rows
+        if is_ok(row) and row[metric.column] is not None and (metric.valid is None or row[metric.valid] is True)
+    ]
+
+
+def is_bound(rows: Iterable[Row], column: str) -> bool:
+    """Whether a column is a bound in some trials: of several the least counts, and there is no interval."""
+    return column in BOUNDS and all(row["device"] == "cpu" for row in rows)
 
 
 def last_attempts(rows: Iterable[Row]) -> list[Any]:
@@ -221,18 +237,10 @@ def last_attempts(rows: Iterable[Row]) -> list[Any]:
     return list(last.values())
 
 
-def grouped(rows: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[Any]]:
-    """Rows by a key, keys and rows in the order in which they appear."""
-    groups: dict[Any, list[Any]] = {}
-    for row in rows:
-        groups.setdefault(key(row), []).append(row)
-    return groups
-
-
 def column_estimate(rows: Sequence[Row], column: str) -> Estimate | None:
     """The median of a column over the visits that ended well, of a bound the least; null where none has it."""
     found = by_visit(rows, column)
-    if found and _is_bound(rows, column):
+    if found and is_bound(rows, column):
         return Estimate(min(found.values()), None, None, len(found), len(found))
     return over_processes(found.values())
 
@@ -241,22 +249,6 @@ def over_processes(values: Iterable[float]) -> Estimate | None:
     """Median over processes with its interval; null without a process."""
     found = np.array(list(values), dtype=np.float64)
     return median_of_values(found, len(found)) if len(found) else None
-
-
-def visit_ratio(numerators: Mapping[Visit, float], denominators: Mapping[Visit, float]) -> Estimate | None:
-    """A ratio of numbers by visit, paired by round where enough are shared, else unpaired; null if a side is empty."""
-    if not numerators or not denominators:
-        return None
-    shared = shared_visits(numerators, denominators)
-    if shared:
-        up, down = (np.array([side[visit] for visit in shared]) for side in (numerators, denominators))
-        return paired_ratio(up, down, 2 * len(shared))
-    up, down = (np.array(list(side.values())) for side in (numerators, denominators))
-    return unpaired_ratio(up, down, len(up) + len(down))
-
-
-def _is_bound(rows: Iterable[Row], column: str) -> bool:
-    return column in BOUNDS and all(row["device"] == "cpu" for row in rows)
 
 
 def _newest(rows: Sequence[Row], started: Mapping[str, datetime]) -> list[Row]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
+from orchestrator.analysis.axes import grouped
 from runners.contract import Phases
 
 _SHARED: Final = ("others_s", "session_s")
@@ -42,14 +43,9 @@ def time_spent(rows: Sequence[Mapping[str, Any]]) -> TimeSpent:
     ran = [row for row in rows if row["finished_at"] is not None and row["session_s"] is not None]
     by_phase = {name: _sum(row[name] for row in ran) for name in _OWN}
     # The least: of several records each counts the time in which those before it were written
-    sessions: dict[tuple[Any, ...], float] = {}
-    for row in ran:
-        session = (*(row[name] for name in _PLACE), row["session_id"] or row["started_at"])
-        sessions[session] = min(row["session_s"], sessions.get(session, row["session_s"]))
-    by_phase["session_s"] = _sum(sessions.values())
-    places: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-    for row in ran:
-        places.setdefault(tuple(row[name] for name in _PLACE), []).append(row)
+    sessions = grouped(ran, lambda row: (*(row[name] for name in _PLACE), row["session_id"] or row["started_at"]))
+    by_phase["session_s"] = sum(min(row["session_s"] for row in some) for some in sessions.values())
+    places = grouped(ran, lambda row: tuple(row[name] for name in _PLACE))
     passed_s = sum(
         (max(row["finished_at"] for row in some) - min(row["started_at"] for row in some)).total_seconds()
         for some in places.values()

@@ -43,7 +43,6 @@ _POOLABLE_AS: Final = {name: pool.value for pool, names in reversed(list(POOLED_
 NEVER_COMPARED: Final = ("isolation", "method")
 """Unless they are axes of the table, or pooled: the numbers of the two sides mean different things."""
 _VALUES_SHOWN: Final = 6
-_ID_SHOWN: Final = 12
 _TEXT_SHOWN: Final = 60
 
 
@@ -149,17 +148,13 @@ def refuse_to_compare(
 def _remedy(where: Axis, values: Sequence[Value]) -> str:
     ways = [f"make {where.name} one of the axes of the table"]
     if where.name != "protocol":
-        ways.append(
-            f"choose with --where {where.name}={where.shown(values[-1])[: _ID_SHOWN if where.is_identity else None]}"
-        )
+        ways.append(f"choose with --where {where.name}={where.brief(values[-1])}")
     if where.name in _POOLABLE_AS:
         ways += ["take --latest", f"say --pool {_POOLABLE_AS[where.name]}"]
     return f"{', '.join(ways[:-1])} or {ways[-1]}"
 
 
 def _brief(where: Axis, values: Sequence[Value]) -> list[str]:
-    shown = [where.shown(value) for value in values[:_VALUES_SHOWN]]
-    if where.is_identity:
-        shown = [text[:_ID_SHOWN] for text in shown]
-    shown = [text if len(text) <= _TEXT_SHOWN else f"{text[:_TEXT_SHOWN]}…" for text in shown]
+    texts = [where.brief(value) for value in values[:_VALUES_SHOWN]]
+    shown = [text if len(text) <= _TEXT_SHOWN else f"{text[:_TEXT_SHOWN]}…" for text in texts]
     return [*shown, *([f"and {len(values) - _VALUES_SHOWN} more"] if len(values) > _VALUES_SHOWN else [])]

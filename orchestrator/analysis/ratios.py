@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from orchestrator.analysis.axes import grouped
 from orchestrator.analysis.statistics import Estimate, Floats, mean_ratio, unpaired_ratio
 from orchestrator.analysis.verdict import MARGIN, UNJUDGED, Judgement, Verdict, judge_family
 from orchestrator.store.schema import EXECUTION, RUN, WORK
@@ -313,18 +314,14 @@ def _halves(group: Group, column: str) -> Iterator[_Pair]:
 
 def _by_session(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """Those that had turns with others."""
-    found: dict[str, list[Row]] = {}
-    for row in rows:
-        if row["session_id"] is not None and row["interleaving"] != Interleaving.ALONE.value:
-            found.setdefault(row["session_id"], []).append(row)
-    return found
+    in_turns = (
+        row for row in rows if row["session_id"] is not None and row["interleaving"] != Interleaving.ALONE.value
+    )
+    return grouped(in_turns, lambda row: row["session_id"])
 
 
 def _by_visit(rows: Sequence[Row]) -> dict[Visit, list[Row]]:
-    found: dict[Visit, list[Row]] = {}
-    for row in rows:
-        found.setdefault(visit_of(row), []).append(row)
-    return found
+    return grouped(rows, visit_of)
 
 
 def _means(rows: Sequence[Row], reading: Reading) -> Floats:

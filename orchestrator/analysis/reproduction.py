@@ -10,8 +10,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from orchestrator.analysis.axes import Shape, backend_name, shape_of
-from orchestrator.analysis.frame import Cell, Frame, cell_of, frame_columns, grouped, last_attempts
+from orchestrator.analysis.axes import Shape, backend_name, grouped, shape_of
+from orchestrator.analysis.frame import Cell, Frame, cell_of, frame_columns, last_attempts
 from orchestrator.analysis.metrics import METRICS, Metric
 from orchestrator.analysis.ratios import Ratio, Row
 from orchestrator.analysis.statistics import Estimate

@@ -33,11 +33,7 @@ class Snapshot:
 
     @classmethod
     def of(cls, results: Results) -> Self:
-        """The store as it is now.
-
-        Raises:
-            StoreError: a file cannot be read.
-        """
+        """The store as it is now."""
         view = results.view()
         columns = ("campaign_id", "sweep", "started_at")
         return cls(view, tuple(Selection(view, "campaigns", None, columns).arrow().to_pylist()))
@@ -72,11 +68,7 @@ class Snapshot:
         return _all(expressions)
 
     def rows(self, columns: Iterable[str], condition: pc.Expression | None) -> list[Row]:
-        """Trials, of each the attempt that counts, with the sweep of their campaign.
-
-        Raises:
-            StoreError: a file cannot be read.
-        """
+        """Trials, of each the attempt that counts, with the sweep of their campaign."""
         return last_attempts(self._joined(self._table(list(dict.fromkeys([*IDENTITY, *columns])), condition)))
 
     def metric(self, condition: pc.Expression | None, policy: Policy) -> Metric:
@@ -86,11 +78,7 @@ class Snapshot:
         return default_metric({str(device) for device in self.values(AXES["device"], condition)} or {"cpu"})
 
     def trials(self, metric: Metric, key: Sequence[Axis], condition: pc.Expression | None) -> list[Row]:
-        """Chosen trials with the columns of frames, the metric resolved.
-
-        Raises:
-            StoreError: a file cannot be read.
-        """
+        """Chosen trials with the columns of frames, the metric resolved."""
         return resolved(self.rows(frame_columns(metric, key), condition), metric)
 
     def frame(
@@ -110,9 +98,6 @@ class Snapshot:
             metric: whose columns are read.
             policy: how to compare.
             compared: whether there will be ratios, for which the rest of their campaigns is read.
-
-        Raises:
-            StoreError: a file cannot be read.
         """
         campaigns = sorted({row["campaign_id"] for row in rows}) if compared else []
         rest: list[Row] = []
@@ -122,11 +107,7 @@ class Snapshot:
         return Frame(rows, metric, policy, [*rows, *rest] if compared else [], self.started)
 
     def whole(self, campaigns: Collection[str], metric: Metric) -> list[Row]:
-        """All trials of campaigns, both halves of A/A pairs, as `Frame` needs them.
-
-        Raises:
-            StoreError: a file cannot be read.
-        """
+        """All trials of campaigns, both halves of A/A pairs, as `Frame` needs them."""
         if not campaigns:
             return []
         here = pc.field("campaign_id").isin(sorted(campaigns))

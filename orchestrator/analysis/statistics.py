@@ -15,8 +15,7 @@ How often each holds the truth is simulated in `benchmarks/simulation`; docs/mea
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,19 +50,15 @@ class Estimate:
         """Half the width of the interval, relative to the value."""
         return None if self.low is None or self.high is None else (self.high - self.low) / 2 / self.value
 
+    @property
+    def bare(self) -> "Estimate":
+        """The value without its interval."""
+        return replace(self, low=None, high=None, degrees=None)
 
-def median_over_processes(processes: Sequence[Floats]) -> Estimate:
-    """The median of the processes' medians.
-
-    Args:
-        processes: the samples of each process, above 0.
-
-    Raises:
-        ValueError: there is no process, one without samples, or a sample that is not above 0.
-    """
-    if not processes or any(not len(one) or one.min() <= 0 for one in processes):
-        raise ValueError("each process needs samples above 0")
-    return median_of_values(np.array([np.median(one) for one in processes]), sum(len(one) for one in processes))
+    def scaled(self, factor: float) -> "Estimate":
+        """The same in another unit."""
+        low, high = (None if end is None else end * factor for end in (self.low, self.high))
+        return replace(self, value=self.value * factor, low=low, high=high)
 
 
 def median_of_values(values: Floats, samples: int) -> Estimate:
@@ -86,24 +81,6 @@ def median_of_values(values: Floats, samples: int) -> Estimate:
     else:
         _, lower, upper = t_interval(values)
     return Estimate(float(np.median(values)), lower, upper, len(values), samples)
-
-
-def paired_ratio(numerators: Floats, denominators: Floats, samples: int) -> Estimate:
-    """The geometric mean of ratios that were paired by round.
-
-    Args:
-        numerators: one median per round.
-        denominators: one median per round, in the same order.
-        samples: number of samples behind both, carried along.
-
-    Raises:
-        ValueError: there is no pair, a different number of each, or a value that is not above 0.
-    """
-    if not len(numerators) or len(numerators) != len(denominators):
-        raise ValueError("a paired ratio needs as many numerators as denominators")
-    if min(numerators.min(), denominators.min()) <= 0:
-        raise ValueError("a ratio needs values above 0")
-    return mean_ratio(np.log(numerators / denominators), samples)
 
 
 def mean_ratio(logs: Floats, samples: int, prior: Prior | None = None, between: float = 0.0) -> Estimate:

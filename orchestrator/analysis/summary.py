@@ -4,19 +4,19 @@ Nothing is pooled over hosts, systems, environments, isolation or versions of th
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pyarrow as pa
 
-from orchestrator.analysis.axes import Shape, backend_name, shape_of
-from orchestrator.analysis.frame import FLAGS, Frame, cell_of, estimate_of, grouped, last_attempts
+from orchestrator.analysis.axes import Shape, backend_name, grouped, shape_of
+from orchestrator.analysis.frame import FLAGS, Frame, cell_of, estimate_of, last_attempts
 from orchestrator.analysis.metrics import METRICS
 from orchestrator.analysis.ratios import BASELINE, RATIO_COLUMNS, Ratio, Row, Twin, is_ok
 from orchestrator.analysis.statistics import Estimate
-from orchestrator.analysis.tax import complete, loads, stored
-from orchestrator.analysis.transition import Transition, transition
+from orchestrator.analysis.tax import complete, stored
+from orchestrator.analysis.transition import Transition, transition_of
 from runners.contract import Status
 from runners.contract.catalogue.entries import CPU
 
@@ -196,7 +196,7 @@ def summarise(trials: pa.Table) -> Summary:
     ok = [row for row in rows if is_ok(row)]
     return Summary(
         settings=_judged([found for found in settings if any(cell.latency for cell in found.cells)], frame),
-        failures=_failures(rows),
+        failures=failure_groups(rows, lambda row: f"{row['workload']} {backend_name(row)}"),
         totals=Counter(Status(row["status"]) for row in rows),
         retried=len(everything) - len(rows),
         flagged=_flagged(rows),
@@ -256,10 +256,9 @@ def _turnings(rows: Sequence[Row]) -> tuple[Turning, ...]:
     series = grouped(on_cpu, lambda row: (shape_of(row), row["backend"] != BASELINE, backend_name(row)))
     found = []
     for (shape, _, backend), some in sorted(series.items()):
-        by_batch = {batch: loads(group, CPU) for batch, group in grouped(some, lambda row: row["batch"]).items()}
-        known = {batch: visits for batch, visits in by_batch.items() if visits}
-        if len(known) > 1:
-            found.append(Turning(shape, backend, transition(known)))
+        change = transition_of(grouped(some, lambda row: row["batch"]), CPU)
+        if change is not None:
+            found.append(Turning(shape, backend, change))
     return tuple(found)
 
 
@@ -273,11 +272,19 @@ def _judged(settings: Sequence[SettingSummary], frame: Frame) -> tuple[SettingSu
     return tuple(replace(setting, lines=tuple(map(line, setting.lines))) for setting in settings)
 
 
-def _failures(rows: Sequence[Row]) -> tuple[FailureGroup, ...]:
+def failure_groups(rows: Iterable[Row], name: Callable[[Row], str]) -> tuple[FailureGroup, ...]:
+    """Trials that did not end ok, those that ended alike for the same reason together.
+
+    Args:
+        rows: of each trial the attempt that counts.
+        name: what a trial is but for its batch.
+    """
     names = ("host", "environment", "isolation", "status", "reason")
-    groups = grouped((row for row in rows if not is_ok(row)), lambda row: tuple(row[name] or "" for name in names))
+    groups = grouped((row for row in rows if not is_ok(row)), lambda row: tuple(row[column] or "" for column in names))
     return tuple(
-        FailureGroup(host, environment, isolation, Status(status), reason or None, len(group), _names(group))
+        FailureGroup(
+            host, environment, isolation, Status(status), reason or None, len(group), named_batches(group, name)
+        )
         for (host, environment, isolation, status, reason), group in sorted(groups.items())
     )
 
@@ -288,10 +295,11 @@ def _flagged(rows: Sequence[Row]) -> Flagged:
     return Flagged(sum(map(bool, watched)), len(watched), dict(sorted(counts.items())))
 
 
-def _names(rows: Sequence[Row]) -> tuple[str, ...]:
-    by_name = grouped(rows, lambda row: f"{row['workload']} {backend_name(row)}")
-    batches = {name: sorted({row["batch"] for row in group}) for name, group in by_name.items()}
-    return tuple(f"{name} batch {', '.join(map(str, batches[name]))}" for name in sorted(by_name))
+def named_batches(rows: Iterable[Row], name: Callable[[Row], str]) -> tuple[str, ...]:
+    """What some trials are, each with its batches."""
+    by_name = grouped(rows, name)
+    batches = {text: sorted({row["batch"] for row in group}) for text, group in sorted(by_name.items())}
+    return tuple(f"{text} batch {', '.join(map(str, some))}" for text, some in batches.items())
 
 
 def _setting(row: Row) -> Setting:

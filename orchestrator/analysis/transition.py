@@ -19,7 +19,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from orchestrator.analysis.ratios import Row
 from orchestrator.analysis.statistics import Floats
+from orchestrator.analysis.tax import loads
 from runners.statistics.moderation import LEVEL
 from runners.statistics.student import t_quantile
 
@@ -63,6 +65,17 @@ class Transition:
     """Fewest of a batch."""
 
 
+def transition_of(series: Mapping[int, Sequence[Row]], device: str) -> Transition | None:
+    """The transition of trials by batch; null without a load at two batches.
+
+    Args:
+        series: trials of one device by batch.
+        device: `cpu` or `cuda`.
+    """
+    known = {batch: visits for batch, rows in series.items() if (visits := loads(rows, device))}
+    return transition(known) if len(known) > 1 else None
+
+
 def transition(loads_by_batch: Mapping[int, Mapping[Round, float]]) -> Transition:
     """The batch at which the load is 1.
 
@@ -77,11 +90,10 @@ def transition(loads_by_batch: Mapping[int, Mapping[Round, float]]) -> Transitio
         raise ValueError("a transition needs at least two batches")
     if any(not rounds or min(rounds.values()) <= 0 for rounds in loads_by_batch.values()):
         raise ValueError("each batch needs a load above 0")
-    loads = [loads_by_batch[batch] for batch in batches]
-    means = monotone([float(np.mean(np.log(list(one.values())))) for one in loads], [len(one) for one in loads])
+    logs = [np.log(list(loads_by_batch[batch].values())) for batch in batches]
+    means = monotone([float(log.mean()) for log in logs], [len(log) for log in logs])
     crossing = _crossing(batches, [math.exp(mean) for mean in means])
     side = Side.INSIDE if crossing is not None else Side.ABOVE if means[-1] < 0 else Side.BELOW
-    logs = [np.log(list(load.values())) for load in loads]
     rounds = min(map(len, logs))
     interval = _interval(batches, logs) if rounds > 1 else None
     return Transition(side, crossing, interval, batches, rounds)

@@ -10,8 +10,7 @@ import pyarrow.compute as pc
 
 from orchestrator.analysis.axes import AXES, Axis, values_of
 from orchestrator.analysis.conditions import Condition, parse_conditions
-from orchestrator.analysis.explanation import Explanation, Lack, explain, explain_columns
-from orchestrator.analysis.explanation.sweeps import measuring
+from orchestrator.analysis.explanation import Explanation, Lack, explain, explain_columns, measuring
 from orchestrator.analysis.phases import phase_columns, time_spent
 from orchestrator.analysis.snapshot import Snapshot
 from orchestrator.cli.options import format_option
@@ -93,7 +92,7 @@ def _by_axes(snapshot: Snapshot, conditions: Sequence[Condition]) -> dict[str, A
         more = f" (they differ in {', '.join(axis.name for axis in others)}, too)" if others else ""
         raise ConfigurationError(
             f"several configurations: {first.name} is {_listed(first, rows)}; "
-            f"add a condition such as '{first.name}={_cut(first, first.read(rows[0]))}'{more}"
+            f"add a condition such as '{first.name}={first.brief(first.read(rows[0]))}'{more}"
         )
     # A trial that ended well knows more of what all of them share.
     return min(rows, key=lambda row: row["status"] != "ok")
@@ -106,11 +105,7 @@ def _configuration_axes() -> tuple[Axis, ...]:
 def _listed(axis: Axis, rows: Sequence[dict[str, Any]]) -> str:
     values = sorted({values_of(row, [axis])[0] for row in rows}, key=lambda value: (isinstance(value, str), value or 0))
     more = f" and {len(values) - _VALUES_SHOWN} more" if len(values) > _VALUES_SHOWN else ""
-    return " or ".join(_cut(axis, value) for value in values[:_VALUES_SHOWN]) + more
-
-
-def _cut(axis: Axis, value: Any) -> str:
-    return axis.shown(value)[: _ID_SHOWN if axis.is_identity else None]
+    return " or ".join(axis.brief(value) for value in values[:_VALUES_SHOWN]) + more
 
 
 def _command(found: Explanation, lack: Lack) -> str | None:

@@ -101,8 +101,8 @@ def export(
     if named is not None and form is not None and named != form:
         raise ConfigurationError(f"--format {form} does not fit the name of the file", file=output)
     order = ExportOrder(form or named or "parquet", output, where, chosen, samples, anonymise, force)
-    report = write_export(open_results(place).view(), order)
-    click.echo(f"{output}: {', '.join(f'{count} {name}' for name, count in report.rows.items())}")
+    counts = write_export(open_results(place).view(), order)
+    click.echo(f"{output}: {', '.join(f'{count} {name}' for name, count in counts.items())}")
     if order.form == "parquet" and not order.is_file:
         click.echo(f"it is a store: taxmeter results ls --results {output}")
 

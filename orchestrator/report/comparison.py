@@ -8,8 +8,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.analysis import Pairing, Ratio
-from orchestrator.analysis.axes import DEFAULTS, Axis, Key, Value
+from orchestrator.analysis import Change, Pairing, Ratio
+from orchestrator.analysis.axes import DEFAULTS, Axis, Key, Value, grouped
 from orchestrator.analysis.comparison import SIDE, Cell, ComparisonTable, Difference, Entry
 from orchestrator.report.text import (
     COLOURS,
@@ -69,15 +69,23 @@ def render_differences(table: ComparisonTable) -> Iterator[RenderableType]:
         return
     compared = ", ".join(table.compared)
     yield Text(f"What else differs, {compared} left out (baseline → compared):", style="bold")
-    for group in dict.fromkeys(difference.change.group for difference in table.differences):
-        here = sorted((found for found in table.differences if found.change.group == group), key=_rank)
+    yield from render_changes([(found.change, _where(found, table)) for found in table.differences], _FIELDS_SHOWN)
+
+
+def render_changes(changes: Sequence[tuple[Change, str]], most: int | None = None) -> Iterator[RenderableType]:
+    """Fields that differ, by group, those first that explain a difference most often.
+
+    Args:
+        changes: with what stands behind each.
+        most: of a group; all if null.
+    """
+    for group, found in grouped(changes, lambda pair: pair[0].group).items():
+        here = sorted(found, key=_rank) if most else found
         yield Text(f"  {GROUPS.get(group, group)}")
-        for difference in here[:_FIELDS_SHOWN]:
-            change = difference.change
-            line = f"{change.field}: {change.then} → {change.now}{_where(difference, table)}"
-            yield indented(Text(line), 4)
-        if len(here) > _FIELDS_SHOWN:
-            more = f"and {len(here) - _FIELDS_SHOWN} more, which --format csv, json and parquet have"
+        for change, where in here[:most]:
+            yield indented(f"{change.field}: {change.then} → {change.now}{where}", 4)
+        if most and len(here) > most:
+            more = f"and {len(here) - most} more, which --format csv, json and parquet have"
             yield indented(Text(more, style="dim"), 4)
 
 
@@ -119,8 +127,8 @@ def _pairings(table: ComparisonTable) -> list[Pairing]:
     return [kind for kind in Pairing if kind in there]
 
 
-def _rank(difference: Difference) -> int:
-    return next((at for at, name in enumerate(_TELLING) if difference.change.field.startswith(name)), len(_TELLING))
+def _rank(pair: tuple[Change, str]) -> int:
+    return next((at for at, name in enumerate(_TELLING) if pair[0].field.startswith(name)), len(_TELLING))
 
 
 def _heading(table: ComparisonTable) -> Iterator[str]:

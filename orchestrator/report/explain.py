@@ -4,7 +4,8 @@ What one call costs, why, and what would make it cost less.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, is_dataclass
+from enum import Enum
 from typing import Any, Final
 
 from rich import box
@@ -16,7 +17,17 @@ from orchestrator.analysis import Estimate
 from orchestrator.analysis.explanation import FREE, Alternative, Direction, Explanation, Lack, Tax
 from orchestrator.analysis.phases import TimeSpent
 from orchestrator.analysis.tax import Regime
-from orchestrator.report.text import count_text, duration_text, indented, ratio_text, shape_name, transition_text
+from orchestrator.analysis.transition import Interval
+from orchestrator.report.text import (
+    count_text,
+    duration_text,
+    estimate_text,
+    indented,
+    interval_text,
+    ratio_text,
+    shape_name,
+    transition_text,
+)
 from runners.contract import Status
 
 _GPU_LINES: Final = (
@@ -112,15 +123,14 @@ def _tax(tax: Tax, device: str) -> Iterator[RenderableType]:
     table = _table("", "per call", "")
     for column, name, meaning in _CPU_LINES if device == "cpu" else _GPU_LINES:
         if column in tax.parts:
-            table.add_row(name, _duration(tax.parts[column]), Text(meaning, style="dim"))
+            table.add_row(name, duration_text(tax.parts[column]), Text(meaning, style="dim"))
     share = tax.parts.get("framework_fraction")
     if share is not None:
         table.add_row(
             "the framework's share", _percent(share), Text("at least" if device == "cpu" else "", style="dim")
         )
     if device == "cpu" and tax.load is not None:
-        over = _scaled(tax.load, 2)
-        table.add_row("latency over floor", _plain(over), Text("at most; transition at 2", style="dim"))
+        table.add_row("latency over floor", _plain(tax.load.scaled(2)), Text("at most; transition at 2", style="dim"))
     boundedness = tax.parts.get("boundedness")
     if boundedness is not None:
         table.add_row("boundedness", _plain(boundedness), Text("dispatch over kernels", style="dim"))
@@ -154,9 +164,11 @@ def _execution(found: Explanation) -> Iterator[RenderableType]:
         yield Text.assemble(("Execution tax: ", "bold"), "none seen; no backend that was measured is faster")
         return
     share = _percent(Estimate(tax.share, None, None, 1, 1))
-    parts = [f"at least {_duration(tax.seconds)}, {share} of the latency, which {tax.best} does without"]
+    parts = [f"at least {duration_text(tax.seconds)}, {share} of the latency, which {tax.best} does without"]
     if tax.by_floors_s is not None and tax.unexplained_s is not None:
-        floors, rest = (_duration(Estimate(part, None, None, 1, 1)) for part in (tax.by_floors_s, tax.unexplained_s))
+        floors, rest = (
+            duration_text(Estimate(part, None, None, 1, 1)) for part in (tax.by_floors_s, tax.unexplained_s)
+        )
         parts.append(f"the floors differ by {floors}, which leaves {rest} unexplained")
     yield Text.assemble(("Execution tax: ", "bold"), "; ".join(parts))
 
@@ -214,7 +226,7 @@ def _outcome(other: Alternative) -> tuple[str, str]:
         reason = f": {other.reason}" if other.reason else ""
         return (f"{other.status.value}{reason}" if other.status is not Status.OK else "no latency"), ""
     star = " *" if _is_unpaired(other) else ""
-    return ratio_text(other.speedup) + star, "unknown" if other.removed is None else _percent(other.removed)
+    return ratio_text(other.speedup) + star, "unknown" if other.removed_share is None else _percent(other.removed_share)
 
 
 def _is_unpaired(other: Alternative) -> bool:
@@ -239,112 +251,60 @@ def _table(*names: str) -> Table:
     return table
 
 
-def _duration(estimate: Estimate) -> str:
-    # An overhead may be below 0 by noise, where no unit fits a logarithm.
-    if estimate.value > 0 and (estimate.low is None or estimate.low > 0):
-        return duration_text(estimate)
-    ends = (
-        ""
-        if estimate.low is None or estimate.high is None
-        else f" [{estimate.low * 1e3:.2f}, {estimate.high * 1e3:.2f}]"
-    )
-    return f"{estimate.value * 1e3:.2f} ms{ends}"
-
-
 def _percent(estimate: Estimate) -> str:
-    ends = "" if estimate.low is None or estimate.high is None else f" [{estimate.low:.0%}, {estimate.high:.0%}]"
-    return f"{estimate.value:.1%}{ends}" if abs(estimate.value) < 0.1 else f"{estimate.value:.0%}{ends}"
+    value = f"{estimate.value:.1%}" if abs(estimate.value) < 0.1 else f"{estimate.value:.0%}"
+    return value + interval_text(estimate, "{:.0%}".format)
 
 
 def _plain(estimate: Estimate) -> str:
-    ends = "" if estimate.low is None or estimate.high is None else f" [{estimate.low:.3g}, {estimate.high:.3g}]"
-    return f"{estimate.value:.3g}{ends}"
-
-
-def _scaled(estimate: Estimate, factor: float) -> Estimate:
-    low, high = (None if end is None else factor * end for end in (estimate.low, estimate.high))
-    return replace(estimate, value=factor * estimate.value, low=low, high=high)
+    return estimate_text(estimate, "{:.3g}".format)
 
 
 def explanation_document(found: Explanation, commands: Mapping[Lack, str]) -> dict[str, Any]:
     """The same for programs: durations are seconds, an interval is null where there is none."""
-    row, change, free, tax = found.row, found.transition, found.free, found.tax
+    row, tax, change = found.row, found.tax, found.transition
+    named = (
+        *("workload", "sequence_length", "image_size", "dtype", "device", "threads", "trial_key", "environment"),
+        *("isolation", "method_version", "system_id", "cpu_model", "gpu_name", "driver_version"),
+    )
     return {
         "configuration": {
-            **{name: row[name] for name in ("workload", "sequence_length", "image_size", "dtype", "device", "threads")},
+            **{name: row[name] for name in named},
             "options": found.shape.options,
             "batch": found.batch,
             "backend": found.backend,
-            **{name: row[name] for name in ("trial_key", "environment", "isolation", "method_version", "system_id")},
-            **{name: row[name] for name in ("cpu_model", "gpu_name", "driver_version")},
-            "hosts": list(found.hosts),
-            "campaigns": list(found.campaigns),
+            "hosts": found.hosts,
+            "campaigns": found.campaigns,
         },
         "processes": tax.processes,
         "unsteady": tax.unsteady,
-        "failed": [{"status": f.status.value, "reason": f.reason, "count": f.count} for f in found.failed],
-        "parts": {name: _estimate(estimate) for name, estimate in tax.parts.items()},
-        "load": _estimate(tax.load),
-        "regime": None if tax.regime is None else tax.regime.value,
+        "failed": _document(found.failed),
+        "parts": _document(tax.parts),
+        "load": _document(tax.load),
+        "regime": _document(tax.regime),
         "regime_is_by_lower_bound": tax.is_by_lower_bound,
         "regime_has_interval": tax.is_decided,
         "floor_problem": tax.floor_problem,
-        "execution_tax": None
-        if found.execution is None
-        else {
-            "best": found.execution.best,
-            "seconds": _estimate(found.execution.seconds),
-            "share": found.execution.share,
-            "by_floors_s": found.execution.by_floors_s,
-            "unexplained_s": found.execution.unexplained_s,
-        },
-        "transition": None
-        if change is None
-        else {
-            "side": change.side.value,
-            "batch": change.batch,
-            "interval": None if change.interval is None else [change.interval.low, change.interval.high],
-            "batches": list(change.batches),
-            "rounds": change.rounds,
-            "text": _transition_of(found),
-        },
-        "free_batch": None
-        if free is None
-        else {
-            "base": free.base,
-            "batch": free.batch,
-            "cost": _estimate(free.cost),
-            "next_batch": free.next_batch,
-            "next_cost": _estimate(free.next_cost),
-            "is_decided": free.is_decided,
-        },
-        "variants": [
-            {
-                "direction": variant.direction.value,
-                "size": variant.size,
-                "cost": _estimate(variant.cost),
-                "work": variant.work,
-                "is_free": variant.is_free,
-            }
-            for variant in found.variants
-        ],
-        "backends": [
-            {
-                "backend": other.backend,
-                "speedup": _estimate(other.speedup),
-                "removed_share": _estimate(other.removed),
-                "is_paired": other.is_paired,
-                "status": other.status.value,
-                "reason": other.reason,
-            }
-            for other in found.alternatives
-        ],
+        "execution_tax": _document(found.execution),
+        "transition": change and {**_document(change), "text": _transition_of(found)},
+        "free_batch": _document(found.free),
+        "variants": _document(found.variants),
+        "backends": _document(found.alternatives),
         "lacks": [{"what": lack.value, "command": commands.get(lack)} for lack in found.lacks],
     }
 
 
-def _estimate(estimate: Estimate | None) -> dict[str, Any] | None:
-    """A value with its 95 % interval and how many processes, or pairs of them, are behind it."""
-    if estimate is None:
-        return None
-    return {"value": estimate.value, "low": estimate.low, "high": estimate.high, "processes": estimate.processes}
+def _document(value: Any) -> Any:
+    """A value as JSON: dataclasses with their properties; of an estimate value, interval and number of processes."""
+    if isinstance(value, Estimate):
+        return {name: getattr(value, name) for name in ("value", "low", "high", "processes")}
+    if isinstance(value, Interval):
+        return [value.low, value.high]
+    if isinstance(value, Enum):
+        return value.value
+    if is_dataclass(value):
+        derived = (name for name, member in vars(type(value)).items() if isinstance(member, property))
+        return {name: _document(getattr(value, name)) for name in (*(part.name for part in fields(value)), *derived)}
+    if isinstance(value, Mapping):
+        return {name: _document(part) for name, part in value.items()}
+    return [_document(part) for part in value] if isinstance(value, tuple) else value

@@ -22,7 +22,7 @@ from orchestrator.report.text import (
     indented,
     markdown_cell,
     markdown_row,
-    percent,
+    percent_text,
     ratio_text,
     value_text,
 )
@@ -118,7 +118,7 @@ def _heading(found: Gate) -> Iterator[str]:
     how = pairing_text(table)
     if how:
         yield f"Ratios are {how}."
-    yield f"Allowed slow-down: {percent(found.max_slowdown)}. All cells are judged together (Holm)."
+    yield f"Allowed slow-down: {percent_text(found.max_slowdown)}. All cells are judged together (Holm)."
     yield from policy_lines(table)
     flagged = flagged_line(table)
     if flagged is not None:
@@ -128,7 +128,7 @@ def _heading(found: Gate) -> Iterator[str]:
 
 def _decision(found: Gate) -> str:
     if found.passed:
-        return f"passed: no slow-down beyond {percent(found.max_slowdown)} is proven."
+        return f"passed: no slow-down beyond {percent_text(found.max_slowdown)} is proven."
     slower, missing = (sum(cell.outcome is outcome for cell in found.failures) for outcome in list(Outcome)[:2])
     parts = [f"{count_text(slower, 'cell is', 'cells are')} slower beyond doubt"] if slower else []
     parts += [f"{count_text(missing, 'cell is', 'cells are')} missing"] if missing else []

@@ -1,6 +1,6 @@
 """A reproduction for the terminal: then and now side by side, the verdicts, and what else differs."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.analysis import MARGIN, Change, Comparison, Estimate, ModeComparison, Verdict
-from orchestrator.report.text import GROUPS, count_text, duration_text, indented, ratio_text, shape_name
-from runners.contract import Status
+from orchestrator.report.comparison import render_changes
+from orchestrator.report.text import count_text, duration_text, indented, ratio_text, shape_name, statuses_text
 
 _MARGIN = f"{MARGIN:.0%}"
 _VERDICTS = {
@@ -56,8 +56,9 @@ def _comparison(one: Comparison) -> Iterator[RenderableType]:
     yield Text(f"\n{shape_name(one.shape)}, batch {one.batch}, {one.backend}", style="bold")
     then, now = one.sides.then, one.sides.now
     key = "the same trial key" if then.trial_key == now.trial_key else f"trial key {now.trial_key}"
-    yield Text(f"  then: {then.campaign_id} on {then.host}, trial key {then.trial_key}, {_ended(one.statuses_then)}")
-    yield Text(f"  now:  {now.campaign_id} on {now.host}, {key}, {_ended(one.statuses_now)}")
+    ended = [statuses_text(found, "no trial") for found in (one.statuses_then, one.statuses_now)]
+    yield Text(f"  then: {then.campaign_id} on {then.host}, trial key {then.trial_key}, {ended[0]}")
+    yield Text(f"  now:  {now.campaign_id} on {now.host}, {key}, {ended[1]}")
     for reason in one.reasons_now:
         yield Text(f"        {reason}", style="red")
     if not one.modes:
@@ -89,10 +90,6 @@ def _verdict(mode: ModeComparison) -> Text:
     return Text(words, style=style)
 
 
-def _ended(statuses: Mapping[Status, int]) -> str:
-    return ", ".join(f"{statuses[status]} {status.value}" for status in Status if statuses.get(status)) or "no trial"
-
-
 def _counts(comparisons: Sequence[Comparison]) -> str:
     modes = [mode for one in comparisons for mode in one.modes]
     words = [(mode.ratio and _VERDICTS[mode.ratio.verdict][0].partition(":")[0]) for mode in modes]
@@ -106,8 +103,4 @@ def _differing(differing: Sequence[Change]) -> Iterator[RenderableType]:
         yield Text("Nothing else that is known differs between then and now.")
         return
     yield Text("What else differs between then and now:", style="bold")
-    for group in dict.fromkeys(change.group for change in differing):
-        yield Text(f"  {GROUPS.get(group, group)}")
-        for change in differing:
-            if change.group == group:
-                yield indented(f"{change.field}: {change.then} → {change.now}", 4)
+    yield from render_changes([(change, "") for change in differing])

@@ -4,7 +4,6 @@ The layout fits 80 columns, so that it stays readable in a file or a log, too.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from textwrap import shorten
 
 from rich.console import Group, RenderableType
@@ -41,9 +40,10 @@ from orchestrator.report.text import (
     rule_lines,
     sentences,
     shape_name,
+    statuses_text,
     work_name,
 )
-from runners.contract import Interleaving, Status
+from runners.contract import Interleaving
 
 _COMPARED = 3
 """Backends beside the baseline in one table."""
@@ -183,14 +183,14 @@ def _latency(latency: Estimate, is_alone: bool, intervals: bool) -> str:
         return duration_text(latency)
     if is_vague(latency):
         return _TOO_WIDE
-    text = duration_text(replace(latency, low=None, high=None))
+    text = duration_text(latency.bare)
     return f"{text} {margin_text(latency).replace(' ', '')}".rstrip() if is_alone else text
 
 
 def _fastest(cell: Cell) -> str:
     if cell.latency is None or cell.fastest is None or cell.latency.value <= _APART * cell.fastest.value:
         return ""
-    return duration_text(replace(cell.fastest, low=None, high=None))
+    return duration_text(cell.fastest.bare)
 
 
 def _floors(lines: Sequence[Line], backends: Sequence[str]) -> str:
@@ -280,9 +280,9 @@ def _not_in_turns(summary: Summary) -> Iterator[RenderableType]:
 
 
 def _totals(summary: Summary) -> str:
-    counts = [f"{summary.totals[status]} {status.value}" for status in Status if summary.totals.get(status)]
     retried = f"; {count_text(summary.retried, 'attempt', 'attempts')} repeated" if summary.retried else ""
-    return f"{count_text(sum(summary.totals.values()), 'trial', 'trials')}: {', '.join(counts) or 'none'}{retried}"
+    trials = count_text(sum(summary.totals.values()), "trial", "trials")
+    return f"{trials}: {statuses_text(summary.totals)}{retried}"
 
 
 def _isolation(found: SettingSummary) -> str:

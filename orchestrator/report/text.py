@@ -13,6 +13,7 @@ from rich.text import Text
 from orchestrator.analysis import Cell, Estimate, Line, Ratio, SettingSummary, Shape, Transition, Turning, Verdict
 from orchestrator.analysis.transition import Side
 from orchestrator.analysis.verdict import MOST_SESSIONS
+from runners.contract import Status
 
 COLOURS: Final = {
     Verdict.FASTER: "green",
@@ -35,7 +36,6 @@ _VAGUE: Final = 2.0
 """Times that the upper end of an interval is the lower one."""
 _USELESS: Final = 100
 """An interval whose ends differ by more than this factor says only that there are too few rounds."""
-_UNITS: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 _OF_TIME: Final = (
     *("latency", "throughput", "floor", "dispatch", "graph", "busy", "kernel_sum", "overhead", "cpu_time"),
 )
@@ -58,6 +58,11 @@ _ALONE: Final = {
 def count_text(number: int, singular: str, plural: str) -> str:
     """A number with its noun."""
     return f"{number} {singular if number == 1 else plural}"
+
+
+def statuses_text(counts: Mapping[Status, int], none: str = "none") -> str:
+    """How trials ended: `3 ok, 1 timeout`."""
+    return ", ".join(f"{counts[status]} {status.value}" for status in Status if counts.get(status)) or none
 
 
 def listed(texts: Sequence[str], most: int) -> str:
@@ -115,6 +120,11 @@ def is_vague(ratio: Estimate) -> bool:
     return ratio.low is not None and ratio.high is not None and ratio.high > _VAGUE * ratio.low
 
 
+def is_useless(estimate: Estimate) -> bool:
+    """Whether an interval says only that there are too few processes."""
+    return estimate.low is not None and estimate.high is not None and estimate.high > estimate.low * _USELESS > 0
+
+
 def margin_text(estimate: Estimate) -> str:
     """How far an interval reaches from its value, as a factor in percent: `±3.2 %`. Empty without an interval."""
     if estimate.low is None or estimate.high is None or estimate.low <= 0:
@@ -125,21 +135,19 @@ def margin_text(estimate: Estimate) -> str:
 
 def duration_text(estimate: Estimate) -> str:
     """Seconds in a unit that fits, with their interval."""
-    scale, unit = next(((s, u) for s, u in _UNITS if estimate.value >= s), _UNITS[-1])
-    text = f"{_digits(estimate.value / scale)} {unit}"
-    return text + _interval(estimate, lambda bound: _digits(bound / scale))
+    return value_text(estimate, "s")
 
 
 def value_text(estimate: Estimate, unit: str) -> str:
     """A value of any metric, scaled to a unit that fits, with its interval."""
     size = abs(estimate.value)
-    scale, shown = next(((one, name) for one, name in _scales(unit) if size >= one), _scales(unit)[-1])
-    return f"{_digits(estimate.value / scale)}{shown}" + _interval(estimate, lambda bound: _digits(bound / scale))
+    scale, shown = next(((scale, name) for scale, name in _scales(unit) if size >= scale), _scales(unit)[-1])
+    return estimate_text(estimate, lambda value: _digits(value / scale), shown)
 
 
 def ratio_text(estimate: Estimate, decimals: int = 2) -> str:
     """A ratio with its interval."""
-    return f"x{estimate.value:.{decimals}f}" + _interval(estimate, lambda bound: f"{bound:.{decimals}f}")
+    return f"x{estimate_text(estimate, f'{{:.{decimals}f}}'.format)}"
 
 
 def percent_text(share: float) -> str:
@@ -148,21 +156,22 @@ def percent_text(share: float) -> str:
     return f"{percent:.0f} %" if abs(percent) >= 9.95 or not percent else f"{percent:.2g} %"
 
 
-def percent(share: float) -> str:
-    """A share as `4.2 %`, `3 %`, and above ten without digits behind the point."""
-    return f"{100 * share:.0f} %" if share >= 0.0995 else f"{float(f'{100 * share:.1f}'):g} %"
-
-
 def _digits(value: float) -> str:
     """Three significant digits, without an exponent."""
     size = abs(value)
     return f"{value:.0f}" if size >= 99.95 else f"{value:.1f}" if size >= 9.995 else f"{value:.2f}"
 
 
-def _interval(estimate: Estimate, shown: Callable[[float], str]) -> str:
+def estimate_text(estimate: Estimate, shown: Callable[[float], str], unit: str = "") -> str:
+    """A value in a unit with its interval, numbers as `shown` writes them."""
+    return f"{shown(estimate.value)}{unit}{interval_text(estimate, shown)}"
+
+
+def interval_text(estimate: Estimate, shown: Callable[[float], str]) -> str:
+    """An interval behind its value, in brackets; empty without one."""
     if estimate.low is None or estimate.high is None:
         return ""
-    if estimate.high > estimate.low * _USELESS > 0:
+    if is_useless(estimate):
         return " [too wide: more rounds]"
     return f" [{shown(estimate.low)}, {shown(estimate.high)}]"
 
@@ -200,7 +209,7 @@ def rule_lines(ratios: Sequence[Ratio], margin: float) -> Iterator[str]:
     together = f"all {len(ratios)} judged together (Holm)" if len(ratios) > 1 else "judged alone"
     yield (
         f"Different: the interval excludes 1, {together}. Equivalent, or slightly: all of it lies within "
-        f"{percent(margin)}."
+        f"{percent_text(margin)}."
     )
     found = [ratio.judgement.least for ratio in ratios if ratio.judgement.least is not None]
     if found:
@@ -226,7 +235,7 @@ def cpu_text(ratio: Ratio) -> str | None:
 
 
 def _least(difference: float) -> str:
-    return percent(difference) if difference <= 1 else "more than 100 %"
+    return percent_text(difference) if difference <= 1 else "more than 100 %"
 
 
 def _decisions(undecided: Sequence[Ratio]) -> Iterator[str]:
@@ -339,7 +348,7 @@ def _by_verdict(found: dict[int, Ratio], margin: float) -> Iterator[str]:
             factors = _range([f"{value:.2f}" for value in values]) if values else ""
             text = f"{factors} times {verdict.value}" if factors else verdict.value
         else:
-            text = _ALONE[verdict].format(margin=percent(margin))
+            text = _ALONE[verdict].format(margin=percent_text(margin))
         yield text if len(some) == len(found) else f"{text} {_batches(some)}"
 
 

@@ -27,9 +27,9 @@ from orchestrator.store.query.reading import View
 from orchestrator.store.query.sql import connect, query_errors
 from orchestrator.store.query.tabular import is_partial_export
 from orchestrator.store.schema import KEYS, SCHEMA_VERSION, SCHEMAS, TRIALS
-from orchestrator.store.storage.checking import differences, open_checked
 from orchestrator.store.storage.journal import read_segment
 from orchestrator.store.storage.layout import PART, Layout, Snapshot, first_line
+from orchestrator.store.storage.parts import differences, open_checked
 from orchestrator.store.validation import told, violations, without
 from runners.contract import ContractError, decode
 from runners.system import Fingerprint, hw_id, system_id

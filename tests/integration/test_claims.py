@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.analysis.axes import axis
 from orchestrator.analysis.claims import Agreement, Finding, configurations, decide, load_claims
-from orchestrator.analysis.claims.configurations import Configuration, grouped
+from orchestrator.analysis.claims.configurations import Configuration, alike
 from orchestrator.analysis.tax import Regime
 from orchestrator.report.claims import claims_document, claims_markdown
 from tests.claim_systems import decided, of_eager_bert, read, world
@@ -147,7 +147,7 @@ def test_what_else_is_in_the_store_changes_no_answer(small: list[Configuration],
 
 def test_a_series_along_an_option_keeps_the_other_options(small: list[Configuration]) -> None:
     here = [one for one in small if one.row["workload"] == "bert" and one.row["batch"] == 1]
-    depths = grouped([one for one in here if one.row["gpu_name"] == "Quadro RTX 8000"], [axis("layers")])
+    depths = alike([one for one in here if one.row["gpu_name"] == "Quadro RTX 8000"], [axis("layers")])
     # Four depths at the usual width, and each other width by itself.
     assert sorted(map(len, depths)) == [1, 1, 1, 4]
 
@@ -202,6 +202,7 @@ def test_one_measurement_is_one_case(small: list[Configuration], tmp_path: Path)
     longer = [with_values(one, sequence_length=512) for one in here]
     (alone,), (once,) = (decided(floors, every, tmp_path).cases for every in (here, [*here, *longer]))
     assert once.case.figure == alone.case.figure
+    assert (once.finding, once.case.figure and once.case.figure.low) == (UNDECIDED, None)
     assert once.case.note == "measured once for sequence_length=128 and sequence_length=512"
     assert len(decided(levels, here, tmp_path).cases) == len(decided(levels, [*here, *longer], tmp_path).cases)
     # What is measured for one of them alone has a name of its own.

@@ -83,6 +83,23 @@ def test_two_sides_for_people(place: Path, capsys: pytest.CaptureFixture[str]) -
         assert text in shown
 
 
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--latest", "Of each cell only the newest campaign."),
+        ("--without-flagged", "Without the trials that guards flagged as disturbed."),
+        ("--pool=system", "POOLED on request over different system"),
+    ],
+)
+def test_what_is_left_out_or_pooled_is_said(
+    place: Path, capsys: pytest.CaptureFixture[str], option: str, said: str
+) -> None:
+    sides = ["--baseline", "campaign=previous", "--candidate", "campaign=newest"]
+    for command in (["compare", *AXES, "--where", "campaign=newest"], ["gate", *sides]):
+        assert taxmeter(*command, option, "--results", place) in (ExitCode.OK, ExitCode.TRIALS_FAILED)
+        assert said in " ".join(capsys.readouterr().out.split())
+
+
 def test_what_explains_a_difference_most_often_is_never_cut_off(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,15 +9,13 @@ import pytest
 
 from orchestrator.analysis.paper import (
     PUBLISHED,
+    Setting,
     State,
     Trials,
-    choose,
-    gather,
     load_published,
     read_trials,
     wanted_of,
 )
-from orchestrator.analysis.paper.settings import Setting
 from orchestrator.config import load_sweep
 from orchestrator.report.figures.canvas import drawing
 from orchestrator.report.figures.catalogue import FIGURES
@@ -55,21 +53,21 @@ def later(trials: Trials, rows: list[dict[str, Any]], **changes: Any) -> tuple[l
 
 
 def test_the_papers_gpu_comes_first_unless_it_has_much_less(trials: Trials) -> None:
-    assert choose(trials.settings, FIGURE_3, "RTX 8000", trials.started) == on(trials, "RTX 8000")
-    assert choose(trials.settings, FIGURE_3, "A100", trials.started) == on(trials, "A100")
+    assert trials.choose(FIGURE_3, "RTX 8000") == on(trials, "RTX 8000")
+    assert trials.choose(FIGURE_3, "A100") == on(trials, "A100")
     cells = dict(trials.settings)
     points = set(FIGURE_3.configurations)
     kept = [one for one in cells[on(trials, "RTX 8000")] if one in points][:8]
     cells[on(trials, "RTX 8000")] = {one: cells[on(trials, "RTX 8000")][one] for one in kept}
-    assert choose(cells, FIGURE_3, "RTX 8000", trials.started) == on(trials, "A100")
+    assert replace(trials, settings=cells).choose(FIGURE_3, "RTX 8000") == on(trials, "A100")
 
 
 def test_processors_are_drawn_where_there_is_nothing_else(trials: Trials) -> None:
     cells = {one: rows for one, rows in trials.settings.items() if one.device == "cpu"}
-    found = choose(cells, FIGURE_3, "RTX 8000", trials.started)
+    found = replace(trials, settings=cells).choose(FIGURE_3, "RTX 8000")
     assert found is not None
     assert found.device == "cpu"
-    assert choose({}, FIGURE_3, "RTX 8000", trials.started) is None
+    assert replace(trials, settings={}).choose(FIGURE_3, "RTX 8000") is None
 
 
 def test_a_longer_look_and_a_shorter_one_are_not_pooled(trials: Trials) -> None:
@@ -82,18 +80,18 @@ def test_a_longer_look_and_a_shorter_one_are_not_pooled(trials: Trials) -> None:
         trials, rows[:1], protocol='{"procedure": "standard", "sync_budget_ms": 1}', **{LATENCY: 9.0}
     )
     cells = {setting: {**trials.settings[setting], one: rows + short}}
-    point = gather(setting, cells, FIGURE_3, started).points[one]
+    point = replace(trials, settings=cells, started=started).gather(setting, FIGURE_3).points[one]
     assert [row["campaign_id"] for row in point.rows] == ["later"]
     same, started = later(trials, rows[:1], **{LATENCY: 9.0})
     cells = {setting: {**trials.settings[setting], one: rows + same}}
-    pooled = gather(setting, cells, FIGURE_3, started).points[one].estimate(LATENCY)
+    pooled = replace(trials, settings=cells, started=started).gather(setting, FIGURE_3).points[one].estimate(LATENCY)
     assert pooled is not None
     assert pooled.processes == len(rows) + 1
 
 
 def test_another_driver_is_another_setting(trials: Trials) -> None:
     settings = {one for one in trials.settings if one.device != "cpu"}
-    assert len({replace(one, system="other") for one in settings} & settings) == 0
+    assert len({one._replace(system="other") for one in settings} & settings) == 0
     assert all(
         len({row["system_id"] for rows in trials.settings[one].values() for row in rows}) == 1 for one in settings
     )
@@ -110,7 +108,7 @@ def test_a_skip_is_not_measured_and_a_failure_says_why(trials: Trials) -> None:
             third: [*rows[third], {**rows[third][0], "status": "oom", "reason": "11 GiB"}],
         }
     }
-    points = gather(setting, cells, FIGURE_3, trials.started).points
+    points = replace(trials, settings=cells).gather(setting, FIGURE_3).points
     assert (points[first].state, points[first].reason) == (State.ABSENT, "no driver")
     assert (points[second].state, points[second].reason) == (State.FAILED, "oom: 11 GiB")
     assert points[third].state is State.MEASURED

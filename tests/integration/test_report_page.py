@@ -190,7 +190,7 @@ def test_every_other_query_is_answered(made: Made, document: Document, name: str
 def test_what_failed_is_named_with_its_reason(report: Report, html: str) -> None:
     failures = {(one.status, one.host): one for one in report.page.failures}
     unsupported = failures[Status.UNSUPPORTED, "v100-01"]
-    assert (unsupported.count, unsupported.what) == (
+    assert (unsupported.count, unsupported.trials) == (
         8,
         ("funnel-small, 128 tokens, float16, torchscript, batch 1, 4",),
     )

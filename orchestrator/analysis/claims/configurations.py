@@ -4,12 +4,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
-from orchestrator.analysis.axes import AXES, OPTION_AXES, Axis, Group, Value, columns_of, options_of
+from orchestrator.analysis.axes import AXES, OPTION_AXES, Axis, Group, Value, columns_of, grouped, options_of
 from orchestrator.analysis.conditions import Condition, Operator, accepted
-from orchestrator.analysis.frame import is_measured, last_attempts, over_processes
+from orchestrator.analysis.frame import Frames, estimate_of, last_attempts, measured, over_processes
 from orchestrator.analysis.metrics import METRICS, USUAL_LATENCY, Metric
 from orchestrator.analysis.metrics import metric as metric_of
-from orchestrator.analysis.ratios import RATIO_COLUMNS, Priors, Row, Visit, by_visit
+from orchestrator.analysis.ratios import RATIO_COLUMNS, Row, Visit, by_visit
+from orchestrator.analysis.statistics import Estimate
 from orchestrator.analysis.tax import Regime, loads, regime_of
 from orchestrator.errors import ConfigurationError, near_names
 from orchestrator.store import CONFIGURATION
@@ -36,7 +37,6 @@ _TELLING: Final = (
 """Axes by which cases are told apart, the most telling first."""
 _WRITTEN_OUT: Final = frozenset({"workload", "backend", "options"})
 """Of these a word is not enough: `bert` is a workload, and `bert-base` another that a store may have without it."""
-_ID_SHOWN: Final = 12
 _FOR_GOOD: Final = frozenset(
     status.value for status in (Status.SKIPPED, Status.UNSUPPORTED, Status.OOM, Status.WRONG_OUTPUT)
 )
@@ -66,7 +66,7 @@ class Configuration:
 
     rows: tuple[Row, ...]
     """Of each visit the attempt that counts, failed ones too."""
-    priors: Priors
+    frames: Frames
     """Of the campaigns that were read."""
 
     @property
@@ -85,11 +85,16 @@ class Configuration:
 
     def measured(self, metric: Metric) -> list[Row]:
         """The trials in which a metric counts."""
-        return [row for row in self.rows if is_measured(row, metric)]
+        return measured(self.rows, metric)
 
     def values(self, metric: Metric) -> dict[Visit, float]:
         """A metric by visit."""
         return by_visit(self.measured(metric), metric.column)
+
+    def estimate(self, name: str | None) -> Estimate | None:
+        """A metric over its processes; of a bound the least, which has no interval."""
+        metric = self.metric(name)
+        return estimate_of(self.measured(metric), metric)
 
     @property
     def loads(self) -> dict[Visit, float]:
@@ -99,7 +104,7 @@ class Configuration:
     @property
     def regime(self) -> Regime | None:
         """As its rounds prove it; null if they do not. A floor is a lower bound: it proves framework-bound alone."""
-        found = over_processes(list(self.loads.values()))
+        found = over_processes(self.loads.values())
         if found is None or found.low is None:
             return None
         proven = regime_of(found, self.device)
@@ -139,12 +144,11 @@ def configurations(rows: Iterable[Row], whole: Sequence[Row] | None = None) -> l
         rows: trials with `claim_columns`.
         whole: all trials of their campaigns, whose scatter is the prior; the same without it.
     """
-    rows = [_countable(row) for row in rows]
-    priors = Priors(rows if whole is None else [_countable(row) for row in whole])
-    groups: dict[Identity, list[Row]] = {}
-    for row in (row for row in last_attempts(dict(row) for row in rows) if row["replicate"] == 0):
-        groups.setdefault(tuple(row[name] for name in _COLUMNS), []).append(row)
-    return [Configuration(tuple(group), priors) for group in groups.values()]
+    rows = list(rows)
+    frames = Frames(rows if whole is None else whole)
+    counted = (row for row in last_attempts(rows) if row["replicate"] == 0)
+    groups = grouped(counted, lambda row: tuple(row[name] for name in _COLUMNS))
+    return [Configuration(tuple(group), frames) for group in groups.values()]
 
 
 def chosen(
@@ -188,9 +192,9 @@ def identity_without(without: Iterable[Axis]) -> Callable[[Configuration], Ident
     return identity
 
 
-def grouped(every: Iterable[Configuration], without: Iterable[Axis]) -> list[list[Configuration]]:
+def alike(every: Iterable[Configuration], without: Iterable[Axis]) -> list[list[Configuration]]:
     """Configurations by all that they are, but for some axes and what necessarily differs with them."""
-    return list(_by_identity(every, without).values())
+    return list(grouped(every, identity_without(without)).values())
 
 
 def pairs_of_groups(
@@ -204,13 +208,14 @@ def pairs_of_groups(
         axes: in which two groups may differ.
         within: in which those of one group may differ.
     """
-    sides = [_by_identity(side, [*axes, *within]) for side in (ours, theirs)]
+    identity = identity_without([*axes, *within])
+    sides = [grouped(side, identity) for side in (ours, theirs)]
     return [
         (group, other)
         for key in sides[0]
         if key in sides[1]
-        for group in grouped(sides[0][key], within)
-        for other in grouped(sides[1][key], within)
+        for group in alike(sides[0][key], within)
+        for other in alike(sides[1][key], within)
         if _alike_in_size(group[0].row, other[0].row, axes)
     ]
 
@@ -248,12 +253,6 @@ def failures(every: Iterable[Configuration]) -> list[str]:
     return list(dict.fromkeys(f"{row['status']}: {row['reason']}" if row["reason"] else row["status"] for row in rows))
 
 
-def _countable(row: Row) -> Row:
-    """A row without the numbers that do not count, such as an invalid floor."""
-    invalid = [metric.column for metric in METRICS.values() if metric.valid and row[metric.valid] is not True]
-    return {**row, **dict.fromkeys(invalid)} if any(row[name] is not None for name in invalid) else row
-
-
 def _accepted(condition: Condition, known: Collection[Value]) -> tuple[frozenset[Value], list[str]]:
     """The values that a condition leaves, and what it asks for and no trial has."""
     is_named = condition.operator in (Operator.EQUAL, Operator.UNEQUAL)
@@ -273,14 +272,6 @@ def _accepted(condition: Condition, known: Collection[Value]) -> tuple[frozenset
     return frozenset(found), missing
 
 
-def _by_identity(every: Iterable[Configuration], without: Iterable[Axis]) -> dict[Identity, list[Configuration]]:
-    identity = identity_without(without)
-    groups: dict[Identity, list[Configuration]] = {}
-    for configuration in every:
-        groups.setdefault(identity(configuration), []).append(configuration)
-    return groups
-
-
 def _alike_in_size(row: Row, other: Row, axes: Iterable[Axis]) -> bool:
     """Whether two have the same length of text and size of image, where they have one and it is not compared."""
     compared = {axis.name for axis in axes}
@@ -289,5 +280,5 @@ def _alike_in_size(row: Row, other: Row, axes: Iterable[Axis]) -> bool:
 
 def _shown(group: Sequence[Configuration], axis: Axis) -> str | None:
     """The one value of a group on an axis, in words; null if there are several."""
-    values = {axis.shown(axis.read(configuration.row)) for configuration in group}
-    return values.pop()[: _ID_SHOWN if axis.is_identity else None] if len(values) == 1 else None
+    values = {axis.read(configuration.row) for configuration in group}
+    return axis.brief(values.pop()) if len(values) == 1 else None

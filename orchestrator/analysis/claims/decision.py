@@ -3,11 +3,11 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar, assert_never
+from typing import Final, Literal, TypeVar, assert_never
 
 import pyarrow.compute as pc
 
-from orchestrator.analysis.claims import schema, statistics
+from orchestrator.analysis.claims import cases, schema
 from orchestrator.analysis.claims.cases import Case, Cases
 from orchestrator.analysis.claims.configurations import Configuration, chosen, claim_columns, configurations
 from orchestrator.analysis.claims.intervals import Agreement, Finding, Printed
@@ -18,6 +18,7 @@ from orchestrator.analysis.tax import Regime
 from orchestrator.store import Results
 
 Verdict = TypeVar("Verdict", Finding, Agreement)
+_NO_INTERVAL: Final = "no interval (a single process, or a floor, of which the least counts)"
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,6 @@ def decide_all(results: Results, claims: Mapping[str, Claim], where: Sequence[st
 
     Raises:
         ConfigurationError: no trial meets a condition.
-        StoreError: a file cannot be read.
     """
     snapshot, columns = Snapshot.of(results), claim_columns()
     rows = snapshot.rows(columns, snapshot.condition(parse_conditions(where, "--where")))
@@ -104,22 +104,22 @@ def _cases(claim: Claim, about: Sequence[Configuration], every: Sequence[Configu
     statistic = claim.statistic
     match statistic:
         case schema.Ratio():
-            return statistics.ratios(statistic, about, every, is_complete=is_complete)
+            return cases.ratios(statistic, about, every, is_complete=is_complete)
         case schema.Flat():
-            return statistics.flats(statistic, about)
+            return cases.flats(statistic, about)
         case schema.Growth():
-            return statistics.growths(statistic, about)
+            return cases.growths(statistic, about)
         case schema.Level():
-            return statistics.levels(statistic, about)
+            return cases.levels(statistic, about)
         case schema.Ordering():
             published = claim.published if isinstance(claim.published, tuple) else None
-            return statistics.orderings(statistic, about, every, published)
+            return cases.orderings(statistic, about, every, published)
         case schema.Transition():
-            return statistics.transitions(statistic, about, every)
+            return cases.transitions(statistic, about, every)
         case schema.RankCorrelation():
-            return statistics.rank_correlations(statistic, about)
+            return cases.rank_correlations(statistic, about)
         case schema.Trend():
-            return statistics.trends(statistic, about)
+            return cases.trends(statistic, about)
         case _:
             assert_never(statistic)
 
@@ -162,18 +162,19 @@ def _ordered(claim: Claim, judged: Sequence[JudgedCase]) -> tuple[JudgedCase, ..
 
 def _undecided(judged: Sequence[JudgedCase]) -> list[str]:
     """Why cases do not decide."""
-    reasons: dict[str, list[Case]] = {"no number": [], "a single process, so no interval": [], "interval too wide": []}
-    without, single, wide = reasons.values()
+    reasons: dict[str, list[Case]] = {name: [] for name in ("no number", _NO_INTERVAL, "interval too wide")}
     for verdict in judged:
         figure = verdict.case.figure
-        if figure is None or figure.low is None:
-            (without if figure is None else single).append(verdict.case)
+        if figure is None:
+            reasons["no number"].append(verdict.case)
+        elif figure.low is None:
+            reasons[_NO_INTERVAL].append(verdict.case)
         elif verdict.finding is Finding.NOT_ENOUGH_DATA:
-            wide.append(verdict.case)
+            reasons["interval too wide"].append(verdict.case)
     found = []
-    for reason, cases in reasons.items():
-        if cases:
-            note = f" ({cases[0].note})" if cases[0].note and cases is without else ""
-            more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
-            found.append(f"{reason}: {cases[0].label or 'the only case'}{note}{more}")
+    for reason, some in reasons.items():
+        if some:
+            note = f" ({some[0].note})" if some[0].note and some[0].figure is None else ""
+            more = f" and {len(some) - 1} more" if len(some) > 1 else ""
+            found.append(f"{reason}: {some[0].label or 'the only case'}{note}{more}")
     return found

@@ -25,7 +25,7 @@ from orchestrator.analysis.axes import (
 from orchestrator.analysis.comparison.table import SIDE, ComparisonTable, Entry
 from orchestrator.analysis.conditions import Condition, Operator, accepted, parse_conditions
 from orchestrator.analysis.confounders import WORK, Change, Confounders, Difference, change_columns, gathered, row_id
-from orchestrator.analysis.frame import Cell, Frame, is_measured
+from orchestrator.analysis.frame import Cell, Frame, measured
 from orchestrator.analysis.metrics import Metric
 from orchestrator.analysis.pooling import Policy, refuse_to_compare
 from orchestrator.analysis.ratios import Pairing, Ratio
@@ -103,7 +103,6 @@ def compare(
 
     Raises:
         ConfigurationError: an axis or a value is unknown, nothing is chosen, or trials would be pooled that differ.
-        StoreError: a file cannot be read.
     """
     policy = policy or Policy()
     key = axes((*rows, *cols), "--rows and --cols")
@@ -149,7 +148,6 @@ def compare_selections(
     Raises:
         ConfigurationError: an axis or a value is unknown, the two overlap or have nothing in common, or trials would be
             pooled that differ.
-        StoreError: a file cannot be read.
     """
     sides = [Side.of(parse_conditions(texts, "SELECTION")) for texts in (left, right)]
     if sides[0].name == sides[1].name:
@@ -180,7 +178,6 @@ def pivot_sides(
 
     Raises:
         ConfigurationError: a selection is empty, the two overlap, or have nothing in common.
-        StoreError: a file cannot be read.
     """
     chosen = [snapshot.condition((*where, *side.conditions)) for side in sides]
     assert chosen[0] is not None
@@ -215,7 +212,6 @@ def pivot(snapshot: Snapshot, frame: Frame, layout: Layout) -> ComparisonTable:
 
     Raises:
         ConfigurationError: trials would be pooled or compared that must not be.
-        StoreError: a file cannot be read.
     """
     cells = frame.cells(layout.axes)
     bare = [_entry(cell, cells, frame, layout) for cell in cells.values()]
@@ -352,28 +348,28 @@ def _without_overlap(
 def _require_common(
     found: Sequence[Sequence[Row]], matched: Sequence[Axis], metric: Metric, sides: tuple[Side, Side]
 ) -> None:
-    measured = [[row for row in rows if is_measured(row, metric) and row["replicate"] == 0] for rows in found]
-    for side, rows in zip(sides, measured, strict=True):
+    there = [[row for row in measured(rows, metric) if row["replicate"] == 0] for rows in found]
+    for side, rows in zip(sides, there, strict=True):
         if not rows:
             raise ConfigurationError(
                 f"there is nothing to compare: no trial of {side.name} has {metric.name}; "
                 "`taxmeter results show` says what failed, --metric chooses another"
             )
-    keys = [{values_of(row, matched) for row in rows} for rows in measured]
+    keys = [{values_of(row, matched) for row in rows} for rows in there]
     if keys[0] & keys[1]:
         return
     apart = []
     for where in matched:
-        values = [{where.read(row) for row in rows} for rows in measured]
+        values = [{where.read(row) for row in rows} for rows in there]
         if not values[0] & values[1]:
             shown = [", ".join(sorted(map(where.shown, some))[:_SHOWN]) for some in values]
             apart.append(f"{where.name} is {shown[0]} against {shown[1]}")
     why = "; ".join(apart) or "no cell was measured on both sides"
-    raise ConfigurationError(f"there is nothing to compare: {why}; {_remedy(measured, matched, sides)}")
+    raise ConfigurationError(f"there is nothing to compare: {why}; {_remedy(there, matched, sides)}")
 
 
-def _remedy(measured: Sequence[Sequence[Row]], matched: Sequence[Axis], sides: tuple[Side, Side]) -> str:
-    sweeps = [{str(axis(SWEEP).read(row)) for row in rows} for rows in measured]
+def _remedy(there: Sequence[Sequence[Row]], matched: Sequence[Axis], sides: tuple[Side, Side]) -> str:
+    sweeps = [{str(axis(SWEEP).read(row)) for row in rows} for rows in there]
     is_recent = any(condition.is_recent for side in sides for condition in side.conditions)
     if is_recent and not sweeps[0] & sweeps[1]:
         theirs, ours = (",".join(sorted(some)) for some in sweeps)

@@ -105,7 +105,6 @@ def gate(
 
     Raises:
         ConfigurationError: there is nothing to compare, or trials would be pooled that differ.
-        StoreError: a file cannot be read.
     """
     if not max_slowdown > 0:
         raise ConfigurationError(f"is {max_slowdown:g}, expected more than 0, such as 5%", key="--max-slowdown")

@@ -1,33 +1,46 @@
-"""All that the store can say about one configuration, and what it lacks to say more."""
+"""All that the store can say about one configuration, what it lacks to say more, and which sweep would measure that."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
-from orchestrator.analysis.axes import Shape, backend_name, shape_of
-from orchestrator.analysis.explanation.execution import ExecutionTax, execution_of, execution_taxes
-from orchestrator.analysis.explanation.larger import FreeBatch, Variant, free_batch, point_of, siblings, variants
-from orchestrator.analysis.explanation.tax import Tax, tax_of
-from orchestrator.analysis.frame import Frame, cell_of, frame_columns, grouped, last_attempts
+from orchestrator.analysis.axes import Shape, backend_name, grouped, shape_of
+from orchestrator.analysis.explanation.call import ExecutionTax, Tax, execution_of, execution_taxes, tax_of
+from orchestrator.analysis.explanation.larger import (
+    ADJUSTABLE,
+    FreeBatch,
+    Variant,
+    free_batch,
+    point_of,
+    siblings,
+    variants,
+)
+from orchestrator.analysis.frame import Frame, frame_columns, last_attempts, measured
 from orchestrator.analysis.metrics import METRICS, default_metric
 from orchestrator.analysis.ratios import Pairing, Row, Visit, by_visit, is_ok, shared_visits
 from orchestrator.analysis.statistics import Estimate, t_interval
-from orchestrator.analysis.tax import loads, pace, proven
-from orchestrator.analysis.transition import Side, Transition, transition
+from orchestrator.analysis.tax import proven
+from orchestrator.analysis.transition import Side, Transition, transition_of
+from orchestrator.config import Sweep, WorkloadAxis
 from orchestrator.store import CONFIGURATION
 from runners.contract import Status
 
 ENOUGH_ROUNDS: Final = 3
 """With fewer, intervals say next to nothing: Student's t for two rounds is thirteen errors wide to either side."""
+_SERIES: Final = 3
+"""Batches that are worth calling a series."""
 _MEASURED: Final = (
     *("dispatch_floor_s", "dispatch_floor_valid", "dispatch_floor_problem", "dispatch_s", "busy_s", "graph_s"),
     "parallel_region_tax_s",
     *("exposed_overhead_s", "exposed_overhead_graph_s", "overhead_estimates_agree", "framework_fraction"),
     *("latency_floor_log_ratio", "boundedness", "tax_ratio", "operations", "kernels", "flops"),
 )
+
+
+Name = TypeVar("Name")
 
 
 class Lack(Enum):
@@ -58,7 +71,7 @@ class Alternative:
     backend: str
     speedup: Estimate | None
     """Our latency over its: above 1 it is faster. Null if no trial of it was ok."""
-    removed: Estimate | None
+    removed_share: Estimate | None
     """The share of our exposed overhead that is gone with it, 1 if all; below 0 if it has more. Null if unknown."""
     is_paired: bool
     status: Status
@@ -110,9 +123,9 @@ def explain(rows: Iterable[Row], target: Row) -> Explanation:
     series = grouped((row for row in siblings(every, target, but=("batch",)) if is_ok(row)), lambda row: row["batch"])
     others = _alternatives(siblings(every, target, but=("backend", "backend_options")), ours, frame)
     same_work = siblings(every, target, but=("backend", "backend_options", "environment_id"))
-    larger = variants(every, target)
-    changing = _transition(series, device)
-    free = free_batch({batch: by_visit(some, pace(device)) for batch, some in series.items()})
+    larger = variants(frame, target)
+    changing = transition_of(series, device)
+    free = free_batch(series, frame)
     return Explanation(
         row=target,
         shape=shape_of(target),
@@ -161,31 +174,25 @@ def _alternatives(rows: Sequence[Row], ours: Sequence[Row], frame: Frame) -> tup
 
 
 def _alternative(name: str, theirs: Sequence[Row], ours: Sequence[Row], frame: Frame) -> Alternative:
-    cells = [cell_of((), rows, frame.metric) for rows in (theirs, ours)]
-    ratio = frame.ratio(cells[0].measured, cells[1].measured)
+    known = measured(theirs, frame.metric)
+    ratio = frame.ratio(known, measured(ours, frame.metric))
     failed = [row for row in theirs if not is_ok(row)]
     on_cpu = theirs[0]["device"] == "cpu"
     # A proven floor or nothing: else the operations of the twin are not those of the trial.
     counts = [proven(rows) for rows in (ours, theirs)]
-    removed = removed_share(*(by_visit(rows, "exposed_overhead_s") for rows in counts))
-    if on_cpu and removed is not None:
+    share = removed_share(*(by_visit(rows, "exposed_overhead_s") for rows in counts))
+    if on_cpu and share is not None:
         # Of two floors, each the least of its rounds: no rounds are left to scatter
-        removed = replace(removed, low=None, high=None)
-    worst = failed[0] if failed and not cells[0].measured else None
+        share = share.bare
+    worst = failed[0] if failed and not known else None
     return Alternative(
         backend=name,
         speedup=None if ratio is None else ratio.estimate,
-        removed=removed,
+        removed_share=share,
         is_paired=ratio is not None and ratio.pairing is not Pairing.UNPAIRED,
         status=Status.OK if worst is None else Status(worst["status"]),
         reason=None if worst is None else worst["reason"],
     )
-
-
-def _transition(series: Mapping[int, Sequence[Row]], device: str) -> Transition | None:
-    known = {batch: loads(rows, device) for batch, rows in series.items()}
-    usable = {batch: visits for batch, visits in known.items() if visits}
-    return transition(usable) if len(usable) > 1 else None
 
 
 def _failed(rows: Sequence[Row]) -> tuple[Failed, ...]:
@@ -212,3 +219,50 @@ def _lacks(
         Lack.VARIANTS: needs_variants,
     }
     return tuple(lack for lack, is_missing in missing.items() if is_missing)
+
+
+def measuring(found: Explanation, lack: Lack, sweeps: Mapping[Name, Sweep]) -> Name | None:
+    """The smallest of some sweeps that measures what is lacking; null if none of them does.
+
+    Args:
+        found: the explanation.
+        lack: one of its lacks, but not of rounds, which `taxmeter reproduce` adds to what is there.
+        sweeps: by name.
+    """
+    fitting = [(_size(sweep), name) for name, sweep in sweeps.items() if _measures(sweep, found, lack)]
+    return min(fitting, key=lambda pair: pair[0])[1] if fitting else None
+
+
+def _measures(sweep: Sweep, found: Explanation, lack: Lack) -> bool:
+    row, backends = found.row, {axis.name for axis in sweep.backends}
+    is_alike = (sweep.device, sweep.protocol.procedure) == (row["device"], "standard") and row["dtype"] in sweep.dtypes
+    if not is_alike or row["backend"] not in backends:
+        return False
+    return any(_axis_measures(axis, sweep, found, lack, len(backends)) for axis in sweep.workloads)
+
+
+def _axis_measures(axis: WorkloadAxis, sweep: Sweep, found: Explanation, lack: Lack, backends: int) -> bool:
+    row = found.row
+    if lack is Lack.VARIANTS:
+        return ADJUSTABLE in axis.name and any(len(values) > 1 for values in axis.options.values())
+    if row["workload"] not in axis.name:
+        return False
+    if lack is Lack.TAX:
+        budgets = sweep.protocol
+        return row["batch"] in axis.batch and bool(
+            budgets.floor_budget_ms if row["device"] == "cpu" else budgets.profile_calls and budgets.dispatch_budget_ms
+        )
+    if lack is Lack.BACKENDS:
+        return row["batch"] in axis.batch and backends > 1
+    if lack is Lack.LARGER_BATCHES:
+        largest = found.transition.batches[-1] if found.transition else row["batch"]
+        return max(axis.batch) > largest and len(axis.batch) >= _SERIES
+    return len(axis.batch) >= _SERIES
+
+
+def _size(sweep: Sweep) -> int:
+    points = sum(
+        len(axis.name) * len(axis.batch) * len(axis.sequence_length or (0,)) * len(axis.image_size or (0,))
+        for axis in sweep.workloads
+    )
+    return points * len(sweep.backends) * len(sweep.dtypes) * sweep.planned_rounds

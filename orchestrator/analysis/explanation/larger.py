@@ -8,10 +8,9 @@ from typing import Any, Final
 import numpy as np
 
 from orchestrator.analysis.axes import options_of
-from orchestrator.analysis.frame import visit_ratio
-from orchestrator.analysis.ratios import Row, Visit, by_visit, is_ok
+from orchestrator.analysis.frame import Frame, measured
+from orchestrator.analysis.ratios import Row, is_ok
 from orchestrator.analysis.statistics import Estimate
-from orchestrator.analysis.tax import pace
 from orchestrator.store import CONFIGURATION
 
 FREE: Final = 1.1
@@ -37,7 +36,7 @@ class FreeBatch:
     """The smallest measured batch."""
     batch: int
     cost: Estimate
-    """Its latency over that of the base, paired by round where enough rounds are shared."""
+    """Its latency over that of the base."""
     next_batch: int | None
     """The next larger one; null where even the largest measured batch is free."""
     next_cost: Estimate | None
@@ -75,19 +74,20 @@ def is_free(cost: Estimate) -> bool | None:
     return False if cost.low > FREE else None
 
 
-def free_batch(latencies: Mapping[int, Mapping[Visit, float]]) -> FreeBatch | None:
+def free_batch(series: Mapping[int, Sequence[Row]], frame: Frame) -> FreeBatch | None:
     """The free batch of a series over batches; null with fewer than two batches.
 
     A batch beyond one that costs more is not free, even if noise lets it look so; below one that is free all are.
 
     Args:
-        latencies: seconds by batch and visit.
+        series: trials by batch.
+        frame: of their campaigns, by the latency that is looked at.
     """
-    batches = sorted(batch for batch, visits in latencies.items() if visits)
+    known = {batch: rows for batch in sorted(series) if (rows := measured(series[batch], frame.metric))}
+    costs = {batch: cost for batch, rows in known.items() if (cost := _cost(rows, next(iter(known.values())), frame))}
+    batches = list(costs)
     if len(batches) < 2:
         return None
-    base = batches[0]
-    costs = {batch: cost for batch in batches if (cost := visit_ratio(latencies[batch], latencies[base])) is not None}
     at = 0
     for index, batch in enumerate(batches[1:], 1):
         shown = is_free(costs[batch])
@@ -96,7 +96,9 @@ def free_batch(latencies: Mapping[int, Mapping[Visit, float]]) -> FreeBatch | No
         if shown:
             at = index
     following = batches[at + 1] if at + 1 < len(batches) else None
-    return FreeBatch(base, batches[at], costs[batches[at]], following, None if following is None else costs[following])
+    return FreeBatch(
+        batches[0], batches[at], costs[batches[at]], following, None if following is None else costs[following]
+    )
 
 
 def siblings(rows: Iterable[Row], target: Row, but: Sequence[str] = ()) -> list[Row]:
@@ -106,25 +108,24 @@ def siblings(rows: Iterable[Row], target: Row, but: Sequence[str] = ()) -> list[
     return [row for row in rows if [row[name] for name in fixed] == wanted]
 
 
-def variants(rows: Sequence[Row], target: Row) -> tuple[Variant, ...]:
+def variants(frame: Frame, target: Row) -> tuple[Variant, ...]:
     """The trials of the same model with another width or depth alone, by direction and size.
 
     Args:
-        rows: trials that count.
+        frame: of the trials that count, with their campaigns.
         target: a row of the configuration.
     """
     point = point_of(target)
     if point is None:
         return ()
-    column = pace(target["device"])
-    alike = siblings(rows, target, but=("workload", "workload_options"))
-    ours = by_visit([row for row in alike if point_of(row) == point], column)
+    alike = siblings(frame.rows, target, but=("workload", "workload_options"))
+    ours = measured((row for row in alike if point_of(row) == point), frame.metric)
     found = []
     for direction in Direction:
         sizes = {size for row in alike if (size := _size_along(row, point, direction)) is not None}
         for size in sorted(sizes - {point[direction.value]}):
             theirs = [row for row in alike if _size_along(row, point, direction) == size]
-            cost = visit_ratio(by_visit(theirs, column), ours)
+            cost = _cost(measured(theirs, frame.metric), ours, frame)
             if cost is not None:
                 found.append(Variant(direction, size, cost, _work(theirs, target)))
     return tuple(found)
@@ -135,6 +136,12 @@ def point_of(row: Row) -> dict[str, Any] | None:
     if row["workload"] != ADJUSTABLE and row["workload"] not in _AS_ADJUSTABLE:
         return None
     return {**_AS_ADJUSTABLE.get(row["workload"], {}), **options_of(row)}
+
+
+def _cost(rows: Sequence[Row], base: Sequence[Row], frame: Frame) -> Estimate | None:
+    """How many times the latency of some trials is that of others; null where there is no ratio."""
+    ratio = frame.ratio(base, rows)
+    return None if ratio is None else ratio.estimate
 
 
 def _size_along(row: Row, point: Mapping[str, Any], direction: Direction) -> int | None:

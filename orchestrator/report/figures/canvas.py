@@ -6,7 +6,7 @@ Sizes are in inches and points of a printed page; nothing here depends on a scre
 import itertools
 import math
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +16,9 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from orchestrator.report.palette import GREY, PALE
+from orchestrator.analysis import Estimate
+from orchestrator.report.palette import BLACK, GREY, PALE
+from orchestrator.report.text import is_useless
 
 FORMATS: Final = ("png", "svg", "pdf")
 _RC: Final[Any] = {
@@ -176,3 +178,30 @@ def _legend_columns(legend: Sequence[Artist]) -> int:
         if sum(max(lengths[a:b]) for a, b in itertools.pairwise(starts)) <= _LEGEND_CHARACTERS:
             return columns
     return 1
+
+
+def draw_intervals(axes: Axes, points: Iterable[tuple[float, Estimate]], colour: str) -> None:
+    """Bars of 95 % at places along x; none where there is no interval, or one that only says that it is too wide.
+
+    An end below 0 has no place on a logarithmic axis; the bar reaches the edge.
+    """
+    bars = [
+        (x, estimate.value, estimate.low, estimate.high)
+        for x, estimate in points
+        if estimate.low is not None and estimate.high is not None and not is_useless(estimate)
+    ]
+    if bars:
+        axes.errorbar(
+            [x for x, *_ in bars], [value for _, value, *_ in bars],
+            yerr=[[value - max(low, 1e-9) for _, value, low, _ in bars], [high - value for _, value, _, high in bars]],
+            fmt="none", ecolor=colour, elinewidth=0.9, capsize=1.8, capthick=0.9,
+        )  # fmt: skip
+
+
+def draw_published(axes: Axes, points: Sequence[tuple[float, float]]) -> None:
+    """What the paper prints."""
+    if points:
+        axes.plot(
+            [x for x, _ in points], [y for _, y in points], linestyle="none", marker="d", markersize=8,
+            markerfacecolor="none", color=BLACK, zorder=4, gid="published",
+        )  # fmt: skip

@@ -5,22 +5,10 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
 
 from matplotlib.figure import Figure
 
-from orchestrator.analysis.paper import (
-    Gathered,
-    Published,
-    State,
-    Trials,
-    Wanted,
-    choose,
-    gather,
-    newest_by_gpu,
-    wanted_of,
-)
-from orchestrator.analysis.paper.settings import newest, points_measured
+from orchestrator.analysis.paper import TIMED_AS_THE_PAPER, Gathered, Published, State, Trials, Wanted, wanted_of
 from orchestrator.config import load_sweep
 from orchestrator.report.figures.canvas import sheet
 from orchestrator.report.figures.catalogue import Kind, PanelSpec, Spec
@@ -37,9 +25,6 @@ from orchestrator.report.figures.small_print import completeness, small_print, s
 from orchestrator.report.figures.split import draw_parts, draw_shares, split_legend, split_panels
 from orchestrator.report.figures.tables import Table, draw_table, frameworks_table, hardware_table, sizes_table
 from orchestrator.report.figures.values import MILLI, Panel
-
-SWEEPS: Final = Path("sweeps/paper")
-"""In the root of the project."""
 
 
 class Drawn(Enum):
@@ -127,14 +112,12 @@ def compose(spec: Spec, material: Material) -> Sheet:
 
 def _sides(spec: Spec, trials: Trials, wanted: Wanted) -> dict[str, Gathered]:
     """The points of a figure by machine: of one alone, but where machines are what it compares."""
-    settings, started = trials.settings, trials.started
-    if spec.kind is Kind.GENERATIONS:
-        models = newest_by_gpu(settings, wanted, started)
-        if models:
-            return {name: gather(one, settings, wanted, started) for name, one in models.items()}
-    setting = choose(settings, wanted, spec.gpu, started)
-    others = [one for one, cells in settings.items() if one != setting and points_measured(one, cells, wanted)]
-    gathered = gather(setting, settings, wanted, started, others)
+    models = trials.newest_by_gpu(wanted) if spec.kind is Kind.GENERATIONS else {}
+    if models:
+        return {name: trials.gather(setting, wanted) for name, setting in models.items()}
+    setting = trials.choose(wanted, spec.gpu)
+    others = [one for one in trials.settings if one != setting and trials.points_measured(one, wanted)]
+    gathered = trials.gather(setting, wanted, others)
     return {setting.machine if setting else "none": gathered}
 
 
@@ -216,9 +199,9 @@ def _table(spec: Spec, material: Material, wanted: Wanted, notes: Sequence[str])
     (gathered,) = _sides(spec, trials, wanted).values()
     legacy_wanted = _wanted(material.sweeps, tuple(one for one in spec.sweeps if one.endswith("_legacy")))
     # The paper's own procedure on the same machine, if it ran there.
-    known = {one: newest(cells, trials.started) for one, cells in trials.legacy.items()}
+    known = {setting: trials.newest(cells) for setting, cells in trials.legacy.items()}
     setting = gathered.setting if gathered.setting in known else max(known, key=lambda one: known[one], default=None)
-    legacy = gather(setting, trials.legacy, legacy_wanted, trials.started, column="latency_legacy_s")
+    legacy = trials.gather(setting, legacy_wanted, metric=TIMED_AS_THE_PAPER)
     make = sizes_table if spec.kind is Kind.SIZES else frameworks_table
     table = make(material.published, gathered, legacy)
     print_ = small_print(spec, (gathered,), wanted, trials)

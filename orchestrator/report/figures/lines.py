@@ -10,14 +10,13 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from orchestrator.analysis import Estimate
-from orchestrator.analysis.frame import visit_ratio
+from orchestrator.analysis.frame import measured
 from orchestrator.analysis.paper import Configuration, Gathered, Point, Published, State, names_model
-from orchestrator.report.figures.canvas import empty
+from orchestrator.report.figures.canvas import draw_intervals, draw_published, empty
 from orchestrator.report.figures.catalogue import PanelSpec, Spec, Y
 from orchestrator.report.figures.values import (
     Bound,
     Line,
-    Mark,
     Panel,
     Value,
     latency_ms,
@@ -29,8 +28,6 @@ from orchestrator.report.figures.values import (
 )
 from orchestrator.report.palette import BLACK, GREY, categorical, marker
 
-_USELESS: Final = 100
-"""An interval whose ends differ by more than this factor only says that there are too few processes."""
 _RUG: Final = 0.035
 _NAMED: Final = 6
 _NAME_LINE: Final = 0.055
@@ -74,19 +71,20 @@ def line_panels(spec: Spec, gathered: Gathered, missing: str, ratio: Value | Non
 def pair_panels(spec: Spec, gathered: Gathered, missing: str) -> Panels:
     """The panels of a figure of several models: their latencies, and how many times as fast as a baseline each is.
 
-    Ratios are paired by round; above 1 is faster.
+    Ratios are those of `taxmeter compare`; above 1 is faster.
     """
     assert spec.baseline is not None
+    metric = gathered.frame.metric
     baseline = {
         _but_for_the_model(where): point for where, point in gathered.points.items() if where.workload == spec.baseline
     }
-    column = gathered.latency
 
     def ratio(point: Point) -> Estimate | None:
         other = baseline.get(_but_for_the_model(point.configuration))
         if other is None or other is point:
             return None
-        return visit_ratio(other.visits(column), point.visits(column))
+        found = gathered.frame.ratio(measured(point.rows, metric), measured(other.rows, metric))
+        return None if found is None else found.estimate
 
     name = workload_label(spec.baseline)
     found = line_panels(spec, gathered, missing, ratio)
@@ -172,11 +170,7 @@ def draw_panel(axes: Axes, panel: Panel, elsewhere: Collection[str] = ()) -> Non
     for number, line in enumerate(rug):
         _draw_gaps(axes, line, number)
     named = _name_missing(axes, panel, elsewhere)
-    if panel.published:
-        axes.plot(
-            [x for x, _ in panel.published], [y for _, y in panel.published],
-            linestyle="none", marker="d", markersize=8, markerfacecolor="none", color=BLACK, zorder=4, gid="published",
-        )  # fmt: skip
+    draw_published(axes, panel.published)
     if panel.reference is not None:
         axes.axhline(panel.reference, color=GREY, linewidth=0.8, linestyle="--", zorder=1)
     axes.set(xlabel=panel.x_label, ylabel=panel.y_label)
@@ -238,25 +232,12 @@ def _draw_line(axes: Axes, line: Line) -> None:
         [mark.x for mark in line.marks], whole,
         color=line.colour, linewidth=1.1, linestyle="--" if line.dashed else "-", label=line.label,
     )  # fmt: skip
-    bars = [(mark.x, mark) for mark in drawn if has_interval(mark)]
-    if bars:
-        lows = [mark.estimate.value - mark.estimate.low for _, mark in bars if mark.estimate and mark.estimate.low]
-        highs = [mark.estimate.high - mark.estimate.value for _, mark in bars if mark.estimate and mark.estimate.high]
-        axes.errorbar(
-            [x for x, _ in bars], [mark.estimate.value for _, mark in bars if mark.estimate], yerr=[lows, highs],
-            fmt="none", ecolor=line.colour, elinewidth=0.9, capsize=1.8, capthick=0.9,
-        )  # fmt: skip
+    draw_intervals(axes, [(mark.x, mark.estimate) for mark in drawn if mark.estimate], line.colour)
     for x, y, face in zip(xs, ys, faces, strict=True):
         axes.plot(
             [x], [y], linestyle="none", marker=line.marker, markersize=4, color=line.colour,
             markerfacecolor=face, markeredgewidth=0.9, zorder=3, gid="mark",
         )  # fmt: skip
-
-
-def has_interval(mark: Mark) -> bool:
-    """Whether a mark has an interval that says anything."""
-    one = mark.estimate
-    return one is not None and one.low is not None and one.high is not None and 0 < one.high < one.low * _USELESS
 
 
 def _draw_gaps(axes: Axes, line: Line, number: int) -> None:

@@ -10,10 +10,10 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from orchestrator.analysis import Estimate
 from orchestrator.analysis.paper import Gathered, State
-from orchestrator.report.figures.canvas import empty
+from orchestrator.report.figures.canvas import draw_intervals, empty
 from orchestrator.report.figures.catalogue import Spec
 from orchestrator.report.figures.lines import plain_logarithms
-from orchestrator.report.figures.values import MILLI, scaled, workload_label
+from orchestrator.report.figures.values import in_ms, workload_label
 from orchestrator.report.palette import BLUE, GREY, ORANGE
 from runners.contract.catalogue import WORKLOADS
 
@@ -61,7 +61,7 @@ def macs_panels(spec: Spec, gathered: Gathered, missing: str) -> list[MacsPanel]
         models, without = [], []
         for point in gathered.select(panel.where):
             name = workload_label(point.configuration.workload)
-            macs, latency = point.estimate("macs"), scaled(point.estimate(gathered.latency), MILLI)
+            macs, latency = point.estimate("macs"), in_ms(point.estimate(gathered.latency))
             if macs is None or latency is None:
                 without.append(name if point.state is not State.FAILED else f"{name} ({point.reason})")
                 continue
@@ -79,13 +79,9 @@ def draw_macs(axes: Axes, panel: MacsPanel) -> None:
         return
     for model in panel.models:
         colour, shape, _ = _FAMILIES.get(model.family, _OTHER)
-        one = model.latency_ms
-        if one.low is not None and one.high is not None and one.low > 0:
-            bars = [[one.value - one.low], [one.high - one.value]]
-            axes.errorbar(
-                *([model.gmacs], [one.value]), yerr=bars, fmt="none", ecolor=colour, elinewidth=0.9, capsize=1.8
-            )
-        axes.plot([model.gmacs], [one.value], linestyle="none", marker=shape, color=colour, markersize=4, gid="mark")
+        draw_intervals(axes, [(model.gmacs, model.latency_ms)], colour)
+        place = [model.gmacs], [model.latency_ms.value]
+        axes.plot(*place, linestyle="none", marker=shape, color=colour, markersize=4, gid="mark")
     axes.set(xlabel="multiply-adds per call, 10⁹", ylabel="latency, ms")
     axes.set_xscale("log")
     axes.set_yscale("log")

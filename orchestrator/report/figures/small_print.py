@@ -77,8 +77,8 @@ def sweep_names(spec: Spec) -> str:
 
 def processes_of(sides: Sequence[Gathered]) -> tuple[int, int]:
     """The fewest and the most processes of a point."""
-    points = [(side, point) for side in sides for point in side.points.values() if point.state is State.MEASURED]
-    counts = [len(point.visits(side.latency)) for side, point in points]
+    estimates = [point.estimate(side.latency) for side in sides for point in side.points.values()]
+    counts = [estimate.processes for estimate in estimates if estimate is not None]
     return min(counts, default=0), max(counts, default=0)
 
 

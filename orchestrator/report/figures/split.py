@@ -9,10 +9,10 @@ from matplotlib.patches import Patch
 
 from orchestrator.analysis import Estimate
 from orchestrator.analysis.paper import Gathered, Point, State
-from orchestrator.report.figures.canvas import empty
+from orchestrator.report.figures.canvas import draw_intervals, draw_published, empty
 from orchestrator.report.figures.catalogue import Spec
 from orchestrator.report.figures.lines import plain_logarithms
-from orchestrator.report.figures.values import MILLI, scaled, why_empty
+from orchestrator.report.figures.values import in_ms, why_empty
 from orchestrator.report.palette import BLACK, BLUE, GREY, ORANGE
 
 _KERNELS: Final = {"cuda": "the GPU computes", "cpu": "the rest: arithmetic, at most"}
@@ -81,13 +81,7 @@ def draw_parts(axes: Axes, panel: SplitPanel) -> None:
             *([batch for batch, _ in there], [one.value for _, one in there]),
             color=colour, marker=shape, markersize=4, linewidth=1.1, gid="mark",
         )  # fmt: skip
-        for batch, one in there:
-            if one.low is not None and one.high is not None:
-                # An end below 0 has no place on this axis; the bar reaches the edge.
-                bars = [[one.value - max(one.low, 1e-9)], [one.high - one.value]]
-                axes.errorbar(
-                    *([batch], [one.value]), yerr=bars, fmt="none", ecolor=colour, elinewidth=0.9, capsize=1.8
-                )
+        draw_intervals(axes, there, colour)
         for batch in [batch for batch, one in values if one is not None and one.value <= 0]:
             axes.plot(
                 [batch], [0.03], transform=axes.get_xaxis_transform(), linestyle="none", marker="v", markersize=4,
@@ -95,11 +89,7 @@ def draw_parts(axes: Axes, panel: SplitPanel) -> None:
             )  # fmt: skip
     shown = [one.value for part in panel.parts for one in (part.latency_ms, part.overhead_ms) if one and one.value > 0]
     axes.set_ylim(min(shown) / 2, max(shown) * 2)
-    if panel.published:
-        axes.plot(
-            [x for x, _ in panel.published], [y for _, y in panel.published],
-            linestyle="none", marker="d", markersize=8, markerfacecolor="none", color=BLACK, gid="published",
-        )  # fmt: skip
+    draw_published(axes, panel.published)
     axes.set(xlabel="batch", ylabel="latency, ms")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
@@ -145,7 +135,7 @@ def _part(point: Point, column: str) -> Part:
     latency, overhead = point.estimate(column), point.estimate("exposed_overhead_s") if counts else None
     share = point.estimate("framework_fraction") if counts and overhead is not None else None
     batch = point.configuration.batch
-    return Part(batch, point.state, scaled(latency, MILLI), scaled(overhead, MILLI), share)
+    return Part(batch, point.state, in_ms(latency), in_ms(overhead), share)
 
 
 def _why(part: Part) -> str:

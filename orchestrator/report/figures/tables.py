@@ -11,12 +11,11 @@ from typing import Any, Final
 
 from matplotlib.figure import Figure
 
-from orchestrator.analysis import Estimate
 from orchestrator.analysis.paper import Configuration, Gathered, Point, Published, State, names_model
 from orchestrator.report.figures.canvas import sheet
 from orchestrator.report.figures.values import MILLI
 from orchestrator.report.palette import GREY, backend_label
-from orchestrator.report.text import markdown_head, markdown_row
+from orchestrator.report.text import estimate_text, markdown_head, markdown_row
 
 MISSING: Final = "–"
 _DTYPES: Final = ("float32", "float16")
@@ -156,16 +155,8 @@ def _milliseconds(point: Point | None, column: str, examples: int = 1) -> str:
     estimate = point.estimate(column)
     if estimate is None:
         return point.state.value if point.state is State.FAILED else MISSING
-    return _with_interval(estimate, MILLI / examples)
-
-
-def _with_interval(estimate: Estimate, factor: float) -> str:
-    value = estimate.value * factor
-    digits = 1 if value >= 100 else 2
-    text = f"{value:.{digits}f}"
-    if estimate.low is None or estimate.high is None:
-        return text
-    return f"{text} [{estimate.low * factor:.{digits}f}, {estimate.high * factor:.{digits}f}]"
+    found = estimate.scaled(MILLI / examples)
+    return estimate_text(found, "{:.1f}".format if found.value >= 100 else "{:.2f}".format)
 
 
 def _share(point: Point | None, column: str) -> str:

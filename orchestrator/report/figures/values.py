@@ -106,12 +106,9 @@ def workload_label(name: str) -> str:
     return _NAMES.get(name, name)
 
 
-def scaled(estimate: Estimate | None, factor: float) -> Estimate | None:
-    """The same in another unit."""
-    if estimate is None:
-        return None
-    low, high = (None if end is None else end * factor for end in (estimate.low, estimate.high))
-    return Estimate(estimate.value * factor, low, high, estimate.processes, estimate.samples)
+def in_ms(estimate: Estimate | None) -> Estimate | None:
+    """Seconds in milliseconds."""
+    return estimate and estimate.scaled(MILLI)
 
 
 def series_of(spec: PanelSpec, points: Sequence[Point], baseline: str | None = None) -> list[tuple[str, list[Point]]]:
@@ -186,12 +183,13 @@ def names_of(panels: Sequence[PanelSpec], gathered: Gathered, baseline: str | No
 
 def latency_ms(gathered: Gathered) -> Value:
     """The latency of a point in milliseconds."""
-    return lambda point: scaled(point.estimate(gathered.latency), MILLI)
+    return lambda point: in_ms(point.estimate(gathered.latency))
 
 
 def tflops(point: Point) -> Estimate | None:
     """What a point reaches, in 10^12 operations per second."""
-    return scaled(point.estimate("achieved_flops_per_s"), 1e-12)
+    found = point.estimate("achieved_flops_per_s")
+    return found and found.scaled(1e-12)
 
 
 def why_empty(points: Sequence[Point], missing: str) -> str:

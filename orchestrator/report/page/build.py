@@ -7,12 +7,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from orchestrator.analysis.axes import AXES, Group
+import pyarrow.compute as pc
+
+from orchestrator.analysis import FailureGroup
+from orchestrator.analysis.axes import AXES, Group, Value, columns_of
 from orchestrator.analysis.conditions import Condition, Operator, accepted, parse_conditions
-from orchestrator.analysis.explanation import execution_taxes
+from orchestrator.analysis.confounders import Difference
+from orchestrator.analysis.explanation import execution_taxes, explain_columns
 from orchestrator.analysis.frame import Frame
 from orchestrator.analysis.pooling import Policy
-from orchestrator.analysis.ratios import Ratio, Twin, is_ok
+from orchestrator.analysis.ratios import RATIO_COLUMNS, Ratio, Twin, is_ok
+from orchestrator.analysis.snapshot import Snapshot
 from orchestrator.errors import ConfigurationError
 from orchestrator.report.page.cells import (
     Against,
@@ -28,19 +33,22 @@ from orchestrator.report.page.cells import (
     ratios_of,
     series_of,
 )
-from orchestrator.report.page.facts import Difference, FactTable, differences_of, hardware_of, software_of
-from orchestrator.report.page.failures import Disturbed, Failures, disturbed_of, failures_of
+from orchestrator.report.page.facts import FactTable, differences_of, hardware_of, software_of
+from orchestrator.report.page.failures import Disturbed, disturbed_of, failures_of
 from orchestrator.report.page.places import Coordinates, coordinates
 from orchestrator.report.page.roofs import Roof, roofs_of
 from orchestrator.report.page.samples import SampleBook, sample_book
-from orchestrator.report.page.select import Chosen, choose
-from orchestrator.report.page.sql import AND, UNFLAGGED
+from orchestrator.report.page.sql import AND, UNFLAGGED, sql_values
 from orchestrator.store import Results, Selection
 from runners.contract import Status
 
 Row = dict[str, Any]
 
 DEFAULT_BASELINE: Final = "eager"
+_MORE: Final = (
+    *("reason", "replicate", "host", "flops", "weight_bytes", "guard_flags", "hw_id"),
+    *("isolation", "environment", "environment_id", "driver_version", "kernel"),
+)
 
 
 @dataclass(frozen=True)
@@ -85,10 +93,10 @@ class Page:
     """What ratios are against, as positions in `at`; null if it was not measured, or there is one system only."""
     twins: Mapping[Mode, tuple[Twin, ...]]
     """The A/A pairs of the campaigns of the selection, judged together."""
-    differences: tuple[Difference, ...]
+    differences: Mapping[Against, tuple[Difference, ...]]
     hardware: FactTable
     software: FactTable
-    failures: tuple[Failures, ...]
+    failures: tuple[FailureGroup, ...]
     disturbed: Disturbed
 
     @property
@@ -134,7 +142,6 @@ def make_report(
 
     Raises:
         ConfigurationError: a value is unknown, no trial meets the conditions, or a baseline means several systems.
-        StoreError: a file cannot be read.
     """
     chosen = choose(results, conditions)
     moment = chosen.moment
@@ -152,8 +159,7 @@ def make_report(
     names = {row["campaign_id"] for row in measured}
     policy = Policy(without_flagged=without_flagged)
     frames = {mode: Frame((), mode.metric, policy, moment.whole(names, mode.metric)) for mode in Mode}
-    priors = {mode: frame.priors for mode, frame in frames.items()}
-    shown = page_cells(cells, ratios_of(cells, pairs, priors), at, execution_taxes(measured))
+    shown = page_cells(cells, ratios_of(cells, pairs, frames), at, execution_taxes(measured))
     dimensions = moment.dimensions()
     mode = _first_mode(measured)
     systems = [known.system_id for known in at.systems]
@@ -175,7 +181,7 @@ def make_report(
         mode=mode,
         at=at,
         cells=shown,
-        series=series_of(shown),
+        series=series_of(shown, frames),
         roofs=roofs_of(moment, set(systems), without_flagged=without_flagged),
         baselines={
             Against.BACKEND: None if backend is None else at.backend_of[backend],
@@ -191,6 +197,59 @@ def make_report(
     hosts = sorted({row["host"] or "" for row in measured})
     ids = [campaign.campaign_id for campaign in campaigns]
     return Report(page, sample_book(moment, chosen.condition, shown, ids, hosts))
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A selection of one moment."""
+
+    moment: Snapshot
+    condition: pc.Expression | None
+    rows: tuple[Row, ...]
+    """Of each trial the attempt that counts, the second halves of A/A pairs too."""
+    sql: str
+    """A condition on `trials`, such as `campaign_id IN ('a')`; `true` for all."""
+    where: tuple[str, ...]
+
+
+def choose(results: Results, conditions: Sequence[Condition]) -> Chosen:
+    """The trials that meet conditions.
+
+    Raises:
+        ConfigurationError: a value is unknown, or no trial meets all conditions.
+    """
+    moment = Snapshot.of(results)
+    condition = moment.condition(conditions)
+    rows = moment.rows(trial_columns(), condition)
+    if not rows:
+        chosen = " ".join(condition.text for condition in conditions)
+        raise ConfigurationError(
+            f"there is nothing to report: no trial meets {chosen}"
+            if chosen
+            else "there is nothing to report: no trial yet; run `make cluster-sweep`"
+        )
+    return Chosen(
+        moment, condition, tuple(rows), _sql(moment, conditions, rows), tuple(asked.text for asked in conditions)
+    )
+
+
+def trial_columns() -> list[str]:
+    """The columns of `trials` that pages are made from; samples are read for themselves."""
+    metrics = [name for mode in Mode for name in mode.metric.columns]
+    return list(dict.fromkeys([*explain_columns(), *columns_of(AXES.values()), *metrics, *RATIO_COLUMNS, *_MORE]))
+
+
+def _sql(moment: Snapshot, conditions: Sequence[Condition], rows: Sequence[Row]) -> str:
+    parts = []
+    for condition in conditions:
+        if condition.is_recent:
+            found = {(row["campaign_id"],) for row in rows}
+            parts.append(sql_values(["campaign_id"], found))
+            continue
+        known: dict[Value, list[tuple[Any, ...]]] = moment.values(condition.axis)
+        raw = [values for value in accepted(condition, known.keys()) for values in known[value]]
+        parts.append(sql_values(condition.axis.columns, raw))
+    return AND.join(dict.fromkeys(parts)) or "true"
 
 
 def _command(results: Results, chosen: Chosen, options: Sequence[str], *, without_flagged: bool) -> str:

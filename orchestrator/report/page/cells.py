@@ -11,23 +11,14 @@ from enum import Enum
 from functools import cached_property
 from typing import Any, Final
 
-from orchestrator.analysis.axes import AXES, Value, axes, columns_of, values_of
-from orchestrator.analysis.explanation import (
-    ExecutionTax,
-    FreeBatch,
-    Tax,
-    Transition,
-    execution_of,
-    free_batch,
-    transition,
-)
-from orchestrator.analysis.explanation.execution import Execution
-from orchestrator.analysis.explanation.tax import tax_of
-from orchestrator.analysis.frame import Cell, make_cells
+from orchestrator.analysis.axes import AXES, Value, axes, columns_of, grouped, values_of
+from orchestrator.analysis.explanation import ExecutionTax, FreeBatch, Tax, execution_of, free_batch, tax_of
+from orchestrator.analysis.explanation.call import Execution
+from orchestrator.analysis.frame import Cell, Frame, make_cells
 from orchestrator.analysis.metrics import METRICS, Metric
 from orchestrator.analysis.pooling import Policy
-from orchestrator.analysis.ratios import Priors, Ratio, by_visit, is_ok, judged, ratio_of
-from orchestrator.analysis.tax import loads, pace
+from orchestrator.analysis.ratios import Ratio, is_ok
+from orchestrator.analysis.transition import Transition, transition_of
 from orchestrator.report.page.places import KEY, PLACE, SHAPE, Coordinates
 
 Row = dict[str, Any]
@@ -67,6 +58,8 @@ class Mode(Enum):
 
 
 Cells = Mapping[Key, Mapping[Mode, Cell]]
+Frames = Mapping[Mode, Frame]
+"""Of the whole campaigns of a page."""
 
 
 class Against(Enum):
@@ -218,11 +211,15 @@ def commands_of(cells: Iterable[Key], backend: str | None, system: str | None) -
     return found
 
 
-def ratios_of(cells: Cells, pairs: Pairs, priors: Mapping[Mode, Priors]) -> Ratios:
+def ratios_of(cells: Cells, pairs: Pairs, frames: Frames) -> Ratios:
     """All ratios of a page; those of one kind and latency judged together."""
-    return {
-        (against, mode): _judged(cells, some, mode, priors[mode]) for against, some in pairs.items() for mode in Mode
-    }
+    found = {}
+    for against, some in pairs.items():
+        for mode, frame in frames.items():
+            bare = [frame.ratio(cells[key][mode].measured, cells[base][mode].measured) for key, base in some]
+            judged = zip(some, frame.judged(bare), strict=True)
+            found[against, mode] = {key: ratio for (key, _), ratio in judged if ratio is not None}
+    return found
 
 
 def page_cells(
@@ -247,32 +244,19 @@ def page_cells(
     return tuple(found)
 
 
-def series_of(cells: Sequence[PageCell]) -> tuple[Series, ...]:
+def series_of(cells: Sequence[PageCell], frames: Frames) -> tuple[Series, ...]:
     """Where the regime of each backend changes over the batches, and which batch is free."""
-    groups: dict[tuple[int, int, int], list[PageCell]] = {}
-    for cell in cells:
-        if cell.ok:
-            groups.setdefault((cell.place, cell.shape, cell.backend), []).append(cell)
+    groups = grouped((cell for cell in cells if cell.ok), lambda cell: (cell.place, cell.shape, cell.backend))
     found = []
     for (place, shape, backend), some in sorted(groups.items()):
         if len(some) < 2:
             continue
         device = some[0].device
-        usable = {cell.batch: visits for cell in some if (visits := loads(cell.ok, device))}
-        free = free_batch({cell.batch: by_visit(cell.ok, pace(device)) for cell in some})
-        found.append(
-            Series(place, shape, backend, transition(usable) if len(usable) > 1 else None, device == "cpu", free)
-        )
+        frame = frames[Mode.SYNC if device == "cpu" else Mode.PIPELINED]
+        trials = {cell.batch: cell.ok for cell in some}
+        change, free = transition_of(trials, device), free_batch(trials, frame)
+        found.append(Series(place, shape, backend, change, device == "cpu", free))
     return tuple(found)
-
-
-def _judged(cells: Cells, pairs: Iterable[Pair], mode: Mode, priors: Priors) -> dict[Key, Ratio]:
-    found = {}
-    for key, base in pairs:
-        ratio = ratio_of(cells[key][mode].measured, cells[base][mode].measured, mode.metric.reading, priors)
-        if ratio is not None:
-            found[key] = ratio
-    return dict(zip(found, judged(list(found.values())), strict=True))
 
 
 def _work(key: Key) -> Key:

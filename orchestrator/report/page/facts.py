@@ -8,13 +8,15 @@ from typing import Any, Final
 
 import pyarrow.compute as pc
 
+from orchestrator.analysis.axes import grouped
 from orchestrator.analysis.confounders import (
     FACTS_OF_A_RUN,
-    Change,
     Confounders,
+    Difference,
     Dimensions,
     Fields,
     change_columns,
+    gathered,
     row_id,
 )
 from orchestrator.analysis.snapshot import Snapshot
@@ -56,18 +58,6 @@ class FactTable:
     fields: tuple[Field, ...]
 
 
-@dataclass(frozen=True)
-class Difference:
-    """A field that differs between the sides of ratios, though it is not what is compared."""
-
-    against: Against
-    field: str
-    before: str
-    after: str
-    count: int
-    """In how many ratios."""
-
-
 def hardware_of(systems: Sequence[PageSystem], dimensions: Dimensions) -> FactTable:
     """All fields of the fingerprints; a column per system."""
     known = [dimensions.systems.get(system.system_id, {}) for system in systems]
@@ -96,13 +86,10 @@ def software_of(cells: Iterable[Key], environments: Mapping[str, str], dimension
 
 def differences_of(
     moment: Snapshot, condition: pc.Expression | None, cells: Cells, pairs: Pairs, mode: Mode
-) -> tuple[Difference, ...]:
-    """What else differs between the sides of the ratios of one mode, without what is compared.
+) -> dict[Against, tuple[Difference, ...]]:
+    """What else differs between the sides of the ratios of one mode, without what is compared; positions in `pairs`.
 
     Hardware is left out of ratios of systems, because the table of systems shows all of it.
-
-    Raises:
-        StoreError: a file cannot be read.
     """
     used = {
         row["campaign_id"]
@@ -113,20 +100,17 @@ def differences_of(
     }
     rows = {row_id(row): row for campaign in sorted(used) for row in _change_rows(moment, condition, campaign)}
     finder = Confounders(moment.dimensions(), rows)
-    counts: dict[tuple[Against, Change], int] = {}
+    found = {}
     for against, some in pairs.items():
-        for ours, theirs in some:
-            cell, base = cells[ours][mode], cells[theirs][mode]
-            if not cell.measured or not base.measured:
-                continue
-            for change in finder.between(base.measured, cell.measured, _COMPARED[against], conditions=False):
-                if not (against is Against.SYSTEM and change.group == "system"):
-                    counts[against, change] = counts.get((against, change), 0) + 1
-    ordered = sorted(counts.items(), key=lambda item: (item[0][0].value, -item[1], item[0][1].field))
-    return tuple(
-        Difference(against, change.field, _cut(change.then), _cut(change.now), count)
-        for (against, change), count in ordered
-    )
+        sides = [(cells[theirs][mode].measured, cells[ours][mode].measured) for ours, theirs in some]
+        changes = {
+            number: finder.between(base, cell, _COMPARED[against], conditions=False)
+            for number, (base, cell) in enumerate(sides)
+            if base and cell
+        }
+        hidden = "system" if against is Against.SYSTEM else None
+        found[against] = tuple(one for one in gathered(changes) if one.change.group != hidden)
+    return found
 
 
 def systems_table(systems: Sequence[PageSystem]) -> Markup:
@@ -156,20 +140,17 @@ def facts_table(found: FactTable, caption: str, kind: str) -> Markup:
     return joined(parts)
 
 
-def differences_table(differences: Iterable[Difference], against: Against, *, has_ratios: bool) -> Markup:
+def differences_table(differences: Sequence[Difference], against: Against, *, has_ratios: bool) -> Markup:
     """What else differs between the sides of ratios.
 
     Args:
-        differences: of `differences_of`.
+        differences: of these ratios, of `differences_of`.
         against: of which ratios.
         has_ratios: whether the page has such ratios.
     """
     if not has_ratios:
         return joined([])
-    by_field: dict[str, list[Difference]] = {}
-    for difference in differences:
-        if difference.against is against:
-            by_field.setdefault(difference.field, []).append(difference)
+    by_field = grouped(differences, lambda difference: difference.change.field)
     if not by_field:
         what = (
             "besides hardware and settings, which stand in the table of systems"
@@ -178,8 +159,12 @@ def differences_table(differences: Iterable[Difference], against: Against, *, ha
         )
         return element("p", f"Nothing else {what} differs between the sides of these ratios.", class_="note")
     rows: list[Sequence[Content]] = [
-        [name, listed([f"{one.before} → {one.after}" for one in some], _CHANGES_SHOWN), sum(one.count for one in some)]
-        for name, some in by_field.items()
+        [
+            name,
+            listed([f"{_cut(one.change.then)} → {_cut(one.change.now)}" for one in some], _CHANGES_SHOWN),
+            sum(len(one.entries) for one in some),
+        ]
+        for name, some in sorted(by_field.items())
     ]
     caption = "What else differs between the sides of these ratios"
     return element(

@@ -1,35 +1,25 @@
 """What did not end ok, and what did while something disturbed it."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow.compute as pc
 
-from orchestrator.analysis.axes import AXES
+from orchestrator.analysis import FailureGroup
+from orchestrator.analysis.axes import AXES, grouped
 from orchestrator.analysis.snapshot import Snapshot
+from orchestrator.analysis.summary import failure_groups, named_batches
 from orchestrator.report.page.html import Content, Markup, element, joined, table
 from orchestrator.report.page.places import SHAPE, shape_label
 from orchestrator.report.text import count_text
-from runners.contract import Status
 
 Row = dict[str, Any]
 
 _TELLING: Final = ("permille", "MiB", "processes")
 _NAMED: Final = 12
 """Configurations that are named; more are counted."""
-
-
-@dataclass(frozen=True)
-class Failures:
-    """Trials that ended alike, for the same reason, in the same place."""
-
-    status: Status
-    reason: str | None
-    host: str
-    environment: str
-    count: int
-    what: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -57,50 +47,37 @@ class Disturbed:
     """Trials that had guards at all."""
 
 
-def failures_of(rows: Iterable[Row]) -> tuple[Failures, ...]:
+def failures_of(rows: Iterable[Row]) -> tuple[FailureGroup, ...]:
     """Trials that did not end ok, those that look alike together; the most frequent first."""
-    groups: dict[tuple[str, str, str, str], list[Row]] = {}
-    for row in rows:
-        if row["status"] != Status.OK.value:
-            key = (row["status"], row["reason"] or "", row["host"] or "", row["environment"] or "")
-            groups.setdefault(key, []).append(row)
-    found = [
-        Failures(Status(status), reason or None, host, environment, len(some), _names(some))
-        for (status, reason, host, environment), some in groups.items()
-    ]
-    return tuple(sorted(found, key=lambda group: (-group.count, group.status.value, group.reason or "")))
+    groups = failure_groups(rows, _name)
+    return tuple(sorted(groups, key=lambda group: (-group.count, group.status.value, group.reason or "")))
 
 
 def disturbed_of(rows: Sequence[Row], moment: Snapshot, condition: pc.Expression | None) -> Disturbed:
-    """Trials that guards flag, by guard and host.
-
-    Raises:
-        StoreError: a file cannot be read.
-    """
-    groups: dict[tuple[str, str], list[Row]] = {}
-    watched: dict[str, int] = {}
-    for row in rows:
-        host = row["host"] or ""
-        watched[host] = watched.get(host, 0) + (row["guard_flags"] is not None)
-        for guard in row["guard_flags"] or ():
-            groups.setdefault((guard, host), []).append(row)
+    """Trials that guards flag, by guard and host."""
+    flags = [(guard, row) for row in rows for guard in row["guard_flags"] or ()]
+    groups = {
+        key: [row for _, row in some]
+        for key, some in grouped(flags, lambda flag: (flag[0], flag[1]["host"] or "")).items()
+    }
+    watched = Counter(row["host"] or "" for row in rows if row["guard_flags"] is not None)
     seen = _seen({key: some[0] for key, some in groups.items()}, moment, condition)
     found = [
-        FlaggedGroup(guard, host, len(some), watched[host], _names(some), seen[guard, host])
+        FlaggedGroup(guard, host, len(some), watched[host], named_batches(some, _name), seen[guard, host])
         for (guard, host), some in groups.items()
     ]
     ordered = sorted(found, key=lambda group: (-group.count, group.guard, group.host))
-    return Disturbed(tuple(ordered), sum(bool(row["guard_flags"]) for row in rows), sum(watched.values()))
+    return Disturbed(tuple(ordered), sum(bool(row["guard_flags"]) for row in rows), watched.total())
 
 
-def failures_table(failures: Sequence[Failures]) -> Markup:
+def failures_table(failures: Sequence[FailureGroup]) -> Markup:
     """What did not end ok, and why."""
     if not failures:
         return element("p", "Every trial ended ok.")
     rows: list[Sequence[Content]] = [
         [
             *(group.status.value, group.count, group.reason or "no reason"),
-            *(", ".join(filter(None, (group.host, group.environment))) or "nowhere", _list(group.what)),
+            *(", ".join(filter(None, (group.host, group.environment))) or "nowhere", _list(group.trials)),
         ]
         for group in failures
     ]
@@ -162,19 +139,14 @@ def _quantity(value: float, unit: str) -> str:
     return f"{value / 10:.3g} %" if unit == "permille" else f"{value:,.0f} {unit}"
 
 
-def _names(rows: Iterable[Row]) -> tuple[str, ...]:
-    batches: dict[str, set[int]] = {}
-    for row in rows:
-        values = {axis.name: axis.read(row) for axis in SHAPE}
-        name = f"{shape_label(values)}, {row['dtype']}, {AXES['backend'].read(row)}"
-        batches.setdefault(name, set()).add(row["batch"])
-    named = [f"{name}, batch {', '.join(map(str, sorted(found)))}" for name, found in sorted(batches.items())]
-    more = len(named) - _NAMED
-    return (*named[:_NAMED], *([f"and {more} more"] if more > 0 else []))
+def _name(row: Mapping[str, Any]) -> str:
+    values = {axis.name: axis.read(row) for axis in SHAPE}
+    return f"{shape_label(values)}, {row['dtype']}, {AXES['backend'].read(row)},"
 
 
 def _list(parts: Sequence[str]) -> Markup:
     if len(parts) == 1:
         return joined(parts)
-    items = element("ul", joined(element("li", part) for part in parts))
+    more = [f"and {len(parts) - _NAMED} more"] if len(parts) > _NAMED else []
+    items = element("ul", joined(element("li", part) for part in (*parts[:_NAMED], *more)))
     return element("details", element("summary", f"{parts[0]} …"), items)

@@ -6,15 +6,16 @@ interval of 95 % on a logarithmic axis, in the colour of its verdict; what is un
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.analysis import MARGIN, Ratio, Verdict
+from orchestrator.analysis.axes import grouped
 from orchestrator.report.page.build import Page
 from orchestrator.report.page.cells import Against, PageCell
 from orchestrator.report.page.html import Content, Markup, element, joined
 from orchestrator.report.page.summary import MODE_NAMES
-from orchestrator.report.text import count_text, duration_text, is_vague, percent, ratio_text
+from orchestrator.report.text import count_text, duration_text, is_vague, percent_text, ratio_text
 from runners.contract import Status
 
 _MOST: Final = 30
@@ -88,7 +89,7 @@ def overview(page: Page) -> Markup:
     dense = " dense" if len(shown) >= _DENSE else ""
     note = (
         f"{MODE_NAMES[page.mode].capitalize()}: how many times as fast, with its 95 % interval; faster is on the "
-        f"right of the dark line. Grey: undecided (?), or within {percent(MARGIN)} (≈)."
+        f"right of the dark line. Grey: undecided (?), or within {percent_text(MARGIN)} (≈)."
     )
     rest = f"and {count_text(more, 'workload', 'workloads')} more, in the charts below"
     title = f"Times as fast as {page.at.backends[baseline].label}"
@@ -106,9 +107,7 @@ def overview(page: Page) -> Markup:
 
 def _rows(page: Page) -> Mapping[Row, Sequence[PageCell]]:
     """The cells of each place and shape in which something is compared."""
-    groups: dict[Row, list[PageCell]] = {}
-    for cell in page.cells:
-        groups.setdefault((cell.place, cell.shape), []).append(cell)
+    groups = grouped(page.cells, lambda cell: (cell.place, cell.shape))
     return {row: some for row, some in sorted(groups.items()) if page.ratios(Against.BACKEND, some)}
 
 
@@ -122,7 +121,7 @@ def _work(row: Row, cells: Sequence[PageCell], page: Page, baseline: int, scale:
     lanes: list[Content] = [element("span", class_="name")]
     for batch in batches:
         base = by_position[baseline, batch].of[page.mode].estimate
-        latency = "" if base is None else f": {duration_text(replace(base, low=None, high=None))}"
+        latency = "" if base is None else f": {duration_text(base.bare)}"
         lanes.append(element("span", f"batch {batch}{latency}", class_="batch", title=page.at.backends[baseline].label))
     for backend in backends:
         name = page.at.backends[backend].label

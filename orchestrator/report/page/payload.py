@@ -18,7 +18,7 @@ from orchestrator.report.page.places import KEY, Choice, Shape
 from orchestrator.report.page.roofs import Ceiling
 from orchestrator.report.page.samples import SampleBook
 from orchestrator.report.page.sql import queries
-from orchestrator.report.text import cpu_text
+from orchestrator.report.text import cpu_text, statuses_text
 
 _DIGITS: Final = 5
 """Significant ones of every number on the page."""
@@ -131,7 +131,7 @@ def _cells(cells: Sequence[PageCell], samples: SampleBook) -> Columns:
         "decided": [int(cell.tax.is_decided) for cell in cells],
         "flops": [_short(cell.first("flops")) for cell in cells],
         "weight_bytes": [_short(cell.first("weight_bytes")) for cell in cells],
-        "statuses": [_statuses(cell) for cell in cells],
+        "statuses": [statuses_text(cell.trials.statuses) for cell in cells],
         "reason": [next(iter(cell.trials.reasons), None) for cell in cells],
         "flagged": [sum(bool(row["guard_flags"]) for row in cell.ok) for cell in cells],
         "unsteady": [sum(row["steady"] is False for row in cell.ok) for cell in cells],
@@ -145,11 +145,6 @@ def _overhead(cell: PageCell) -> Estimate | None:
     if cell.device != "cpu":
         return parts.get("exposed_overhead_s")
     return parts.get("dispatch_floor_s") if "framework_fraction" in parts else None
-
-
-def _statuses(cell: PageCell) -> str:
-    counts = sorted(cell.trials.statuses.items(), key=lambda item: item[0].value != "ok")
-    return ", ".join(f"{count} {status.value}" for status, count in counts)
 
 
 def _estimates(name: str, values: Iterable[Estimate | None]) -> Columns:

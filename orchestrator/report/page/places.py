@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from orchestrator.analysis.axes import AXES, DEFAULTS, Axis, Value, axes, columns_of, sorting, values_of
+from orchestrator.analysis.axes import AXES, DEFAULTS, Axis, Value, axes, columns_of, grouped, sorting, values_of
 from orchestrator.report.page.sql import raw_values, sql_values
 
 Row = dict[str, Any]
@@ -123,9 +123,7 @@ def shape_label(values: Mapping[str, Value]) -> str:
 
 
 def _systems(rows: Iterable[Row]) -> tuple[PageSystem, ...]:
-    by_id: dict[str, list[Row]] = {}
-    for row in rows:
-        by_id.setdefault(str(AXES["system"].read(row)), []).append(row)
+    by_id = grouped(rows, lambda row: str(AXES["system"].read(row)))
     firsts = {name: group[0] for name, group in by_id.items()}
     plain = {name: _model(row) for name, row in firsts.items()}
     named = _told_apart(plain, {name: _hosts(group) for name, group in by_id.items()}, firsts)
@@ -171,12 +169,7 @@ def _told_apart(
 def _places(
     keys: Sequence[Key], systems: Sequence[PageSystem], numbers: Mapping[str, int], rows: Sequence[Row]
 ) -> tuple[Place, ...]:
-    devices: dict[Key, set[str]] = {}
-    raw: dict[Key, set[tuple[Any, ...]]] = {}
-    for row in rows:
-        key = values_of(row, PLACE)
-        devices.setdefault(key, set()).add(row["device"])
-        raw.setdefault(key, set()).add(tuple(row[name] for name in _IN_A_PLACE))
+    devices, raw = (raw_values(rows, lambda row: values_of(row, PLACE), names) for names in (("device",), _IN_A_PLACE))
     found = []
     for key in keys:
         system, environment, isolation, method, identity = map(str, key[:5])
@@ -191,16 +184,14 @@ def _places(
         if any(other[3] != key[3] for other in keys):
             label += f", method {method}"
         choice = Choice(label, sql_values(_IN_A_PLACE, raw[key]))
-        found.append(Place(choice, numbers[system], " ".join(sorted(devices[key]))))
+        found.append(Place(choice, numbers[system], " ".join(sorted(device for (device,) in devices[key]))))
     return tuple(found)
 
 
 def _shapes(keys: Sequence[Key], rows: Sequence[Row]) -> tuple[Shape, ...]:
     work = axes(("workload", "options", "sequence_length", "image_size"))
-    raw: dict[Key, set[tuple[Any, ...]]] = {}
     columns = columns_of(work)
-    for row in rows:
-        raw.setdefault(values_of(row, work), set()).add(tuple(row[name] for name in columns))
+    raw = raw_values(rows, lambda row: values_of(row, work), columns)
     found = []
     for key in keys:
         values = {axis.name: value for axis, value in zip(SHAPE, key, strict=True)}
@@ -210,7 +201,7 @@ def _shapes(keys: Sequence[Key], rows: Sequence[Row]) -> tuple[Shape, ...]:
 
 
 def _choices(where: Axis, rows: Sequence[Row]) -> dict[Value, Choice]:
-    raw = raw_values(where, rows)
+    raw = raw_values(rows, where.read, where.columns)
     return {
         value: Choice(where.shown(value), sql_values(where.columns, raw[value]))
         for value in sorted(raw, key=lambda value: sorting((value,)))

@@ -114,7 +114,7 @@ def _against(page: Page, kind: Against) -> str:
 
 
 def _differences(page: Page, kind: Against) -> Markup:
-    return differences_table(page.differences, kind, has_ratios=bool(page.ratios(kind)))
+    return differences_table(page.differences[kind], kind, has_ratios=bool(page.ratios(kind)))
 
 
 def _samples_note(report: Report) -> str:

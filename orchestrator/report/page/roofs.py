@@ -4,32 +4,25 @@ The flat part of a roof is the best rate of a large product of matrices, the sla
 STREAM: `runners.contract.catalogue.roofs`.
 """
 
-import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from statistics import median
 from typing import Any, Final
-
-import pyarrow.compute as pc
 
 from orchestrator.analysis.axes import DEFAULTS, Value, backend_text, options_text
 from orchestrator.analysis.snapshot import Snapshot
+from orchestrator.report.page.sql import rates_query
 from orchestrator.store import Results
-from runners.contract import Status, WorkloadSpec
-from runners.contract.catalogue import BACKENDS, moved_bytes
-from runners.contract.catalogue.roofs import GEMM, TRIAD, TRIAD_LEAST_BYTES
+from orchestrator.store.query.sql import connect, query_errors
+from runners.contract.catalogue.roofs import GEMM, TRIAD
 
 Row = Mapping[str, Any]
 
-PACES: Final = ("busy_s", "latency_pipelined_median_s", "latency_sync_median_s")
-"""The time of a call, the first that was measured: on a GPU that in which the device works. A processor is given no
-floor back, for it is a millionth of such calls."""
-NARROWER: Final = tuple(name for name, info in BACKENDS.items() if info.is_narrower)
-"""Backends whose operations are not those of the dtype: they are in no roof."""
-_COLUMNS: Final = (
-    *("campaign_id", "trial_key", "system_id", "device", "dtype", "threads", "workload", "workload_options", "batch"),
-    *("backend", "backend_options", "environment", "guard_flags"),
-    *PACES,
+_NAMED: Final = ", ".join(
+    (
+        *("", "any_value(workload) AS work", "any_value(workload_options) AS work_options"),
+        *("any_value(backend) AS how", "any_value(backend_options) AS how_options", "any_value(environment) AS stack"),
+        *("count(*) AS processes", "count(*) FILTER (len(guard_flags) > 0) AS flagged"),
+    )
 )
 
 
@@ -76,9 +69,6 @@ def measured_roofs(results: Results, systems: Collection[str] | None = None) -> 
     Args:
         results: of `open_store`.
         systems: identities of systems; all if null.
-
-    Raises:
-        StoreError: a file cannot be read.
     """
     return roofs_of(Snapshot.of(results), systems)
 
@@ -92,76 +82,37 @@ def roofs_of(
         moment: where they are looked for, in all campaigns.
         systems: identities of systems; all if null.
         without_flagged: leaves trials that guards flagged out.
-
-    Raises:
-        StoreError: a file cannot be read.
     """
     if systems is not None and not systems:
         return ()
-    wanted = pc.field("workload").isin([GEMM, TRIAD]) & (pc.field("status") == Status.OK.value)
-    wanted &= (pc.field("replicate") == 0) & pc.field("system_id").is_valid() & ~pc.field("backend").isin(NARROWER)
-    if systems is not None:
-        wanted &= pc.field("system_id").isin(list(systems))
-    rows = [row for row in moment.rows(_COLUMNS, wanted) if not (without_flagged and row["guard_flags"])]
+    query = rates_query(without_flagged=without_flagged, columns=_NAMED)
+    with query_errors(connection := connect(moment.view, names=("trials",)), query):
+        rows = connection.sql(f"{query} ORDER BY ALL").to_arrow_table().to_pylist()
     best: dict[tuple[str, str, int | None], dict[str, Ceiling]] = {}
-    for cell in _grouped(rows, ("campaign_id", "trial_key", "system_id", "device", "dtype", "threads")):
-        first, found = cell[0], _ceiling(cell)
-        if found is None:
+    for row in rows:
+        rate = row["flop_per_s"] if row["work"] == GEMM else row["bytes_per_s"]
+        if not rate or (systems is not None and row["system_id"] not in systems):
             continue
-        threads = first["threads"] if first["device"] == "cpu" else None
-        roof = best.setdefault((first["system_id"], first["device"], threads), {})
-        part = TRIAD if first["workload"] == TRIAD else first["dtype"]
-        if part not in roof or found.rate > roof[part].rate:
-            roof[part] = found
+        threads = row["roof_threads"] if row["device"] == "cpu" else None
+        roof = best.setdefault((row["system_id"], row["device"], threads), {})
+        part = TRIAD if row["work"] == TRIAD else row["dtype"]
+        if part not in roof or rate > roof[part].rate:
+            roof[part] = _ceiling(row, rate)
     return tuple(
         Roof(*key, {dtype: one for dtype, one in sorted(found.items()) if dtype != TRIAD}, found.get(TRIAD))
         for key, found in sorted(best.items(), key=lambda item: repr(item[0]))
     )
 
 
-def _grouped(rows: Iterable[Row], names: Sequence[str]) -> list[list[Row]]:
-    found: dict[tuple[Any, ...], list[Row]] = {}
-    for row in rows:
-        found.setdefault(tuple(row[name] for name in names), []).append(row)
-    return list(found.values())
-
-
-def _ceiling(rows: Sequence[Row]) -> Ceiling | None:
-    """The rate of one configuration; null where its time is unknown, or its arrays may stay in a cache."""
-    first = rows[0]
-    amount = _operations(first) if first["workload"] == GEMM else _bytes(first)
-    seconds = _seconds(rows)
-    if not seconds or (first["workload"] == TRIAD and amount < TRIAD_LEAST_BYTES):
-        return None
-    options = options_text(first["workload"], first["workload_options"])
+def _ceiling(row: Row, rate: float) -> Ceiling:
+    options = options_text(row["work"], row["work_options"])
     return Ceiling(
-        rate=amount / seconds,
-        work=first["workload"] if options == DEFAULTS else f"{first['workload']}, {options}",
-        dtype=first["dtype"],
-        backend=backend_text(first["backend"], first["backend_options"]),
-        environment=first["environment"],
-        campaign_id=first["campaign_id"],
-        processes=len(rows),
-        flagged=sum(bool(row["guard_flags"]) for row in rows),
+        rate=rate,
+        work=row["work"] if options == DEFAULTS else f"{row['work']}, {options}",
+        dtype=row["dtype"],
+        backend=backend_text(row["how"], row["how_options"]),
+        environment=row["stack"],
+        campaign_id=row["campaign_id"],
+        processes=row["processes"],
+        flagged=row["flagged"],
     )
-
-
-def _seconds(rows: Sequence[Row]) -> float | None:
-    for name in PACES:
-        known = [row[name] for row in rows if row[name] is not None]
-        if known:
-            return float(median(known))
-    return None
-
-
-def _operations(row: Row) -> int:
-    """Of a product of square matrices; versions of torch before 2.1 count none."""
-    width = int(json.loads(row["workload_options"])["width"])
-    return 2 * int(row["batch"]) * width**3
-
-
-def _bytes(row: Row) -> int:
-    options = json.loads(row["workload_options"])
-    moved = moved_bytes(WorkloadSpec(row["workload"], row["batch"], options=options), row["dtype"])
-    assert moved is not None
-    return moved

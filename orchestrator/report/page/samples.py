@@ -97,9 +97,6 @@ def sample_book(
         campaigns: names, in the order of the page.
         hosts: names, in the order of the page.
         budget: samples on the page, about.
-
-    Raises:
-        StoreError: a file cannot be read.
     """
     wanted = {_id(row): number for number, cell in enumerate(cells) for row in cell.ok}
     lengths = _lengths(cells)

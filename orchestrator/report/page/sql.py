@@ -10,11 +10,11 @@ Ratios are no queries: how they are paired and judged is one rule, and the chart
 # ruff: noqa: S608 -- these are texts for people, and what is put into them was quoted
 
 import textwrap
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from orchestrator.analysis.axes import Axis, Value
-from orchestrator.report.page.roofs import NARROWER, PACES
+from orchestrator.analysis.axes import grouped
+from runners.contract.catalogue import BACKENDS
 from runners.contract.catalogue.roofs import GEMM, TRIAD, TRIAD_ARRAYS, TRIAD_LEAST_BYTES
 
 AND: Final = "\n  AND "
@@ -23,6 +23,12 @@ UNFLAGGED: Final = "coalesce(len(guard_flags), 0) = 0"
 """Trials that no guard flagged, those among them that none watched."""
 _OK: Final = "status = 'ok' AND replicate = 0"
 _LINE: Final = 100
+_PACES: Final = ("busy_s", "latency_pipelined_median_s", "latency_sync_median_s")
+"""The time of a call, the first that was measured: on a GPU that in which the device works. A processor is given no
+floor back, for it is a millionth of such calls."""
+_NARROWER: Final = tuple(name for name, info in BACKENDS.items() if info.is_narrower)
+"""Backends whose operations are not those of the dtype: they are in no roof."""
+_ROOF_THREADS: Final = "CASE device WHEN 'cpu' THEN threads ELSE 0 END AS roof_threads"
 
 
 def queries(key: Sequence[str], *, without_flagged: bool) -> dict[str, str]:
@@ -77,22 +83,8 @@ GROUP BY ALL ORDER BY ALL"""
 
 def _roofline(cell: str, *, without_flagged: bool) -> str:
     """Rates, and beside them the roofs of their systems, which are looked for in all campaigns (`roofs_of`)."""
-    threads = "CASE device WHEN 'cpu' THEN threads ELSE 0 END AS roof_threads"
-    seconds = ", ".join(f"median({name})" for name in PACES)
-    narrower = ", ".join(f"'{name}'" for name in NARROWER)
-    only = f"\n    AND {UNFLAGGED}" if without_flagged else ""
     return f"""WITH rates AS (
-  SELECT campaign_id, trial_key, system_id, device, dtype, {threads},
-         coalesce({seconds}) AS call_s,
-         any_value(2 * batch * CAST(workload_options ->> 'width' AS BIGINT) ** 3)
-           FILTER (workload = '{GEMM}') / call_s AS flop_per_s,
-         any_value({TRIAD_ARRAYS} * batch * CAST(workload_options ->> 'elements' AS BIGINT)
-           * CASE dtype WHEN 'float32' THEN 4 ELSE 2 END) FILTER (workload = '{TRIAD}') AS moved_bytes,
-         CASE WHEN moved_bytes >= {TRIAD_LEAST_BYTES} THEN moved_bytes / call_s END AS bytes_per_s
-  FROM trials
-  WHERE {_OK} AND workload IN ('{GEMM}', '{TRIAD}')
-    AND backend NOT IN ({narrower}){only}
-  GROUP BY ALL
+  {rates_query(without_flagged=without_flagged)}
 ), arithmetic AS (
   SELECT system_id, device, roof_threads, dtype,
          max(flop_per_s) AS roof_flop_per_s, arg_max(campaign_id, flop_per_s) AS roof_flop_campaign
@@ -102,7 +94,7 @@ def _roofline(cell: str, *, without_flagged: bool) -> str:
          max(bytes_per_s) AS roof_bytes_per_s, arg_max(campaign_id, bytes_per_s) AS roof_bytes_campaign
   FROM rates GROUP BY ALL
 ), cells AS (
-  SELECT {cell}, {threads},
+  SELECT {cell}, {_ROOF_THREADS},
          count(*) AS processes, any_value(flops) / nullif(any_value(weight_bytes), 0) AS flop_per_weight_byte,
          any_value(flops) / median(busy_s) AS kernel_rate,
          any_value(flops) / median(latency_pipelined_median_s) AS pipelined_rate,
@@ -117,6 +109,29 @@ SELECT *, CASE WHEN flop_per_weight_byte > 0
 FROM cells LEFT JOIN arithmetic USING (system_id, device, roof_threads, dtype)
   LEFT JOIN memory USING (system_id, device, roof_threads)
 ORDER BY ALL"""
+
+
+def rates_query(*, without_flagged: bool, columns: str = "") -> str:
+    """What products of matrices and triads reach: the rates of each configuration of a campaign.
+
+    Args:
+        without_flagged: whether trials that guards flagged are left out.
+        columns: further aggregates, each after a comma.
+    """
+    seconds = ", ".join(f"median({name})" for name in _PACES)
+    narrower = ", ".join(f"'{name}'" for name in _NARROWER)
+    only = f"\n    AND {UNFLAGGED}" if without_flagged else ""
+    return f"""SELECT campaign_id, trial_key, system_id, device, dtype, threads, {_ROOF_THREADS},
+         nullif(coalesce({seconds}), 0) AS call_s,
+         any_value(2 * batch * CAST(workload_options ->> 'width' AS BIGINT) ** 3)
+           FILTER (workload = '{GEMM}') / call_s AS flop_per_s,
+         any_value({TRIAD_ARRAYS} * batch * CAST(workload_options ->> 'elements' AS BIGINT)
+           * CASE dtype WHEN 'float32' THEN 4 ELSE 2 END) FILTER (workload = '{TRIAD}') AS moved_bytes,
+         CASE WHEN moved_bytes >= {TRIAD_LEAST_BYTES} THEN moved_bytes / call_s END AS bytes_per_s{columns}
+  FROM trials
+  WHERE {_OK} AND system_id IS NOT NULL AND workload IN ('{GEMM}', '{TRIAD}')
+    AND backend NOT IN ({narrower}){only}
+  GROUP BY ALL"""
 
 
 def sql_values(columns: Sequence[str], tuples: Collection[tuple[Any, ...]]) -> str:
@@ -137,12 +152,13 @@ def sql_values(columns: Sequence[str], tuples: Collection[tuple[Any, ...]]) -> s
     return "(" + " OR ".join(f"({' AND '.join(parts)})" if len(parts) > 1 else parts[0] for parts in branches) + ")"
 
 
-def raw_values(axis: Axis, rows: Iterable[Mapping[str, Any]]) -> dict[Value, set[tuple[Any, ...]]]:
-    """What stands in the columns of an axis, by its values."""
-    found: dict[Value, set[tuple[Any, ...]]] = {}
-    for row in rows:
-        found.setdefault(axis.read(row), set()).add(tuple(row[name] for name in axis.columns))
-    return found
+def raw_values(
+    rows: Iterable[Mapping[str, Any]], key: Callable[[Mapping[str, Any]], Any], columns: Sequence[str]
+) -> dict[Any, set[tuple[Any, ...]]]:
+    """What stands in some columns, by key."""
+    return {
+        name: {tuple(row[column] for column in columns) for row in some} for name, some in grouped(rows, key).items()
+    }
 
 
 def _literal(value: Any) -> str:

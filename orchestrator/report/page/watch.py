@@ -61,7 +61,6 @@ class Follower:
 
         Raises:
             ConfigurationError: a value is unknown, or no trial meets the conditions.
-            StoreError: a file cannot be read.
         """
         state = store_state(self.question.results)
         if self._made is not None and state == self._state:
@@ -70,11 +69,7 @@ class Follower:
         return self._made, True
 
     def version(self) -> str:
-        """What a page that is made now is called: another name means that the store has changed.
-
-        Raises:
-            StoreError: a file cannot be read.
-        """
+        """What a page that is made now is called: another name means that the store has changed."""
         return _version(store_state(self.question.results))
 
     def _make(self, version: str) -> Made:
@@ -94,11 +89,7 @@ class Follower:
 
 
 def store_state(results: Results) -> State:
-    """What changes whenever a row is added, a campaign begins or ends, or files are compacted.
-
-    Raises:
-        StoreError: a file cannot be read.
-    """
+    """What changes whenever a row is added, a campaign begins or ends, or files are compacted."""
     view = results.view()
     campaigns = Selection(view, "campaigns", None, ("campaign_id", "finished_at")).arrow().to_pylist()
     files = tuple(sorted(map(str, view.snapshot.files["trials"])))
@@ -115,7 +106,6 @@ def follow(follower: Follower, write: Callable[[Made], None], wait: Callable[[],
 
     Raises:
         ConfigurationError: a value is unknown, no trial meets the conditions, or the place cannot be written.
-        StoreError: a file cannot be read.
     """
     while True:
         made, is_new = follower.page()

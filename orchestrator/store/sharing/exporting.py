@@ -1,7 +1,13 @@
-"""Hands out results: as a store of their own, or as files of other programs."""
+"""Hands out results: as a store of their own, or as files of other programs, without the people and machines of a lab.
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+The schema says of each column what an anonymised export shows (`Sharing`), and by default that is nothing: a new column
+stays in the lab until somebody lets it out. Identities stay, so that rows still join.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,13 +29,18 @@ from orchestrator.store.query.tabular import (
     write_description,
     write_rows,
 )
-from orchestrator.store.schema import KEYS, SCHEMA_VERSION, SCHEMAS, TRIALS
-from orchestrator.store.schema.tables import as_merged
-from orchestrator.store.sharing.anonymising import Anonymiser
-from orchestrator.store.storage.checking import require_whole_files
+from orchestrator.store.schema import COLUMNS, KEYS, SCHEMA_VERSION, SCHEMAS, TRIALS
+from orchestrator.store.schema.columns import SHARED_KEYS, Sharing
+from orchestrator.store.schema.tables import as_merged, with_nested
+from orchestrator.store.storage.parts import require_whole_files
 
 _BATCH_ROWS: Final = 8192
 _SUFFIXES: Final = {".csv", ".parquet", ".json", ".ndjson", ".jsonl"}
+REMOVED: Final = "[removed]"
+"""Stands where a column needs a text and shows none."""
+_OF_SAMPLES: Final = dict.fromkeys(("mode", "position", "duration_s", "cpu_s", "pressure_s"), Sharing.PUBLIC)
+"""What the view `samples` has besides columns of `trials`."""
+_DIGITS: Final = 12
 
 
 @dataclass(frozen=True)
@@ -53,16 +64,75 @@ class ExportOrder:
         return self.samples or self.columns is not None or self.output.suffix in _SUFFIXES
 
 
-@dataclass
-class ExportReport:
-    """How many rows were handed out."""
+@dataclass(frozen=True)
+class Anonymiser:
+    """Anonymises the rows of one export."""
 
-    rows: dict[str, int] = field(default_factory=dict)
-    """By table."""
+    names: Mapping[Sharing, Mapping[str, str]]
+    """Of hosts and sweeps, to what stands for them: `host-1`, the same in all tables."""
+
+    @classmethod
+    def of(cls, connection: duckdb.DuckDBPyConnection) -> "Anonymiser":
+        """Numbers all hosts and sweeps of a store, in the order of their names."""
+        hosts = connection.sql("SELECT DISTINCT host FROM trials WHERE host IS NOT NULL ORDER BY host").fetchall()
+        sweeps = connection.sql("SELECT DISTINCT sweep FROM campaigns ORDER BY sweep").fetchall()
+        return cls({Sharing.HOST: _numbered("host", hosts), Sharing.SWEEP: _numbered("sweep", sweeps)})
+
+    def table(self, name: str, rows: pa.Table) -> pa.Table:
+        """Rows of a table of the store or of the view `samples`, or some of its columns.
+
+        Raises:
+            StoreError: a JSON text does not fit the schema.
+        """
+        columns = COLUMNS["trials" if name == "samples" else name]
+        sharing = _OF_SAMPLES | {column.name: column.sharing for column in columns}
+        for number, column in enumerate(rows.schema):
+            # A column that nobody knows, as of a query, is shown as one that nobody let out.
+            shown = self._column(sharing.get(column.name, Sharing.PRIVATE), column, rows.column(number))
+            rows = rows.set_column(number, column, shown)
+        return with_nested(name, rows) if rows.schema.names == [column.name for column in columns] else rows
+
+    def _column(self, sharing: Sharing, field: pa.Field, column: pa.ChunkedArray) -> pa.ChunkedArray:
+        if sharing is Sharing.PUBLIC:
+            return column
+        if sharing is Sharing.PRIVATE:
+            nothing = None if field.nullable else REMOVED
+            return pa.chunked_array([pa.array([nothing] * len(column), field.type)])
+        if not pa.types.is_string(field.type):
+            return pa.chunked_array([pa.array([_shared(value) for value in column.to_pylist()], field.type)])
+        encoded = pc.dictionary_encode(column.combine_chunks())
+        # Each text once, however many rows have it.
+        texts = [None if text is None else self._text(sharing, text) for text in encoded.dictionary.to_pylist()]
+        return pa.chunked_array([pa.array(texts, field.type).take(encoded.indices)], field.type)
+
+    def _text(self, sharing: Sharing, text: str) -> str:
+        if sharing in self.names:
+            return self.names[sharing][text]
+        if sharing is Sharing.DOCUMENT:
+            document = json.loads(text)
+            shown = _shared(document)
+            # Its digest is not `system_id` any more: whoever verifies it must know why.
+            marked = shown if shown == document else {**shown, "anonymised": True}
+            return json.dumps(marked, sort_keys=True, separators=(",", ":"))
+        # Campaigns of two labs must stay apart where their exports are merged.
+        return f"{sharing.value}-{hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]}"
 
 
-def export(view: View, order: ExportOrder) -> ExportReport:
-    """Writes an export; it appears whole or not at all.
+def _numbered(what: str, rows: Iterable[tuple[str, ...]]) -> dict[str, str]:
+    return {name: f"{what}-{number}" for number, (name,) in enumerate(rows, 1)}
+
+
+def _shared(value: Any, is_known: bool = False) -> Any:
+    """A value without its texts, but for those under known keys."""
+    if isinstance(value, dict):
+        return {key: _shared(inner, is_known or key in SHARED_KEYS) for key, inner in value.items() if key != "private"}
+    if isinstance(value, list):
+        return [_shared(inner, is_known) for inner in value]
+    return None if isinstance(value, str) and not is_known else value
+
+
+def export(view: View, order: ExportOrder) -> dict[str, int]:
+    """Writes an export, which appears whole or not at all; how many rows were handed out, by table.
 
     In Parquet and without a choice of columns it is a store, which `open_store` and `merge` read.
     """
@@ -74,18 +144,18 @@ def export(view: View, order: ExportOrder) -> ExportReport:
     # What is damaged would have fresh checksums in the export.
     require_whole_files(view.snapshot)
     source = _Source(view, order)
-    report = ExportReport()
+    counts: dict[str, int] = {}
     with appearing(order.output, force=order.force, directory=not order.is_file) as place:
         if order.is_file:
-            report.rows[source.table] = write_rows(source.rows(), place, order.form)
+            counts[source.table] = write_rows(source.rows(), place, order.form)
         else:
             place.mkdir()
-            (_write_store if order.form == "parquet" else _write_tables)(source, order, place, report)
-            write_description(place / MARK, _about(order, source.schema, report))
+            (_write_store if order.form == "parquet" else _write_tables)(source, order, place, counts)
+            write_description(place / MARK, _about(order, source.schema, counts))
     if has_side:
         with appearing(side, force=order.force) as place:
-            write_description(place, _about(order, source.schema, report))
-    return report
+            write_description(place, _about(order, source.schema, counts))
+    return counts
 
 
 class _Source:
@@ -138,29 +208,29 @@ class _Source:
         return rows.filter(self._order.where or "true").project(", ".join(map(quoted, self._order.columns or known)))
 
 
-def _write_tables(source: _Source, order: ExportOrder, place: Path, report: ExportReport) -> None:
-    report.rows["trials"] = write_rows(source.rows(), place / f"trials.{order.form}", order.form)
+def _write_tables(source: _Source, order: ExportOrder, place: Path, counts: dict[str, int]) -> None:
+    counts["trials"] = write_rows(source.rows(), place / f"trials.{order.form}", order.form)
     references = source.references()
     for name in KEYS:
         rows = source.small(name, references[name])
         # Their JSON text says the same, and CSV has no nested values.
         rows = rows.drop_columns([name for name in rows.schema.names if name in ("details", "packages")])
-        report.rows[name] = write_rows(rows.to_reader(), place / f"{name}.{order.form}", order.form)
+        counts[name] = write_rows(rows.to_reader(), place / f"{name}.{order.form}", order.form)
 
 
-def _write_store(source: _Source, _order: ExportOrder, place: Path, report: ExportReport) -> None:
+def _write_store(source: _Source, _order: ExportOrder, place: Path, counts: dict[str, int]) -> None:
     references = source.references()
     with Store.open(place).writer() as writer:
         for name in KEYS:
             rows = source.small(name, references[name]).to_pylist()
-            report.rows[name] = writer.put(name, [as_merged(row) for row in rows] if name == "campaigns" else rows)
-        report.rows["trials"] = 0
+            counts[name] = writer.put(name, [as_merged(row) for row in rows] if name == "campaigns" else rows)
+        counts["trials"] = 0
         for batch in source.rows():
             writer.append_batches([pa.RecordBatch.from_arrays(batch.columns, schema=TRIALS)])
-            report.rows["trials"] += batch.num_rows
+            counts["trials"] += batch.num_rows
 
 
-def _about(order: ExportOrder, schema: pa.Schema, report: ExportReport) -> dict[str, Any]:
+def _about(order: ExportOrder, schema: pa.Schema, counts: dict[str, int]) -> dict[str, Any]:
     tables = {("samples" if order.samples else "trials"): described(schema)}
     if not order.is_file:
         tables |= {name: described(SCHEMAS[name]) for name in KEYS}
@@ -171,7 +241,7 @@ def _about(order: ExportOrder, schema: pa.Schema, report: ExportReport) -> dict[
         "partial": order.where is not None,
         "where": None if order.anonymise else order.where,
         "anonymised": order.anonymise,
-        "rows": report.rows,
+        "rows": counts,
         "tables": tables,
     }
 

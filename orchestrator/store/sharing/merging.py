@@ -18,7 +18,7 @@ from orchestrator.store.query.reading import View, current_view
 from orchestrator.store.query.sql import connect, define_trials, query_errors
 from orchestrator.store.schema import KEYS, TRIALS, total_column
 from orchestrator.store.schema.tables import as_merged
-from orchestrator.store.storage.checking import require_whole_files
+from orchestrator.store.storage.parts import require_whole_files
 from orchestrator.store.storage.sealing import row_keys
 from orchestrator.store.storage.writing import Writer
 from orchestrator.store.validation import told, violations, without

@@ -27,9 +27,9 @@ from orchestrator.store.sharing.objects import (
     StoredObject,
     read_latest,
 )
-from orchestrator.store.storage.checking import require_whole
 from orchestrator.store.storage.generations import KEEP_S
 from orchestrator.store.storage.layout import Layout, Snapshot, at_most_once, storage_errors, store_id
+from orchestrator.store.storage.parts import require_whole
 
 _UPLOADS_AT_ONCE: Final = 4
 

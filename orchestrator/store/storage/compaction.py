@@ -23,12 +23,22 @@ import pyarrow.compute as pc
 
 from orchestrator.errors import ConfigurationError, StoreError, near_names
 from orchestrator.store.schema import KEYS
-from orchestrator.store.storage.generations import KEEP_S, OutdatedError, current_number, expire, prepare, replace
+from orchestrator.store.storage.generations import (
+    KEEP_S,
+    MANY_FILES,
+    OutdatedError,
+    current_number,
+    expire,
+    known_keys,
+    merge_files,
+    prepare,
+    replace,
+    rewritten,
+)
 from orchestrator.store.storage.journal import read_segment
 from orchestrator.store.storage.layout import Layout, Snapshot, at_most_once, exclusive, storage_errors, sync
 from orchestrator.store.storage.parts import Footer, part_name, read_checked, read_footer, write_trials
 from orchestrator.store.storage.sealing import recover
-from orchestrator.store.storage.small import MANY_FILES, known_keys, merge_files, rewritten
 
 FULL_ROWS: Final = 100_000
 FULL_BYTES: Final = 256 * 2**20

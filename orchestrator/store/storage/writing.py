@@ -9,11 +9,10 @@ import pyarrow as pa
 from orchestrator.errors import StoreError
 from orchestrator.store.schema import KEYS, TRIALS
 from orchestrator.store.storage.compaction import MANY_PARTS, CompactionBusyError, CompactionReport, compact
-from orchestrator.store.storage.generations import KEEP_S, prepare
+from orchestrator.store.storage.generations import KEEP_S, change_rows, prepare, put_rows
 from orchestrator.store.storage.journal import Segment
 from orchestrator.store.storage.layout import Layout, store_id
 from orchestrator.store.storage.sealing import SealReport, recover, seal_segment
-from orchestrator.store.storage.small import change_rows, put_rows
 from orchestrator.store.validation import batch_of
 
 SEAL_ROWS: Final = 1000

@@ -210,7 +210,7 @@ def test_verdicts_have_their_words_what_could_have_been_found_and_what_a_decisio
     assert "Verdicts: 1 faster, 1 undecided." in shown
     assert "all 2 judged together (Holm)" in shown
     assert re.search(
-        r"Smallest difference that could have been found: \d+(\.\d)? % in the middle, ", " ".join(shown.split())
+        r"Smallest difference that could have been found: \d+(\.\d+)? % in the middle, ", " ".join(shown.split())
     )
     assert f"1 undecided: a decision takes about {ratio.sessions} sessions more (" in shown
 

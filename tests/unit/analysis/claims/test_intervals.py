@@ -22,7 +22,7 @@ from orchestrator.analysis.claims.intervals import (
     rank_correlation,
     slope,
 )
-from orchestrator.analysis.statistics import paired_ratio
+from orchestrator.analysis.statistics import mean_ratio
 
 HOLDS, FAILS, UNDECIDED = Finding.HOLDS, Finding.FAILS, Finding.NOT_ENOUGH_DATA
 
@@ -32,7 +32,7 @@ def figure(value: float | None, low: float, high: float, scale: Scale = Scale.LO
 
 
 def ratio(truth: float, scatter: float, random: np.random.Generator) -> Figure:
-    return figure_of(paired_ratio(np.exp(random.normal(math.log(truth), scatter, 5)), np.ones(5), 5))
+    return figure_of(mean_ratio(random.normal(math.log(truth), scatter, 5), 5))
 
 
 def coverage(draw: Callable[[np.random.Generator], Figure], truth: float) -> float:
@@ -92,7 +92,7 @@ def test_a_published_value_stands_for_all_that_rounds_to_it() -> None:
 @pytest.mark.parametrize("scale", list(Scale))
 def test_the_interval_of_one_of_many_is_as_wide_as_bonferroni_asks(scale: Scale) -> None:
     logs = np.random.default_rng(0).normal(0.3, 0.05, 5)
-    estimate = paired_ratio(np.exp(logs), np.ones(5), 10)
+    estimate = mean_ratio(logs, 10)
     found = figure_of(estimate, scale).bounds(20)
     assert found is not None
     if scale is Scale.LOGARITHMIC:

@@ -1,15 +1,14 @@
 """Parts of explanations: how processes pair, what an overhead loses, and what counts as free."""
 
-import math
 from collections.abc import Iterable
+from typing import Any
 
-import numpy as np
 import pytest
-from scipy import stats
 
 from orchestrator.analysis.explanation.explain import removed_share
 from orchestrator.analysis.explanation.larger import free_batch, is_free
-from orchestrator.analysis.frame import visit_ratio
+from orchestrator.analysis.frame import Frame
+from orchestrator.analysis.metrics import METRICS
 from orchestrator.analysis.ratios import Visit, shared_visits
 from orchestrator.analysis.statistics import Estimate
 
@@ -38,16 +37,6 @@ def test_rounds_pair_if_two_at_least_and_half_of_a_side_are_shared(ours: range, 
     assert len(shared_visits(values(ours), values(theirs))) == shared
 
 
-def test_a_single_shared_round_does_not_discard_the_others() -> None:
-    up, down = values(range(5), 2.0), values(range(4, 9))
-    found = visit_ratio(up, down)
-    assert found is not None
-    assert (found.processes, found.low is None) == (10, False)
-    sides = [np.log(list(side.values())) for side in (up, down)]
-    expected = stats.ttest_ind(*sides, equal_var=False).confidence_interval(0.95)
-    assert (math.log(found.low or 0), math.log(found.high or 0)) == pytest.approx((expected.low, expected.high))
-
-
 def test_without_shared_rounds_the_removed_share_has_no_interval() -> None:
     found = removed_share(values(range(5), 4.0), values(range(5), 1.0, "other"))
     assert found is not None
@@ -66,12 +55,28 @@ def test_what_is_free_has_its_whole_interval_below_the_limit(
     assert is_free(Estimate(1.1, *interval, 3, 6)) is free
 
 
-def steady(cost: float) -> dict[Visit, float]:
-    return {visit: cost * value for visit, value in values(range(5)).items()}
+def series(cost: float, *factors: float) -> list[dict[str, Any]]:
+    return [
+        {
+            **dict.fromkeys(("session_id", "interleaving", "finished_at", "cpu_time_per_call_s")),
+            "campaign_id": "c",
+            "host": "h",
+            "round": number,
+            "status": "ok",
+            "device": "cpu",
+            **dict.fromkeys(("latency_sync_median_s", "latency_sync_p10_s"), cost * factor),
+            "latency_sync_samples": 10,
+        }
+        for number, factor in enumerate(factors)
+    ]
 
 
-def noisy(cost: float) -> dict[Visit, float]:
-    return {visit: cost * factor for visit, factor in zip(visits(range(5)), (0.6, 1.0, 1.7, 1.0, 0.8), strict=True)}
+def steady(cost: float) -> list[dict[str, Any]]:
+    return series(cost, 1.0, 1.01, 1.02, 1.0, 1.01)
+
+
+def noisy(cost: float) -> list[dict[str, Any]]:
+    return series(cost, 0.6, 1.0, 1.7, 1.0, 0.8)
 
 
 @pytest.mark.parametrize(
@@ -85,8 +90,8 @@ def noisy(cost: float) -> dict[Visit, float]:
     ],
 )
 def test_the_free_batch_is_the_largest_that_is_shown_to_be(
-    costs: dict[int, dict[Visit, float]], batch: int, following: int | None, is_decided: bool
+    costs: dict[int, list[dict[str, Any]]], batch: int, following: int | None, is_decided: bool
 ) -> None:
-    found = free_batch(costs)
+    found = free_batch(costs, Frame((), METRICS["latency_sync"]))
     assert found is not None
     assert (found.batch, found.next_batch, found.is_decided) == (batch, following, is_decided)

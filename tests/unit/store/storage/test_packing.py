@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.store import TRIALS
-from orchestrator.store.storage.packing import PACKED, pack, unpack
+from orchestrator.store.storage.journal import PACKED, pack, unpack
 from tests.storing import row
 
 GUARD = {
