@@ -1,5 +1,6 @@
 """Rows for tests of the store, what plain readers make of them, and deaths at any step."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -77,11 +78,25 @@ def dying_at(monkeypatch: pytest.MonkeyPatch, step: int, calls: list[tuple[Any, 
         yield
 
 
-def forge(path: Path, **columns: object) -> None:
-    """Rewrites columns of a file of a store, as somebody does who has no taxmeter."""
-    table = pq.ParquetFile(path).read()
+def forged(table: pa.Table, **columns: object) -> pa.Table:
+    """A table of which whole columns say something else, also null where the store has none."""
     for name, value in columns.items():
         place = table.schema.get_field_index(name)
         field = table.schema.field(place).with_nullable(True)
         table = table.set_column(place, field, pa.array([value] * len(table), field.type))
-    pq.write_table(table, path, write_page_checksum=True)
+    return table
+
+
+def forge(path: Path, **columns: object) -> None:
+    """Rewrites columns of a file of a store, as somebody does who has no taxmeter."""
+    pq.write_table(forged(pq.ParquetFile(path).read(), **columns), path, write_page_checksum=True)
+
+
+def fill(disk: Path, leave: int = 0) -> Path:
+    """Writes a file that takes all the room of a disk but so many bytes, and returns it."""
+    ballast = disk / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        while os.statvfs(disk).f_bavail:
+            file.write(bytes(4096))
+        file.truncate(file.tell() - leave)
+    return ballast

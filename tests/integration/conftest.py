@@ -1,5 +1,6 @@
 """What the tests share that run whole commands."""
 
+import gc
 import hashlib
 import os
 import shutil
@@ -51,6 +52,20 @@ def running() -> Iterator[Browser]:
     """A browser; of a module, because the event loop that it runs in would be in the way of other tests."""
     with browser() as found:
         yield found
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MiB; only root can have one."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)]
+    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode != 0:
+        pytest.skip("mounting needs root")
+    yield place
+    gc.collect()  # the traceback of an interrupt keeps what it passed, and with it files
+    # lazily: a reader that is not collected yet may have a file of it open
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
 @pytest.fixture(autouse=True)

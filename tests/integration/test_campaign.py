@@ -3,13 +3,10 @@
 import json
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Generator, Mapping
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -28,6 +25,7 @@ from orchestrator.store import environment_id, open_store
 from runners.contract import Begin, Status, Task, TaskFiles, Trial, encode_line
 from runners.system import GpuPlace, NumaNode, Topology, collect
 from tests.local_scheduler import LocalScheduler
+from tests.recording import neighbour
 from tests.scripted_campaign import PATIENT, PIN, Kept, Lab, ready, sweep
 
 HOST = ready("h1")
@@ -238,17 +236,6 @@ protocol: {warmup_min_ms: 1, turn_ms: 1000, cycles: 1, min_cycles: 1, floor_budg
 """
 
 
-@contextmanager
-def neighbour() -> Iterator[None]:
-    """Somebody who keeps the trial's core busy."""
-    command = ["taskset", "--cpu-list", str(CORE), sys.executable, "-c", "while True: pass"]
-    with subprocess.Popen(command, start_new_session=True) as process:
-        try:
-            yield
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-
-
 def test_what_a_guard_forbids_is_a_row_and_a_resume_with_other_guards_measures_it(lab: Lab, tmp_path: Path) -> None:
     """From a sweep file to the store: a real runner beside a real neighbour."""
     host = ready("h1", settings=ProcessSettings(Path(sys.executable), (CORE,), 2**31, Path()))
@@ -257,7 +244,7 @@ def test_what_a_guard_forbids_is_a_row_and_a_resume_with_other_guards_measures_i
         (tmp_path / "sweep.yaml").write_text(GUARDED + guards)
         return lab.run(load_sweep(tmp_path / "sweep.yaml"), LocalScheduler(), [host], faults=PATIENT)
 
-    with neighbour():
+    with neighbour(CORE):
         first = run("guards: {load: {policy: wait, max_busy_permille: 500, wait_s: 1}, throttling: off, clocks: off}")
         second = run("guards: {load: {policy: flag, max_busy_permille: 500}, throttling: off, clocks: off}")
     assert second == first

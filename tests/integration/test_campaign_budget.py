@@ -66,12 +66,6 @@ def test_after_three_sessions_of_each_group_the_rest_goes_where_it_is_needed(lab
     assert (campaign["rows"], campaign["trials_ok"]) == (len(rows), len(rows))
 
 
-def test_a_budget_need_not_be_spent(lab: Lab, tmp_path: Path) -> None:
-    wanted = sweep(tmp_path, "budget: 1 h\nprecision: 100 %\n", workload="synthetic-sleep")
-    lab.run(wanted, LocalScheduler(), [HOST], faults=PATIENT)
-    assert sessions(lab) == {1: 3, 2: 3}
-
-
 def test_a_finished_campaign_goes_on_only_if_that_is_asked_for(lab: Lab, tmp_path: Path) -> None:
     wanted = sweep(tmp_path, "budget: 1 s\n" + NARROW)
     first = lab.run(wanted, LocalScheduler(), [HOST], faults=PATIENT)

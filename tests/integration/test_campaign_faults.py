@@ -2,18 +2,16 @@
 
 import os
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from orchestrator.campaign import Notice, TrialBegun
 from orchestrator.campaign.control import CampaignPhase, CampaignProgressState, HostPhase, Request, RequestKind
 from orchestrator.campaign.progress import CampaignProgress, TrialRecorded
-from orchestrator.config import Faults
 from orchestrator.execution import FakeSettings
-from orchestrator.scheduling import TaskEvent, TaskRequest, recover, run_on_host
+from orchestrator.scheduling import run_on_host
 from tests.scripted_campaign import BOUND_S, PATIENT, Frozen, Lab, ready, sweep
 
 
@@ -65,25 +63,6 @@ def test_a_lost_host_holds_nobody_up_and_is_used_again_when_it_is_back(
     # No storm: what was lost was submitted once more, and not before the host was back.
     assert len(scheduler.cancelled) == rows.count(VICTIM)
     assert [request.host for request in scheduler.submitted].count("h1") == 2 + rows.count(VICTIM)
-
-
-def test_a_host_that_is_back_leaves_alone_what_runs_on_others(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hosts without engines have the directories of their tasks side by side, on this machine."""
-    scheduler = Frozen()
-    remove(scheduler)
-    scheduler.frozen.add("h2")
-    scheduler.absent_until = lambda: bool(scheduler.submitted)
-    stream, in_use = scheduler.stream, []
-
-    def listen(question: object, host: str, asked: Any) -> Any:
-        if question is recover:
-            in_use.append((host, asked.leftovers.in_use))
-        return stream(question, host, asked)
-
-    monkeypatch.setattr(scheduler, "stream", listen)
-    lab.run(sweep(rounds=1), scheduler, [ready("h1"), ready("h2")], faults=PATIENT)
-    assert scheduler.submitted[0].host == "h2"
-    assert in_use[0] == ("h1", {scheduler.submitted[0].directory.name})
 
 
 # A victim has its first attempt and its second, which never ran.
@@ -221,19 +200,6 @@ def test_a_host_that_is_offered_takes_over_with_targets_any_alone(lab: Lab, targ
     assert "h2 takes 4 trials of h1" in lab.notices()
     trials = lab.store.trials(["trial_id", "attempt"]).to_pylist()
     assert len({(row["trial_id"], row["attempt"]) for row in trials}) == len(trials)
-
-
-def test_a_task_that_never_begins_is_lost(lab: Lab) -> None:
-    class Stuck(Frozen):
-        def _beginning(self, request: TaskRequest) -> Generator[TaskEvent | None, None, None]:
-            yield None
-
-    scheduler = Stuck()
-    freeze(scheduler)
-    hasty = Faults.model_construct(silence_s=1, return_s=60, queue_s=3)
-    lab.run(sweep(), scheduler, [ready("h1")], faults=hasty)
-    assert "h1 is lost: the task did not begin within 3 s" in lab.notices()
-    assert lab.rows() == [("h1", "ok", 1)] * 4, "nothing had begun, so nothing was lost with it"
 
 
 def test_others_see_how_a_campaign_is_and_which_trial_runs(lab: Lab) -> None:

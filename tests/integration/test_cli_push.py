@@ -1,6 +1,5 @@
 """`taxmeter results push`, and the commands that read what was pushed."""
 
-import json
 import uuid
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import pyarrow.fs as pafs
 import pytest
 
 from orchestrator.cli import run
-from orchestrator.store import Store, open_store
+from orchestrator.store import open_store
 from tests.integration import store_example
 from tests.object_service import ObjectService
 
@@ -63,16 +62,6 @@ def test_every_command_that_reads_takes_a_url(
     assert "sound: every page was read" in said(capsys, "verify", "--results", url)
 
 
-def test_a_pushed_store_merges_into_another(
-    results: str, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    said(capsys, "push", url, "--results", results)
-    other = str(tmp_path / "other")
-    rows = len(Store.open(Path(results)).trials(["trial_id"]))
-    assert f"{rows} rows added, 0 were there already" in said(capsys, "merge", url, "--results", other)
-    assert f"0 rows added, {rows} were there already" in said(capsys, "merge", url, "--results", other)
-
-
 def test_the_reader_in_python_gives_the_same_from_a_url(results: str, url: str) -> None:
     assert run(["results", "push", url, "--results", results]) == 0
     pushed, local = open_store(url), open_store(results)
@@ -86,42 +75,13 @@ def test_the_reader_in_python_gives_the_same_from_a_url(results: str, url: str) 
 
 
 def test_verify_finds_what_was_altered_in_the_object_store(
-    results: str, url: str, capsys: pytest.CaptureFixture[str]
+    results: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    url = f"file://{tmp_path / 'pushed'}"
     said(capsys, "push", url, "--results", results)
-    filesystem, prefix = pafs.FileSystem.from_uri(url)
-    with filesystem.open_input_stream(f"{prefix}/latest.json") as stream:
-        key = json.load(stream)["tables"]["trials"][0]["key"]
-    with filesystem.open_input_stream(f"{prefix}/{key}") as stream:
-        data = bytearray(stream.read())
+    part = next((tmp_path / "pushed").rglob("part-*.parquet"))
+    data = bytearray(part.read_bytes())
     data[100] ^= 16
-    with filesystem.open_output_stream(f"{prefix}/{key}") as stream:
-        stream.write(bytes(data))
+    part.write_bytes(data)
     assert run(["results", "verify", "--results", url]) == 1
-    assert f"{key} is altered" in capsys.readouterr().out
-
-
-def test_a_store_that_is_not_there_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["results", "push", f"file://{tmp_path}", "--results", str(tmp_path / "none")]) == 2
-    assert "no such store; run `make cluster-sweep`, or name one with --results" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("command", [["ls"], ["verify"], ["sql", "SELECT 1"], ["show"]])
-def test_a_url_without_a_store_is_a_usage_error(
-    command: list[str], url: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["results", *command, "--results", url]) == 2
-    assert "no store was pushed there" in capsys.readouterr().err
-
-
-def test_a_missing_bucket_and_wrong_credentials_are_usage_errors(
-    results: str, object_service: ObjectService, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    command = ["results", "push", object_service.url("no-such-bucket/prefix"), "--results", results]
-    assert run(command) == 2
-    assert capsys.readouterr().err.count("\n") == 1
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-secret-that-is-wrong")
-    assert run(command) == 2
-    message = capsys.readouterr().err
-    assert message.count("\n") == 1
-    assert "a-secret" not in message
+    assert f"{part.relative_to(tmp_path / 'pushed')} is altered" in capsys.readouterr().out

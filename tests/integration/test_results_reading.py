@@ -26,11 +26,13 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path / "results"
 
 
-def test_sealed_and_unsealed_rows_are_read_once_in_every_form(directory: Path) -> None:
+@pytest.mark.parametrize("condition", ["batch = 8 AND status = 'ok'", (pc.field("batch") == 8)])
+def test_sealed_and_unsealed_rows_are_read_once_in_every_form(directory: Path, condition: Condition) -> None:
     store = make_store(directory, trial("a"), trial("b", batch=8))
     with store.writer() as writer:
         writer.append([trial("c", batch=8), trial("a")])
-        chosen = open_store(directory).trials("batch = 8", ["trial_id", "samples_sync_s"])
+        chosen = open_store(str(directory)).trials(condition, ["trial_id", "samples_sync_s"])
+        assert chosen.arrow().schema.names == ["trial_id", "samples_sync_s"]
         assert sorted(chosen.arrow()["trial_id"].to_pylist()) == ["b", "c"]
         assert sorted(chosen.duckdb().fetchall()) == [("b", [0.25, 0.5]), ("c", [0.25, 0.5])]
         assert sorted(chosen.pandas()["trial_id"]) == ["b", "c"]
@@ -38,18 +40,6 @@ def test_sealed_and_unsealed_rows_are_read_once_in_every_form(directory: Path) -
         assert len(chosen) == 2
         assert len(open_store(directory).trials()) == 3
         assert open_store(directory).sql("SELECT count(*), count(DISTINCT trial_id) FROM trials").fetchall() == [(3, 3)]
-
-
-@pytest.mark.parametrize("condition", ["batch = 8 AND status = 'ok'", (pc.field("batch") == 8)])
-def test_a_condition_in_sql_and_one_in_arrow_choose_the_same(directory: Path, condition: Condition) -> None:
-    store = make_store(directory, trial("a"), trial("b", batch=8))
-    with store.writer() as writer:
-        writer.append([trial("c", batch=8), trial("d", batch=2)])
-        chosen = open_store(str(directory)).trials(condition, ["batch", "trial_id"])
-        assert chosen.arrow().schema.names == ["batch", "trial_id"]
-        assert sorted(chosen.arrow()["trial_id"].to_pylist()) == ["b", "c"]
-        assert sorted(chosen.duckdb().fetchall()) == [(8, "b"), (8, "c")]
-        assert len(chosen) == 2
 
 
 def test_units_and_types_come_with_the_rows(directory: Path) -> None:

@@ -55,9 +55,9 @@ def test_the_beginning_of_a_campaign_id_is_enough_if_it_is_the_only_one(director
     assert "no campaign day; `taxmeter results ls` lists them" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["ls", "show", "coverage", "sql", "export", "verify", "compact"])
+@pytest.mark.parametrize("command", ["ls", "show", "coverage", "sql", "export", "verify", "compact", "push"])
 def test_a_missing_store_is_one_line(tmp_path: Path, capsys: Captured, command: str) -> None:
-    more = {"sql": ["SELECT 1"], "export": ["--output", tmp_path / "out"]}.get(command, [])
+    more = {"sql": ["SELECT 1"], "export": ["--output", tmp_path / "out"], "push": ["file:///nowhere"]}.get(command, [])
     assert taxmeter("results", command, *more, "--results", tmp_path / "none") == ExitCode.USAGE
     captured = capsys.readouterr()
     assert "no such store" in captured.err
@@ -116,18 +116,6 @@ def test_the_answer_goes_to_a_file_that_appears_whole(directory: Path, tmp_path:
     assert sql(directory, "SELECT 1 AS n", "--output", tmp_path / "answer.xlsx") == ExitCode.USAGE
     assert "add --format" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["answer.parquet"]
-
-
-def test_a_disk_that_refuses_is_one_line(
-    directory: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_arguments: object) -> int:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("orchestrator.cli.rows.write_rows", full)
-    assert sql(directory, "SELECT 1 AS n", "--output", tmp_path / "answer.csv") == ExitCode.USAGE
-    assert "answer.csv: cannot be written: No space left on device" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

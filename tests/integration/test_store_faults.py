@@ -1,9 +1,7 @@
 """Disks that are full, read-only or refuse: one clear line, and nothing that was acknowledged is lost."""
 
-import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,32 +11,19 @@ from orchestrator.store import Store, Writer
 from orchestrator.store.storage.compaction import compact
 from orchestrator.store.storage.generations import current_number
 from orchestrator.store.storage.sealing import recover
-from tests.storing import campaign, names, plain_counts, row
-
-
-@pytest.fixture
-def mounted(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MiB; only root can have one."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
-    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode != 0:
-        pytest.skip("mounting needs root")
-    yield place
-    # lazily: a reader that is not collected yet may have a file of it open
-    subprocess.run(["umount", "--lazy", str(place)], check=True)
+from tests.storing import campaign, fill, names, plain_counts, row
 
 
 def append_forever(writer: Writer, acknowledged: list[str]) -> None:
-    for number in range(1000):
+    for number in range(5000):
         writer.append([row(f"t{number:04d}", log_tail="x" * 4000)])
         acknowledged.append(f"t{number:04d}")
 
 
-def test_a_full_disk_is_one_clear_line_and_loses_nothing(mounted: Path) -> None:
-    store = Store.open(mounted / "results")
+def test_a_full_disk_is_one_clear_line_and_loses_nothing(small_disk: Path) -> None:
+    store = Store.open(small_disk / "results")
     writer = store.writer(seal_after_rows=10**6)
-    ballast = mounted / "ballast"
+    ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(512 * 1024))
     acknowledged: list[str] = []
     with pytest.raises(StoreError, match=r"cannot write .*: No space left on device") as caught:
@@ -87,38 +72,22 @@ def test_a_write_that_the_system_refuses_takes_no_acknowledged_row_with_it(tmp_p
     assert (report.rows, report.damage) == (int(count), None)
 
 
-def test_a_read_only_store_can_be_read_and_says_why_it_cannot_be_written(mounted: Path) -> None:
-    store = Store.open(mounted / "results")
+def test_a_read_only_store_can_be_read_and_says_why_it_cannot_be_written(small_disk: Path) -> None:
+    store = Store.open(small_disk / "results")
     with store.writer() as writer:
         writer.append([row("a")])
-    subprocess.run(["mount", "-o", "remount,ro", str(mounted)], check=True)
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     assert names(store) == ["a"]
     with pytest.raises(StoreError, match="Read-only file system"):
         store.writer()
 
 
-@pytest.fixture
-def ballast(mounted: Path) -> Path:
-    """Takes all the room that is left when `fill` is called; `unlink` it to make room."""
-    return mounted / "ballast"
-
-
-def fill(ballast: Path, leave: int = 0) -> None:
-    """Leaves so many bytes of room."""
-    with ballast.open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(bytes(4096))
-        except OSError:
-            file.truncate(max(0, file.tell() - leave))
-
-
-def test_a_seal_without_room_keeps_the_journal_and_is_done_when_there_is_room(mounted: Path, ballast: Path) -> None:
-    store = Store.open(mounted / "results")
+def test_a_seal_without_room_keeps_the_journal_and_is_done_when_there_is_room(small_disk: Path) -> None:
+    store = Store.open(small_disk / "results")
     writer = store.writer()
     writer.append([row("a"), row("b", month=12)])
     # Room for the part of one month, not for the other.
-    fill(ballast, leave=36_000)
+    ballast = fill(small_disk, leave=36_000)
     with pytest.raises(StoreError, match=r"cannot seal .*: No space left on device") as caught:
         writer.seal()
     assert "\n" not in str(caught.value)
@@ -131,13 +100,13 @@ def test_a_seal_without_room_keeps_the_journal_and_is_done_when_there_is_room(mo
     assert plain_counts(store) == {3}
 
 
-def test_a_compaction_without_room_changes_nothing(mounted: Path, ballast: Path) -> None:
-    store = Store.open(mounted / "results")
+def test_a_compaction_without_room_changes_nothing(small_disk: Path) -> None:
+    store = Store.open(small_disk / "results")
     writer = store.writer()
     for number in range(12):
         writer.append([row(f"t{number:02d}")])
         writer.seal()
-    fill(ballast)
+    ballast = fill(small_disk)
     with pytest.raises(StoreError, match=r"cannot compact .*No space left on device") as caught:
         compact(store.layout, full=True)
     assert "\n" not in str(caught.value)
@@ -152,11 +121,11 @@ def test_a_compaction_without_room_changes_nothing(mounted: Path, ballast: Path)
     assert plain_counts(store) == {12}
 
 
-def test_the_end_of_a_campaign_can_be_written_when_there_is_room(mounted: Path, ballast: Path) -> None:
-    store = Store.open(mounted / "results")
+def test_the_end_of_a_campaign_can_be_written_when_there_is_room(small_disk: Path) -> None:
+    store = Store.open(small_disk / "results")
     with store.writer() as writer:
         writer.put_campaign(campaign("c"))
-        fill(ballast)
+        ballast = fill(small_disk)
         with pytest.raises(StoreError, match=r"cannot write c to .*campaigns: No space left on device"):
             writer.finish_campaign("c", rows=1)
         assert store.campaigns()["rows"].to_pylist() == [None]

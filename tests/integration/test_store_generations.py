@@ -145,17 +145,6 @@ def test_a_store_of_another_version_is_refused_by_readers_and_writers(store: Sto
             use()
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"format": 1}', '{"format": "one", "schema_version": 1, "store_id": "x"}'])
-def test_a_damaged_description_is_one_clear_line(store: Store, text: str) -> None:
-    filled(store)
-    store.layout.description.write_text(text)
-    with pytest.raises(StoreError, match=r"STORE.json is damaged: expected .*delete it") as caught:
-        store.writer()
-    assert "\n" not in str(caught.value)
-    store.layout.description.unlink()
-    assert names(store) == ["a", "b"]
-
-
 def test_a_store_that_was_copied_with_its_links_resolved_is_one_clear_line(store: Store) -> None:
     filled(store)
     store.layout.current_link.unlink()

@@ -3,7 +3,6 @@
 import errno
 import os
 import queue
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 from orchestrator.errors import StoreError
 from orchestrator.store import Answer, Ingest, Outcome, RowKey, Rows, Store
 from tests.recording import wait_for
-from tests.storing import names, row
+from tests.storing import fill, names, row
 
 
 def rows(*trials: str, **more: Any) -> Rows:
@@ -203,35 +202,14 @@ def test_a_defect_leaves_nobody_waiting(bench: Bench, monkeypatch: pytest.Monkey
     assert seen == [TypeError]
 
 
-@pytest.fixture
-def mounted(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 2 MiB; only root can have one."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)]
-    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode != 0:
-        pytest.skip("mounting needs root")
-    yield place
-    # lazily: a reader that is not collected yet may have a file of it open
-    subprocess.run(["umount", "--lazy", str(place)], check=True)
-
-
-def fill(directory: Path) -> Path:
-    ballast = directory / "ballast"
-    with ballast.open("wb", buffering=0) as file:
-        while os.statvfs(directory).f_bavail:
-            file.write(bytes(4096))
-    return ballast
-
-
 LONG = "x" * 20_000
 
 
-def test_a_full_disk_is_waited_for(mounted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_waited_for(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestrator.store.ingest.RETRY_S", 0.1)
-    bench = Bench(mounted)
+    bench = Bench(small_disk)
     bench.ingest.commit(rows("a", log_tail=LONG))
-    ballast = fill(mounted)
+    ballast = fill(small_disk)
     bench.submit(rows("b", log_tail=LONG))
     wait_for(lambda: bench.ingest.is_full)
     bench.submit(rows("c", log_tail=LONG))
@@ -251,11 +229,11 @@ def test_a_full_disk_is_waited_for(mounted: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("is_closed", [False, True])
-def test_nobody_waits_for_room_for_ever(mounted: Path, monkeypatch: pytest.MonkeyPatch, is_closed: bool) -> None:
+def test_nobody_waits_for_room_for_ever(small_disk: Path, monkeypatch: pytest.MonkeyPatch, is_closed: bool) -> None:
     monkeypatch.setattr("orchestrator.store.ingest.RETRY_S", 0.1)
-    bench = Bench(mounted, room_wait_s=600 if is_closed else 0.5)
+    bench = Bench(small_disk, room_wait_s=600 if is_closed else 0.5)
     bench.ingest.commit(rows("a", log_tail=LONG))
-    ballast = fill(mounted)
+    ballast = fill(small_disk)
     bench.submit(rows("b", log_tail=LONG))
     wait_for(lambda: bench.ingest.is_full)
     if is_closed:

@@ -342,8 +342,3 @@ def test_a_directory_takes_a_push_too(store: Store, directory_url: str) -> None:
         snapshot_at(directory_url)
     push(store.layout, directory_url)
     assert differing_contents(directory_url) == []
-
-
-def test_no_store_is_nothing_to_push(tmp_path: Path, directory_url: str) -> None:
-    with pytest.raises(ConfigurationError, match="no such store"):
-        push(Store.open(tmp_path / "none").layout, directory_url)

@@ -297,9 +297,3 @@ def test_an_unknown_column_cannot_be_read(store: Store) -> None:
 def test_a_directory_that_cannot_be_made_is_one_clear_line() -> None:
     with pytest.raises(StoreError, match="cannot create the result store /proc/taxmeter: "):
         Store.open(Path("/proc/taxmeter")).writer()
-
-
-def test_a_file_is_no_store(tmp_path: Path) -> None:
-    tmp_path.joinpath("results").write_text("")
-    with pytest.raises(StoreError, match="is no directory"):
-        Store.open(tmp_path / "results")

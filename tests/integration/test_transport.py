@@ -1,15 +1,13 @@
 """From a host's records to the store: what the stream, the acknowledgements and the leftovers promise."""
 
 import fcntl
-import gc
 import json
 import os
 import shutil
 import signal
 import socket
-import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -38,6 +36,7 @@ from orchestrator.store import Writer, read_origin
 from runners.contract import Task, TaskFiles, TrialRecord
 from tests.recording import line_of
 from tests.scripted_campaign import Frozen, Kept, Lab, ready, sweep
+from tests.storing import fill
 
 
 @pytest.fixture
@@ -342,54 +341,33 @@ def test_nothing_that_is_not_acknowledged_is_cleared(stored: tuple[Path, int], n
     assert (directory / name).exists()
 
 
-@pytest.fixture
-def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A file system of 4 MiB for the results alone; only root can have one."""
-    monkeypatch.setattr("orchestrator.store.ingest.RETRY_S", 0.1)
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)]
-    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode != 0:
-        pytest.skip("mounting needs root")
-    yield place
-    gc.collect()  # the traceback of an interrupt keeps what it passed, and with it files
-    # lazily: a reader that is not collected yet may have a file of it open
-    subprocess.run(["umount", "--lazy", str(place)], check=True)
-
-
 def test_a_full_disk_is_waited_for_and_an_interrupt_leaves_what_waits_to_the_next_run(
-    disk: Path, tmp_path: Path
+    small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lab, wanted, ballast = Lab(tmp_path, disk / "results"), sweep(rounds=15), disk / "ballast"
+    monkeypatch.setattr("orchestrator.store.ingest.RETRY_S", 0.1)
+    lab, wanted, ballast = Lab(tmp_path, small_disk / "results"), sweep(rounds=15), small_disk / "ballast"
     slow = [ready("h1", settings=FakeSettings(0.05))]
 
     def is_full(progress: object) -> bool:
         return isinstance(progress, Notice) and "is full: waiting for room" in progress.text
 
-    def fill(progress: object) -> None:
-        if isinstance(progress, TrialRecorded) and len(lab.recorded()) == 3:
-            with ballast.open("wb", buffering=0) as file:
-                while os.statvfs(disk).f_bavail:
-                    file.write(bytes(4096))
+    def filling(then: Callable[[], object]) -> Callable[[object], None]:
+        def follow(progress: object) -> None:
+            if isinstance(progress, TrialRecorded) and len(lab.recorded()) == 3:
+                fill(small_disk)
+            if is_full(progress):
+                then()
 
-    def fill_and_interrupt(progress: object) -> None:
-        fill(progress)
-        if is_full(progress):
-            os.kill(os.getpid(), signal.SIGINT)
-
-    def fill_and_make_room(progress: object) -> None:
-        fill(progress)
-        if is_full(progress):
-            ballast.unlink()
+        return follow
 
     with pytest.raises(KeyboardInterrupt):
-        lab.run(wanted, Kept(), slow, fill_and_interrupt)
+        lab.run(wanted, Kept(), slow, filling(lambda: os.kill(os.getpid(), signal.SIGINT)))
     before = set(lab.store.trials(["trial_id"])["trial_id"].to_pylist())
     left = [path for path in directories(lab) if (path / "records.jsonl").exists()]
     assert left, "what waited is on its host"
     ballast.unlink()
 
-    lab.run(wanted, Kept(), slow, fill_and_make_room)
+    lab.run(wanted, Kept(), slow, filling(ballast.unlink))
     told = [progress.trial.trial_id for progress in lab.recorded()]
     assert len(told) == len(set(told)) < 30 - len(before), "what waited was stored, and not measured again"
     assert before.isdisjoint(told)
