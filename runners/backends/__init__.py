@@ -13,6 +13,7 @@ BACKENDS = {
     "openvino": "runners.backends.openvino:OpenVino",
     "cuda_graphs": "runners.backends.cuda_graphs:CudaGraphs",
     "torch_compile": "runners.backends.torch_compile:TorchCompile",
+    "aot_inductor": "runners.backends.aot_inductor:AotInductor",
     "sdpa_nested": "runners.backends.sdpa_nested:SdpaNested",
     "fastpath": "runners.backends.fastpath:FastPath",
     "dynamic_int8": "runners.backends.dynamic_int8:DynamicInt8",

@@ -41,6 +41,7 @@ class TorchCompile(TorchBackend):
         import torch
 
         self._refuse()
+        self._freeze()
         # Not the threads of this process, which may use all cores for the rest of its work
         torch.set_num_threads(self.spec.threads)
         inductor.configure(os.path.join(directory, _CACHE))
@@ -55,6 +56,7 @@ class TorchCompile(TorchBackend):
     def load(self, model: Any, artifact: Optional[str]) -> Call:
         self._refuse()
         assert artifact is not None
+        self._freeze()
         inductor.configure(os.path.join(artifact, _CACHE))
         return self._compiled(model)
 
@@ -85,6 +87,12 @@ class TorchCompile(TorchBackend):
                 "mode %s promises CUDA graphs, which a CPU does not have; use %s"
                 % (self._mode, _WITHOUT_GRAPHS[self._mode])
             )
+
+    def _freeze(self) -> None:
+        """Makes constants of the weights, so that they can be folded and laid out anew, where that is asked for."""
+        from torch._inductor import config
+
+        config.freezing = bool(self.options["freezing"])
 
     def _compiled(self, model: Any) -> Call:
         import torch

@@ -84,7 +84,15 @@ BACKENDS = {
             "mode": Choice(
                 allowed=("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"), default="default"
             ),
+            "freezing": Choice(allowed=(True, False), default=False),
         },
+        frameworks=("torch",),
+        families=MODELS,
+        dtypes=TORCH_DTYPES,
+        devices=DEVICES,
+    ),
+    "aot_inductor": BackendInfo(
+        options={"freezing": Choice(allowed=(True, False), default=False)},
         frameworks=("torch",),
         families=MODELS,
         dtypes=TORCH_DTYPES,
