@@ -4,15 +4,7 @@ Whatever reads the store raises `StoreError` where a file cannot be read; so doe
 """
 
 from orchestrator.analysis.axes import Shape
-from orchestrator.analysis.comparison import (
-    ComparisonTable,
-    Gate,
-    Policy,
-    Pool,
-    compare,
-    compare_selections,
-    gate,
-)
+from orchestrator.analysis.comparison import compare, gate
 from orchestrator.analysis.confounders import Change, change_columns, changes
 from orchestrator.analysis.ratios import Pairing, Ratio
 from orchestrator.analysis.reproduction import (
@@ -46,18 +38,14 @@ __all__ = [
     "Cell",
     "Change",
     "Comparison",
-    "ComparisonTable",
     "Estimate",
     "FailureGroup",
     "Flagged",
-    "Gate",
     "Judgement",
     "Line",
     "ModeComparison",
     "Pairing",
     "Place",
-    "Policy",
-    "Pool",
     "Ratio",
     "Setting",
     "SettingSummary",
@@ -71,7 +59,6 @@ __all__ = [
     "changes",
     "columns",
     "compare",
-    "compare_selections",
     "compare_sides",
     "gate",
     "judge_family",

@@ -8,9 +8,7 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any, Final
 
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from orchestrator.analysis import Estimate
@@ -18,6 +16,7 @@ from orchestrator.analysis.explanation import FREE, Alternative, Direction, Expl
 from orchestrator.analysis.phases import TimeSpent
 from orchestrator.analysis.tax import Regime
 from orchestrator.analysis.transition import Interval
+from orchestrator.report.terminal import ruled_table
 from orchestrator.report.text import (
     count_text,
     duration_text,
@@ -76,7 +75,7 @@ def render_explanation(found: Explanation, commands: Mapping[Lack, str]) -> Rend
 def render_time(spent: TimeSpent) -> RenderableType:
     """Where the time of trials went, the most first."""
     told = [*spent.by_phase.items(), *([("between trials", spent.between_s)] if spent.between_s else [])]
-    table = _table("phase", "s", "share")
+    table = ruled_table("phase", "s", "share")
     for name, seconds in sorted(told, key=lambda item: -item[1]):
         table.add_row(name, f"{seconds:.1f}", f"{seconds / spent.total_s:.1%}")
     trials = count_text(spent.trials, "trial", "trials")
@@ -120,7 +119,7 @@ def _tax(tax: Tax, device: str) -> Iterator[RenderableType]:
     if not tax.parts:
         yield Text("\nNo trial of it ended ok, so nothing can be said about its latency.", style="yellow")
         return
-    table = _table("", "per call", "")
+    table = ruled_table("", "per call", "")
     for column, name, meaning in _CPU_LINES if device == "cpu" else _GPU_LINES:
         if column in tax.parts:
             table.add_row(name, duration_text(tax.parts[column]), Text(meaning, style="dim"))
@@ -197,7 +196,7 @@ def _variants(found: Explanation) -> Iterator[RenderableType]:
         chosen = [variant for variant in found.variants if variant.direction is direction]
         if not chosen:
             continue
-        table = _table(direction.value, "latency, of this", "arithmetic, of this", "free")
+        table = ruled_table(direction.value, "latency, of this", "arithmetic, of this", "free")
         for variant in chosen:
             work = "-" if variant.work is None else f"x{variant.work:.3g}"
             free = _FREE[variant.is_free] if (variant.work or 0) > 1 else ""
@@ -212,7 +211,7 @@ def _alternatives(found: Explanation) -> Iterator[RenderableType]:
     if not found.alternatives:
         return
     removed = "floor" if found.row["device"] == "cpu" else "tax"
-    table = _table("backend", "times as fast", f"of the {removed} it removes")
+    table = ruled_table("backend", "times as fast", f"of the {removed} it removes")
     for other in found.alternatives:
         table.add_row(other.backend, *_outcome(other))
     yield Text("\nOther backends on the same work:", style="bold")
@@ -242,13 +241,6 @@ def _missing(found: Explanation, commands: Mapping[Lack, str]) -> Iterator[Rende
         yield Text(f"  {_LACKS[lack]}")
         if lack in commands:
             yield indented(Text(commands[lack], style="cyan"), 4)
-
-
-def _table(*names: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD if any(names[1:]) else None, padding=(0, 1), pad_edge=False, show_edge=False)
-    for name in names:
-        table.add_column(name, overflow="fold")
-    return table
 
 
 def _percent(estimate: Estimate) -> str:

@@ -2,15 +2,21 @@
 
 from collections.abc import Iterator, Sequence
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from orchestrator.analysis import MARGIN, Change, Comparison, Estimate, ModeComparison, Verdict
 from orchestrator.report.comparison import render_changes
-from orchestrator.report.text import count_text, duration_text, indented, ratio_text, shape_name, statuses_text
+from orchestrator.report.terminal import ruled_table
+from orchestrator.report.text import (
+    count_text,
+    duration_text,
+    indented,
+    ratio_text,
+    shape_name,
+    statuses_text,
+)
 
 _MARGIN = f"{MARGIN:.0%}"
 _VERDICTS = {
@@ -64,9 +70,7 @@ def _comparison(one: Comparison) -> Iterator[RenderableType]:
     if not one.modes:
         yield Text("  no side has a latency, so there is nothing to compare", style="yellow")
         return
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
-    for name in ("", "then", "now", "ratio", "verdict"):
-        table.add_column(name, overflow="fold")
+    table = ruled_table("", "then", "now", "ratio", "verdict")
     for mode in one.modes:
         ratio = "-" if mode.ratio is None else ratio_text(mode.ratio.estimate, decimals=3)
         table.add_row(Text(mode.name), Text(_latency(mode.then)), Text(_latency(mode.now)), Text(ratio), _verdict(mode))

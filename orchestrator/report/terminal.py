@@ -6,6 +6,7 @@ The layout fits 80 columns, so that it stays readable in a file or a log, too.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from textwrap import shorten
 
+from rich import box
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -84,6 +85,14 @@ def render(summary: Summary, intervals: bool = False) -> RenderableType:
     parts.extend(_rule(summary))
     parts.append(Text.assemble(("Total: ", "bold"), _totals(summary)))
     return Group(*parts)
+
+
+def ruled_table(*names: str) -> Table:
+    """A table for the terminal, with a rule below its head where it has names."""
+    table = Table(box=box.SIMPLE_HEAD if any(names[1:]) else None, padding=(0, 1), pad_edge=False, show_edge=False)
+    for name in names:
+        table.add_column(name, overflow="fold")
+    return table
 
 
 def _setting(found: SettingSummary, intervals: bool) -> Iterator[RenderableType]:

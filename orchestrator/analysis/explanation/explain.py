@@ -22,6 +22,7 @@ from orchestrator.analysis.frame import Frame, frame_columns, last_attempts, mea
 from orchestrator.analysis.metrics import METRICS, default_metric
 from orchestrator.analysis.ratios import Pairing, Row, Visit, by_visit, is_ok, shared_visits
 from orchestrator.analysis.statistics import Estimate, t_interval
+from orchestrator.analysis.summary import FailureGroup, failure_groups
 from orchestrator.analysis.tax import proven
 from orchestrator.analysis.transition import Side, Transition, transition_of
 from orchestrator.config import Sweep, WorkloadAxis
@@ -56,15 +57,6 @@ class Lack(Enum):
 
 
 @dataclass(frozen=True)
-class Failed:
-    """A trial of the configuration that did not end well."""
-
-    status: Status
-    reason: str | None
-    count: int
-
-
-@dataclass(frozen=True)
 class Alternative:
     """One other backend, on the same system and work."""
 
@@ -93,7 +85,7 @@ class Explanation:
     tax: Tax
     execution: ExecutionTax | None
     """Null where no other backend shares a round with it."""
-    failed: tuple[Failed, ...]
+    failed: tuple[FailureGroup, ...]
     transition: Transition | None
     free: FreeBatch | None
     variants: tuple[Variant, ...]
@@ -135,7 +127,7 @@ def explain(rows: Iterable[Row], target: Row) -> Explanation:
         hosts=tuple(sorted({row["host"] for row in ours if row["host"]})),
         tax=tax,
         execution=execution_taxes(same_work).get(execution_of(target)),
-        failed=_failed(ours),
+        failed=failure_groups(ours, backend_name),
         transition=changing,
         free=free,
         variants=larger,
@@ -193,11 +185,6 @@ def _alternative(name: str, theirs: Sequence[Row], ours: Sequence[Row], frame: F
         status=Status.OK if worst is None else Status(worst["status"]),
         reason=None if worst is None else worst["reason"],
     )
-
-
-def _failed(rows: Sequence[Row]) -> tuple[Failed, ...]:
-    groups = grouped((row for row in rows if not is_ok(row)), lambda row: (row["status"], row["reason"]))
-    return tuple(Failed(Status(status), reason, len(some)) for (status, reason), some in groups.items())
 
 
 def _lacks(

@@ -20,14 +20,15 @@ from orchestrator.analysis.confounders import (
     row_id,
 )
 from orchestrator.analysis.snapshot import Snapshot
+from orchestrator.analysis.statistics import Estimate
 from orchestrator.report.page.cells import Against, Cells, Key, Mode, Pairs
 from orchestrator.report.page.html import Content, Markup, element, joined, table
 from orchestrator.report.page.places import KEY, PageSystem
-from orchestrator.report.text import count_text, listed
+from orchestrator.report.text import count_text, listed, value_text
 
 Row = dict[str, Any]
 
-_KIB, _MIB, _GIB = 2**10, 2**20, 2**30
+_KIB: Final = 2**10
 _MHZ: Final = 10**6
 _LONGEST: Final = 160
 """Of a value in a table of facts; the whole of it stands in the store."""
@@ -230,16 +231,10 @@ def _list(values: frozenset[str]) -> frozenset[str] | None:
 
 def _shown(name: str, value: str) -> str:
     if name.endswith("_bytes") and value.isdigit() and int(value) >= _KIB:
-        return _size(int(value))
+        return value_text(Estimate(float(value), None, None, 1, 1), "bytes")
     if name.endswith("_hz") and value.isdigit() and int(value) >= _MHZ:
         return f"{int(value) / _MHZ:,g} MHz"
     return f"{value[:16]}…" if re.fullmatch(r"(sha256:)?[0-9a-f]{64}", value) else value
-
-
-def _size(number: int) -> str:
-    if number >= _GIB:
-        return f"{number / _GIB:,.1f} GiB"
-    return f"{number / _MIB:,.0f} MiB" if number >= _MIB else f"{number / _KIB:,.0f} KiB"
 
 
 def _cut(text: str) -> str:
