@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 
+_ADAPTERS: "Final[dict[Any, TypeAdapter[Any]]]" = {}
+
 MAX_JSON_BYTES: Final = 64 * 2**20
 """No document of ours is longer."""
 
@@ -142,7 +144,16 @@ def load_json(data: bytes | str, where: str, *, limit_bytes: int = MAX_JSON_BYTE
     return document
 
 
-def validated(kind: "TypeAdapter[Value]", data: bytes | str, where: str, *, limit_bytes: int = MAX_JSON_BYTES) -> Value:
+def adapter_of(kind: type[Value]) -> "TypeAdapter[Value]":
+    """What turns values of a type into JSON and back; made when it is asked for first, for that takes long."""
+    if kind not in _ADAPTERS:
+        from pydantic import TypeAdapter
+
+        _ADAPTERS[kind] = TypeAdapter(kind)
+    return _ADAPTERS[kind]
+
+
+def validated(kind: type[Value], data: bytes | str, where: str, *, limit_bytes: int = MAX_JSON_BYTES) -> Value:
     """One JSON document of somebody else as the value that it has to be; nothing in it is converted.
 
     Args:
@@ -158,7 +169,7 @@ def validated(kind: "TypeAdapter[Value]", data: bytes | str, where: str, *, limi
 
     load_json(data, where, limit_bytes=limit_bytes)
     try:
-        return kind.validate_json(data, strict=True)
+        return adapter_of(kind).validate_json(data, strict=True)
     except ValidationError as error:
         raise ForeignDataError(f"{where}: {first_problem(error)}") from None
 

@@ -25,9 +25,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, TypeVar
 
-from pydantic import TypeAdapter
-
-from orchestrator.boundary import validated
+from orchestrator.boundary import adapter_of, validated
 from orchestrator.campaign.provision import ReadyHost
 from orchestrator.errors import ForeignDataError, NoUsableHostError
 from orchestrator.files import ProjectFiles, held_at_once, is_locked, read_private, write_private
@@ -154,10 +152,6 @@ class Request:
     """The hosts that are meant, by name; none means all. Of a stop always none."""
 
 
-_STATE: Final = TypeAdapter(CampaignProgressState)
-_REQUEST: Final = TypeAdapter(Request)
-_OFFER: Final = TypeAdapter(ReadyHost)
-
 _REFUSED: Final = ".refused"
 
 Value = TypeVar("Value")
@@ -195,12 +189,12 @@ class ControlFiles:
 
     def publish(self, state: CampaignProgressState) -> None:
         """Says how the campaign is, in place of what was said before. Its driver alone does."""
-        write_private(self._state, _STATE.dump_json(state))
+        write_private(self._state, adapter_of(CampaignProgressState).dump_json(state))
 
     def state(self) -> CampaignProgressState | None:
         """What a driver said last, whether it lives or not; null if none ever did, or one of another version."""
         try:
-            return validated(_STATE, read_private(self._state), str(self._state))
+            return validated(CampaignProgressState, read_private(self._state), str(self._state))
         except (FileNotFoundError, ForeignDataError):
             return None
 
@@ -210,22 +204,22 @@ class ControlFiles:
 
     def request(self, request: Request) -> None:
         """Asks the driver that runs. Whether one does is for the caller to know; one that comes later is not asked."""
-        self._drop(self._requests, _REQUEST.dump_json(request))
+        self._drop(self._requests, adapter_of(Request).dump_json(request))
 
     def take_requests(self) -> list[Request]:
         """What was asked since, oldest first, each once.
 
         A file that is no request is kept beside, as `*.refused`: a stray one must not end a campaign.
         """
-        return self._take(self._requests, _REQUEST)
+        return self._take(self._requests, Request)
 
     def offer(self, host: ReadyHost) -> None:
         """Offers the driver a host that is ready and part of its cluster, in place of one that is lost."""
-        self._drop(self._offers, _OFFER.dump_json(host))
+        self._drop(self._offers, adapter_of(ReadyHost).dump_json(host))
 
     def take_offers(self) -> list[ReadyHost]:
         """The hosts offered since, oldest first, each once. What somebody else may have written is kept beside."""
-        return self._take(self._offers, _OFFER)
+        return self._take(self._offers, ReadyHost)
 
     def refused(self) -> list[Path]:
         """Files that were there to be taken and could not be."""
@@ -247,7 +241,7 @@ class ControlFiles:
     def _offers(self) -> Path:
         return self.directory / "offers"
 
-    def _take(self, directory: Path, kind: TypeAdapter[Value]) -> list[Value]:
+    def _take(self, directory: Path, kind: type[Value]) -> list[Value]:
         taken = []
         for path in self._waiting(directory):
             try:

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pydantic import TypeAdapter
-
-from orchestrator.boundary import validated
+from orchestrator.boundary import adapter_of, validated
 from orchestrator.campaign.driver.campaign_run import run_campaign
 from orchestrator.campaign.progress import Observer
 from orchestrator.campaign.resume import CampaignOrder
@@ -33,9 +31,6 @@ class Handover:
     files: ProjectFiles
     results: Path
     """The directory of the store."""
-
-
-_HANDOVER: Final = TypeAdapter(Handover)
 
 
 def drive_in_head(handover: Handover, say: Callable[[str], None]) -> int:
@@ -81,7 +76,7 @@ def write_handover(handover: Handover) -> Path:
         abandoned.unlink()
     path = directory / f"order-{handover.order.continuation.campaign_id}.json"
     # What a sweep does not say stays unsaid: it is read by the rules for what people write.
-    write_private(path, _HANDOVER.dump_json(handover, exclude_unset=True))
+    write_private(path, adapter_of(Handover).dump_json(handover, exclude_unset=True))
     return path
 
 
@@ -92,7 +87,7 @@ def read_handover(path: Path) -> Handover:
         ConfigurationError: there is none, it is damaged, or somebody else may have written it.
     """
     try:
-        return validated(_HANDOVER, read_private(path), "the order", limit_bytes=MAX_PRIVATE_BYTES)
+        return validated(Handover, read_private(path), "the order", limit_bytes=MAX_PRIVATE_BYTES)
     except FileNotFoundError:
         raise ConfigurationError("no such order; `taxmeter sweep run` writes it", file=path) from None
     except ForeignDataError as error:

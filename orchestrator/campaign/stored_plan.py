@@ -5,8 +5,6 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Self
 
-from pydantic import TypeAdapter
-
 from orchestrator.boundary import plain_name, validated
 from orchestrator.errors import ConfigurationError
 from orchestrator.planning import Plan, work_digest
@@ -63,8 +61,6 @@ class _Document:
     specifications: dict[str, _Specification]
 
 
-_DOCUMENT: Final = TypeAdapter(_Document)
-
 _OF_VISIT: Final = tuple(field.name for field in fields(Trial) if field.name != "spec")
 """What the document says of a trial itself: all scalars."""
 
@@ -87,7 +83,7 @@ class StoredPlan:
         if row["plan"] is None:
             return None
         where = f"the plan of campaign {plain_name(row['campaign_id'], 'campaign')}"
-        validated(_DOCUMENT, row["plan"], where, limit_bytes=_MAX_PLAN_BYTES)
+        validated(_Document, row["plan"], where, limit_bytes=_MAX_PLAN_BYTES)
         return cls(row["sweep"], json.loads(row["plan"]))
 
     @property

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-from pydantic import TypeAdapter
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from orchestrator.boundary import adapter_of
 from orchestrator.campaign.control import (
     CampaignPhase,
     CampaignProgressState,
@@ -41,8 +41,6 @@ _POLL_S = 0.2
 _PATIENCE_S = 15.0
 """So long a driver may take to answer a request before that is said; it looks for them each second or so."""
 _NOTHING_RUNS = "no campaign of this project runs"
-
-_STATE = TypeAdapter(CampaignProgressState | None)
 
 SILENT_S: Final = 30.0
 """A driver says something each second; so long without a word, it is worth a note."""
@@ -178,10 +176,11 @@ def _last(place: str | Path) -> dict[str, Any] | None:
 
 def _document(seen: Seen) -> dict[str, Any]:
     last = None if seen.last is None else {**seen.last, "started_at": seen.last["started_at"].isoformat()}
+    state = None if seen.state is None else adapter_of(CampaignProgressState).dump_python(seen.state, mode="json")
     return {
         "is_alive": seen.is_alive,
         "is_well": seen.is_well,
-        "campaign": _STATE.dump_python(seen.state, mode="json"),
+        "campaign": state,
         "last": last,
     }
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict
 
 from orchestrator.boundary import MAX_JSON_BYTES, open_foreign_file, validated
 from orchestrator.errors import ConfigurationError, ForeignDataError, InfrastructureError, one_line
@@ -45,10 +45,6 @@ class _Configuration(BaseModel):
 class _Image(BaseModel):
     Config: str
     Layers: list[str]
-
-
-_CONFIGURATION: Final = TypeAdapter(_Configuration)
-_IMAGES: Final = TypeAdapter(list[_Image])
 
 
 @dataclass(frozen=True)
@@ -175,11 +171,11 @@ def read_archive(path: Path) -> dict[str, Any]:
             if len(members) > _MOST_MEMBERS:
                 raise tarfile.ReadError(f"it has more than {_MOST_MEMBERS} files; expected some for each layer")
             known = set(members)
-            images = validated(_IMAGES, _member(archive, "manifest.json"), "manifest.json")
+            images = validated(list[_Image], _member(archive, "manifest.json"), "manifest.json")
             if len(images) != 1:
                 raise ConfigurationError(f"{len(images)} images; expected one", file=path)
             data = _member(archive, images[0].Config)
-            configuration = validated(_CONFIGURATION, data, "the configuration")
+            configuration = validated(_Configuration, data, "the configuration")
             found = {
                 "Id": f"sha256:{hashlib.sha256(data).hexdigest()}",
                 "Architecture": configuration.architecture,

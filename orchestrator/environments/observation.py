@@ -3,12 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from docker import DockerClient
 from docker.types import LogConfig
-from pydantic import TypeAdapter
-
 import runners.system
 from orchestrator.boundary import validated
 from orchestrator.environments.engine import end_of, engine_errors, remove_forgotten, short_container
@@ -38,9 +35,6 @@ class Observation:
 
     versions: Mapping[str, str]
     facts: Mapping[str, FactValue]
-
-
-_OBSERVATION: Final = TypeAdapter(Observation)
 
 
 def observe(client: DockerClient, image_id: str) -> Observation:
@@ -100,6 +94,6 @@ def parse(output: str) -> Observation:
 
 def _observation(line: str) -> Observation | None:
     try:
-        return validated(_OBSERVATION, line, "what it printed")
+        return validated(Observation, line, "what it printed")
     except ForeignDataError:
         return None

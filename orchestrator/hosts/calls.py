@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter
-
 import orchestrator
 import runners
-from orchestrator.boundary import load_json
+from orchestrator.boundary import adapter_of, load_json
 from orchestrator.errors import ForeignDataError, InfrastructureError, one_line
 
 Argument = TypeVar("Argument")
@@ -83,7 +81,7 @@ def encode_call(function: Callable[[Argument], Answer], argument: Argument) -> s
         argument: what its annotation says, all of it JSON: frozen dataclasses, models, plain values.
     """
     kind, _ = _annotations(function)
-    document = TypeAdapter(kind).dump_python(argument, mode="json")
+    document = adapter_of(kind).dump_python(argument, mode="json")
     return json.dumps({"function": f"{function.__module__}:{function.__qualname__}", "argument": document})
 
 
@@ -93,12 +91,12 @@ def perform(call: str) -> str:
     module, _, name = document["function"].partition(":")
     function = getattr(importlib.import_module(module), name)
     kind, answers = _annotations(function)
-    argument = TypeAdapter(kind).validate_json(json.dumps(document["argument"]))
+    argument = adapter_of(kind).validate_json(json.dumps(document["argument"]))
     try:
         answer = function(argument)
     except InfrastructureError as error:
         return json.dumps({"problem": str(error)})
-    return json.dumps({"answer": TypeAdapter(answers).dump_python(answer, mode="json")})
+    return json.dumps({"answer": adapter_of(answers).dump_python(answer, mode="json")})
 
 
 def decode_answer(function: Callable[[Argument], Answer], text: str) -> Answer:
@@ -112,7 +110,7 @@ def decode_answer(function: Callable[[Argument], Answer], text: str) -> Answer:
         if "problem" in document:
             raise InfrastructureError(one_line(str(document["problem"])))
         _, answers = _annotations(function)
-        answer: Answer = TypeAdapter(answers).validate_json(json.dumps(document["answer"]))
+        answer: Answer = adapter_of(answers).validate_json(json.dumps(document["answer"]))
     except (ForeignDataError, ValueError, TypeError, KeyError) as error:
         said = one_line(str(error), 300)
         raise InfrastructureError(f"what {function.__name__} answered there cannot be read: {said}") from error

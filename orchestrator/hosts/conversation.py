@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from subprocess import Popen
 from typing import Annotated, Any, Final, TypeVar
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field, StringConstraints
 
 from orchestrator.boundary import load_json, validated
 from orchestrator.errors import ForeignDataError, InfrastructureError, one_line
@@ -37,9 +37,7 @@ class _Ended:
 
 
 _MAX_LOG: Final = 8192
-_OUTCOME: Final = TypeAdapter(_Ended)
-_NAMES: Final = TypeAdapter(list[tuple[str, str]])
-_TEXTS: Final = TypeAdapter(list[Annotated[str, Field(max_length=10_000)]])
+_Text = Annotated[str, StringConstraints(max_length=10_000)]
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,254}")
 _WORD: Final = re.compile(rb"([a-z.]+) (\d{1,9})")
 
@@ -117,26 +115,26 @@ def read_document(data: bytes) -> Any:
 
 def outcome_in(answer: object) -> TaskOutcome:
     """How a task ended, as a host tells it."""
-    said = _validated(_OUTCOME, answer)
+    said = _validated(_Ended, answer)
     return TaskOutcome(said.exit_code, None, said.ended_because, said.log_tail[-_MAX_LOG:])
 
 
 def texts_in(answer: object) -> list[str]:
     """Lines for a person, as a host tells them."""
-    return [_line(text) for text in _validated(_TEXTS, answer)]
+    return [_line(text) for text in _validated(list[_Text], answer)]
 
 
 def names_in(found: object) -> list[tuple[str, str]]:
     """Campaign and name of task directories, as a host tells them."""
-    names = _validated(_NAMES, found)
+    names = _validated(list[tuple[str, str]], found)
     if not all(_NAME.fullmatch(name) for pair in names for name in pair):
         raise InfrastructureError(one_line(f"it tells of a directory that is none of ours: {names}"))
     return names
 
 
-def _validated(adapter: TypeAdapter[Value], answer: object) -> Value:
+def _validated(kind: type[Value], answer: object) -> Value:
     try:
-        return validated(adapter, json.dumps(answer), "what it tells")
+        return validated(kind, json.dumps(answer), "what it tells")
     except ForeignDataError as error:
         raise InfrastructureError(str(error)) from None
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Final, Self
 
-from pydantic import StringConstraints, TypeAdapter
+from pydantic import StringConstraints
 
-from orchestrator.boundary import open_foreign_file, validated
+from orchestrator.boundary import adapter_of, open_foreign_file, validated
 from orchestrator.errors import ForeignDataError, InfrastructureError, NoUsableHostError
 from orchestrator.execution.supervising import lock_in_turn, open_locks
 from orchestrator.files import held_at_once, is_locked
@@ -116,9 +116,6 @@ class LockHolder:
     pid: int
 
 
-_HOLDER: Final = TypeAdapter(LockHolder)
-
-
 class SweepUnderWayError(NoUsableHostError):
     """Another sweep has what this one needs."""
 
@@ -187,7 +184,7 @@ def _noted(lock: Path, project: Path) -> Iterator[None]:
     try:
         os.fchmod(descriptor, 0o644)  # whatever the umask says
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.write(descriptor, _HOLDER.dump_json(LockHolder(str(project.resolve()), os.getpid())))
+        os.write(descriptor, adapter_of(LockHolder).dump_json(LockHolder(str(project.resolve()), os.getpid())))
         yield
     finally:
         note.unlink(missing_ok=True)
@@ -201,7 +198,7 @@ def _holder(lock: Path) -> LockHolder | None:
             try:
                 fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                return validated(_HOLDER, stream.read(_NOTE_BYTES), str(note))
+                return validated(LockHolder, stream.read(_NOTE_BYTES), str(note))
     return None
 
 

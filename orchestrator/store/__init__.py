@@ -50,7 +50,7 @@ from orchestrator.store.schema.tables import (
     environment_row,
     system_row,
 )
-from orchestrator.store.sharing.objects import is_url
+from orchestrator.store.storage.layout import is_url
 from orchestrator.store.storage.sealing import SealReport
 from orchestrator.store.storage.writing import Writer
 from orchestrator.store.validation import batch_of, fitting

@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pydantic import TypeAdapter
-
-from orchestrator.boundary import validated
+from orchestrator.boundary import adapter_of, validated
 from orchestrator.pin import EnvironmentPin
 from runners.contract import digest
 from runners.contract.record import FactValue
@@ -94,13 +92,9 @@ class StoredOrigin:
     """Of the host that the task ran on."""
 
 
-_ORIGIN = TypeAdapter(TaskOrigin)
-_STORED = TypeAdapter(StoredOrigin)
-
-
 def origin_document(origin: TaskOrigin) -> object:
     """An origin as plain JSON data."""
-    document: object = _ORIGIN.dump_python(origin, mode="json")
+    document: object = adapter_of(TaskOrigin).dump_python(origin, mode="json")
     return document
 
 
@@ -110,7 +104,7 @@ def read_origin(data: bytes) -> StoredOrigin:
     Raises:
         ForeignDataError: it is damaged, or nothing that this taxmeter wrote.
     """
-    return validated(_STORED, data, "its origin")
+    return validated(StoredOrigin, data, "its origin")
 
 
 def environment_id(pin: EnvironmentPin, versions: Mapping[str, str]) -> str:

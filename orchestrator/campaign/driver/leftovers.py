@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
-from pydantic import TypeAdapter
-
 from orchestrator.boundary import validated
 from orchestrator.campaign.driver.host_work import ListeningClock
 from orchestrator.campaign.driver.record_intake import RecordIntake
@@ -43,8 +41,6 @@ LEFTOVERS_S: Final = 120.0
 
 MAX_WAITING_BYTES: Final = 64 * 2**20
 """Of records whose rows are not stored yet; nothing more is taken from anybody while there are more."""
-
-_TASK = TypeAdapter(Task)
 
 Tell = Callable[[str], None]
 Asked = TypeVar("Asked")
@@ -102,7 +98,7 @@ class LeftoverIntake:
 
     def _intake(self, found: Leftover) -> RecordIntake:
         stored = read_origin(found.origin)
-        task = validated(_TASK, found.task, "its task")
+        task = validated(Task, found.task, "its task")
         # Its container could write there, but had no say in how the directory is called
         context, directory = stored.origin.context, found.directory
         if not context.campaign_id == task.campaign_id == directory.parent.name or context.task_id != task.task_id:

@@ -5,9 +5,6 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
-
-from pydantic import TypeAdapter
 
 from orchestrator.boundary import validated
 from orchestrator.environments import (
@@ -27,7 +24,6 @@ from orchestrator.planning import EnvironmentPin, Isolation
 
 _OBSERVE = "import json; from runners.system import observe_environment; print(json.dumps(observe_environment()[0]))"
 _LIMIT_S = 60
-_VERSIONS: Final = TypeAdapter(dict[str, str])
 _SHOWN = 8
 """Differences that are named; the others are counted."""
 
@@ -167,7 +163,7 @@ def observed_versions(python: str) -> dict[str, str]:
                 timeout=_LIMIT_S,
                 check=True,
             )
-        return validated(_VERSIONS, done.stdout, "what it printed")
+        return validated(dict[str, str], done.stdout, "what it printed")
     except subprocess.CalledProcessError as error:
         last = (error.stderr.strip().splitlines() or ["no message"])[-1]
         raise InfrastructureError(f"{python} cannot say what is installed: {last}") from None

@@ -3,9 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
-
-from pydantic import TypeAdapter
+from typing import Any
 
 from orchestrator.boundary import validated
 from orchestrator.campaign.stored_plan import StoredPlan
@@ -28,7 +26,6 @@ _COLUMNS = (
 _OBJECTS = ("workload_options", "backend_options", "protocol")
 
 _Row = dict[str, Any]
-_OBJECT: Final = TypeAdapter(dict[str, Any])
 
 
 @dataclass(frozen=True)
@@ -242,7 +239,7 @@ def _spec(row: _Row, directory: Path, modules: Mapping[str, str]) -> TrialSpec:
 
 
 def _object(text: str | None, where: str) -> dict[str, Any]:
-    return validated(_OBJECT, text or "{}", where)
+    return validated(dict[str, Any], text or "{}", where)
 
 
 def stored_pin(row: Mapping[str, Any], seen: Mapping[str, Any]) -> EnvironmentPin:

@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from docker import DockerClient
 from docker.errors import NotFound
-from pydantic import TypeAdapter
-
 from orchestrator.boundary import load_json, validated
 from orchestrator.config import Connection, Host, local_engine
 from orchestrator.environments import connect, engine_address, engine_errors, remove_container
@@ -136,9 +134,6 @@ class Versions:
     """Its digest."""
 
 
-_VERSIONS_SEEN: Final = TypeAdapter(Versions)
-
-
 @dataclass(frozen=True)
 class Observed:
     """A container as it was found."""
@@ -219,7 +214,7 @@ def observed(client: DockerClient, name: str, cluster: str, living: tuple[str, .
 
 def _versions(container: Any) -> Versions | None:
     done = run_in(container, ["python", "-c", _VERSIONS])
-    return validated(_VERSIONS_SEEN, done.stdout, "what its Python says") if done.exit_code == 0 else None
+    return validated(Versions, done.stdout, "what its Python says") if done.exit_code == 0 else None
 
 
 def fingerprint_on(engine: ConnectedEngine, cluster: Cluster) -> Fingerprint:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Literal, Protocol
+from typing import Literal, Protocol
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import ConfigDict
 
-from orchestrator.boundary import MAX_JSON_BYTES, read_foreign_file, validated
+from orchestrator.boundary import MAX_JSON_BYTES, adapter_of, read_foreign_file, validated
 from orchestrator.config import Host
 from orchestrator.errors import ForeignDataError, InfrastructureError
 from orchestrator.files import exclusive, write_atomically, write_private
@@ -117,9 +117,6 @@ class Cluster:
         return replace(self, touched=tuple(sorted({*self.touched, name})), hosts={**self.hosts, **way})
 
 
-_CLUSTER: Final = TypeAdapter(Cluster)
-
-
 class ClusterFiles:
     """The files of a project's cluster, below `.taxmeter/cluster`."""
 
@@ -154,7 +151,7 @@ class ClusterFiles:
             InfrastructureError: another version wrote it, or it is damaged.
         """
         try:
-            cluster = validated(_CLUSTER, read_foreign_file(self._state, MAX_JSON_BYTES), str(self._state))
+            cluster = validated(Cluster, read_foreign_file(self._state, MAX_JSON_BYTES), str(self._state))
         except FileNotFoundError:
             return None
         except ForeignDataError as error:
@@ -170,7 +167,7 @@ class ClusterFiles:
         """Remembers it; a crash leaves what was remembered before or this."""
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.directory.chmod(0o700)
-        write_atomically(self._state, _CLUSTER.dump_json(cluster, indent=1).decode())
+        write_atomically(self._state, adapter_of(Cluster).dump_json(cluster, indent=1).decode())
 
     def create(self, ports: Ports) -> Cluster:
         """A cluster of a new name, with a new secret. Nothing of it runs yet."""

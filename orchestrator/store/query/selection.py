@@ -25,8 +25,7 @@ from orchestrator.errors import ConfigurationError, StoreError, near_names
 from orchestrator.store.query.reading import View, current_view
 from orchestrator.store.query.sql import ask, connect, named_views, query_errors, quoted
 from orchestrator.store.schema import SCHEMAS, TRIALS
-from orchestrator.store.sharing.objects import is_url, snapshot_at
-from orchestrator.store.storage.layout import Layout, first_line
+from orchestrator.store.storage.layout import Layout, first_line, is_url
 
 Condition: TypeAlias = pc.Expression | str
 """An Arrow expression (`pc.field("status") == "ok"`), or the text of an SQL condition (`"status = 'ok'"`)."""
@@ -100,6 +99,8 @@ class Results:
     def view(self) -> View:
         """All rows as they are now."""
         if is_url(self.place):
+            from orchestrator.store.sharing.objects import snapshot_at  # a directory does not wait for its libraries
+
             return View(snapshot_at(self.place), TRIALS.empty_table())
         return current_view(Layout(Path(self.place)))
 

@@ -23,12 +23,12 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.fs as pafs
-from pydantic import Field, TypeAdapter
+from pydantic import Field
 
-from orchestrator.boundary import load_json, validated
+from orchestrator.boundary import adapter_of, load_json, validated
 from orchestrator.errors import ConfigurationError, ForeignDataError, StoreError
 from orchestrator.store.schema import SCHEMAS
-from orchestrator.store.storage.layout import Snapshot, first_line
+from orchestrator.store.storage.layout import Snapshot, first_line, is_url
 
 REMOTE_FORMAT: Final = 1
 LATEST: Final = "latest.json"
@@ -144,11 +144,6 @@ class Location:
         return ConfigurationError(f"{self.url}: there is no bucket {bucket}: create it, or mend the URL")
 
 
-def is_url(text: str) -> bool:
-    """Whether a store is named by a URL, not by a path."""
-    return "://" in text
-
-
 @dataclass(frozen=True)
 class StoredObject:
     """One immutable object of a pushed store."""
@@ -186,7 +181,7 @@ class Latest:
 
     def encode(self) -> bytes:
         """The text of `latest.json`."""
-        return _LATEST.dump_json(self, indent=1) + b"\n"
+        return adapter_of(Latest).dump_json(self, indent=1) + b"\n"
 
     @classmethod
     def decode(cls, data: bytes, place: str) -> "Latest":
@@ -197,14 +192,11 @@ class Latest:
             if isinstance(written, int) and written != REMOTE_FORMAT:
                 knows = f"this taxmeter knows {REMOTE_FORMAT}"
                 raise StoreError(f"{place}: format {written}, and {knows}: use the taxmeter that wrote it")
-            return validated(_LATEST, data, LATEST)
+            return validated(Latest, data, LATEST)
         except ForeignDataError as error:
             raise StoreError(
                 f"{place} is damaged ({error}): delete that object and push the store again; its parts stay as they are"
             ) from error
-
-
-_LATEST: Final = TypeAdapter(Latest)
 
 
 def read_latest(location: Location) -> Latest | None:

@@ -129,6 +129,11 @@ class Layout:
         return sorted(self.journal.glob(f"*{SEGMENT}"))
 
 
+def is_url(text: str) -> bool:
+    """Whether a store is named by a URL, not by a path."""
+    return "://" in text
+
+
 def refuse_lost_link(layout: Layout) -> None:
     """Refuses a store that was copied without its links, and says how to mend it: it must not look empty."""
     link = layout.current_link

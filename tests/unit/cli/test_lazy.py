@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -39,6 +40,12 @@ def imported(*arguments: str) -> set[str]:
 )
 def test_what_only_tells_what_there_is_imports_nothing_of_it(arguments: list[str], more: set[str]) -> None:
     assert imported(*arguments) == LEAST | more
+
+
+def test_listing_campaigns_imports_what_reads_and_nothing_that_plans_or_runs(tmp_path: Path) -> None:
+    read = imported("results", "ls", "--results", str(tmp_path))
+    assert read >= {"pyarrow", "duckdb", "rich"}
+    assert not read & {"pydantic", "ruamel", "docker", "ray", "requests", "orchestrator.config", "orchestrator.planning"}
 
 
 @pytest.mark.parametrize("group", [taxmeter, results])
