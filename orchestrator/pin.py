@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 from runners.contract import digest
 
@@ -32,7 +33,7 @@ class EnvironmentPin:
     image_config_sha256: str | None = None
     """Of the image's settings that change what runs. Null with `process`, and before the image is built."""
 
-    @property
+    @cached_property
     def content(self) -> str | None:
         """What runs in its image, on whatever engine it lies: of its settings and layers.
 

@@ -3,8 +3,9 @@
 import itertools
 import math
 import random
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 
@@ -18,12 +19,14 @@ from runners.contract import (
     Allocation,
     BackendSpec,
     GuardPolicy,
+    Known,
     Task,
     Trial,
     TrialSpec,
     WorkloadSpec,
     digest,
     sessions_of,
+    shared_parts,
 )
 from runners.contract.catalogue import refusal
 from runners.statistics.allocation import PPM
@@ -66,7 +69,8 @@ def plan(sweep: Sweep, hosts: Sequence[PlanningHost], campaign_id: str) -> Plan:
         divided = {environment: _divide(sweep, host, environment) for environment in environments_on(sweep, host)}
         able = sum(bool(runnable) for runnable, _ in divided.values())
         for environment, (runnable, impossible) in divided.items():
-            part = _Part(sweep, host, environment, campaign_id)
+            known = shared_parts([*runnable, *(spec for spec, _ in impossible)])
+            part = _Part(sweep, host, environment, campaign_id, known)
             skips += [Skip(host.name, environment, part.skipped(spec), reason) for spec, reason in impossible]
             if runnable:
                 tasks += part.tasks(runnable, able)
@@ -122,14 +126,13 @@ def needed_environments(planned: Plan) -> dict[str, frozenset[str]]:
 
 def specifications(sweep: Sweep, host: PlanningHost) -> Iterator[TrialSpec]:
     """The points of a sweep's parameter space on a host."""
-    for axis, backend, dtype, threads in itertools.product(
-        sweep.workloads, sweep.backends, sweep.dtypes, sweep.threads
-    ):
-        executed_by = BackendSpec(backend.name, backend.all_options())
-        for workload in _shapes(axis):
+    axes = [list(_shapes(axis)) for axis in sweep.workloads]
+    backends = [BackendSpec(backend.name, backend.all_options()) for backend in sweep.backends]
+    for workloads, backend, dtype, threads in itertools.product(axes, backends, sweep.dtypes, sweep.threads):
+        for workload in workloads:
             yield TrialSpec(
                 workload=workload,
-                backend=executed_by,
+                backend=backend,
                 dtype=dtype,
                 device=sweep.device,
                 threads=len(host.cores_for(sweep.device)) if threads == "all" else threads,
@@ -140,9 +143,10 @@ def specifications(sweep: Sweep, host: PlanningHost) -> Iterator[TrialSpec]:
 
 def unique(specs: Iterable[TrialSpec]) -> list[TrialSpec]:
     """The specifications without repetitions, in their order."""
-    found: dict[str, TrialSpec] = {}
-    for spec in specs:
-        found.setdefault(digest(spec), spec)
+    given = list(specs)
+    known, found = shared_parts(given), dict[str, TrialSpec]()
+    for spec in given:
+        found.setdefault(digest(spec, known), spec)
     return list(found.values())
 
 
@@ -157,16 +161,18 @@ def place(sweep: Sweep, host: PlanningHost) -> str:
 def estimate_s(tasks: Sequence[PlannedTask]) -> float:
     """Wall time of the tasks in seconds, hosts and slots in parallel: turns and budgets plus measured overheads."""
     per_slot: dict[tuple[str, int], float] = {}
-    prepared: set[tuple[str, str, str]] = set()
+    prepared: dict[tuple[str, str], set[str]] = {}
     for planned in tasks:
         sessions = sessions_of(planned.task.trials)
         seconds = START_OF_TASK_S + _floors_s(planned.task) + len(sessions) * _looking_ms(planned.task) / 1000
-        for trial in planned.task.trials:
-            seconds += _processes_ms(trial.spec) / 1000 + OVERHEAD_PER_TRIAL_S
-            identity = (planned.host, planned.task.environment, trial.trial_key)
-            if identity not in prepared:
-                prepared.add(identity)
-                seconds += PREPARATION_S
+        visits = Counter(id(trial.spec) for trial in planned.task.trials)
+        specs = {id(trial.spec): trial.spec for trial in planned.task.trials}
+        seconds += sum(_processes_ms(specs[name]) * count for name, count in visits.items()) / 1000
+        seconds += OVERHEAD_PER_TRIAL_S * len(planned.task.trials)
+        before = prepared.setdefault((planned.host, planned.task.environment), set())
+        keys = {trial.trial_key for trial in planned.task.trials}
+        seconds += PREPARATION_S * len(keys - before)
+        before |= keys
         if planned.task.allocation is not None:
             left_ms = planned.task.allocation.budget_ms - planned.task.allocation.spent_ms
             seconds = max(seconds, START_OF_TASK_S + left_ms / 1000)
@@ -194,6 +200,8 @@ class _Part:
     host: PlanningHost
     environment: str
     campaign_id: str
+    known: Known
+    """Of its specifications."""
 
     @cached_property
     def place(self) -> str:
@@ -220,7 +228,7 @@ class _Part:
         return [self._task("budget", everything, allocation(self.sweep, rounds[0], budget_ms))]
 
     def _key(self, spec: TrialSpec) -> str:
-        return trial_key(spec, self.host.environments[self.environment])
+        return trial_key(spec, self.host.environments[self.environment], known=self.known)
 
     def _round(self, number: int, known: Sequence[tuple[str, TrialSpec, int]]) -> tuple[Trial, ...]:
         """All trials of a round, in a random order of their own.
@@ -357,9 +365,17 @@ def _looking_ms(task: Task) -> int:
     return 0 if task.guards.load.policy is GuardPolicy.OFF else task.guards.load.window_ms
 
 
+def _structure(spec: TrialSpec) -> tuple[object, ...]:
+    """What trials share that have one dispatch floor."""
+    workload, backend = spec.workload, spec.backend
+    options = tuple(tuple(sorted(options.items())) for options in (workload.options, backend.options))
+    sizes = workload.sequence_length, workload.image_size
+    return workload.name, workload.source, sizes, backend.name, options, spec.dtype
+
+
 def _floors_s(task: Task) -> float:
     floors = {
-        (digest([replace(spec.workload, batch=1), spec.backend, spec.dtype]), spec.protocol.floor_budget_ms)
+        (_structure(spec), spec.protocol.floor_budget_ms)
         for spec in {id(trial.spec): trial.spec for trial in task.trials}.values()
         if spec.device == "cpu" and spec.protocol.floor_budget_ms and spec.protocol.procedure == STANDARD
     }

@@ -7,7 +7,7 @@ from orchestrator.config import Exclusive
 from orchestrator.pin import EnvironmentPin
 from orchestrator.planning.feasibility import Demands, Machine
 from orchestrator.planning.slots import Slot
-from runners.contract import METHOD_VERSION, Task, Trial, TrialSpec, digest
+from runners.contract import METHOD_VERSION, Known, Task, Trial, TrialSpec, digest
 from runners.system import Topology
 
 
@@ -85,8 +85,17 @@ class Plan:
         return sum(len(planned.task.trials) for planned in self.tasks)
 
 
-def trial_key(spec: TrialSpec, pin: EnvironmentPin, method_version: int = METHOD_VERSION) -> str:
-    """Identity of what is measured: equal keys may be compared over time, different ones are different trials."""
+def trial_key(
+    spec: TrialSpec, pin: EnvironmentPin, method_version: int = METHOD_VERSION, known: Known | None = None
+) -> str:
+    """Identity of what is measured: equal keys may be compared over time, different ones are different trials.
+
+    Args:
+        spec: what is measured.
+        pin: of its environment.
+        method_version: of the numbers.
+        known: see `canonical_json`.
+    """
     return digest(
         {
             "spec": spec,
@@ -96,7 +105,8 @@ def trial_key(spec: TrialSpec, pin: EnvironmentPin, method_version: int = METHOD
             "lock_sha256": pin.lock_sha256,
             # Neither id nor digest: they depend on the engine and the registry, not on what is measured.
             "image": pin.content,
-        }
+        },
+        known,
     )[:32]
 
 

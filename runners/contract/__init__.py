@@ -16,6 +16,7 @@ the very same classes strictly.
 
 from runners.contract.codec import (
     ContractError,
+    Known,
     canonical_json,
     check_turns,
     compact_json,
@@ -55,7 +56,7 @@ from runners.contract.record import (
     Usage,
     Verification,
 )
-from runners.contract.sessions import repeated, repetition, sessions_of
+from runners.contract.sessions import repeated, repetition, sessions_of, shared_parts
 from runners.contract.spec import (
     CONTRACT_VERSION,
     LEGACY,
@@ -96,6 +97,7 @@ __all__ = [
     "GuardResult",
     "Guards",
     "Interleaving",
+    "Known",
     "Line",
     "LoadGuard",
     "PastSession",
@@ -125,4 +127,5 @@ __all__ = [
     "repeated",
     "repetition",
     "sessions_of",
+    "shared_parts",
 ]

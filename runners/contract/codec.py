@@ -11,7 +11,7 @@ import typing
 import zlib
 from enum import Enum
 from json.encoder import encode_basestring
-from typing import Any, Dict, Iterable, Tuple, Type, TypeVar, Union
+from typing import Any, Callable, Dict, Iterable, Optional, Tuple, Type, TypeVar, Union
 
 from runners.contract import record
 
@@ -121,41 +121,68 @@ def _check_session(session: "record.Session", where: str) -> None:
         raise ContractError("%s.session.reason: needed for every interleaving but turns" % where)
 
 
-def canonical_json(value: Any) -> str:
+Known = Dict[int, Tuple[Any, str]]
+"""By the id of a value the value, which keeps its id for so long, and its text."""
+
+
+def canonical_json(value: Any, known: Optional[Known] = None) -> str:
     """The one text of a value, equal to RFC 8785 for what the contract allows in identities.
+
+    Args:
+        value: to write.
+        known: of parts that several values share.
 
     Raises:
         ContractError: the value holds a float, an integer beyond 2**53 or a key outside ASCII.
     """
+    write = _SCALARS.get(type(value))
+    if write is not None:
+        return write(value)
+    if known and id(value) in known:
+        return known[id(value)][1]
     if isinstance(value, Enum):
         return canonical_json(value.value)
-    if isinstance(value, str):
-        return encode_basestring(value)
-    if value is None or isinstance(value, bool):
-        return "null" if value is None else "true" if value else "false"
-    if isinstance(value, int):
-        if abs(value) >= 2**53:
-            raise ContractError("integer too large for an identity: %r" % value)
-        return str(value)
+    if isinstance(value, (str, int)):  # of a subclass
+        return _SCALARS[str if isinstance(value, str) else int](value)
     if isinstance(value, dict):
-        for key in value:
-            if not isinstance(key, str) or not key.isascii():
-                raise ContractError("keys of an identity are ASCII text: %r" % (key,))
-        return "{%s}" % ",".join([encode_basestring(key) + ":" + canonical_json(value[key]) for key in sorted(value)])
+        members = [start + canonical_json(value[key], known) for key, start in _sorted_keys(tuple(value))]
+        return "{%s}" % ",".join(members)
     if isinstance(value, (list, tuple)):
-        return "[%s]" % ",".join([canonical_json(item) for item in value])
+        return "[%s]" % ",".join([canonical_json(item, known) for item in value])
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return "{%s}" % ",".join(
-            [start + canonical_json(getattr(value, name)) for name, start in _sorted_fields(type(value))]
-        )
+        fields = [start + canonical_json(getattr(value, name), known) for name, start in _sorted_fields(type(value))]
+        return "{%s}" % ",".join(fields)
     if isinstance(value, float):
         raise ContractError("a float has no place in an identity: %r" % value)
     raise TypeError("%s is no value of the contract" % type(value).__name__)
 
 
-def digest(value: Any) -> str:
-    """SHA-256 of the canonical text, in hexadecimal."""
-    return hashlib.sha256(canonical_json(value).encode("utf-8")).hexdigest()
+def digest(value: Any, known: Optional[Known] = None) -> str:
+    """SHA-256 of the canonical text, in hexadecimal; `known` as there."""
+    return hashlib.sha256(canonical_json(value, known).encode("utf-8")).hexdigest()
+
+
+def _integer(value: int) -> str:
+    if abs(value) >= 2**53:
+        raise ContractError("integer too large for an identity: %r" % value)
+    return str(value)
+
+
+_SCALARS: Dict[type, Callable[[Any], str]] = {
+    str: encode_basestring,
+    int: _integer,
+    bool: {False: "false", True: "true"}.__getitem__,
+    type(None): {None: "null"}.__getitem__,
+}
+
+
+@functools.lru_cache(maxsize=1000)
+def _sorted_keys(keys: Tuple[Any, ...]) -> Tuple[Tuple[str, str], ...]:
+    """The keys of a mapping in their order, each with the text before its value."""
+    for key in keys:
+        if not isinstance(key, str) or not key.isascii():
+            raise ContractError("keys of an identity are ASCII text: %r" % (key,))
+    return tuple((key, encode_basestring(key) + ":") for key in sorted(keys))
 
 
 @functools.lru_cache(maxsize=None)

@@ -1,13 +1,19 @@
 """Which trials of a task are measured in turns with each other."""
 
 from dataclasses import replace
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
-from runners.contract.codec import canonical_json, digest
+from runners.contract.codec import Known, canonical_json, digest
 from runners.contract.record import Begin
-from runners.contract.spec import LEGACY, BackendSpec, Task, Trial
+from runners.contract.spec import LEGACY, BackendSpec, Task, Trial, TrialSpec
 
 _NO_BACKEND = BackendSpec("", {})
+
+
+def shared_parts(specs: Iterable[TrialSpec]) -> Known:
+    """The texts of workloads, backends and protocols: few, where specifications are many. For `canonical_json`."""
+    parts = {id(part): part for spec in specs for part in (spec.workload, spec.backend, spec.protocol)}
+    return {name: (part, canonical_json(part)) for name, part in parts.items()}
 
 
 def sessions_of(trials: Sequence[Trial]) -> Tuple[Tuple[Trial, ...], ...]:
@@ -16,15 +22,13 @@ def sessions_of(trials: Sequence[Trial]) -> Tuple[Tuple[Trial, ...], ...]:
     The second half of an A/A pair is in the session of the first. Alone are a trial of the procedure `legacy`, and one
     that is to be.
     """
+    specs = {id(trial.spec): trial.spec for trial in trials}  # the rounds of a plan share them
+    known = shared_parts(specs.values())
+    texts = {name: canonical_json(replace(spec, backend=_NO_BACKEND), known) for name, spec in specs.items()}
     sessions: Dict[Tuple[int, str], List[Trial]] = {}
-    texts: Dict[int, str] = {}  # by identity: the rounds of a plan share their specifications
     for trial in trials:
-        if trial.spec.protocol.procedure == LEGACY or trial.alone:
-            key = 0, trial.trial_id
-        else:
-            if id(trial.spec) not in texts:
-                texts[id(trial.spec)] = canonical_json(replace(trial.spec, backend=_NO_BACKEND))
-            key = trial.round, texts[id(trial.spec)]
+        is_alone = trial.alone or trial.spec.protocol.procedure == LEGACY
+        key = (0, trial.trial_id) if is_alone else (trial.round, texts[id(trial.spec)])
         sessions.setdefault(key, []).append(trial)
     return tuple(tuple(session) for session in sessions.values())
 
