@@ -21,6 +21,7 @@ A ?=
 B ?=
 TRIALS ?=
 OUTPUT ?=
+PAGE ?=
 QUICK ?=
 export PYTHON
 
@@ -151,8 +152,8 @@ gpu-check: venv ## eight checks of this machine's GPU (docs/gpu.md), with GPU_PY
 	@docker/gpu-check '$(or $(OUTPUT),.taxmeter/gpu-check)' $(if $(filter-out 0,$(QUICK)),--quick)
 
 .PHONY: bench
-bench: venv ## how fast taxmeter itself is: commands, and a driver of 1,000 to 100,000 trials; OUTPUT= a file of JSON
-	@$(BIN)/python -m benchmarks.performance $(if $(OUTPUT),--output '$(OUTPUT)')
+bench: venv ## how fast taxmeter itself is: commands, plan, driver, store; OUTPUT= a file of JSON, PAGE= one of Markdown
+	@$(BIN)/python -m benchmarks.performance $(if $(OUTPUT),--output '$(OUTPUT)') $(if $(PAGE),--page '$(PAGE)')
 
 .PHONY: bench-store
 bench-store: venv ## measure the store against this machine's limits; TRIALS=, OUTPUT= a page of Markdown

@@ -4,67 +4,120 @@ import argparse
 import json
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
-from benchmarks.performance import commands, driving
+from benchmarks.performance import commands, driving, keeping
 from benchmarks.store import report
 from benchmarks.store.report import Figure
 
 PROJECT = Path(__file__).parents[2]
 SIZES = (1_000, 10_000, 100_000)
+CAMPAIGNS = (250, 500, 1_000)
 DRIVER_S = 3e-3
 GROWTH = 1.2
-COMMANDS = {("--version",): 0.25, ("--help",): 0.3, ("results", "ls"): 0.6}
-"""With their limits in seconds of processor time, which neighbours change less than wall time."""
+LIMITS_S = {("--version",): 0.25, ("--help",): 0.3, ("results", "ls"): 0.6, commands.COMPARE: 1.0}
+"""Of commands, in seconds of processor time, which neighbours change less than wall time."""
+PLAN_S = 3.0
+PAGE = """\
+# How fast taxmeter itself is
+
+```sh
+make bench PAGE=docs/measured/performance.md
+```
+
+{day}, {machine}. Processor time, which neighbours change less than wall time: of commands the median of {repeats} runs, \
+each a process of its own. A campaign is driven by the real driver into a real store, on a host that answers at once; \
+its trials are one task. Stores have campaigns of {rows:,} trials in the real schema. Growth is the cost of one more \
+trial in the last step of sizes over that in the first.
+
+{table}
+"""
 
 
 def main() -> int:
-    """Measures, prints the table and JSON, and writes the JSON where it is wanted."""
+    """Measures, prints the table, and writes JSON and a page where they are wanted."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5, help="of each command (default: %(default)s)")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="trials in a task (default: %(default)s)")
+    parser.add_argument(
+        "--campaigns", type=int, nargs="+", default=CAMPAIGNS, help="in a store; the largest is listed and compared"
+    )
     parser.add_argument("--output", type=Path, help="a file for the figures as JSON")
+    parser.add_argument("--page", type=Path, help="a page of Markdown")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="taxmeter-bench-") as directory:
-        figures = [*_commands(arguments.repeats, Path(directory)), *_driver(arguments.sizes, Path(directory))]
+        kept, figures = _stores(arguments.campaigns, Path(directory))
+        figures = [
+            *_commands(arguments.repeats, Path(directory), kept),
+            *_driver(arguments.sizes, Path(directory)),
+            *figures,
+        ]
     print(report.table(figures))
     if arguments.output is not None:
         arguments.output.write_text(json.dumps([asdict(figure) for figure in figures], indent=2), encoding="utf-8")
+    if arguments.page is not None:
+        words = {"day": f"{datetime.now(UTC):%Y-%m-%d}", "machine": report.machine(), "repeats": arguments.repeats}
+        page = PAGE.format(**words, rows=keeping.ROWS, table=report.table(figures))
+        arguments.page.write_text(page, encoding="utf-8")
     return 1 if any(figure.holds is False for figure in figures) else 0
 
 
-def _commands(repeats: int, directory: Path) -> list[Figure]:
-    (directory / "results").mkdir()
+def _commands(repeats: int, directory: Path, store: Path) -> Iterator[Figure]:
     bare = commands.bare(repeats, directory)
-    figures = []
-    for arguments, limit_s in COMMANDS.items():
-        took = commands.took(commands.taxmeter(*arguments), repeats, directory)
+
+    def figure(name: str, arguments: Sequence[str], limit_s: float, where: Path) -> Figure:
+        took = commands.took(commands.taxmeter(*arguments), repeats, where)
         times = f"a bare interpreter: × {took.cpu_s / bare.cpu_s:.1f}"
-        name = f"taxmeter {' '.join(arguments)}, processor time"
-        figures.append(report.at_most(name, took.cpu_s, limit_s, report.milliseconds, times))
-    return figures
+        return report.at_most(name, took.cpu_s, limit_s, report.milliseconds, times)
+
+    for arguments, limit_s in LIMITS_S.items():
+        asks = arguments[0] in ("results", "compare")
+        place = ("--results", str(store)) if asks else ()
+        yield figure(f"taxmeter {' '.join(arguments)}", (*arguments, *place), limit_s, directory)
+    sweep = directory / "sweep.yaml"
+    sweep.write_text(commands.SWEEP, encoding="utf-8")
+    yield figure("taxmeter sweep plan, 100,000 trials", ("sweep", "plan", str(sweep)), PLAN_S, PROJECT)
 
 
-def _driver(sizes: list[int], directory: Path) -> list[Figure]:
+def _driver(sizes: Sequence[int], directory: Path) -> Iterator[Figure]:
     driven = [driving.drive(1, size, directory / f"driven-{size}") for size in sizes]
-    figures = [
-        report.at_most(
-            f"driver's processor time, {one.trials:,} trials in one task",
-            one.driver_s / one.trials,
+    for run in driven:
+        yield report.at_most(
+            f"driver, {run.trials:,} trials in one task",
+            run.driver_s / run.trials,
             DRIVER_S,
             report.milliseconds,
-            note=f" a trial, {one.peak_bytes / 2**20:.0f} MiB, plan {one.plan_s:.2f} s",
+            note=f" a trial, {run.peak_bytes / 2**20:.0f} MiB",
         )
-        for one in driven
-    ]
-    # Without what a campaign of any size costs: each step against the one before it
-    steps = [(b.driver_s - a.driver_s) / (b.trials - a.trials) for a, b in pairwise(driven)]
+    trials = [run.trials for run in driven]
+    yield from _growth("driver", trials, [run.driver_s for run in driven])
+    yield from _growth("plan", trials, [run.plan_s for run in driven])
+
+
+def _stores(campaigns: Sequence[int], directory: Path) -> tuple[Path, list[Figure]]:
+    """Figures of stores of several sizes, and the largest store."""
+    places = [directory / f"kept-{count}" for count in campaigns]
+    kept = [keeping.keep(count, place) for count, place in zip(campaigns, places, strict=True)]
+    rows, figures = [size.rows for size in kept], []
+    for name in ("compact_s", "verify_s", "merge_s"):
+        seconds = [getattr(size, name) for size in kept]
+        what = f"results {name.removesuffix('_s')}, {kept[-1].campaigns:,} campaigns, {rows[-1]:,} trials"
+        figures.append(report.told(what, f"{report.milliseconds(1000 * seconds[-1] / rows[-1])} a thousand trials"))
+        figures += _growth(f"results {name.removesuffix('_s')}", rows, seconds)
+    return places[-1], figures
+
+
+def _growth(what: str, sizes: Sequence[int], seconds: Sequence[float]) -> Iterator[Figure]:
+    """How the cost of one more grows, without what any size costs: each step against the one before it."""
+    pairs = list(zip(sizes, seconds, strict=True))
+    steps = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairwise(pairs)]
     if len(steps) > 1:
-        times = steps[-1] / steps[0]
-        figures.append(report.at_most("growth of the driver's time a trial", times, GROWTH, "× {:.2f}".format))
-    return figures
+        name = f"{what}: growth from {sizes[0]:,} to {sizes[-1]:,} trials"
+        yield report.at_most(name, steps[-1] / steps[0], GROWTH, "× {:.2f}".format)
 
 
 if __name__ == "__main__":

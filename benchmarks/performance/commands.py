@@ -10,6 +10,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+COMPARE = ("compare", "--rows", "gpu", "--cols", "backend", "--baseline", "backend=eager", "--where", "campaign=newest")
+
+SWEEP = f"""\
+version: 1
+name: bench
+environments: cpu
+workloads:
+  - name: [bert-base, distilbert, gpt2, roberta-base]
+    batch: {list(range(1, 51))}
+    sequence_length: {list(range(8, 168, 8))}
+backends: [eager, torchscript, onnxruntime, torch_compile, openvino]
+rounds: 5
+"""
+"""20,000 specifications, each in five rounds."""
+
 
 @dataclass(frozen=True)
 class Took:

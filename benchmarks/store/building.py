@@ -62,7 +62,7 @@ def build(directory: Path, trials: int, say: Callable[[str], None]) -> Built:
         writer = store.writer(seal_after_rows=10**9)
         group = planned[first : first + WRITER_CAMPAIGNS]
         for number, campaign in enumerate(group, start=1):
-            _put_dimensions(writer, campaign)
+            put_dimensions(writer, campaign)
             for batch in batches(campaign, JOURNAL_ROWS):
                 writer.append_batches([batch])
             writer.finish_campaign(campaign.campaign_id, rows=ROWS_PER_CAMPAIGN)
@@ -100,7 +100,8 @@ def live_files(layout: Layout) -> int:
     return sum(len(files) for files in layout.snapshot().files.values())
 
 
-def _put_dimensions(writer: Writer, campaign: Campaign) -> None:
+def put_dimensions(writer: Writer, campaign: Campaign) -> None:
+    """Writes what the rows of a campaign refer to."""
     for host in campaign.hosts:
         writer.put_system(_system(host, campaign.day))
     writer.put_environment(_environment(campaign.environment))

@@ -21,9 +21,9 @@ BACKENDS = (
     *("eager", "torchscript", "torch_compile", "cuda_graphs", "onnxruntime", "tensorrt", "openvino", "torch_tensorrt"),
 )
 BATCHES = (1, 2, 4, 8, 32, 128)
-DTYPES = ("float32", "float16", "bfloat16", "tf32")
+DTYPES = ("float32", "float16", "bfloat16")
 ENVIRONMENTS = (
-    *(f"cuda{major}-{year}" for major in (11, 12, 13) for year in (2022, 2023, 2024, 2025)),
+    *(f"cuda{major}-{year}" for major in (10, 11, 12, 13) for year in (2022, 2023, 2024, 2025)),
     "cuda13-nightly",
 )
 GPUS = (
@@ -44,7 +44,7 @@ KEYS_PER_CAMPAIGN = 5 * len(BACKENDS) * len(BATCHES)
 ROWS_PER_CAMPAIGN = KEYS_PER_CAMPAIGN * HOSTS_PER_CAMPAIGN * ROUNDS
 BLOCKS = len(WORKLOADS) // 5 * len(DTYPES) * len(ENVIRONMENTS)
 TRIAL_KEYS = BLOCKS * KEYS_PER_CAMPAIGN
-BEGIN = datetime(2024, 12, 1, tzinfo=UTC)
+BEGIN = datetime(2024, 11, 1, tzinfo=UTC)
 DAYS = 730
 METHOD_VERSION, CONTRACT_VERSION = 2, 1
 

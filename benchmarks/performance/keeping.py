@@ -1,0 +1,88 @@
+"""What a store of many campaigns costs: compaction, verification, and being merged into another one.
+
+Each size in a process of its own: `python -m benchmarks.performance.keeping CAMPAIGNS DIRECTORY`.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.store.building import put_dimensions
+from benchmarks.store.fleet import Campaign
+from benchmarks.store.rows import campaign_rows
+from orchestrator.store import Store
+from orchestrator.store.query.reading import current_view
+from orchestrator.store.sharing.merging import merge
+from orchestrator.store.storage.compaction import compact
+from orchestrator.store.verification import verify
+
+ROWS = 1000
+"""Of each campaign."""
+
+WRITER_CAMPAIGNS = 50
+"""So many share a writer, at whose end compaction is automatic."""
+
+_PROJECT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Processor seconds of one size."""
+
+    campaigns: int
+    rows: int
+    compact_s: float
+    """All compactions, automatic ones too."""
+    verify_s: float
+    merge_s: float
+    """Into an empty store, sealing and compaction included."""
+
+
+def keep(campaigns: int, directory: Path) -> Kept:
+    """Measures one size, in a process of its own; the store stays in the directory."""
+    command = [sys.executable, "-m", "benchmarks.performance.keeping", str(campaigns), str(directory)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=_PROJECT)
+    return Kept(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def _keep(campaigns: int, directory: Path) -> Kept:
+    store, copy = Store.open(directory), Store.open(directory.with_name(f"{directory.name}-copy"))
+    compact_s = _fill(store, campaigns) + _took(lambda: compact(store.layout, full=True))[0]
+    verify_s, verified = _took(lambda: verify(current_view(store.layout), store.layout))
+    merge_s, merged = _took(lambda: merge(copy, current_view(store.layout)))
+    shutil.rmtree(copy.layout.root)
+    rows = campaigns * ROWS
+    if (verified.rows["trials"], merged.added) != (rows, rows):
+        raise SystemExit(f"{verified.rows['trials']} verified and {merged.added} merged of {rows}: {merged.refused[:3]}")
+    return Kept(campaigns, rows, compact_s, verify_s, merge_s)
+
+
+def _fill(store: Store, campaigns: int) -> float:
+    """Writes the campaigns; what the automatic compactions took."""
+    compact_s = 0.0
+    for first in range(0, campaigns, WRITER_CAMPAIGNS):
+        writer = store.writer(seal_after_rows=10**9)
+        for number in range(first, min(first + WRITER_CAMPAIGNS, campaigns)):
+            campaign = Campaign(number, campaigns)
+            put_dimensions(writer, campaign)
+            writer.append_batches([campaign_rows(campaign).slice(0, ROWS)])
+            writer.finish_campaign(campaign.campaign_id, rows=ROWS)
+        writer.seal()
+        compact_s += _took(writer.close)[0]
+    return compact_s
+
+
+def _took(work: Callable[[], Any]) -> tuple[float, Any]:
+    start = time.process_time()
+    done = work()
+    return time.process_time() - start, done
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(_keep(int(sys.argv[1]), Path(sys.argv[2])))))
