@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from orchestrator.analysis.axes import grouped
+from orchestrator.store import Stage
 from runners.contract import Phases
 
 _SHARED: Final = ("others_s", "session_s")
@@ -22,6 +23,8 @@ class TimeSpent:
     """As columns are called, those in which any time went."""
     between_s: float
     """From the first start to the last end of a campaign on a host, without its trials: starts of tasks, and pauses."""
+    stages: Mapping[str, float]
+    """Of the campaigns that the trials are of, as a whole: the columns of `Stage`, those in which any time went."""
 
     @property
     def total_s(self) -> float:
@@ -34,12 +37,16 @@ def phase_columns() -> list[str]:
     return [*_PLACE, "session_id", "started_at", "finished_at", *_OWN, *_SHARED]
 
 
-def time_spent(rows: Sequence[Mapping[str, Any]]) -> TimeSpent:
-    """Adds up the phases of trials.
+def time_spent(rows: Sequence[Mapping[str, Any]], campaigns: Iterable[Mapping[str, Any]] = ()) -> TimeSpent:
+    """Adds up the phases of trials, and the stages of their campaigns.
 
     Args:
         rows: with the columns of `phase_columns`; of trials that never started nothing is counted.
+        campaigns: with `campaign_id` and the columns of `Stage`; of those that have not ended nothing is counted.
     """
+    ids = {row["campaign_id"] for row in rows}
+    theirs = [row for row in campaigns if row["campaign_id"] in ids]
+    stages = {stage.value: _sum(row[stage.value] for row in theirs) for stage in Stage}
     ran = [row for row in rows if row["finished_at"] is not None and row["session_s"] is not None]
     by_phase = {name: _sum(row[name] for row in ran) for name in _OWN}
     # The least: of several records each counts the time in which those before it were written
@@ -50,8 +57,8 @@ def time_spent(rows: Sequence[Mapping[str, Any]]) -> TimeSpent:
         (max(row["finished_at"] for row in some) - min(row["started_at"] for row in some)).total_seconds()
         for some in places.values()
     )
-    found = {name: seconds for name, seconds in by_phase.items() if seconds}
-    return TimeSpent(len(ran), found, max(0.0, passed_s - sum(found.values())))
+    found, stages = ({name: some[name] for name in some if some[name]} for some in (by_phase, stages))
+    return TimeSpent(len(ran), found, max(0.0, passed_s - sum(found.values())), stages)
 
 
 def _sum(values: Iterable[float | None]) -> float:

@@ -17,7 +17,7 @@ from orchestrator.analysis.metrics import Metric, default_metric, resolved
 from orchestrator.analysis.pooling import Policy
 from orchestrator.analysis.tax import SOURCES, complete, needs_tax, stored
 from orchestrator.errors import ConfigurationError
-from orchestrator.store import Results, Selection
+from orchestrator.store import Results, Selection, Stage
 from orchestrator.store.query.reading import View
 
 Row = dict[str, Any]
@@ -29,13 +29,13 @@ class Snapshot:
 
     view: View
     campaigns: tuple[Row, ...]
-    """With `campaign_id`, `sweep` and `started_at`."""
+    """With `campaign_id`, `sweep`, `started_at` and the columns of `Stage`."""
 
     @classmethod
     def of(cls, results: Results) -> Self:
         """The store as it is now."""
         view = results.view()
-        columns = ("campaign_id", "sweep", "started_at")
+        columns = ("campaign_id", "sweep", "started_at", *(stage.value for stage in Stage))
         return cls(view, tuple(Selection(view, "campaigns", None, columns).arrow().to_pylist()))
 
     @property

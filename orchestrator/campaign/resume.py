@@ -16,7 +16,7 @@ from orchestrator.campaign.stored_plan import StoredPlan, plan_document
 from orchestrator.config import Faults, Sweep
 from orchestrator.errors import ConfigurationError, ForeignDataError
 from orchestrator.planning import Plan, PlanningHost, estimate_s, plan
-from orchestrator.store import Attempt, Reproduces, Row, Store
+from orchestrator.store import Attempt, Reproduces, Row, Stage, Store
 from runners.contract import LEGACY, Status, Trial
 from runners.statistics.allocation import goes_on
 
@@ -63,6 +63,8 @@ class CampaignOrder:
     """How long hosts are waited for that do not answer."""
     sweep: Sweep | None = None
     """What is measured, to tell which trials a host that comes later can take; null where none can."""
+    spent: Mapping[Stage, float] = field(default_factory=dict)
+    """Seconds of its stages until it is driven."""
 
 
 Choose = Callable[[Sequence[PlanningHost], Store, Collection[str]], Continuation]

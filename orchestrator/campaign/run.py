@@ -21,6 +21,7 @@ from orchestrator.campaign.provision import (
 )
 from orchestrator.campaign.recovery import Spares, recovering
 from orchestrator.campaign.resume import CampaignOrder, Choose, write_widened
+from orchestrator.campaign.stages import StageClock
 from orchestrator.config import Host, Inventory, Sweep
 from orchestrator.environments import Catalogue, read_built_images
 from orchestrator.errors import ConfigurationError, NoUsableHostError
@@ -39,7 +40,7 @@ from orchestrator.planning import (
     slots_at_once,
 )
 from orchestrator.scheduling import scheduler_at
-from orchestrator.store import Store
+from orchestrator.store import Stage, Store
 from orchestrator.store.storage.layout import store_id
 
 Say = Callable[[str], None]
@@ -149,6 +150,7 @@ def run_sweep(request: RunRequest, hosts: Hosts, choose: Choose, say: Say, watch
     """
     refuse_results_elsewhere(request.results, hosts)
     with undisturbed(hosts):
+        clock = StageClock()
         say(f"looking at {', '.join(request.hosts)}")
         preview = look(request, hosts)
         _tell_left_out(preview.left_out, say)
@@ -157,15 +159,17 @@ def run_sweep(request: RunRequest, hosts: Hosts, choose: Choose, say: Say, watch
                 if environment in host.unavailable:
                     say(f"{name}: {host.unavailable[environment]}; its trials are skipped")
         with hosts.gathered(say):
-            ready, left_out, spares = _ready(request, hosts, preview, say)
+            ready, left_out, spares = _ready(request, hosts, preview, say, clock)
+            clock.enter(Stage.PLANNING)
             store = Store.open(request.results)
             order = _order(request, ready, left_out, store, choose, say)
+            order = replace(order, spent=clock.seconds())
             code = drive_order(order, hosts, request.files, store, say, watch, spares)
     return RunOutcome(order.continuation.campaign_id, left_out, code)
 
 
 def _ready(
-    request: RunRequest, hosts: Hosts, preview: Preview, say: Say
+    request: RunRequest, hosts: Hosts, preview: Preview, say: Say, clock: StageClock
 ) -> tuple[list[ReadyHost], Mapping[str, str], Spares]:
     """The hosts that take part, why the others do not, and what stands by.
 
@@ -173,6 +177,7 @@ def _ready(
     """
     nothing = Spares({}, request.hosts, request.inventory, Images({}, None), preview.known)
     while True:
+        clock.enter(Stage.PLANNING)
         planned = preview.plan(request.sweep)
         needed = needed_environments(planned)
         skipping = [
@@ -183,7 +188,9 @@ def _ready(
             return skipping, preview.left_out, nothing
         in_containers = {name for name in needed if preview.facts[name].isolation is Isolation.DOCKER}
         environments = {environment for name in in_containers for environment in needed[name]}
+        clock.enter(Stage.IMAGES)
         images = images_for(environments, preview.known, hosts.builder, say)
+        clock.enter(Stage.SETUP)
         facts, failed = hosts.join(needed, say)
         joined = {
             name: planning_host(

@@ -47,7 +47,7 @@ def explain_command(trial: tuple[str, ...], place: str | Path, form: str) -> Non
     snapshot = Snapshot.of(require_store(place))
     conditions = () if _is_id(trial) else parse_conditions(trial)
     if conditions and {condition.axis.name for condition in conditions} <= {*_TELLING}:
-        spent = time_spent(snapshot.rows(phase_columns(), snapshot.condition(conditions)))
+        spent = time_spent(snapshot.rows(phase_columns(), snapshot.condition(conditions)), snapshot.campaigns)
         if form == "json":
             click.echo(json.dumps(time_document(spent), indent=2))
         else:

@@ -73,18 +73,27 @@ def render_explanation(found: Explanation, commands: Mapping[Lack, str]) -> Rend
 
 
 def render_time(spent: TimeSpent) -> RenderableType:
-    """Where the time of trials went, the most first."""
-    told = [*spent.by_phase.items(), *([("between trials", spent.between_s)] if spent.between_s else [])]
-    table = ruled_table("phase", "s", "share")
-    for name, seconds in sorted(told, key=lambda item: -item[1]):
-        table.add_row(name, f"{seconds:.1f}", f"{seconds / spent.total_s:.1%}")
+    """Where the time of trials went, and that of their campaigns, the most first."""
+    told = {**spent.by_phase, **({"between trials": spent.between_s} if spent.between_s else {})}
     trials = count_text(spent.trials, "trial", "trials")
-    return Group(Text(f"{trials} took {spent.total_s:.0f} s of their machines.", style="bold"), Text(), table)
+    drawn = [*_shares(f"{trials} took {spent.total_s:.0f} s of their machines.", "phase", told)]
+    if spent.stages:
+        whole_s = sum(spent.stages.values())
+        drawn += [Text(), *_shares(f"Their campaigns took {whole_s:.0f} s from command to end.", "stage", spent.stages)]
+    return Group(*drawn)
+
+
+def _shares(title: str, of: str, seconds: Mapping[str, float]) -> Iterator[RenderableType]:
+    table = ruled_table(of, "s", "share")
+    for name, some in sorted(seconds.items(), key=lambda item: -item[1]):
+        table.add_row(name, f"{some:.1f}", f"{some / sum(seconds.values()):.1%}")
+    yield from (Text(title, style="bold"), Text(), table)
 
 
 def time_document(spent: TimeSpent) -> dict[str, Any]:
     """The same as a JSON value."""
-    return {"trials": spent.trials, "total_s": spent.total_s, **spent.by_phase, "between_s": spent.between_s}
+    phases = {**spent.by_phase, "between_s": spent.between_s}
+    return {"trials": spent.trials, "total_s": spent.total_s, **phases, "campaigns": dict(spent.stages)}
 
 
 def _transition_of(found: Explanation) -> str:

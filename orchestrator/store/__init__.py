@@ -41,7 +41,7 @@ from orchestrator.store.schema import (
     TRIALS,
     WORK,
 )
-from orchestrator.store.schema.columns import Origin
+from orchestrator.store.schema.columns import Origin, Stage
 from orchestrator.store.schema.tables import (
     Row,
     campaign_plan,
@@ -81,6 +81,7 @@ __all__ = [
     "Rows",
     "SealReport",
     "Selection",
+    "Stage",
     "Store",
     "TaskOrigin",
     "Writer",

@@ -21,7 +21,7 @@ from orchestrator.config.sweep import Duplicate
 from orchestrator.execution import ProcessSettings, TaskOutcome, aftermath
 from orchestrator.planning import make_slots
 from orchestrator.scheduling import HostObserved, RecordPiece, TaskEnded, TaskEvent, run_on_host
-from orchestrator.store import environment_id, open_store
+from orchestrator.store import Stage, environment_id, open_store
 from runners.contract import Begin, Status, Task, TaskFiles, Trial, encode_line
 from runners.system import GpuPlace, NumaNode, Topology, collect
 from tests.local_scheduler import LocalScheduler
@@ -57,6 +57,9 @@ def test_every_trial_and_every_skip_gets_one_row_that_joins(lab: Lab) -> None:
     counts = ("rows", "planned_trials", "trials_ok", "trials_crashed", "trials_skipped", "trials_timeout")
     assert [campaign[name] for name in counts] == [12, 8, 4, 4, 4, 0]
     assert campaign["finished_at"] > campaign["started_at"]
+    stages = {stage: campaign[stage.value] for stage in Stage}
+    assert min(stages[stage] for stage in (Stage.SETUP, Stage.RUNNING, Stage.TEARDOWN)) > 0
+    assert stages[Stage.LOOKING] == stages[Stage.IMAGES] == 0  # its hosts were ready
     assert json.loads(campaign["versions"])["pyarrow"] == version("pyarrow")
     planned = json.loads(campaign["plan"])
     trials = [trial for task in planned["tasks"] for trial in task["trials"]]
@@ -96,6 +99,8 @@ def test_an_interrupted_campaign_says_what_there_is_and_goes_on_where_it_stopped
     [after] = lab.store.campaigns().to_pylist()
     assert (after["rows"], after["trials_ok"], after["trials_skipped"]) == (10, 8, 2)
     assert after["finished_at"] > before["finished_at"]
+    assert all(after[stage.value] >= before[stage.value] for stage in Stage)
+    assert after["running_s"] > before["running_s"]
 
 
 def test_a_dead_supervisor_costs_its_trial_and_the_rest_runs_again(lab: Lab) -> None:

@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from importlib.metadata import distributions, version
 from pathlib import Path
 from typing import Final
@@ -22,6 +21,7 @@ from orchestrator.campaign.driver.requests import Requests
 from orchestrator.campaign.driver.task_tracker import TaskTracker, restarted
 from orchestrator.campaign.progress import CampaignPlanned, Notice, Observer, one_at_a_time
 from orchestrator.campaign.resume import CampaignOrder, unfinished
+from orchestrator.campaign.stages import StageClock, spent_before
 from orchestrator.campaign.stored_plan import plan_document
 from orchestrator.errors import StoreError
 from orchestrator.execution import keep_code
@@ -29,7 +29,7 @@ from orchestrator.files import CACHE, ProjectFiles
 from orchestrator.hosts import fingerprint_here
 from orchestrator.planning import Plan, PlannedTask
 from orchestrator.scheduling import Leftovers, Scheduler, SchedulingHost, acknowledge, remove_directories
-from orchestrator.store import Ingest, Row, SealReport, Store, Writer, campaign_row, campaign_totals
+from orchestrator.store import Ingest, Row, SealReport, Stage, Store, Writer, campaign_row, campaign_totals
 from orchestrator.store.storage.layout import store_id
 
 ANSWER_S: Final = 60.0
@@ -71,6 +71,7 @@ def run_campaign(
         StoreError: a row cannot be written; no further trial is then run.
     """
     campaign_id, told = order.continuation.campaign_id, one_at_a_time(observe)
+    clock = StageClock(Stage.SETUP, order.spent, spent_before(store, campaign_id))
     with ControlFiles(files.control).driving():
         writer, with_rows = store.writer(), set[str]()
         try:
@@ -80,14 +81,14 @@ def run_campaign(
             earlier = len(writer.reports)
             with Ingest(store, writer, lambda text: told(Notice(text))) as ingest:
                 with_rows = ingest.campaigns
-                run = CampaignRun(order, scheduler, ingest, store, files, told, place)
+                run = CampaignRun(order, scheduler, ingest, store, files, told, place, clock)
                 run.all()
-            _close_accounts(store, writer, {campaign_id, *with_rows})
+            _close_accounts(store, writer, campaign_id, with_rows, clock.seconds())
             writer.close()
             _tell_of_damage(writer.reports[earlier:], told, "of this run")
         except BaseException:
             # What cannot be written any more must not hide why the campaign ends.
-            for last in (partial(_close_accounts, store, writer, {campaign_id, *with_rows}), writer.close):
+            for last in (lambda: _close_accounts(store, writer, campaign_id, with_rows, clock.seconds()), writer.close):
                 try:
                     last()
                 except StoreError as error:
@@ -113,6 +114,7 @@ class CampaignRun:
     files: ProjectFiles
     observe: Observer
     place: str
+    clock: StageClock
 
     def __post_init__(self) -> None:
         self._plan = self.order.continuation.plan
@@ -163,8 +165,10 @@ class CampaignRun:
             self._begin(left)
             works |= self._works(left)
             self._drive(left, works, absent)
+            self.clock.enter(Stage.TEARDOWN)
             self._clear(works)
         finally:
+            self.clock.enter(Stage.TEARDOWN)
             self.scheduler.stop()
             self._end_here(works)
 
@@ -214,7 +218,8 @@ class CampaignRun:
             estimate_s=left.estimate_s,
         )
         control, faults, sweep = ControlFiles(self.files.control), self.order.faults, self.order.sweep
-        Driver(works, self.scheduler, self._tracker, control, state, faults, sweep, absent, self._recall).run()
+        driven = works, self.scheduler, self._tracker, control, state, faults, sweep, absent, self._recall
+        Driver(*driven, self.clock).run()
 
     def _clear(self, works: Mapping[str, HostWork]) -> None:
         """Has the hosts that are there forget what is stored, and removes what `run_campaign` removes here."""
@@ -308,12 +313,23 @@ def opening_row(order: CampaignOrder) -> Row:
     )
 
 
-def _close_accounts(store: Store, writer: Writer, campaign_ids: set[str]) -> None:
-    """Writes down when campaigns ended, for now or for good, and what there is of them by then."""
-    for campaign_id in sorted(campaign_ids.intersection(store.campaigns()["campaign_id"].to_pylist())):
+def _close_accounts(
+    store: Store, writer: Writer, driven: str, with_rows: set[str], spent: Mapping[Stage, float]
+) -> None:
+    """Writes down when campaigns ended, for now or for good, and what there is of them by then.
+
+    Args:
+        store: that has them.
+        writer: of the store.
+        driven: the campaign that was.
+        with_rows: those that got rows.
+        spent: on the one that was driven.
+    """
+    for campaign_id in sorted({driven, *with_rows}.intersection(store.campaigns()["campaign_id"].to_pylist())):
+        stages = spent if campaign_id == driven else {}
         statuses = [attempt.status for attempt in store.attempts(campaign_id).values()]
         rows = len(store.trials(["trial_id"], campaign_id=campaign_id))
-        writer.finish_campaign(campaign_id, **campaign_totals(datetime.now(UTC), statuses, rows=rows))
+        writer.finish_campaign(campaign_id, **campaign_totals(datetime.now(UTC), statuses, rows=rows, stages=stages))
 
 
 def _tell_of_damage(reports: Sequence[SealReport], observe: Observer, whose: str) -> None:

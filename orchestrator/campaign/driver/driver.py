@@ -16,9 +16,11 @@ from orchestrator.campaign.driver.host_work import HostWork, ListeningClock, hop
 from orchestrator.campaign.driver.leftovers import MAX_WAITING_BYTES, LeftoverIntake, Recovery
 from orchestrator.campaign.driver.task_tracker import RunningTask, TaskTracker, restarted
 from orchestrator.campaign.progress import trial_text
+from orchestrator.campaign.stages import StageClock
 from orchestrator.config import Faults, Sweep
 from orchestrator.planning import PlannedTask, plan
 from orchestrator.scheduling import Returned, Scheduler, TaskEnded, TaskEvent, WorkerProcess
+from orchestrator.store import Stage
 from orchestrator.store.ingest import NO_ROOM
 from runners.statistics.allocation import goes_on
 
@@ -51,6 +53,7 @@ class Driver:
     """Hosts that were made ready and are not there now, and why: lost from the start, until they answer."""
     recall: Callable[[PlannedTask], PlannedTask]
     """Tells a task with a budget what the store knows by now."""
+    stages: StageClock = field(default_factory=StageClock)
     clock: Callable[[], float] = time.monotonic
     _listening: ListeningClock = field(init=False)
     _looking: ListeningClock = field(init=False)
@@ -85,6 +88,7 @@ class Driver:
             self._submit()
             self._publish()
             running = [task for host in self.works.values() for task in host.running.values()]
+            self.stages.enter(Stage.RUNNING if running else Stage.WAITING)
             if running and (self._ingest.waiting_bytes > MAX_WAITING_BYTES or all(task.ended for task in running)):
                 # Nothing is taken meanwhile: hosts keep what they record, and nobody is called silent for it.
                 self._ingest.answered.wait(PAUSE_S)

@@ -19,6 +19,7 @@ from orchestrator.store.schema.columns import (
     TRIAL_COLUMNS,
     Column,
     Sharing,
+    Stage,
     public,
     texts,
 )
@@ -73,6 +74,7 @@ COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {
         *texts("plan"),
         *public(*texts("versions"), Column("rows", INTEGER, "rows")),
         *public(*(Column(total_column(status), INTEGER, "trials") for status in Status)),
+        *public(*(Column(stage.value, NUMBER, "s") for stage in Stage)),
     ),
 }
 """By table its columns, in their order."""
@@ -91,6 +93,9 @@ SCHEMAS: Final[Mapping[str, pa.Schema]] = {
 
 KEYS: Final[Mapping[str, str]] = {"systems": "system_id", "environments": "environment_id", "campaigns": "campaign_id"}
 """What makes a row of a small table unique."""
+
+TOTALS: Final = ("finished_at", "rows", *map(total_column, Status), *(stage.value for stage in Stage))
+"""Columns of a campaign that are written when it ends, and again when it was continued."""
 
 ROW_KEY: Final = ("trial_id", "attempt")
 """What makes a row of `trials` unique."""

@@ -33,6 +33,25 @@ class Origin(Enum):
     """From another store, whoever wrote that."""
 
 
+class Stage(Enum):
+    """What a campaign spends its time on; the values are columns of `campaigns`. It is in one stage at a time."""
+
+    LOOKING = "looking_s"
+    """At hosts: what they are, and what they have."""
+    PLANNING = "planning_s"
+    """And choosing the campaign to go on with."""
+    IMAGES = "images_s"
+    """Building them."""
+    SETUP = "setup_s"
+    """Of hosts: images and environments go there, a cluster starts, what waits there is fetched."""
+    RUNNING = "running_s"
+    """A task is on some host."""
+    WAITING = "waiting_s"
+    """None is, and hosts are waited for."""
+    TEARDOWN = "teardown_s"
+    """Hosts are cleared, and what runs there of ours ends."""
+
+
 class Sharing(Enum):
     """What an anonymised export shows of a column."""
 

@@ -4,13 +4,14 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Final
 
 import pyarrow as pa
 
 from orchestrator.errors import StoreError
-from orchestrator.store.schema import ENVIRONMENTS, SYSTEMS, total_column
-from orchestrator.store.schema.columns import HOT_SYSTEM, Origin
+from orchestrator.store.schema import ENVIRONMENTS, SYSTEMS, TOTALS, total_column
+from orchestrator.store.schema.columns import HOT_SYSTEM, Origin, Stage
 from orchestrator.store.schema.nested import fitted
 from runners.contract import Status
 from runners.contract.record import FactValue
@@ -114,7 +115,7 @@ def campaign_row(
         "taxmeter_version": taxmeter_version,
         "git_commit": git_commit,
         "versions": None if versions is None else json_text(versions),
-        **dict.fromkeys(("finished_at", "rows", *map(total_column, Status))),
+        **dict.fromkeys(TOTALS),
     }
 
 
@@ -132,19 +133,23 @@ def campaign_plan(plan: object, *, plan_digest: str, planned_trials: int) -> Row
     }
 
 
-def campaign_totals(finished_at: datetime, statuses: Iterable[Status], *, rows: int) -> Row:
+def campaign_totals(
+    finished_at: datetime, statuses: Iterable[Status], *, rows: int, stages: Mapping[Stage, float] = MappingProxyType({})
+) -> Row:
     """The columns of `campaigns` that are known when a campaign ends, for `Writer.finish_campaign`.
 
     Args:
         finished_at: with its time zone.
         statuses: that of the last attempt of each trial.
         rows: of `trials` that the campaign has; with its earlier attempts more than it has trials.
+        stages: what it spent its time on, in seconds; those that are not known stay as they are.
     """
     counted = Counter(statuses)
     return {
         "finished_at": finished_at,
         "rows": rows,
         **{total_column(status): counted[status] for status in Status},
+        **{stage.value: round(seconds, 3) for stage, seconds in stages.items()},
     }
 
 

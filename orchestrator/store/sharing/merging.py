@@ -16,17 +16,14 @@ import pyarrow.compute as pc
 from orchestrator.store.facade import Store
 from orchestrator.store.query.reading import View, current_view
 from orchestrator.store.query.sql import connect, define_trials, query_errors
-from orchestrator.store.schema import KEYS, TRIALS, total_column
+from orchestrator.store.schema import KEYS, TOTALS, TRIALS
 from orchestrator.store.schema.tables import as_merged
 from orchestrator.store.storage.parts import require_whole_files
 from orchestrator.store.storage.sealing import row_keys
 from orchestrator.store.storage.writing import Writer
 from orchestrator.store.validation import told, violations, without
-from runners.contract import Status
 
 _BATCH_ROWS: Final = 4096
-_TOTALS: Final = frozenset({"finished_at", "rows", *map(total_column, Status)})
-"""Columns of a campaign that change when it ends, and when it is continued."""
 _READ: Final = pa.schema([column.with_nullable(True) for column in TRIALS])
 """What a column lacks over there is for the judge of rows to say."""
 _LOCAL: Final = frozenset({"origin", "origin_store"})
@@ -127,7 +124,7 @@ def _continue_campaigns(
     newer = {}
     for name in sorted(here.keys() & there.keys()):
         mine, other = here[name], there[name]
-        fixed = mine.keys() - _TOTALS - _LOCAL
+        fixed = mine.keys() - {*TOTALS} - _LOCAL
         columns = [column for column in mine if column in fixed and mine[column] != other[column]]
         if columns:
             report.conflicts.append(f"campaign {name} has another {', '.join(columns)}")
@@ -135,7 +132,7 @@ def _continue_campaigns(
         elif other["finished_at"] is not None and (
             mine["finished_at"] is None or mine["finished_at"] < other["finished_at"]
         ):
-            newer[name] = {column: other[column] for column in _TOTALS}
+            newer[name] = {column: other[column] for column in TOTALS}
     if newer:
         writer.finish_campaigns(newer)
     report.continued = len(newer)

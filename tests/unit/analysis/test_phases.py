@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from orchestrator.analysis.phases import phase_columns, time_spent
+from orchestrator.store import Stage
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -28,3 +29,10 @@ def test_hosts_work_side_by_side() -> None:
     rows = [row(0, 10, timed_s=10.0, session_s=0.0, host=host) for host in ("h1", "h2")]
     assert time_spent(rows).total_s == 20.0
     assert time_spent([]).total_s == 0.0
+
+
+def test_stages_are_those_of_the_campaigns_of_the_trials() -> None:
+    known = [dict.fromkeys((stage.value for stage in Stage)) | {"campaign_id": name} for name in ("c", "d")]
+    campaigns = [known[0] | {"setup_s": 3.0, "running_s": 20.0, "waiting_s": 0.0}, known[1] | {"setup_s": 9.0}]
+    assert time_spent([row(0, 10, session_s=0.0)], campaigns).stages == {"setup_s": 3.0, "running_s": 20.0}
+    assert time_spent([row(0, 10, session_s=0.0, campaign_id="e")], campaigns).stages == {}
