@@ -29,10 +29,11 @@ PAGE = """\
 make bench PAGE=docs/measured/performance.md
 ```
 
-{day}, {machine}. Processor time, which neighbours change less than wall time: of commands the median of {repeats} runs, \
-each a process of its own. A campaign is driven by the real driver into a real store, on a host that answers at once; \
-its trials are one task. Stores have campaigns of {rows:,} trials in the real schema. Growth is the cost of one more \
-trial in the last step of sizes over that in the first.
+{day}, {machine}. Processor time, which neighbours change less than wall time: of commands the median of \
+{repeats} runs, each a process of its own, without pandas, which Arrow imports where it is installed. A campaign is \
+driven by the real driver into a real store, on a host that answers at once; its trials are one task. Stores have \
+campaigns of {rows:,} trials in the real schema. Growth is the cost of one more trial in the last step of sizes over \
+that in the first.
 
 {table}
 """

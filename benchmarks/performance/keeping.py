@@ -59,7 +59,9 @@ def _keep(campaigns: int, directory: Path) -> Kept:
     shutil.rmtree(copy.layout.root)
     rows = campaigns * ROWS
     if (verified.rows["trials"], merged.added) != (rows, rows):
-        raise SystemExit(f"{verified.rows['trials']} verified and {merged.added} merged of {rows}: {merged.refused[:3]}")
+        raise SystemExit(
+            f"{verified.rows['trials']} verified and {merged.added} merged of {rows}: {merged.refused[:3]}"
+        )
     return Kept(campaigns, rows, compact_s, verify_s, merge_s)
 
 

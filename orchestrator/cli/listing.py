@@ -12,7 +12,7 @@ from orchestrator.cli.options import duration_text, format_option
 from orchestrator.cli.stores import open_results, place_option
 from orchestrator.cli.tables import console, print_rows, wide_console
 from orchestrator.store import Origin
-from orchestrator.store.query.sql import campaign_list
+from orchestrator.store.query.campaigns import campaign_list
 
 _ENDLESS = 10_000
 _HOSTS_SHOWN = 3

@@ -5,7 +5,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -70,6 +69,8 @@ def write_text(path: Path, text: str, *, append: bool = False) -> None:
 
 
 def _print_table(rows: pa.Table) -> None:
+    import duckdb  # who lists campaigns does not wait for it
+
     plain = console()
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")

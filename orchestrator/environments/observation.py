@@ -6,6 +6,7 @@ from pathlib import Path
 
 from docker import DockerClient
 from docker.types import LogConfig
+
 import runners.system
 from orchestrator.boundary import validated
 from orchestrator.environments.engine import end_of, engine_errors, remove_forgotten, short_container

@@ -4,10 +4,11 @@ import itertools
 import math
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
+from typing import Any
 
 from orchestrator.config import ANY, EACH_GPU_MODEL, Sweep, WorkloadAxis
 from orchestrator.planning.feasibility import ANY_SUITABLE, environment_problem, model_problem, newest_suitable
@@ -162,17 +163,20 @@ def estimate_s(tasks: Sequence[PlannedTask]) -> float:
     """Wall time of the tasks in seconds, hosts and slots in parallel: turns and budgets plus measured overheads."""
     per_slot: dict[tuple[str, int], float] = {}
     prepared: dict[tuple[str, str], set[str]] = {}
+    specs = {id(trial.spec): trial.spec for planned in tasks for trial in planned.task.trials}
+    processes_ms = {name: _processes_ms(spec) for name, spec in specs.items()}
+    floors = {name: _floor(spec) for name, spec in specs.items()}
+    texts: Known = {}
     for planned in tasks:
-        sessions = sessions_of(planned.task.trials)
-        seconds = START_OF_TASK_S + _floors_s(planned.task) + len(sessions) * _looking_ms(planned.task) / 1000
-        visits = Counter(id(trial.spec) for trial in planned.task.trials)
-        specs = {id(trial.spec): trial.spec for trial in planned.task.trials}
-        seconds += sum(_processes_ms(specs[name]) * count for name, count in visits.items()) / 1000
-        seconds += OVERHEAD_PER_TRIAL_S * len(planned.task.trials)
+        trials = planned.task.trials
+        visits = Counter(id(trial.spec) for trial in trials)
+        seconds = START_OF_TASK_S + len(sessions_of(trials, texts)) * _looking_ms(planned.task) / 1000
+        seconds += _floors_s({floors[name] for name in visits}) + OVERHEAD_PER_TRIAL_S * len(trials)
+        seconds += sum(processes_ms[name] * count for name, count in visits.items()) / 1000
         before = prepared.setdefault((planned.host, planned.task.environment), set())
-        keys = {trial.trial_key for trial in planned.task.trials}
-        seconds += PREPARATION_S * len(keys - before)
-        before |= keys
+        new = {trial.trial_key for trial in trials} - before
+        seconds += PREPARATION_S * len(new)
+        before |= new
         if planned.task.allocation is not None:
             left_ms = planned.task.allocation.budget_ms - planned.task.allocation.spent_ms
             seconds = max(seconds, START_OF_TASK_S + left_ms / 1000)
@@ -365,18 +369,15 @@ def _looking_ms(task: Task) -> int:
     return 0 if task.guards.load.policy is GuardPolicy.OFF else task.guards.load.window_ms
 
 
-def _structure(spec: TrialSpec) -> tuple[object, ...]:
-    """What trials share that have one dispatch floor."""
-    workload, backend = spec.workload, spec.backend
+def _floor(spec: TrialSpec) -> tuple[Any, ...] | None:
+    """Its budget, and what trials share that have one dispatch floor; null where none is measured."""
+    workload, backend, protocol = spec.workload, spec.backend, spec.protocol
+    if spec.device != "cpu" or not protocol.floor_budget_ms or protocol.procedure != STANDARD:
+        return None
     options = tuple(tuple(sorted(options.items())) for options in (workload.options, backend.options))
     sizes = workload.sequence_length, workload.image_size
-    return workload.name, workload.source, sizes, backend.name, options, spec.dtype
+    return protocol.floor_budget_ms, workload.name, workload.source, sizes, backend.name, options, spec.dtype
 
 
-def _floors_s(task: Task) -> float:
-    floors = {
-        (_structure(spec), spec.protocol.floor_budget_ms)
-        for spec in {id(trial.spec): trial.spec for trial in task.trials}.values()
-        if spec.device == "cpu" and spec.protocol.floor_budget_ms and spec.protocol.procedure == STANDARD
-    }
-    return sum(OVERHEAD_PER_FLOOR_S + TWINS_PER_FLOOR * budget_ms / 1000 for _, budget_ms in floors)
+def _floors_s(floors: Collection[tuple[Any, ...] | None]) -> float:
+    return sum(OVERHEAD_PER_FLOOR_S + TWINS_PER_FLOOR * floor[0] / 1000 for floor in floors if floor is not None)

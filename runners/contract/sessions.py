@@ -16,19 +16,25 @@ def shared_parts(specs: Iterable[TrialSpec]) -> Known:
     return {name: (part, canonical_json(part)) for name, part in parts.items()}
 
 
-def sessions_of(trials: Sequence[Trial]) -> Tuple[Tuple[Trial, ...], ...]:
+def sessions_of(trials: Sequence[Trial], texts: Optional[Known] = None) -> Tuple[Tuple[Trial, ...], ...]:
     """The sessions of a task in the order of their first trials: what differs in nothing but its backend.
 
     The second half of an A/A pair is in the session of the first. Alone are a trial of the procedure `legacy`, and one
     that is to be.
+
+    Args:
+        trials: of the task.
+        texts: of specifications without their backends, for tasks that share them: what is missing is added.
     """
-    specs = {id(trial.spec): trial.spec for trial in trials}  # the rounds of a plan share them
-    known = shared_parts(specs.values())
-    texts = {name: canonical_json(replace(spec, backend=_NO_BACKEND), known) for name, spec in specs.items()}
+    texts = {} if texts is None else texts
+    new = {id(trial.spec): trial.spec for trial in trials if id(trial.spec) not in texts}
+    known = shared_parts(new.values())
+    for name, spec in new.items():
+        texts[name] = spec, canonical_json(replace(spec, backend=_NO_BACKEND), known)
     sessions: Dict[Tuple[int, str], List[Trial]] = {}
     for trial in trials:
         is_alone = trial.alone or trial.spec.protocol.procedure == LEGACY
-        key = (0, trial.trial_id) if is_alone else (trial.round, texts[id(trial.spec)])
+        key = (0, trial.trial_id) if is_alone else (trial.round, texts[id(trial.spec)][1])
         sessions.setdefault(key, []).append(trial)
     return tuple(tuple(session) for session in sessions.values())
 

@@ -74,6 +74,10 @@ def run_campaign(
     clock = StageClock(Stage.SETUP, order.spent, spent_before(store, campaign_id))
     with ControlFiles(files.control).driving():
         writer, with_rows = store.writer(), set[str]()
+
+        def close_accounts() -> None:
+            _close_accounts(store, writer, campaign_id, with_rows, clock.seconds())
+
         try:
             if order.continuation.is_new:
                 writer.put_campaign(opening_row(order))
@@ -83,12 +87,12 @@ def run_campaign(
                 with_rows = ingest.campaigns
                 run = CampaignRun(order, scheduler, ingest, store, files, told, place, clock)
                 run.all()
-            _close_accounts(store, writer, campaign_id, with_rows, clock.seconds())
+            close_accounts()
             writer.close()
             _tell_of_damage(writer.reports[earlier:], told, "of this run")
         except BaseException:
             # What cannot be written any more must not hide why the campaign ends.
-            for last in (lambda: _close_accounts(store, writer, campaign_id, with_rows, clock.seconds()), writer.close):
+            for last in (close_accounts, writer.close):
                 try:
                     last()
                 except StoreError as error:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from docker import DockerClient
 from docker.errors import NotFound
+
 from orchestrator.boundary import load_json, validated
 from orchestrator.config import Connection, Host, local_engine
 from orchestrator.environments import connect, engine_address, engine_errors, remove_container

@@ -15,17 +15,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
 from orchestrator.errors import ConfigurationError, StoreError, near_names
 from orchestrator.store.query.reading import View, current_view
 from orchestrator.store.query.sql import ask, connect, named_views, query_errors, quoted
 from orchestrator.store.schema import SCHEMAS, TRIALS
 from orchestrator.store.storage.layout import Layout, first_line, is_url
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
 Condition: TypeAlias = pc.Expression | str
 """An Arrow expression (`pc.field("status") == "ok"`), or the text of an SQL condition (`"status = 'ok'"`)."""
@@ -52,7 +54,7 @@ class Selection:
         with _arrow_errors(self):
             return self.view.table(self.table, self.columns, self.condition)
 
-    def duckdb(self) -> DuckDBPyRelation:
+    def duckdb(self) -> "DuckDBPyRelation":
         """As a relation, to go on with in DuckDB; it reads when its rows are fetched."""
         connection = self._connection()
         if self.condition is None or isinstance(self.condition, str):
@@ -82,10 +84,10 @@ class Selection:
         with _arrow_errors(self):
             return int(self.view.dataset(self.table).count_rows(filter=self.condition))
 
-    def _connection(self) -> DuckDBPyConnection:
+    def _connection(self) -> "DuckDBPyConnection":
         return connect(self.view, names=[self.table])
 
-    def _project(self, rows: DuckDBPyRelation) -> DuckDBPyRelation:
+    def _project(self, rows: "DuckDBPyRelation") -> "DuckDBPyRelation":
         return rows.project(", ".join(map(quoted, self.columns)))
 
 
@@ -120,7 +122,7 @@ class Results:
         """The campaigns, one row each; as `trials`."""
         return self._select("campaigns", filter, columns)
 
-    def connect(self, more: Mapping[str, str] = MappingProxyType({})) -> DuckDBPyConnection:
+    def connect(self, more: Mapping[str, str] = MappingProxyType({})) -> "DuckDBPyConnection":
         """A DuckDB connection with the views of `orchestrator.store.query.sql`, for several queries over one moment.
 
         Args:
@@ -128,7 +130,7 @@ class Results:
         """
         return connect(self.view(), more=more)
 
-    def sql(self, query: str, more: Mapping[str, str] = MappingProxyType({})) -> DuckDBPyRelation:
+    def sql(self, query: str, more: Mapping[str, str] = MappingProxyType({})) -> "DuckDBPyRelation":
         """The answer to a query over the views, which can only read; `more` as in `connect`."""
         return ask(connect(self.view(), names=named_views(query), more=more), query)
 

@@ -20,15 +20,16 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import duckdb
-import pyarrow as pa
 import pyarrow.fs as pafs
 
 from orchestrator.errors import ConfigurationError, StoreError, near_names
 from orchestrator.store.query.reading import View
 from orchestrator.store.schema import TRIALS
+
+if TYPE_CHECKING:
+    import duckdb  # listing, and reading by Arrow, do not wait for it
 
 VIEWS: Final = ("trials", "samples", "systems", "environments", "campaigns", "latest")
 
@@ -53,45 +54,12 @@ _MEMORY_SHARE: Final = 0.5
 """Of the machine's memory; what needs more goes to the disk."""
 
 _READING: Final = {"SELECT", "EXPLAIN"}
-_USERS: Final = (
-    duckdb.ParserException,
-    duckdb.BinderException,
-    duckdb.CatalogException,
-    duckdb.ConversionException,
-    duckdb.InvalidInputException,
-    duckdb.InvalidTypeException,
-    duckdb.NotImplementedException,
-    duckdb.OutOfRangeException,
-    duckdb.PermissionException,
-    duckdb.SyntaxException,
-    duckdb.TypeMismatchException,
-)
-"""Errors in a query; all others are those of the machine or the files."""
-# The last attempt counts. A trial that infrastructure failed runs again on a resume, so it is left to do as well; one
-# that the plan skips was never planned to run.
-_CAMPAIGNS: Final = """
-    WITH last AS (
-        SELECT campaign_id, trial_id, arg_max(status, attempt) AS status, max(finished_at) AS finished_at
-        FROM trials GROUP BY ALL
-    ), counted AS (
-        SELECT campaign_id, max(finished_at) AS finished_at,
-               count(*) FILTER (status = 'ok') AS ok,
-               count(*) FILTER (status NOT IN ('ok', 'unsupported', 'skipped')) AS failed,
-               count(*) FILTER (status = 'unsupported') AS unsupported,
-               count(*) FILTER (status = 'skipped') AS skipped,
-               count(*) FILTER (status NOT IN ('skipped', 'infrastructure_error')) AS done
-        FROM last GROUP BY ALL
-    ), places AS (
-        SELECT campaign_id, list_sort(list(DISTINCT host)) AS hosts FROM trials WHERE host IS NOT NULL GROUP BY ALL
-    )
-    SELECT campaign_id, started_at, sweep, origin, origin_store, coalesce(hosts, []) AS hosts,
-           planned_trials AS planned, coalesce(ok, 0) AS ok, coalesce(failed, 0) AS failed,
-           coalesce(unsupported, 0) AS unsupported, coalesce(skipped, 0) AS skipped,
-           greatest(0, planned_trials - coalesce(done, 0)) AS left_to_do,
-           round(epoch(coalesce(campaigns.finished_at, counted.finished_at) - started_at), 3) AS duration_s
-    FROM campaigns LEFT JOIN counted USING (campaign_id) LEFT JOIN places USING (campaign_id)
-    ORDER BY started_at DESC, campaign_id
-"""
+_USERS: Final = {
+    *("ParserException", "BinderException", "CatalogException", "ConversionException", "InvalidInputException"),
+    *("InvalidTypeException", "NotImplementedException", "OutOfRangeException", "PermissionException"),
+    *("SyntaxException", "TypeMismatchException"),
+}
+"""Errors of DuckDB in a query; all others are those of the machine or the files."""
 
 
 def connect(
@@ -100,7 +68,7 @@ def connect(
     sandboxed: bool = True,
     names: Collection[str] = VIEWS,
     more: Mapping[str, str] = MappingProxyType({}),
-) -> duckdb.DuckDBPyConnection:
+) -> "duckdb.DuckDBPyConnection":
     """A connection with the views.
 
     Args:
@@ -109,6 +77,8 @@ def connect(
         names: the views that will be asked; each takes a while to define, and `trials` is always there.
         more: further views over these, as queries, by name.
     """
+    import duckdb
+
     connection = duckdb.connect()
     _set_up(connection)
     define_trials(connection, view, "trials")
@@ -126,8 +96,10 @@ def connect(
     return connection
 
 
-def define_trials(connection: duckdb.DuckDBPyConnection, view: View, name: str) -> None:
+def define_trials(connection: "duckdb.DuckDBPyConnection", view: View, name: str) -> None:
     """Makes a view of trials."""
+    import duckdb
+
     connection.register(f"_{name}_unsealed", view.unsealed)
     sealed = view.snapshot.files["trials"]
     branches = []
@@ -145,7 +117,7 @@ def define_trials(connection: duckdb.DuckDBPyConnection, view: View, name: str) 
         raise _unreadable(error) from error
 
 
-def ask(connection: duckdb.DuckDBPyConnection, query: str) -> duckdb.DuckDBPyRelation:
+def ask(connection: "duckdb.DuckDBPyConnection", query: str) -> "duckdb.DuckDBPyRelation":
     """The result of one query that does nothing but read, as a relation that has not run yet."""
     with query_errors(connection, query):
         statements = connection.extract_statements(query)
@@ -164,27 +136,16 @@ def named_views(query: str) -> list[str]:
     return list(VIEWS) if asks_what_there_is or not named else named
 
 
-def campaign_list(view: View) -> pa.Table:
-    """The campaigns, the newest first.
-
-    Returns:
-        campaign_id, started_at, sweep, origin, origin_store, hosts; planned, ok, failed, unsupported, skipped and
-        left_to_do in trials;
-        duration_s from the start of the campaign to the end of its last trial, null if none ran.
-    """
-    connection = connect(view, names=("trials", "campaigns"))
-    with query_errors(connection, ""):
-        return connection.sql(_CAMPAIGNS).to_arrow_table()
-
-
 @contextmanager
-def query_errors(connection: duckdb.DuckDBPyConnection, query: str) -> Iterator[None]:
+def query_errors(connection: "duckdb.DuckDBPyConnection", query: str) -> Iterator[None]:
     """Turns an error of DuckDB into one line; around everything that binds or runs a query."""
+    import duckdb
+
     try:
         yield
     except duckdb.Error as error:
         text = str(error)
-        if not isinstance(error, _USERS) or re.search(r"Parquet file|Invalid PAR1|Snappy|ZSTD", text):
+        if type(error).__name__ not in _USERS or re.search(r"Parquet file|Invalid PAR1|Snappy|ZSTD", text):
             raise _unreadable(error) from error
         raise ConfigurationError(_explained(connection, query, text)) from None
 
@@ -194,7 +155,7 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _unreadable(error: duckdb.Error) -> StoreError:
+def _unreadable(error: "duckdb.Error") -> StoreError:
     """An error of the files or the machine, as one line."""
     text = re.sub(r"^[A-Za-z ]+ Error: ", "", str(error).split("\n")[0])
     if re.search(r"No space left|max_temp_directory_size|taxmeter-sql-", text):
@@ -202,7 +163,7 @@ def _unreadable(error: duckdb.Error) -> StoreError:
     return StoreError(f"the store cannot be read: {text}; `taxmeter results verify` tells more")
 
 
-def _set_up(connection: duckdb.DuckDBPyConnection) -> None:
+def _set_up(connection: "duckdb.DuckDBPyConnection") -> None:
     memory = int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * _MEMORY_SHARE)
     # DuckDB makes the directory when it needs it: nobody must have been able to prepare one of its name.
     spill = Path(tempfile.gettempdir()) / f"taxmeter-sql-{secrets.token_hex(16)}"
@@ -250,7 +211,7 @@ def _literal(value: object) -> str:
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value).lower()
 
 
-def _refuse_writing(connection: duckdb.DuckDBPyConnection, query: str) -> None:
+def _refuse_writing(connection: "duckdb.DuckDBPyConnection", query: str) -> None:
     # The files of the views are open to the connection, and some statements would write into them.
     kind = connection.extract_statements(query)[0].type.name
     if kind == "EXPLAIN":
@@ -269,7 +230,7 @@ def _refuse_writing(connection: duckdb.DuckDBPyConnection, query: str) -> None:
         )
 
 
-def _explained(connection: duckdb.DuckDBPyConnection, query: str, text: str) -> str:
+def _explained(connection: "duckdb.DuckDBPyConnection", query: str, text: str) -> str:
     problem, _, _ = text.partition("\n\nLINE ")
     problem = re.sub(r"^[A-Za-z ]+ Error: ", "", problem.split("\n")[0]).rstrip("!. ")
     if "file system operations are disabled" in text:
@@ -303,6 +264,6 @@ def _place(query: str, text: str, word: str) -> str:
     return f", line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))}"
 
 
-def _names(connection: duckdb.DuckDBPyConnection, column: str, catalogue: str) -> set[str]:
+def _names(connection: "duckdb.DuckDBPyConnection", column: str, catalogue: str) -> set[str]:
     rows = connection.execute(f"SELECT {column} FROM {catalogue}() WHERE NOT internal").fetchall()
     return {row[0] for row in rows}

@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -42,6 +41,8 @@ def write_rows(rows: pa.RecordBatchReader, path: Path, form: str) -> int:
     """
     if form == "parquet":
         return _write_parquet(rows, path)
+    import duckdb
+
     failures: list[Exception] = []
 
     def batches() -> Iterator[pa.RecordBatch]:

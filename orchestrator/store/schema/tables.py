@@ -134,7 +134,11 @@ def campaign_plan(plan: object, *, plan_digest: str, planned_trials: int) -> Row
 
 
 def campaign_totals(
-    finished_at: datetime, statuses: Iterable[Status], *, rows: int, stages: Mapping[Stage, float] = MappingProxyType({})
+    finished_at: datetime,
+    statuses: Iterable[Status],
+    *,
+    rows: int,
+    stages: Mapping[Stage, float] = MappingProxyType({}),
 ) -> Row:
     """The columns of `campaigns` that are known when a campaign ends, for `Writer.finish_campaign`.
 

@@ -32,7 +32,7 @@ def test_hosts_work_side_by_side() -> None:
 
 
 def test_stages_are_those_of_the_campaigns_of_the_trials() -> None:
-    known = [dict.fromkeys((stage.value for stage in Stage)) | {"campaign_id": name} for name in ("c", "d")]
+    known = [dict.fromkeys(stage.value for stage in Stage) | {"campaign_id": name} for name in ("c", "d")]
     campaigns = [known[0] | {"setup_s": 3.0, "running_s": 20.0, "waiting_s": 0.0}, known[1] | {"setup_s": 9.0}]
     assert time_spent([row(0, 10, session_s=0.0)], campaigns).stages == {"setup_s": 3.0, "running_s": 20.0}
     assert time_spent([row(0, 10, session_s=0.0, campaign_id="e")], campaigns).stages == {}
