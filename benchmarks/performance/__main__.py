@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shlex
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -26,7 +27,7 @@ PAGE = """\
 # How fast taxmeter itself is
 
 ```sh
-make bench PAGE=docs/measured/performance.md
+{command}
 ```
 
 {day}, {machine}. Processor time, which neighbours change less than wall time: of commands the median of \
@@ -61,8 +62,14 @@ def main() -> int:
     if arguments.output is not None:
         arguments.output.write_text(json.dumps([asdict(figure) for figure in figures], indent=2), encoding="utf-8")
     if arguments.page is not None:
-        words = {"day": f"{datetime.now(UTC):%Y-%m-%d}", "machine": report.machine(), "repeats": arguments.repeats}
-        page = PAGE.format(**words, rows=keeping.ROWS, table=report.table(figures))
+        words = {
+            "command": f".venv/bin/python -m benchmarks.performance {shlex.join(sys.argv[1:])}",
+            "day": f"{datetime.now(UTC):%Y-%m-%d}",
+            "machine": report.machine(),
+            "repeats": arguments.repeats,
+            "rows": keeping.ROWS,
+        }
+        page = PAGE.format(**words, table=report.table(figures))
         arguments.page.write_text(page, encoding="utf-8")
     return 1 if any(figure.holds is False for figure in figures) else 0
 

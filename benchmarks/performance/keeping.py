@@ -16,11 +16,12 @@ from typing import Any
 from benchmarks.store.building import put_dimensions
 from benchmarks.store.fleet import Campaign
 from benchmarks.store.rows import campaign_rows
-from orchestrator.store import Store
+from orchestrator.store import Store, campaign_totals
 from orchestrator.store.query.reading import current_view
 from orchestrator.store.sharing.merging import merge
 from orchestrator.store.storage.compaction import compact
 from orchestrator.store.verification import verify
+from runners.contract import Status
 
 ROWS = 1000
 """Of each campaign."""
@@ -73,8 +74,10 @@ def _fill(store: Store, campaigns: int) -> float:
         for number in range(first, min(first + WRITER_CAMPAIGNS, campaigns)):
             campaign = Campaign(number, campaigns)
             put_dimensions(writer, campaign)
-            writer.append_batches([campaign_rows(campaign).slice(0, ROWS)])
-            writer.finish_campaign(campaign.campaign_id, rows=ROWS)
+            rows = campaign_rows(campaign).slice(0, ROWS)
+            writer.append_batches([rows])
+            totals = campaign_totals(campaign.started_at, map(Status, rows["status"].to_pylist()), rows=ROWS)
+            writer.finish_campaign(campaign.campaign_id, **totals)
         writer.seal()
         compact_s += _took(writer.close)[0]
     return compact_s

@@ -39,8 +39,9 @@ RECOVERY_S: Final = 60.0
 LEFTOVERS_S: Final = 120.0
 """A host that is up tells what waits there in seconds; one that is not must not hold up the others."""
 
-MAX_WAITING_BYTES: Final = 64 * 2**20
-"""Of records whose rows are not stored yet; nothing more is taken from anybody while there are more."""
+MAX_WAITING_BYTES: Final = 16 * 2**20
+"""Of records whose rows are not stored yet; nothing more is taken from anybody while there are more. In memory they are
+several times as large; the store writes so many in seconds."""
 
 Tell = Callable[[str], None]
 Asked = TypeVar("Asked")

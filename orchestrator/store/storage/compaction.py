@@ -214,12 +214,13 @@ def _plan(snapshot: Snapshot, full: bool) -> dict[str, list[list[_Part]]]:
 def _jobs(group: Sequence[_Part]) -> Iterator[list[_Part]]:
     """Parts that become one, oldest first, so that what was measured together stays together."""
     job: list[_Part] = []
+    rows = size = 0
     for part in sorted(group, key=lambda part: (part.path.stat().st_mtime_ns, part.name)):
         job.append(part)
-        rows, size = sum(part.footer.rows for part in job), sum(part.footer.size_bytes for part in job)
+        rows, size = rows + part.footer.rows, size + part.footer.size_bytes
         if rows >= FULL_ROWS or size >= FULL_BYTES:
             yield job
-            job = []
+            job, rows, size = [], 0, 0
     if len(job) > 1:
         yield job
 
