@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-import duckdb
 import pyarrow as pa
 
 from orchestrator.analysis.ratios import Row, Visit, by_visit
@@ -180,6 +179,8 @@ def complete(trials: pa.Table, columns: Sequence[str], campaigns: pa.Table | Non
 
 
 def _derived(trials: pa.Table, campaigns: pa.Table | None) -> pa.Table:
+    import duckdb  # who compares latencies does not wait for it
+
     with duckdb.connect() as connection:
         numbers = pa.array(range(len(trials)), pa.int64())
         connection.register("chosen", trials.select(SOURCES).append_column("row_number", numbers))

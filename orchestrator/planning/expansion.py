@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import Any
 
 from orchestrator.config import ANY, EACH_GPU_MODEL, Sweep, WorkloadAxis
 from orchestrator.planning.feasibility import ANY_SUITABLE, environment_problem, model_problem, newest_suitable
@@ -369,15 +368,15 @@ def _looking_ms(task: Task) -> int:
     return 0 if task.guards.load.policy is GuardPolicy.OFF else task.guards.load.window_ms
 
 
-def _floor(spec: TrialSpec) -> tuple[Any, ...] | None:
+def _floor(spec: TrialSpec) -> tuple[int, object] | None:
     """Its budget, and what trials share that have one dispatch floor; null where none is measured."""
     workload, backend, protocol = spec.workload, spec.backend, spec.protocol
     if spec.device != "cpu" or not protocol.floor_budget_ms or protocol.procedure != STANDARD:
         return None
     options = tuple(tuple(sorted(options.items())) for options in (workload.options, backend.options))
     sizes = workload.sequence_length, workload.image_size
-    return protocol.floor_budget_ms, workload.name, workload.source, sizes, backend.name, options, spec.dtype
+    return protocol.floor_budget_ms, (workload.name, workload.source, sizes, backend.name, options, spec.dtype)
 
 
-def _floors_s(floors: Collection[tuple[Any, ...] | None]) -> float:
+def _floors_s(floors: Collection[tuple[int, object] | None]) -> float:
     return sum(OVERHEAD_PER_FLOOR_S + TWINS_PER_FLOOR * floor[0] / 1000 for floor in floors if floor is not None)
