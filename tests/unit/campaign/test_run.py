@@ -11,6 +11,7 @@ from orchestrator.campaign import CampaignOrder, ResumePolicy, RunRequest, choos
 from orchestrator.campaign import recovery as recovery_module
 from orchestrator.campaign import run as run_module
 from orchestrator.campaign.provision import Images
+from orchestrator.campaign.stages import StageClock
 from orchestrator.config import Connection, Exclusive, Host, Inventory, Sweep, load_sweep
 from orchestrator.environments import Catalogue
 from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError
@@ -75,7 +76,7 @@ def request_for(fleet: Fleet, wanted: Sweep, **settings: Any) -> RunRequest:
 def chosen(fleet: Fleet, targets: str) -> tuple[list[str], Mapping[str, str]]:
     """The hosts that take part, and those that are left out."""
     request = request_for(fleet, sweep(targets))
-    ready, left_out, _ = run_module._ready(request, fleet, look(request, fleet), lambda text: None)
+    ready, left_out, _ = run_module._ready(request, fleet, look(request, fleet), lambda text: None, StageClock())
     return [host.planning.name for host in ready], left_out
 
 
@@ -124,7 +125,7 @@ def test_a_node_that_takes_too_few_tasks_at_once_is_left_out() -> None:
     wanted = sweep(workloads=("tiny-bert",), backends=("eager",), **on_a_gpu)
     request = request_for(fleet, wanted, exclusive=Exclusive.GPU)
     with pytest.raises(NoUsableHostError, match="h1: with `exclusive: gpu` 2 trials run at once, .* bench_slot 1; st"):
-        run_module._ready(request, fleet, look(request, fleet), lambda text: None)
+        run_module._ready(request, fleet, look(request, fleet), lambda text: None, StageClock())
 
 
 def test_a_host_lacks_what_its_interpreters_cannot_serve() -> None:
