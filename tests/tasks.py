@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from runners.contract import (
     CONTRACT_VERSION,
@@ -25,6 +26,7 @@ from runners.contract import (
     decode_line,
     encode,
 )
+from runners.contract.spec import OptionValue
 from tests.conftest import PROJECT
 from tests.conftest import QUICK as SHORT
 
@@ -45,19 +47,65 @@ BRIEF = replace(
 ENDLESS = replace(QUICK, sync_budget_ms=600_000, turn_ms=60_000, max_samples=1_000_000)
 
 
+FRAMEWORK = """
+import json
+from dataclasses import replace
+
+import torch
+
+from runners.contract import BackendSpec, Protocol, TrialSpec, WorkloadSpec
+from runners.contract.catalogue import WORKLOADS
+from runners.examination.calls import count_aten_calls
+from runners.workloads import make_workload
+
+torch.set_num_threads(1)
+torch.set_grad_enabled(False)
+seen = {}
+
+
+def workload(name, batch=1, dtype="float32", sequence_length=None, image_size=None, **options):
+    info = WORKLOADS[name]
+    shape = WorkloadSpec(name, batch, sequence_length or info.sequence_length, image_size or info.image_size, options)
+    return make_workload(TrialSpec(shape, BackendSpec("eager", {}), dtype, "cpu", 1, 3, Protocol()))
+
+
+def calls(one, *attention):
+    model, inputs = one.build(*attention), one.inputs(0)
+    return count_aten_calls(lambda: model(*inputs))
+
+
+def run(model, *inputs):
+    with torch.inference_mode():
+        return model(*inputs)
+"""
+"""What programs begin with that look into workloads with torch: they have neither pytest nor the orchestrator."""
+
+
+def evaluated(python: Path, program: str, *flags: str) -> Any:
+    """What a program that begins with `FRAMEWORK` prints last, which is JSON."""
+    command = [python, *flags, "-c", FRAMEWORK + program]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=250, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def on_one_thread(
+    shape: WorkloadSpec,
+    backend: str,
+    chosen: Mapping[str, OptionValue] | None = None,
+    dtype: str = "float32",
+    protocol: Protocol = BRIEF,
+    timeout_s: int = 250,
+) -> Trial:
+    """A trial on a processor, named by its workload and backend."""
+    spec = TrialSpec(shape, BackendSpec(backend, dict(chosen or {})), dtype, "cpu", 1, 3, protocol)
+    return Trial(f"{shape.name}-{backend}", "key", 0, 0, 0, 1, timeout_s, spec)
+
+
 def trial(name: str, backend: str = "python", timeout_s: int = 30, protocol: Protocol = QUICK, batch: int = 2) -> Trial:
     """A trial of a synthetic workload, or of a small model of text."""
     shape = {} if name.startswith("synthetic") else {"sequence_length": 16}
-    spec = TrialSpec(
-        workload=WorkloadSpec(name, batch=batch, **shape),
-        backend=BackendSpec(backend, {}),
-        dtype="float32",
-        device="cpu",
-        threads=1,
-        seed=3,
-        protocol=protocol,
-    )
-    return Trial(f"{name}-{backend}", "key", 0, 0, 0, 1, timeout_s, spec)
+    return on_one_thread(WorkloadSpec(name, batch, **shape), backend, protocol=protocol, timeout_s=timeout_s)
 
 
 def write_task(directory: Path, *trials: Trial, version: int = CONTRACT_VERSION, guards: Guards = NO_GUARDS) -> None:

@@ -1,16 +1,14 @@
 """The backends of torch run for real on a tiny model, through `python -m runners`."""
 
-import json
-import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from runners.contract import BackendSpec, Protocol, Status, Trial, TrialRecord, TrialSpec, WorkloadSpec
+from runners.contract import Protocol, Status, Trial, TrialRecord, WorkloadSpec
 from runners.contract.spec import OptionValue
-from tests.tasks import BRIEF, named, recorded
+from tests.tasks import BRIEF, evaluated, named, on_one_thread, recorded
 
 QUICK = replace(BRIEF, sync_budget_ms=20, pipelined_budget_ms=20, pipelined_min_samples=2, pipelined_block_ms=5)
 WITH_FLOOR = replace(QUICK, floor_budget_ms=20)
@@ -31,16 +29,8 @@ def trial(
     workload: str = "tiny-bert",
     protocol: Protocol = QUICK,
 ) -> Trial:
-    spec = TrialSpec(
-        workload=WorkloadSpec(workload, 3, None if workload in WITHOUT_LENGTH else 40, options=dict(inputs or {})),
-        backend=BackendSpec(backend, dict(options or {})),
-        dtype="float32",
-        device="cpu",
-        threads=1,
-        seed=3,
-        protocol=protocol,
-    )
-    return Trial(f"{workload}-{backend}", "key", 0, 0, 0, 1, 250, spec)
+    shape = WorkloadSpec(workload, 3, None if workload in WITHOUT_LENGTH else 40, options=dict(inputs or {}))
+    return on_one_thread(shape, backend, options, protocol=protocol)
 
 
 TRIALS = {
@@ -203,31 +193,6 @@ def test_a_compiled_model_tells_how_it_was_compiled(compiled: dict[str, TrialRec
     assert facts["operations"] == 10 * LAYERS + 3
 
 
-@pytest.fixture(scope="module")
-def ahead(tmp_path_factory: pytest.TempPathFactory, cpu_python: Path) -> dict[str, TrialRecord]:
-    """A library of a model, and what is compiled with weights as constants."""
-    trials = {
-        "library": trial("aot_inductor"),
-        "library-freezing": trial("aot_inductor", {"freezing": True}, workload="op-layernorm"),
-        "compile-freezing": trial("torch_compile", {"freezing": True}, workload="op-layernorm"),
-    }
-    return recorded(tmp_path_factory.mktemp("ahead"), cpu_python, *named(trials))
-
-
-@pytest.mark.parametrize("name", ["library", "library-freezing", "compile-freezing"])
-def test_what_is_compiled_ahead_of_time_computes_the_same(ahead: dict[str, TrialRecord], name: str) -> None:
-    record = ahead[name]
-    assert (record.status, record.reason) == (Status.OK, None), record.log_tail
-    assert record.verification is not None
-    assert record.verification.after_timing
-    assert record.phases.artifact_s is not None
-
-
-def test_what_a_library_calls_is_counted_in_its_source(ahead: dict[str, TrialRecord]) -> None:
-    # As torch_compile, but for how the ends of the model are fused
-    assert ahead["library"].facts["operations"] == 10 * LAYERS + 5
-
-
 @pytest.mark.parametrize(
     ("mode", "instead"), [("reduce-overhead", "default"), ("max-autotune", "max-autotune-no-cudagraphs")]
 )
@@ -239,7 +204,7 @@ def test_a_mode_that_promises_cuda_graphs_is_refused_on_a_cpu(
 
 
 DYNAMO = """
-import json, torch
+
 from runners.backends import inductor
 
 @torch.compile(backend="eager", dynamic=False)
@@ -257,10 +222,8 @@ print(json.dumps([first, inductor.compile_facts(), attempts, same, inductor.atte
 """
 
 
-def test_graph_breaks_and_recompilations_are_counted(cpu_python: Path, project: Path) -> None:
-    done = subprocess.run([cpu_python, "-c", DYNAMO], cwd=project, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    first, last, attempts, same, more = json.loads(done.stdout.splitlines()[-1])
+def test_graph_breaks_and_recompilations_are_counted(cpu_python: Path) -> None:
+    first, last, attempts, same, more = evaluated(cpu_python, DYNAMO)
     assert (first["dynamo_graphs"], first["graph_breaks"], first["recompiles"]) == (2, 1, 0)
     assert "graph_break" in first["graph_break_reasons"]
     assert first["recompile_reasons"] is None

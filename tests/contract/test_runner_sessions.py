@@ -1,10 +1,8 @@
 """`python -m runners` on tasks with sessions: what their records say of it."""
 
-import signal
 import statistics
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,15 +25,11 @@ from runners.contract import (
 )
 from tests.conftest import PROJECT
 from tests.tasks import (
-    ENDLESS,
     QUICK,
     environment,
-    gone,
     lines,
-    lines_so_far,
     records,
     run,
-    start,
     trial,
     write_task,
 )
@@ -134,22 +128,6 @@ def test_the_guards_look_once_around_a_session_and_stand_in_each_of_its_records(
     assert first.guards == twin.guards
     assert first.conditions_before == twin.conditions_before
     assert first.conditions_after == twin.conditions_after
-
-
-def test_a_signal_in_the_middle_of_a_session_leaves_no_process_and_no_record(tmp_path: Path) -> None:
-    write_task(tmp_path, *pair("synthetic-sleep", ENDLESS))
-    with start(tmp_path) as process:
-        deadline = time.monotonic() + 30
-        children: list[str] = []
-        while len(children) < 2:
-            assert time.monotonic() < deadline
-            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        time.sleep(0.5)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 143
-    assert all(gone(int(child)) for child in children)
-    assert records(tmp_path) == []
-    assert sum(isinstance(line, Begin) for line in lines_so_far(tmp_path)) == 2
 
 
 WITH_ROOM = """

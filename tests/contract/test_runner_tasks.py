@@ -2,8 +2,6 @@
 
 import resource
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,11 +9,9 @@ from pathlib import Path
 import pytest
 
 from runners.contract import EXIT_CANNOT_RECORD, Begin, End, Environment, Line, Status, Trial, TrialRecord, WorkloadSpec
-from tests.conftest import PROJECT
 from tests.tasks import (
     ENDLESS,
     QUICK,
-    environment,
     gone,
     lines,
     records,
@@ -134,15 +130,6 @@ def test_a_timeout_shows_where_the_trial_was(tmp_path: Path) -> None:
     assert any(file in record.log_tail for file in ("synthetic.py", "timing.py"))
 
 
-def test_a_failed_allocation_is_out_of_memory(tmp_path: Path) -> None:
-    write_task(tmp_path, trial("synthetic-memory"))
-    code = f"import sys, resource; resource.setrlimit(resource.RLIMIT_DATA, ({400 << 20},) * 2); "
-    code += "from runners.supervision.supervisor import run_task; sys.exit(run_task(sys.argv[1]))"
-    assert resource.getrlimit(resource.RLIMIT_DATA)[1] == resource.RLIM_INFINITY
-    subprocess.run([sys.executable, "-c", code, tmp_path], cwd=PROJECT, env=environment(), check=True)
-    assert records(tmp_path)[0].status is Status.OOM
-
-
 @pytest.mark.parametrize("document", ["not json", "{}", '{"contract_version": 99}', '{"contract_version": 1}'])
 def test_a_task_of_another_kind_is_refused(tmp_path: Path, document: str) -> None:
     (tmp_path / "task.json").write_text(document)
@@ -175,12 +162,6 @@ def test_the_end_of_the_orchestrator_ends_the_runner(tmp_path: Path) -> None:
         assert process.wait(20) == 75
     assert gone(child)
     assert records(tmp_path) == []
-
-
-def test_a_killed_supervisor_leaves_a_begin_and_no_process(tmp_path: Path) -> None:
-    write_task(tmp_path, trial("synthetic-kill-supervisor"))
-    assert run(tmp_path)[0] == -signal.SIGKILL
-    assert [type(line) for line in lines(tmp_path)] == [Environment, Begin]
 
 
 def only_child(pid: int) -> int:

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +20,7 @@ from orchestrator.store import Store
 from runners.contract import Begin, ContractError, Environment, Line, TaskFiles, TrialRecord, decode, decode_line
 from runners.supervision.start import EXIT_BUSY, EXIT_GIVEN_UP, run_directory
 from runners.system import Fingerprint, collect, system_id
+from tests.recording import processes_naming, wait_for
 
 PROTOCOL = (
     "{warmup_min_calls: 1, warmup_min_ms: 1, warmup_max_ms: 50, turn_ms: 5, cycles: 2, min_cycles: 1,"
@@ -87,28 +87,6 @@ def lines(directory: Path) -> list[Line]:
 
 def records(directory: Path) -> list[TrialRecord]:
     return [line for line in lines(directory) if isinstance(line, TrialRecord)]
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def processes_of(output: Path) -> list[int]:
-    """Living processes that measure for this export."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                arguments = (entry / "cmdline").read_bytes()
-                environ = (entry / "environ").read_bytes()
-            except (FileNotFoundError, ProcessLookupError, PermissionError):
-                continue
-            if os.fsencode(output) in arguments + environ and entry.name != str(os.getpid()):
-                found.append(int(entry.name))
-    return found
 
 
 def load(output: Path) -> tuple[int, list[dict[str, Any]]]:
@@ -178,11 +156,11 @@ def test_an_ended_script_leaves_nothing_running_and_goes_on_later(export: Export
     process = start(output)
     signal.signal(signal.SIGINT, before)
     with process:
-        wait_until(lambda: records(task) != [] and isinstance(lines(task)[-1], Begin))
+        wait_for(lambda: records(task) != [] and isinstance(lines(task)[-1], Begin), 60)
         process.send_signal(number)
         told, _ = process.communicate(timeout=60)
     assert process.returncode == (-9 if number is signal.SIGKILL else 128 + number), told
-    wait_until(lambda: processes_of(output) == [])
+    wait_for(lambda: processes_naming(output) == [], 60)
     done = records(task)
     begun = {line.trial_id for line in lines(task) if isinstance(line, Begin)} - {one.trial_id for one in done}
     assert 1 <= len(done) < trials
@@ -212,7 +190,7 @@ def test_a_killed_runner_costs_its_trial_and_the_other_tasks_go_on(export: Expor
     assert "r2-cpu: exit code 137" in told
     assert "2 tasks are not finished; run it again to go on" in told
     # What the trial had started in a session of its own is gone as well
-    wait_until(lambda: processes_of(output) == [])
+    wait_for(lambda: processes_naming(output) == [], 60)
     for _ in range(2):
         assert measure(output, "r1-cpu")[0] == 1
     assert [one.status.value for one in records(first)] == ["ok"]

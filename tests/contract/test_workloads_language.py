@@ -1,81 +1,23 @@
 """The models of text with the framework of the `cpu` environment: small ones, and the twins of three large ones."""
 
-import json
-import subprocess
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import runners
-from runners.contract import (
-    CONTRACT_VERSION,
-    BackendSpec,
-    Protocol,
-    Status,
-    Task,
-    Trial,
-    TrialRecord,
-    TrialSpec,
-    WorkloadSpec,
-    decode_line,
-    encode,
-)
+from runners.contract import Status, Trial, WorkloadSpec
+from tests.tasks import evaluated, named, on_one_thread, recorded
 
 pytestmark = pytest.mark.environment
 
-ROOT = Path(runners.__file__).parents[1]
-QUICK = Protocol(
-    warmup_min_calls=1,
-    warmup_min_ms=1,
-    warmup_max_ms=50,
-    turn_ms=5,
-    cycles=2,
-    min_cycles=1,
-    sync_budget_ms=10,
-    pipelined_budget_ms=5,
-    pipelined_min_samples=1,
-    pipelined_block_ms=1,
-    floor_budget_ms=0,
-)
-# Runs in the environment's interpreter, which has neither pytest nor the orchestrator
 CHECKS = """
-import json
-from dataclasses import replace
-
-import torch
-
-from runners.contract import BackendSpec, Protocol, TrialSpec, WorkloadSpec
-from runners.examination.calls import count_aten_calls
-from runners.workloads import make_workload
-
-torch.set_num_threads(1)
-seen = {}
-
-
-def workload(name, batch=1, length=128, **options):
-    shape = WorkloadSpec(name, batch, sequence_length=length, options=options)
-    return make_workload(TrialSpec(shape, BackendSpec("eager", {}), "float32", "cpu", 1, 3, Protocol()))
-
-
-def calls(one):
-    model, inputs = one.build("sdpa"), one.inputs(0)
-    return count_aten_calls(lambda: model(*inputs))
-
-
-def run(model, *inputs):
-    with torch.inference_mode():
-        return model(*inputs)
-
-
 for name, options in (("albert-base", {}), ("distilbert", {"mask": "ptb"}), ("mobilebert", {})):
     full = workload(name, **options)
     twin = make_workload(replace(full.spec, workload=full.shrunk()))
     large = make_workload(replace(full.spec, workload=twin.enlarged()))
-    seen["calls of " + name] = [calls(full), calls(twin), calls(large)]
+    seen["calls of " + name] = [calls(one, "sdpa") for one in (full, twin, large)]
 
-padded = workload("tiny-bert", batch=3, length=32, mask="ptb")
+padded = workload("tiny-bert", batch=3, sequence_length=32, mask="ptb")
 model = padded.build()
 tokens, mask = padded.inputs(0)
 hidden, pooled = run(model, tokens, mask)
@@ -88,20 +30,20 @@ other = run(model, torch.where(mask == 0, 7, tokens), mask)
 seen["padding changes nothing"] = max(float((a - b).abs().max()) for a, b in zip((hidden, pooled), other))
 plain = run(model.model, tokens)
 seen["the mask changes the pooled output by"] = float((plain[1] - pooled).abs().max())
-fewer = workload("tiny-bert", batch=2, length=32, mask="ptb").inputs(0)
+fewer = workload("tiny-bert", batch=2, sequence_length=32, mask="ptb").inputs(0)
 seen["rows are independent of the batch"] = all(bool((a == b[:2]).all()) for a, b in zip(fewer, (tokens, mask)))
-unmasked = workload("tiny-bert", batch=3, length=32).inputs(0)[0]
+unmasked = workload("tiny-bert", batch=3, sequence_length=32).inputs(0)[0]
 seen["a text is the same with and without padding"] = bool((unmasked == tokens)[mask == 1].all())
 seen["a model without mask has no wrapper"] = type(workload("tiny-bert").build()).__name__
 
 attention = {}
 for asked in (None, "sdpa", "eager"):
     for name in ("tiny-bert", "squeezebert"):
-        one = workload(name, size="shrunk", length=8)
+        one = workload(name, size="shrunk", sequence_length=8)
         attention["%s %s" % (name, asked)] = one.facts(one.build(asked))["attn_implementation"]
 seen["attention"] = attention
 
-one = workload("gpt2-generate", batch=2, length=8, size="shrunk", new_tokens=5)
+one = workload("gpt2-generate", batch=2, sequence_length=8, size="shrunk", new_tokens=5)
 model = one.build("sdpa")
 prompt, given = one.inputs(0)
 lm = model.model
@@ -134,9 +76,7 @@ print(json.dumps(seen))
 @pytest.fixture(scope="module")
 def seen(cpu_python: Path) -> dict[str, Any]:
     """What the checks saw."""
-    ended = subprocess.run([cpu_python, "-c", CHECKS], cwd=ROOT, capture_output=True, text=True, timeout=250)
-    assert ended.returncode == 0, ended.stderr
-    facts: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    facts: dict[str, Any] = evaluated(cpu_python, CHECKS)
     return facts
 
 
@@ -185,20 +125,11 @@ def test_generation_is_what_it_says(seen: dict[str, Any]) -> None:
     assert seen["a given text is scored as in one pass"] < 1e-5
 
 
-def trial(name: str, backend: str, dtype: str = "float32", **options: Any) -> Trial:
-    spec = TrialSpec(
-        workload=WorkloadSpec(name, batch=2, sequence_length=8, options=options),
-        backend=BackendSpec(backend, {}),
-        dtype=dtype,
-        device="cpu",
-        threads=1,
-        seed=3,
-        protocol=QUICK,
-    )
-    return Trial(f"{name}-{backend}-{dtype}", "key", 0, 0, 0, 1, 100, spec)
-
-
 def test_trials_are_verified_or_say_why_not(tmp_path: Path, cpu_python: Path) -> None:
+    def trial(name: str, backend: str, dtype: str = "float32", **options: Any) -> Trial:
+        shape = WorkloadSpec(name, batch=2, sequence_length=8, options=options)
+        return on_one_thread(shape, backend, dtype=dtype)
+
     small = {"size": "shrunk"}
     trials = (
         trial("gpt2-generate", "eager", new_tokens=3, **small),
@@ -208,14 +139,8 @@ def test_trials_are_verified_or_say_why_not(tmp_path: Path, cpu_python: Path) ->
         trial("fnet-base", "eager", "bfloat16", **small),
         trial("bert", "eager", layers=1, hidden_size=10, heads=3),
     )
-    named = tuple(replace(one, trial_id=f"t{index}") for index, one in enumerate(trials))
-    (tmp_path / "task.json").write_text(json.dumps(encode(Task(CONTRACT_VERSION, "campaign", "task", "none", named))))
-    ended = subprocess.run(
-        [cpu_python, "-m", "runners", tmp_path], cwd=ROOT, capture_output=True, text=True, timeout=250
-    )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    lines = [decode_line(line) for line in (tmp_path / "records.jsonl").read_bytes().splitlines()]
-    records = [line for line in lines if isinstance(line, TrialRecord)]
+    found = recorded(tmp_path, cpu_python, *named({f"t{index}": one for index, one in enumerate(trials)}))
+    records = [found[f"t{index}"] for index in range(len(trials))]
     assert [(r.status, r.reason) for r in records[:4]] == [(Status.OK, None)] * 4
     assert [r.facts["input_mask"] for r in records[:4]] == ["none", "none", "ptb", "ptb"]
     fourier, width = records[4:]
