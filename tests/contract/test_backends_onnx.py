@@ -22,15 +22,8 @@ def trial(name: str, backend: str = "onnxruntime", **changes: Any) -> Trial:
     batch, threads, mask = changes.pop("of_batch", 1), changes.pop("threads", 1), changes.pop("mask", "none")
     dtype, protocol, seed = changes.pop("dtype", "float32"), changes.pop("protocol", BRIEF), changes.pop("seed", 3)
     device = changes.pop("device", "cpu")
-    spec = TrialSpec(
-        workload=WorkloadSpec("tiny-bert", batch, sequence_length=16, options={"mask": mask}),
-        backend=BackendSpec(backend, changes),
-        dtype=dtype,
-        device=device,
-        threads=threads,
-        seed=seed,
-        protocol=protocol,
-    )
+    shape = WorkloadSpec("tiny-bert", batch, sequence_length=16, options={"mask": mask})
+    spec = TrialSpec(shape, BackendSpec(backend, changes), dtype, device, threads, seed, protocol)
     return Trial(name, name, 0, 0, 0, 1, 120, spec)
 
 

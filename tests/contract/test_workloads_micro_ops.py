@@ -1,16 +1,18 @@
 """The micro-operators with the real framework: what they compute, and each as a trial."""
 
-import json
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from runners.contract import BackendSpec, Status, Trial, TrialRecord, TrialSpec, WorkloadSpec
+import pytest
+
+from runners.contract import Status, Trial, WorkloadSpec
 from runners.contract.catalogue import WORKLOADS
 from runners.contract.catalogue.micro_ops import WORKLOADS as OPERATORS
-from tests.conftest import PROJECT
-from tests.tasks import BRIEF, recorded
+from tests.tasks import BRIEF, evaluated, named, on_one_thread, recorded
+
+pytestmark = pytest.mark.environment
+
 
 QUICK = replace(BRIEF, pipelined_budget_ms=5, floor_budget_ms=5)
 SMALL: dict[str, dict[str, Any]] = {
@@ -45,60 +47,29 @@ NARROW: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def spec(name: str, backend: str, sizes: dict[str, Any]) -> TrialSpec:
+def trial(name: str, backend: str, sizes: dict[str, Any]) -> Trial:
     info = WORKLOADS[name]
     options = dict(sizes)
     length = options.pop("sequence_length", info.sequence_length)
     image = options.pop("image_size", info.image_size)
-    workload = WorkloadSpec(name, 2, length, image, options)
-    return TrialSpec(workload, BackendSpec(backend, {}), "float32", "cpu", 1, 3, QUICK)
-
-
-def run(directory: Path, python: Path, specs: list[TrialSpec]) -> list[TrialRecord]:
-    trials = [Trial(f"t{number}", "key", 1, number, 0, 1, 240, one) for number, one in enumerate(specs)]
-    records = recorded(directory, python, *trials)
-    return [records[trial.trial_id] for trial in trials]
-
-
-def evaluated(python: Path, program: str) -> Any:
-    """What a program prints as JSON that has the operators at hand."""
-    head = """
-import json, torch
-from runners.contract import BackendSpec, Protocol, TrialSpec, WorkloadSpec
-from runners.contract.catalogue import WORKLOADS
-from runners.workloads import make_workload
-def operator(name, batch=2, dtype="float32", sequence_length=None, image_size=None, **options):
-    info = WORKLOADS[name]
-    shape = WorkloadSpec(
-        name, batch, sequence_length or info.sequence_length, image_size or info.image_size, options
-    )
-    return make_workload(TrialSpec(shape, BackendSpec("eager", {}), dtype, "cpu", 1, 3, Protocol()))
-torch.set_grad_enabled(False)
-"""
-    done = subprocess.run([python, "-c", head + program], cwd=PROJECT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return on_one_thread(WorkloadSpec(name, 2, length, image, options), backend, protocol=QUICK)
 
 
 def test_each_operator_is_a_trial_with_a_twin_of_its_structure(tmp_path: Path, cpu_python: Path) -> None:
     assert set(SMALL) == set(OPERATORS)
-    specs = [spec(name, "eager", sizes) for name, sizes in SMALL.items()]
-    traced = [spec(name, "torchscript", SMALL[name]) for name in ("op-lstm", "op-mha")]
-    impossible = spec("op-mha", "eager", {"hidden_size": 32, "heads": 5})
-    *records, refused = run(tmp_path, cpu_python, [*specs, *traced, impossible])
+    eager = {name: trial(name, "eager", sizes) for name, sizes in SMALL.items()}
+    traced = {f"{name}-traced": trial(name, "torchscript", SMALL[name]) for name in ("op-lstm", "op-mha")}
+    impossible = {"impossible": trial("op-mha", "eager", {"hidden_size": 32, "heads": 5})}
+    records = recorded(tmp_path, cpu_python, *named(eager | traced | impossible))
+    refused = records.pop("impossible")
     assert (refused.status, refused.reason) == (Status.UNSUPPORTED, "5 heads do not divide hidden_size 32")
-    for one, record in zip([*specs, *traced], records, strict=True):
-        name = one.workload.name
+    for name, record in records.items():
         assert (name, record.status, record.reason) == (name, Status.OK, None)
         assert (name, record.facts["floor_alike"]) == (name, True), record.facts["floor_problem"]
         assert (name, "of another structure" in str(record.facts["floor_large_problem"])) == (name, False)
         assert record.verification is not None
         assert record.verification.passed
-    counted = {
-        one.workload.name: record.facts["flops_per_example"] for one, record in zip(specs, records, strict=False)
-    }
-    assert counted["op-feedforward"] == 3 * 2 * 128 * 32 * 32
-    assert counted["op-conv2d"] == 2 * 14 * 14 * 16 * 16 * 9
+    counted = {name: records[name].facts["flops_per_example"] for name in SMALL}
     # Expand, filter, project
     assert counted["op-mbconv2d"] == 2 * 14 * 14 * (16 * 96 + 96 * 9 + 96 * 16)
     assert counted["op-mha"] == 4 * 2 * 128 * 32 * 32 + 4 * 128 * 128 * 32
@@ -111,7 +82,7 @@ def test_the_narrowest_operators_tell_their_inputs_apart(cpu_python: Path) -> No
         f"""
 found = []
 for name, sizes in {cases!r}:
-    one = operator(name, batch=1, **sizes)
+    one = workload(name, batch=1, **sizes)
     model = one.build()
     first, second = (model(*one.inputs(index)) for index in range(2))
     pairs = list(zip(first, second))
@@ -128,7 +99,7 @@ def test_recurrent_networks_return_the_sequence_and_the_final_states(cpu_python:
         """
 found = {}
 for name in ("op-rnn", "op-lstm"):
-    one = operator(name, batch=3, sequence_length=7, layers=2, hidden_size=16)
+    one = workload(name, batch=3, sequence_length=7, layers=2, hidden_size=16)
     sequence, *states = one.build()(*one.inputs(0))
     found[name] = [list(sequence.shape), [list(s.shape) for s in states], bool((sequence[:, -1] == states[0][:, -1]).all())]
 print(json.dumps(found))
@@ -144,7 +115,7 @@ def test_both_attentions_are_the_same_function(cpu_python: Path) -> None:
     found = evaluated(
         cpu_python,
         """
-one = operator("op-mha", dtype="float32", hidden_size=48, heads=4, sequence_length=9)
+one = workload("op-mha", batch=2, hidden_size=48, heads=4, sequence_length=9)
 inputs = [tensor.double() for tensor in one.inputs(0)]
 outputs = [one.build(attention).double()(*inputs)[0] for attention in ("sdpa", "eager")]
 names = [one.facts(one.build(attention))["attn_implementation"] for attention in ("sdpa", "eager")]
@@ -178,7 +149,7 @@ def test_a_mobile_block_adds_its_input_where_the_shapes_agree(cpu_python: Path) 
         f"""
 found = []
 for options in {[options for options, _ in cases]!r}:
-    one = operator("op-mbconv2d", image_size=8, in_channels=4, **options)
+    one = workload("op-mbconv2d", batch=2, image_size=8, in_channels=4, **options)
     model = one.build()
     inputs, = one.inputs(0)
     output, = model(inputs)
@@ -193,10 +164,10 @@ def test_outputs_keep_their_scale_through_long_and_deep_networks(cpu_python: Pat
     found = evaluated(
         cpu_python,
         """
-cases = [operator("op-rnn", sequence_length=128, layers=4, hidden_size=512),
-         operator("op-rnn", sequence_length=128, layers=4, hidden_size=512, nonlinearity="tanh"),
-         operator("op-lstm", sequence_length=128, layers=4, hidden_size=256),
-         operator("op-feedforward", layers=16, hidden_size=512, sequence_length=8)]
+cases = [workload("op-rnn", batch=2, sequence_length=128, layers=4, hidden_size=512),
+         workload("op-rnn", batch=2, sequence_length=128, layers=4, hidden_size=512, nonlinearity="tanh"),
+         workload("op-lstm", batch=2, sequence_length=128, layers=4, hidden_size=256),
+         workload("op-feedforward", batch=2, layers=16, hidden_size=512, sequence_length=8)]
 print(json.dumps([[float(t.abs().max()) for t in one.build()(*one.inputs(0))] for one in cases]))
 """,
     )

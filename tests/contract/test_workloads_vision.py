@@ -1,45 +1,17 @@
 """The models of images with the libraries of the `cpu` environment: all of them without weights, small ones at work."""
 
-import json
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import runners
-from runners.contract import (
-    CONTRACT_VERSION,
-    BackendSpec,
-    Protocol,
-    Status,
-    Task,
-    Trial,
-    TrialRecord,
-    TrialSpec,
-    WorkloadSpec,
-    decode_line,
-    encode,
-)
+from runners.contract import Status, Trial, WorkloadSpec
 from tests.conftest import NO_NNPACK
+from tests.tasks import BRIEF, evaluated, named, on_one_thread, recorded
 
 pytestmark = pytest.mark.environment
 
-ROOT = Path(runners.__file__).parents[1]
-QUICK = Protocol(
-    warmup_min_calls=1,
-    warmup_min_ms=1,
-    warmup_max_ms=50,
-    turn_ms=5,
-    cycles=2,
-    min_cycles=1,
-    sync_budget_ms=10,
-    pipelined_budget_ms=5,
-    pipelined_min_samples=1,
-    pipelined_block_ms=1,
-    floor_budget_ms=10,
-)
 # As the libraries publish them with their weights; Inception and GoogLeNet without their auxiliary branches
 PARAMETERS = {
     "resnet18": 11_689_512,
@@ -67,34 +39,10 @@ PARAMETERS = {
 }
 # Of each kind of network that is shrunk: grouped and depthwise filters, concatenations, channel splits, transformers
 TWINS = ("resnet18", "resnext50", "shufflenet-v2", "squeezenet1-0", "efficientnet-lite1", "vit-base-32")
-# Runs in the environment's interpreter, which has neither pytest nor the orchestrator
 CHECKS = """
-import json
-from dataclasses import replace
-
-import torch
-
-from runners.contract import BackendSpec, Protocol, TrialSpec, WorkloadSpec
-from runners.contract.catalogue import WORKLOADS
-from runners.examination.calls import count_aten_calls
-from runners.workloads import make_workload
-from runners.workloads.construction import allocate, without_storage
 from runners.contract.catalogue.vision import IMAGES
+from runners.workloads.construction import allocate, without_storage
 from runners.workloads.vision import network_of
-
-torch.set_num_threads(1)
-seen = {}
-
-
-def workload(name, image=None, batch=1, **options):
-    shape = WorkloadSpec(name, batch, image_size=image or WORKLOADS[name].image_size, options=options)
-    return make_workload(TrialSpec(shape, BackendSpec("eager", {}), "float32", "cpu", 1, 3, Protocol()))
-
-
-def run(one, index=0, model=None):
-    with torch.inference_mode():
-        return (model or one.build())(*one.inputs(index))[0]
-
 
 parameters, norms = {}, {}
 for name, row in IMAGES.items():
@@ -104,48 +52,47 @@ for name, row in IMAGES.items():
 seen["parameters"], seen["running variances"] = parameters, norms
 
 for name in %(twins)r:
-    one = workload(name, 64)
+    one = workload(name, image_size=64)
     twin = make_workload(replace(one.spec, workload=one.shrunk()))
-    counts = []
-    for each in (make_workload(replace(one.spec, workload=twin.enlarged())), one, twin):
-        model, inputs = each.build(), each.inputs(0)
-        counts.append(count_aten_calls(lambda: model(*inputs)))
-    first, second = run(twin), run(twin, 1)
+    large = make_workload(replace(one.spec, workload=twin.enlarged()))
+    model = twin.build()
+    first, second = (run(model, *twin.inputs(index))[0] for index in (0, 1))
     seen["twin of " + name] = {
-        "calls": counts,
+        "calls": [calls(each) for each in (large, one, twin)],
         "parameters": twin.facts(model)["parameters"],
         "finite": bool(first.isfinite().all()),
         "apart": float((first - second).norm() / first.norm()),
     }
 
-deep = workload("resnet152", 32)
+deep = workload("resnet152", image_size=32)
 model = deep.build()
-first, second = run(deep, 0, model), run(deep, 1, model)
+first, second = (run(model, *deep.inputs(index))[0] for index in (0, 1))
 seen["deep"] = {
     "classes": list(first.shape),
     "largest": float(first.abs().max()),
     "apart": float((first - second).norm() / first.norm()),
 }
-one = workload("resnet18", 32, 3)
+one = workload("resnet18", batch=3, image_size=32)
 model = one.build()
-together = run(one, 0, model)
-alone = run(workload("resnet18", 32), 0, model)
+together = run(model, *one.inputs(0))[0]
+alone = run(model, *workload("resnet18", image_size=32).inputs(0))[0]
 seen["rows are independent of the batch"] = float((together[:1] - alone).abs().max())
-again = workload("resnet18", 32).build()
+again = workload("resnet18", image_size=32).build()
 seen["weights depend on the seed alone"] = all(
     torch.equal(a, b) for a, b in zip(model.state_dict().values(), again.state_dict().values())
 )
-last = workload("resnet18", 32, channels_last=True)
+last = workload("resnet18", image_size=32, channels_last=True)
 other = last.build()
 seen["layout"] = {
     "inputs": last.inputs(0)[0].is_contiguous(memory_format=torch.channels_last),
     "weights": other.body.conv1.weight.is_contiguous(memory_format=torch.channels_last),
     "fact": last.facts(other)["memory_format"],
-    "difference": float((run(last, 0, other) - alone).abs().max()),
+    "difference": float((run(other, *last.inputs(0))[0] - alone).abs().max()),
 }
-vit = workload("vit-base-32", 32, size="shrunk")
+vit = workload("vit-base-32", image_size=32, size="shrunk")
 seen["attention"] = {str(asked): vit.facts(vit.build(asked))["attn_implementation"] for asked in (None, "sdpa", "eager")}
-seen["attention differs by"] = float((run(vit, 0, vit.build("sdpa")) - run(vit, 0, vit.build("eager"))).abs().max())
+by_sdpa, by_eager = (run(vit.build(asked), *vit.inputs(0))[0] for asked in ("sdpa", "eager"))
+seen["attention differs by"] = float((by_sdpa - by_eager).abs().max())
 
 
 class Shared(torch.nn.Module):
@@ -169,16 +116,8 @@ print(json.dumps(seen))
 @pytest.fixture(scope="module")
 def seen(cpu_python: Path) -> dict[str, Any]:
     """What the checks saw."""
-    script = CHECKS % {"twins": TWINS}
-    ended = subprocess.run(
-        [cpu_python, "-W", "error", "-W", NO_NNPACK, "-c", script],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=250,
-    )
-    assert ended.returncode == 0, ended.stderr
-    facts: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    flags = ("-W", "error", "-W", NO_NNPACK)
+    facts: dict[str, Any] = evaluated(cpu_python, CHECKS % {"twins": TWINS}, *flags)
     return facts
 
 
@@ -235,28 +174,8 @@ def test_parameters_have_no_storage_until_they_are_allocated(seen: dict[str, Any
 
 
 def trial(workload: str, backend: str, image_size: int, options: Any = None, chosen: Any = None) -> Trial:
-    spec = TrialSpec(
-        workload=WorkloadSpec(workload, 1, image_size=image_size, options=options or {}),
-        backend=BackendSpec(backend, chosen or {}),
-        dtype="float32",
-        device="cpu",
-        threads=1,
-        seed=3,
-        protocol=QUICK,
-    )
-    return Trial(f"{workload}-{backend}", "key", 0, 0, 0, 1, 200, spec)
-
-
-def run(directory: Path, python: Path, *trials: Trial) -> list[TrialRecord]:
-    numbered = tuple(replace(one, trial_id=f"{one.trial_id}-{i}") for i, one in enumerate(trials))
-    (directory / "task.json").write_text(
-        json.dumps(encode(Task(CONTRACT_VERSION, "campaign", "task", "cpu", numbered)))
-    )
-    command = [python, "-m", "runners", directory]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    lines = [decode_line(line) for line in (directory / "records.jsonl").read_bytes().splitlines()]
-    return [line for line in lines if isinstance(line, TrialRecord)]
+    shape = WorkloadSpec(workload, 1, image_size=image_size, options=options or {})
+    return on_one_thread(shape, backend, chosen, protocol=replace(BRIEF, floor_budget_ms=10))
 
 
 def test_the_runner_measures_models_of_both_libraries(tmp_path: Path, cpu_python: Path) -> None:
@@ -267,7 +186,9 @@ def test_the_runner_measures_models_of_both_libraries(tmp_path: Path, cpu_python
         trial("alexnet", "eager", 32),
         trial("resnet18", "eager", 32, chosen={"attention": "eager"}),
     ]
-    records = run(tmp_path, cpu_python, *trials)
+    names = [str(index) for index in range(len(trials))]
+    found = recorded(tmp_path, cpu_python, *named(dict(zip(names, trials, strict=True))))
+    records = [found[name] for name in names]
     assert [(r.status, r.reason) for r in records] == [
         (Status.OK, None),
         (Status.OK, None),
