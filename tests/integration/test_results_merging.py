@@ -10,7 +10,7 @@ from orchestrator.errors import ExitCode, StoreError
 from orchestrator.store import Row, Store, campaign_totals, open_store
 from orchestrator.store.sharing import merging
 from orchestrator.store.sharing.merging import MergeReport, merge
-from orchestrator.store.storage import small
+from orchestrator.store.storage import generations
 from orchestrator.store.storage.generations import publish
 from orchestrator.store.storage.sealing import without_duplicates
 from orchestrator.store.storage.writing import Writer
@@ -147,7 +147,7 @@ def test_a_thousand_campaigns_are_merged_with_one_write_of_each_small_table(
         assert writer.put("campaigns", [campaign(name) for name in ids]) == 1000
         writer.append([trial(f"t-{name}", name) for name in ids])
     published = []
-    monkeypatch.setattr(small, "publish", lambda *given: (published.append(given[2]), publish(*given))[1])
+    monkeypatch.setattr(generations, "publish", lambda *given: (published.append(given[2]), publish(*given))[1])
     report = merged(tmp_path / "here", tmp_path / "there")
     assert (report.added, report.small["campaigns"]) == (1000, 1002)
     assert published == ["systems", "environments", "campaigns"]
