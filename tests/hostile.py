@@ -4,15 +4,11 @@ import copy
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
-
-if TYPE_CHECKING:
-    pass
-
 
 Files = dict[str, bytes | str]
 """By relative path the content of a file, or where a link leads."""

@@ -36,7 +36,7 @@ from tests.hostile_worker import files_of
 from tests.recording import line_of
 from tests.results import make_store, trial
 from tests.scripted_campaign import STORED
-from tests.storing import row
+from tests.storing import forged, row
 from tests.tasks import trial as trial_of_task
 
 
@@ -215,10 +215,6 @@ def stores() -> st.SearchStrategy[Files]:
 
 
 def _forged(table: pa.Table, changes: Mapping[str, Any]) -> bytes:
-    for name, value in changes.items():
-        place = table.schema.get_field_index(name)
-        field = table.schema.field(place).with_nullable(True)
-        table = table.set_column(place, field, pa.array([value] * len(table), field.type))
     sink = io.BytesIO()
-    pq.write_table(table, sink, write_page_checksum=True)
+    pq.write_table(forged(table, **changes), sink, write_page_checksum=True)
     return sink.getvalue()

@@ -1,10 +1,6 @@
 """A neighbour outside of a task is seen from within it, whatever separates the two."""
 
 import os
-import signal
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from sys import executable
@@ -14,24 +10,13 @@ import pytest
 from orchestrator.environments import BuiltImage
 from orchestrator.execution import DockerSettings, ProcessSettings, stage
 from runners.contract import NO_GUARDS, GuardOutcome, LoadGuard, Protocol, Status, ThrottlingGuard, TrialRecord
-from tests.recording import run_staged
+from tests.recording import neighbour, run_staged
 
 CORE = max(os.sched_getaffinity(0))
 GIB = 1 << 30
 PROTOCOL = Protocol(
     warmup_min_ms=1, warmup_max_ms=100, turn_ms=500, cycles=1, min_cycles=1, sync_budget_ms=500, floor_budget_ms=0
 )
-
-
-@contextmanager
-def neighbour() -> Iterator[None]:
-    """Somebody on the host who keeps the trial's core busy."""
-    command = ["taskset", "--cpu-list", str(CORE), executable, "-c", "while True: pass"]
-    with subprocess.Popen(command, start_new_session=True) as process:
-        try:
-            yield
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
 
 
 @pytest.fixture(params=["process", pytest.param("docker", marks=pytest.mark.engine)])
@@ -48,7 +33,7 @@ def test_a_neighbour_on_the_host_is_seen_before_and_after_a_trial(settings, make
     guards = replace(NO_GUARDS, load=LoadGuard(max_busy_permille=500, window_ms=500), throttling=ThrottlingGuard())
     task = replace(task, guards=guards)
     stage(task, tmp_path / "task")
-    with neighbour():
+    with neighbour(CORE):
         lines = run_staged(settings, task, tmp_path / "task").lines
     [record] = [line for line in lines if isinstance(line, TrialRecord)]
     assert record.status is Status.OK, record.reason

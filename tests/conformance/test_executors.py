@@ -1,9 +1,7 @@
 """What every executor keeps to. A difference that is known stands here with its reason."""
 
 import os
-import time
-from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from sys import executable
 
@@ -20,9 +18,8 @@ from orchestrator.execution import (
     stage,
 )
 from orchestrator.execution.docker import LABEL
-from orchestrator.execution.supervising import MARK
 from runners.contract import Begin, End, Environment, Status, Task, TrialRecord
-from tests.recording import Ended, Running, run_staged
+from tests.recording import Ended, Running, processes_naming, run_staged, wait_for
 
 GIB = 1 << 30
 CORES = tuple(sorted(os.sched_getaffinity(0)))
@@ -205,20 +202,6 @@ def live_traces(settings: ExecutionSettings, directory: Path, task: Task) -> lis
                 str(container.name)
                 for container in client.containers.list(all=True, filters=label, ignore_removed=True)
             ]
-    # A killed process stays in the table until its parent has read its status.
-    deadline = time.monotonic() + 2
-    while (found := list(_processes_naming(directory))) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return found
-
-
-def _processes_naming(directory: Path) -> Iterator[str]:
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                arguments = (entry / "cmdline").read_bytes().split(b"\0")
-                environment = (entry / "environ").read_bytes().split(b"\0")
-            except (FileNotFoundError, ProcessLookupError, PermissionError):
-                continue  # gone meanwhile, or not ours
-            if os.fsencode(directory) in arguments or f"{MARK}={directory}".encode() in environment:
-                yield f"{entry.name} {arguments}"
+    with suppress(AssertionError):  # a killed process stays in the table until its parent has read its status
+        wait_for(lambda: not processes_naming(directory), 2)
+    return processes_naming(directory)
