@@ -6,17 +6,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.lock import LOCKS
-from orchestrator.store import Store
 from runners.system import collect, system_id
+from tests.conftest import PROJECT
+from tests.project import Project
+from tests.recording import processes_naming, wait_for
 from tests.sshd import Sshd, running_sshd
 
 pytestmark = pytest.mark.cluster
@@ -39,17 +39,16 @@ def sshd(tmp_path: Path) -> Iterator[Sshd]:
         yield server
 
 
-class Lab:
+class Lab(Project):
     """A project whose inventory has one host, which is this machine behind sshd."""
 
-    def __init__(self, root: Path, project: Path, sshd: Sshd, python: str) -> None:
-        self.root, self.work = root / "project", root / "there"
+    def __init__(self, root: Path, sshd: Sshd, python: str) -> None:
+        super().__init__(root / "project")
+        self.work, self.log, self.sshd = root / "there", root / "log", sshd
         self.root.mkdir()
         self.work.mkdir()
-        (self.root / "docker").symlink_to(project / "docker")
-        self.results = self.root / "results"
-        (self.root / "far.yaml").write_text(SWEEP)
-        self.sshd = sshd
+        (self.root / "docker").symlink_to(PROJECT / "docker")
+        self.command = ("sweep", "run", self.write(SWEEP))
         self.inventory(python=python)
 
     def inventory(self, **settings: object) -> None:
@@ -59,63 +58,32 @@ class Lab:
 
     @property
     def told(self) -> str:
-        """What the last command has printed so far."""
-        return " ".join((self.root / "log").read_text().split())
-
-    def start(self, *arguments: str) -> "subprocess.Popen[bytes]":
-        with (self.root / "log").open("wb") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "orchestrator", *arguments],
-                cwd=self.root,
-                env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        """What the sweep that was started last has printed so far."""
+        return " ".join(self.log.read_text().split())
 
     def sweep(self) -> "subprocess.Popen[bytes]":
-        return self.start("sweep", "run", "far.yaml", "--results", str(self.results))
+        return self.start(self.log, *self.command)
 
     def run(self, *arguments: str) -> tuple[int, str]:
-        with self.start(*arguments) as process:
-            process.wait(timeout=240)
-        return process.returncode, self.told
-
-    def rows(self) -> list[dict[str, Any]]:
-        if not self.results.exists():
-            return []
-        rows: list[dict[str, Any]] = Store.open(self.results).trials().to_pylist()
-        return rows
+        done = self.taxmeter(*arguments)
+        return done.returncode, " ".join((done.stdout + done.stderr).split())
 
     def left_there(self) -> list[Path]:
         return sorted(self.work.rglob("*"))
 
+    def records(self) -> list[Path]:
+        return list(self.work.glob("campaigns/*/*/records.jsonl"))
+
 
 @pytest.fixture
-def lab(tmp_path: Path, project: Path, sshd: Sshd, cpu_python: Path) -> Lab:
-    return Lab(tmp_path, project, sshd, str(cpu_python))
-
-
-def wait_until(condition: Callable[[], bool], lab: Lab, process: "subprocess.Popen[bytes]") -> None:
-    deadline = time.monotonic() + 240
-    while not condition():
-        if process.poll() is not None or time.monotonic() > deadline:
-            process.terminate()
-            pytest.fail(lab.told)
-        time.sleep(0.05)
+def lab(tmp_path: Path, sshd: Sshd, cpu_python: Path) -> Iterator[Lab]:
+    made = Lab(tmp_path, sshd, str(cpu_python))
+    yield made
+    made.end()
 
 
 def runners_of(lab: Lab) -> list[str]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                arguments = (entry / "cmdline").read_bytes()
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            if b"runners" in arguments and os.fsencode(lab.work) in arguments:
-                found.append(entry.name)
-    return found
+    return [found for found in processes_naming(lab.work) if "runners" in found]
 
 
 def test_a_sweep_runs_in_the_interpreter_and_leaves_nothing_there(lab: Lab, cpu_python: Path) -> None:
@@ -127,7 +95,7 @@ def test_a_sweep_runs_in_the_interpreter_and_leaves_nothing_there(lab: Lab, cpu_
         fcntl.flock(held, fcntl.LOCK_EX)
         with lab.sweep() as process:
             try:
-                wait_until(lambda: "another cluster measures there" in lab.told, lab, process)
+                lab.wait_for(lambda: "another cluster measures there" in lab.told, process, lab.log)
                 assert len(list(lab.work.glob("campaigns/*/*/task.json"))) == 1
                 assert runners_of(lab) == []
             finally:
@@ -148,10 +116,10 @@ def test_a_sweep_runs_in_the_interpreter_and_leaves_nothing_there(lab: Lab, cpu_
 
 @pytest.mark.long
 def test_stored_trials_are_reproduced_there(lab: Lab) -> None:
-    code, told = lab.run("sweep", "run", "far.yaml", "--results", str(lab.results))
+    code, told = lab.run(*lab.command)
     assert code == ExitCode.OK, told
     [campaign] = {row["campaign_id"] for row in lab.rows()}
-    code, told = lab.run("reproduce", campaign, "--host", "far", "--results", str(lab.results))
+    code, told = lab.run("reproduce", campaign, "--host", "far")
     assert code in (ExitCode.OK, ExitCode.TRIALS_FAILED), told  # times of a busy machine may differ
     again = [row for row in lab.rows() if row["reproduces"] == campaign]
     assert {row["status"] for row in again} == {"ok"}, told
@@ -161,18 +129,15 @@ def test_stored_trials_are_reproduced_there(lab: Lab) -> None:
 
 def test_what_a_killed_command_left_there_is_stored_by_the_next(lab: Lab) -> None:
     with lab.sweep() as process:
-        wait_until(lambda: bool(list(lab.work.glob("campaigns/*/*/records.jsonl"))), lab, process)
-        wait_until(lambda: b'"record"' in next(lab.work.glob("campaigns/*/*/records.jsonl")).read_bytes(), lab, process)
+        lab.wait_for(lambda: bool(lab.records()), process, lab.log)
+        lab.wait_for(lambda: b'"record"' in lab.records()[0].read_bytes(), process, lab.log)
         os.killpg(process.pid, signal.SIGKILL)
-    deadline = time.monotonic() + 30
-    while runners_of(lab):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    [records] = lab.work.glob("campaigns/*/*/records.jsonl")
+    wait_for(lambda: not runners_of(lab), 30)
+    [records] = lab.records()
     for mirror in (lab.root / ".taxmeter").glob("campaigns/*/*/records.jsonl"):
         mirror.write_bytes(b"")  # as if nothing of it had come
     first = records.read_bytes()
-    code, told = lab.run("sweep", "run", "far.yaml", "--results", str(lab.results))
+    code, told = lab.run(*lab.command)
     assert code == ExitCode.OK, told
     ran = [row for row in lab.rows() if row["status"] == "ok"]
     assert len({row["trial_id"] for row in ran}) == len(ran) == 4
@@ -184,7 +149,7 @@ def test_what_a_killed_command_left_there_is_stored_by_the_next(lab: Lab) -> Non
 @pytest.mark.long
 def test_a_lost_connection_costs_the_running_trial_alone(lab: Lab) -> None:
     with lab.sweep() as process:
-        wait_until(lambda: bool(list(lab.work.glob("campaigns/*/*/records.jsonl"))), lab, process)
+        lab.wait_for(lambda: bool(lab.records()), process, lab.log)
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 try:
@@ -205,10 +170,10 @@ def test_a_lost_connection_costs_the_running_trial_alone(lab: Lab) -> None:
 
 def test_an_interpreter_that_is_not_what_the_lock_says_is_refused(lab: Lab) -> None:
     lab.inventory(python=sys.executable)
-    code, told = lab.run("sweep", "run", "far.yaml", "--results", str(lab.results))
+    code, told = lab.run(*lab.command)
     assert code == ExitCode.NO_USABLE_HOST, told
     assert f"{sys.executable} there is not what the lock of cpu says: " in told
-    assert lab.rows() == []
+    assert lab.stored() == set()
     lab.inventory(python="/nowhere/python")
     code, told = lab.run("hosts", "check")
     assert code == ExitCode.NO_USABLE_HOST
