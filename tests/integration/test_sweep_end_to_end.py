@@ -20,6 +20,7 @@ from orchestrator.execution.docker import LABEL
 from orchestrator.store import Store
 from tests.conftest import PROJECT
 from tests.project import Project, sleeps
+from tests.recording import processes_naming
 
 pytestmark = pytest.mark.cluster
 
@@ -208,14 +209,7 @@ def wait_until_nothing_runs(campaign: str) -> list[str]:
 
 def running(campaign: str) -> list[str]:
     """Containers of the campaign, and processes that name one of its task directories."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if campaign.encode() in (entry / "cmdline").read_bytes():
-                    found.append(entry.name)
-            except (FileNotFoundError, ProcessLookupError):
-                continue
+    found = processes_naming(campaign)
     if os.environ.get("DOCKER_HOST") == NO_ENGINE:
         return found
     with closing(connect()) as client:

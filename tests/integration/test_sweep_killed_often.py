@@ -11,6 +11,7 @@ import pytest
 
 from orchestrator.errors import ExitCode
 from orchestrator.store import Store
+from tests.recording import processes_naming
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(1800)]
 
@@ -33,20 +34,6 @@ def stored(results: Path) -> set[str]:
     if not (results / "STORE.json").exists():
         return set()
     return set(Store.open(results).trials(["trial_id"])["trial_id"].to_pylist())
-
-
-def processes_naming(campaign: str) -> list[str]:
-    """Command lines that name a directory of the campaign, as those of its runners do."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            if campaign in words:
-                found.append(words)
-    return found
 
 
 def test_each_trial_is_stored_once_however_often_the_driver_is_killed(

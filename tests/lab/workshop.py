@@ -16,10 +16,10 @@ from orchestrator.hosts.cluster import Cluster
 from orchestrator.hosts.cluster.lifecycle import load
 from tests.lab.image import PROJECT
 from tests.lab.lab import Lab
-from tests.project import Project, models, sleeps
+from tests.project import Project, models
 
 HOSTS = ("h1", "h2", "h3")
-MODELS, SLEEPS = models("[eager, torchscript, python]"), sleeps(rounds=2)
+MODELS = models("[eager, torchscript, python]")
 
 
 class Workshop(Project):
