@@ -85,3 +85,12 @@ def test_verify_finds_what_was_altered_in_the_object_store(
     part.write_bytes(data)
     assert run(["results", "verify", "--results", url]) == 1
     assert f"{part.relative_to(tmp_path / 'pushed')} is altered" in capsys.readouterr().out
+
+
+def test_a_pushed_store_merges_into_another(
+    results: str, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said(capsys, "push", url, "--results", results)
+    other, rows = str(tmp_path / "other"), len(open_store(results).trials().arrow())
+    assert f"{rows} rows added, 0 were there already" in said(capsys, "merge", url, "--results", other)
+    assert f"0 rows added, {rows} were there already" in said(capsys, "merge", url, "--results", other)
