@@ -38,7 +38,7 @@ def error(name: str, bits: int) -> float:
         if isinstance(layer, (torch.nn.Linear, torch.nn.Conv2d)):
             layer.weight.data = rounded(layer.weight.data, bits)
             layer.register_forward_pre_hook(lambda _, given: (rounded(given[0], bits), *given[1:]))
-    return max(float((got - one).norm() / one.norm()) for got, one in zip(model(*inputs), right, strict=True))
+    return max(float((got - wanted).norm() / wanted.norm()) for got, wanted in zip(model(*inputs), right, strict=True))
 
 
 if __name__ == "__main__":

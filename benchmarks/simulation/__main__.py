@@ -137,7 +137,7 @@ def simulated(random: np.random.Generator, machine: Machine, noise: Noise, campa
         held += [holds(estimate, 1.0) for estimate in estimates]
         widths += [estimate.half_width or math.inf for estimate in estimates]
         alarms += any(ratio.verdict.is_different for ratio in ratios)
-        twins += [one.verdict.is_different for one in pairs]
+        twins += [pair.verdict.is_different for pair in pairs]
         for factor in SLOWER:
             verdicts = judge_family([shifted(estimates[0], factor), *estimates[1:]])
             slower[factor] += verdicts[0].verdict in (Verdict.SLOWER, Verdict.SLIGHTLY_SLOWER)

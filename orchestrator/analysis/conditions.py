@@ -49,7 +49,7 @@ _ORDERINGS: Final[Mapping[Operator, Callable[[int, int], bool]]] = {
     Operator.ABOVE: operator.gt,
     Operator.BELOW: operator.lt,
 }
-_OPERATORS: Final = "|".join(re.escape(one.value) for one in Operator)
+_OPERATORS: Final = "|".join(re.escape(operator.value) for operator in Operator)
 _WRITTEN: Final = re.compile(rf"\s*(?P<axis>[A-Za-z_]\w*)\s*(?P<operator>{_OPERATORS})(?P<values>.*)", re.DOTALL)
 _NEXT: Final = re.compile(rf"\s+(?=[A-Za-z_]\w*\s*(?:{_OPERATORS}))")
 
@@ -106,7 +106,9 @@ def accepted(condition: Condition, known: Collection[Value]) -> frozenset[Value]
     elif condition.operator is Operator.LIKE:
         shown = {value: condition.axis.shown(value).lower() for value in known}
         found = frozenset(
-            value for value in known if any(fnmatch.fnmatchcase(shown[value], one.lower()) for one in condition.values)
+            value
+            for value in known
+            if any(fnmatch.fnmatchcase(shown[value], text.lower()) for text in condition.values)
         )
     else:
         named = frozenset(_named(condition, text, known) for text in condition.values)
@@ -142,7 +144,7 @@ def _parsed(text: str, option: str | None) -> Condition:
             else "axis=value, axis=a,b, axis!=value, axis~pattern or axis>=number"
         )
         raise ConfigurationError(f"{name!r} is no condition; write {hint}", key=option)
-    values = tuple(one.strip() for one in _split_values(found["values"]))
+    values = tuple(value.strip() for value in _split_values(found["values"]))
     where = axis(found["axis"], option)
     how = Operator(found["operator"])
     if not all(values):
@@ -204,7 +206,7 @@ def _named(condition: Condition, text: str, known: Collection[Value]) -> Value:
 
 def _there_are(where: Axis, known: Collection[Value]) -> str:
     numbers = sorted(value for value in known if isinstance(value, int))
-    texts = [str(one) for one in numbers] + sorted(where.shown(value) for value in known if not isinstance(value, int))
+    texts = [*map(str, numbers), *sorted(where.shown(value) for value in known if not isinstance(value, int))]
     return f"there are: {_listed(texts)}" if texts else "there is no trial at all"
 
 

@@ -51,7 +51,7 @@ class Metric:
     def columns(self) -> tuple[str, ...]:
         """Those of rows that it is read from."""
         if self.by_device is not None:
-            return ("device", *(name for one in self.by_device for name in one.columns))
+            return ("device", *(name for device_metric in self.by_device for name in device_metric.columns))
         found = (self.column, self.ratio_column, self.witness, self.count, self.valid, self.problem)
         return tuple(name for name in found if name is not None)
 
@@ -110,10 +110,10 @@ def resolved(rows: Sequence[Mapping[str, Any]], metric: Metric) -> list[Any]:
         return list(rows)
     found = []
     for row in rows:
-        one = metric.on(row["device"])
+        here = metric.on(row["device"])
         pairs = (
-            *((metric.column, one.column), (metric.ratio_column, one.ratio_column or one.column)),
-            *((metric.witness, one.witness), (metric.count, one.count)),
+            *((metric.column, here.column), (metric.ratio_column, here.ratio_column or here.column)),
+            *((metric.witness, here.witness), (metric.count, here.count)),
         )
         found.append({**row, **{ours: row[theirs] if theirs else None for ours, theirs in pairs if ours}})
     return found
@@ -179,7 +179,7 @@ _ALL: Final = (
     Metric("sm_occupancy", "utilisation_sm_occupancy_share", "GPU: warps of those that fit"),
     Metric("cpu_time", _CPU_TIME, "time of processors per call, one call at a time"),
 )
-METRICS: Final[Mapping[str, Metric]] = {one.name: one for one in _ALL}
+METRICS: Final[Mapping[str, Metric]] = {known.name: known for known in _ALL}
 """By name; the first two are the headlines."""
 USUAL_LATENCY: Final = Metric(
     *("latency", "usual_latency_s", "one call at a time on CPUs, back-to-back calls on GPUs, median"),

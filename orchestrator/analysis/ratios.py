@@ -144,7 +144,7 @@ class Priors:
             if column not in self._spreads:
                 self._spreads[column] = _spreads(self.groups, column)
             known = self._spreads[column]
-            cells = [one for place in sorted(key[2]) for one in known.get((place, pairing), ())]
+            cells = [spread for place in sorted(key[2]) for spread in known.get((place, pairing), ())]
             self._fitted[key] = fitted_prior(cells)
         return self._fitted[key]
 
@@ -178,11 +178,11 @@ def ratio_of(ours: Sequence[Row], theirs: Sequence[Row], reading: Reading, prior
 
 def judged(ratios: Sequence[Ratio], margin: float = MARGIN) -> list[Ratio]:
     """Ratios that are shown together, with their verdicts; those of CPU time are judged together, too."""
-    judgements = judge_family([one.estimate for one in ratios], margin)
-    witnesses = iter(judge_family([one.cpu.estimate for one in ratios if one.cpu is not None], margin))
+    judgements = judge_family([ratio.estimate for ratio in ratios], margin)
+    witnesses = iter(judge_family([ratio.cpu.estimate for ratio in ratios if ratio.cpu is not None], margin))
     return [
-        replace(one, judgement=judgement, cpu=one.cpu and replace(one.cpu, verdict=next(witnesses).verdict))
-        for one, judgement in zip(ratios, judgements, strict=True)
+        replace(ratio, judgement=judgement, cpu=ratio.cpu and replace(ratio.cpu, verdict=next(witnesses).verdict))
+        for ratio, judgement in zip(ratios, judgements, strict=True)
     ]
 
 
@@ -196,8 +196,8 @@ def twins_of(priors: Priors, reading: Reading, margin: float = MARGIN) -> tuple[
             ratio = ratio_of(second, first, same, priors)
             if ratio is not None:
                 found.append(Twin(first[0], ratio))
-    ratios = judged([one.ratio for one in found], margin)
-    return tuple(replace(one, ratio=ratio) for one, ratio in zip(found, ratios, strict=True))
+    ratios = judged([twin.ratio for twin in found], margin)
+    return tuple(replace(twin, ratio=ratio) for twin, ratio in zip(found, ratios, strict=True))
 
 
 def samples_of(row: Row, count: str | None) -> int:
@@ -335,9 +335,9 @@ def _pair_s(pairs: Sequence[_Pair], pairing: Pairing) -> float | None:
     found = []
     for pair in pairs:
         times = [_times(row) for side in pair for row in side]
-        if any(one is None for one in times):
+        if any(span is None for span in times):
             return None
-        known = [one for one in times if one is not None]
+        known = [span for span in times if span is not None]
         if pairing is Pairing.TURNS:
             found.append((max(end for _, end in known) - min(start for start, _ in known)).total_seconds())
         else:
@@ -348,10 +348,10 @@ def _pair_s(pairs: Sequence[_Pair], pairing: Pairing) -> float | None:
 def _unpaired_s(*sides: Sequence[Row]) -> float | None:
     """Of one process more on each side."""
     times = [[_times(row) for row in side] for side in sides]
-    if any(one is None for side in times for one in side):
+    if any(span is None for side in times for span in side):
         return None
     return float(
-        sum(np.median([(one[1] - one[0]).total_seconds() for one in side if one is not None]) for side in times)
+        sum(np.median([(span[1] - span[0]).total_seconds() for span in side if span is not None]) for side in times)
     )
 
 

@@ -108,8 +108,8 @@ def monotone(values: Sequence[float], weights: Sequence[float]) -> list[float]:
     for value, weight in zip(values, weights, strict=True):
         blocks.append((value, weight, 1))
         while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
-            (one, left, length), (other, right, more) = blocks[-2:]
-            blocks[-2:] = [((one * left + other * right) / (left + right), left + right, length + more)]
+            (before, left, length), (after, right, more) = blocks[-2:]
+            blocks[-2:] = [((before * left + after * right) / (left + right), left + right, length + more)]
     return [value for value, _, length in blocks for _ in range(length)]
 
 
@@ -151,7 +151,7 @@ def _bounds(batches: Sequence[int], logs: Sequence[Floats]) -> tuple[Floats, Flo
     least = min(len(log) for log in logs) - 1
     degrees = np.divide(error**4, spread, out=np.full(len(share), float(least)), where=spread > 0)
     # To two digits, so that few quantiles are computed and the others remembered
-    half = error * np.array([t_quantile((1 + LEVEL) / 2, float(f"{one:.2g}")) for one in degrees])
+    half = error * np.array([t_quantile((1 + LEVEL) / 2, float(f"{freedom:.2g}")) for freedom in degrees])
     return batches[0] + share * (batches[1] - batches[0]), np.log(load) - half, np.log(load) + half
 
 

@@ -80,8 +80,8 @@ def judge_family(ratios: Sequence[Estimate], margin: float = MARGIN) -> tuple[Ju
         ratios: with Student's t on logarithms behind their intervals.
         margin: within which two things are equivalent; 0.03 is 3 %.
     """
-    different, level = _beyond(ratios, [abs(math.log(one.value)) for one in ratios])
-    return tuple(_judgement(one, number in different, level, margin) for number, one in enumerate(ratios))
+    different, level = _beyond(ratios, [abs(math.log(ratio.value)) for ratio in ratios])
+    return tuple(_judgement(ratio, number in different, level, margin) for number, ratio in enumerate(ratios))
 
 
 def slower_beyond(ratios: Sequence[Estimate], limit: float) -> tuple[bool | None, ...]:
@@ -94,10 +94,10 @@ def slower_beyond(ratios: Sequence[Estimate], limit: float) -> tuple[bool | None
         limit: what is allowed; 0.05 is 5 %.
     """
     allowed = math.log1p(limit)
-    beyond, _ = _beyond(ratios, [max(0.0, -math.log(one.value) - allowed) for one in ratios])
+    beyond, _ = _beyond(ratios, [max(0.0, -math.log(ratio.value) - allowed) for ratio in ratios])
     return tuple(
-        True if number in beyond else False if one.low is not None and one.low >= 1 / (1 + limit) else None
-        for number, one in enumerate(ratios)
+        True if number in beyond else False if ratio.low is not None and ratio.low >= 1 / (1 + limit) else None
+        for number, ratio in enumerate(ratios)
     )
 
 
@@ -109,7 +109,7 @@ def degrees_of(ratio: Estimate) -> float:
 def _beyond(ratios: Sequence[Estimate], distances: Sequence[float]) -> tuple[set[int], float]:
     """Those whose distance is proven by Holm's procedure, and the level at which it ended."""
     tested = [
-        (_probability(one, d), n) for n, (one, d) in enumerate(zip(ratios, distances, strict=True)) if _error(one)
+        (_probability(ratio, d), n) for n, (ratio, d) in enumerate(zip(ratios, distances, strict=True)) if _error(ratio)
     ]
     found: set[int] = set()
     level = (1 - LEVEL) / max(1, len(tested))

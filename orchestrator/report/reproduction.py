@@ -48,8 +48,8 @@ def render_reproduction(
             "its interval is unpaired, over the processes of both sides."
         )
     ]
-    for one in comparisons:
-        parts.extend(_comparison(one))
+    for comparison in comparisons:
+        parts.extend(_comparison(comparison))
     parts.append(Text())
     parts.append(Text.assemble(("Verdicts: ", "bold"), _counts(comparisons)))
     parts.append(Text("Identity:", style="bold"))
@@ -58,20 +58,20 @@ def render_reproduction(
     return Group(*parts)
 
 
-def _comparison(one: Comparison) -> Iterator[RenderableType]:
-    yield Text(f"\n{shape_name(one.shape)}, batch {one.batch}, {one.backend}", style="bold")
-    then, now = one.sides.then, one.sides.now
+def _comparison(comparison: Comparison) -> Iterator[RenderableType]:
+    yield Text(f"\n{shape_name(comparison.shape)}, batch {comparison.batch}, {comparison.backend}", style="bold")
+    then, now = comparison.sides.then, comparison.sides.now
     key = "the same trial key" if then.trial_key == now.trial_key else f"trial key {now.trial_key}"
-    ended = [statuses_text(found, "no trial") for found in (one.statuses_then, one.statuses_now)]
+    ended = [statuses_text(found, "no trial") for found in (comparison.statuses_then, comparison.statuses_now)]
     yield Text(f"  then: {then.campaign_id} on {then.host}, trial key {then.trial_key}, {ended[0]}")
     yield Text(f"  now:  {now.campaign_id} on {now.host}, {key}, {ended[1]}")
-    for reason in one.reasons_now:
+    for reason in comparison.reasons_now:
         yield Text(f"        {reason}", style="red")
-    if not one.modes:
+    if not comparison.modes:
         yield Text("  no side has a latency, so there is nothing to compare", style="yellow")
         return
     table = ruled_table("", "then", "now", "ratio", "verdict")
-    for mode in one.modes:
+    for mode in comparison.modes:
         ratio = "-" if mode.ratio is None else ratio_text(mode.ratio.estimate, decimals=3)
         table.add_row(Text(mode.name), Text(_latency(mode.then)), Text(_latency(mode.now)), Text(ratio), _verdict(mode))
     yield Padding(table, (0, 0, 0, 2))
@@ -95,9 +95,9 @@ def _verdict(mode: ModeComparison) -> Text:
 
 
 def _counts(comparisons: Sequence[Comparison]) -> str:
-    modes = [mode for one in comparisons for mode in one.modes]
+    modes = [mode for comparison in comparisons for mode in comparison.modes]
     words = [(mode.ratio and _VERDICTS[mode.ratio.verdict][0].partition(":")[0]) for mode in modes]
-    names = [*(one[0].partition(":")[0] for one in _VERDICTS.values()), None]
+    names = [*(texts[0].partition(":")[0] for texts in _VERDICTS.values()), None]
     counts = [f"{words.count(name)} {name or 'without a comparison'}" for name in names if name in words]
     return f"{', '.join(counts) or 'none'} (of {count_text(len(modes), 'ratio', 'ratios')}, judged together)"
 

@@ -181,7 +181,8 @@ class Trials:
     def points_measured(self, setting: Setting, wanted: Wanted) -> int:
         """How many points of a figure were measured in a setting."""
         cells = self.settings[setting]
-        return sum(any(row["status"] == "ok" for row in cells.get(one, ())) for one in wanted.on(setting.device))
+        measured = (cells.get(configuration, ()) for configuration in wanted.on(setting.device))
+        return sum(any(row["status"] == "ok" for row in rows) for rows in measured)
 
     def newest(self, cells: Cells) -> datetime:
         """When the last campaign of trials started."""
@@ -203,7 +204,8 @@ class Trials:
         frame = self.frames.by(metric or USUAL_LATENCY.on(device))
         cells = known.get(setting, {}) if setting else {}
         points = {
-            one: _point(one, cells.get(one, ()), device, frame.metric.column, self.started) for one in wanted.on(device)
+            point: _point(point, cells.get(point, ()), device, frame.metric.column, self.started)
+            for point in wanted.on(device)
         }
         return Gathered(setting, points, tuple(others), frame)
 
@@ -266,19 +268,23 @@ def _procedure(protocol: str | None) -> str | None:
     return None if protocol is None else json.loads(protocol).get("procedure")
 
 
-def _point(one: Configuration, rows: Sequence[Row], device: str, column: str, started: Mapping[str, datetime]) -> Point:
+def _point(
+    configuration: Configuration, rows: Sequence[Row], device: str, column: str, started: Mapping[str, datetime]
+) -> Point:
     measured = [row for row in rows if row["status"] == "ok" and row[column] is not None]
     if measured:
         # Not pooled: a longer look and a shorter one
         newest = max(measured, key=lambda row: (started[row["campaign_id"]], row["campaign_id"]))
         how = newest["protocol"], newest["seed"]
-        return Point(one, State.MEASURED, tuple(row for row in measured if (row["protocol"], row["seed"]) == how))
-    reason = impossible(one, device)
+        return Point(
+            configuration, State.MEASURED, tuple(row for row in measured if (row["protocol"], row["seed"]) == how)
+        )
+    reason = impossible(configuration, device)
     if reason is not None:
-        return Point(one, State.IMPOSSIBLE, (), reason)
+        return Point(configuration, State.IMPOSSIBLE, (), reason)
     failed = [row for row in rows if row["status"] not in ("ok", "skipped")]
     if failed:
         last = failed[-1]
-        return Point(one, State.FAILED, tuple(failed), f"{last['status']}: {last['reason'] or 'no reason'}")
+        return Point(configuration, State.FAILED, tuple(failed), f"{last['status']}: {last['reason'] or 'no reason'}")
     skipped = [row for row in rows if row["status"] == "skipped"]
-    return Point(one, State.ABSENT, (), skipped[-1]["reason"] if skipped else None)
+    return Point(configuration, State.ABSENT, (), skipped[-1]["reason"] if skipped else None)

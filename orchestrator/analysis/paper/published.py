@@ -126,7 +126,7 @@ class Published(Document):
 
     @model_validator(mode="after")
     def _each_statement_once(self) -> "Published":
-        names = [one.id for one in self.statements]
+        names = [statement.id for statement in self.statements]
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"statement {name} stands twice; give it another id")
@@ -134,7 +134,7 @@ class Published(Document):
 
     def statements_of(self, figure: str) -> tuple[Statement, ...]:
         """The numbers in the text that a figure shows."""
-        return tuple(one for one in self.statements if figure in one.figures)
+        return tuple(statement for statement in self.statements if figure in statement.figures)
 
 
 def load_published(path: Path) -> Published:

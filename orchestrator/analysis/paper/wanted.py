@@ -60,12 +60,12 @@ class Wanted:
         """
         if device != "cpu" or not self.in_float32_on_a_cpu:
             return self.configurations
-        return tuple(replace(one, dtype=SINGLE) for one in self.configurations)
+        return tuple(replace(configuration, dtype=SINGLE) for configuration in self.configurations)
 
     @property
     def in_float32_on_a_cpu(self) -> bool:
         """Whether float32 takes the place of float16 on processors."""
-        return {one.dtype for one in self.configurations} == {HALF}
+        return {configuration.dtype for configuration in self.configurations} == {HALF}
 
     @property
     def rounds(self) -> int:
@@ -110,13 +110,13 @@ def configuration_of(row: Mapping[str, Any]) -> Configuration:
     return _configuration(*(row[name] for name in names), row["dtype"])
 
 
-def impossible(one: Configuration, device: str) -> str | None:
+def impossible(configuration: Configuration, device: str) -> str | None:
     """Why a device cannot have a point at all; null if it can."""
-    info = BACKENDS.get(one.backend.partition("(")[0])
-    is_for_gpus = device == "cpu" and "cuda_graph=True" in one.backend
+    info = BACKENDS.get(configuration.backend.partition("(")[0])
+    is_for_gpus = device == "cpu" and "cuda_graph=True" in configuration.backend
     if is_for_gpus or (info is not None and device not in info.devices):
-        return f"{one.backend} is for GPUs alone"
-    if device == "cpu" and one.dtype == HALF:
+        return f"{configuration.backend} is for GPUs alone"
+    if device == "cpu" and configuration.dtype == HALF:
         return "float16 is measured on GPUs alone"
     return None
 
@@ -144,6 +144,6 @@ def _configuration(
     return Configuration(workload, named, batch, sequence_length, image_size, text, dtype)
 
 
-def _sorting(one: Configuration) -> tuple[object, ...]:
-    sizes = (one.batch, one.sequence_length or 0, one.image_size or 0)
-    return one.workload, str(one.options), one.backend, one.dtype, *sizes
+def _sorting(configuration: Configuration) -> tuple[object, ...]:
+    sizes = (configuration.batch, configuration.sequence_length or 0, configuration.image_size or 0)
+    return configuration.workload, str(configuration.options), configuration.backend, configuration.dtype, *sizes

@@ -95,7 +95,7 @@ def sheet(
         has_axes: whether panels have titles and numbers around them.
     """
     usual = height or _PANEL_HEIGHT.get(columns, 1.75)
-    heights = [_EMPTY_HEIGHT if one and len(missing) > 1 else usual for one in missing]
+    heights = [_EMPTY_HEIGHT if empty and len(missing) > 1 else usual for empty in missing]
     rows, panel = len(heights), sum(heights) / len(heights)
     legend_columns = _legend_columns(legend)
     legend_height = _LEGEND_LINE * math.ceil(len(legend) / legend_columns) if legend else 0.0
@@ -170,7 +170,7 @@ def save(figure: Figure, directory: Path, stem: str, formats: Sequence[str] = FO
 
 def _legend_columns(legend: Sequence[Artist]) -> int:
     """The most columns that fit the page; each is as wide as its longest label."""
-    lengths = [len(str(one.get_label())) + 8 for one in legend]
+    lengths = [len(str(handle.get_label())) + 8 for handle in legend]
     for columns in range(len(legend), 1, -1):
         # matplotlib fills column after column, the first ones with one entry more where it does not come out even.
         rows, longer = divmod(len(legend), columns)

@@ -181,7 +181,7 @@ _ALL: Final = (
     Spec("table-2", Kind.HARDWARE, "Hardware", ("figure_9",)),
     Spec("table-3", Kind.FRAMEWORKS, "BERT-Base at batch 1 by framework", ("table_3", "table_3_legacy"), "RTX 8000"),
 )  # fmt: skip
-FIGURES: Final[Mapping[str, Spec]] = {one.name: one for one in _ALL}
+FIGURES: Final[Mapping[str, Spec]] = {spec.name: spec for spec in _ALL}
 """By name, in the paper's order, the tables last."""
 
 
@@ -200,4 +200,4 @@ def chosen(names: tuple[str, ...]) -> tuple[Spec, ...]:
             raise ConfigurationError("figure 2 is a drawing of two timelines; nothing measures it", key="--figures")
         if name not in FIGURES:
             raise ConfigurationError(f"the paper has no {given}; {did_you_mean(name, FIGURES)}", key="--figures")
-    return tuple(one for one in _ALL if not wanted or one.name in wanted)
+    return tuple(spec for spec in _ALL if not wanted or spec.name in wanted)

@@ -92,7 +92,7 @@ def compose(spec: Spec, material: Material) -> Sheet:
     notes = _notes(spec, material)
     if spec.kind is Kind.HARDWARE:
         return _hardware(spec, material)
-    wanted = _wanted(material.sweeps, tuple(one for one in spec.sweeps if not one.endswith("_legacy")))
+    wanted = _wanted(material.sweeps, tuple(sweep for sweep in spec.sweeps if not sweep.endswith("_legacy")))
     if spec.kind in (Kind.SIZES, Kind.FRAMEWORKS):
         return _table(spec, material, wanted, notes)
     by_machine = _sides(spec, material.trials, wanted)
@@ -116,7 +116,7 @@ def _sides(spec: Spec, trials: Trials, wanted: Wanted) -> dict[str, Gathered]:
     if models:
         return {name: trials.gather(setting, wanted) for name, setting in models.items()}
     setting = trials.choose(wanted, spec.gpu)
-    others = [one for one in trials.settings if one != setting and trials.points_measured(one, wanted)]
+    others = [other for other in trials.settings if other != setting and trials.points_measured(other, wanted)]
     gathered = trials.gather(setting, wanted, others)
     return {setting.machine if setting else "none": gathered}
 
@@ -124,13 +124,13 @@ def _sides(spec: Spec, trials: Trials, wanted: Wanted) -> dict[str, Gathered]:
 def _panels(spec: Spec, by_machine: Mapping[str, Gathered], published: Published, missing: str) -> Panels:
     gathered = next(iter(by_machine.values()))
     if spec.kind is Kind.GENERATIONS:
-        known = {name: one for name, one in by_machine.items() if one.setting is not None}
+        known = {name: points for name, points in by_machine.items() if points.setting is not None}
         return generation_panels(spec, known, published, missing)
     if spec.kind is Kind.PAIRS:
         return pair_panels(spec, gathered, missing)
     panels = line_panels(spec, gathered, missing)
     return [
-        [_with_published(panel, one, published) for panel, one in zip(row, specs, strict=True)]
+        [_with_published(panel, panel_spec, published) for panel, panel_spec in zip(row, specs, strict=True)]
         for row, specs in zip(panels, spec.rows, strict=True)
     ]
 
@@ -156,8 +156,8 @@ def _draw_lines(title: str, panels: Panels, notes: Sequence[str], print_: Sequen
     figure, axes = sheet(title, missing, max(map(len, panels)), legend, notes, print_)
     drawn = {line.label for panel in flat for line in panel.lines if line.drawn}
     for row, line in zip(axes, panels, strict=True):
-        for one, panel in zip(row, line, strict=True):
-            draw_panel(one, panel, drawn)
+        for place, panel in zip(row, line, strict=True):
+            draw_panel(place, panel, drawn)
     return figure
 
 
@@ -167,8 +167,8 @@ def _draw_macs(
     panels = macs_panels(spec, gathered, missing)
     lines = [*notes, *_models_missing(panels)]
     figure, axes = sheet(title, [False], len(panels), macs_legend(panels), lines, print_, height=2.6)
-    for one, panel in zip(axes[0], panels, strict=True):
-        draw_macs(one, panel)
+    for place, panel in zip(axes[0], panels, strict=True):
+        draw_macs(place, panel)
     return figure
 
 
@@ -197,10 +197,10 @@ def _models_missing(panels: Sequence[MacsPanel]) -> list[str]:
 def _table(spec: Spec, material: Material, wanted: Wanted, notes: Sequence[str]) -> Sheet:
     trials = material.trials
     (gathered,) = _sides(spec, trials, wanted).values()
-    legacy_wanted = _wanted(material.sweeps, tuple(one for one in spec.sweeps if one.endswith("_legacy")))
+    legacy_wanted = _wanted(material.sweeps, tuple(sweep for sweep in spec.sweeps if sweep.endswith("_legacy")))
     # The paper's own procedure on the same machine, if it ran there.
     known = {setting: trials.newest(cells) for setting, cells in trials.legacy.items()}
-    setting = gathered.setting if gathered.setting in known else max(known, key=lambda one: known[one], default=None)
+    setting = gathered.setting if gathered.setting in known else max(known, key=lambda name: known[name], default=None)
     legacy = trials.gather(setting, legacy_wanted, metric=TIMED_AS_THE_PAPER)
     make = sizes_table if spec.kind is Kind.SIZES else frameworks_table
     table = make(material.published, gathered, legacy)
@@ -227,9 +227,9 @@ def _hardware(spec: Spec, material: Material) -> Sheet:
 def _notes(spec: Spec, material: Material) -> list[str]:
     """What the paper's text says of a figure, and what the store says of that."""
     found = []
-    for one in material.published.statements_of(spec.name):
-        decided = material.decided.get(one.claim)
-        found.append(f"The paper: {one.full_text}. Here: {decided or 'not decided'}.")
+    for statement in material.published.statements_of(spec.name):
+        decided = material.decided.get(statement.claim)
+        found.append(f"The paper: {statement.full_text}. Here: {decided or 'not decided'}.")
     return found
 
 
@@ -237,7 +237,7 @@ def _variant(sides: Sequence[Gathered], wanted: Wanted) -> str:
     """In the title: what is not as in the paper."""
     if not any(side.setting for side in sides):
         return " – NOT MEASURED"
-    dtypes = {one.dtype for one in wanted.configurations}
+    dtypes = {configuration.dtype for configuration in wanted.configurations}
     one_dtype = f", {dtypes.pop()}" if len(dtypes) == 1 else ""
     if any(side.device == "cpu" for side in sides):
         return ", ON A CPU" + (", float32 for float16" if wanted.in_float32_on_a_cpu else one_dtype)

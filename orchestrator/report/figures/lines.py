@@ -58,8 +58,8 @@ def line_panels(spec: Spec, gathered: Gathered, missing: str, ratio: Value | Non
         ratio: the number of a point in panels of ratios.
     """
     names = {
-        series: names_of([one for one in spec.panels if one.series == series], gathered, spec.baseline)
-        for series in {one.series for one in spec.panels}
+        series: names_of([panel for panel in spec.panels if panel.series == series], gathered, spec.baseline)
+        for series in {panel.series for panel in spec.panels}
     }
     values = {Y.LATENCY: latency_ms(gathered), Y.FLOPS: tflops, Y.RATIO: ratio or latency_ms(gathered)}
     return [
@@ -89,10 +89,10 @@ def pair_panels(spec: Spec, gathered: Gathered, missing: str) -> Panels:
     name = workload_label(spec.baseline)
     found = line_panels(spec, gathered, missing, ratio)
     for row, specs in zip(found, spec.rows, strict=True):
-        for position, (panel, one) in enumerate(zip(row, specs, strict=True)):
-            if one.y is Y.RATIO:
+        for position, (panel, panel_spec) in enumerate(zip(row, specs, strict=True)):
+            if panel_spec.y is Y.RATIO:
                 others = tuple(line for line in panel.lines if line.label != name)
-                row[position] = replace(panel, lines=others, y_label=f"{one.y.value} as {name}")
+                row[position] = replace(panel, lines=others, y_label=f"{panel_spec.y.value} as {name}")
     return found
 
 
@@ -112,7 +112,7 @@ def generation_panels(spec: Spec, by_machine: Mapping[str, Gathered], published:
         missing: what stands in a panel without any number.
     """
     machines = ordered(list(by_machine), published)
-    return [[_generation_panel(one, by_machine, machines, missing) for one in row] for row in spec.rows]
+    return [[_generation_panel(panel, by_machine, machines, missing) for panel in row] for row in spec.rows]
 
 
 def ordered(models: Sequence[str], published: Published) -> list[tuple[str, str | None]]:
@@ -120,24 +120,24 @@ def ordered(models: Sequence[str], published: Published) -> list[tuple[str, str 
     found: list[tuple[str, str | None]] = []
     left = list(models)
     for row in published.table_2.rows:
-        matching = [one for one in left if names_model(row.gpu, one)]
-        found += [(row.gpu, one) for one in matching] or [(row.gpu, None)]
-        left = [one for one in left if one not in matching]
-    return [*found, *((one, one) for one in left)]
+        matching = [model for model in left if names_model(row.gpu, model)]
+        found += [(row.gpu, model) for model in matching] or [(row.gpu, None)]
+        left = [model for model in left if model not in matching]
+    return [*found, *((model, model) for model in left)]
 
 
 def _generation_panel(
     spec: PanelSpec, by_machine: Mapping[str, Gathered], machines: Sequence[tuple[str, str | None]], missing: str
 ) -> Panel:
     lines = []
-    points = [point for one in by_machine.values() for point in one.select(spec.where)]
+    points = [point for gathered in by_machine.values() for point in gathered.select(spec.where)]
     for number, (name, model) in enumerate(machines):
         line = Line(name, categorical(number), marker(number), ())
         if model is not None:
             gathered = by_machine[model]
             # Within one machine the panel has a single line.
-            one = panel_of(_of_one_machine(spec), gathered, ["eager"], latency_ms(gathered))
-            marks = tuple(mark for found in one.lines for mark in found.marks)
+            panel = panel_of(_of_one_machine(spec), gathered, ["eager"], latency_ms(gathered))
+            marks = tuple(mark for found in panel.lines for mark in found.marks)
             line = Line(name, categorical(number), marker(number), marks)
         lines.append(line)
     is_empty = not any(line.drawn for line in lines)
@@ -209,7 +209,7 @@ def legend_of(panels: Sequence[Panel], *, published: str | None = None) -> list[
     ]  # fmt: skip
     marks = [mark for panel in panels for line in panel.lines for mark in line.marks]
     bounds = {mark.bound for mark in marks if mark.estimate}
-    handles += [_only_marker("o", _FACES.get(one, BLACK), one.value) for one in Bound if one in bounds]
+    handles += [_only_marker("o", _FACES.get(bound, BLACK), bound.value) for bound in Bound if bound in bounds]
     if any(mark.state is State.FAILED for mark in marks):
         handles.append(_only_marker("x", BLACK, "failed"))
     if any(mark.state is State.ABSENT for mark in marks):

@@ -120,7 +120,7 @@ def _write_names(axes: Axes, models: Sequence[Model]) -> None:
     figure.draw_without_rendering()
     scale = figure.dpi / 72
     frame = axes.get_window_extent()
-    points = [axes.transData.transform((one.gmacs, one.latency_ms.value)) / scale for one in models]
+    points = [axes.transData.transform((model.gmacs, model.latency_ms.value)) / scale for model in models]
     taken = [(float(x) - _MARKER / 2, float(y) - _MARKER / 2, _MARKER, _MARKER) for x, y in points]
     edges = frame.x0 / scale, frame.x1 / scale + 2, frame.y0 / scale, frame.y1 / scale + 6
     for model, (x, y) in sorted(zip(models, points, strict=True), key=lambda pair: float(pair[1][1])):
@@ -145,7 +145,7 @@ def _free_place(
                 dx = -5.0 if on_the_left else 5.0
                 box = _box(x + dx, y + dy, width, on_the_left=on_the_left)
                 inside = box[0] >= left and box[0] + width <= right and bottom <= box[1] and box[1] + _HEIGHT <= top
-                if inside and not any(_meet(box, one) for one in taken):
+                if inside and not any(_meet(box, other) for other in taken):
                     return dx, float(dy), on_the_left
     return 5.0, 0.0, False
 
@@ -154,7 +154,7 @@ def _box(x: float, y: float, width: float, *, on_the_left: bool) -> Box:
     return x - width if on_the_left else x, y - _HEIGHT / 2, width, _HEIGHT
 
 
-def _meet(one: Box, other: Box) -> bool:
-    apart_x = one[0] + one[2] <= other[0] or other[0] + other[2] <= one[0]
-    apart_y = one[1] + one[3] <= other[1] or other[1] + other[3] <= one[1]
+def _meet(box: Box, other: Box) -> bool:
+    apart_x = box[0] + box[2] <= other[0] or other[0] + other[2] <= box[0]
+    apart_y = box[1] + box[3] <= other[1] or other[1] + other[3] <= box[1]
     return not (apart_x or apart_y)

@@ -32,11 +32,12 @@ def small_print(spec: Spec, sides: Sequence[Gathered], wanted: Wanted, trials: T
     if rows:
         lines += _reductions(rows, sides, wanted)
         lines.append(_campaigns(rows, trials.sweeps))
-    others = list(dict.fromkeys(one.machine for side in sides for one in side.others))
+    others = list(dict.fromkeys(setting.machine for side in sides for setting in side.others))
     if others:
         drawn = {side.setting.machine for side in sides if side.setting}
         named = [
-            one if one not in drawn else f"{one} with another driver, software or number of threads" for one in others
+            machine if machine not in drawn else f"{machine} with another driver, software or number of threads"
+            for machine in others
         ]
         lines.append(
             f"Also in the store and not drawn: {_listed(named)}; --where chooses, such as --where gpu=… or system=…."
@@ -59,7 +60,7 @@ def completeness(spec: Spec, sides: Sequence[Gathered]) -> str:
         reasons = dict.fromkeys(
             point.reason for side in sides for point in side.points.values() if point.state is State.IMPOSSIBLE
         )
-        why = f" ({'; '.join(one for one in reasons if one)})" if reasons else ""
+        why = f" ({'; '.join(reason for reason in reasons if reason)})" if reasons else ""
         where = " on a GPU" if any(side.device == "cpu" for side in sides) else ""
         text += f"{why}. {how_to_measure(spec)}{where}"
     return text + "."
@@ -87,9 +88,9 @@ def _source(spec: Spec, sides: Sequence[Gathered], rows: Sequence[Mapping[str, A
     hosts = sorted({str(row["host"]) for row in rows})
     least, most = processes_of(sides)
     n = f"n = {least}" if least == most else f"n = {least} to {most}"
-    kinds = {_KINDS[one.device] for one in settings}
-    software = list(dict.fromkeys(_software(one, rows) for one in settings))
-    text = "; ".join(dict.fromkeys(_machine(one) for one in settings)) + ", " + "; ".join(software)
+    kinds = {_KINDS[setting.device] for setting in settings}
+    software = list(dict.fromkeys(_software(setting, rows) for setting in settings))
+    text = "; ".join(dict.fromkeys(_machine(setting) for setting in settings)) + ", " + "; ".join(software)
     bars = "brackets" if spec.is_table else "bars"
     return (
         f"{text}. Host{'s' if len(hosts) > 1 else ''} {_listed(hosts)}. Latency of {' or '.join(sorted(kinds))}, the "
@@ -98,8 +99,8 @@ def _source(spec: Spec, sides: Sequence[Gathered], rows: Sequence[Mapping[str, A
     )
 
 
-def _machine(one: Setting) -> str:
-    return f"{one.gpu} with {one.cpu}" if one.device != "cpu" else f"CPU: {one.cpu}, no GPU used"
+def _machine(setting: Setting) -> str:
+    return f"{setting.gpu} with {setting.cpu}" if setting.device != "cpu" else f"CPU: {setting.cpu}, no GPU used"
 
 
 def _software(setting: Setting, rows: Sequence[Mapping[str, Any]]) -> str:
@@ -108,7 +109,7 @@ def _software(setting: Setting, rows: Sequence[Mapping[str, Any]]) -> str:
     torch, onnxruntime, driver = sorted(versions, key=str)[0] if versions else (None, None, None)
     software = [f"torch {torch}" if torch else "", f"ONNX Runtime {onnxruntime}" if onnxruntime else ""]
     software += [f"driver {driver}" if driver else "", setting.isolation, f"{setting.threads} threads"]
-    return f"environment {setting.environment} ({', '.join(one for one in software if one)})"
+    return f"environment {setting.environment} ({', '.join(part for part in software if part)})"
 
 
 def _failed(sides: Sequence[Gathered]) -> list[str]:
@@ -116,24 +117,24 @@ def _failed(sides: Sequence[Gathered]) -> list[str]:
     for side in sides:
         for point in side.points.values():
             if point.state is State.FAILED:
-                one = point.configuration
-                name = " ".join(filter(None, (one.workload, _special(one), backend_label(one.backend), one.dtype)))
+                what = point.configuration
+                name = " ".join(filter(None, (what.workload, _special(what), backend_label(what.backend), what.dtype)))
                 reason = (point.reason or "")[:_REASON]
-                groups.setdefault(reason, {}).setdefault(name, []).append(one.batch)
+                groups.setdefault(reason, {}).setdefault(name, []).append(what.batch)
     return [
         f"Failed: {_listed([f'{name} batch {_numbers(batches)}' for name, batches in names.items()])}: {reason}."
         for reason, names in sorted(groups.items())
     ]
 
 
-def _special(one: Configuration) -> str:
+def _special(configuration: Configuration) -> str:
     """The options of its workload that are not at defaults."""
-    text = options_text(one.workload, json.dumps(dict(one.options)))
+    text = options_text(configuration.workload, json.dumps(dict(configuration.options)))
     return "" if text == DEFAULTS else text
 
 
 def _numbers(values: Sequence[int]) -> str:
-    return ", ".join(str(one) for one in sorted(set(values)))
+    return ", ".join(str(value) for value in sorted(set(values)))
 
 
 def _reductions(rows: Sequence[Mapping[str, Any]], sides: Sequence[Gathered], wanted: Wanted) -> list[str]:
@@ -143,8 +144,8 @@ def _reductions(rows: Sequence[Mapping[str, Any]], sides: Sequence[Gathered], wa
         several = f"{least}" if least == most else f"{least} to {most}"
         found.append(f"{several} processes per point instead of {wanted.rounds}")
     budgets = {_series_ms(row) for row in rows} - {None}
-    if budgets and min(one for one in budgets if one is not None) < wanted.series_ms:
-        shortest = min(one for one in budgets if one is not None)
+    if budgets and min(budget for budget in budgets if budget is not None) < wanted.series_ms:
+        shortest = min(budget for budget in budgets if budget is not None)
         found.append(f"{shortest / 1000:g} s per series of latencies instead of {wanted.series_ms / 1000:g} s")
     if any(side.device == "cpu" for side in sides) and wanted.in_float32_on_a_cpu:
         found.append("float32 in place of the paper's float16")
@@ -158,7 +159,7 @@ def _series_ms(row: Mapping[str, Any]) -> int | None:
 
 def _campaigns(rows: Sequence[Mapping[str, Any]], sweeps: Mapping[str, str]) -> str:
     campaigns = sorted({str(row["campaign_id"]) for row in rows})
-    named = [f"{one} (sweep {sweeps[one]})" if one in sweeps else one for one in campaigns]
+    named = [f"{campaign} (sweep {sweeps[campaign]})" if campaign in sweeps else campaign for campaign in campaigns]
     return f"Campaigns: {_listed(named)}."
 
 

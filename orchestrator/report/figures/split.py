@@ -58,7 +58,7 @@ def split_panels(
     """
     found = []
     for panel in spec.panels:
-        points = sorted(gathered.select(panel.where), key=lambda one: one.configuration.batch)
+        points = sorted(gathered.select(panel.where), key=lambda point: point.configuration.batch)
         parts = tuple(_part(point, gathered.latency) for point in points)
         is_empty = not any(part.latency_ms for part in parts)
         shown = tuple(published) if panel.table_1 else ()
@@ -76,18 +76,19 @@ def draw_parts(axes: Axes, panel: SplitPanel) -> None:
         ([(part.batch, part.latency_ms) for part in panel.parts], BLACK, "o"),
         ([(part.batch, part.overhead_ms) for part in panel.parts], ORANGE, "s"),
     ):
-        there = [(batch, one) for batch, one in values if one is not None and one.value > 0]
+        there = [(batch, latency) for batch, latency in values if latency is not None and latency.value > 0]
         axes.plot(
-            *([batch for batch, _ in there], [one.value for _, one in there]),
+            *([batch for batch, _ in there], [latency.value for _, latency in there]),
             color=colour, marker=shape, markersize=4, linewidth=1.1, gid="mark",
         )  # fmt: skip
         draw_intervals(axes, there, colour)
-        for batch in [batch for batch, one in values if one is not None and one.value <= 0]:
+        for batch in [batch for batch, latency in values if latency is not None and latency.value <= 0]:
             axes.plot(
                 [batch], [0.03], transform=axes.get_xaxis_transform(), linestyle="none", marker="v", markersize=4,
                 color=colour, gid="zero",
             )  # fmt: skip
-    shown = [one.value for part in panel.parts for one in (part.latency_ms, part.overhead_ms) if one and one.value > 0]
+    known = (time for part in panel.parts for time in (part.latency_ms, part.overhead_ms) if time)
+    shown = [time.value for time in known if time.value > 0]
     axes.set_ylim(min(shown) / 2, max(shown) * 2)
     draw_published(axes, panel.published)
     axes.set(xlabel="batch", ylabel="latency, ms")

@@ -43,14 +43,14 @@ def sizes_table(published: Published, gathered: Gathered, legacy: Gathered) -> T
     """Table 1: the paper's latencies and what was measured, by dtype; the paper's own procedure apart."""
     sides = [(f"{dtype}", gathered, dtype) for dtype in _DTYPES]
     sides += [(f"{dtype}, as the paper timed", legacy, dtype) for dtype in _DTYPES]
-    sides = [one for one in sides if _has_any(one[1], {"dtype": one[2]}) or one[1] is gathered]
+    sides = [side for side in sides if _has_any(side[1], {"dtype": side[2]}) or side[1] is gathered]
     rows = []
     for row in published.table_1.rows:
         where = {
             "hidden_size": row.hidden_size, "batch": row.batch, "sequence_length": row.sequence_length,
             "intermediate_size": 0 if row.intermediate_size == 4 * row.hidden_size else row.intermediate_size,
         }  # fmt: skip
-        cells = [str(one) for one in (row.hidden_size, row.intermediate_size, row.batch, row.sequence_length)]
+        cells = [str(number) for number in (row.hidden_size, row.intermediate_size, row.batch, row.sequence_length)]
         cells += [f"{row.latency_s * MILLI:.1f}", f"{row.per_example_s * MILLI:.1f}"]
         for _, side, dtype in sides:
             point = _one(side, {**where, "dtype": dtype})
@@ -95,12 +95,12 @@ def hardware_table(published: Published, systems: Sequence[Mapping[str, Any]]) -
             row.cpu, row.gpu, row.architecture, f"{row.cores:,}", _number(row.tensor_cores), f"{row.clock_ghz:g}",
             f"{row.memory_gb:g}", f"{row.bandwidth_gb_per_s:g}", f"{row.tflop_per_s:g}",
         )  # fmt: skip
-        here = [one for one in left if one["gpu_name"] and names_model(row.gpu, one["gpu_name"])]
-        left = [one for one in left if one not in here]
+        here = [system for system in left if system["gpu_name"] and names_model(row.gpu, system["gpu_name"])]
+        left = [system for system in left if system not in here]
         described = list(dict.fromkeys(map(_described, here))) or [(MISSING,) * 5]
         rows.append((*cells, *described[0]))
-        rows += [(*("",) * len(cells), *one) for one in described[1:]]
-    rows += [(*(MISSING,) * 9, *one) for one in dict.fromkeys(map(_described, left))]
+        rows += [(*("",) * len(cells), *described_row) for described_row in described[1:]]
+    rows += [(*(MISSING,) * 9, *described_row) for described_row in dict.fromkeys(map(_described, left))]
     header = (
         "CPU", "GPU", "architecture", "cores", "tensor", "GHz", "GB", "GB/s", "TFLOP/s",
         "CPU", "GPU", "GHz", "GB", "driver",
@@ -173,12 +173,12 @@ def _number(value: int | None) -> str:
 
 
 def _failures(*gathered: Gathered) -> tuple[str, ...]:
-    points = [point for one in gathered for point in one.points.values() if point.state is State.FAILED]
+    points = [point for side in gathered for point in side.points.values() if point.state is State.FAILED]
     return tuple(f"{_named(point.configuration)}: {point.reason}" for point in points)
 
 
-def _named(one: Configuration) -> str:
-    return f"{backend_label(one.backend)}, {one.dtype}, batch {one.batch}"
+def _named(configuration: Configuration) -> str:
+    return f"{backend_label(configuration.backend)}, {configuration.dtype}, batch {configuration.batch}"
 
 
 def draw_table(title: str, table: Table, notes: Sequence[str], small_print: Sequence[str]) -> Figure:
@@ -193,7 +193,7 @@ def draw_table(title: str, table: Table, notes: Sequence[str], small_print: Sequ
     widths = _widths(table)
     shrink = min(1.0, whole / sum(widths))
     size = max(_SMALLEST, _SIZE * shrink)
-    widths = [one * shrink / whole for one in widths]
+    widths = [width * shrink / whole for width in widths]
     starts = [sum(widths[:number]) for number in range(len(widths))]
     heights = [1 - (number + 0.5) / (lines + 0.2) for number in range(lines)]
     column = 0
@@ -219,7 +219,7 @@ def draw_table(title: str, table: Table, notes: Sequence[str], small_print: Sequ
 def _widths(table: Table) -> list[float]:
     """Of the columns in inches, at full size; those under a long title share it."""
     columns = list(zip(table.header, *table.rows, strict=True))
-    widths = [_PAD + _CHARACTER * max(map(len, one)) for one in columns]
+    widths = [_PAD + _CHARACTER * max(map(len, column)) for column in columns]
     first = 0
     for name, span in table.groups:
         lacking = _PAD + _CHARACTER * 1.1 * len(name) - sum(widths[first : first + span])

@@ -82,7 +82,7 @@ class Line:
     @property
     def drawn(self) -> tuple[Mark, ...]:
         """The points with a number."""
-        return tuple(one for one in self.marks if one.estimate is not None)
+        return tuple(mark for mark in self.marks if mark.estimate is not None)
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def styled(spec: PanelSpec, names: Sequence[str], name: str) -> tuple[str, str, 
     if spec.series in _ORDINAL:
         if not name.isdigit():
             return workload_label(name), BLACK, "x", True
-        numbers = [one for one in names if one.isdigit()]
+        numbers = [name for name in names if name.isdigit()]
         unit = "layers" if spec.series == "layers" else "wide"
         return f"{name} {unit}", sequential(numbers.index(name), len(numbers)), marker(number), False
     label = workload_label(name) if spec.series == "workload" else name
@@ -160,7 +160,7 @@ def panel_of(
     """
     lines = []
     for name, points in series_of(spec, gathered.select(spec.where), baseline):
-        marks = tuple(sorted((_mark(spec, point, value) for point in points), key=lambda one: one.x))
+        marks = tuple(sorted((_mark(spec, point, value) for point in points), key=lambda mark: mark.x))
         label, colour, shape, dashed = styled(spec, names, name)
         lines.append(Line(label, colour, shape, marks, dashed))
     is_empty = not any(line.drawn for line in lines)
@@ -228,4 +228,4 @@ def _natural(name: str) -> tuple[tuple[int, int, str], ...]:
     if name in _BACKENDS:
         return ((0, _BACKENDS.index(name), ""),)
     parts = re.findall(r"\d+|\D+", name)
-    return tuple((1, int(one), "") if one.isdigit() else (2, 0, one) for one in parts)
+    return tuple((1, int(part), "") if part.isdigit() else (2, 0, part) for part in parts)

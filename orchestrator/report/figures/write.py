@@ -114,11 +114,11 @@ def index_page(written: Sequence[Written], published: Published, decisions: Sequ
     lines += [_row(figure) for figure in written]
     lines += ["", "## Numbers in the paper's text", "", "| the paper | here |", "|---|---|"]
     decided = decided_texts(decisions)
-    lines += [f"| {one.full_text} | {decided.get(one.claim, 'not decided')} |" for one in published.statements]
+    lines += [f"| {text.full_text} | {decided.get(text.claim, 'not decided')} |" for text in published.statements]
     if decisions:
         lines += ["", "## Claims", "", f"{counts_text(decisions)}. `taxmeter claims` tells each in full.", ""]
         lines += markdown_head(["", "claim", "number", "published"])
-        rows = ((one.finding.value, one.claim.text, _number(one) or "–", published_text(one)) for one in decisions)
+        rows = ((case.finding.value, case.claim.text, _number(case) or "–", published_text(case)) for case in decisions)
         lines += map(markdown_row, rows)
     for figure in written:
         lines += _section(figure)

@@ -110,7 +110,7 @@ def differences_of(
             if base and cell
         }
         hidden = "system" if against is Against.SYSTEM else None
-        found[against] = tuple(one for one in gathered(changes) if one.change.group != hidden)
+        found[against] = tuple(group for group in gathered(changes) if group.change.group != hidden)
     return found
 
 
@@ -162,8 +162,8 @@ def differences_table(differences: Sequence[Difference], against: Against, *, ha
     rows: list[Sequence[Content]] = [
         [
             name,
-            listed([f"{_cut(one.change.then)} → {_cut(one.change.now)}" for one in some], _CHANGES_SHOWN),
-            sum(len(one.entries) for one in some),
+            listed([f"{_cut(group.change.then)} → {_cut(group.change.now)}" for group in some], _CHANGES_SHOWN),
+            sum(len(group.entries) for group in some),
         ]
         for name, some in sorted(by_field.items())
     ]

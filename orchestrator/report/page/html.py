@@ -47,7 +47,7 @@ def table(
 
     The first cell of each row is its heading. A row's cells may be elements of the name `td` already.
     """
-    headings = joined(element("th", one, scope="col") for one in head)
+    headings = joined(element("th", heading, scope="col") for heading in head)
     body = joined(element("tr", element("th", row[0], scope="row"), *map(_cell, row[1:])) for row in rows)
     whole = element(
         "table",

@@ -54,7 +54,7 @@ class _Scale:
     def over(cls, ratios: Iterable[Ratio]) -> "_Scale":
         """That on which ratios and their intervals have room, those that say nothing left out."""
         known = [ratio.estimate for ratio in ratios if not is_vague(ratio.estimate)]
-        ends = [end for one in known for end in (one.value, one.low, one.high) if end is not None and end > 0]
+        ends = [end for found in known for end in (found.value, found.low, found.high) if end is not None and end > 0]
         powers = [math.log2(end) for end in ends]
         low, high = min([-_NEAREST, *powers]), max([_NEAREST, *powers])
         return cls(max(low - 0.05, -_FARTHEST), min(high + 0.05, _FARTHEST))

@@ -59,7 +59,7 @@ def payload(page: Page, samples: SampleBook) -> dict[str, Any]:
         },
         "baselines": {kind.value: position for kind, position in page.baselines.items()},
         "cells": _cells(page.cells, samples),
-        "series": [_series(one) for one in page.series],
+        "series": [_series(series) for series in page.series],
         "roofs": _roofs(page),
         "samples": {
             "kept": samples.kept,

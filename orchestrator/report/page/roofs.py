@@ -99,7 +99,7 @@ def roofs_of(
         if part not in roof or rate > roof[part].rate:
             roof[part] = _ceiling(row, rate)
     return tuple(
-        Roof(*key, {dtype: one for dtype, one in sorted(found.items()) if dtype != TRIAD}, found.get(TRIAD))
+        Roof(*key, {dtype: rate for dtype, rate in sorted(found.items()) if dtype != TRIAD}, found.get(TRIAD))
         for key, found in sorted(best.items(), key=lambda item: repr(item[0]))
     )
 

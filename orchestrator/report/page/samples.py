@@ -148,11 +148,11 @@ def _packed(
     index: list[tuple[int, int, int] | None] = []
     block = bytearray()
     for number in range(cells):
-        taken = sorted(by_cell.get(number, ()), key=lambda one: (one.mode.value, *_visit(one.row)))
+        taken = sorted(by_cell.get(number, ()), key=lambda series: (series.mode.value, *_visit(series.row)))
         index.append((len(blocks), len(block), len(taken)) if taken else None)
         block += _headers(taken, campaigns, hosts)
-        for one in taken:
-            block += _rounded(one).tobytes()
+        for series in taken:
+            block += _rounded(series).tobytes()
         if len(block) >= _BLOCK or number == cells - 1:
             blocks.append(_deflated(bytes(block)))
             block = bytearray()
@@ -161,21 +161,21 @@ def _packed(
 
 def _headers(taken: Sequence[Taken], campaigns: Mapping[str, int], hosts: Mapping[str, int]) -> bytes:
     found = np.zeros(len(taken), dtype=HEADER)
-    for place, one in zip(found, taken, strict=True):
+    for place, series in zip(found, taken, strict=True):
         modes = list(Mode)
-        campaign, host, number = _visit(one.row)
-        place["mode"], place["campaign"] = modes.index(one.mode), campaigns[campaign]
+        campaign, host, number = _visit(series.row)
+        place["mode"], place["campaign"] = modes.index(series.mode), campaigns[campaign]
         place["host"], place["round"] = hosts[host], number
-        place["count"], place["kept"] = one.count, len(one.values)
-        place["flagged"] = len(one.row["guard_flags"] or ())
-        place["least"], place["median"], place["largest"] = one.summary
+        place["count"], place["kept"] = series.count, len(series.values)
+        place["flagged"] = len(series.row["guard_flags"] or ())
+        place["least"], place["median"], place["largest"] = series.summary
     return found.tobytes()
 
 
-def _rounded(one: Taken) -> NDArray[np.uint16]:
-    least, _, largest = one.summary
+def _rounded(series: Taken) -> NDArray[np.uint16]:
+    least, _, largest = series.summary
     width = largest - least
-    scaled = (one.values - least) / width * _STEPS if width > 0 else np.zeros(len(one.values))
+    scaled = (series.values - least) / width * _STEPS if width > 0 else np.zeros(len(series.values))
     return np.rint(scaled).astype("<u2")
 
 
@@ -200,7 +200,7 @@ def _series(
 ) -> Iterator[tuple[dict[str, Any], Mode, NDArray[np.float64]]]:
     """All series of the wanted trials, campaign by campaign so that not all of them are in memory."""
     names = ("campaign_id", "trial_id", "attempt", "host", "round", "guard_flags")
-    for campaign in sorted({one[0] for one in wanted}):
+    for campaign in sorted({key[0] for key in wanted}):
         here = pc.field("campaign_id") == campaign
         columns = (*names, *(mode.samples for mode in Mode))
         here = here if condition is None else here & condition

@@ -124,4 +124,4 @@ def _has_trials(question: Question) -> bool:
     """Whether a page can show one; second halves of A/A pairs alone have nothing that they stand beside."""
     first = (pc.field("campaign_id") == question.campaign_id) & (pc.field("replicate") == 0)
     flags = question.results.trials(first, ["guard_flags"]).arrow()["guard_flags"].to_pylist()
-    return any(not (question.without_flagged and one) for one in flags)
+    return any(not (question.without_flagged and flagged) for flagged in flags)

@@ -137,7 +137,7 @@ def require_place(target: Path, *, force: bool, directory: bool = False) -> None
         ConfigurationError: there is something, or it is within a store.
         OSError: nobody may look.
     """
-    store = next((one for one in target.resolve().parents if (one / _STORE).is_file()), None)
+    store = next((parent for parent in target.resolve().parents if (parent / _STORE).is_file()), None)
     if store is not None:
         raise ConfigurationError(f"is within the result store {store}; name a place outside of it", file=target)
     if target.is_dir() and not directory:

@@ -64,11 +64,11 @@ def fitted(value: object, kind: pa.DataType, place: str) -> Any:
         return {field.name: fitted(known.get(field.name), field.type, f"{place}.{field.name}") for field in kind}
     if pa.types.is_map(kind):
         pairs = _mapping(value, kind, place).items()
-        return [(key, fitted(one, kind.item_type, f"{place}.{key}")) for key, one in sorted(pairs)]
+        return [(key, fitted(item, kind.item_type, f"{place}.{key}")) for key, item in sorted(pairs)]
     if pa.types.is_list(kind):
         if not isinstance(value, list | tuple):
             raise _unfit(value, kind, place)
-        return [fitted(one, kind.value_type, f"{place}[{number}]") for number, one in enumerate(value)]
+        return [fitted(item, kind.value_type, f"{place}[{number}]") for number, item in enumerate(value)]
     if not _is_scalar(value, kind):
         raise _unfit(value, kind, place)
     return value
@@ -83,7 +83,7 @@ def _arrow(declared: Any) -> pa.DataType:
         return _SCALARS[str]
     origin, arguments = get_origin(declared), get_args(declared)
     if origin in (Union, types.UnionType) and len(arguments) == 2 and type(None) in arguments:
-        return _arrow(next(one for one in arguments if one is not type(None)))
+        return _arrow(next(argument for argument in arguments if argument is not type(None)))
     if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
         return pa.list_(pa.field("element", _arrow(arguments[0])))
     if origin is dict and arguments[0] is str:
