@@ -138,14 +138,17 @@ venv-dev:
 HEAVY := engine or lab or cluster or environment or browser or s3 or quiet or slow or long or gpu
 PARALLEL := -n $(WORKERS) --maxprocesses 8
 
-.PHONY: test test-all test-long
+.PHONY: test test-all test-long mutations
 test: check ## all checks, and the tests of minutes: no engine, no environment, no browser; one sweep through Ray
 	@$(BIN)/pytest $(PARALLEL) -m 'smoke or not ($(HEAVY))' $(PYTEST_ARGS)
 test-all: check ## all checks and tests; what this machine cannot run is skipped with its reason
 	@$(BIN)/pytest $(PARALLEL) -m 'not quiet' $(PYTEST_ARGS)
 	@$(BIN)/pytest -m quiet $(PYTEST_ARGS)
-test-long: venv-dev ## the tests that take minutes each: faults of lab hosts, other clusters, killed nodes
+test-long: venv-dev ## the tests that take minutes each: lab hosts, other clusters, killed nodes; then the mutations
 	@TAXMETER_LONG=1 $(BIN)/pytest -m long $(PYTEST_ARGS)
+	@$(MAKE) mutations
+mutations: venv-dev ## faults seeded into a copy of the product, one at a time: do the tests find each?
+	@$(BIN)/python -m tests.mutations
 
 .PHONY: gpu-check
 gpu-check: venv ## eight checks of this machine's GPU (docs/gpu.md), with GPU_PYTHON or in the image of cuda13; QUICK=1

@@ -225,6 +225,15 @@ def test_warm_up_counts_the_calls_made_before(monkeypatch: pytest.MonkeyPatch) -
     assert warm.steady is None
 
 
+@pytest.mark.parametrize(("least", "made"), [(3, 1), (3, 5), (7, 0)])
+def test_warm_up_makes_its_least_calls_and_no_more(monkeypatch: pytest.MonkeyPatch, least: int, made: int) -> None:
+    call = Recorder(monkeypatch, [10])
+    warm = timing.warm_up(
+        Subject(call, RING), Protocol(warmup_min_calls=least, warmup_min_ms=0), [(10_000_000, 0)] * made
+    )
+    assert len(warm.series.durations_ns) == max(least, made)
+
+
 def test_warm_up_goes_on_while_the_latency_falls(monkeypatch: pytest.MonkeyPatch) -> None:
     falling = [100 * 0.8**i for i in range(15)]
     call = Recorder(monkeypatch, [*falling, 3])
