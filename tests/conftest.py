@@ -155,8 +155,13 @@ def image_of(environment: str) -> BuiltImage:
 
 @pytest.fixture(scope="session")
 def cpu_python() -> Path:
-    """Python of the `cpu` environment, made from its lock if it is not there."""
-    entry = Catalogue.load(PROJECT / "docker" / "images.yaml").entry("cpu")
+    """Python of the `cpu` environment."""
+    return python_of("cpu")
+
+
+def python_of(environment: str) -> Path:
+    """Python of an environment of the catalogue, made from its lock if it is not there."""
+    entry = Catalogue.load(PROJECT / "docker" / "images.yaml").entry(environment)
     return ensure_virtualenv(entry, PROJECT / ".taxmeter" / "environments", print)
 
 

@@ -3,7 +3,6 @@
 import itertools
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -18,9 +17,10 @@ from pydantic import (
 )
 
 from orchestrator.config.documents import Document, SettingError, Source, StrictModel, load_yaml
+from orchestrator.config.protocol import consistent, guards_in_full, within_bounds
 from orchestrator.config.user_module import DIRECTORY, STORED, UserModule, read_module
 from orchestrator.errors import did_you_mean
-from runners.contract import LEGACY, STANDARD, GuardPolicy, Guards, LoadGuard, Protocol
+from runners.contract import LEGACY, Guards, Protocol
 from runners.contract.catalogue import BACKENDS, WORKLOADS, OptionInfo
 from runners.contract.user_module import MODULE_OPTION
 from runners.statistics.allocation import LEAST_SESSIONS
@@ -188,6 +188,8 @@ class BackendAxis(StrictModel):
 
     name: str
     options: dict[str, OptionValue] = Field(default_factory=dict)
+    environments: Annotated[tuple[str, ...], Axis] = ()
+    """In which of the sweep's environments it runs; empty for all of them."""
 
     @field_validator("name")
     @classmethod
@@ -216,75 +218,8 @@ class Duplicate(StrictModel):
     batch: Positive
 
 
-GUARDS: Final = tuple(guard.name for guard in fields(Guards))
-_NO_WISH_S: Final = LoadGuard().wait_s
-POLICIES: Final = tuple(policy.value for policy in GuardPolicy)
 GPU_PIPELINED_BUDGET_MS: Final = 5_000
 """For back-to-back calls on a GPU, where a sweep does not say."""
-
-_MOST: Final = 2**31 - 1
-_ZERO_IS_NONE: Final = (0, _MOST)
-_PERMILLE: Final = (0, 1000)
-_BOUNDS: Final[dict[str, tuple[float, float]]] = {
-    "pipelined_budget_ms": _ZERO_IS_NONE,
-    "dispatch_budget_ms": _ZERO_IS_NONE,
-    "graph_budget_ms": _ZERO_IS_NONE,
-    "floor_budget_ms": _ZERO_IS_NONE,
-    "profile_calls": _ZERO_IS_NONE,
-    "energy_window_ms": _ZERO_IS_NONE,
-    "max_memory_mib": (0, _MOST),
-    "max_busy_permille": _PERMILLE,
-    "max_throttled_permille": _PERMILLE,
-    "window_ms": (50, 60_000),
-    "wait_s": (1, 86_400),
-}
-"""Least and greatest value of the contract's numbers; those that are not named are positive."""
-
-
-def _within_bounds(settings: Any, *location: str) -> Any:
-    """What the contract's class holds, if its numbers are ones that a sweep may choose."""
-    for setting in fields(settings):
-        value, place = getattr(settings, setting.name), (*location, setting.name)
-        if is_dataclass(value):
-            _within_bounds(value, *place)
-        elif isinstance(value, int):
-            least, most = _BOUNDS.get(setting.name, (1, _MOST))
-            if not least <= value <= most:
-                bound = f"greater than or equal to {least}" if value < least else f"less than or equal to {most}"
-                raise SettingError(f"input should be {bound}, but it is {value}", *place)
-    return settings
-
-
-def _sound(protocol: Protocol) -> Protocol:
-    if protocol.procedure not in (STANDARD, LEGACY):
-        problem = f"input should be '{STANDARD}' or '{LEGACY}', but it is \"{protocol.procedure}\""
-        raise SettingError(problem, "procedure")
-    if protocol.warmup_max_ms < protocol.warmup_min_ms:
-        raise ValueError("warmup_max_ms is below warmup_min_ms; raise it or lower the minimum")
-    if protocol.cycles < protocol.min_cycles:
-        raise ValueError("cycles is below min_cycles; raise it or lower the minimum")
-    return protocol
-
-
-def _in_full(guards: object) -> object:
-    """One policy may stand for all guards, and one for a guard whose limits are not changed."""
-    if isinstance(guards, str):
-        return {name: _guard_in_full(guards) for name in GUARDS}
-    return {name: _guard_in_full(guard, name) for name, guard in guards.items()} if isinstance(guards, dict) else guards
-
-
-def _guard_in_full(guard: object, *location: str) -> object:
-    if isinstance(guard, str):
-        if guard not in POLICIES:
-            raise SettingError(f"unknown policy {guard!r}; use one of {', '.join(POLICIES)}", *location)
-        return {"policy": guard}
-    # The default is no wish: what was read and written again has all keys
-    if isinstance(guard, dict) and guard.get("wait_s", _NO_WISH_S) != _NO_WISH_S:
-        policy = guard.get("policy", GuardPolicy.FLAG.value)
-        if policy != GuardPolicy.WAIT.value:
-            problem = f"wait_s has no meaning with policy {policy}; remove it, or set policy: wait"
-            raise SettingError(problem, *location)
-    return guard
 
 
 class Sweep(Document):
@@ -319,11 +254,11 @@ class Sweep(Document):
     seed: int = Field(default=0, ge=0, lt=2**31)
     timeout_s: Positive = 600
     """Wall time of one trial, preparation included."""
-    protocol: Annotated[Protocol, AfterValidator(_within_bounds), AfterValidator(_sound)] = Field(
+    protocol: Annotated[Protocol, AfterValidator(within_bounds), AfterValidator(consistent)] = Field(
         default=Protocol(), validate_default=True
     )
     """How long to measure; see docs/measurement.md. Unset keys take the defaults of the contract."""
-    guards: Annotated[Guards, BeforeValidator(_in_full), AfterValidator(_within_bounds)] = Guards()
+    guards: Annotated[Guards, BeforeValidator(guards_in_full), AfterValidator(within_bounds)] = Guards()
     """What is watched around each trial. It decides nothing about what is measured, and is in no key."""
 
     @field_validator("protocol", mode="before")
@@ -342,6 +277,14 @@ class Sweep(Document):
             if axis.module is not None and first.setdefault(axis.module.file, axis.module.source) != axis.module.source:
                 problem = f"two files are called {axis.module.file}, and rows could not tell them apart; rename one"
                 raise SettingError(problem, "workloads", number, "module")
+        return self
+
+    @model_validator(mode="after")
+    def _environments_of_backends_are_in_the_sweep(self) -> "Sweep":
+        for number, axis in enumerate(self.backends):
+            for name in set(axis.environments) - set(self.environments):
+                problem = f"this sweep has no environment {name}; {did_you_mean(name, self.environments)}"
+                raise SettingError(problem, "backends", number, "environments")
         return self
 
     @model_validator(mode="after")

@@ -70,6 +70,8 @@ class EnvironmentDescription(StrictModel):
     """Distributions of `wheel_index` that could not be fetched when the lock was made."""
     deviations: tuple[_Text, ...] = ()
     """In what it differs from that which its purpose names."""
+    only_when_named: bool = False
+    """It serves few sweeps: `any-suitable` and `taxmeter images build` without names leave it out."""
 
     @model_validator(mode="after")
     def _cuda_is_whole(self) -> Self:
@@ -94,6 +96,7 @@ class EnvironmentDescription(StrictModel):
             self.minimum_driver,
             self.compute_capabilities,
             self.unresolved,
+            only_when_named=self.only_when_named,
             architecture=self.architecture,
         )
 

@@ -78,7 +78,8 @@ def prepare(
 ) -> dict[str, BuiltImage]:
     """Makes sure that the engine has the images of these environments.
 
-    Without names these are the environments of processors: any machine can use them, and they are built in minutes.
+    Without names these are the environments of processors, but for those that are built only when they are named: any
+    machine can use them, and they are built in minutes.
 
     Raises:
         ConfigurationError: the catalogue is malformed, an environment is not in it or has no lock yet, or the engine
@@ -88,7 +89,11 @@ def prepare(
     known = Catalogue.load(catalogue)
     entries = [known.entry(name) for name in names]
     if not names:
-        for_processors = (entry for entry in known.entries.values() if entry.cuda is None and entry.unresolved is None)
+        for_processors = (
+            entry
+            for entry in known.entries.values()
+            if entry.cuda is None and entry.unresolved is None and not entry.only_when_named
+        )
         entries = sorted(for_processors, key=lambda entry: entry.name)
         left = sorted(known.entries.keys() - {entry.name for entry in entries})
         if left:

@@ -124,10 +124,14 @@ def needed_environments(planned: Plan) -> dict[str, frozenset[str]]:
     return needed
 
 
-def specifications(sweep: Sweep, host: PlanningHost) -> Iterator[TrialSpec]:
-    """The points of a sweep's parameter space on a host."""
+def specifications(sweep: Sweep, host: PlanningHost, environment: str | None = None) -> Iterator[TrialSpec]:
+    """The points of a sweep's parameter space on a host, in one environment or in any."""
     axes = [list(_shapes(axis)) for axis in sweep.workloads]
-    backends = [BackendSpec(backend.name, backend.all_options()) for backend in sweep.backends]
+    backends = [
+        BackendSpec(backend.name, backend.all_options())
+        for backend in sweep.backends
+        if environment is None or not backend.environments or environment in backend.environments
+    ]
     for workloads, backend, dtype, threads in itertools.product(axes, backends, sweep.dtypes, sweep.threads):
         for workload in workloads:
             yield TrialSpec(
@@ -307,7 +311,7 @@ def _divide(sweep: Sweep, host: PlanningHost, environment: str) -> tuple[list[Tr
     impossible: list[tuple[TrialSpec, str]] = []
     lacking = _environment_reason(sweep, host, environment)
     # An axis may name one point twice, such as `all` threads and their number.
-    for spec in unique(specifications(sweep, host)):
+    for spec in unique(specifications(sweep, host, environment)):
         reason = lacking or _cores_reason(spec, host) or refusal(spec) or model_problem(spec, host.machine)
         if reason is None:
             runnable.append(spec)

@@ -73,6 +73,8 @@ class Demands:
     """Those that it has machine code for; which GPUs run that code, `runs_code_for` says."""
     unresolved: str | None = None
     """Why it has no lock, and so cannot be had anywhere; null if it has one."""
+    only_when_named: bool = False
+    """`any-suitable` does not stand for it."""
     architecture: str | None = None
     """Of the processors that its files are built for, such as `x86_64`; null if any will do."""
 
@@ -117,6 +119,8 @@ def newest_suitable(
     suitable: list[tuple[str, str]] = []
     for name, needs in demands.items():
         problem = unavailable.get(name) or environment_problem(needs, machine, device)
+        if problem is None and needs.only_when_named:
+            problem = "serves the sweeps that name it"
         if problem is None and device == "cpu" and needs.cuda is not None:
             problem = "made for GPUs; a sweep can name it to run it on a processor"
         if problem is None:

@@ -24,6 +24,7 @@ _ONNX_EXPORT: Dict[str, OptionInfo] = {
     # fixed: an export for each batch, where an exporter cannot leave it open
     "batch": Choice(allowed=("open", "fixed"), default="open"),
 }
+_JAX = ("torch", "torchax", "jax", "jaxlib")
 
 BACKENDS = {
     "eager": BackendInfo(
@@ -98,6 +99,8 @@ BACKENDS = {
         dtypes=TORCH_DTYPES,
         devices=DEVICES,
     ),
+    "jax": BackendInfo(options={}, frameworks=_JAX, families=MODELS, dtypes=TORCH_DTYPES, devices=(CPU,)),
+    "jax_eager": BackendInfo(options={}, frameworks=_JAX, families=MODELS, dtypes=TORCH_DTYPES, devices=(CPU,)),
     "sdpa_nested": BackendInfo(
         options={}, frameworks=("torch",), families=(LANGUAGE,), dtypes=TORCH_DTYPES, devices=DEVICES
     ),

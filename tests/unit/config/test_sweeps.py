@@ -99,9 +99,9 @@ def all_trials(*paths: Path) -> list[Trial]:
     return ran + [skip.trial for planned in plans for skip in planned.skips]
 
 
-def test_the_halves_of_coverage_are_the_whole() -> None:
-    halves = all_trials(*(SWEEPS / "coverage").glob("*.yaml"))
-    assert sorted(trial.trial_key for trial in halves) == sorted(
+def test_the_parts_of_coverage_are_the_whole() -> None:
+    parts = all_trials(*(SWEEPS / "coverage").glob("*.yaml"))
+    assert sorted(trial.trial_key for trial in parts) == sorted(
         trial.trial_key for trial in all_trials(SWEEPS / "coverage.yaml")
     )
 
@@ -253,6 +253,13 @@ def test_a_wrong_budget_is_one_line_with_its_place(tmp_path: Path, snapshot: Sna
     mistakes = ("360", "0 s", "6 min\nrounds: 3", "6 min\nprecision: 0.03", "6 min\nprotocol: {procedure: legacy}")
     path = tmp_path / "sweep.yaml"
     assert {text: refusal(load_sweep, path, f"{head}\nbudget: {text}") for text in mistakes} == snapshot
+
+
+def test_a_backend_in_an_environment_that_the_sweep_lacks_is_refused(tmp_path: Path) -> None:
+    text = spending(tmp_path).read_text().replace("backends: [eager]", "backends: [{name: eager, environments: cpus}]")
+    assert refusal(load_sweep, tmp_path / "sweep.yaml", text) == (
+        ":4: backends.0.environments: this sweep has no environment cpus; did you mean cpu? known: cpu"
+    )
 
 
 def test_a_family_stands_for_its_workloads(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Planning is pure: equal input gives an equal plan, and everything that cannot run is named."""
 
+import itertools
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -57,6 +58,20 @@ def test_a_budget_is_one_task_that_knows_what_it_may_repeat() -> None:
     host = replace(HOST, environments={"cpu": PIN, "cpu-2022": replace(PIN, name="cpu-2022")})
     several = plan(sweep.model_copy(update={"environments": ("cpu", "cpu-2022")}), [host], "c")
     assert [task.task.allocation.budget_ms for task in several.tasks if task.task.allocation] == [165_000, 165_000]
+
+
+def test_a_backend_runs_in_the_environments_that_are_named(quickstart: Sweep) -> None:
+    host = replace(HOST, environments={"cpu": PIN, "cpu-2022": replace(PIN, name="cpu-2022")})
+    backends = [
+        axis.model_copy(update={"environments": ("cpu-2022",) if axis.name == "onnxruntime" else ()})
+        for axis in quickstart.backends
+    ]
+    wanted = {"environments": ("cpu", "cpu-2022"), "backends": tuple(backends), "duplicate": ()}
+    planned = plan(quickstart.model_copy(update=wanted), [host], "c")
+    found = {(task.task.environment, trial.spec.backend.name) for task in planned.tasks for trial in task.task.trials}
+    usual = {axis.name for axis in quickstart.backends} - {"onnxruntime"}
+    assert found == {*itertools.product(("cpu", "cpu-2022"), usual), ("cpu-2022", "onnxruntime")}
+    assert planned.skips == ()
 
 
 def test_each_process_of_a_session_costs_its_turns(quickstart: Sweep) -> None:

@@ -1,0 +1,130 @@
+"""Backends that have an environment of their own, run for real on two models, through `python -m runners`."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from runners.contract import Status, Trial, TrialRecord, WorkloadSpec
+from tests.conftest import python_of
+from tests.tasks import BRIEF, named, on_one_thread, recorded
+
+# Each makes an environment of gigabytes
+pytestmark = [pytest.mark.environment, pytest.mark.long]
+
+WITH_FLOOR = replace(BRIEF, floor_budget_ms=20)
+TEXT = WorkloadSpec("tiny-bert", 3, 40)
+IMAGE = WorkloadSpec("resnet18", 2, None, 64)
+WRONG_SEED = 4
+
+SABOTAGE = f"""
+import torch
+from runners.backends import backend_class
+
+class Wrong(torch.nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, *inputs):
+        return tuple(output * 1.001 for output in self.model(*inputs))
+
+def is_wrong(self):
+    return self.spec.seed == {WRONG_SEED}
+
+def make_artifact(self, directory):
+    if is_wrong(self):
+        build = self.workload.build
+        self.workload.build = lambda: Wrong(build())
+    return made(self, directory)
+
+def load(self, model, artifact):
+    return loaded(self, Wrong(model) if model is not None and is_wrong(self) else model, artifact)
+
+backend = backend_class("%s")
+made, backend.make_artifact = backend.make_artifact, make_artifact
+loaded, backend.load = backend.load, load
+"""
+
+
+@dataclass(frozen=True)
+class Own:
+    """A backend and its environment."""
+
+    backend: str
+    environment: str
+    threads: str
+    """The fact that tells with how many it computes."""
+    has_floor: bool = True
+    """A small twin dispatches the same operations."""
+
+
+BACKENDS = [Own("jax", "cpu-jax", "jax_threads", has_floor=False), Own("jax_eager", "cpu-jax", "jax_threads")]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What became of the trials of one backend."""
+
+    own: Own
+    records: dict[str, TrialRecord]
+
+
+def trials(backend: str) -> dict[str, Trial]:
+    text = on_one_thread(TEXT, backend, protocol=WITH_FLOOR)
+    return {
+        "text": text,
+        "again": replace(text, spec=replace(text.spec, protocol=BRIEF)),
+        "two-threads": replace(text, spec=replace(text.spec, protocol=BRIEF, threads=2)),
+        "image": on_one_thread(IMAGE, backend, protocol=WITH_FLOOR),
+        "wrong": replace(text, spec=replace(text.spec, protocol=BRIEF, seed=WRONG_SEED)),
+    }
+
+
+@pytest.fixture(scope="module", params=BACKENDS, ids=lambda own: own.backend)
+def measured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    own: Own = request.param
+    directory, python = tmp_path_factory.mktemp(own.backend), python_of(own.environment)
+    return Measured(own, recorded(directory, python, *named(trials(own.backend)), before=SABOTAGE % own.backend))
+
+
+@pytest.mark.parametrize("name", ["text", "again", "two-threads", "image"])
+def test_a_backend_computes_what_eager_computes(measured: Measured, name: str) -> None:
+    record = measured.records[name]
+    assert (record.status, record.reason) == (Status.OK, None), record.log_tail
+    assert record.verification is not None
+    assert record.verification.after_timing
+    assert record.verification.relative_l2 < 1e-5
+    problems = {key for key, value in record.facts.items() if key.endswith("_problem") and value}
+    assert not {key for key in problems if not key.startswith("floor_")}
+
+
+def test_what_was_compiled_is_found_again(measured: Measured) -> None:
+    first, again = measured.records["text"].phases, measured.records["again"].phases
+    assert (first.artifact_cached, again.artifact_cached) == (False, True)
+    assert first.artifact_s is not None
+    assert again.artifact_s is None
+
+
+def test_a_trial_computes_with_its_threads_alone(measured: Measured) -> None:
+    alone, two = measured.records["again"], measured.records["two-threads"]
+    assert [record.facts[measured.own.threads] for record in (alone, two)] == [1, 2]
+    [sync] = [series for series in alone.series if series.mode == "sync"]
+    assert sum(sync.cpu_ns) < 1.05 * sum(sync.durations_ns)
+
+
+def test_a_wrong_program_is_caught(measured: Measured) -> None:
+    record = measured.records["wrong"]
+    assert record.status is Status.WRONG_OUTPUT
+    assert "before timing: input 0, output 0: relative_l2 is 0.001" in (record.reason or "")
+
+
+@pytest.mark.parametrize("name", ["text", "image"])
+def test_the_floor_is_that_of_the_same_operations(measured: Measured, name: str) -> None:
+    facts = measured.records[name].facts
+    assert isinstance(facts["operations"], int)
+    if measured.own.has_floor:
+        assert facts["floor_alike"] is True, facts["floor_problem"]
+        assert facts["floor_operations"] == facts["operations"]
+    else:
+        assert (facts["floor_alike"], facts["floor_valid"]) == (False, False)
+        assert "the twin dispatches other operations" in str(facts["floor_problem"])
