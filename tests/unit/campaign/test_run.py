@@ -142,7 +142,7 @@ def test_a_sweep_that_no_host_can_serve_at_all_ends(environments: str | tuple[st
     fleet = Fleet(facts("here"))
     known = Catalogue.load(ProjectFiles(PROJECT).catalogue).entries
     fleet.lacks(**{name: f"no Python for {name}" for name in known})
-    with pytest.raises(NoUsableHostError, match="no Python for cpu; no Python for cpu-2022"):
+    with pytest.raises(NoUsableHostError, match="no Python for cpu; no Python for cpu-"):
         look(request_for(fleet, sweep("any", environments=environments)), fleet)
 
 
