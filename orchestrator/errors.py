@@ -69,12 +69,18 @@ def one_line(text: str, most: int = 1000) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The end of an error about an unknown name: the known one that is nearest, and as many of them as are read."""
+def did_you_mean(word: str, known: Iterable[str], besides: str = "") -> str:
+    """The end of an error about an unknown name: the known one that is nearest, and as many of them as are read.
+
+    Args:
+        word: what was written.
+        known: what could have been.
+        besides: said behind them.
+    """
     names = sorted(known)
     near = _nearest(word, names, 1)
     start = (f"did you mean {near[0]}? " if near else "") + "known: "
-    return start + some_names(names, _MOST_CHARACTERS - len(start))
+    return start + some_names(names, _MOST_CHARACTERS - len(start) - len(besides)) + besides
 
 
 def some_names(names: Iterable[str], most: int = _MOST_CHARACTERS) -> str:

@@ -135,8 +135,8 @@ class WorkloadAxis(StrictModel):
         for name in dict.fromkeys(self.name):
             info = WORKLOADS.get(name)
             if info is None:
-                own = "a model of your own needs module: FILE.py:FUNCTION"
-                raise ValueError(f"unknown workload {name}; {did_you_mean(name, WORKLOADS)}; {own}")
+                own = "; a model of your own needs module: FILE.py:FUNCTION"
+                raise ValueError(f"unknown workload {name}; {did_you_mean(name, WORKLOADS, own)}")
             for parameter in ("sequence_length", "image_size"):
                 if getattr(self, parameter) is not None and getattr(info, parameter) is None:
                     raise ValueError(f"workload {name} has no {parameter}; remove the key")

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.analysis import Estimate
+from orchestrator.analysis.axes import grouped
 from orchestrator.analysis.claims import Agreement, Claim, Decision, Figure, Finding, JudgedCase, Kind, Scale
 from orchestrator.report.text import count_text, indented, markdown_head, markdown_row, value_text
 
@@ -18,12 +19,38 @@ _CASES_SHOWN: Final = 8
 
 
 def render_claims(decisions: Sequence[Decision], *, detailed: bool) -> RenderableType:
-    """A line per claim, the counts, and below them why claims fail or are not decided.
+    """A line per claim that something was measured for, and the counts; below them why claims fail or are not decided.
 
     Args:
         decisions: of `decide`.
-        detailed: whether all claims are told in full.
+        detailed: whether all claims are told in full. Else those without any number are listed by the sweep that
+            measures them.
     """
+    unmeasured = [] if detailed else [decision for decision in decisions if not _has_number(decision)]
+    shown = [decision for decision in decisions if decision not in unmeasured]
+    parts: list[RenderableType] = [_table(shown), Text()] if shown else []
+    parts.append(Text(counts_text(decisions), style="bold"))
+    for decision in shown:
+        if detailed or decision.finding is not Finding.HOLDS or decision.agreement is Agreement.OUTSIDE:
+            title = Text.assemble(
+                (f"{decision.finding.value}: ", _COLOURS[decision.finding]), (decision.claim.id, "bold")
+            )
+            facts = [indented(text, 4 if is_case else 2) for text, is_case in _lines(decision)]
+            parts += [Text(), title, indented(decision.claim.text, 2), *facts]
+    by_sweep = grouped(unmeasured, lambda decision: decision.claim.measured_by[0])
+    if by_sweep:
+        parts += [Text(), Text("Nothing is measured for these; `taxmeter claims NAME` says what is missing:")]
+    for sweep, missing in by_sweep.items():
+        parts += [Text(f"make cluster-sweep SWEEP={sweep}"), indented(", ".join(each.claim.id for each in missing), 4)]
+    return Group(*parts)
+
+
+def _has_number(decision: Decision) -> bool:
+    """Whether anything was measured for a claim."""
+    return any(judged.case.figure is not None for judged in decision.cases) or bool(decision.left_out)
+
+
+def _table(decisions: Sequence[Decision]) -> Table:
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
     # Names are typed again, so that they stay whole; numbers may go on in the next line.
     for name, whole in (("cases", True), ("claim", True), ("number", False)):
@@ -38,15 +65,7 @@ def render_claims(decisions: Sequence[Decision], *, detailed: bool) -> Renderabl
         table.add_row(
             Text(f"{decision.finding.value}{count}", style=_COLOURS[decision.finding]), decision.claim.id, number
         )
-    parts: list[RenderableType] = [table, Text(), Text(counts_text(decisions), style="bold")]
-    for decision in decisions:
-        if detailed or decision.finding is not Finding.HOLDS or decision.agreement is Agreement.OUTSIDE:
-            title = Text.assemble(
-                (f"{decision.finding.value}: ", _COLOURS[decision.finding]), (decision.claim.id, "bold")
-            )
-            facts = [indented(text, 4 if is_case else 2) for text, is_case in _lines(decision)]
-            parts += [Text(), title, indented(decision.claim.text, 2), *facts]
-    return Group(*parts)
+    return table
 
 
 def counts_text(decisions: Sequence[Decision]) -> str:

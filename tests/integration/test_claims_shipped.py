@@ -1,6 +1,7 @@
 """The claims that are shipped, in a made-up lab: which hold, and that each fails where the world is the contrary."""
 
 import json
+import re
 from io import StringIO
 from pathlib import Path
 
@@ -128,6 +129,12 @@ def test_the_table_fits_the_terminal(whole: Made, shipped: dict[str, Claim], wid
     count = f"{len(shipped)} claims: {holding} hold, {len(FAILING)} fail, {len(UNMEASURED)} have not enough data; "
     assert count in " ".join(text.split())
     assert "Measured by: make cluster-sweep SWEEP=sweeps/paper/figure_10.yaml" in text
+    short = StringIO()
+    Console(file=short, width=width).print(render_claims(decisions, detailed=False))
+    lists = re.findall(r"make cluster-sweep SWEEP=(\S+)\n((?: {4}.*\n)+)", short.getvalue())
+    listed = {name: sweep for sweep, names in lists for name in re.findall(r"[\w-]+", names)}
+    assert listed == {name: shipped[name].measured_by[0] for name in UNMEASURED}
+    assert count in " ".join(short.getvalue().split())
     page = claims_markdown(decisions)
     assert page.count("\n## ") == len(decisions)
     assert "x1.72 inside" in page
