@@ -89,7 +89,7 @@ def overview(page: Page) -> Markup:
     dense = " dense" if len(shown) >= _DENSE else ""
     note = (
         f"{MODE_NAMES[page.mode].capitalize()}: how many times as fast, with its 95 % interval; faster is on the "
-        f"right of the dark line. Grey: undecided (?), or within {percent_text(MARGIN)} (≈)."
+        f"right of the line at 1. Grey: undecided (?), or within {percent_text(MARGIN)} (≈)."
     )
     rest = f"and {count_text(more, 'workload', 'workloads')} more, in the charts below"
     title = f"Times as fast as {page.at.backends[baseline].label}"
