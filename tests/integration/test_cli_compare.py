@@ -188,14 +188,6 @@ def test_a_store_without_trials_has_nothing_to_compare(tmp_path: Path, capsys: p
     assert "there is nothing to compare: the store has no trial" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("question", [("compare", "--rows", "gpu"), ("gate", "--baseline", "campaign=previous")])
-def test_an_empty_directory_is_no_store(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], question: tuple[str, ...]
-) -> None:
-    assert taxmeter(*question, "--results", tmp_path) == ExitCode.USAGE
-    assert "is no result store" in capsys.readouterr().err
-
-
 def test_verdicts_are_over_the_processes_behind_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = tmp_path / "results"
     alone = rounds(TIMES, batch=64, backend="openvino")

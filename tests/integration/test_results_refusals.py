@@ -54,22 +54,53 @@ def test_a_part_of_a_store_is_not_written_as_a_store(store: Store, capsys: Captu
     assert sorted(root.rglob("*")) == before
 
 
-@pytest.mark.parametrize("command", ["ls", "show", "sql", "verify", "compact", "merge", "import", "push"])
-def test_a_file_is_no_store(tmp_path: Path, capsys: Captured, command: str) -> None:
-    file = tmp_path / "notes.txt"
-    file.write_text("x")
-    more = {"sql": ["SELECT 1"], "merge": [tmp_path], "import": [tmp_path], "push": ["file:///nowhere"]}
-    said = refusal(capsys, command, *more.get(command, []), "--results", file)
-    assert f"{file}: is a file; give the directory of the result store" in said
+ARGUMENTS = {
+    "sql": ["SELECT 1"],
+    "export": ["--output", "out"],
+    "push": ["file:///nowhere"],
+    "import": ["photos"],
+    "compare": ["--rows", "gpu"],
+    "gate": ["--baseline", "campaign=previous"],
+}
+"""What commands need besides a store."""
+MISSING = ("no such store", ["ls", "show", "coverage", "sql", "export", "verify", "compact", "push", "compare", "gate"])
+FILE = ("is a file; give the directory of the result store", [*MISSING[1], "merge", "import"])
+FOREIGN = ("is no result store", [*MISSING[1], "merge"])
+EMPTY = ("is no result store", ["verify", "compact", "merge", "compare", "gate"])
 
 
-def test_a_foreign_directory_is_no_empty_store(tmp_path: Path, capsys: Captured) -> None:
+@pytest.mark.parametrize(
+    ("name", "words", "command"),
+    [
+        (name, words, command)
+        for name, (words, commands) in {"none": MISSING, "file": FILE, "photos": FOREIGN, "empty": EMPTY}.items()
+        for command in commands
+    ],
+)
+def test_what_is_no_store_is_one_line_and_left_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured, name: str, words: str, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for directory in ("photos", "empty"):
+        (tmp_path / directory).mkdir()
+    (tmp_path / "photos" / "photo.jpg").write_bytes(b"x")
+    (tmp_path / "file").write_text("x")
+    before = sorted(tmp_path.rglob("*"))
+    group = () if command in ("compare", "gate") else ("results",)
+    more = [name] if command == "merge" else ARGUMENTS.get(command, [])
+    assert taxmeter(*group, command, *more, "--results", name) == ExitCode.USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{name}: {words}" in line
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_directory_for_results_to_come_is_empty_and_a_foreign_one_is_not_pushed(
+    tmp_path: Path, capsys: Captured
+) -> None:
     (tmp_path / "README.md").write_text("where results will be")
     assert taxmeter("results", "ls", "--results", tmp_path) == ExitCode.OK
     assert "no campaign yet" in capsys.readouterr().out
     (tmp_path / "photo.jpg").write_bytes(b"x")
-    for command in (["ls"], ["show"], ["sql", "SELECT 1"], ["push", f"file://{tmp_path}/pushed"]):
-        assert f"{tmp_path}: is no result store" in refusal(capsys, *command, "--results", tmp_path)
     with pytest.raises(ConfigurationError):
         push(Store.open(tmp_path).layout, f"file://{tmp_path}/pushed")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["README.md", "photo.jpg"]

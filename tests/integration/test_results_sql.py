@@ -55,25 +55,6 @@ def test_the_beginning_of_a_campaign_id_is_enough_if_it_is_the_only_one(director
     assert "no campaign day; `taxmeter results ls` lists them" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["ls", "show", "coverage", "sql", "export", "verify", "compact", "push"])
-def test_a_missing_store_is_one_line(tmp_path: Path, capsys: Captured, command: str) -> None:
-    more = {"sql": ["SELECT 1"], "export": ["--output", tmp_path / "out"], "push": ["file:///nowhere"]}.get(command, [])
-    assert taxmeter("results", command, *more, "--results", tmp_path / "none") == ExitCode.USAGE
-    captured = capsys.readouterr()
-    assert "no such store" in captured.err
-    assert captured.err.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("command", ["verify", "compact", "merge"])
-def test_a_directory_that_is_no_store_is_refused(tmp_path: Path, capsys: Captured, command: str) -> None:
-    (tmp_path / "photos").mkdir()
-    other = [tmp_path / "photos"] if command == "merge" else []
-    assert taxmeter("results", command, *other, "--results", tmp_path / "photos") == ExitCode.USAGE
-    assert "is no result store" in capsys.readouterr().err
-    assert list((tmp_path / "photos").iterdir()) == []
-
-
 def test_a_query_is_answered_as_table_csv_and_json(directory: Path, capsys: Captured) -> None:
     query = "SELECT workload, count(*) AS n, any_value(samples_sync_s) AS s FROM trials GROUP BY ALL ORDER BY ALL"
     assert sql(directory, query) == ExitCode.OK
