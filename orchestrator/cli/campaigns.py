@@ -23,7 +23,7 @@ _LOGGED = ("trial_id", "attempt", "workload", "backend", "batch", "host", "statu
 
 @click.command()
 @click.argument("campaign_id", required=False)
-@click.option("--intervals", is_flag=True, help="All intervals, and the 10th percentiles of calls that were disturbed.")
+@click.option("--intervals", is_flag=True, help="With all intervals.")
 @place_option
 def show(campaign_id: str | None, place: str | Path, intervals: bool) -> None:
     """Shows the table of one campaign, by default of the newest. The beginning of its id is enough."""

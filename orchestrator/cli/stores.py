@@ -11,6 +11,7 @@ import click
 from orchestrator.errors import ConfigurationError, StoreError
 from orchestrator.store import Results, Store, is_store, is_url, open_store
 
+DEFAULT_RESULTS: Final = Path("results")
 _INSIDE: Final = {
     *("current", "generations", "trials", "systems", "environments", "campaigns"),
     *("journal", "quarantine", "tmp"),
@@ -55,7 +56,7 @@ results_option = click.option(
     "--results",
     "results_directory",
     type=WritableStore(),
-    default=Path("results"),
+    default=DEFAULT_RESULTS,
     show_default=True,
     help="The result store.",
 )
@@ -63,7 +64,7 @@ place_option = click.option(
     "--results",
     "place",
     type=StorePlace(),
-    default=Path("results"),
+    default=DEFAULT_RESULTS,
     show_default=True,
     help="The result store, or the URL of one that was pushed.",
 )

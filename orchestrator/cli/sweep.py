@@ -28,7 +28,7 @@ from orchestrator.campaign.pinned import Pinned, go_on, pinned, refuse_other_loc
 from orchestrator.cli.campaigns import known_campaign, print_summary
 from orchestrator.cli.options import duration_text, inventory_option, limit_option, stored_code_option
 from orchestrator.cli.progress import ProgressLine
-from orchestrator.cli.stores import open_existing, open_results, results_option
+from orchestrator.cli.stores import DEFAULT_RESULTS, open_existing, open_results, results_option
 from orchestrator.cli.sweep_control import drain_command, status_command, stop_command
 from orchestrator.cli.tables import wide_console
 from orchestrator.cli.terminal import clear_line
@@ -89,7 +89,7 @@ for command in (status_command, stop_command, drain_command):
 @limit_option
 def plan_command(sweep_file: Path, inventory: Path, limit: str | None) -> None:
     """Prints what a sweep would do. Nothing is built and nothing runs."""
-    request = _request(sweep_file, inventory, limit, Path("results"))
+    request = _request(sweep_file, inventory, limit, DEFAULT_RESULTS)
     with open_hosts(request.hosts, request.inventory, request.files) as hosts:
         preview = look(request, hosts)
     planned = preview.plan(request.sweep)
@@ -301,9 +301,10 @@ def ending_cleanly() -> Iterator[None]:
 def _print_results(results: Path, campaign_id: str) -> None:
     """The table of a campaign that has ended, and how to read its rows."""
     print_summary(open_results(results), campaign_id)
-    click.echo(f"\nThis table again:  .venv/bin/taxmeter results show {campaign_id} --results {results}")
-    click.echo("More precision:    the same command with --more 10m (make cluster-sweep MORE=10m)")
-    click.echo("In a browser:      make report.  results/README.md shows how pyarrow, DuckDB and pandas read the rows.")
+    elsewhere = "" if results == DEFAULT_RESULTS else f" --results {results}"
+    click.echo(f"Again: .venv/bin/taxmeter results show {campaign_id}{elsewhere}")
+    click.echo("Narrower intervals: make cluster-sweep MORE=10m.  In a browser: make report.")
+    click.echo("The rows in pyarrow, DuckDB, pandas: results/README.md")
 
 
 def _row(campaign_id: str | None, results: Path) -> Mapping[str, Any] | None:

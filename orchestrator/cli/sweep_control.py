@@ -26,7 +26,7 @@ from orchestrator.campaign.control import (
     RequestKind,
 )
 from orchestrator.cli.options import duration_text, format_option
-from orchestrator.cli.stores import StorePlace, open_results
+from orchestrator.cli.stores import DEFAULT_RESULTS, StorePlace, open_results
 from orchestrator.cli.tables import wide_console
 from orchestrator.errors import ConfigurationError, ExitCode, did_you_mean
 from orchestrator.files import ProjectFiles
@@ -153,7 +153,7 @@ def _look(files: ProjectFiles, place: str | Path | None) -> Seen:
     # In this order: a driver that ends says so before it is gone.
     is_alive, state = control.is_alive(), control.state()
     locked = not is_alive and a_sweep_is_under_way(files.state)
-    last = None if is_alive else _last(place or (Path("results") if state is None else Path(state.results)))
+    last = None if is_alive else _last(place or (DEFAULT_RESULTS if state is None else Path(state.results)))
     return Seen(is_alive, state, last, time.time_ns(), locked)
 
 

@@ -19,6 +19,7 @@ from orchestrator.analysis import (
     FailureGroup,
     Flagged,
     Line,
+    Ratio,
     SettingSummary,
     Shape,
     Summary,
@@ -31,14 +32,15 @@ from orchestrator.report.text import (
     count_text,
     counts_text,
     cpu_text,
+    decision_lines,
     duration_text,
     is_above_call,
     is_vague,
     listed,
     margin_text,
     numerics_name,
+    power_lines,
     ratio_text,
-    rule_lines,
     sentences,
     shape_name,
     statuses_text,
@@ -46,13 +48,19 @@ from orchestrator.report.text import (
 )
 from runners.contract import Interleaving
 
-_COMPARED = 3
+_Row = tuple[str, str, Sequence[Text]]
+"""Batch, number of processes, and a cell for each backend."""
+_COMPARED = 2
 """Backends beside the baseline in one table."""
-_COMPARED_WITH_INTERVALS = 2
 _WIDTH = 80
-_LABELS = 9
-"""Columns of batch and n, with what parts them."""
+_LABELS = (5, 2)
+"""Widths of the columns of batch and n."""
 _TOO_WIDE = "?"
+_LEGEND = (
+    "Median latency over n processes (10th percentile, where calls were disturbed), and times as fast as eager by 10th "
+    "percentiles: + faster, - slower, = equal, ~ undecided; ±: 95 % interval, ?: too wide; floor: the framework alone. "
+    "All: taxmeter results show --intervals"
+)
 _PROBLEM_WIDTH = 80
 _TRIALS_NAMED = 3
 _DISAGREEING_NAMED = 3
@@ -77,12 +85,14 @@ def render(summary: Summary, intervals: bool = False) -> RenderableType:
 
     Args:
         summary: of one campaign.
-        intervals: with all intervals and the 10th percentiles of calls that were disturbed.
+        intervals: with all intervals.
     """
+    ratios = list(_ratios(summary))
     parts: list[RenderableType] = [*_failures(summary.failures), *_flagged(summary.flagged), *_not_in_turns(summary)]
+    parts.extend(_verdicts([ratio for _, ratio in ratios]))
     for setting in summary.settings:
         parts.extend(_setting(setting, intervals))
-    parts.extend(_rule(summary))
+    parts.extend(Text(line) for line in _rule(ratios))
     parts.append(Text.assemble(("Total: ", "bold"), _totals(summary)))
     return Group(*parts)
 
@@ -106,14 +116,8 @@ def _setting(found: SettingSummary, intervals: bool) -> Iterator[RenderableType]
         yield Padding(Text(sentence), (0, 0, 0, 2))
     yield Text()
     yield from _tables(found, name, intervals)
-    yield Text(
-        "Median latency of one call at a time over n processes (±: its 95 % interval, ?: too wide for a number), and "
-        "how many times faster than eager it is by its 10th percentile; + faster, - slower, = equal, ~ undecided. All: "
-        "`taxmeter results show --intervals`.",
-        style="dim",
-    )
+    yield Text(_LEGEND, style="dim")
     yield from _pairs(found)
-    yield Text()
 
 
 def _name(found: SettingSummary) -> Callable[[Shape], str]:
@@ -122,41 +126,48 @@ def _name(found: SettingSummary) -> Callable[[Shape], str]:
 
 
 def _tables(found: SettingSummary, name: Callable[[Shape], str], intervals: bool) -> Iterator[RenderableType]:
-    """Per work a head with the floors, and a table with a row for each batch."""
+    """The backends as columns; per work its name, a row for each batch, and one for the floors."""
     backends = sorted({cell.backend for cell in found.cells}, key=lambda backend: (backend != BASELINE, backend))
     baseline = [backend for backend in backends if backend == BASELINE]
     compared = [backend for backend in backends if backend != BASELINE]
-    at_once = _COMPARED_WITH_INTERVALS if intervals else _COMPARED
     works = {shape: [line for line in found.lines if line.shape == shape] for shape in _shapes(found)}
-    for start in range(0, max(len(compared), 1), at_once):
-        shown = [*baseline, *compared[start : start + at_once]]
-        rows = {shape: list(_rows(lines, shown, intervals)) for shape, lines in works.items()}
+    for start in range(0, max(len(compared), 1), _COMPARED):
+        shown = [*baseline, *compared[start : start + _COMPARED]]
+        rows = {shape: [*_rows(lines, shown, intervals), *_floors(lines, shown)] for shape, lines in works.items()}
         widths = _widths(shown, [cells for work in rows.values() for *_, cells in work])
-        for shape, lines in works.items():
-            yield Text.assemble((name(shape), "bold"), _floors(lines, shown))
-            table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
-            table.add_column("batch", justify="right", no_wrap=True)
-            table.add_column("n", justify="right", min_width=2, no_wrap=True)
-            for backend, width in zip(shown, widths, strict=True):
-                table.add_column(Text(backend), overflow="fold", width=width)
-            for label, count, cells in rows[shape]:
-                table.add_row(label, count, *cells)
-            yield table
+        yield _table([("batch", "n", [Text(backend, style="bold") for backend in shown])], widths)
+        for shape in works:
+            yield Text(name(shape), style="bold")
+            yield _table(rows[shape], widths)
+    for line in dict.fromkeys(line for lines in works.values() for line in _unknown_floors(lines, name)):
+        yield Text(line)
+
+
+def _table(rows: Iterable[_Row], widths: Sequence[int]) -> Table:
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, show_header=False)
+    for width in _LABELS:
+        table.add_column(justify="right", width=width, no_wrap=True)
+    for width in widths:
+        table.add_column(overflow="fold", width=width)
+    for batch, processes, cells in rows:
+        table.add_row(batch, processes, *cells)
+    return table
 
 
 def _shapes(found: SettingSummary) -> list[Shape]:
     return list(dict.fromkeys(line.shape for line in found.lines))
 
 
-def _widths(names: Sequence[str], rows: Iterable[Sequence[Text]]) -> Sequence[int | None]:
-    """Of the columns of all works the same, where they fit the screen; else null, and each table finds its own."""
+def _widths(names: Sequence[str], rows: Iterable[Sequence[Text]]) -> Sequence[int]:
+    """Of the columns of all works the same; the widest narrower, where they do not fit the screen."""
     cells = list(rows)
     widths = [max(len(name), *(row[index].cell_len for row in cells)) for index, name in enumerate(names)]
-    return widths if sum(widths) + len(widths) + _LABELS <= _WIDTH else [None] * len(widths)
+    while sum(widths) + len(widths) - 1 + sum(_LABELS) + len(_LABELS) > _WIDTH:
+        widths[widths.index(max(widths))] -= 1
+    return widths
 
 
-def _rows(lines: Sequence[Line], backends: Sequence[str], intervals: bool) -> Iterator[tuple[str, str, list[Text]]]:
-    """A row for each batch; with intervals one below it with the 10th percentiles, where calls were disturbed."""
+def _rows(lines: Sequence[Line], backends: Sequence[str], intervals: bool) -> Iterator[_Row]:
     for line in lines:
         by_backend = [[cell for cell in line.cells if cell.backend == backend] for backend in backends]
         most = max((cell.latency.processes for cell in line.cells if cell.latency is not None), default=0)
@@ -165,15 +176,14 @@ def _rows(lines: Sequence[Line], backends: Sequence[str], intervals: bool) -> It
             for cells in by_backend
         ]
         yield str(line.batch), str(most), shown
-        fastest = [", ".join(filter(None, map(_fastest, cells))) for cells in by_backend]
-        if intervals and any(fastest):
-            yield "p10", "", [Text(text) for text in fastest]
 
 
 def _cell(cell: Cell, most: int, intervals: bool) -> Text:
     parts = []
     if cell.latency is not None:
-        parts.append(Text(_latency(cell.latency, cell.ratio is None, intervals)))
+        parts.append(Text(_latency(cell.latency, cell.fastest, intervals)))
+        if cell.ratio is None and not intervals and not is_vague(cell.latency):
+            parts.append(Text(margin_text(cell.latency).replace(" ", "")))
     if cell.ratio is not None:
         ratio = cell.ratio
         number = ratio_text(ratio.estimate) if intervals else f"x{ratio.estimate.value:.2f}"
@@ -184,39 +194,48 @@ def _cell(cell: Cell, most: int, intervals: bool) -> Text:
     if cell.unsteady:
         parts.append(Text(f"{cell.unsteady} not steady", style="yellow"))
     parts.extend(Text(f"{count} {status.value}", style="red") for status, count in cell.failures.items())
-    return Text(" ").join(parts)
+    return Text(" ").join(part for part in parts if part)
 
 
-def _latency(latency: Estimate, is_alone: bool, intervals: bool) -> str:
-    if intervals:
-        return duration_text(latency)
-    if is_vague(latency):
-        return _TOO_WIDE
-    text = duration_text(latency.bare)
-    return f"{text} {margin_text(latency).replace(' ', '')}".rstrip() if is_alone else text
+def _latency(latency: Estimate, fastest: Estimate | None, intervals: bool) -> str:
+    """The median, and the 10th percentile in brackets where calls were disturbed."""
+    is_hidden = is_vague(latency) and not intervals
+    text = _TOO_WIDE if is_hidden else duration_text(latency if intervals else latency.bare)
+    if fastest is None or (not is_hidden and latency.value <= _APART * fastest.value) or is_vague(fastest):
+        return text
+    number, _, unit = text.partition(" ")
+    low = duration_text(fastest.bare)
+    same_unit = not intervals and low.endswith(f" {unit}")
+    return f"{number} ({low.removesuffix(f' {unit}')}) {unit}" if same_unit else f"{text} ({low})"
 
 
-def _fastest(cell: Cell) -> str:
-    if cell.latency is None or cell.fastest is None or cell.latency.value <= _APART * cell.fastest.value:
-        return ""
-    return duration_text(cell.fastest.bare)
+def _floors(lines: Sequence[Line], backends: Sequence[str]) -> Iterator[_Row]:
+    """What the frameworks take at least; nothing if no floor was measured."""
+    cells = [Text(_floor([cell for line in lines for cell in line.cells if cell.backend == name])) for name in backends]
+    if any(cells):
+        yield "floor", "", cells
 
 
-def _floors(lines: Sequence[Line], backends: Sequence[str]) -> str:
-    """What the frameworks take at least; empty if no floor was measured."""
-    told = []
-    for backend in backends:
-        every = [cell for line in lines for cell in line.cells if cell.backend == backend]
-        cells = [cell for cell in every if cell.floor is not None]
-        floors = [cell.floor for cell in cells if cell.floor is not None and not is_above_call(cell)]
-        if floors:
-            proven = any(cell.floor_proven for cell in cells)
-            told.append(f"{backend} {duration_text(min(floors, key=_value))}" + ("" if proven else " (not proven)"))
-        elif cells:
-            told.append(f"{backend} disturbed, above a call")
-        elif problems := [cell.floor_problem for cell in every if cell.floor_problem]:
-            told.append(f"{backend} unknown ({shorten(problems[0], _PROBLEM_WIDTH, placeholder=' …')})")
-    return f"; framework alone, at least: {', '.join(told)}" if told else ""
+def _floor(cells: Sequence[Cell]) -> str:
+    known = [cell for cell in cells if cell.floor is not None]
+    floors = [cell.floor for cell in known if cell.floor is not None and not is_above_call(cell)]
+    if floors:
+        least = duration_text(min(floors, key=_value).bare)
+        return f"≥{least}" + ("" if any(cell.floor_proven for cell in known) else " (not proven)")
+    if known:
+        return "disturbed"
+    return "unknown" if any(cell.floor_problem for cell in cells) else ""
+
+
+def _unknown_floors(lines: Sequence[Line], name: Callable[[Shape], str]) -> Iterator[str]:
+    """Why a floor of these lines is unknown, by backend."""
+    cells = [cell for line in lines for cell in line.cells]
+    for backend in dict.fromkeys(cell.backend for cell in cells):
+        every = [cell for cell in cells if cell.backend == backend]
+        problems = [cell.floor_problem for cell in every if cell.floor_problem]
+        if problems and all(cell.floor is None for cell in every):
+            why = shorten(problems[0], _PROBLEM_WIDTH, placeholder=" …")
+            yield f"Floor unknown of {name(lines[0].shape)}, {backend}: {why}."
 
 
 def _value(estimate: Estimate) -> float:
@@ -235,22 +254,28 @@ def _pairs(found: SettingSummary) -> Iterator[RenderableType]:
     yield Text(" ".join([text, *("; ".join(named) + "." for _ in named[:1])]), style=style)
 
 
-def _rule(summary: Summary) -> Iterator[RenderableType]:
-    """What the ratios of all settings, which are judged together, say."""
-    cells = [
-        (f"{_name(found)(line.shape)}, batch {line.batch}, {cell.backend}", cell.ratio)
-        for found in summary.settings
-        for line in found.lines
-        for cell in line.cells
-        if cell.ratio is not None
-    ]
-    ratios = [ratio for _, ratio in cells]
-    if not ratios:
-        return
-    yield Text.assemble(("Verdicts: ", "bold"), f"{counts_text(ratios)}. ", " ".join(rule_lines(ratios, MARGIN)))
-    told = [f"{name}: {text}" for name, ratio in cells if (text := cpu_text(ratio)) is not None]
+def _ratios(summary: Summary) -> Iterator[tuple[str, Ratio]]:
+    """The ratios of all settings, which are judged together, by what was measured."""
+    for found in summary.settings:
+        for line in found.lines:
+            for cell in line.cells:
+                if cell.ratio is not None:
+                    yield f"{_name(found)(line.shape)}, batch {line.batch}, {cell.backend}", cell.ratio
+
+
+def _verdicts(ratios: Sequence[Ratio]) -> Iterator[RenderableType]:
+    """How many ratios are decided, and what a decision about the others takes."""
+    if ratios:
+        decisions = "".join(f" {line}" for line in decision_lines(ratios))
+        yield Text.assemble(("Verdicts: ", "bold"), f"{counts_text(ratios)}.{decisions}")
+
+
+def _rule(ratios: Sequence[tuple[str, Ratio]]) -> Iterator[str]:
+    if ratios:
+        yield " ".join(power_lines([ratio for _, ratio in ratios], MARGIN))
+    told = [f"{name}: {text}" for name, ratio in ratios if (text := cpu_text(ratio)) is not None]
     if told:
-        yield Text(f"Contradicted: {listed(told, _DISAGREEING_NAMED)}.")
+        yield f"Contradicted: {listed(told, _DISAGREEING_NAMED)}."
 
 
 def _failures(groups: tuple[FailureGroup, ...]) -> Iterator[RenderableType]:
@@ -273,8 +298,7 @@ def _flagged(flagged: Flagged) -> Iterator[RenderableType]:
     causes = ", ".join(f"{name} {count}" for name, count in flagged.by_guard.items())
     trials = count_text(flagged.watched, "trial", "trials")
     yield Text(
-        f"Flagged by guards: {flagged.trials} of {trials} ({causes}). They count in the numbers below; guard_flags in "
-        "their rows names them, and docs/measurement.md tells what that means.\n",
+        f"Flagged by guards: {flagged.trials} of {trials} ({causes}); docs/measurement.md says of what.",
         style="yellow",
     )
 

@@ -204,8 +204,18 @@ def counts_text(ratios: Sequence[Ratio], metric: str = "latency") -> str:
 
 def rule_lines(ratios: Sequence[Ratio], margin: float) -> Iterator[str]:
     """The rule, what could have been found, and what a decision would take; nothing without ratios."""
-    if not ratios:
-        return
+    if ratios:
+        yield from power_lines(ratios, margin)
+        yield from decision_lines(ratios)
+
+
+def power_lines(ratios: Sequence[Ratio], margin: float) -> Iterator[str]:
+    """The rule, and the smallest difference that could have been found.
+
+    Args:
+        ratios: judged together, at least one.
+        margin: within which two things are equivalent; 0.03 is 3 %.
+    """
     together = f"all {len(ratios)} judged together (Holm)" if len(ratios) > 1 else "judged alone"
     yield (
         f"Different: the interval excludes 1, {together}. Equivalent, or slightly: all of it lies within "
@@ -216,7 +226,6 @@ def rule_lines(ratios: Sequence[Ratio], margin: float) -> Iterator[str]:
         middle, low, high = (_least(float(value)) for value in (np.median(found), min(found), max(found)))
         spread = f" in the middle, {low} at best, {high} at worst" if low != high else ""
         yield f"Smallest difference that could have been found: {middle}{spread}."
-    yield from _decisions([ratio for ratio in ratios if ratio.verdict is Verdict.UNDECIDED])
 
 
 def calibration_line(pairs: Sequence[Ratio]) -> str:
@@ -238,7 +247,9 @@ def _least(difference: float) -> str:
     return percent_text(difference) if difference <= 1 else "more than 100 %"
 
 
-def _decisions(undecided: Sequence[Ratio]) -> Iterator[str]:
+def decision_lines(ratios: Iterable[Ratio]) -> Iterator[str]:
+    """How many ratios are undecided, and what a decision about them would take; nothing if there are none."""
+    undecided = [ratio for ratio in ratios if ratio.verdict is Verdict.UNDECIDED]
     known = sorted(ratio.sessions for ratio in undecided if ratio.sessions is not None)
     if not undecided:
         return
@@ -364,12 +375,11 @@ def _framework(lines: Sequence[Line]) -> Iterator[str]:
         return
     backend = cells[0][1].backend
     shares = {batch: _share(cell) for batch, cell in cells if cell.backend == backend}
-    floors = [cell.floor for _, cell in cells if cell.backend == backend and cell.floor is not None]
     first, last = next(iter(shares)), list(shares)[-1]
     ends = f"{percent_text(shares[first])} of a call"
     if first != last:
         ends += f" at batch {first}, {percent_text(shares[last])} at {last}"
-    yield f"{backend}'s framework takes at least {duration_text(floors[0])}, {ends}"
+    yield f"{backend}'s framework is at least {ends}"
 
 
 def is_above_call(cell: Cell) -> bool:
