@@ -92,8 +92,7 @@ def test_sentences_come_before_the_table() -> None:
     proven = cell("eager", 0.010, floor=estimate(0.002), floor_proven=True)
     shown = " ".join(text(summary(proven, cell("onnxruntime", 0.0084, 1.5)), 120).split())
     sentence = (
-        "bert_base, 128 tokens: onnxruntime 1.50 times faster than eager; eager's framework is at least "
-        "20 % of a call."
+        "bert_base, 128 tokens: onnxruntime 1.50 times faster than eager; eager's framework is at least 20 % of a call."
     )
     assert sentence in shown
     assert shown.index(sentence) < shown.index("batch n eager")
