@@ -36,7 +36,7 @@ from orchestrator.scheduling import Leftover
 from orchestrator.store import RowContext, TaskOrigin
 from orchestrator.store.origin import StoredOrigin
 from orchestrator.store.query.tabular import is_partial_export
-from orchestrator.store.sharing.objects import Latest
+from orchestrator.store.storage.objects import Latest
 from runners.contract import Task, encode
 from runners.system import collect, fingerprint_of_system
 from tests.hostile import Files, damaged, documents, schema_of, text_of

@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.campaign import CampaignOrder, Notice, ReadyHost, TrialRecorded, choose_campaign
 from orchestrator.campaign.control import ControlFiles
-from orchestrator.campaign.driver import driver, host_work, leftovers
+from orchestrator.campaign.driver import driver, leftovers
 from orchestrator.campaign.driver.campaign_run import opening_row, run_campaign
 from orchestrator.campaign.progress import CampaignProgress
 from orchestrator.campaign.resume import Continuation, ResumePolicy
@@ -185,7 +185,7 @@ class Lab:
             hasty.setattr(driver, "PUBLISH_S", 0.05)
             # far below the second after which FAULTS take a host for lost, so that one that is well never is
             hasty.setattr(host_task, "TICK_S", 0.1)
-            hasty.setattr(host_work, "BREAK_S", 0.5)
+            hasty.setattr(leftovers, "BREAK_S", 0.5)
             run_campaign(order, scheduler, self.store, self.files, both)
         return continuation.campaign_id
 

@@ -31,37 +31,3 @@ from orchestrator.analysis.summary import (
 )
 from orchestrator.analysis.transition import Transition
 from orchestrator.analysis.verdict import MARGIN, Judgement, Verdict, judge_family
-
-__all__ = [
-    "MARGIN",
-    "AaPair",
-    "Cell",
-    "Change",
-    "Comparison",
-    "Estimate",
-    "FailureGroup",
-    "Flagged",
-    "Judgement",
-    "Line",
-    "ModeComparison",
-    "Pairing",
-    "Place",
-    "Ratio",
-    "Setting",
-    "SettingSummary",
-    "Shape",
-    "Sides",
-    "Summary",
-    "Transition",
-    "Turning",
-    "Verdict",
-    "change_columns",
-    "changes",
-    "columns",
-    "compare",
-    "compare_sides",
-    "gate",
-    "judge_family",
-    "reproduction_columns",
-    "summarise",
-]

@@ -24,34 +24,3 @@ from orchestrator.campaign.reproduce.stored import find
 from orchestrator.campaign.resume import CampaignOrder, Choose, Continuation, ResumePolicy, choose_campaign
 from orchestrator.campaign.run import RunRequest, listed, look, run_sweep
 from orchestrator.campaign.stored_plan import refuse_stored_code
-
-__all__ = [
-    "Allowed",
-    "CampaignOrder",
-    "CampaignPlanned",
-    "CampaignProgress",
-    "Choose",
-    "Continuation",
-    "ControlFiles",
-    "Notice",
-    "Observer",
-    "ReadyHost",
-    "ReproduceRequest",
-    "Reproduction",
-    "ResumePolicy",
-    "RunRequest",
-    "TrialBegun",
-    "TrialRecorded",
-    "choose_campaign",
-    "drive",
-    "find",
-    "is_reproduction",
-    "listed",
-    "look",
-    "refuse_another_method",
-    "refuse_stored_code",
-    "run_campaign",
-    "run_reproduction",
-    "run_sweep",
-    "targets",
-]

@@ -4,8 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow.compute as pc
-
 from orchestrator.campaign.reproduce.environment import compare
 from orchestrator.campaign.reproduce.reproduction import is_reproduction
 from orchestrator.campaign.reproduce.stored import stored_pin
@@ -78,7 +76,8 @@ def pinned(row: Mapping[str, Any], store: Store) -> Pinned:
     if stored is None:
         raise ConfigurationError(f"campaign {campaign_id} has no plan in the store: it was imported")
     trials = store.trials(list(_COLUMNS), campaign_id=campaign_id)
-    ran = trials.filter(pc.is_valid(trials["runner_sha256"])).sort_by([("started_at", "descending")]).to_pylist()
+    newest_first = trials.sort_by([("started_at", "descending")]).to_pylist()
+    ran = [trial for trial in newest_first if trial["runner_sha256"] is not None]
     seen = {environment["environment_id"]: environment for environment in store.environments().to_pylist()}
     return Pinned(row, stored, ran, seen)
 

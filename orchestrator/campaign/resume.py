@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import islice
 
-import pyarrow.compute as pc
-
 from orchestrator.boundary import plain_name
 from orchestrator.campaign.allocation import with_more, with_past
 from orchestrator.campaign.provision import ReadyHost
@@ -153,8 +151,8 @@ def continued(
 def other_hardware(campaign_id: str, hosts: Sequence[PlanningHost], store: Store) -> list[str]:
     """The hosts at hand of whose name the campaign measured another machine: a line for each."""
     trials = store.trials(["host", "hw_id", "started_at"], campaign_id=campaign_id)
-    measured = trials.filter(pc.is_valid(trials["hw_id"])).sort_by("started_at").to_pylist()
-    last = {row["host"]: row["hw_id"] for row in measured}
+    measured = trials.sort_by("started_at").to_pylist()
+    last = {row["host"]: row["hw_id"] for row in measured if row["hw_id"] is not None}
     return [
         f"{host.name} is other hardware ({host.hw_id}) than what it measured under this name ({last[host.name]})"
         for host in hosts
@@ -202,17 +200,17 @@ def _candidates(
 ) -> Iterator[tuple[str, StoredPlan]]:
     """Campaigns that may be continued: the newest with this plan, then the newest that agrees with it."""
     now = StoredPlan(sweep_name, plan_document(fresh))
-    campaigns = store.own_campaigns()
-    of_sweep = campaigns.filter(pc.equal(campaigns["sweep"], sweep_name)).sort_by([("started_at", "descending")])
+    newest_first = store.own_campaigns().sort_by([("started_at", "descending")]).to_pylist()
+    of_sweep = [row for row in newest_first if row["sweep"] == sweep_name]
     plans: dict[str, StoredPlan] = {}
-    for row in of_sweep.to_pylist():
+    for row in of_sweep:
         try:
             stored = StoredPlan.of(row)
         except ForeignDataError as error:
             tell(f"{error}; it is not continued")
         else:
             plans |= {} if stored is None else {row["campaign_id"]: stored}
-    same = [row["campaign_id"] for row in of_sweep.to_pylist() if row["plan_digest"] == fresh.digest][:1]
+    same = [row["campaign_id"] for row in of_sweep if row["plan_digest"] == fresh.digest][:1]
     agreeing = (name for name, stored in plans.items() if stored.shares_work(now) and not stored.disagreeing(now))
     for campaign_id in dict.fromkeys([*same, *islice(agreeing, 1)]):
         if campaign_id in plans:

@@ -5,15 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import click
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from orchestrator.analysis import columns, summarise
 from orchestrator.cli.stores import open_results, place_option
 from orchestrator.cli.tables import wide_console, write_text
 from orchestrator.errors import ConfigurationError
 from orchestrator.report import coverage_columns, coverage_page, render
-from orchestrator.store import Results
+from orchestrator.store import Results, Selection
+from orchestrator.store.query.selection import begins, equals
 from runners.contract import Status
 
 _AMBIGUOUS_SHOWN = 3
@@ -42,7 +41,7 @@ def show_log(trial: str | None, place: str | Path) -> None:
     opened = open_results(place)
     if trial is None:
         campaign = known_campaign(opened, None, place)["campaign_id"]
-        rows = _trials_of(opened, campaign, _LOGGED).to_pylist()
+        rows = _trials_of(opened, campaign, _LOGGED).arrow().to_pylist()
         ended = {
             (row["status"], row["reason"]): row for row in rows if row["status"] not in (Status.OK, Status.SKIPPED)
         }
@@ -50,7 +49,7 @@ def show_log(trial: str | None, place: str | Path) -> None:
             click.echo(f"{campaign}: every trial that ran ended ok")
         rows = list(ended.values())
     else:
-        rows = opened.trials(pc.starts_with(pc.field("trial_id"), pattern=trial), _LOGGED).arrow().to_pylist()
+        rows = opened.trials(begins("trial_id", trial), _LOGGED).arrow().to_pylist()
         names = sorted({row["trial_id"] for row in rows})
         if not names:
             raise ConfigurationError(f"{place}: no trial {trial}; `taxmeter results log` shows those that failed")
@@ -74,7 +73,7 @@ def coverage(campaign_ids: tuple[str, ...], place: str | Path, output: Path | No
     """Says what ran and what did not in one campaign or several, by default the newest, as a page of Markdown."""
     opened = open_results(place)
     campaigns = [known_campaign(opened, campaign_id, place) for campaign_id in campaign_ids or (None,)]
-    trials = [_trials_of(opened, campaign["campaign_id"], coverage_columns()) for campaign in campaigns]
+    trials = [_trials_of(opened, campaign["campaign_id"], coverage_columns()).arrow() for campaign in campaigns]
     page = coverage_page(campaigns, trials, opened.environments().arrow())
     if output is None:
         click.echo(page, nl=False)
@@ -106,8 +105,8 @@ def known_campaign(opened: Results, campaign_id: str | None, place: str | Path) 
 
 def print_summary(opened: Results, campaign_id: str, intervals: bool = False) -> None:
     """Prints the table of a campaign."""
-    wide_console().print(render(summarise(_trials_of(opened, campaign_id, columns())), intervals))
+    wide_console().print(render(summarise(_trials_of(opened, campaign_id, columns()).arrow()), intervals))
 
 
-def _trials_of(opened: Results, campaign_id: str, names: Sequence[str]) -> pa.Table:
-    return opened.trials(pc.field("campaign_id") == campaign_id, names).arrow()
+def _trials_of(opened: Results, campaign_id: str, names: Sequence[str]) -> Selection:
+    return opened.trials(equals("campaign_id", campaign_id), names)

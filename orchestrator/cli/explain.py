@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-import pyarrow.compute as pc
 
 from orchestrator.analysis.axes import AXES, Axis, values_of
 from orchestrator.analysis.conditions import Condition, parse_conditions
@@ -19,6 +18,7 @@ from orchestrator.cli.tables import wide_console
 from orchestrator.config import Sweep, load_sweep
 from orchestrator.errors import ConfigurationError
 from orchestrator.report.explain import explanation_document, render_explanation, render_time, time_document
+from orchestrator.store.query.selection import begins, equals
 
 _SWEEPS: Final = Path("sweeps")
 _VALUES_SHOWN: Final = 6
@@ -54,7 +54,7 @@ def explain_command(trial: tuple[str, ...], place: str | Path, form: str) -> Non
             wide_console().print(render_time(spent))
         return
     target = _by_axes(snapshot, conditions) if conditions else _by_id(snapshot, trial[0], place)
-    rows = snapshot.rows(explain_columns(), pc.field("system_id") == target["system_id"])
+    rows = snapshot.rows(explain_columns(), equals("system_id", target["system_id"]))
     found = explain(rows, target)
     commands = {lack: command for lack in found.lacks if (command := _command(found, lack)) is not None}
     if form == "json":
@@ -68,7 +68,7 @@ def _is_id(trial: tuple[str, ...]) -> bool:
 
 
 def _by_id(snapshot: Snapshot, name: str, place: str | Path) -> dict[str, Any]:
-    rows = snapshot.rows(explain_columns(), pc.starts_with(pc.field("trial_id"), pattern=name))
+    rows = snapshot.rows(explain_columns(), begins("trial_id", name))
     exact = [row for row in rows if row["trial_id"] == name] or rows
     if not exact:
         how = "`taxmeter results sql` finds the ids, or give axes such as workload=bert-base batch=1"

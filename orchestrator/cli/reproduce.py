@@ -2,11 +2,10 @@
 
 import sys
 import threading
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from pathlib import Path
 
 import click
-import pyarrow as pa
 
 from orchestrator.analysis import Place, Sides, change_columns, changes, compare_sides, reproduction_columns
 from orchestrator.campaign import (
@@ -28,6 +27,7 @@ from orchestrator.files import ProjectFiles
 from orchestrator.hosts import open_hosts
 from orchestrator.report import render_reproduction
 from orchestrator.store import Store
+from orchestrator.store.query.selection import among
 
 
 @click.command()
@@ -103,13 +103,9 @@ def print_reproduction(store: Store, reproduction: Reproduction, campaign_id: st
     ]
     columns = list(dict.fromkeys([*reproduction_columns(), *change_columns()]))
     chosen = {trial_id for trial in reproduction.again for trial_id in trial.then.trial_ids}
-    then = _of(chosen, store.trials(columns, campaign_id=earlier))
+    # not by key: trials of one key may have had other limits
+    then = store.trials(columns, campaign_id=earlier, filter=among("trial_id", chosen))
     now = store.trials(columns, campaign_id=campaign_id)
     differing = changes(then, now, store.systems(), store.environments(), store.campaigns())
     view = render_reproduction(compare_sides(then, now, sides), differing, reproduction.notes)
     wide_console().print(view)
-
-
-def _of(trial_ids: Set[str], trials: pa.Table) -> pa.Table:
-    """Not by key: trials of one key may have had other limits."""
-    return trials.filter(pa.array([trial_id in trial_ids for trial_id in trials["trial_id"].to_pylist()], pa.bool_()))

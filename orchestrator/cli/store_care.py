@@ -10,12 +10,12 @@ from orchestrator.cli.stores import StorePlace, open_existing, place_option, req
 from orchestrator.errors import ConfigurationError, ExitCode
 from orchestrator.store import Store
 from orchestrator.store.sharing.merging import merge as merge_stores
-from orchestrator.store.sharing.objects import differing_contents
 from orchestrator.store.sharing.pushing import push
 from orchestrator.store.storage.compaction import compact as compact_store
 from orchestrator.store.storage.compaction import drop
 from orchestrator.store.storage.generations import KEEP_S
 from orchestrator.store.storage.layout import Layout
+from orchestrator.store.storage.objects import differing_contents
 from orchestrator.store.verification import verify as verify_store
 
 _DAY_S = 24 * 3600

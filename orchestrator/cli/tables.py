@@ -5,14 +5,13 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 from orchestrator.boundary import terminal_text
 from orchestrator.cli.terminal import raw_stream, write_data
 from orchestrator.errors import ConfigurationError
-from orchestrator.store.query.tabular import write_rows
+from orchestrator.store.query.tabular import ArrowTable, relation_of, write_rows
 
 _MOST_ROWS = 1000
 """Of a table for people; more are elided in the middle. The other formats have all."""
@@ -38,7 +37,7 @@ def wide_console(width: int = 120) -> Console:
     return plain if plain.is_terminal else console(width, highlight=False)
 
 
-def print_rows(rows: pa.Table, form: str) -> None:
+def print_rows(rows: ArrowTable, form: str) -> None:
     """Prints rows as `table`, `csv` or `json` (one object per line)."""
     if form == "table":
         _print_table(rows)
@@ -68,13 +67,9 @@ def write_text(path: Path, text: str, *, append: bool = False) -> None:
         raise ConfigurationError(f"cannot be written: {error.strerror}; name another file", file=path) from None
 
 
-def _print_table(rows: pa.Table) -> None:
-    import duckdb  # who lists campaigns does not wait for it
-
+def _print_table(rows: ArrowTable) -> None:
     plain = console()
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.register("rows", rows.combine_chunks())
-        # Nobody can scroll a file sideways, but any program can cut its lines.
-        width = plain.width if plain.is_terminal else 100_000
-        connection.view("rows").show(max_width=width, max_rows=_MOST_ROWS)
+    # Nobody can scroll a file sideways, but any program can cut its lines.
+    width = plain.width if plain.is_terminal else 100_000
+    with relation_of(rows) as relation:
+        relation.show(max_width=width, max_rows=_MOST_ROWS)

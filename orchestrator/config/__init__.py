@@ -20,35 +20,3 @@ from orchestrator.config.inventory.model import (
 )
 from orchestrator.config.inventory.values import fingerprint_of, in_range, local_path
 from orchestrator.config.sweep import ANY, EACH_GPU_MODEL, Sweep, WorkloadAxis, load_sweep, seconds_of
-
-__all__ = [
-    "ANY",
-    "EACH_GPU_MODEL",
-    "WORK_DIRECTORY",
-    "Connection",
-    "Document",
-    "Exclusive",
-    "ExecutorChoice",
-    "Expectation",
-    "Faults",
-    "Host",
-    "HostState",
-    "Inventory",
-    "Source",
-    "StrictModel",
-    "Sweep",
-    "WorkloadAxis",
-    "active_hosts",
-    "fingerprint_of",
-    "groups_of",
-    "in_range",
-    "json_schema",
-    "load_inventory",
-    "load_sweep",
-    "load_yaml",
-    "local_engine",
-    "local_path",
-    "refuse_nodes",
-    "seconds_of",
-    "select_hosts",
-]

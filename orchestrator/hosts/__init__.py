@@ -4,18 +4,3 @@ from orchestrator.hosts.access import HostAccess, HostFacts, Interpreter, System
 from orchestrator.hosts.fleet import DriverPlace, Hosts, describe_here, offered_key, open_hosts
 from orchestrator.hosts.local import fingerprint_here
 from orchestrator.hosts.lock import SweepUnderWayError, a_sweep_is_under_way
-
-__all__ = [
-    "DriverPlace",
-    "HostAccess",
-    "HostFacts",
-    "Hosts",
-    "Interpreter",
-    "SweepUnderWayError",
-    "SystemDescription",
-    "a_sweep_is_under_way",
-    "describe_here",
-    "fingerprint_here",
-    "offered_key",
-    "open_hosts",
-]

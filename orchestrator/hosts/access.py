@@ -2,21 +2,22 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from pydantic import Base64Bytes
 
-from orchestrator.config import Host
+from orchestrator.config import ExecutorChoice, Host, HostState
 from orchestrator.errors import InfrastructureError
 from orchestrator.files import write_atomically
 from orchestrator.hosts.calls import Answer, Argument
+from orchestrator.hosts.check.clock import Skew
 from orchestrator.hosts.check.engine import EngineFacts, Requirements, WantedImage
-from orchestrator.hosts.check.findings import HostReport, Skew
-from orchestrator.hosts.check.preflight import Preflight
+from orchestrator.hosts.check.findings import Check, Finding, HostReport, Level, judge, version_finding
+from orchestrator.hosts.check.preflight import ENGINE_ROOTS, Preflight
 from orchestrator.hosts.connection import Deadline
 from orchestrator.hosts.engine import HostEngine
 from orchestrator.planning import GpuFacts, Isolation
@@ -26,6 +27,7 @@ MEMORY_SHARE: Final = 0.9
 """Of a host's memory, what a trial may take: beyond it the kernel would kill others instead of the trial."""
 PLACE_S: Final = 600.0
 """For the files that are placed at once on a host."""
+_NOT_LOOKED_AT: Final = Finding(Level.NONE, "-")
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,6 @@ class HostAccess(ABC):
         """How many tasks may run there at once by what its Ray node offers; null where that is for us to choose."""
         return None
 
-    @abstractmethod
     def check(self, wanted: Requirements, timeout_s: float) -> HostReport:
         """Says whether it can be used, and what may disturb a measurement there. Nothing is changed there.
 
@@ -172,6 +173,53 @@ class HostAccess(ABC):
             wanted: what it is compared with.
             timeout_s: for all of it, in seconds.
         """
+        deadline, is_here = Deadline(timeout_s), self.way is Way.HERE
+        is_active = self.settings.state is HostState.ACTIVE
+        try:
+            seen = self.preflight(deadline, (*ENGINE_ROOTS, self.work_directory))
+        except InfrastructureError as error:
+            unreached = {Check.SSH: Finding(Level.FAILURE, "no", str(error))}
+            return HostReport(self.name, is_active, dict.fromkeys(Check, _NOT_LOOKED_AT) | unreached)
+        engine, engine_finding = self._checked_engine(seen, wanted, deadline)
+        if engine is not None and engine.root is not None and engine.root not in seen.free_bytes:
+            # it was reached a moment ago; that nothing is known about this disk stands in the table
+            with suppress(InfrastructureError):
+                again = self.preflight(deadline, (*ENGINE_ROOTS, self.work_directory, engine.root))
+                seen = replace(seen, free_bytes=again.free_bytes)
+        skew, clock_problem = None, None
+        if not is_here:
+            try:
+                skew = self.skew(deadline)
+                clock_problem = "it has no `date +%s`, so its clock is unknown" if skew is None else None
+            except InfrastructureError as error:
+                clock_problem = f"its clock could not be read: {error}"
+        reached = Finding(Level.NONE if is_here else Level.OK, self.way.value)
+        if seen.system != "Linux":
+            reached = Finding(Level.FAILURE, seen.system, f"it runs {seen.system}, but trials need Linux")
+        findings = {Check.SSH: reached, Check.ENGINE: engine_finding}
+        # the files of this machine's own trials are the project's, wherever that is
+        own_directory = self.work_directory if self.way is Way.SSH else None
+        findings |= judge(self.settings, seen, engine, skew, wanted, self.work_directory, own_directory)
+        if clock_problem is not None:
+            findings[Check.CLOCK] = Finding(Level.WARNING, "?", clock_problem)
+        return HostReport(self.name, is_active, findings, seen, engine, skew)
+
+    def _checked_engine(
+        self, seen: Preflight, wanted: Requirements, deadline: Deadline
+    ) -> tuple[EngineFacts | None, Finding]:
+        """Hosts that get agents need an engine; others can do without, unless the inventory says otherwise."""
+        executor, has_agent = self.settings.executor, self.way is Way.SSH
+        if self.settings.python is not None or (not has_agent and executor is ExecutorChoice.PROCESS):
+            return None, Finding(Level.NONE, "not used")
+        try:
+            found = self.engine_facts(seen, wanted.images, bool(seen.gpus), deadline)
+        except InfrastructureError as error:
+            if has_agent:
+                return None, Finding(Level.FAILURE, "no", str(error))
+            if executor is ExecutorChoice.DOCKER:
+                return None, Finding(Level.FAILURE, "no", f"{error}; or write `executor: auto`")
+            return None, Finding(Level.WARNING, "no", f"{error}; until then trials run in virtual environments")
+        return found, version_finding(found, has_agent)
 
     @abstractmethod
     def preflight(self, deadline: Deadline, directories: tuple[str, ...]) -> Preflight:

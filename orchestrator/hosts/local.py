@@ -15,11 +15,10 @@ from orchestrator.environments import engine_problem
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.access import HostAccess, HostFacts, SystemDescription, Way
 from orchestrator.hosts.calls import Answer, Argument, decode_answer, encode_call, perform
+from orchestrator.hosts.check.clock import Skew
 from orchestrator.hosts.check.differences import unmet
-from orchestrator.hosts.check.engine import EngineFacts, EngineQuestion, Requirements, WantedImage, engine_facts
-from orchestrator.hosts.check.findings import HostReport, Skew
+from orchestrator.hosts.check.engine import EngineFacts, EngineQuestion, WantedImage, engine_facts
 from orchestrator.hosts.check.preflight import Preflight, PreflightQuestion, preflight_here
-from orchestrator.hosts.check.report import check_host
 from orchestrator.hosts.connection import Deadline
 from orchestrator.hosts.engine import HostEngine, directly, send_to
 from orchestrator.planning import GpuFacts, Isolation
@@ -35,10 +34,6 @@ class CalledHost(HostAccess):
 
     where: str
     """As it is told to people."""
-
-    def check(self, wanted: Requirements, timeout_s: float) -> HostReport:
-        """See `HostAccess.check`."""
-        return check_host(self, wanted, timeout_s)
 
     def describe(self, timeout_s: float) -> SystemDescription:
         """See `HostAccess.describe`."""

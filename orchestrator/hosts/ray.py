@@ -15,8 +15,7 @@ from orchestrator.environments import Awaited, BuiltImage, ImageIdentity, receiv
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.access import HostFacts, Way
 from orchestrator.hosts.calls import Answer, Argument
-from orchestrator.hosts.check.findings import Skew
-from orchestrator.hosts.check.report import clock_here, measure_skew_of
+from orchestrator.hosts.check.clock import Skew, clock_here, measure_skew_of
 from orchestrator.hosts.cluster.settings import HOST_LABEL
 from orchestrator.hosts.connection import Deadline
 from orchestrator.hosts.engine import HostEngine

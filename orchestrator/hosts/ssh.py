@@ -22,6 +22,7 @@ from orchestrator.hosts.access import (
     refuse_outside,
 )
 from orchestrator.hosts.calls import Answer, Argument, Program, answer_of_program, call_program
+from orchestrator.hosts.check.clock import Skew, measure_skew
 from orchestrator.hosts.check.engine import (
     EngineFacts,
     EngineQuestion,
@@ -30,9 +31,16 @@ from orchestrator.hosts.check.engine import (
     engine_facts,
     images_on,
 )
-from orchestrator.hosts.check.findings import CHECK_TIMEOUT_S, Check, Finding, HostReport, Level, Skew
-from orchestrator.hosts.check.preflight import SCRIPT, Preflight, PreflightQuestion, parse
-from orchestrator.hosts.check.report import ENGINE_ROOTS, check_host, measure_skew, refusal, socket_problem
+from orchestrator.hosts.check.findings import (
+    CHECK_TIMEOUT_S,
+    Check,
+    Finding,
+    HostReport,
+    Level,
+    refusal,
+    socket_problem,
+)
+from orchestrator.hosts.check.preflight import ENGINE_ROOTS, SCRIPT, Preflight, PreflightQuestion, parse
 from orchestrator.hosts.cluster.plan import LABEL_RECIPE
 from orchestrator.hosts.connection import CommandOutput, Connections, Deadline, HostConnectionError
 from orchestrator.hosts.containers import ContainerCommand, run_in_container
@@ -138,7 +146,7 @@ class SshHost(HostAccess):
 
     def check(self, wanted: Requirements, timeout_s: float) -> HostReport:
         """See `HostAccess.check`."""
-        report = check_host(self, wanted, timeout_s)
+        report = super().check(wanted, timeout_s)
         if self.settings.python is None or report.preflight is None:
             return report
         findings = {**report.findings, Check.ENGINE: self._interpreter_finding(self.settings.python, timeout_s)}

@@ -3,5 +3,3 @@
 from orchestrator.report.coverage import coverage_columns, coverage_page
 from orchestrator.report.reproduction import render_reproduction
 from orchestrator.report.terminal import render
-
-__all__ = ["coverage_columns", "coverage_page", "render", "render_reproduction"]

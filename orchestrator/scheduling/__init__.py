@@ -26,30 +26,3 @@ from orchestrator.scheduling.messages import (
     TaskRequest,
 )
 from orchestrator.scheduling.ray import HostStream, Scheduler, scheduler_at
-
-__all__ = [
-    "Acknowledgement",
-    "Disposal",
-    "Found",
-    "HostNotice",
-    "HostObserved",
-    "HostStream",
-    "Leftover",
-    "LeftoverPiece",
-    "Leftovers",
-    "RecordPiece",
-    "Returned",
-    "Scheduler",
-    "SchedulingHost",
-    "TaskEnded",
-    "TaskEvent",
-    "TaskRequest",
-    "WorkerProcess",
-    "acknowledge",
-    "is_there",
-    "read_leftovers",
-    "recover",
-    "remove_directories",
-    "run_on_host",
-    "scheduler_at",
-]

@@ -9,6 +9,9 @@ from runners.contract.catalogue import BACKENDS, resolve_options
 from runners.contract.record import FactValue
 from runners.workloads.base import Call, Inputs, Synchronize, Tolerance, Workload
 
+CACHE_VARIABLE = "TAXMETER_CACHE"
+"""Names the directory that trials share; see `runners.protocol.cache`."""
+
 
 class Backend(ABC):
     """One way to execute a workload. A subclass overrides what differs from a plain call."""

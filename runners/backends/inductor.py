@@ -53,9 +53,9 @@ def _keep_headers() -> None:
     """
     from torch._inductor import codecache
 
-    from runners.protocol.cache import DIRECTORY_VARIABLE
+    from runners.backends.base import CACHE_VARIABLE
 
-    shared = os.environ.get(DIRECTORY_VARIABLE)
+    shared = os.environ.get(CACHE_VARIABLE)
     if shared and hasattr(codecache, "_HEADER_DIR"):
         codecache._HEADER_DIR = os.path.join(os.path.abspath(shared), _HEADERS)
         codecache._HEADER_LOCK_DIR = os.path.join(codecache._HEADER_DIR, "locks")

@@ -5,8 +5,7 @@ import ctypes
 from dataclasses import dataclass
 from typing import Any, Iterator, Optional
 
-from runners.system import cuda_driver, nvml
-from runners.workloads.base import Unsupported
+from runners.system import nvml
 
 _UUID_BYTES = 16
 
@@ -58,21 +57,6 @@ def gpu_of_torch() -> Gpu:
     uuid = getattr(torch.cuda.get_device_properties(ordinal), "uuid", None)
     # Torch before 2.4 does not tell it
     return Gpu(ordinal, _driver_uuid(ordinal) if uuid is None else str(uuid))
-
-
-def require_gpu(torch: Any) -> None:
-    """Refuses to go on without a CUDA device.
-
-    Raises:
-        DeviceLost: NVML shows a GPU, and the driver fails: a fabric manager that is down, a device off the bus.
-        Unsupported: there is no GPU, or this torch cannot use one.
-    """
-    if torch.cuda.is_available():
-        return
-    status = cuda_driver.start_in_a_child()
-    if torch.version.cuda and status not in (None, 0, cuda_driver.NO_DEVICE) and nvml.probe().devices:
-        raise DeviceLost("NVML shows a GPU that CUDA does not give: cuInit says %s" % cuda_driver.named(status))
-    raise Unsupported("torch %s sees no CUDA device here" % torch.__version__)
 
 
 @contextlib.contextmanager

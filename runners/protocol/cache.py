@@ -11,8 +11,6 @@ from runners.backends.base import Backend
 from runners.contract import METHOD_VERSION, digest
 from runners.contract.catalogue import workload_info
 
-DIRECTORY_VARIABLE = "TAXMETER_CACHE"
-
 
 @dataclass(frozen=True)
 class Entry:

@@ -13,6 +13,7 @@ import time
 from dataclasses import replace
 from typing import Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
+from runners.backends.base import CACHE_VARIABLE
 from runners.contract import (
     Begin,
     ContractError,
@@ -26,7 +27,6 @@ from runners.contract import (
     encode,
 )
 from runners.contract.catalogue.entries import CUDA
-from runners.protocol.cache import DIRECTORY_VARIABLE
 from runners.statistics.allocation import goes_on, past_of
 from runners.supervision.supervisor import EXIT_BAD_TASK, read_task, run_task
 from runners.supervision.surroundings import settle
@@ -133,7 +133,7 @@ def _prepare_again(task: Task, left: Tuple[Trial, ...], files: TaskFiles, number
     rest = replace(task, task_id="%s-again-%d" % (task.task_id, number), trials=left)
     _write_json(start.task, encode(rest))
     _write_system(start)
-    os.environ.setdefault(DIRECTORY_VARIABLE, os.path.join(files.directory, "cache"))
+    os.environ.setdefault(CACHE_VARIABLE, os.path.join(files.directory, "cache"))
     return start.directory
 
 

@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
+from runners.backends.base import CACHE_VARIABLE
 from runners.contract import (
     CONTRACT_VERSION,
     EXIT_CANNOT_RECORD,
@@ -31,7 +32,6 @@ from runners.contract.catalogue import refusal
 from runners.contract.catalogue.entries import CUDA
 from runners.contract.record import FactValue
 from runners.protocol.answer import Answer
-from runners.protocol.cache import DIRECTORY_VARIABLE
 from runners.statistics.allocation import Allocator
 from runners.supervision import kernel, preload
 from runners.supervision.bounds import limit_time_of_this_process
@@ -120,7 +120,7 @@ class Supervisor:
         self._task = task
         self._files = files
         self._interrupts = interrupts
-        self._cache = os.environ.get(DIRECTORY_VARIABLE) or os.path.join(files.directory, "cache")
+        self._cache = os.environ.get(CACHE_VARIABLE) or os.path.join(files.directory, "cache")
         self._source = source_digest()
         os.makedirs(self._cache, exist_ok=True)
         self._processes = TrialProcesses(task, self._cache, self._source, interrupts)

@@ -13,27 +13,3 @@ from runners.system.fingerprint import Fingerprint, Private, collect
 from runners.system.identity import hardware_fields, hot_columns, hw_id, system_fields, system_id
 from runners.system.limits import Limits
 from runners.system.topology import GpuPlace, NumaNode, Topology, bus_id
-
-__all__ = [
-    "Fingerprint",
-    "GpuPlace",
-    "Limits",
-    "NumaNode",
-    "Private",
-    "SystemRoot",
-    "Topology",
-    "bus_id",
-    "collect",
-    "cores_in",
-    "cores_text",
-    "describe_system",
-    "fingerprint_of_system",
-    "hardware_fields",
-    "hot_columns",
-    "hw_id",
-    "observe_environment",
-    "observe_versions",
-    "read_conditions",
-    "system_fields",
-    "system_id",
-]

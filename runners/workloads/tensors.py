@@ -8,8 +8,9 @@ from typing import Any, Dict, Optional, Tuple, cast
 from runners.contract import WorkloadSpec
 from runners.contract.catalogue.entries import CUDA
 from runners.contract.record import FactValue
-from runners.examination.gpu import require_gpu
-from runners.workloads.base import Arithmetic, Errors, Inputs, Synchronize, Workload
+from runners.examination.gpu import DeviceLost
+from runners.system import cuda_driver, nvml
+from runners.workloads.base import Arithmetic, Errors, Inputs, Synchronize, Unsupported, Workload
 
 PRELOAD = ("torch", "runners.workloads.torchvision_import", "torch._dynamo")
 """What every workload of torch preloads first. Operations are counted with the last, which takes two seconds to import;
@@ -187,3 +188,18 @@ def _tensor_errors(output: Any, reference: Any) -> Errors:
         cosine=float(got @ expected) / product if product else 0.0,
         max_abs_reference=float(expected.abs().max()),
     )
+
+
+def require_gpu(torch: Any) -> None:
+    """Refuses to go on without a CUDA device.
+
+    Raises:
+        DeviceLost: NVML shows a GPU, and the driver fails: a fabric manager that is down, a device off the bus.
+        Unsupported: there is no GPU, or this torch cannot use one.
+    """
+    if torch.cuda.is_available():
+        return
+    status = cuda_driver.start_in_a_child()
+    if torch.version.cuda and status not in (None, 0, cuda_driver.NO_DEVICE) and nvml.probe().devices:
+        raise DeviceLost("NVML shows a GPU that CUDA does not give: cuInit says %s" % cuda_driver.named(status))
+    raise Unsupported("torch %s sees no CUDA device here" % torch.__version__)

@@ -1,5 +1,6 @@
-"""The way of one comparison: over a small store the command calls `STATIONS`, and of analysis only `CALLED` besides."""
+"""The way of one comparison: the command calls what docs/architecture.md lists, and of analysis only `CALLED` besides."""
 
+import re
 import sys
 from pathlib import Path, PurePosixPath
 from types import FrameType
@@ -9,25 +10,10 @@ from click.testing import CliRunner
 
 from orchestrator.cli.compare import compare_command
 from tests.comparing import rounds, store_of
+from tests.conftest import PROJECT
 
 ANALYSIS = "orchestrator/analysis/"
-STATIONS = """
-orchestrator/cli/compare.py compare_command
-orchestrator/cli/stores.py require_store
-orchestrator/analysis/comparison/pivot.py compare
-orchestrator/analysis/snapshot.py Snapshot.of
-orchestrator/analysis/snapshot.py Snapshot.trials
-orchestrator/store/query/selection.py Selection.arrow
-orchestrator/analysis/frame.py last_attempts
-orchestrator/analysis/axes.py added_axes
-orchestrator/analysis/snapshot.py Snapshot.frame
-orchestrator/analysis/comparison/pivot.py pivot
-orchestrator/analysis/frame.py make_cells
-orchestrator/analysis/ratios.py ratio_of
-orchestrator/analysis/verdict.py judge_family
-orchestrator/analysis/confounders.py Confounders.between
-orchestrator/report/comparison.py render_comparison
-"""
+PAGE = PROJECT / "docs" / "architecture.md"
 CALLED = {"conditions.py", "metrics.py", "pooling.py", "statistics.py", "tax.py", "comparison/table.py"}
 
 
@@ -39,7 +25,8 @@ class Station(NamedTuple):
 
 
 def stations() -> list[Station]:
-    return [Station(*line.split()) for line in STATIONS.strip().splitlines()]
+    """As the page lists them."""
+    return [Station(*names) for names in re.findall(r"^\d+\. `(\S+\.py) (\S+)`", PAGE.read_text(), re.MULTILINE)]
 
 
 def called(directory: Path) -> list[Station]:

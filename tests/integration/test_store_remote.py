@@ -18,9 +18,9 @@ import pytest
 
 from orchestrator.errors import ConfigurationError, StoreError
 from orchestrator.store import Store
-from orchestrator.store.sharing.objects import differing_contents, snapshot_at
 from orchestrator.store.sharing.pushing import push
 from orchestrator.store.storage.compaction import compact
+from orchestrator.store.storage.objects import differing_contents, snapshot_at
 from tests.object_service import ObjectService
 from tests.storing import campaign, row
 

@@ -5,20 +5,3 @@ from orchestrator.analysis.claims.configurations import claim_columns, configura
 from orchestrator.analysis.claims.decision import Decision, JudgedCase, decide, decide_all
 from orchestrator.analysis.claims.intervals import Agreement, Figure, Finding, Scale
 from orchestrator.analysis.claims.schema import Claim, Kind, load_claims
-
-__all__ = [
-    "Agreement",
-    "Case",
-    "Claim",
-    "Decision",
-    "Figure",
-    "Finding",
-    "JudgedCase",
-    "Kind",
-    "Scale",
-    "claim_columns",
-    "configurations",
-    "decide",
-    "decide_all",
-    "load_claims",
-]

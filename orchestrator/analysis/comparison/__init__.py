@@ -11,22 +11,3 @@ from orchestrator.analysis.comparison.table import COLUMNS, SIDE, ComparisonTabl
 from orchestrator.analysis.confounders import Difference
 from orchestrator.analysis.frame import Cell
 from orchestrator.analysis.pooling import Policy, Pool, pools
-
-__all__ = [
-    "COLUMNS",
-    "MAX_SLOWDOWN",
-    "SIDE",
-    "Cell",
-    "ComparisonTable",
-    "Difference",
-    "Entry",
-    "Gate",
-    "GatedCell",
-    "Outcome",
-    "Policy",
-    "Pool",
-    "compare",
-    "compare_selections",
-    "gate",
-    "pools",
-]

@@ -10,21 +10,3 @@ from orchestrator.analysis.explanation.explain import (
     measuring,
 )
 from orchestrator.analysis.explanation.larger import FREE, Direction, FreeBatch, free_batch
-
-__all__ = [
-    "FREE",
-    "Alternative",
-    "Direction",
-    "ExecutionTax",
-    "Explanation",
-    "FreeBatch",
-    "Lack",
-    "Tax",
-    "execution_of",
-    "execution_taxes",
-    "explain",
-    "explain_columns",
-    "free_batch",
-    "measuring",
-    "tax_of",
-]

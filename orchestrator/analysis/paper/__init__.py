@@ -12,21 +12,3 @@ from orchestrator.analysis.paper.points import (
 )
 from orchestrator.analysis.paper.published import PUBLISHED, Published, load_published
 from orchestrator.analysis.paper.wanted import Configuration, Wanted, series_ms, wanted_of
-
-__all__ = [
-    "PUBLISHED",
-    "TIMED_AS_THE_PAPER",
-    "Configuration",
-    "Gathered",
-    "Point",
-    "Published",
-    "Setting",
-    "State",
-    "Trials",
-    "Wanted",
-    "load_published",
-    "names_model",
-    "read_trials",
-    "series_ms",
-    "wanted_of",
-]

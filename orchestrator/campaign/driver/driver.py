@@ -12,8 +12,8 @@ from orchestrator.campaign.control import (
     HostProgress,
     RequestKind,
 )
-from orchestrator.campaign.driver.host_work import HostWork, ListeningClock, hopeless, move, silent, slots_on
-from orchestrator.campaign.driver.leftovers import MAX_WAITING_BYTES, LeftoverIntake, Recovery
+from orchestrator.campaign.driver.host_work import HostWork, hopeless, move, silent, slots_on
+from orchestrator.campaign.driver.leftovers import MAX_WAITING_BYTES, LeftoverIntake, ListeningClock, Recovery
 from orchestrator.campaign.driver.task_tracker import RunningTask, TaskTracker, restarted
 from orchestrator.campaign.progress import trial_text
 from orchestrator.campaign.stages import StageClock

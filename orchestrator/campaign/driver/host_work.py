@@ -2,42 +2,16 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from orchestrator.campaign.control import HostPhase
+from orchestrator.campaign.driver.leftovers import Recovery
 from orchestrator.campaign.driver.task_tracker import RunningTask, restarted
 from orchestrator.campaign.provision import ReadyHost
 from orchestrator.config import Faults
 from orchestrator.planning import PlannedTask, Slot, slot_of, slots_at_once
 from orchestrator.scheduling import Acknowledgement, WorkerProcess
-
-if TYPE_CHECKING:
-    from orchestrator.campaign.driver.leftovers import Recovery
-
-BREAK_S = 3.0
-"""A driver that took nothing for so long was stopped, or had to wait itself: it cannot tell who was silent."""
-
-
-class ListeningClock:
-    """Counts the seconds in which a driver took what its hosts said; time in which it did not counts for nobody."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._last_s = clock()
-        self.now_s = 0.0
-
-    def tick(self) -> None:
-        """Whoever listens calls it again and again."""
-        now_s = self._clock()
-        if now_s - self._last_s <= BREAK_S:
-            self.now_s += now_s - self._last_s
-        self._last_s = now_s
-
-    def skip(self) -> None:
-        """Nothing was taken until now."""
-        self._last_s = self._clock()
 
 
 @dataclass
@@ -49,7 +23,7 @@ class Loss:
     """By a clock that counts only while the driver looks for it."""
     workers: list[WorkerProcess] = field(default_factory=list)
     """What ran tasks that nothing was heard of any more, and may be stuck in them still."""
-    recovery: "Recovery | None" = None
+    recovery: Recovery | None = None
     """Its way back; null until somebody has looked for it."""
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from orchestrator.boundary import validated
-from orchestrator.campaign.driver.host_work import ListeningClock
 from orchestrator.campaign.driver.record_intake import RecordIntake
 from orchestrator.errors import ForeignDataError, StoreError
 from orchestrator.scheduling import (
@@ -43,9 +42,32 @@ MAX_WAITING_BYTES: Final = 16 * 2**20
 """Of records whose rows are not stored yet; nothing more is taken from anybody while there are more. In memory they are
 several times as large; the store writes so many in seconds."""
 
+BREAK_S: Final = 3.0
+"""A driver that took nothing for so long was stopped, or had to wait itself: it cannot tell who was silent."""
+
 Tell = Callable[[str], None]
 Asked = TypeVar("Asked")
 Item = TypeVar("Item")
+
+
+class ListeningClock:
+    """Counts the seconds in which a driver took what its hosts said; time in which it did not counts for nobody."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._last_s = clock()
+        self.now_s = 0.0
+
+    def tick(self) -> None:
+        """Whoever listens calls it again and again."""
+        now_s = self._clock()
+        if now_s - self._last_s <= BREAK_S:
+            self.now_s += now_s - self._last_s
+        self._last_s = now_s
+
+    def skip(self) -> None:
+        """Nothing was taken until now."""
+        self._last_s = self._clock()
 
 
 class LeftoverIntake:

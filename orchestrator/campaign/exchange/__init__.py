@@ -2,11 +2,3 @@
 
 from orchestrator.campaign.exchange.importing import ImportReport, import_export
 from orchestrator.campaign.exchange.writing import cores_of, exported_host, write_export
-
-__all__ = [
-    "ImportReport",
-    "cores_of",
-    "exported_host",
-    "import_export",
-    "write_export",
-]

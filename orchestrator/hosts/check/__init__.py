@@ -3,13 +3,3 @@
 from orchestrator.hosts.check.differences import differences
 from orchestrator.hosts.check.engine import read_requirements
 from orchestrator.hosts.check.findings import CHECK_TIMEOUT_S, Check, Finding, HostReport, Level
-
-__all__ = [
-    "CHECK_TIMEOUT_S",
-    "Check",
-    "Finding",
-    "HostReport",
-    "Level",
-    "differences",
-    "read_requirements",
-]

@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from orchestrator.config import Expectation, Host
+from orchestrator.hosts.check.clock import Skew
 from orchestrator.hosts.check.differences import unmet
-from orchestrator.hosts.check.engine import EngineFacts, Requirements, WantedImage
-from orchestrator.hosts.check.preflight import Preflight, filesystem_problem
+from orchestrator.hosts.check.engine import OLDEST_ENGINE, OLDEST_PODMAN, EngineFacts, Requirements, WantedImage
+from orchestrator.hosts.check.preflight import EngineSocket, Preflight, filesystem_problem
 from orchestrator.planning import (
     GIB,
     NONE_USED,
@@ -74,15 +75,6 @@ class Finding:
 
 
 _NOTHING = Finding(Level.NONE, "-")
-
-
-@dataclass(frozen=True)
-class Skew:
-    """The host's clock minus this machine's."""
-
-    offset_s: float
-    uncertainty_s: float
-    """The truth lies within the offset plus or minus this."""
 
 
 @dataclass(frozen=True)
@@ -375,3 +367,39 @@ def _expected(expected: Expectation, preflight: Preflight) -> Finding:
     if not wrong:
         return Finding(Level.OK, shown)
     return Finding(Level.FAILURE, shown, f"{'; '.join(wrong)}: mend the host, or correct `expect:`")
+
+
+def version_finding(engine: EngineFacts, has_agent: bool) -> Finding:
+    """Whether an engine that answers is new enough, and can carry an agent where the host gets one."""
+    shown = f"{'podman ' if engine.is_podman else ''}{engine.version.partition('+')[0]}"
+    if not engine.is_too_old:
+        problem = engine.network_problem if has_agent else None
+        return Finding(Level.OK, shown) if problem is None else Finding(Level.FAILURE, shown, problem)
+    oldest = ".".join(map(str, OLDEST_PODMAN if engine.is_podman else OLDEST_ENGINE))
+    return Finding(Level.FAILURE, shown, f"the engine's version {engine.version} is too old: install {oldest} or newer")
+
+
+def socket_problem(settings: Host, seen: Preflight) -> str | None:
+    """Why the engine of a host cannot be used, as far as its socket tells; None if it may answer."""
+    is_podman, socket = settings.engine == "podman", seen.socket
+    if socket is None:
+        places = " or ".join(socket.path for socket in seen.sockets)
+        start = "`systemctl enable --now podman.socket`" if is_podman else "`sudo systemctl enable --now docker`"
+        engine = settings.engine or "docker"
+        return f"no engine: there is no socket {places}. Install {engine} there, or start it: {start}"
+    if socket.state == "denied":
+        mend = (
+            "name its own socket as `engine: unix:///path`" if is_podman else f"`sudo usermod -aG docker {seen.user}`"
+        )
+        return f"permission denied: {seen.user} may not use {socket.path}: {mend} there, then log in anew"
+    return None
+
+
+def refusal(socket: EngineSocket) -> str:
+    """Why nobody answered behind a socket that is there and that we may use."""
+    if socket.state == "silent":
+        return f"the engine is down: nobody answers behind {socket.path}; `sudo systemctl start docker` there"
+    return (
+        f"its sshd does not forward to {socket.path}: allow it there with `AllowStreamLocalForwarding yes` in "
+        "/etc/ssh/sshd_config, and no DisableForwarding"
+    )

@@ -16,6 +16,9 @@ from runners.system.reading import parse_list
 _NETWORK = re.compile(r"nfs|smb|cifs|ceph|lustre|gpfs|beegfs|fhgfs|gluster|sshfs|afs|panfs|ocfs|gfs2|orangefs|pvfs")
 _KIB, _MIB = 1 << 10, 1 << 20
 
+ENGINE_ROOTS = ("/var/lib/docker", "/var/lib/containers/storage")
+"""Where engines usually keep images and containers."""
+
 SCRIPT = r"""
 LC_ALL=C; export LC_ALL
 echo  # ends what a login shell may have printed

@@ -9,20 +9,3 @@ from orchestrator.hosts.cluster.lifecycle import down, keep, status, up
 from orchestrator.hosts.cluster.plan import ensure_agent_image
 from orchestrator.hosts.cluster.settings import CODE_VARIABLE, HOST_LABEL, RELAY, RELAY_SLOTS, SLOT
 from orchestrator.hosts.cluster.state import Cluster, ClusterStatus, NodeStatus
-
-__all__ = [
-    "CODE_VARIABLE",
-    "HOST_LABEL",
-    "RELAY",
-    "RELAY_SLOTS",
-    "SLOT",
-    "Cluster",
-    "ClusterStatus",
-    "NodeStatus",
-    "down",
-    "ensure_agent_image",
-    "execute_in_head",
-    "keep",
-    "status",
-    "up",
-]

@@ -3,14 +3,3 @@
 from orchestrator.hosts.connection.failures import HostConnectionError, reason
 from orchestrator.hosts.connection.process import Deadline, end
 from orchestrator.hosts.connection.ssh import CommandOutput, Connections, for_each, of_each
-
-__all__ = [
-    "CommandOutput",
-    "Connections",
-    "Deadline",
-    "HostConnectionError",
-    "end",
-    "for_each",
-    "of_each",
-    "reason",
-]

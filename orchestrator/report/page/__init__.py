@@ -3,5 +3,3 @@
 from orchestrator.report.page.build import Report, make_report
 from orchestrator.report.page.render import render_page
 from orchestrator.report.page.roofs import Ceiling, Roof, measured_roofs
-
-__all__ = ["Ceiling", "Report", "Roof", "make_report", "measured_roofs", "render_page"]

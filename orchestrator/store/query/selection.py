@@ -10,7 +10,7 @@ column is a `ConfigurationError`, a file that cannot be read a `StoreError`.
 
 import importlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,7 +101,7 @@ class Results:
     def view(self) -> View:
         """All rows as they are now."""
         if is_url(self.place):
-            from orchestrator.store.sharing.objects import snapshot_at  # a directory does not wait for its libraries
+            from orchestrator.store.storage.objects import snapshot_at  # a directory does not wait for its libraries
 
             return View(snapshot_at(self.place), TRIALS.empty_table())
         return current_view(Layout(Path(self.place)))
@@ -141,6 +141,21 @@ class Results:
             if name not in known:
                 raise ConfigurationError(f"`{table}` has no column {name}{near_names(name, known)}")
         return Selection(self.view(), table, condition, wanted)
+
+
+def equals(column: str, value: str) -> pc.Expression:
+    """A condition on rows: this value."""
+    return pc.field(column) == value
+
+
+def among(column: str, values: Collection[str]) -> pc.Expression:
+    """A condition on rows: one of these values."""
+    return pc.field(column).isin(sorted(values))
+
+
+def begins(column: str, text: str) -> pc.Expression:
+    """A condition on rows: a value that begins so."""
+    return pc.starts_with(pc.field(column), pattern=text)
 
 
 def open_store(place: Path | str) -> Results:

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +18,11 @@ import pyarrow.parquet as pq
 from orchestrator.boundary import MAX_JSON_BYTES, load_json, read_foreign_file
 from orchestrator.errors import ConfigurationError, ForeignDataError, StoreError
 from orchestrator.store.storage.layout import first_line
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyRelation
+
+ArrowTable: TypeAlias = pa.Table
 
 FORMATS: Final = ("csv", "parquet", "json")
 SIDE_FILE: Final = ".columns.json"
@@ -70,6 +75,17 @@ def write_rows(rows: pa.RecordBatchReader, path: Path, form: str) -> int:
                 problem = said[1] if said else text.removeprefix("IO Error: ")
                 raise OSError(errno.EIO, problem.rpartition(": ")[2]) from error
             raise StoreError(f"cannot write {path}: {text}") from error
+
+
+@contextmanager
+def relation_of(rows: ArrowTable) -> Iterator["DuckDBPyRelation"]:
+    """Rows as a relation of DuckDB, with times in UTC, for as long as the block lasts."""
+    import duckdb  # who lists campaigns does not wait for it
+
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("rows", rows.combine_chunks())
+        yield connection.view("rows")
 
 
 def described(schema: pa.Schema) -> list[dict[str, str]]:

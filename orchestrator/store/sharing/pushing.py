@@ -18,7 +18,9 @@ import pyarrow.fs as pafs
 
 from orchestrator.errors import ConfigurationError, StoreError
 from orchestrator.store.schema import SCHEMA_VERSION, SCHEMAS
-from orchestrator.store.sharing.objects import (
+from orchestrator.store.storage.generations import KEEP_S
+from orchestrator.store.storage.layout import Layout, Snapshot, at_most_once, storage_errors, store_id
+from orchestrator.store.storage.objects import (
     LATEST,
     OBJECTS,
     REMOTE_FORMAT,
@@ -27,8 +29,6 @@ from orchestrator.store.sharing.objects import (
     StoredObject,
     read_latest,
 )
-from orchestrator.store.storage.generations import KEEP_S
-from orchestrator.store.storage.layout import Layout, Snapshot, at_most_once, storage_errors, store_id
 from orchestrator.store.storage.parts import require_whole
 
 _UPLOADS_AT_ONCE: Final = 4

@@ -11,23 +11,6 @@ from runners.contract.catalogue.backends import BACKENDS
 from runners.contract.catalogue.entries import DEVICES, BackendInfo, Choice, IntegerRange, OptionInfo, WorkloadInfo
 from runners.contract.spec import PROCEDURES, BackendSpec, OptionValue, TrialSpec, WorkloadSpec
 
-__all__ = [
-    "BACKENDS",
-    "DEVICES",
-    "WORKLOADS",
-    "BackendInfo",
-    "Choice",
-    "IntegerRange",
-    "OptionInfo",
-    "WorkloadInfo",
-    "moved_bytes",
-    "refusal",
-    "resolve_options",
-    "resolve_workload_options",
-    "weights_bytes",
-    "workload_info",
-]
-
 _BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 
 WORKLOADS: Dict[str, WorkloadInfo] = {

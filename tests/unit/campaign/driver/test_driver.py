@@ -198,7 +198,7 @@ def test_a_driver_that_was_stopped_gives_nobody_up_for_it(drive: Callable[..., D
 
 def test_who_still_says_something_is_heard_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """As after the driver was stopped for longer than it waits."""
-    monkeypatch.setattr("orchestrator.campaign.driver.host_work.BREAK_S", 600.0)
+    monkeypatch.setattr("orchestrator.campaign.driver.leftovers.BREAK_S", 600.0)
     slow, silent_one = Told(["first"]), Told()
     streams = {"h1": slow, "h2": silent_one}
     scheduler = SimpleNamespace(stream=lambda question, host, asked: streams[host])

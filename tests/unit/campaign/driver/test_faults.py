@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 
 from orchestrator.campaign.control import HostPhase
-from orchestrator.campaign.driver.host_work import BREAK_S, HostWork, ListeningClock, hopeless, move, silent
-from orchestrator.campaign.driver.leftovers import PAUSE_S, PING_S, RECOVERY_S, Recovery
+from orchestrator.campaign.driver.host_work import HostWork, hopeless, move, silent
+from orchestrator.campaign.driver.leftovers import BREAK_S, PAUSE_S, PING_S, RECOVERY_S, ListeningClock, Recovery
 from orchestrator.campaign.driver.task_tracker import RunningTask
 from orchestrator.campaign.provision import ReadyHost
 from orchestrator.config import Faults

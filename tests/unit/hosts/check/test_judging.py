@@ -10,10 +10,10 @@ from orchestrator.config import Connection, Exclusive, Expectation, Host
 from orchestrator.environments import BuiltImage, ImageIdentity, host_network_problem
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.check import Check, Finding, HostReport, Level
+from orchestrator.hosts.check.clock import Skew
 from orchestrator.hosts.check.engine import EngineFacts, GpusInside, Requirements, WantedImage
-from orchestrator.hosts.check.findings import Skew, judge
+from orchestrator.hosts.check.findings import judge, refusal, socket_problem, version_finding
 from orchestrator.hosts.check.preflight import EngineSocket, GpuProcess, Preflight, PreflightGpu
-from orchestrator.hosts.check.report import refusal, socket_problem, version_finding
 from orchestrator.planning import GIB, Demands
 
 A100 = PreflightGpu("GPU-1", "NVIDIA A100-SXM4-80GB", 80 * GIB, "8.0")

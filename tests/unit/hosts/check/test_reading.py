@@ -13,6 +13,7 @@ import pytest
 
 from orchestrator.config import Connection, Host
 from orchestrator.errors import InfrastructureError
+from orchestrator.hosts.check.clock import measure_skew, measure_skew_of, skew_of
 from orchestrator.hosts.check.preflight import (
     SCRIPT,
     EngineSocket,
@@ -22,7 +23,6 @@ from orchestrator.hosts.check.preflight import (
     PreflightQuestion,
     parse,
 )
-from orchestrator.hosts.check.report import measure_skew, measure_skew_of, skew_of
 from orchestrator.hosts.connection import Connections
 from tests.sshd import pretend_ssh
 

@@ -10,10 +10,10 @@ import pytest
 
 from runners.backends.cuda_graphs import capture
 from runners.contract import Status
-from runners.examination.gpu import require_gpu
 from runners.examination.profiler import checked_by_latency
 from runners.supervision.child import answer_of
 from runners.system import cuda_driver
+from runners.workloads.tensors import require_gpu
 from tests.scripted_nvml import nvml
 
 
