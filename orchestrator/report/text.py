@@ -211,12 +211,26 @@ def rule_lines(ratios: Sequence[Ratio], margin: float) -> Iterator[str]:
         f"Different: the interval excludes 1, {together}. Equivalent, or slightly: all of it lies within "
         f"{percent_text(margin)}."
     )
+    yield from power_lines(ratios, "Smallest difference that could have been found")
+
+
+def power_lines(ratios: Sequence[Ratio], least: str) -> Iterator[str]:
+    """What could have been found, and what a decision would take.
+
+    Args:
+        ratios: that were judged together.
+        least: what the smallest difference is.
+    """
     found = [ratio.judgement.least for ratio in ratios if ratio.judgement.least is not None]
     if found:
-        middle, low, high = (_least(float(value)) for value in (np.median(found), min(found), max(found)))
-        spread = f" in the middle, {low} at best, {high} at worst" if low != high else ""
-        yield f"Smallest difference that could have been found: {middle}{spread}."
+        yield f"{least}: {spread_text(found)}."
     yield from _decisions([ratio for ratio in ratios if ratio.verdict is Verdict.UNDECIDED])
+
+
+def spread_text(differences: Sequence[float]) -> str:
+    """Some differences, at least one, by the middle one and both ends."""
+    middle, low, high = (_least(float(value)) for value in (np.median(differences), min(differences), max(differences)))
+    return f"{middle} in the middle, {low} at best, {high} at worst" if low != high else middle
 
 
 def calibration_line(pairs: Sequence[Ratio]) -> str:
