@@ -35,7 +35,7 @@ GROUPS: Final[Mapping[str, str]] = {
 _VAGUE: Final = 2.0
 """Times that the upper end of an interval is the lower one."""
 _USELESS: Final = 100
-"""An interval whose ends differ by more than this factor says only that there are too few rounds."""
+"""An interval whose ends differ by more than this factor says only that there are too few sessions."""
 _OF_TIME: Final = (
     *("latency", "throughput", "floor", "dispatch", "graph", "busy", "kernel_sum", "overhead", "cpu_time"),
 )
@@ -172,7 +172,7 @@ def interval_text(estimate: Estimate, shown: Callable[[float], str]) -> str:
     if estimate.low is None or estimate.high is None:
         return ""
     if is_useless(estimate):
-        return " [too wide: more rounds]"
+        return " [too wide: more sessions]"
     return f" [{shown(estimate.low)}, {shown(estimate.high)}]"
 
 
@@ -298,7 +298,7 @@ def transition_text(found: Transition, is_bound: bool) -> str:
         return f"above {last}, the largest batch that was measured"
     assert found.batch is not None
     if found.interval is None:
-        return f"{at} {number_text(found.batch)}; a single round gives no interval"
+        return f"{at} {number_text(found.batch)}; a single session gives no interval"
     return f"{at} {number_text(found.batch)} {_batch_interval(found)}"
 
 
