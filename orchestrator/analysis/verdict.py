@@ -84,8 +84,8 @@ def judge_family(ratios: Sequence[Estimate], margin: float = MARGIN) -> tuple[Ju
     return tuple(_judgement(ratio, number in different, level, margin) for number, ratio in enumerate(ratios))
 
 
-def slower_beyond(ratios: Sequence[Estimate], limit: float) -> tuple[bool | None, ...]:
-    """Whether each of some ratios is slower by more than a limit: proven, proven not to be, or null if neither.
+def slower_beyond(ratios: Sequence[Estimate], limit: float) -> tuple[Judgement, ...]:
+    """Whether each of some ratios is slower by more than a limit: `SLOWER`, or `EQUIVALENT` if that is excluded.
 
     Proven is what the interval, widened for all of them (Holm), says; that it is within the limit the 95 % interval.
 
@@ -93,12 +93,9 @@ def slower_beyond(ratios: Sequence[Estimate], limit: float) -> tuple[bool | None
         ratios: above 1 is faster.
         limit: what is allowed; 0.05 is 5 %.
     """
-    allowed = math.log1p(limit)
-    beyond, _ = _beyond(ratios, [max(0.0, -math.log(ratio.value) - allowed) for ratio in ratios])
-    return tuple(
-        True if number in beyond else False if ratio.low is not None and ratio.low >= 1 / (1 + limit) else None
-        for number, ratio in enumerate(ratios)
-    )
+    beyond = [-math.log(ratio.value) - math.log1p(limit) for ratio in ratios]
+    proven, level = _beyond(ratios, [max(0.0, distance) for distance in beyond])
+    return tuple(_limited(ratio, number in proven, level, limit, beyond[number]) for number, ratio in enumerate(ratios))
 
 
 def degrees_of(ratio: Estimate) -> float:
@@ -149,13 +146,33 @@ def _judgement(ratio: Estimate, different: bool, level: float, margin: float) ->
         return Judgement(verdicts[equivalent], least, None)
     if equivalent:
         return Judgement(Verdict.EQUIVALENT, least, None)
-    return Judgement(Verdict.UNDECIDED, least, _sessions(ratio, error, level, margin))
+    distance = abs(math.log(ratio.value))
+    return Judgement(Verdict.UNDECIDED, least, _sessions(ratio, error, level, distance, math.log1p(margin) - distance))
 
 
-def _sessions(ratio: Estimate, error: float, level: float, margin: float) -> int | None:
-    """How many sessions more make the interval narrow enough to exclude 1, or all beyond the margin."""
-    distance, degrees = abs(math.log(ratio.value)), degrees_of(ratio)
-    room = math.log1p(margin) - distance
+def _limited(ratio: Estimate, proven: bool, level: float, limit: float, beyond: float) -> Judgement:
+    error = _error(ratio)
+    if error is None or ratio.low is None:
+        return UNJUDGED
+    least = math.expm1(math.log1p(limit) + t_quantile(1 - level / 2, degrees_of(ratio)) * error)
+    if proven:
+        return Judgement(Verdict.SLOWER, least, None)
+    if ratio.low >= 1 / (1 + limit):
+        return Judgement(Verdict.EQUIVALENT, least, None)
+    return Judgement(Verdict.UNDECIDED, least, _sessions(ratio, error, level, beyond, -beyond))
+
+
+def _sessions(ratio: Estimate, error: float, level: float, distance: float, room: float) -> int | None:
+    """How many sessions more make the interval narrow enough for a decision.
+
+    Args:
+        ratio: that is undecided.
+        error: of its logarithm.
+        level: of the widened interval.
+        distance: how far the widened interval may reach for a difference to be proven.
+        room: how far the 95 % interval may reach for one to be excluded.
+    """
+    degrees = degrees_of(ratio)
 
     def decides(more: int) -> bool:
         now = ratio.processes

@@ -12,7 +12,7 @@ from rich.text import Text
 from orchestrator.analysis import Estimate
 from orchestrator.analysis.axes import grouped
 from orchestrator.analysis.claims import Agreement, Claim, Decision, Figure, Finding, JudgedCase, Kind, Scale
-from orchestrator.report.text import count_text, indented, markdown_head, markdown_row, value_text
+from orchestrator.report.text import count_text, indented, markdown_head, markdown_row, spread_text, value_text
 
 _COLOURS: Final = {Finding.HOLDS: "green", Finding.FAILS: "red", Finding.NOT_ENOUGH_DATA: "yellow"}
 _CASES_SHOWN: Final = 8
@@ -29,7 +29,7 @@ def render_claims(decisions: Sequence[Decision], *, detailed: bool) -> Renderabl
     unmeasured = [] if detailed else [decision for decision in decisions if not _has_number(decision)]
     shown = [decision for decision in decisions if decision not in unmeasured]
     parts: list[RenderableType] = [_table(shown), Text()] if shown else []
-    parts.append(Text(counts_text(decisions), style="bold"))
+    parts += [Text(counts_text(decisions), style="bold"), *map(Text, least_lines(decisions))]
     for decision in shown:
         if detailed or decision.finding is not Finding.HOLDS or decision.agreement is Agreement.OUTSIDE:
             title = Text.assemble(
@@ -79,9 +79,21 @@ def counts_text(decisions: Sequence[Decision]) -> str:
     return f"{count_text(len(decisions), 'claim', 'claims')}: {told}" + (values if agreements else "")
 
 
+def least_lines(decisions: Sequence[Decision]) -> Iterator[str]:
+    """How far from its bound a factor had to lie to be on one side of it; nothing where no case has an interval."""
+    figures = [judged.case.figure for decision in decisions for judged in decision.cases]
+    least = [
+        math.sqrt(figure.high / figure.low) - 1
+        for figure in figures
+        if figure and figure.scale is Scale.LOGARITHMIC and figure.low and figure.high and figure.high < math.inf
+    ]
+    if least:
+        yield f"Smallest distance from a bound that 95 % intervals could have told: {spread_text(least)}."
+
+
 def claims_markdown(decisions: Sequence[Decision]) -> str:
     """A page."""
-    lines = ["# Claims", "", counts_text(decisions), ""]
+    lines = ["# Claims", "", counts_text(decisions), "", *least_lines(decisions), ""]
     lines += markdown_head(["", "claim", "number", "must be", "cases", "published"])
     for decision in decisions:
         bound = _with_unit(decision.claim, decision.claim.statistic.threshold.text)

@@ -23,6 +23,7 @@ from orchestrator.report.text import (
     markdown_cell,
     markdown_row,
     percent_text,
+    power_lines,
     ratio_text,
     value_text,
 )
@@ -38,7 +39,7 @@ _STYLES: Final = {
 _TITLES: Final = {
     Outcome.SLOWER: "Slower beyond doubt",
     Outcome.MISSING: "Missing in the candidate",
-    Outcome.UNDECIDED: "Undecided: more sessions would tell",
+    Outcome.UNDECIDED: "Undecided",
     Outcome.FASTER: "Faster beyond doubt",
     Outcome.WITHIN_LIMIT: "Not slower than allowed",
     Outcome.NEW: "New in the candidate",
@@ -119,6 +120,7 @@ def _heading(found: Gate) -> Iterator[str]:
     if how:
         yield f"Ratios are {how}."
     yield f"Allowed slow-down: {percent_text(found.max_slowdown)}. All cells are judged together (Holm)."
+    yield from power_lines(found.ratios, "Smallest slow-down that could have been proven")
     yield from policy_lines(table)
     flagged = flagged_line(table)
     if flagged is not None:

@@ -14,6 +14,7 @@ from orchestrator.report.text import (
     duration_text,
     indented,
     ratio_text,
+    rule_lines,
     shape_name,
     statuses_text,
 )
@@ -52,6 +53,8 @@ def render_reproduction(
         parts.extend(_comparison(comparison))
     parts.append(Text())
     parts.append(Text.assemble(("Verdicts: ", "bold"), _counts(comparisons)))
+    ratios = [mode.ratio for comparison in comparisons for mode in comparison.modes if mode.ratio is not None]
+    parts += [Text(line) for line in rule_lines(ratios, MARGIN)]
     parts.append(Text("Identity:", style="bold"))
     parts += [indented(note, 2) for note in notes]
     parts.extend(_differing(differing))
@@ -99,7 +102,7 @@ def _counts(comparisons: Sequence[Comparison]) -> str:
     words = [(mode.ratio and _VERDICTS[mode.ratio.verdict][0].partition(":")[0]) for mode in modes]
     names = [*(texts[0].partition(":")[0] for texts in _VERDICTS.values()), None]
     counts = [f"{words.count(name)} {name or 'without a comparison'}" for name in names if name in words]
-    return f"{', '.join(counts) or 'none'} (of {count_text(len(modes), 'ratio', 'ratios')}, judged together)"
+    return f"{', '.join(counts) or 'none'} (of {count_text(len(modes), 'ratio', 'ratios')})"
 
 
 def _differing(differing: Sequence[Change]) -> Iterator[RenderableType]:

@@ -36,11 +36,12 @@ from orchestrator.report.text import (
     duration_text,
     is_above_call,
     is_vague,
+    least_lines,
     listed,
     margin_text,
     numerics_name,
-    power_lines,
     ratio_text,
+    rule_line,
     sentences,
     shape_name,
     statuses_text,
@@ -272,7 +273,8 @@ def _verdicts(ratios: Sequence[Ratio]) -> Iterator[RenderableType]:
 
 def _rule(ratios: Sequence[tuple[str, Ratio]]) -> Iterator[str]:
     if ratios:
-        yield " ".join(power_lines([ratio for _, ratio in ratios], MARGIN))
+        judged = [ratio for _, ratio in ratios]
+        yield " ".join([rule_line(judged, MARGIN), *least_lines(judged)])
     told = [f"{name}: {text}" for name, ratio in ratios if (text := cpu_text(ratio)) is not None]
     if told:
         yield f"Contradicted: {listed(told, _DISAGREEING_NAMED)}."

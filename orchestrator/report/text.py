@@ -35,7 +35,8 @@ GROUPS: Final[Mapping[str, str]] = {
 _VAGUE: Final = 2.0
 """Times that the upper end of an interval is the lower one."""
 _USELESS: Final = 100
-"""An interval whose ends differ by more than this factor says only that there are too few rounds."""
+"""An interval whose ends differ by more than this factor says only that there are too few sessions."""
+_LEAST: Final = "Smallest difference that could have been found"
 _OF_TIME: Final = (
     *("latency", "throughput", "floor", "dispatch", "graph", "busy", "kernel_sum", "overhead", "cpu_time"),
 )
@@ -172,7 +173,7 @@ def interval_text(estimate: Estimate, shown: Callable[[float], str]) -> str:
     if estimate.low is None or estimate.high is None:
         return ""
     if is_useless(estimate):
-        return " [too wide: more rounds]"
+        return " [too wide: more sessions]"
     return f" [{shown(estimate.low)}, {shown(estimate.high)}]"
 
 
@@ -205,27 +206,51 @@ def counts_text(ratios: Sequence[Ratio], metric: str = "latency") -> str:
 def rule_lines(ratios: Sequence[Ratio], margin: float) -> Iterator[str]:
     """The rule, what could have been found, and what a decision would take; nothing without ratios."""
     if ratios:
-        yield from power_lines(ratios, margin)
-        yield from decision_lines(ratios)
+        yield rule_line(ratios, margin)
+        yield from power_lines(ratios)
 
 
-def power_lines(ratios: Sequence[Ratio], margin: float) -> Iterator[str]:
-    """The rule, and the smallest difference that could have been found.
+def rule_line(ratios: Sequence[Ratio], margin: float) -> str:
+    """By which rule ratios were judged.
 
     Args:
         ratios: judged together, at least one.
         margin: within which two things are equivalent; 0.03 is 3 %.
     """
     together = f"all {len(ratios)} judged together (Holm)" if len(ratios) > 1 else "judged alone"
-    yield (
+    return (
         f"Different: the interval excludes 1, {together}. Equivalent, or slightly: all of it lies within "
         f"{percent_text(margin)}."
     )
+
+
+def power_lines(ratios: Sequence[Ratio], least: str = _LEAST) -> Iterator[str]:
+    """What could have been found, and what a decision would take.
+
+    Args:
+        ratios: judged together.
+        least: what the smallest difference is.
+    """
+    yield from least_lines(ratios, least)
+    yield from decision_lines(ratios)
+
+
+def least_lines(ratios: Iterable[Ratio], least: str = _LEAST) -> Iterator[str]:
+    """The smallest difference that could have been found; nothing where it is not known.
+
+    Args:
+        ratios: judged together.
+        least: what the smallest difference is.
+    """
     found = [ratio.judgement.least for ratio in ratios if ratio.judgement.least is not None]
     if found:
-        middle, low, high = (_least(float(value)) for value in (np.median(found), min(found), max(found)))
-        spread = f" in the middle, {low} at best, {high} at worst" if low != high else ""
-        yield f"Smallest difference that could have been found: {middle}{spread}."
+        yield f"{least}: {spread_text(found)}."
+
+
+def spread_text(differences: Sequence[float]) -> str:
+    """Some differences, at least one, by the middle one and both ends."""
+    middle, low, high = (_least(float(value)) for value in (np.median(differences), min(differences), max(differences)))
+    return f"{middle} in the middle, {low} at best, {high} at worst" if low != high else middle
 
 
 def calibration_line(pairs: Sequence[Ratio]) -> str:
@@ -295,7 +320,7 @@ def transition_text(found: Transition, is_bound: bool) -> str:
         return f"above {last}, the largest batch that was measured"
     assert found.batch is not None
     if found.interval is None:
-        return f"{at} {number_text(found.batch)}; a single round gives no interval"
+        return f"{at} {number_text(found.batch)}; a single session gives no interval"
     return f"{at} {number_text(found.batch)} {_batch_interval(found)}"
 
 

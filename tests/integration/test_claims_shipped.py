@@ -136,6 +136,10 @@ def test_the_table_fits_the_terminal(whole: Made, shipped: dict[str, Claim], wid
     assert listed == {name: shipped[name].measured_by[0] for name in UNMEASURED}
     assert count in " ".join(short.getvalue().split())
     page = claims_markdown(decisions)
+    least = (
+        r"Smallest distance from a bound that 95 % intervals could have told: [\d.]+ % in the middle, [\d.]+ % at best"
+    )
+    assert all(re.search(least, " ".join(shown.split())) for shown in (text, short.getvalue(), page))
     assert page.count("\n## ") == len(decisions)
     assert "x1.72 inside" in page
     assert "no data" not in text

@@ -129,6 +129,8 @@ def test_rows_for_programs_have_the_same_columns_in_every_format(
     assert taxmeter(*question, "--output", tmp_path / "rows.parquet") == ExitCode.OK
     table = pq.read_table(tmp_path / "rows.parquet")
     assert table.schema.names == COLUMNS.names == list(as_csv[0]) == list(as_json[0])
+    # Others read these by name
+    assert {"ratio", "ratio_low", "ratio_high", "verdict"} <= as_json[0].keys()
     assert table.schema.field("ratio").metadata[b"better"] == b"higher"
     rows = {(row["batch"], row["backend"]): row for row in table.to_pylist()}
     fast = rows[1, "onnxruntime"]

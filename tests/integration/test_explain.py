@@ -226,7 +226,7 @@ def test_one_round_gives_numbers_without_intervals(tmp_path: Path, capsys: pytes
     assert taxmeter("explain", *ONE, "batch=1", "--results", made.directory) == 0
     out = capsys.readouterr().out
     assert "one process: no interval" in out
-    assert "a single round gives no interval" in out
+    assert "a single session gives no interval" in out
     assert "taxmeter reproduce" in out
 
 

@@ -1,4 +1,11 @@
-"""Numbers of a claim with their intervals, what a threshold makes of them, and whether they agree with a print."""
+"""Numbers of a claim with their intervals, what a threshold makes of them, and whether they agree with a print.
+
+This is no second rule for verdicts: `verdict` asks whether two things differ, a claim whether a number of any kind,
+transition batches and correlations among them, lies beyond a bound that its author fixed. Where one case of many
+decides, intervals are widened by Bonferroni and not by Holm's steps: those need the probability of each number under
+its bound, which a censored transition or a range of possible values has not, and they give no interval in which a
+published value could lie.
+"""
 
 import math
 from collections.abc import Mapping, Sequence

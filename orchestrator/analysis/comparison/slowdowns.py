@@ -4,17 +4,18 @@ A gate that cries wolf is switched off. So only a slow-down fails whose whole in
 Holm's correction over all cells.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 
-from orchestrator.analysis.axes import key_text
+from orchestrator.analysis.axes import Key, key_text
 from orchestrator.analysis.comparison.pivot import Side, Texts, pivot_sides
 from orchestrator.analysis.comparison.table import ComparisonTable, Entry
 from orchestrator.analysis.conditions import parse_conditions
 from orchestrator.analysis.pooling import Policy
+from orchestrator.analysis.ratios import Ratio
 from orchestrator.analysis.snapshot import Snapshot
-from orchestrator.analysis.verdict import slower_beyond
+from orchestrator.analysis.verdict import Verdict, slower_beyond
 from orchestrator.errors import ConfigurationError
 from orchestrator.store import Results
 
@@ -63,6 +64,8 @@ class Gate:
     baseline: str
     candidate: str
     require_all: bool
+    ratios: tuple[Ratio, ...]
+    """All that there are, judged by the limit: slower by more than that, equivalent if that is excluded."""
 
     @property
     def failures(self) -> tuple[GatedCell, ...]:
@@ -113,20 +116,22 @@ def gate(
     sides = Side.of(left, BASELINE), Side.of(right, CANDIDATE)
     conditions = parse_conditions(where, "--where")
     table = pivot_sides(Snapshot.of(results), sides, conditions, match, policy or Policy(), without_overlap=True)
+    entries = [(entry, entry.ratio) for entry in table.ratios if entry.ratio is not None]
+    judgements = slower_beyond([ratio.estimate for _, ratio in entries], max_slowdown)
+    ratios = [replace(ratio, judgement=found) for (_, ratio), found in zip(entries, judgements, strict=True)]
+    slower = {entry.key: ratio.verdict for (entry, _), ratio in zip(entries, ratios, strict=True)}
     return Gate(
         table=table,
-        cells=_gated(table, max_slowdown),
+        cells=_gated(table, slower),
         max_slowdown=max_slowdown,
         baseline=" ".join(condition.text for condition in (*conditions, *left)),
         candidate=" ".join(condition.text for condition in (*conditions, *right)),
         require_all=require_all,
+        ratios=tuple(ratios),
     )
 
 
-def _gated(table: ComparisonTable, max_slowdown: float) -> tuple[GatedCell, ...]:
-    ratios = [entry.ratio for entry in table.ratios if entry.ratio is not None]
-    proven = slower_beyond([ratio.estimate for ratio in ratios], max_slowdown)
-    slower = {id(ratio): found for ratio, found in zip(ratios, proven, strict=True)}
+def _gated(table: ComparisonTable, slower: Mapping[Key, Verdict]) -> tuple[GatedCell, ...]:
     candidates = {entry.key[:-1]: entry for entry in table.entries if entry.key[-1] == CANDIDATE}
     found = []
     for entry in table.entries:
@@ -136,7 +141,7 @@ def _gated(table: ComparisonTable, max_slowdown: float) -> tuple[GatedCell, ...]
             reason = other.problem if other is not None else "the candidate has no such trial"
             found.append(GatedCell(name, Outcome.MISSING, entry, reason))
         elif not entry.is_baseline and entry.cell.measured:
-            found.append(GatedCell(name, _outcome(entry, slower.get(id(entry.ratio))), entry, entry.problem))
+            found.append(GatedCell(name, _outcome(entry, slower.get(entry.key)), entry, entry.problem))
     order = list(Outcome)
     return tuple(sorted(found, key=lambda cell: (order.index(cell.outcome), _worse(cell.entry))))
 
@@ -145,12 +150,12 @@ def _worse(entry: Entry) -> float:
     return entry.ratio.estimate.value if entry.ratio is not None else 0.0
 
 
-def _outcome(entry: Entry, slower: bool | None) -> Outcome:
+def _outcome(entry: Entry, slower: Verdict | None) -> Outcome:
     if entry.ratio is None:
         # A ratio that is not defined says nothing about slower; a baseline that was not measured makes it new.
         return Outcome.UNDECIDED if entry.baseline is not None and entry.baseline.measured else Outcome.NEW
-    if slower:
+    if slower is Verdict.SLOWER:
         return Outcome.SLOWER
     if entry.ratio.verdict.direction > 0:
         return Outcome.FASTER
-    return Outcome.UNDECIDED if slower is None else Outcome.WITHIN_LIMIT
+    return Outcome.WITHIN_LIMIT if slower is Verdict.EQUIVALENT else Outcome.UNDECIDED

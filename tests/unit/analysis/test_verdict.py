@@ -128,8 +128,25 @@ def test_what_no_number_of_sessions_decides_is_said_so() -> None:
 
 def test_a_slow_down_beyond_a_limit_is_proven_or_excluded_or_neither() -> None:
     ratios = [interval(0.8, 0.78, 0.82), interval(0.97, 0.96, 0.98), interval(0.9, 0.8, 1.01), interval(1.2, 1.1, 1.3)]
-    assert slower_beyond(ratios, 0.05) == (True, False, None, False)
-    assert slower_beyond([interval(0.8, None, None)], 0.05) == (None,)
+    slower, within, neither = Verdict.SLOWER, Verdict.EQUIVALENT, Verdict.UNDECIDED
+    assert [found.verdict for found in slower_beyond(ratios, 0.05)] == [slower, within, neither, within]
+    assert slower_beyond([interval(0.8, None, None)], 0.05) == (Judgement(neither, None, None),)
     doubtful = interval(0.9, 0.862, 0.94)
-    assert slower_beyond([doubtful], 0.05) == (True,)
-    assert slower_beyond([doubtful] * 20, 0.05) == (None,) * 20
+    (alone,) = slower_beyond([doubtful], 0.05)
+    assert alone.verdict is slower
+    assert {found.verdict for found in slower_beyond([doubtful] * 20, 0.05)} == {neither}
+
+
+@pytest.mark.parametrize("value", [0.90, 0.97])
+def test_a_decision_about_a_limit_takes_as_many_sessions_as_are_said(value: float) -> None:
+    def after(more: int) -> Judgement:
+        return slower_beyond([mean_ratio(math.log(value) + np.array([-0.1, 0.1] * (2 + more // 2)), 1)], 0.05)[0]
+
+    now = after(0)
+    assert now.verdict is Verdict.UNDECIDED
+    assert now.least is not None
+    assert now.least > 0.05
+    assert now.sessions is not None
+    # Sessions more whose scatter is that of the population, which is a little less than that of the first four
+    assert after(now.sessions + now.sessions % 2).verdict is not Verdict.UNDECIDED
+    assert after(now.sessions // 2).verdict is Verdict.UNDECIDED

@@ -1,6 +1,8 @@
 """What a gate says: for people, as Markdown and as JUnit, with all that its numbers rest on."""
 
+import re
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -34,6 +36,18 @@ def test_a_slow_down_within_the_limit_is_not_denied(tmp_path: Path) -> None:
     noisy = gated(tmp_path / "noisy", *rounds(twins, campaign=NEW, replicate=1), max_slowdown=0.05)
     assert "failed: 1 cell is slower beyond doubt." in shown(noisy)
     assert "A/A, the same trial twice: 0 of 1 pair called different." in shown(noisy)
+
+
+def test_what_could_have_been_proven_and_what_a_decision_takes_are_said_everywhere(tmp_path: Path) -> None:
+    noisy = [0.080, 0.120, 0.090, 0.110, 0.100]
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    times = {"started_at": start, "finished_at": start + timedelta(seconds=1)}
+    now = rounds([1.02 * latency_s for latency_s in noisy], campaign=NEW, **times)
+    results = store_of(tmp_path, *rounds(noisy, campaign=OLD, **times), *now)
+    found = gate(results, "campaign=previous")
+    for text in (shown(found), gate_markdown(found), gate_junit(found)):
+        assert re.search(r"Smallest slow-down that could have been proven: \d+ %\.", text)
+        assert re.search(r"1 undecided: a decision takes about \d+ sessions more \(\d+ min\)\.", text)
 
 
 def test_what_was_pooled_and_left_out_is_told_everywhere(tmp_path: Path) -> None:

@@ -85,7 +85,14 @@ def test_each_verdict_has_its_words() -> None:
 def test_verdicts_are_counted() -> None:
     same, slower = mode(Verdict.EQUIVALENT, ratio(0.99, 1.01)), mode(Verdict.SLOWER, ratio(0.5, 0.6, 0.55))
     shown = text(comparison(same, slower), comparison(same))
-    assert "2 reproduced within 3%, 1 slower now (of 3 ratios, judged together)" in shown
+    assert "2 reproduced within 3%, 1 slower now (of 3 ratios)" in shown
+
+
+def test_what_could_have_been_found_and_what_a_decision_takes_are_said() -> None:
+    shown = text(comparison(mode(Verdict.EQUIVALENT, ratio(0.99, 1.01)), mode(Verdict.UNDECIDED, ratio(0.9, 1.1))))
+    assert "all 2 judged together (Holm)" in shown
+    assert "Smallest difference that could have been found: 5 %." in shown
+    assert "1 undecided: a decision takes about 5 sessions more." in shown
 
 
 def test_failures_of_now_say_why() -> None:
