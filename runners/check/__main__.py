@@ -1,9 +1,11 @@
 """`python3 -m runners.check OUT [--quick] [--only NAME,NAME]`; docs/gpu.md says what each check means."""
 
 import argparse
+import os
 import sys
 
 from runners.check import running
+from runners.supervision.process import PRIVATE_NAMESPACE_VARIABLE
 from runners.supervision.surroundings import settle
 
 LEAST_S = 30
@@ -27,6 +29,8 @@ def main() -> int:
     if given.seconds is not None and given.seconds < LEAST_S:
         parser.error("--seconds %d: expected %d or more" % (given.seconds, LEAST_S))
     settle(on_gpu=True)
+    # A runner would end all other processes of the container: here they are the checks that started it
+    os.environ.pop(PRIVATE_NAMESPACE_VARIABLE, None)
     size = running.Size(given.quick, given.rehearse)
     if given.inside is not None:
         return running.run_inside(given.inside, given.out, size)

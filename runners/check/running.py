@@ -216,16 +216,16 @@ def _run(name: str, out: str, size: Size, seconds: float) -> Findings:
         ) as process:
             try:
                 data, _ = process.communicate(timeout=seconds)
+                problem = "it ended without an answer (exit code %s)" % process.returncode
             except subprocess.TimeoutExpired:
-                data = b""
+                data, problem = b"", "no answer within %.0f s" % seconds
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
     try:
         return Findings(**json.loads(data.decode("utf-8")))
     except ValueError:
-        how = "exit code %s" % process.returncode if process.returncode != -signal.SIGKILL else "killed"
-        return Findings(["no answer within %.0f s (%s); check.log has what it printed" % (seconds, how)])
+        return Findings([problem + "; check.log has what it printed"])
 
 
 def _say(out: str, line: Dict[str, Any]) -> None:

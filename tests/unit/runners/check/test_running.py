@@ -1,13 +1,17 @@
 """The clock of the checks, where each of them hangs for as long as it may; and one that really hangs."""
 
 import json
+import os
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from runners.check import __main__ as command
 from runners.check import running
 from runners.check.running import CHECKS, NAMES, Findings, Size
+from runners.supervision.process import PRIVATE_NAMESPACE_VARIABLE
 
 
 def hang(
@@ -54,8 +58,22 @@ def test_where_the_time_is_too_short_the_last_ones_are_dropped_and_say_so(
 
 def test_a_check_that_hangs_is_killed_when_its_time_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     python = tmp_path / "python"
-    python.write_text("#!/bin/sh\nsleep 600 &\nsleep 600\n")
-    python.chmod(0o755)
     monkeypatch.setattr(running.sys, "executable", str(python))
-    found = running._run("nvml", str(tmp_path), Size(), 0.5)
-    assert found.problems == ["no answer within 0 s (killed); check.log has what it printed"]
+    for script, problem in (
+        ("sleep 600 &\nsleep 600", "no answer within 1 s"),
+        ("exit 7", "it ended without an answer (exit code 7)"),
+    ):
+        python.write_text("#!/bin/sh\n" + script)
+        python.chmod(0o755)
+        found = running._run("nvml", str(tmp_path), Size(), 1.0)
+        assert found.problems == [problem + "; check.log has what it printed"]
+
+
+def test_in_an_image_runners_spare_the_checks_that_started_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[str | None] = []
+    monkeypatch.setattr(sys, "argv", ["check", "out", "--quick", "--seconds", "60"])
+    monkeypatch.setenv(PRIVATE_NAMESPACE_VARIABLE, "1")
+    monkeypatch.setattr(command, "settle", lambda on_gpu: None)
+    monkeypatch.setattr(running, "run_all", lambda *_: left.append(os.environ.get(PRIVATE_NAMESPACE_VARIABLE)) or 0)
+    assert command.main() == 0
+    assert left == [None]
