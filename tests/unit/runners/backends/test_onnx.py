@@ -123,6 +123,12 @@ def test_one_open_export_serves_every_batch_and_a_fixed_one_serves_its_own() -> 
     assert backend(optimization=0, threads=2).artifact_identity() == identities[0]
 
 
+@pytest.mark.parametrize(("dtype", "device"), [("float32", "cpu"), ("float16", "cuda")])
+def test_what_a_gpu_runs_is_exported_where_torch_of_2022_has_kernels_for_it(dtype: str, device: str) -> None:
+    exported = backend(replace(SPEC, dtype=dtype, device="cuda")).exported_spec()
+    assert (exported.device, exported.dtype, exported.workload.batch) == (device, dtype, 2)
+
+
 def test_a_batch_that_became_a_constant_is_refused() -> None:
     backend().check_batch([[3, 16], ["batch", 16]])
     with pytest.raises(Unsupported, match="has batch 2, not 3$"):
