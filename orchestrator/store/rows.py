@@ -85,8 +85,13 @@ class RowBuilder:
         visible = str(seen.facts.get("env_CUDA_VISIBLE_DEVICES", ""))
         # What the runner was left with is what it measured
         gpu_uuid = visible if visible.startswith(("GPU-", "MIG-")) else self.context.gpu_uuid
+        name = seen.facts.get("driver_visible_gpu")
         self.context = replace(
-            self.context, runner_sha256=seen.runner_sha256, versions=seen.versions, gpu_uuid=gpu_uuid
+            self.context,
+            runner_sha256=seen.runner_sha256,
+            versions=seen.versions,
+            gpu_uuid=gpu_uuid,
+            hot={**self.context.hot, "gpu_name": name} if name else self.context.hot,
         )
 
     def rows(self, trials: Sequence[tuple[Trial, TrialRecord]], size: int = 0) -> Rows:

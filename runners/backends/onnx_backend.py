@@ -17,7 +17,7 @@ from typing import Any, Dict, List, Set, Tuple
 
 from runners.backends.base import Backend
 from runners.backends.onnx_export import BATCH, choose_exporter, export, require_open_batch
-from runners.contract import WorkloadSpec
+from runners.contract import TrialSpec, WorkloadSpec
 from runners.contract.catalogue.entries import CPU
 from runners.contract.record import FactValue
 from runners.workloads.base import Inputs, Unsupported
@@ -51,6 +51,11 @@ class OnnxBackend(Backend):
     def artifact_workload(self) -> WorkloadSpec:
         return replace(self.spec.workload, batch=_EXAMPLE_BATCH) if self._open else self.spec.workload
 
+    def exported_spec(self) -> TrialSpec:
+        """Of the model that is exported, on the device where that is done."""
+        device = CPU if self.graph_dtype() == "float32" else self.spec.device
+        return replace(self.spec, workload=self.artifact_workload(), device=device)
+
     def artifact_identity(self) -> Dict[str, Any]:
         options = {name: self.options[name] for name in ("attention", "exporter", "batch")}
         return {**options, "graph_dtype": self.graph_dtype()}
@@ -60,8 +65,7 @@ class OnnxBackend(Backend):
 
         self.require()
         exporter = choose_exporter(str(self.options["exporter"]))
-        device = CPU if self.graph_dtype() == "float32" else self.spec.device
-        example = type(self.workload)(replace(self.spec, workload=self.artifact_workload(), device=device))
+        example = type(self.workload)(self.exported_spec())
         model = example.build(attention=str(self.options["attention"]))
         path, model_facts = model_path(directory), example.facts(model)
         export(*self.exportable(model, example.inputs(0)), path, exporter, self._open)

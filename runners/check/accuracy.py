@@ -55,7 +55,7 @@ def _one(found: Findings, context: Context, name: str, spec: TrialSpec, tf32: bo
     if context.left_s < 10:
         found.values[name] = "no time was left"
         return None
-    values, problem = forked((lambda: _with_and_without(spec)) if tf32 else (lambda: _gate(spec)), context.left_s - 2)
+    values, problem = forked((lambda: _with_and_without(spec)) if tf32 else (lambda: _gate(spec)), context.within(60))
     found.values[name] = values
     found.require(problem is None, "%s: %s" % (name, problem))
     return values

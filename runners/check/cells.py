@@ -115,7 +115,7 @@ def problems_of(spec: TrialSpec, record: TrialRecord) -> List[str]:
     busy_s = facts.get("busy_s")
     if isinstance(busy_s, float) and busy_s * 1e6 > _NOISE * times["sync"]:
         problems.append("the device is busy for longer than a call takes")
-    return problems + _of_utilisation(facts) + _of_energy(record)
+    return problems + _of_utilisation(facts) + _of_energy(spec, record)
 
 
 def _of_utilisation(facts: Facts) -> List[str]:
@@ -124,10 +124,12 @@ def _of_utilisation(facts: Facts) -> List[str]:
     return ["a share of the device is %s" % share for share in shares if not 0 <= share <= _BUSY_SHARE]
 
 
-def _of_energy(record: TrialRecord) -> List[str]:
+def _of_energy(spec: TrialSpec, record: TrialRecord) -> List[str]:
     power_w, idle_w = record.facts.get("energy_power_mean_w"), _idle_w(record)
     if not isinstance(power_w, float):
-        return []
+        wanted = spec.protocol.energy_window_ms > 0
+        problem = record.facts.get("energy_problem") or record.facts.get("examination_problem")
+        return ["no energy: %s" % problem] if wanted else []
     return [] if idle_w is None or power_w > idle_w else ["%.0f W under load, %.0f W before" % (power_w, idle_w)]
 
 

@@ -26,7 +26,7 @@ def check(context: Context) -> Findings:
     """SM clocks through idle, lone calls and back-to-back calls, and how long a latency takes to settle."""
     found = Findings()
     values, problem = forked(
-        lambda: _look(sized(BERT, context.size), 1.5 if context.size.is_small else 5.0), max(10.0, context.left_s - 2)
+        lambda: _look(sized(BERT, context.size), 1.5 if context.size.is_small else 5.0), context.within(60)
     )
     if values is None:
         found.problems.append("clocks: %s" % problem)

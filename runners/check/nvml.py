@@ -24,14 +24,14 @@ def check(context: Context) -> Findings:
     if os.geteuid() == 0:
         users["unprivileged"] = lambda: _as_user(UNPRIVILEGED, _answers)
     for user, ask in users.items():
-        answers, problem = forked(ask, _WAIT_S)
+        answers, problem = forked(ask, context.within(_WAIT_S))
         found.values[user] = answers
         found.require(problem is None, "NVML, %s user: %s" % (user, problem))
         for name in _REQUIRED if answers else ():
             answer = answers[name]
             is_error = isinstance(answer, dict) and set(answer) == {"error"}
             found.require(not is_error, "%s, %s user: %s" % (name, user, answer))
-    same, problem = forked(_same_device, 60.0)
+    same, problem = forked(_same_device, context.within(60))
     found.values["device"] = same
     found.require(problem is None, "torch's device in NVML: %s" % problem)
     if same is not None:

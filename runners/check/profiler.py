@@ -26,7 +26,7 @@ def check(context: Context) -> Findings:
     found = Findings()
     preload.import_all(("torch", "runners.workloads.torchvision_import", "torch._dynamo", "transformers"))
     for workload in (BERT, RESNET):
-        values, problem = forked(partial(_around, sized(workload, context.size)), 60.0)
+        values, problem = forked(partial(_around, sized(workload, context.size)), context.within(60))
         found.values[workload.name] = values
         found.require(problem is None, "%s: %s" % (workload.name, problem))
         if values is None:
@@ -43,7 +43,7 @@ def check(context: Context) -> Findings:
     for _ in range(_PROFILES_SMALL if context.size.is_small else _PROFILES):
         if context.left_s < 8:
             break
-        values, problem = forked(partial(_profiled, sized(BERT, context.size)), 30.0)
+        values, problem = forked(partial(_profiled, sized(BERT, context.size)), context.within(30))
         profiles.append(values if values is not None else {"profiler_valid": False, "profiler_problem": problem})
     found.values["profiles"] = _summary(profiles)
     found.require(found.values["profiles"]["valid"] > 0, "no profile of %d is valid" % len(profiles))

@@ -17,7 +17,7 @@ _REPEATS = 300
 def check(context: Context) -> Findings:
     """Depth of the queue, costs in microseconds, and what the trace says about a call with `.item()`."""
     found = Findings()
-    values, problem = forked(_look, max(10.0, context.left_s - 2))
+    values, problem = forked(_look, context.within(60))
     if values is None:
         found.problems.append("the queue: %s" % problem)
         return found

@@ -27,29 +27,39 @@ ALL_QUICK_S = 110
 _REHEARSED = 4
 """Times as much for a rehearsal, which may be on a busy machine without a GPU: it has to come to its end."""
 ROWS = "rows"
+_LINES, _LOG, _PACKED = "check.jsonl", "check.log", ROWS + ".tar"
 EXIT_FAILED, EXIT_SKIPPED = 1, 3
 
 _TAR_S = 5
-_LEAST_S = 8
+_TO_ANSWER_S = 3
 
 
 @dataclass(frozen=True)
-class Limit:
-    """Seconds that a check may take."""
+class Limits:
+    """Seconds of a check."""
 
-    full: int
-    quick: int
+    least: int
+    """Kept for it while those before it run; with less it is not begun."""
+    most: int
 
 
-CHECKS: Dict[str, Limit] = {
-    "nvml": Limit(30, 20),
-    "fork": Limit(60, 30),
-    "cells": Limit(280, 60),
-    "profiler": Limit(90, 30),
-    "queue": Limit(60, 20),
-    "clocks": Limit(45, 20),
-    "accuracy": Limit(90, 25),
-    "transition": Limit(200, 50),
+@dataclass(frozen=True)
+class Check:
+    """Its seconds, by how much is done."""
+
+    full: Limits
+    quick: Limits
+
+
+CHECKS: Dict[str, Check] = {
+    "nvml": Check(Limits(10, 30), Limits(8, 20)),
+    "fork": Check(Limits(20, 60), Limits(12, 30)),
+    "cells": Check(Limits(120, 280), Limits(25, 60)),
+    "profiler": Check(Limits(40, 90), Limits(12, 30)),
+    "queue": Check(Limits(15, 60), Limits(8, 20)),
+    "clocks": Check(Limits(25, 45), Limits(10, 20)),
+    "accuracy": Check(Limits(40, 90), Limits(10, 25)),
+    "transition": Check(Limits(120, 200), Limits(20, 50)),
 }
 """Worst first: what would spoil most if it were wrong. The module of a check has its name and a function `check`."""
 
@@ -91,6 +101,10 @@ class Context:
         """Seconds until the deadline."""
         return self.deadline - time.monotonic()
 
+    def within(self, seconds: float) -> float:
+        """So many seconds for a process of a check, or fewer: that it gave no answer is for the check to say."""
+        return max(1.0, min(seconds, self.left_s - 1))
+
 
 @dataclass
 class Findings:
@@ -114,25 +128,35 @@ class Findings:
         return FAILED if self.problems else PASSED
 
 
-def run_all(names: Sequence[str], out: str, size: Size) -> int:
-    """Runs checks in order and writes a line for each as it ends; returns the exit code."""
+def run_all(names: Sequence[str], out: str, size: Size, seconds: Optional[int] = None) -> int:
+    """Runs checks in order and writes a line for each as it ends; returns the exit code.
+
+    What is kept for the later ones no check can use up. Where all of it does not fit, the last ones are left out.
+
+    Args:
+        names: of the checks.
+        out: directory; what an earlier run has left there is removed.
+        size: how much is done.
+        seconds: in which all is done; by default nine minutes, or two.
+    """
     begin = time.monotonic()
-    os.makedirs(out, exist_ok=True)
+    _clear(out)
     factor = _REHEARSED if size.rehearse else 1
-    end = begin + factor * (ALL_QUICK_S if size.quick else ALL_S) - _TAR_S
+    end = begin + factor * (seconds or (ALL_QUICK_S if size.quick else ALL_S)) - _TAR_S
     os.environ[CAMPAIGN] = new_campaign()
     lacking = nothing_to_check()
+    limits = [CHECKS[name].quick if size.quick else CHECKS[name].full for name in names]
     statuses = []
-    for name in names:
-        limit = CHECKS[name].quick if size.quick else CHECKS[name].full
-        seconds = min(float(factor * limit), end - time.monotonic())
+    for number, name in enumerate(names):
         start = time.monotonic()
+        own, left = limits[number], end - start
+        kept = sum(later.least for later in limits[number + 1 :])
         if lacking is not None:
             found = Findings(reason=lacking)
-        elif seconds < _LEAST_S:
-            found = Findings(reason="no time is left for it")
+        elif left < own.least:
+            found = Findings(reason="%d s are left, and it needs %d" % (left, own.least))
         else:
-            found = _run(name, out, size, seconds)
+            found = _run(name, out, size, min(factor * own.most, left, max(own.least, left - kept)))
         line = dict(check=name, status=found.status, seconds=round(time.monotonic() - start, 2), **asdict(found))
         _say(out, line)
         statuses.append(found.status)
@@ -178,38 +202,46 @@ def _check_of(name: str) -> Callable[[Context], Findings]:
 
 def _run(name: str, out: str, size: Size, seconds: float) -> Findings:
     command = [sys.executable, "-m", "runners.check", out, "--inside", name, *size.options]
-    environment = dict(os.environ, TAXMETER_CHECK_S=str(seconds - _LEAST_S / 2), PYTHONPATH=search_path())
-    with open(os.path.join(out, "check.log"), "ab") as log:
+    environment = dict(os.environ, TAXMETER_CHECK_S=str(seconds - _TO_ANSWER_S), PYTHONPATH=search_path())
+    with open(os.path.join(out, _LOG), "ab") as log:
         log.write(("== %s\n" % name).encode())
         log.flush()
-        process = subprocess.Popen(
+        with subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
             env=environment,
             start_new_session=True,
-        )
-        try:
-            data, _ = process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            data = b""
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        ) as process:
+            try:
+                data, _ = process.communicate(timeout=seconds)
+                problem = "it ended without an answer (exit code %s)" % process.returncode
+            except subprocess.TimeoutExpired:
+                data, problem = b"", "no answer within %.0f s" % seconds
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
     try:
         return Findings(**json.loads(data.decode("utf-8")))
     except ValueError:
-        how = "exit code %s" % process.returncode if process.returncode != -signal.SIGKILL else "killed"
-        return Findings(["no answer within %.0f s (%s); check.log has what it printed" % (seconds, how)])
+        return Findings([problem + "; check.log has what it printed"])
 
 
 def _say(out: str, line: Dict[str, Any]) -> None:
     text = json.dumps(line, sort_keys=False)
     print(text, flush=True)
-    with open(os.path.join(out, "check.jsonl"), "a", encoding="utf-8") as stream:
+    with open(os.path.join(out, _LINES), "a", encoding="utf-8") as stream:
         stream.write(text + "\n")
+
+
+def _clear(out: str) -> None:
+    """Makes the directory, without what an earlier run has left there: a killed one leaves its rows unpacked."""
+    os.makedirs(out, exist_ok=True)
+    shutil.rmtree(os.path.join(out, ROWS), ignore_errors=True)
+    for name in (_LINES, _LOG, _PACKED):
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(os.path.join(out, name))
 
 
 def _pack(out: str) -> None:
@@ -218,7 +250,7 @@ def _pack(out: str) -> None:
     if not os.path.isdir(rows):
         return
     write_manifest(rows)
-    with tarfile.open(rows + ".tar", "w") as archive:
+    with tarfile.open(os.path.join(out, _PACKED), "w") as archive:
         archive.add(rows, ROWS, filter=_wanted)
     shutil.rmtree(rows)
 

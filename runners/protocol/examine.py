@@ -15,6 +15,7 @@ from runners.backends import make_backend
 from runners.backends.base import Backend
 from runners.contract import LEGACY, Phases, Protocol, Series, Status, TrialSpec
 from runners.contract.catalogue.entries import CUDA
+from runners.examination.gpu_clock import gpu_clock
 from runners.protocol import timing
 from runners.protocol.answer import Answer
 from runners.protocol.attempt import Facts, attempted, one_line
@@ -67,8 +68,8 @@ def _warm(spec: TrialSpec, cached: CacheEntries) -> Iterator[_Ready]:
     backend.workload.set_threads(backend.host_threads())
     call = backend.load(backend.build(), cached.artifact.path if backend.has_artifact else None)
     ring = [backend.native(backend.workload.inputs(index)) for index in range(RING)]
-    subject = Subject(call, ring, backend.synchronize())
-    with backend.execution():
+    with backend.execution(), gpu_clock(spec.device == CUDA) as clock:
+        subject = Subject(call, ring, backend.synchronize(), clock)
         yield _Ready(backend, subject, timing.warm_up(subject, spec.protocol, [timing.time_one(subject, ring[0])[1]]))
 
 
@@ -92,6 +93,7 @@ def _passes(ready: _Ready, before_bytes: Optional[int]) -> Tuple[Tuple[Series, .
         facts.update(attempted("synchronize", lambda: _cost_of_waiting(subject)))
         if protocol.graph_budget_ms and backend.capturable:
             series, facts["graph_problem"] = _graph(subject, protocol, ready.warm)
+            facts.update({} if subject.clock is None else subject.clock.facts())
         if protocol.profile_calls:
             facts.update(attempted("profiler", lambda: _profile(ready)))
     return series, facts

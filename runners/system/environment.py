@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from runners.contract import encode
 from runners.contract.record import FactValue
-from runners.system import limits
+from runners.system import limits, nvml
 from runners.system.document import SystemRoot
 from runners.system.kernel import libc_version
 
@@ -137,6 +137,11 @@ def _driver_facts() -> Dict[str, FactValue]:
             paths += glob.glob(os.path.join(glob.escape(directory), pattern)) if directory else []
         facts["driver_" + library.replace("-", "_")] = _names(paths)
     mounted = (line.split()[4] for line in _lines("/proc/self/mountinfo") if line.count(" ") > 4)
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    gpus = nvml.probe() if visible else None
+    if gpus is not None and visible in gpus.uuids:
+        # Of a host with GPUs of several kinds, whose fingerprint names them all
+        facts["driver_visible_gpu"] = gpus.devices[gpus.uuids.index(visible)].name
     facts["driver_mounted"] = _names(path for path in mounted if re.search(r"/lib[^/]+\.so(\.[0-9.]+)?$", path))
     return facts
 

@@ -33,7 +33,7 @@ _ANSWERS = {
     "nvmlDeviceGetUUID": lambda _: "GPU-" + UUID,
     "nvmlDeviceGetName": lambda _: "Fake GPU",
     "nvmlDeviceGetCudaComputeCapability": lambda _: (9, 0),
-    "nvmlDeviceGetMemoryInfo": lambda *_: SimpleNamespace(total=80 << 30, used=2 << 30, free=78 << 30),
+    "nvmlDeviceGetMemoryInfo": lambda *_: SimpleNamespace(total=80 << 30, used=16 << 20, free=79 << 30),
     "nvmlDeviceGetUtilizationRates": lambda _: SimpleNamespace(gpu=0, memory=0),
     "nvmlDeviceGetClockInfo": lambda _, clock: 1980 if clock == NVML_CLOCK_SM else 2619,
     "nvmlDeviceGetTemperature": lambda *_: 40,

@@ -1,5 +1,5 @@
 """All checks on the GPU of this machine. It imports nothing of this project, so that it runs where only a framework is:
-`python3 -m pytest --confcutdir=tests/gpu tests/gpu`."""
+`python3 -m pytest tests/gpu`."""
 
 import json
 import os

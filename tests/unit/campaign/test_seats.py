@@ -17,7 +17,7 @@ from orchestrator.files import ProjectFiles
 from orchestrator.hosts import HostFacts
 from orchestrator.hosts.pins import KnownEnvironments, planning_host
 from orchestrator.planning import EnvironmentPin, GpuFacts, Isolation, PlanningHost, make_slots
-from runners.contract import Task, Trial
+from runners.contract import Environment, Task, Trial
 from runners.system import Fingerprint, GpuPlace, NumaNode, Topology, collect
 from runners.system.nvml import Gpu
 
@@ -91,6 +91,11 @@ def test_a_row_names_its_gpu_where_a_host_has_several_kinds(task: Callable[[str,
     builder = asked.builder(asked.origin("h1", "cpu", task("cuda", 2)))
     assert builder.context.hot["gpu_name"] == "Tesla T4"
     assert builder.rows([]).systems[0]["gpu_name"] == "NVIDIA A100-SXM4-80GB, Tesla T4"
+    # An export tells no UUIDs, so that the runner names the GPU that it sees
+    builder.runs_on(replace(seen, gpus=(gpu, replace(gpu, name="Tesla T4")), private=None))
+    assert builder.context.hot["gpu_name"] == "NVIDIA A100-SXM4-80GB, Tesla T4"
+    builder.saw(Environment("task", {}, {"driver_visible_gpu": "Tesla T4"}, "0" * 64))
+    assert builder.context.hot["gpu_name"] == "Tesla T4"
 
 
 def facts(cores: tuple[int, ...] = CORES) -> HostFacts:

@@ -196,7 +196,7 @@ def test_a_round_on_gpus_has_one_slot_for_all_environments_and_one_on_processors
     assert planned(device, rounds) == (expected, {threads})
 
 
-def test_slots_at_once_halve_the_estimate() -> None:
+def test_an_estimate_knows_what_a_gpu_costs_and_that_two_take_half_of_it() -> None:
     slots = make_slots(range(16), machine(16, 2), gpus(2, [0, 1]), Exclusive.GPU)
     pin = EnvironmentPin("one", Isolation.DOCKER, "test", "0" * 64)
     alone = PlanningHost("h", {}, tuple(range(16)), {"one": pin}, slots=slots[:1])
@@ -206,3 +206,15 @@ def test_slots_at_once_halve_the_estimate() -> None:
     )
     estimates = [plan(sweep, [host], "c").estimate_s for host in (alone, replace(alone, slots=slots))]
     assert estimates[1] < 0.6 * estimates[0]
+    # It builds and warms up again to be examined, in a context of its own, and energy has three windows
+    longer = replace(sweep.protocol, warmup_min_ms=sweep.protocol.warmup_min_ms + 1000)
+    costs = [
+        plan(sweep.model_copy(update=changes), [alone], "c").estimate_s - estimates[0]
+        for changes in (
+            {"protocol": longer},
+            {"protocol": replace(sweep.protocol, energy_window_ms=2000)},
+            {"device": "cpu", "protocol": replace(sweep.protocol, floor_budget_ms=0)},
+        )
+    ]
+    assert costs[:2] == pytest.approx([sweep.rounds * 2.0, sweep.rounds * 6.0])
+    assert costs[2] < -sweep.rounds * 10

@@ -13,7 +13,7 @@ from runners.backends import onnx_export as exporting
 from runners.backends import onnxruntime_session as sessions
 from runners.backends.onnx_backend import OnnxBackend
 from runners.backends.onnxruntime_nodes import Executed, executed_in, node_facts
-from runners.backends.onnxruntime_runs import GraphRuns, PlainRuns
+from runners.backends.onnxruntime_runs import BoundRuns, GraphRuns, PlainRuns
 from runners.backends.openvino import reason_of, require_capability
 from runners.contract import BackendSpec, Protocol, TrialSpec, WorkloadSpec
 from runners.contract.catalogue import refusal
@@ -121,6 +121,12 @@ def test_one_open_export_serves_every_batch_and_a_fixed_one_serves_its_own() -> 
     ]
     assert len({str(identity) for identity in identities}) == 3
     assert backend(optimization=0, threads=2).artifact_identity() == identities[0]
+
+
+@pytest.mark.parametrize(("dtype", "device"), [("float32", "cpu"), ("float16", "cuda")])
+def test_what_a_gpu_runs_is_exported_where_torch_of_2022_has_kernels_for_it(dtype: str, device: str) -> None:
+    exported = backend(replace(SPEC, dtype=dtype, device="cuda")).exported_spec()
+    assert (exported.device, exported.dtype, exported.workload.batch) == (device, dtype, 2)
 
 
 def test_a_batch_that_became_a_constant_is_refused() -> None:
@@ -289,25 +295,55 @@ class Tensor:
         return id(self)
 
 
-def test_a_cuda_graph_reads_its_inputs_where_it_was_recorded() -> None:
-    read: list[tuple[int, ...]] = []
-    bound: dict[str, int] = {}
-    written = Tensor(0)
+def bound_session(bound: dict[str, int], run: Callable[[Any, Any], None]) -> Any:
+    """A session with two inputs and one output, which notes the addresses that are bound."""
     binding = SimpleNamespace(
         bind_input=lambda name, *place: bound.__setitem__(name, place[-1]),
         bind_output=lambda name, *place: bound.__setitem__(name, place[-1]),
     )
-    session = SimpleNamespace(
+    return SimpleNamespace(
         io_binding=lambda: binding,
         get_inputs=lambda: [SimpleNamespace(name="input_1"), SimpleNamespace(name="input_0")],
         get_outputs=lambda: [SimpleNamespace(name="result")],
-        run_with_iobinding=lambda given, options: read.append(tuple(tensor.value for tensor in runs._static)),
+        run=None,
+        run_with_iobinding=run,
     )
+
+
+def test_a_call_that_is_timed_for_dispatch_does_not_wait_and_one_that_cannot_do_so_is_not_timed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Options(dict[str, str]):
+        add_run_config_entry = dict.__setitem__
+
+    monkeypatch.setitem(sys.modules, "onnxruntime", SimpleNamespace(RunOptions=Options))
+    asked: list[Any] = []
+    session = bound_session({}, lambda binding, options: asked.append(options))
+    runs = BoundRuns(session, ["input_0", "input_1"], (Tensor(0),), synchronous=True)
+    queued = runs.without_waiting()
+    assert queued is not None
+    [binding] = runs.native((Tensor(1), Tensor(2)))
+    assert runs(binding) is queued(binding)  # the outputs that all calls share
+    assert asked == [None, {"disable_synchronize_execution_providers": "1"}]
+    assert PlainRuns(session, ["input_0"]).without_waiting() is None
+    made = backend(replace(SPEC, device="cuda"))
+    made._runs = runs  # type: ignore[attr-defined]
+    for knows in (True, False):
+        monkeypatch.setattr("runners.backends.onnxruntime.library_knows", lambda name, knows=knows: knows)
+        assert (made.dispatched(runs) is not None) == knows
+
+
+def test_a_cuda_graph_reads_its_inputs_where_it_was_recorded() -> None:
+    read: list[tuple[int, ...]] = []
+    bound: dict[str, int] = {}
+    written = Tensor(0)
+    session = bound_session(bound, lambda given, options: read.append(tuple(tensor.value for tensor in runs._static)))
     runs = GraphRuns.__new__(GraphRuns)
     runs.__init__(session, ["input_0", "input_1"], (written,), True, (Tensor(1), Tensor(2)))  # type: ignore[misc]
     fixed = dict(bound)
     assert runs(*runs.native((Tensor(3), Tensor(4)))) == (written,)
     assert read == [(1, 2), (3, 4)]
+    assert runs.without_waiting() is None  # a replay waits all the same
     assert bound == fixed == {"input_0": id(runs._static[0]), "input_1": id(runs._static[1]), "result": id(written)}
 
 

@@ -1,15 +1,24 @@
 """What the libraries of ONNX Runtime know, and what has to be loaded before it is imported."""
 
+import hashlib
 import importlib
 import os
+import re
+import shutil
+import subprocess
 import sys
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from runners.backends import onnxruntime_libraries as libraries
 from runners.backends import onnxruntime_session as sessions
 from runners.workloads.base import Unsupported
+from tests.conftest import PROJECT
 
 
 def test_cuda_libraries_of_packages_are_loaded_and_what_is_none_is_passed_over(
@@ -82,3 +91,75 @@ def test_an_option_is_passed_only_to_a_library_that_knows_it(
     else:
         with pytest.raises(Unsupported, match=r"ONNX Runtime 1\.13\.1 does not know user_compute_stream"):
             sessions.require_known(KNOWN_SINCE_2023[1:])
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """A wheel of ONNX Runtime for CUDA, as the lock of an environment pins it."""
+
+    environment: str
+    root: Path
+    """Where it is unpacked."""
+
+
+@pytest.fixture(scope="module", params=[("cuda116-paper", "3.9"), ("cuda13", "3.11")], ids=lambda given: given[0])
+def wheel(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wheel]:
+    environment, python = request.param
+    lock = (PROJECT / "docker" / "environments" / f"{environment}.lock").read_text()
+    [pinned] = re.findall(r"^onnxruntime-gpu==\S+", lock, re.MULTILINE)
+    directory = tmp_path_factory.mktemp(environment)
+    platforms = [f"--platform=manylinux{name}_x86_64" for name in ("2014", "_2_28")]
+    wanted = ["--no-deps", "--only-binary=:all:", f"--python-version={python}", *platforms, f"--dest={directory}"]
+    command = [sys.executable, "-m", "pip", "download", "--quiet", *wanted, pinned]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    if done.returncode:
+        pytest.skip(f"{pinned} cannot be had: {done.stderr.strip().splitlines()[-1]}")
+    [path] = directory.glob("*.whl")
+    assert "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest() in lock
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall(directory)
+    path.unlink()
+    yield Wheel(environment, directory)
+    shutil.rmtree(directory)
+
+
+def of_a_wheel(test: Any) -> Any:
+    """Of tests that fetch hundreds of megabytes."""
+    return pytest.mark.long(pytest.mark.timeout(1000)(test))
+
+
+@of_a_wheel
+def test_libraries_know_today_what_they_did_not_know_in_2022(wheel: Wheel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "onnxruntime", raising=False)
+    monkeypatch.syspath_prepend(str(wheel.root))
+    is_old = wheel.environment == "cuda116-paper"
+    known = {name: libraries.library_knows(name) for name in KNOWN_SINCE_2023}
+    assert known == dict.fromkeys(KNOWN_SINCE_2023, not is_old)
+    assert libraries.library_knows("session.intra_op.allow_spinning")
+    assert libraries.looks_for_cuda_when_imported() == is_old
+
+
+@of_a_wheel
+@pytest.mark.parametrize("loads", [True, False])
+def test_its_own_search_for_cuda_ends_well_if_packaged_libraries_are_loaded_before(
+    wheel: Wheel, tmp_path: Path, loads: bool
+) -> None:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler for libraries with the names of CUDA's")
+    search = wheel.root / "onnxruntime" / "capi" / "_ld_preload.py"
+    names = re.findall(r'CDLL\("(lib(?:cu|nv)[a-zA-Z]+\.so[.\d]*)"', search.read_text())
+    for name in {name for name in names if "nvinfer" not in name}:
+        path = tmp_path / "nvidia" / "cuda" / "lib" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run([compiler, "-shared", f"-Wl,-soname,{name}", "-o", path, "-xc", "/dev/null"], check=True)
+    script = (
+        "import os, runpy, sys\nfrom runners.backends.onnxruntime_libraries import *\n"
+        "if sys.argv[2] == 'True' and looks_for_cuda_when_imported(): load_packaged_cuda()\n"
+        "runpy.run_path(sys.argv[1])\nprint('ORT_CUDA_UNAVAILABLE' in os.environ)"
+    )
+    environ = {"PYTHONPATH": f"{PROJECT}:{wheel.root}:{tmp_path}"}
+    command = [sys.executable, "-c", script, search, str(loads)]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+    is_old = wheel.environment == "cuda116-paper"
+    assert done.stdout.strip() == str(is_old and not loads)

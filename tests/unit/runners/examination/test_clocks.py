@@ -7,6 +7,7 @@ import pytest
 
 from runners.examination.clocks import ClockSampler, Sample, look, read_samples, summary
 from runners.examination.gpu import NvmlDevice
+from tests.conftest import PROJECT
 from tests.scripted_nvml import NVMLError, nvml
 
 
@@ -72,6 +73,13 @@ def test_one_look(lacking: str | None) -> None:
         functions[lacking] = refuse
     expected = Sample(1980, 3201, 76_000, 31, 8 if lacking else 4)
     assert look(NvmlDevice(nvml(**functions), "handle")) == expected
+
+
+def test_the_sampling_process_finds_packages_where_its_environment_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(PROJECT / "tests" / "fake_gpu"))
+    with ClockSampler("34bf77d1-c686-6821-79a8-32d326c5039c") as sampler:
+        pass
+    assert (sampler.facts()["clock_sm_mean_mhz"], sampler.facts()["clock_problem"]) == (1980, None)
 
 
 def test_the_sampling_process_says_why_it_has_nothing() -> None:

@@ -15,6 +15,7 @@ import pytest
 from runners.contract import Environment, decode_line, encode_line
 from runners.system import environment, observe_environment
 from tests.conftest import PROJECT
+from tests.scripted_nvml import nvml
 
 
 def test_versions_have_normalised_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,6 +62,21 @@ def test_a_framework_is_described_only_when_it_is_loaded(monkeypatch: pytest.Mon
 class WithoutNccl:
     def version(self) -> object:
         raise AttributeError("module 'torch._C' has no attribute '_nccl_version'")
+
+
+def test_of_gpus_of_several_kinds_the_one_that_trials_see_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {"GPU-a": "NVIDIA A100-SXM4-80GB", "GPU-b": "Tesla T4"}
+    handles = list(names)
+    library = nvml(
+        nvmlDeviceGetCount=lambda: 2,
+        nvmlDeviceGetHandleByIndex=handles.__getitem__,
+        nvmlDeviceGetUUID=lambda handle: handle,
+        nvmlDeviceGetName=names.__getitem__,
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", library)
+    for visible, name in (("GPU-b", "Tesla T4"), ("1", None), ("GPU-c", None)):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        assert observe_environment()[1].get("driver_visible_gpu") == name
 
 
 @pytest.mark.parametrize(
