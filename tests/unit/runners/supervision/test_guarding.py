@@ -121,6 +121,34 @@ def test_during_a_trial_its_own_time_is_no_load_of_others(machine: Machine) -> N
     assert after(machine, load(machine), lambda: machine.run(5.0, own=0.5)).observed == pytest.approx(300, abs=5)
 
 
+def test_sessions_that_follow_each_other_wait_for_no_window(machine: Machine) -> None:
+    check = load(machine)
+    for _ in range(40):
+        assert not machine.pauses[1:]
+        reading = check.before(())
+        assert reading is not None
+        assert not reading.is_over
+        after(machine, check, lambda: machine.run(0.05, own=0.9))
+
+
+def test_a_neighbour_of_the_last_session_is_looked_at_again(machine: Machine) -> None:
+    check = load(machine)
+    machine.others = 0.5
+    after(machine, check, lambda: machine.run(0.5, own=0.2))
+    assert check.before(()) == Reading(pytest.approx(500, abs=40), 100, "permille", "cores 0-1")
+    assert machine.pauses == [0.25]
+    machine.others = 0.0
+    assert check.before(()) == Reading(pytest.approx(0, abs=40), 100, "permille", "cores 0-1")
+    assert machine.pauses == [0.25, 0.25]
+
+
+def test_of_a_long_session_the_last_window_is_not_known(machine: Machine) -> None:
+    check = load(machine)
+    after(machine, check, lambda: machine.run(60.0, own=0.9))
+    check.before(())
+    assert machine.pauses == [0.25]
+
+
 @pytest.mark.parametrize("text", ["", "cpu  1 2 3 4 5 6 7 8\ncpu0 1 2 3 4 5 6 7 8\n"])
 def test_a_core_that_the_kernel_does_not_list_is_unseen(machine: Machine, text: str) -> None:
     machine.write("proc/stat", text)
