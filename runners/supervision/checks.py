@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Callable, Deque, Dict, List, Optional, Sequence, Tuple
 
-from runners.contract import ClockRule, ClocksGuard, GpuProcessesGuard, Guard, LoadGuard, ThrottlingGuard
+from runners.contract import ClockRule, ClocksGuard, GpuProcessesGuard, Guard, GuardPolicy, LoadGuard, ThrottlingGuard
 from runners.system import clock_settings, core_times, throttling
 from runners.system.core_times import CoreTimes, cores_text
 from runners.system.gpu_state import GpuState
@@ -82,7 +82,8 @@ class LoadCheck(Check):
         earlier = self._looks[0] if self._looks else None
         if now is not None and earlier is not None and self._is_a_window(now.at_s - earlier.at_s):
             reading = self._reading(earlier, now)
-            if not reading.is_over:
+            # Before a session is refused or waits, somebody who has left meanwhile is looked for again
+            if not reading.is_over or self.settings.policy is GuardPolicy.FLAG:
                 return reading
         self._pause(self._window_s)
         return self._reading(now, self._look())
