@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from itertools import pairwise
 from pathlib import Path
 
 from benchmarks.performance import commands, driving, keeping
@@ -17,6 +16,8 @@ from benchmarks.store.report import Figure
 
 PROJECT = Path(__file__).parents[2]
 SIZES = (1_000, 10_000, 100_000)
+TRIALS_OF_A_HOST = 1_000
+"""In the campaign on many hosts."""
 CAMPAIGNS = (250, 500, 1_000)
 DRIVER_S = 3e-3
 GROWTH = 1.2
@@ -30,11 +31,11 @@ PAGE = """\
 {command}
 ```
 
-{day}, {machine}. Processor time, which neighbours change less than wall time: of commands the median of \
-{repeats} runs, each a process of its own, without pandas, which Arrow imports where it is installed. A campaign is \
-driven by the real driver into a real store, on a host that answers at once; its trials are one task. Stores have \
-campaigns of {rows:,} trials in the real schema. Growth is the cost of one more trial in the last step of sizes over \
-that in the first.
+{day}, {machine}. Processor time, which neighbours change less than wall time: medians of {repeats} runs. \
+Commands run in processes of their own, on compiled modules, without pandas, which Arrow imports where it is \
+installed. A campaign is driven by the real driver into a real store, on hosts that answer at once; the trials of a \
+host are one task. Stores have campaigns of {rows:,} trials in the real schema. Growth is what a trial costs at the \
+largest size over what it costs at the smaller one that is cheapest.
 
 {table}
 """
@@ -43,19 +44,20 @@ that in the first.
 def main() -> int:
     """Measures, prints the table, and writes JSON and a page where they are wanted."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=5, help="of each command (default: %(default)s)")
-    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="trials in a task (default: %(default)s)")
+    parser.add_argument("--repeats", type=int, default=3, help="of everything (default: %(default)s)")
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="trials of one host (default: %(default)s)")
     parser.add_argument(
         "--campaigns", type=int, nargs="+", default=CAMPAIGNS, help="in a store; the largest is listed and compared"
     )
+    parser.add_argument("--hosts", type=int, default=100, help="of the campaign on many (default: %(default)s)")
     parser.add_argument("--output", type=Path, help="a file for the figures as JSON")
     parser.add_argument("--page", type=Path, help="a page of Markdown")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="taxmeter-bench-") as directory:
-        kept, figures = _stores(arguments.campaigns, Path(directory))
+        kept, figures = _stores(arguments.campaigns, arguments.repeats, Path(directory))
         figures = [
             *_commands(arguments.repeats, Path(directory), kept),
-            *_driver(arguments.sizes, Path(directory)),
+            *_driver(arguments.sizes, arguments.hosts, arguments.repeats, Path(directory)),
             *figures,
         ]
     print(report.table(figures))
@@ -91,11 +93,12 @@ def _commands(repeats: int, directory: Path, store: Path) -> Iterator[Figure]:
     yield figure("taxmeter sweep plan, 100,000 trials", ("sweep", "plan", str(sweep)), PLAN_S, PROJECT)
 
 
-def _driver(sizes: Sequence[int], directory: Path) -> Iterator[Figure]:
-    driven = [driving.drive(1, size, directory / f"driven-{size}") for size in sizes]
-    for run in driven:
+def _driver(sizes: Sequence[int], hosts: int, repeats: int, directory: Path) -> Iterator[Figure]:
+    place = directory / "driven"
+    driven = [driving.drive(1, size, repeats, place) for size in sizes]
+    for run in (*driven, driving.drive(hosts, TRIALS_OF_A_HOST, repeats, place)):
         yield report.at_most(
-            f"driver, {run.trials:,} trials in one task",
+            f"driver, {run.hosts:,} hosts × {run.trials // run.hosts:,} trials",
             run.driver_s / run.trials,
             DRIVER_S,
             report.milliseconds,
@@ -106,10 +109,10 @@ def _driver(sizes: Sequence[int], directory: Path) -> Iterator[Figure]:
     yield from _growth("plan", trials, [run.plan_s for run in driven])
 
 
-def _stores(campaigns: Sequence[int], directory: Path) -> tuple[Path, list[Figure]]:
+def _stores(campaigns: Sequence[int], repeats: int, directory: Path) -> tuple[Path, list[Figure]]:
     """Figures of stores of several sizes, and the largest store."""
     places = [directory / f"kept-{count}" for count in campaigns]
-    kept = [keeping.keep(count, place) for count, place in zip(campaigns, places, strict=True)]
+    kept = [keeping.keep(count, repeats, place) for count, place in zip(campaigns, places, strict=True)]
     rows, figures = [size.rows for size in kept], []
     for name in ("compact_s", "verify_s", "merge_s"):
         seconds = [getattr(size, name) for size in kept]
@@ -120,12 +123,12 @@ def _stores(campaigns: Sequence[int], directory: Path) -> tuple[Path, list[Figur
 
 
 def _growth(what: str, sizes: Sequence[int], seconds: Sequence[float]) -> Iterator[Figure]:
-    """How the cost of one more grows, without what any size costs: each step against the one before it."""
-    pairs = list(zip(sizes, seconds, strict=True))
-    steps = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairwise(pairs)]
-    if len(steps) > 1:
-        name = f"{what}: growth from {sizes[0]:,} to {sizes[-1]:,} trials"
-        yield report.at_most(name, steps[-1] / steps[0], GROWTH, "× {:.2f}".format)
+    """How many times as much a trial costs at the largest size as at the smaller one at which it costs least."""
+    costs = [spent_s / size for spent_s, size in zip(seconds, sizes, strict=True)]
+    if len(costs) > 1:
+        least = costs.index(min(costs[:-1]))
+        name = f"{what}: growth from {sizes[least]:,} to {sizes[-1]:,} trials"
+        yield report.at_most(name, costs[-1] / costs[least], GROWTH, "× {:.2f}".format)
 
 
 if __name__ == "__main__":

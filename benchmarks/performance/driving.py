@@ -6,6 +6,7 @@ many trials on each host, which are one task.
 
 import json
 import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from orchestrator.campaign import CampaignOrder, ReadyHost, ResumePolicy, choose_campaign, run_campaign
@@ -65,17 +67,22 @@ class Driven:
     """Of the process."""
 
 
-def drive(hosts: int, trials: int, directory: Path) -> Driven:
-    """Runs one campaign, in a process of its own.
+def drive(hosts: int, trials: int, repeats: int, directory: Path) -> Driven:
+    """Runs the same campaign several times, each in a process of its own and into a new store; the medians.
 
     Args:
         hosts: how many.
         trials: of each host.
-        directory: for its project and store.
+        repeats: that many.
+        directory: a new one for projects and stores; it is deleted.
     """
-    command = [sys.executable, "-m", "benchmarks.performance.driving", *map(str, (hosts, trials, directory))]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=_PROJECT)
-    return Driven(**json.loads(done.stdout.splitlines()[-1]))
+    runs = []
+    for _ in range(repeats):
+        command = [sys.executable, "-m", "benchmarks.performance.driving", *map(str, (hosts, trials, directory))]
+        done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=_PROJECT)
+        runs.append(json.loads(done.stdout.splitlines()[-1]))
+        shutil.rmtree(directory)
+    return Driven(**{name: median(run[name] for run in runs) for name in runs[0]})
 
 
 class InstantHosts:

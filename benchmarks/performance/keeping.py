@@ -1,6 +1,6 @@
 """What a store of many campaigns costs: compaction, verification, and being merged into another one.
 
-Each size in a process of its own: `python -m benchmarks.performance.keeping CAMPAIGNS DIRECTORY`.
+Each size in a process of its own: `python -m benchmarks.performance.keeping CAMPAIGNS REPEATS DIRECTORY`.
 """
 
 import json
@@ -10,7 +10,9 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks.store.building import put_dimensions
@@ -34,7 +36,7 @@ _PROJECT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Kept:
-    """Processor seconds of one size."""
+    """Processor seconds of one size; of what is repeated the median."""
 
     campaigns: int
     rows: int
@@ -45,25 +47,35 @@ class Kept:
     """Into an empty store, sealing and compaction included."""
 
 
-def keep(campaigns: int, directory: Path) -> Kept:
+def keep(campaigns: int, repeats: int, directory: Path) -> Kept:
     """Measures one size, in a process of its own; the store stays in the directory."""
-    command = [sys.executable, "-m", "benchmarks.performance.keeping", str(campaigns), str(directory)]
+    command = [sys.executable, "-m", "benchmarks.performance.keeping", *map(str, (campaigns, repeats, directory))]
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=_PROJECT)
     return Kept(**json.loads(done.stdout.splitlines()[-1]))
 
 
-def _keep(campaigns: int, directory: Path) -> Kept:
-    store, copy = Store.open(directory), Store.open(directory.with_name(f"{directory.name}-copy"))
-    compact_s = _fill(store, campaigns) + _took(lambda: compact(store.layout, full=True))[0]
-    verify_s, verified = _took(lambda: verify(current_view(store.layout), store.layout))
-    merge_s, merged = _took(lambda: merge(copy, current_view(store.layout)))
-    shutil.rmtree(copy.layout.root)
-    rows = campaigns * ROWS
-    if (verified.rows["trials"], merged.added) != (rows, rows):
-        raise SystemExit(
-            f"{verified.rows['trials']} verified and {merged.added} merged of {rows}: {merged.refused[:3]}"
-        )
-    return Kept(campaigns, rows, compact_s, verify_s, merge_s)
+def _keep(campaigns: int, repeats: int, directory: Path) -> Kept:
+    store, rows = Store.open(directory), campaigns * ROWS
+    automatic_s = _fill(store, campaigns)
+    uncompacted = directory.with_name(f"{directory.name}-uncompacted")
+    shutil.copytree(directory, uncompacted)
+    compact_s, verify_s, merge_s = [], [], []
+    for repeat in range(repeats):
+        if repeat:
+            shutil.rmtree(directory)
+            shutil.copytree(uncompacted, directory)
+        compact_s.append(_took(lambda: compact(store.layout, full=True))[0])
+        seconds, verified = _took(lambda: verify(current_view(store.layout), store.layout))
+        verify_s.append(seconds)
+        copy = Store.open(directory.with_name(f"{directory.name}-copy"))
+        seconds, merged = _took(partial(merge, copy, current_view(store.layout)))
+        merge_s.append(seconds)
+        shutil.rmtree(copy.layout.root)
+        if (verified.rows["trials"], merged.added) != (rows, rows):
+            said = f"{verified.rows['trials']} verified and {merged.added} merged of {rows}: {merged.refused[:3]}"
+            raise SystemExit(said)
+    shutil.rmtree(uncompacted)
+    return Kept(campaigns, rows, automatic_s + median(compact_s), median(verify_s), median(merge_s))
 
 
 def _fill(store: Store, campaigns: int) -> float:
@@ -90,4 +102,4 @@ def _took(work: Callable[[], Any]) -> tuple[float, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asdict(_keep(int(sys.argv[1]), Path(sys.argv[2])))))
+    print(json.dumps(asdict(_keep(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])))))

@@ -72,7 +72,7 @@ class LoadGuard:
     max_busy_permille: int = 100
     """Time of the trial's cores that others take, interrupts and a hypervisor's steal included."""
     window_ms: int = 250
-    """For how long the cores are watched before a trial. The kernel counts in steps of 10 ms."""
+    """For how long at least the cores are watched before a trial. The kernel counts in steps of 10 ms."""
     wait_s: int = 60
 
 

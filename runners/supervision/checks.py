@@ -2,10 +2,11 @@
 
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from dataclasses import dataclass
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Callable, Deque, Dict, List, Optional, Sequence, Tuple
 
-from runners.contract import ClockRule, ClocksGuard, GpuProcessesGuard, Guard, LoadGuard, ThrottlingGuard
+from runners.contract import ClockRule, ClocksGuard, GpuProcessesGuard, Guard, GuardPolicy, LoadGuard, ThrottlingGuard
 from runners.system import clock_settings, core_times, throttling
 from runners.system.core_times import CoreTimes, cores_text
 from runners.system.gpu_state import GpuState
@@ -17,6 +18,9 @@ Pause = Callable[[float], None]
 
 _SETTLE_S = 1.0
 """NVML's longest sample period: after it, nothing of an earlier trial is in what a GPU says."""
+
+_LONGEST_WINDOW = 20
+"""So many windows say as much as one does. Before longer sessions a window's pause is next to nothing."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,11 @@ class Check(ABC):
 
 
 class LoadCheck(Check):
-    """Before a trial none of our children runs: who is on its cores then is somebody else."""
+    """Who is on the trial's cores, beside us: before a trial none of our children runs, and what we used is known.
+
+    Short sessions follow each other faster than a window passes. Then it is the window up to now that counts, whatever
+    of ours ran in it.
+    """
 
     name = "load"
     complaint = "others keep the trial's cores busy"
@@ -66,11 +74,19 @@ class LoadCheck(Check):
         self.settings: LoadGuard = settings
         self._cores, self._pause, self._root = cores, pause, root
         self._first: Optional[CoreTimes] = None
+        self._looks: Deque[CoreTimes] = deque()
+        """The youngest that is a window old, if there is one, and all later ones."""
 
     def before(self, gpus: Gpus) -> Optional[Reading]:
-        first = self._look()
-        self._pause(self.settings.window_ms / 1000)
-        return self._reading(first, self._look())
+        now = self._look()
+        earlier = self._looks[0] if self._looks else None
+        if now is not None and earlier is not None and self._is_a_window(now.at_s - earlier.at_s):
+            reading = self._reading(earlier, now)
+            # Before a session is refused or waits, somebody who has left meanwhile is looked for again
+            if not reading.is_over or self.settings.policy is GuardPolicy.FLAG:
+                return reading
+        self._pause(self._window_s)
+        return self._reading(now, self._look())
 
     def start(self, gpus: Gpus) -> None:
         self._first = self._look()
@@ -78,8 +94,20 @@ class LoadCheck(Check):
     def after(self, gpus: Gpus) -> Optional[Reading]:
         return self._reading(self._first, self._look())
 
+    @property
+    def _window_s(self) -> float:
+        return self.settings.window_ms / 1000
+
+    def _is_a_window(self, seconds: float) -> bool:
+        return self._window_s <= seconds <= _LONGEST_WINDOW * self._window_s
+
     def _look(self) -> Optional[CoreTimes]:
-        return core_times.look(self._cores, self._root)
+        look = core_times.look(self._cores, self._root)
+        if look is not None:
+            self._looks.append(look)
+            while len(self._looks) > 1 and look.at_s - self._looks[1].at_s >= self._window_s:
+                self._looks.popleft()
+        return look
 
     def _reading(self, first: Optional[CoreTimes], second: Optional[CoreTimes]) -> Reading:
         known = first is not None and second is not None

@@ -1,4 +1,4 @@
-"""The guards around one trial: asks the checks at the right moments and does what their policies say."""
+"""The guards around a session: asks the checks at the right moments and does what their policies say."""
 
 import os
 import time
@@ -33,7 +33,7 @@ class Verdict:
 
 
 class Guarding:
-    """Watches one trial: `before`, `start`, and `after` when all its processes have ended."""
+    """Watches sessions, one after the other: `before`, `start`, and `after` when all its processes have ended."""
 
     def __init__(
         self, checks: Sequence[Check], read_gpus: ReadGpus, pause: Pause, say: Callable[[str], None] = print

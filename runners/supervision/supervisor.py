@@ -35,7 +35,7 @@ from runners.protocol.answer import Answer
 from runners.statistics.allocation import Allocator
 from runners.supervision import kernel, preload
 from runners.supervision.bounds import limit_time_of_this_process
-from runners.supervision.guarding import Verdict, guarding_for
+from runners.supervision.guarding import Guarding, Verdict, guarding_for
 from runners.supervision.interrupts import Interrupted, Interrupts
 from runners.supervision.source import source_digest
 from runners.supervision.trial import Outcome, TrialProcesses
@@ -122,6 +122,7 @@ class Supervisor:
         self._interrupts = interrupts
         self._cache = os.environ.get(CACHE_VARIABLE) or os.path.join(files.directory, "cache")
         self._source = source_digest()
+        self._guardings: Dict[str, Guarding] = {}
         os.makedirs(self._cache, exist_ok=True)
         self._processes = TrialProcesses(task, self._cache, self._source, interrupts)
 
@@ -176,7 +177,7 @@ class Supervisor:
 
     def _session(self, trials: Sequence[Trial], originals: Mapping[str, str]) -> List[TrialRecord]:
         """Runs the trials of one session, between one look of the guards and the next."""
-        guarding = guarding_for(self._task.guards, trials[0].spec.device, self._interrupts.pause)
+        guarding = self._guarding(trials[0].spec.device)
         # Before they begin: what they wait is no part of their time, and nothing of them is lost meanwhile
         seen = guarding.before()
         begun = self._begin(trials, originals)
@@ -193,6 +194,12 @@ class Supervisor:
             seen = Verdict(seen.results + after.results)
         around = _Surroundings(before, _conditions(), seen.results)
         return [self._record(trial, begun, outcomes[trial.trial_id], around) for trial in trials]
+
+    def _guarding(self, device: str) -> Guarding:
+        """The guards of a device's sessions, which know what they saw around the last one."""
+        if device not in self._guardings:
+            self._guardings[device] = guarding_for(self._task.guards, device, self._interrupts.pause)
+        return self._guardings[device]
 
     def _begin(self, trials: Sequence[Trial], originals: Mapping[str, str]) -> int:
         """Writes that trials begin; returns when, in nanoseconds since the epoch."""

@@ -121,6 +121,36 @@ def test_during_a_trial_its_own_time_is_no_load_of_others(machine: Machine) -> N
     assert after(machine, load(machine), lambda: machine.run(5.0, own=0.5)).observed == pytest.approx(300, abs=5)
 
 
+def test_sessions_that_follow_each_other_wait_for_no_window(machine: Machine) -> None:
+    check = load(machine)
+    for _ in range(40):
+        assert not machine.pauses[1:]
+        reading = check.before(())
+        assert reading is not None
+        assert not reading.is_over
+        after(machine, check, lambda: machine.run(0.05, own=0.9))
+
+
+@pytest.mark.parametrize(("policy", "pauses"), [(GuardPolicy.FLAG, []), (GuardPolicy.ERROR, [0.25])])
+def test_before_a_session_is_refused_the_last_ones_neighbour_is_looked_for_again(
+    machine: Machine, policy: GuardPolicy, pauses: list[float]
+) -> None:
+    check = load(machine, policy)
+    machine.others = 0.5
+    after(machine, check, lambda: machine.run(0.5, own=0.2))
+    machine.others = 0.0
+    reading = check.before(())
+    assert reading is not None
+    assert (reading.is_over, machine.pauses) == (policy is GuardPolicy.FLAG, pauses)
+
+
+def test_of_a_long_session_the_last_window_is_not_known(machine: Machine) -> None:
+    check = load(machine)
+    after(machine, check, lambda: machine.run(60.0, own=0.9))
+    check.before(())
+    assert machine.pauses == [0.25]
+
+
 @pytest.mark.parametrize("text", ["", "cpu  1 2 3 4 5 6 7 8\ncpu0 1 2 3 4 5 6 7 8\n"])
 def test_a_core_that_the_kernel_does_not_list_is_unseen(machine: Machine, text: str) -> None:
     machine.write("proc/stat", text)
