@@ -18,7 +18,7 @@ from orchestrator.boundary import load_json
 from orchestrator.errors import ForeignDataError, StoreError, one_line
 from orchestrator.store.schema import COLUMNS, KEYS, ROW_KEY, SCHEMAS
 from orchestrator.store.schema.columns import GUARD_RESULTS, Origin
-from orchestrator.store.schema.tables import NESTED, Row, with_nested
+from orchestrator.store.schema.tables import Row
 from runners.contract import GuardMoment, GuardOutcome, GuardPolicy, Interleaving, Status, Stop
 
 AHEAD: Final = timedelta(days=1)
@@ -130,8 +130,6 @@ def violations(rows: pa.RecordBatch, table: str) -> dict[int, str]:
         for place, value in _bad_values(check, values):
             column = check.columns[place // rows.num_rows]
             found.setdefault(place % rows.num_rows, f"{column} is {value}; expected {check.expected}")
-    for place, problem in _nested_problems(rows, table, found):
-        found.setdefault(place, problem)
     return found
 
 
@@ -179,20 +177,6 @@ def _bad_values(check: _Check, values: pa.Array) -> Iterator[tuple[int, str]]:
     parents = pc.list_parent_indices(values) if is_list else None
     for place in np.flatnonzero(bad.fill_null(False).to_numpy(zero_copy_only=False)).tolist():
         yield (place if parents is None else parents[place].as_py()), _shown(elements[place])
-
-
-def _nested_problems(rows: pa.RecordBatch, table: str, found: Mapping[int, str]) -> Iterator[tuple[int, str]]:
-    """Where a nested column does not say what the text beside it says; null says nothing."""
-    if table not in NESTED:
-        return
-    nested = rows.column(NESTED[table][0])
-    for place in (place for place in range(rows.num_rows) if place not in found and nested[place].is_valid):
-        row = pa.Table.from_batches([rows.slice(place, 1)])
-        try:
-            if not with_nested(table, row).equals(row):
-                yield place, f"{NESTED[table][0]} and {NESTED[table][1]} differ; expected both to say the same"
-        except StoreError as error:
-            yield place, str(error).partition(": ")[2]
 
 
 def _checks(table: str) -> Iterator[_Check]:

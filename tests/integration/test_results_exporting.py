@@ -141,7 +141,7 @@ def test_an_anonymised_store_is_a_sound_store_that_joins_as_before(
     assert "1 systems are anonymised" in capsys.readouterr().out
     query = """
         SELECT trial_id, trial_key, hw_id, system_id, environment_id, workload, samples_sync_s, trials.started_at, status,
-               trials.cpu_model, batch, environment, campaigns.planned_trials, systems.details.cpu.vendor, packages
+               trials.cpu_model, batch, environment, campaigns.planned_trials, systems.fingerprint ->> '$.cpu.vendor' AS vendor, environments.versions
         FROM trials JOIN systems USING (system_id, hw_id) JOIN campaigns USING (campaign_id)
         JOIN environments USING (environment_id, environment) ORDER BY trial_id
     """

@@ -95,11 +95,11 @@ def test_a_wrong_condition_is_one_line_with_the_near_names(
 def test_the_other_tables_are_selections_too(directory: Path) -> None:
     make_store(directory, trial("a"))
     results = open_store(directory)
-    assert results.environments("environment = 'cpu'", ["packages"]).arrow()["packages"].to_pylist() == [
-        [("python", "3.11.2")]
+    assert results.environments("environment = 'cpu'", ["versions"]).arrow()["versions"].to_pylist() == [
+        '{"python":"3.11.2"}'
     ]
     assert len(results.campaigns(pc.field("planned_trials") > 3)) == 0
-    assert results.systems().duckdb().project("details.kernel.release IS NOT NULL").fetchall() == [(True,)]
+    assert results.systems().duckdb().project("fingerprint ->> '$.kernel.release' IS NOT NULL").fetchall() == [(True,)]
 
 
 def test_a_row_that_is_sealed_while_the_store_is_opened_is_seen_once(

@@ -158,7 +158,7 @@ class Trials:
     sweeps: Mapping[str, str]
     """The sweep of each campaign."""
     systems: Sequence[Row]
-    """The table of systems, with `details`."""
+    """Rows of the table of systems."""
 
     def choose(self, wanted: Wanted, gpu: str | None) -> Setting | None:
         """The setting that a figure is drawn from; null if none has any of its points.
@@ -242,7 +242,7 @@ def read_trials(results: Results, where: Sequence[str] = ()) -> Trials:
     procedures = grouped(
         (row for row in found if row["replicate"] == 0), lambda row: _procedure(row["protocol"]) == LEGACY
     )
-    systems = Selection(snapshot.view, "systems", None, ("system_id", "cpu_model", "gpu_name", "details")).arrow()
+    systems = Selection(snapshot.view, "systems", None, ("system_id", "cpu_model", "gpu_name", "fingerprint")).arrow()
     sweeps = {row["campaign_id"]: row["sweep"] for row in snapshot.campaigns}
     standard, legacy = (by_setting(procedures.get(is_legacy, [])) for is_legacy in (False, True))
     return Trials(standard, legacy, Frames(whole), snapshot.started, sweeps, systems.to_pylist())

@@ -5,6 +5,7 @@ Drawn they are as papers print them: rules above, below and under the header, an
 
 import csv
 import io
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -128,15 +129,19 @@ def comma_separated(table: Table) -> str:
 
 
 def _described(system: Mapping[str, Any]) -> tuple[str, ...]:
-    details = system["details"] or {}
-    gpus = details.get("gpus") or []
+    fingerprint = json.loads(system["fingerprint"])
+    # Of strangers, too: the store knows only that it is an object.
+    listed = fingerprint.get("gpus")
+    gpus = [gpu for gpu in listed if isinstance(gpu, dict)] if isinstance(listed, list) else []
     cpu = str(system["cpu_model"] or "unknown").replace("(R)", "").replace(" CPU", "").partition(" @")[0]
     if not gpus:
         return cpu, "no GPU", MISSING, MISSING, MISSING
-    clock, memory = gpus[0].get("sm_clock_max_mhz"), gpus[0].get("memory_bytes")
+    clock, memory = (
+        value if isinstance(value := gpus[0].get(name), int) else None for name in ("sm_clock_max_mhz", "memory_bytes")
+    )
     return (
         cpu, str(gpus[0].get("name") or system["gpu_name"]), f"{clock / 1000:g}" if clock else MISSING,
-        f"{memory / _GIB:.0f}" if memory else MISSING, str(details.get("gpu_driver_version") or MISSING),
+        f"{memory / _GIB:.0f}" if memory else MISSING, str(fingerprint.get("gpu_driver_version") or MISSING),
     )  # fmt: skip
 
 

@@ -13,7 +13,6 @@ from orchestrator.store.schema.columns import (
     NUMBER,
     SERIES,
     TEXT,
-    TEXT_BY_NAME,
     TEXTS,
     TIME,
     TRIAL_COLUMNS,
@@ -23,9 +22,7 @@ from orchestrator.store.schema.columns import (
     public,
     texts,
 )
-from orchestrator.store.schema.nested import struct_of
 from runners.contract import Status
-from runners.system import Fingerprint
 
 SCHEMA_VERSION: Final = 1
 """Stands in the metadata of each file, and in `STORE.json`: a store of another one is refused."""
@@ -46,14 +43,12 @@ COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {
         *public(Column("system_id", TEXT, required=True), Column("hw_id", TEXT, required=True)),
         *HOT_SYSTEM,
         Column("fingerprint", TEXT, required=True, sharing=Sharing.DOCUMENT),
-        # What tells two identical systems apart is kept out of the store.
-        Column("details", struct_of(Fingerprint, without=("private",)), sharing=Sharing.DOCUMENT),
     ),
     "environments": (
         *public(Column("environment_id", TEXT, required=True), Column("environment", TEXT, required=True)),
         *public(*texts("image_digest", "lock_sha256"), Column("versions", TEXT, required=True)),
         Column("facts", TEXT, required=True, sharing=Sharing.DOCUMENT),
-        *public(Column("image_layers", TEXTS), *texts("image_config_sha256"), Column("packages", TEXT_BY_NAME)),
+        *public(Column("image_layers", TEXTS), *texts("image_config_sha256")),
     ),
     "campaigns": (
         Column("campaign_id", TEXT, required=True, sharing=Sharing.CAMPAIGN),

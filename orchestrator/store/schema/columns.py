@@ -6,9 +6,6 @@ from typing import Final
 
 import pyarrow as pa
 
-from orchestrator.store.schema.nested import struct_of
-from runners.contract import GuardResult
-
 TEXT = pa.string()
 INTEGER = pa.int64()
 _SMALL = pa.int32()
@@ -18,8 +15,13 @@ TIME = pa.timestamp("us", "UTC")
 SERIES = pa.list_(pa.field("element", pa.float64()))
 COUNTS = pa.list_(pa.field("element", pa.int32()))
 TEXTS = pa.list_(pa.field("element", pa.string()))
-TEXT_BY_NAME = pa.map_(pa.string(), pa.string())
-GUARD_RESULTS = pa.list_(pa.field("element", struct_of(GuardResult)))
+_GUARD_RESULT = (
+    *((name, TEXT) for name in ("guard", "moment", "policy", "outcome")),
+    *(("observed", NUMBER), ("limit", NUMBER), ("unit", TEXT), ("detail", TEXT)),
+    pa.field("waited_s", NUMBER, metadata={"unit": "s"}),
+)
+GUARD_RESULTS = pa.list_(pa.field("element", pa.struct(_GUARD_RESULT)))
+"""Fields of `runners.contract.GuardResult`."""
 
 
 class Origin(Enum):
@@ -57,7 +59,7 @@ class Sharing(Enum):
 
     PRIVATE = "nothing"
     PUBLIC = "its values"
-    DOCUMENT = "of its JSON or struct the numbers, and texts under the keys of `SHARED_KEYS`"
+    DOCUMENT = "of its JSON or structs the numbers, and texts under the keys of `SHARED_KEYS`"
     HOST = "host"
     SWEEP = "sweep"
     CAMPAIGN = "campaign"

@@ -5,14 +5,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
-from typing import Final
-
-import pyarrow as pa
 
 from orchestrator.errors import StoreError
-from orchestrator.store.schema import ENVIRONMENTS, SYSTEMS, TOTALS, total_column
+from orchestrator.store.schema import TOTALS, total_column
 from orchestrator.store.schema.columns import HOT_SYSTEM, Origin, Stage
-from orchestrator.store.schema.nested import fitted
 from runners.contract import Status
 from runners.contract.record import FactValue
 
@@ -34,14 +30,8 @@ def hot_system(hot: Mapping[str, FactValue]) -> Row:
 
 
 def system_row(system_id: str, hw_id: str, hot: Mapping[str, FactValue], fingerprint: Mapping[str, object]) -> Row:
-    """One row of `systems`; a name or a type that the schema does not have is a `StoreError`."""
-    return {
-        "system_id": system_id,
-        "hw_id": hw_id,
-        **hot_system(hot),
-        "fingerprint": json_text(fingerprint),
-        "details": _details(fingerprint, system_id),
-    }
+    """One row of `systems`; a name that the schema does not have is a `StoreError`."""
+    return {"system_id": system_id, "hw_id": hw_id, **hot_system(hot), "fingerprint": json_text(fingerprint)}
 
 
 def environment_row(
@@ -74,7 +64,6 @@ def environment_row(
         "facts": json_text(facts),
         "image_layers": list(image_layers) or None,
         "image_config_sha256": image_config_sha256,
-        "packages": _packages(versions, environment_id),
     }
 
 
@@ -155,32 +144,3 @@ def campaign_totals(
         **{total_column(status): counted[status] for status in Status},
         **{stage.value: round(seconds, 3) for stage, seconds in stages.items()},
     }
-
-
-def with_nested(name: str, table: pa.Table) -> pa.Table:
-    """Rows of a small table whose nested column is made from the JSON text beside it, which is the source."""
-    if name not in NESTED:
-        return table
-    column, text, key, derive = NESTED[name]
-    named = zip(table[text].to_pylist(), table[key].to_pylist(), strict=True)
-    values = [derive(json.loads(document), row) for document, row in named]
-    place = table.schema.get_field_index(column)
-    return table.set_column(place, table.schema.field(place), pa.array(values, table.schema.field(place).type))
-
-
-def _details(fingerprint: Mapping[str, object], system_id: str) -> Row:
-    details: Row = fitted(fingerprint, SYSTEMS.field("details").type, f"system {system_id}: fingerprint")
-    return details
-
-
-def _packages(versions: Mapping[str, str], environment_id: str) -> list[tuple[str, str]] | None:
-    kind = ENVIRONMENTS.field("packages").type
-    # Unknown is null: an environment without a single package does not exist.
-    return fitted(versions, kind, f"environment {environment_id}: versions") or None
-
-
-NESTED: Final = {
-    "systems": ("details", "fingerprint", "system_id", _details),
-    "environments": ("packages", "versions", "environment_id", _packages),
-}
-"""By table the nested column, the text that it is made from, the key, and how."""

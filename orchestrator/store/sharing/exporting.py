@@ -31,7 +31,7 @@ from orchestrator.store.query.tabular import (
 )
 from orchestrator.store.schema import COLUMNS, KEYS, SCHEMA_VERSION, SCHEMAS, TRIALS
 from orchestrator.store.schema.columns import SHARED_KEYS, Sharing
-from orchestrator.store.schema.tables import as_merged, with_nested
+from orchestrator.store.schema.tables import as_merged
 from orchestrator.store.storage.parts import require_whole_files
 
 _BATCH_ROWS: Final = 8192
@@ -79,18 +79,14 @@ class Anonymiser:
         return cls({Sharing.HOST: _numbered("host", hosts), Sharing.SWEEP: _numbered("sweep", sweeps)})
 
     def table(self, name: str, rows: pa.Table) -> pa.Table:
-        """Rows of a table of the store or of the view `samples`, or some of its columns.
-
-        Raises:
-            StoreError: a JSON text does not fit the schema.
-        """
+        """Rows of a table of the store or of the view `samples`, or some of its columns."""
         columns = COLUMNS["trials" if name == "samples" else name]
         sharing = _OF_SAMPLES | {column.name: column.sharing for column in columns}
         for number, column in enumerate(rows.schema):
             # A column that nobody knows, as of a query, is shown as one that nobody let out.
             shown = self._column(sharing.get(column.name, Sharing.PRIVATE), column, rows.column(number))
             rows = rows.set_column(number, column, shown)
-        return with_nested(name, rows) if rows.schema.names == [column.name for column in columns] else rows
+        return rows
 
     def _column(self, sharing: Sharing, field: pa.Field, column: pa.ChunkedArray) -> pa.ChunkedArray:
         if sharing is Sharing.PUBLIC:
@@ -213,8 +209,6 @@ def _write_tables(source: _Source, order: ExportOrder, place: Path, counts: dict
     references = source.references()
     for name in KEYS:
         rows = source.small(name, references[name])
-        # Their JSON text says the same, and CSV has no nested values.
-        rows = rows.drop_columns([name for name in rows.schema.names if name in ("details", "packages")])
         counts[name] = write_rows(rows.to_reader(), place / f"{name}.{order.form}", order.form)
 
 

@@ -21,7 +21,6 @@ from orchestrator.store.storage.layout import Snapshot, first_line, reading_erro
 ROW_GROUP_ROWS: Final = 16384
 """Small enough that statistics prune within a part, large enough that a scan is one of few pieces."""
 
-# A row has some 70 nested columns: what Parquet says about each of them is more than what stands in it.
 _SMALL: Final[dict[str, Any]] = {
     "compression": "zstd",
     "use_dictionary": False,

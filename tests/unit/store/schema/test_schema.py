@@ -1,4 +1,6 @@
-"""How Parquet stores the schema."""
+"""The schema, and how Parquet stores it."""
+
+import dataclasses
 
 import numpy as np
 import pyarrow as pa
@@ -7,6 +9,7 @@ import pyarrow.parquet as pq
 from orchestrator.store import TRIALS
 from orchestrator.store.schema import DICTIONARY_COLUMNS, SPLIT_COLUMNS, parquet_options
 from orchestrator.store.storage.parts import encode_trials
+from runners.contract import GuardResult
 
 TRIAL_BYTES = 1100
 """What a trial with 100 samples may take once it is sealed, in bytes."""
@@ -20,6 +23,11 @@ def test_every_encoding_belongs_to_a_column() -> None:
     assert {*options["column_encoding"], *options["use_dictionary"], *options["write_statistics"]} <= paths
     assert set(DICTIONARY_COLUMNS).isdisjoint(options["column_encoding"])
     assert {path for path in paths if path.startswith("samples_")} <= set(SPLIT_COLUMNS)
+
+
+def test_a_guards_result_has_a_field_for_each_of_the_contract() -> None:
+    declared = [field.name for field in dataclasses.fields(GuardResult)]
+    assert [field.name for field in TRIALS.field("guards").type.value_type] == declared
 
 
 def test_what_people_select_by_has_statistics_and_samples_have_none() -> None:

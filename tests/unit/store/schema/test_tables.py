@@ -46,14 +46,8 @@ def test_the_totals_of_a_campaign_count_each_status_and_none_is_null() -> None:
     assert None not in counted.values()
 
 
-def test_versions_of_an_environment_are_a_map_too() -> None:
-    row = environment_row("e", "cpu", {"torch": "2.13.0", "numpy": "2.0"}, {}, image_digest=None, lock_sha256="l")
-    batch = pa.RecordBatch.from_pylist([row], ENVIRONMENTS)
-    assert batch.column("packages").to_pylist(maps_as_pydicts="strict") == [{"numpy": "2.0", "torch": "2.13.0"}]
-
-
-def test_an_environment_that_nobody_looked_into_has_a_row_and_no_packages() -> None:
+def test_an_environment_that_nobody_looked_into_has_a_row() -> None:
     row = environment_row("e", "cpu", {}, {}, image_digest="sha256:d", lock_sha256="l")
     [back] = pa.RecordBatch.from_pylist([row], ENVIRONMENTS).to_pylist()
-    assert (back["versions"], back["packages"]) == ("{}", None)
+    assert back["versions"] == "{}"
     assert (back["image_digest"], back["lock_sha256"]) == ("sha256:d", "l")
