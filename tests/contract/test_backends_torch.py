@@ -193,6 +193,31 @@ def test_a_compiled_model_tells_how_it_was_compiled(compiled: dict[str, TrialRec
     assert facts["operations"] == 10 * LAYERS + 3
 
 
+@pytest.fixture(scope="module")
+def ahead(tmp_path_factory: pytest.TempPathFactory, cpu_python: Path) -> dict[str, TrialRecord]:
+    """A library of a model, and what is compiled with weights as constants."""
+    trials = {
+        "library": trial("aot_inductor"),
+        "library-freezing": trial("aot_inductor", {"freezing": True}, workload="op-layernorm"),
+        "compile-freezing": trial("torch_compile", {"freezing": True}, workload="op-layernorm"),
+    }
+    return recorded(tmp_path_factory.mktemp("ahead"), cpu_python, *named(trials))
+
+
+@pytest.mark.parametrize("name", ["library", "library-freezing", "compile-freezing"])
+def test_what_is_compiled_ahead_of_time_computes_the_same(ahead: dict[str, TrialRecord], name: str) -> None:
+    record = ahead[name]
+    assert (record.status, record.reason) == (Status.OK, None), record.log_tail
+    assert record.verification is not None
+    assert record.verification.after_timing
+    assert record.phases.artifact_s is not None
+
+
+def test_what_a_library_calls_is_counted_in_its_source(ahead: dict[str, TrialRecord]) -> None:
+    # As torch_compile, but for how the ends of the model are fused
+    assert ahead["library"].facts["operations"] == 10 * LAYERS + 5
+
+
 @pytest.mark.parametrize(
     ("mode", "instead"), [("reduce-overhead", "default"), ("max-autotune", "max-autotune-no-cudagraphs")]
 )
