@@ -12,7 +12,15 @@ from rich.text import Text
 from orchestrator.analysis import Estimate
 from orchestrator.analysis.axes import grouped
 from orchestrator.analysis.claims import Agreement, Claim, Decision, Figure, Finding, JudgedCase, Kind, Scale
-from orchestrator.report.text import count_text, indented, markdown_head, markdown_row, value_text
+from orchestrator.report.text import (
+    TOO_WIDE,
+    count_text,
+    indented,
+    is_useless,
+    markdown_head,
+    markdown_row,
+    value_text,
+)
 
 _COLOURS: Final = {Finding.HOLDS: "green", Finding.FAILS: "red", Finding.NOT_ENOUGH_DATA: "yellow"}
 _CASES_SHOWN: Final = 8
@@ -190,6 +198,10 @@ def _figure_text(figure: Figure, claim: Claim) -> str:
     value = "" if figure.value is None else f"{sign}{_digits(figure.value, figure)}"
     if figure.low is None or figure.high is None:
         return f"{value} without an interval"
+    # what has bounds alone, or an end beyond what was measured, is no estimate with scatter
+    is_scatter = figure.value is not None and figure.scale is not Scale.LINEAR and math.isfinite(figure.high)
+    if is_scatter and is_useless(Estimate(1.0, figure.low, figure.high, 1, 0)):
+        return TOO_WIDE
     return f"{value} [{_digits(figure.low, figure)}, {_digits(figure.high, figure)}]".strip()
 
 
