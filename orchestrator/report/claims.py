@@ -12,15 +12,8 @@ from rich.text import Text
 from orchestrator.analysis import Estimate
 from orchestrator.analysis.axes import grouped
 from orchestrator.analysis.claims import Agreement, Claim, Decision, Figure, Finding, JudgedCase, Kind, Scale
-from orchestrator.report.text import (
-    TOO_WIDE,
-    count_text,
-    indented,
-    is_useless,
-    markdown_head,
-    markdown_row,
-    value_text,
-)
+from orchestrator.report import markdown
+from orchestrator.report.text import TOO_WIDE, count_text, indented, is_useless, value_text
 
 _COLOURS: Final = {Finding.HOLDS: "green", Finding.FAILS: "red", Finding.NOT_ENOUGH_DATA: "yellow"}
 _CASES_SHOWN: Final = 8
@@ -90,11 +83,11 @@ def counts_text(decisions: Sequence[Decision]) -> str:
 def claims_markdown(decisions: Sequence[Decision]) -> str:
     """A page."""
     lines = ["# Claims", "", counts_text(decisions), ""]
-    lines += markdown_head(["", "claim", "number", "must be", "cases", "published"])
+    lines += markdown.head(["", "claim", "number", "must be", "cases", "published"])
     for decision in decisions:
         bound = _with_unit(decision.claim, decision.claim.statistic.threshold.text)
         verdict, number, published = decision.finding.value, number_text(decision), published_text(decision)
-        lines.append(markdown_row([verdict, decision.claim.text, number, bound, _count(decision), published]))
+        lines.append(markdown.row([verdict, decision.claim.text, number, bound, _count(decision), published]))
     for decision in decisions:
         lines += ["", f"## {decision.claim.id}: {decision.finding.value}", "", decision.claim.text, ""]
         lines += [f"- {text}" for text, _ in _lines(decision)]

@@ -24,10 +24,10 @@ from orchestrator.report.text import (
     duration_text,
     estimate_text,
     indented,
+    interval_text,
     is_useless,
     ratio_text,
     shape_name,
-    share_text,
     transition_text,
 )
 from runners.contract import Status
@@ -140,7 +140,7 @@ def _tax(tax: Tax, device: str) -> Iterator[RenderableType]:
     share = tax.parts.get("framework_fraction")
     if share is not None:
         table.add_row(
-            "the framework's share", share_text(share), Text("at least" if device == "cpu" else "", style="dim")
+            "the framework's share", _percent(share), Text("at least" if device == "cpu" else "", style="dim")
         )
     if device == "cpu" and tax.load is not None:
         table.add_row("latency over floor", _plain(tax.load.scaled(2)), Text("at most; transition at 2", style="dim"))
@@ -179,7 +179,7 @@ def _execution(found: Explanation) -> Iterator[RenderableType]:
     if is_useless(tax.seconds, tax.seconds.value / tax.share):
         yield Text.assemble(("Execution tax: ", "bold"), f"{TOO_WIDE}, over {tax.best}")
         return
-    share = share_text(Estimate(tax.share, None, None, 1, 1))
+    share = _percent(Estimate(tax.share, None, None, 1, 1))
     parts = [f"at least {duration_text(tax.seconds)}, {share} of the latency, which {tax.best} does without"]
     if tax.by_floors_s is not None and tax.unexplained_s is not None:
         floors, rest = (
@@ -243,7 +243,7 @@ def _outcome(other: Alternative) -> tuple[str, str]:
         reason = f": {other.reason}" if other.reason else ""
         return (f"{other.status.value}{reason}" if other.status is not Status.OK else "no latency"), ""
     star = " *" if _is_unpaired(other) else ""
-    removed = "unknown" if other.removed_share is None else share_text(other.removed_share)
+    removed = "unknown" if other.removed_share is None else _percent(other.removed_share)
     return ratio_text(other.speedup) + star, removed
 
 
@@ -260,6 +260,13 @@ def _missing(found: Explanation, commands: Mapping[Lack, str]) -> Iterator[Rende
         yield Text(f"  {_LACKS[lack]}")
         if lack in commands:
             yield indented(Text(commands[lack], style="cyan"), 4)
+
+
+def _percent(estimate: Estimate) -> str:
+    if is_useless(estimate, 1.0):
+        return TOO_WIDE
+    value = f"{estimate.value:.1%}" if abs(estimate.value) < 0.1 else f"{estimate.value:.0%}"
+    return value + interval_text(estimate, "{:.0%}".format)
 
 
 def _plain(estimate: Estimate) -> str:

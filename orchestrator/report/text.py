@@ -78,21 +78,6 @@ def indented(content: Text | str, columns: int) -> Padding:
     return Padding(content if isinstance(content, Text) else Text(content), (0, 0, 0, columns), expand=False)
 
 
-def markdown_cell(text: str) -> str:
-    """Any text, as a cell of a table in Markdown takes it."""
-    return text.replace("|", "\\|").replace("\n", " ")
-
-
-def markdown_row(cells: Iterable[str]) -> str:
-    """A row of a table in Markdown."""
-    return f"| {' | '.join(map(markdown_cell, cells))} |"
-
-
-def markdown_head(names: Sequence[str]) -> list[str]:
-    """The first two lines of a table in Markdown."""
-    return [markdown_row(names), "|" + "---|" * len(names)]
-
-
 # Shapes
 
 
@@ -173,22 +158,14 @@ def _digits(value: float) -> str:
     return f"{value:.0f}" if size >= 99.95 else f"{value:.1f}" if size >= 9.995 else f"{value:.2f}"
 
 
-def share_text(estimate: Estimate) -> str:
-    """A share in percent with its interval."""
-    if is_useless(estimate, 1.0):
-        return TOO_WIDE
-    value = f"{estimate.value:.1%}" if abs(estimate.value) < 0.1 else f"{estimate.value:.0%}"
-    return value + _interval_text(estimate, "{:.0%}".format)
-
-
 def estimate_text(estimate: Estimate, shown: Callable[[float], str], unit: str = "", sign: str = "") -> str:
     """A value in a unit with its interval, numbers as `shown` writes them; words where the interval is useless."""
     if is_useless(estimate):
         return TOO_WIDE
-    return f"{sign}{shown(estimate.value)}{unit}{_interval_text(estimate, shown)}"
+    return f"{sign}{shown(estimate.value)}{unit}{interval_text(estimate, shown)}"
 
 
-def _interval_text(estimate: Estimate, shown: Callable[[float], str]) -> str:
+def interval_text(estimate: Estimate, shown: Callable[[float], str]) -> str:
     """An interval behind its value, in brackets; empty without one."""
     if estimate.low is None or estimate.high is None:
         return ""
