@@ -11,7 +11,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
-from orchestrator.errors import ConfigurationError, near_names
+from orchestrator.errors import ConfigurationError, near_names, some_names
 from runners.contract.catalogue import BACKENDS, WORKLOADS, BackendInfo, IntegerRange, WorkloadInfo
 
 Value: TypeAlias = str | int | None
@@ -74,7 +74,7 @@ def axis(name: str, option: str | None = None) -> Axis:
     """
     found = AXES.get(name) or OPTION_AXES.get(name)
     if found is None:
-        hint = near_names(name, [*AXES, *OPTION_AXES]) or f"; axes: {', '.join(AXES)}, and {', '.join(OPTION_AXES)}"
+        hint = near_names(name, [*AXES, *OPTION_AXES]) or f"; axes: {some_names([*AXES, *OPTION_AXES])}"
         raise ConfigurationError(f"no axis is called {name}{hint}", key=option)
     return found
 

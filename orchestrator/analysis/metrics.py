@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from orchestrator.analysis.ratios import Reading
 from orchestrator.analysis.tax import DERIVED
-from orchestrator.errors import ConfigurationError, near_names
+from orchestrator.errors import ConfigurationError, near_names, some_names
 from orchestrator.store import TRIALS
 from runners.statistics.moderation import BETWEEN_CAMPAIGNS
 
@@ -83,7 +83,7 @@ def metric(name: str) -> Metric:
     try:
         return METRICS[name]
     except KeyError:
-        hint = near_names(name, METRICS) or f"; metrics: {', '.join(METRICS)}"
+        hint = near_names(name, METRICS) or f"; metrics: {some_names(METRICS)}"
         raise ConfigurationError(f"no metric is called {name}{hint}", key="--metric") from None
 
 

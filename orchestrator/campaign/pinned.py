@@ -11,7 +11,7 @@ from orchestrator.campaign.resume import Continuation, continued, other_hardware
 from orchestrator.campaign.stored_plan import StoredPlan, plan_document
 from orchestrator.config import Sweep
 from orchestrator.environments import Catalogue, lock_sha256, short_digest
-from orchestrator.errors import ConfigurationError, NoUsableHostError
+from orchestrator.errors import ConfigurationError, NoUsableHostError, some_names
 from orchestrator.hosts.check import differences
 from orchestrator.planning import EnvironmentPin, Plan, PlanningHost, plan
 from orchestrator.store import Store
@@ -114,9 +114,9 @@ def go_on(campaign: Pinned, sweep: Sweep, hosts: Sequence[PlanningHost], store: 
     if other := other_hardware(campaign.campaign_id, hosts, store):
         raise campaign.refusal(other)
     if not campaign.plan.shares_work(today):
-        places = ", ".join(sorted(campaign.plan.places))
+        places, here = some_names(sorted(campaign.plan.places)), some_names(now.places) or "none"
         raise NoUsableHostError(
-            f"campaign {campaign.campaign_id} has trials for {places}, and at hand is {', '.join(now.places) or 'none'}"
+            f"campaign {campaign.campaign_id} has trials for {places}, and at hand is {here}"
             "; name an inventory that has one of them with --inventory"
         )
     return continued(campaign.campaign_id, campaign.plan, sweep, hosts, store)

@@ -44,7 +44,14 @@ from orchestrator.config import (
     select_hosts,
 )
 from orchestrator.environments import Catalogue
-from orchestrator.errors import ConfigurationError, ExitCode, InfrastructureError, NoUsableHostError, did_you_mean
+from orchestrator.errors import (
+    ConfigurationError,
+    ExitCode,
+    InfrastructureError,
+    NoUsableHostError,
+    did_you_mean,
+    some_names,
+)
 from orchestrator.files import ProjectFiles
 from orchestrator.hosts import open_hosts
 from orchestrator.planning import ANY_SUITABLE, Plan, PlanningHost, environments_on
@@ -340,8 +347,8 @@ def _hosts(inventory: Inventory, limit: str | None, campaign: Pinned, waiting: M
     done = [name for name in chosen if name in campaign.plan.places and name not in waiting]
     left = {name: host for name, host in chosen.items() if name not in done}
     if not left:
-        places = ", ".join(f"{place} ({count})" for place, count in waiting.items())
-        raise inventory.error(f"nothing is left to do on {', '.join(done)}; trials are left on {places}")
+        places = some_names(f"{place} ({count})" for place, count in waiting.items())
+        raise inventory.error(f"nothing is left to do on {some_names(done)}; trials are left on {places}")
     return left
 
 

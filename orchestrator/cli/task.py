@@ -12,7 +12,7 @@ from orchestrator.campaign.run import refuse_empty
 from orchestrator.cli.sweep import git_commit, known_environments, print_plan, sweep_argument
 from orchestrator.config import Sweep, load_sweep
 from orchestrator.environments import Catalogue
-from orchestrator.errors import ConfigurationError, did_you_mean
+from orchestrator.errors import ConfigurationError, did_you_mean, some_names
 from orchestrator.files import ProjectFiles
 from orchestrator.planning import ANY_SUITABLE, plan
 
@@ -85,7 +85,7 @@ def _chosen(wanted: Sweep, names: tuple[str, ...], catalogue: Catalogue) -> tupl
     if any_suitable and not names:
         raise wanted.error(
             "any-suitable is chosen by what a machine has, and nobody can look at it here; "
-            f"add --environment NAME with one of {', '.join(sorted(catalogue.entries))}",
+            f"add --environment NAME with one of {some_names(sorted(catalogue.entries))}",
             "environments",
         )
     known = [*wanted.environments, *(catalogue.entries if any_suitable else ())]

@@ -29,7 +29,7 @@ from orchestrator.environments.identity import (
     settings,
 )
 from orchestrator.environments.observation import FactValue, Observation, observe
-from orchestrator.errors import ConfigurationError, InfrastructureError, did_you_mean
+from orchestrator.errors import ConfigurationError, InfrastructureError, did_you_mean, some_names
 from orchestrator.files import exclusive, write_atomically
 
 RECORD = "images.lock.yaml"
@@ -261,7 +261,7 @@ def _side(name: str, recorded: Mapping[str, BuiltImage], client: DockerClient, s
     attributes = attributes_of(client, reference)
     if attributes is None:
         raise ConfigurationError(
-            f"{name} is no image of the engine, no recorded environment ({', '.join(recorded) or 'there is none'}) "
+            f"{name} is no image of the engine, no recorded environment ({some_names(recorded) or 'there is none'}) "
             "and no file that ends in .tar"
         )
     return _Side(name, attributes, _look_into(client, reference, str(attributes["Id"]), say))

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.config import Inventory
-from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError
+from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError, some_names
 from orchestrator.hosts.calls import Answer, Argument, decode_answer, encode_call, perform
 from orchestrator.hosts.cluster.settings import HOST_LABEL, SLOT, WORKERS
 
@@ -86,7 +86,7 @@ def node_of(host: str, seen: ClusterInfo) -> RayNode:
         known = sorted(node.labels[HOST_LABEL] for node in seen.nodes if HOST_LABEL in node.labels)
         raise InfrastructureError(
             f"no living node of the cluster has the label {HOST_LABEL}={host} (there is: "
-            f"{', '.join(known) or 'none'}); start Ray there with --labels={HOST_LABEL}={host}"
+            f"{some_names(known) or 'none'}); start Ray there with --labels={HOST_LABEL}={host}"
         )
     if len(found) > 1:
         where = ", ".join(f"{node.machine} ({node.address})" for node in found)

@@ -12,7 +12,8 @@ from rich.text import Text
 from orchestrator.analysis import Estimate
 from orchestrator.analysis.axes import grouped
 from orchestrator.analysis.claims import Agreement, Claim, Decision, Figure, Finding, JudgedCase, Kind, Scale
-from orchestrator.report.text import count_text, indented, markdown_head, markdown_row, spread_text, value_text
+from orchestrator.report import markdown
+from orchestrator.report.text import TOO_WIDE, count_text, indented, is_useless, spread_text, value_text
 
 _COLOURS: Final = {Finding.HOLDS: "green", Finding.FAILS: "red", Finding.NOT_ENOUGH_DATA: "yellow"}
 _CASES_SHOWN: Final = 8
@@ -94,11 +95,11 @@ def least_lines(decisions: Sequence[Decision]) -> Iterator[str]:
 def claims_markdown(decisions: Sequence[Decision]) -> str:
     """A page."""
     lines = ["# Claims", "", counts_text(decisions), "", *least_lines(decisions), ""]
-    lines += markdown_head(["", "claim", "number", "must be", "cases", "published"])
+    lines += markdown.head(["", "claim", "number", "must be", "cases", "published"])
     for decision in decisions:
         bound = _with_unit(decision.claim, decision.claim.statistic.threshold.text)
         verdict, number, published = decision.finding.value, number_text(decision), published_text(decision)
-        lines.append(markdown_row([verdict, decision.claim.text, number, bound, _count(decision), published]))
+        lines.append(markdown.row([verdict, decision.claim.text, number, bound, _count(decision), published]))
     for decision in decisions:
         lines += ["", f"## {decision.claim.id}: {decision.finding.value}", "", decision.claim.text, ""]
         lines += [f"- {text}" for text, _ in _lines(decision)]
@@ -202,6 +203,10 @@ def _figure_text(figure: Figure, claim: Claim) -> str:
     value = "" if figure.value is None else f"{sign}{_digits(figure.value, figure)}"
     if figure.low is None or figure.high is None:
         return f"{value} without an interval"
+    # what has bounds alone, or an end beyond what was measured, is no estimate with scatter
+    is_scatter = figure.value is not None and figure.scale is not Scale.LINEAR and math.isfinite(figure.high)
+    if is_scatter and is_useless(Estimate(1.0, figure.low, figure.high, 1, 0)):
+        return TOO_WIDE
     return f"{value} [{_digits(figure.low, figure)}, {_digits(figure.high, figure)}]".strip()
 
 

@@ -16,7 +16,8 @@ from orchestrator.analysis.axes import DEFAULTS, axes, grouped
 from orchestrator.analysis.frame import Cell, Frame, frame_columns
 from orchestrator.analysis.metrics import METRICS
 from orchestrator.analysis.pooling import Policy, Pool
-from orchestrator.report.text import count_text, duration_text, markdown_head, markdown_row, statuses_text
+from orchestrator.report import markdown
+from orchestrator.report.text import count_text, duration_text, statuses_text
 from runners.contract import Status
 from runners.contract.catalogue import BACKENDS, WORKLOADS, BackendInfo, WorkloadInfo
 
@@ -103,16 +104,16 @@ def _section(cells: Sequence[Cell], versions: Mapping[str, Mapping[str, str]]) -
     families = grouped(cells, lambda cell: _family(_of(cell, "workload")))
     ordered = [name for name in _FAMILIES if name in families]
     yield from ["", "### How many", "", "Workloads that are ok, of those that were tried; skipped ones were not.", ""]
-    yield from markdown_head(["family", *backends])
+    yield from markdown.head(["family", *backends])
     for family in ordered:
         by_backend = grouped(families[family], lambda cell: _of(cell, "backend"))
-        yield markdown_row([family, *(_share(by_backend.get(backend, ())) for backend in backends)])
+        yield markdown.row([family, *(_share(by_backend.get(backend, ())) for backend in backends)])
     for family in ordered:
-        yield from ["", f"### {family}", "", *markdown_head(["workload", "input", *backends])]
+        yield from ["", f"### {family}", "", *markdown.head(["workload", "input", *backends])]
         lines = grouped(families[family], lambda cell: _line(cell, varying))
         for line in sorted(lines, key=_line_order):
             known = {_of(cell, "backend"): cell for cell in lines[line]}
-            yield markdown_row([f"`{line[0]}`", line[1], *(_cell(known.get(name), notes) for name in backends)])
+            yield markdown.row([f"`{line[0]}`", line[1], *(_cell(known.get(name), notes) for name in backends)])
     if notes.numbers:
         yield from ["", "### Reasons", ""]
         yield from (f"{number}. {status}: {told}" for (status, told), number in notes.numbers.items())

@@ -3,6 +3,7 @@
 What one call costs, why, and what would make it cost less.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -18,11 +19,13 @@ from orchestrator.analysis.tax import Regime
 from orchestrator.analysis.transition import Interval
 from orchestrator.report.terminal import ruled_table
 from orchestrator.report.text import (
+    TOO_WIDE,
     count_text,
     duration_text,
     estimate_text,
     indented,
     interval_text,
+    is_useless,
     ratio_text,
     shape_name,
     transition_text,
@@ -129,9 +132,11 @@ def _tax(tax: Tax, device: str) -> Iterator[RenderableType]:
         yield Text("\nNo trial of it ended ok, so nothing can be said about its latency.", style="yellow")
         return
     table = ruled_table("", "per call", "")
+    whole = max((part.value for column, part in tax.parts.items() if column.startswith("latency")), default=math.inf)
     for column, name, meaning in _CPU_LINES if device == "cpu" else _GPU_LINES:
         if column in tax.parts:
-            table.add_row(name, duration_text(tax.parts[column]), Text(meaning, style="dim"))
+            told = duration_text(tax.parts[column], math.inf if column.startswith("latency") else whole)
+            table.add_row(name, told, Text(meaning, style="dim"))
     share = tax.parts.get("framework_fraction")
     if share is not None:
         table.add_row(
@@ -171,6 +176,9 @@ def _execution(found: Explanation) -> Iterator[RenderableType]:
     if not tax.share:
         yield Text.assemble(("Execution tax: ", "bold"), "none seen; no backend that was measured is faster")
         return
+    if is_useless(tax.seconds, tax.seconds.value / tax.share):
+        yield Text.assemble(("Execution tax: ", "bold"), f"{TOO_WIDE}, over {tax.best}")
+        return
     share = _percent(Estimate(tax.share, None, None, 1, 1))
     parts = [f"at least {duration_text(tax.seconds)}, {share} of the latency, which {tax.best} does without"]
     if tax.by_floors_s is not None and tax.unexplained_s is not None:
@@ -197,6 +205,7 @@ def _batches(found: Explanation) -> Iterator[RenderableType]:
     else:
         doubt = "" if free.is_decided else ", which does not decide"
         tail = f"batch {free.next_batch} costs {ratio_text(free.next_cost)}{doubt}"
+        tail = f"what batch {free.next_batch} costs is {TOO_WIDE}" if is_useless(free.next_cost) else tail
     yield Text.assemble(("Free batch ", "bold"), f"(at most {more} above batch {free.base}): {head}; {tail}")
 
 
@@ -234,7 +243,8 @@ def _outcome(other: Alternative) -> tuple[str, str]:
         reason = f": {other.reason}" if other.reason else ""
         return (f"{other.status.value}{reason}" if other.status is not Status.OK else "no latency"), ""
     star = " *" if _is_unpaired(other) else ""
-    return ratio_text(other.speedup) + star, "unknown" if other.removed_share is None else _percent(other.removed_share)
+    removed = "unknown" if other.removed_share is None else _percent(other.removed_share)
+    return ratio_text(other.speedup) + star, removed
 
 
 def _is_unpaired(other: Alternative) -> bool:
@@ -253,6 +263,8 @@ def _missing(found: Explanation, commands: Mapping[Lack, str]) -> Iterator[Rende
 
 
 def _percent(estimate: Estimate) -> str:
+    if is_useless(estimate, 1.0):
+        return TOO_WIDE
     value = f"{estimate.value:.1%}" if abs(estimate.value) < 0.1 else f"{estimate.value:.0%}"
     return value + interval_text(estimate, "{:.0%}".format)
 

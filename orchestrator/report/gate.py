@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from orchestrator.analysis.comparison import Gate, GatedCell, Outcome
+from orchestrator.report import markdown
 from orchestrator.report.comparison import (
     flagged_line,
     pairing_mark,
@@ -20,8 +21,6 @@ from orchestrator.report.text import (
     calibration_line,
     count_text,
     indented,
-    markdown_cell,
-    markdown_row,
     percent_text,
     power_lines,
     ratio_text,
@@ -71,13 +70,13 @@ def gate_markdown(found: Gate) -> str:
     lines += [f"- {line}" for line in _heading(found)]
     shown = [cell for cell in found.cells if cell.outcome is not Outcome.NEW][:_IN_MARKDOWN]
     lines += ["", "| cell | baseline | candidate | ratio, above 1 is better | |", "|---|---|---|---|---|"]
-    lines += [markdown_row(_columns(cell, found)) for cell in shown]
+    lines += [markdown.row(_columns(cell, found)) for cell in shown]
     if len(found.cells) > len(shown):
         lines += ["", f"and {len(found.cells) - len(shown)} more"]
     if found.table.differences:
         lines += ["", "What else differs:", ""]
         changes = [difference.change for difference in found.table.differences[:_IN_MARKDOWN]]
-        lines += [f"- {markdown_cell(f'{change.field}: {change.then} → {change.now}')}" for change in changes]
+        lines += [f"- {markdown.cell(f'{change.field}: {change.then} → {change.now}')}" for change in changes]
     return "\n".join(lines) + "\n"
 
 

@@ -36,6 +36,8 @@ _VAGUE: Final = 2.0
 """Times that the upper end of an interval is the lower one."""
 _USELESS: Final = 100
 """An interval whose ends differ by more than this factor says only that there are too few sessions."""
+TOO_WIDE: Final = "too wide to tell"
+"""In the place of a number with such an interval."""
 _LEAST: Final = "Smallest difference that could have been found"
 _OF_TIME: Final = (
     *("latency", "throughput", "floor", "dispatch", "graph", "busy", "kernel_sum", "overhead", "cpu_time"),
@@ -77,21 +79,6 @@ def indented(content: Text | str, columns: int) -> Padding:
     return Padding(content if isinstance(content, Text) else Text(content), (0, 0, 0, columns), expand=False)
 
 
-def markdown_cell(text: str) -> str:
-    """Any text, as a cell of a table in Markdown takes it."""
-    return text.replace("|", "\\|").replace("\n", " ")
-
-
-def markdown_row(cells: Iterable[str]) -> str:
-    """A row of a table in Markdown."""
-    return f"| {' | '.join(map(markdown_cell, cells))} |"
-
-
-def markdown_head(names: Sequence[str]) -> list[str]:
-    """The first two lines of a table in Markdown."""
-    return [markdown_row(names), "|" + "---|" * len(names)]
-
-
 # Shapes
 
 
@@ -121,9 +108,17 @@ def is_vague(ratio: Estimate) -> bool:
     return ratio.low is not None and ratio.high is not None and ratio.high > _VAGUE * ratio.low
 
 
-def is_useless(estimate: Estimate) -> bool:
-    """Whether an interval says only that there are too few processes."""
-    return estimate.low is not None and estimate.high is not None and estimate.high > estimate.low * _USELESS > 0
+def is_useless(estimate: Estimate, whole: float = math.inf) -> bool:
+    """Whether an interval says only that there are too few processes.
+
+    Args:
+        estimate: the value with its interval.
+        whole: of which the value is a part; from nothing to all of it says nothing.
+    """
+    if estimate.low is None or estimate.high is None:
+        return False
+    near, far = sorted((abs(estimate.low), abs(estimate.high)))
+    return far > near * _USELESS if estimate.low * estimate.high > 0 else estimate.low <= 0 and estimate.high >= whole
 
 
 def margin_text(estimate: Estimate) -> str:
@@ -134,9 +129,9 @@ def margin_text(estimate: Estimate) -> str:
     return f"±{percent_text(half)}" if half < 1 else "±over 100 %"
 
 
-def duration_text(estimate: Estimate) -> str:
-    """Seconds in a unit that fits, with their interval."""
-    return value_text(estimate, "s")
+def duration_text(estimate: Estimate, whole: float = math.inf) -> str:
+    """Seconds in a unit that fits, with their interval; `whole` as `is_useless` takes it."""
+    return TOO_WIDE if is_useless(estimate, whole) else value_text(estimate, "s")
 
 
 def value_text(estimate: Estimate, unit: str) -> str:
@@ -148,7 +143,8 @@ def value_text(estimate: Estimate, unit: str) -> str:
 
 def ratio_text(estimate: Estimate, decimals: int = 2) -> str:
     """A ratio with its interval."""
-    return f"x{estimate_text(estimate, f'{{:.{decimals}f}}'.format)}"
+    shown = f"{{:.{decimals}f}}".format
+    return estimate_text(estimate, shown, sign="x")
 
 
 def percent_text(share: float) -> str:
@@ -163,17 +159,17 @@ def _digits(value: float) -> str:
     return f"{value:.0f}" if size >= 99.95 else f"{value:.1f}" if size >= 9.995 else f"{value:.2f}"
 
 
-def estimate_text(estimate: Estimate, shown: Callable[[float], str], unit: str = "") -> str:
-    """A value in a unit with its interval, numbers as `shown` writes them."""
-    return f"{shown(estimate.value)}{unit}{interval_text(estimate, shown)}"
+def estimate_text(estimate: Estimate, shown: Callable[[float], str], unit: str = "", sign: str = "") -> str:
+    """A value in a unit with its interval, numbers as `shown` writes them; words where the interval is useless."""
+    if is_useless(estimate):
+        return TOO_WIDE
+    return f"{sign}{shown(estimate.value)}{unit}{interval_text(estimate, shown)}"
 
 
 def interval_text(estimate: Estimate, shown: Callable[[float], str]) -> str:
     """An interval behind its value, in brackets; empty without one."""
     if estimate.low is None or estimate.high is None:
         return ""
-    if is_useless(estimate):
-        return " [too wide: more sessions]"
     return f" [{shown(estimate.low)}, {shown(estimate.high)}]"
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import NoUsableHostError
+from orchestrator.errors import NoUsableHostError, some_names
 from orchestrator.hosts.cluster import CODE_VARIABLE, HOST_LABEL, RELAY, RELAY_SLOTS, SLOT
 from orchestrator.hosts.cluster.settings import CLUSTER
 from orchestrator.hosts.external_cluster import ExternalCluster, initialise
@@ -136,13 +136,13 @@ def connected(ray: Any, hosts: Sequence[SchedulingHost]) -> Connected:
     nodes = ray.nodes()
     missing = unserved(hosts, nodes)
     if missing and len(missing) == len(hosts):
-        known = "; ".join(
+        known = some_names(
             f"{node['NodeManagerHostname']}: labels {node['Labels']}, slots {node['Resources'].get(SLOT, 0):.0f}"
             for node in nodes
             if node["Alive"]
         )
         raise NoUsableHostError(
-            f"no node of the Ray cluster serves {', '.join(missing)} (needs label {HOST_LABEL}, and "
+            f"no node of the Ray cluster serves {some_names(missing)} (needs label {HOST_LABEL}, and "
             f"a {SLOT} for each task at once); living nodes: {known or 'none'}"
         )
     return Connected(ray, dict.fromkeys(missing, NO_NODE))

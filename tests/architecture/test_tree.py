@@ -75,6 +75,11 @@ def test_of_which_kind_a_host_is_is_asked_behind_the_seam() -> None:
     assert outside == set()
 
 
+def test_errors_list_what_is_known_within_a_limit() -> None:
+    whole = re.compile(r"known: \{', '\.join")
+    assert [str(path) for path in tracked("orchestrator/*.py") if whole.search(path.read_text())] == []
+
+
 def test_config_and_planning_are_imported_by_their_faces() -> None:
     behind = re.compile(r"^\s*(?:from|import) orchestrator\.(?:config|planning)\.", re.MULTILINE)
     packages = (PROJECT / "orchestrator" / "config", PROJECT / "orchestrator" / "planning")

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from rich.console import Console
 
 from orchestrator.analysis.explanation import Direction, Explanation, Lack, explain, explain_columns
 from orchestrator.analysis.snapshot import Snapshot
+from orchestrator.analysis.statistics import Estimate
 from orchestrator.analysis.tax import Regime
 from orchestrator.analysis.transition import Side
 from orchestrator.report.explain import render_explanation
@@ -115,6 +117,10 @@ def test_what_noise_hides_is_not_called_free(tmp_path: Path) -> None:
     Console(file=out, width=120).print(render_explanation(found, {}))
     assert re.search(r"none shown; batch 2 costs x[\d.]+ \[[\d., ]+\], which does not decide", out.getvalue())
     assert "not decided" in out.getvalue()
+    vague = replace(found.free, next_cost=Estimate(620.38, 0.31, 1.2e6, 2, 2))
+    Console(file=out, width=120).print(render_explanation(replace(found, free=vague), {}))
+    assert "none shown; what batch 2 costs is too wide to tell" in " ".join(out.getvalue().split())
+    assert "x620" not in out.getvalue()
 
 
 def test_a_lack_of_variants_is_one_of_this_backend(made: Made) -> None:

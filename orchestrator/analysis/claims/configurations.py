@@ -12,7 +12,7 @@ from orchestrator.analysis.metrics import metric as metric_of
 from orchestrator.analysis.ratios import RATIO_COLUMNS, Row, Visit, by_visit
 from orchestrator.analysis.statistics import Estimate
 from orchestrator.analysis.tax import Regime, loads, regime_of
-from orchestrator.errors import ConfigurationError, near_names
+from orchestrator.errors import ConfigurationError, near_names, some_names
 from orchestrator.store import CONFIGURATION
 from runners.contract import Status
 
@@ -123,7 +123,7 @@ def known_metric(name: str) -> Metric:
         ConfigurationError: there is none.
     """
     if name not in METRICS and name not in _WORK:
-        hint = near_names(name, [*METRICS, *_WORK]) or f"; metrics: {', '.join([*METRICS, *_WORK])}"
+        hint = near_names(name, [*METRICS, *_WORK]) or f"; metrics: {some_names([*METRICS, *_WORK])}"
         raise ConfigurationError(f"no metric is called {name}{hint}")
     return _WORK.get(name) or metric_of(name)
 

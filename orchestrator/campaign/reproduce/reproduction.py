@@ -10,7 +10,7 @@ from orchestrator.campaign.reproduce.environment import EnvironmentMatch, compar
 from orchestrator.campaign.reproduce.stored import Configuration, Limits, Wanted
 from orchestrator.campaign.resume import CampaignOrder, Continuation, new_campaign_id, unfinished
 from orchestrator.config import ExecutorChoice, Host, Inventory
-from orchestrator.errors import ConfigurationError, NoUsableHostError
+from orchestrator.errors import ConfigurationError, NoUsableHostError, did_you_mean, some_names
 from orchestrator.execution import ExecutionSettings, FakeSettings
 from orchestrator.hosts.access import MEMORY_SHARE
 from orchestrator.planning import EnvironmentPin, Isolation, Plan, PlannedTask, estimate_s, trial_key, visit
@@ -102,15 +102,15 @@ def targets(wanted: Wanted, inventory: Inventory, host: str | None, allowed: All
     """
     known = inventory.hosts
     if host is not None and host not in known:
-        raise inventory.error(f"--host {host}: no host is called so; known: {', '.join(known)}")
+        raise inventory.error(f"--host {host}: no host is called so; {did_you_mean(host, known)}")
     by_host: dict[str, list[Configuration]] = {}
     for configuration in wanted.configurations:
         by_host.setdefault(host or configuration.host, []).append(configuration)
     missing = sorted(set(by_host) - set(known))
     if missing:
         raise NoUsableHostError(
-            f"{wanted.campaign_id} ran on {', '.join(name or 'an unknown host' for name in missing)}, which "
-            f"{inventory.file.path} does not have; choose another with --host (known: {', '.join(known)})"
+            f"{wanted.campaign_id} ran on {some_names(name or 'an unknown host' for name in missing)}, which "
+            f"{inventory.file.path} does not have; choose another with --host (known: {some_names(known)})"
         )
     return [_target(name, known[name], tuple(group), allowed or Allowed()) for name, group in sorted(by_host.items())]
 

@@ -25,7 +25,7 @@ from orchestrator.config.inventory.values import (
     UserName,
     VersionRange,
 )
-from orchestrator.errors import ConfigurationError, NoUsableHostError
+from orchestrator.errors import ConfigurationError, NoUsableHostError, did_you_mean, some_names
 
 WORK_DIRECTORY = "/var/lib/taxmeter"
 """Where a host that is reached over SSH keeps our files, unless the inventory names another place."""
@@ -295,7 +295,7 @@ def select_hosts(inventory: Inventory, limit: str | None) -> dict[str, Host]:
         chosen = set(inventory.hosts)
     left = {name: host for name, host in inventory.hosts.items() if name in (chosen & kept) - dropped}
     if not left:
-        raise ConfigurationError(f"--limit {limit} leaves no host; known: {', '.join(inventory.hosts)}")
+        raise ConfigurationError(f"--limit {limit} leaves no host; known: {some_names(inventory.hosts)}")
     return left
 
 
@@ -316,7 +316,7 @@ def active_hosts(hosts: Mapping[str, Host], say: Callable[[str], None]) -> dict[
     active = {name: host for name, host in hosts.items() if host.state is HostState.ACTIVE}
     if not active:
         raise NoUsableHostError(
-            f"no host takes new trials: the state of {', '.join(hosts)} is drain; write `state: active` for one"
+            f"no host takes new trials: the state of {some_names(hosts)} is drain; write `state: active` for one"
         )
     return active
 
@@ -346,10 +346,6 @@ def _named(term: str, inventory: Inventory, limit: str) -> set[str]:
     groups = fnmatch.filter(inventory.groups, term)
     if not hosts and not groups:
         what = "host or group" if inventory.groups else "host"
-        raise ConfigurationError(f"--limit {limit}: no {what} is called {term}; known: {_known(inventory)}")
+        known = did_you_mean(term, [*inventory.groups, *inventory.hosts])
+        raise ConfigurationError(f"--limit {limit}: no {what} is called {term}; {known}")
     return hosts.union(*(inventory.groups[group] for group in groups))
-
-
-def _known(inventory: Inventory) -> str:
-    groups = f"; groups: {', '.join(inventory.groups)}" if inventory.groups else ""
-    return ", ".join(inventory.hosts) + groups

@@ -13,10 +13,11 @@ from typing import Any, Final
 from matplotlib.figure import Figure
 
 from orchestrator.analysis.paper import Configuration, Gathered, Point, Published, State, names_model
+from orchestrator.report import markdown
 from orchestrator.report.figures.canvas import sheet
 from orchestrator.report.figures.values import MILLI
 from orchestrator.report.palette import GREY, backend_label
-from orchestrator.report.text import estimate_text, markdown_head, markdown_row
+from orchestrator.report.text import estimate_text
 
 MISSING: Final = "–"
 _DTYPES: Final = ("float32", "float16")
@@ -109,11 +110,11 @@ def hardware_table(published: Published, systems: Sequence[Mapping[str, Any]]) -
     return Table(header, (("paper", 9), ("in this store", 5)), tuple(rows))
 
 
-def markdown(table: Table, title: str, notes: Sequence[str]) -> str:
+def markdown_page(table: Table, title: str, notes: Sequence[str]) -> str:
     """A page with the table."""
     titles = [f"{name}: " if name else "" for name, span in table.groups for _ in range(span)]
     header = [f"{group}{name}" for group, name in zip(titles, table.header, strict=True)]
-    lines = [f"# {title}", "", *markdown_head(header), *map(markdown_row, table.rows)]
+    lines = [f"# {title}", "", *markdown.head(header), *map(markdown.row, table.rows)]
     lines += ["", *(f"- {text}" for text in (*table.notes, *notes))]
     return "\n".join(lines) + "\n"
 

@@ -8,12 +8,12 @@ from typing import Final
 from orchestrator.analysis.claims import Agreement, Decision, Finding
 from orchestrator.analysis.paper import Published, Trials
 from orchestrator.errors import ConfigurationError
+from orchestrator.report import markdown
 from orchestrator.report.claims import counts_text, number_text, published_text
 from orchestrator.report.figures.canvas import drawing, save
 from orchestrator.report.figures.catalogue import Spec
 from orchestrator.report.figures.compose import Drawn, Material, Sheet, compose
-from orchestrator.report.figures.tables import comma_separated, markdown
-from orchestrator.report.text import markdown_head, markdown_row
+from orchestrator.report.figures.tables import comma_separated, markdown_page
 
 INDEX: Final = "index.md"
 _WORDS: Final = {Drawn.WHOLE: "drawn", Drawn.PARTLY: "**partly**", Drawn.MISSING: "**missing**"}
@@ -83,7 +83,7 @@ def _as_text(sheet: Sheet, directory: Path) -> list[Path]:
     if sheet.table is None:
         return []
     spec = sheet.spec
-    page = markdown(sheet.table, f"{spec.label}. {spec.title}", (*sheet.notes, *sheet.small_print))
+    page = markdown_page(sheet.table, f"{spec.label}. {spec.title}", (*sheet.notes, *sheet.small_print))
     paths = []
     for suffix, text in (("md", page), ("csv", comma_separated(sheet.table))):
         paths.append(directory / f"{spec.stem}.{suffix}")
@@ -117,9 +117,9 @@ def index_page(written: Sequence[Written], published: Published, decisions: Sequ
     lines += [f"| {text.full_text} | {decided.get(text.claim, 'not decided')} |" for text in published.statements]
     if decisions:
         lines += ["", "## Claims", "", f"{counts_text(decisions)}. `taxmeter claims` tells each in full.", ""]
-        lines += markdown_head(["", "claim", "number", "published"])
+        lines += markdown.head(["", "claim", "number", "published"])
         rows = ((case.finding.value, case.claim.text, _number(case) or "–", published_text(case)) for case in decisions)
-        lines += map(markdown_row, rows)
+        lines += map(markdown.row, rows)
     for figure in written:
         lines += _section(figure)
     return "\n".join(lines) + "\n"

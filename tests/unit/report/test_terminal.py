@@ -29,7 +29,7 @@ from orchestrator.analysis.ratios import Witness, judged
 from orchestrator.analysis.transition import Interval, Side
 from orchestrator.config import load_sweep
 from orchestrator.report import render
-from orchestrator.report.text import duration_text, sentences, value_text, work_name
+from orchestrator.report.text import TOO_WIDE, duration_text, ratio_text, sentences, value_text, work_name
 from runners.contract import Status
 
 PROJECT = Path(__file__).parents[3]
@@ -190,7 +190,17 @@ def test_the_screen_of_the_default_sweep_has_at_most_45_lines(width: int) -> Non
 def test_an_interval_that_reaches_below_0_is_shown() -> None:
     assert value_text(Estimate(-3.196e-5, -4.62e-5, -8.3e-6, 5, 5), "s") == "-32.0 us [-46.2, -8.30]"
     assert value_text(Estimate(1e-6, -1e-6, 3e-6, 5, 5), "s") == "1.00 us [-1.00, 3.00]"
-    assert value_text(Estimate(1e-3, 1e-5, 1e-2, 2, 2), "s") == "1.00 ms [too wide: more rounds]"
+
+
+def test_where_an_interval_says_nothing_words_stand_and_no_number() -> None:
+    assert value_text(Estimate(1e-3, 1e-5, 1e-2, 2, 2), "s") == TOO_WIDE
+    assert value_text(Estimate(-1e-3, -1e-2, -1e-5, 2, 2), "s") == TOO_WIDE
+    assert ratio_text(Estimate(620.38, 3.1, 124_000.0, 2, 2)) == TOO_WIDE
+    assert duration_text(Estimate(1e-5, -1e-3, 1e-3, 2, 2), whole=5e-4) == TOO_WIDE
+
+
+def test_a_part_is_shown_where_its_interval_is_narrower_than_the_whole() -> None:
+    assert duration_text(Estimate(1e-5, -1e-4, 1e-4, 2, 2), whole=5e-4) == "10.0 us [-100, 100]"
 
 
 def test_isolation_is_said() -> None:

@@ -14,7 +14,7 @@ from orchestrator.campaign.reproduce.run import make_ready, preview
 from orchestrator.campaign.reproduce.stored import Configuration, Limits, Wanted
 from orchestrator.config import Connection, ExecutorChoice, Host, Inventory
 from orchestrator.environments import ImageIdentity
-from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError
+from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError, TaxmeterError
 from orchestrator.execution import DockerSettings, ExecutionSettings, FakeSettings
 from orchestrator.files import ProjectFiles
 from orchestrator.hosts.connection import Connections
@@ -160,6 +160,11 @@ def test_hosts_that_are_not_there() -> None:
         targets(WANTED, other, None)
     with pytest.raises(ConfigurationError, match="--host h3: no host is called so; known: h2"):
         targets(WANTED, other, "h3")
+    lab = Inventory(hosts={f"h{number}": HERE for number in range(100, 300)})
+    for host in (None, "h3"):
+        with pytest.raises(TaxmeterError, match=r"and 1\d\d more") as caught:
+            targets(WANTED, lab, host)
+        assert len(str(caught.value)) < 400
     reproduction = decided(WANTED, host="h2", inventory=other)
     assert set(differences(reproduction).values()) == {"host: expected h1, found h2"}
     assert set(reproduction.reproduces.trials) == {"h2"}

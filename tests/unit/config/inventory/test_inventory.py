@@ -19,7 +19,7 @@ from orchestrator.config import (
     load_inventory,
     select_hosts,
 )
-from orchestrator.errors import ConfigurationError, ExitCode, NoUsableHostError
+from orchestrator.errors import ConfigurationError, ExitCode, NoUsableHostError, TaxmeterError
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJdRrLCEn7RgVU/YrTkY3kozl+32/KIemnbbwB+QCT75"
 LAB = f"""\
@@ -218,12 +218,24 @@ def test_a_limit_takes_names_patterns_and_groups(limit: str | None, expected: st
 
 
 def test_an_unknown_name_is_an_error_that_names_the_known_ones() -> None:
-    with pytest.raises(
-        ConfigurationError, match="no host or group is called hopper; known: a3090.*; groups: ampere, big"
-    ):
+    with pytest.raises(ConfigurationError, match="no host or group is called hopper; known: a100-01, .*ampere, big"):
         select_hosts(INVENTORY, "hopper")
+    with pytest.raises(ConfigurationError, match="did you mean ampere"):
+        select_hosts(INVENTORY, "ampre")
     with pytest.raises(ConfigurationError, match="leaves no host"):
         select_hosts(INVENTORY, "ampere:!ampere")
+
+
+def test_of_a_large_lab_an_error_names_as_many_hosts_as_are_read() -> None:
+    lab = Inventory(hosts={f"a100-{number:03}": far("a", HostState.DRAIN) for number in range(200)})
+    for ask in (
+        lambda: select_hosts(lab, "nosuch"),
+        lambda: select_hosts(lab, "all:!all"),
+        lambda: active_hosts(lab.hosts, lambda _: None),
+    ):
+        with pytest.raises(TaxmeterError, match=r"and 1\d\d more") as caught:
+            ask()
+        assert len(str(caught.value)) < 300
 
 
 @pytest.mark.parametrize(
