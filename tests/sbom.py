@@ -189,6 +189,12 @@ def _is_within(version: Version, events: Sequence[Mapping[str, str]]) -> bool:
     return is_in
 
 
+def _bills(directory: Path) -> list[Path]:
+    if bills := sorted(directory.glob("*.cdx.json")):
+        return bills
+    raise UnusableError(f"{directory}: no bills; `make sbom` writes them")
+
+
 def audit(directory: Path, database: Path | None) -> int:
     """Prints what a database knows of what is installed."""
     if database is None:
@@ -197,9 +203,7 @@ def audit(directory: Path, database: Path | None) -> int:
         )
         return UNUSABLE
     try:
-        bills = sorted(directory.glob("*.cdx.json"))
-        if not bills:
-            raise UnusableError(f"{directory}: no bills; `make sbom` writes them")
+        bills = _bills(directory)
         installed = list(components(bills))
         count, found = problems(installed, advisories(database))
     except (UnusableError, OSError, zipfile.BadZipFile) as error:
