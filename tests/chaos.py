@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from docker import DockerClient
 from docker.errors import APIError, NotFound
 
 from orchestrator.campaign.stored_plan import StoredPlan
@@ -60,9 +61,11 @@ class Night:
     """What happened so far."""
 
     workshop: Workshop
+    client: DockerClient
     chance: random.Random
     ends_s: float
     log: Path
+    with_clock: set[str] = field(default_factory=set)
     struck: Counter[str] = field(default_factory=Counter)
     missed: Counter[str] = field(default_factory=Counter)
     runs: Counter[str] = field(default_factory=Counter)
@@ -101,7 +104,7 @@ class Night:
             cluster = load(self.workshop.files)
             if cluster is not None:
                 self.clusters[cluster.id] = cluster.first_port
-                give_clock(self.workshop, cluster)
+            give_clock(self.workshop, self.client, self.with_clock)
             self.cure(everything=self.is_calm)
             if not self.is_calm and time.monotonic() > self.next_s:
                 self.strike(command.pid)
@@ -305,15 +308,18 @@ def spend(lab: Lab, project: Path, temporary: Path, seed: int, minutes: float) -
         agent = ensure_agent_image(PROJECT, client, engine_address(), print)
     lab.seed([image_of("cpu").reference, agent.reference])
     workshop = Workshop.make(project, lab)
-    workshop.up()
-    night = Night(workshop, random.Random(seed), time.monotonic() + 60 * minutes, project.parent / "log")
-    number = 0
-    while not night.is_calm:
-        number += 1
-        night.sweep(number)
-    night.cure(everything=True)
-    lab.up(len(HOSTS))
-    workshop.taxmeter("cluster", "down", code=ExitCode.OK)
+    with closing(connect()) as client:
+        night = Night(workshop, client, random.Random(seed), time.monotonic() + 60 * minutes, project.parent / "log")
+        try:
+            workshop.up()
+            number = 0
+            while not night.is_calm:
+                number += 1
+                night.sweep(number)
+        finally:
+            workshop.end()
+            lab.up(len(HOSTS))
+            workshop.taxmeter("cluster", "down", code=ExitCode.OK)
     ports = {port for first in night.clusters.values() for port in range(first, first + 300)}
     left = [line for host in lab.hosts() for line in left_on(host, ports)]
     lab.down()

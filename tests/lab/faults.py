@@ -1,7 +1,7 @@
 """What can be done to a cluster, its hosts and its driver, and what mends it again: a fault returns its cure, if it needs one.
 
-Lab hosts share the clock of this machine's kernel, so the clock is set back in the driver alone: a `sitecustomize` beside
-the code that it runs makes `time.time`, `time.time_ns` and `datetime.now` say what a file tells it to add.
+Lab hosts share the clock of this machine's kernel, so the clock is set back in the driver alone: a `sitecustomize` in its
+container makes `time.time`, `time.time_ns` and `datetime.now` differ by what a file tells.
 """
 
 import os
@@ -14,10 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from docker import DockerClient
+from docker.errors import APIError
+
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution.docker import LABEL
-from orchestrator.hosts.cluster import Cluster
 from orchestrator.hosts.cluster.executing import run_in
+from orchestrator.hosts.cluster.lifecycle import load
 from orchestrator.store.storage.layout import SEGMENT, Layout
 from tests.lab.host import LabHost
 from tests.lab.workshop import Workshop
@@ -45,6 +48,10 @@ true
 """
 """Prints a process and its parent for each process of a runner on the host."""
 
+INSTALL = """
+import pathlib, sys, sysconfig
+pathlib.Path(sysconfig.get_path("purelib"), "sitecustomize.py").write_text(sys.argv[1])
+"""
 CLOCK = """
 import datetime, time
 from pathlib import Path
@@ -277,11 +284,22 @@ def clock_of(workshop: Workshop) -> Path:
     return workshop.files.root / "clock"
 
 
-def give_clock(workshop: Workshop, cluster: Cluster) -> None:
-    """Lets the clock of drivers be set; where their code has come anew, again."""
-    place = cluster.code / "sitecustomize.py"
-    if cluster.code.is_dir() and not place.exists():
-        place.write_text(CLOCK.format(added=str(clock_of(workshop))))
+def give_clock(workshop: Workshop, client: DockerClient, known: set[str]) -> None:
+    """Lets the clock of the drivers be set that will run in the head, if it is a new one.
+
+    Args:
+        workshop: whose cluster.
+        client: of this machine's engine.
+        known: ids of the containers of heads that have such a clock.
+    """
+    cluster = load(workshop.files)
+    if cluster is None:
+        return
+    with suppress(APIError):  # it has just ended
+        head = client.containers.get(cluster.head_container)
+        program = ["python", "-c", INSTALL, CLOCK.format(added=str(clock_of(workshop)))]
+        if head.id not in known and not run_in(head, program).exit_code:
+            known.add(str(head.id))
 
 
 def _ignored(action: Callable[[], object]) -> None:
