@@ -28,8 +28,8 @@ from tests.hostile import Files
 if TYPE_CHECKING:
     from tests.parsers import Parser
 
-CPU_S: Final = 2.0
-"""Longest time of processors that an input may take; the clock on the wall runs on while others measure."""
+LONGEST_S: Final = 2.0
+"""Longest time that an input may take of processors, and wait for anything else than for a processor."""
 PEAK_BYTES: Final = 300 * 10**6
 """Most memory beyond what the process has before its first input."""
 LONGEST_LINE: Final = 2000
@@ -48,6 +48,8 @@ class Verdict:
     defect: str | None = None
     """What is wrong with the parser; null if nothing is."""
     cpu_s: float = 0.0
+    waited_s: float = 0.0
+    """For a lock, a pipe, a sleep; what the clock on the wall adds while others have the processors is not in it."""
     peak_bytes: int = 0
 
 
@@ -140,15 +142,23 @@ def serve(descriptor: int, place: str) -> None:
     with suppress(EOFError):
         while True:
             name, files = connection.recv()
-            shutil.rmtree(directory, ignore_errors=True)
-            directory.mkdir()
-            write(files, directory)
-            connection.send(_verdict(PARSERS[name], directory, idle))
+            verdict = _verdict_anew(PARSERS[name], files, directory, idle)
+            if verdict.waited_s > LONGEST_S:
+                # it may have been the disk, if others keep that busy; a pipe or a lock lets it wait again
+                verdict = _verdict_anew(PARSERS[name], files, directory, idle)
+            connection.send(verdict)
+
+
+def _verdict_anew(parser: "Parser", files: Files, directory: Path, idle: int) -> Verdict:
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    write(files, directory)
+    return _verdict(parser, directory, idle)
 
 
 def _verdict(parser: "Parser", directory: Path, idle: int) -> Verdict:
     Path("/proc/self/clear_refs").write_text("5")  # the peak of its memory is that of now
-    began_s, defect = time.process_time(), None
+    began_s, queued_s, started_s, defect = time.process_time(), _queued_s(), time.monotonic(), None
     lines: tuple[str, ...] = ()
     try:
         lines = tuple(parser.read(directory))
@@ -159,16 +169,23 @@ def _verdict(parser: "Parser", directory: Path, idle: int) -> Verdict:
     except BaseException:  # noqa: BLE001 - whatever it is, it is a defect
         defect = traceback.format_exc()
     cpu_s, peak = time.process_time() - began_s, _memory("VmHWM") - idle
-    return Verdict(lines, defect or _problem(lines, cpu_s, peak), cpu_s, peak)
+    waited_s = max(time.monotonic() - started_s - cpu_s - (_queued_s() - queued_s), 0.0)
+    return Verdict(lines, defect or _problem(lines, cpu_s, waited_s, peak), cpu_s, waited_s, peak)
 
 
-def _problem(lines: tuple[str, ...], cpu_s: float, peak: int) -> str | None:
-    if cpu_s > CPU_S:
-        return f"it took {cpu_s:.1f} s"
+def _problem(lines: tuple[str, ...], cpu_s: float, waited_s: float, peak: int) -> str | None:
+    if max(cpu_s, waited_s) > LONGEST_S:
+        return f"it took {cpu_s:.1f} s and waited {waited_s:.1f} s"
     if peak > PEAK_BYTES:
         return f"it took {peak / 1e6:.0f} MB"
     wrong = next((line for line in lines if not line or len(line.splitlines()) != 1 or len(line) > LONGEST_LINE), None)
     return None if wrong is None else f"it is told in what is no line: {wrong[:LONGEST_LINE]!r}"
+
+
+def _queued_s() -> float:
+    """How long the threads of this process have waited for a processor."""
+    times = (path.read_text() for path in Path("/proc/self/task").glob("*/schedstat"))
+    return sum(int(text.split()[1]) for text in times) / 1e9
 
 
 def _memory(name: str) -> int:

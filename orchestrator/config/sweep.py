@@ -122,8 +122,10 @@ class WorkloadAxis(StrictModel):
         asked = said["family"] if isinstance(said["family"], list) else [said["family"]]
         known = dict.fromkeys(info.family for info in WORKLOADS.values())
         for family in asked:
+            if not isinstance(family, str):
+                raise SettingError(f"a family is a name, such as {next(iter(known))}", "family")
             if family not in known:
-                raise SettingError(f"unknown family {family}; {did_you_mean(str(family), known)}", "family")
+                raise SettingError(f"unknown family {family}; {did_you_mean(family, known)}", "family")
         names = [name for name, info in WORKLOADS.items() if info.family in asked]
         return {**{key: value for key, value in said.items() if key != "family"}, "name": names}
 

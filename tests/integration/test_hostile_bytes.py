@@ -67,12 +67,12 @@ def test_the_shares_are_all() -> None:
 def attack(worker: Worker, name: str, count: int, directory: Path) -> str:
     """Has a parser read so many inputs; what came of them."""
     taken = refused = 0
-    longest_s, most_bytes = 0.0, 0
+    longest_s, waited_s, most_bytes = 0.0, 0.0, 0
 
     @settings(max_examples=count)
     @given(st.deferred(PARSERS[name].inputs))
     def reads(files: Files) -> None:
-        nonlocal taken, refused, longest_s, most_bytes
+        nonlocal taken, refused, longest_s, waited_s, most_bytes
         verdict = worker.read(name, files)
         if verdict.defect is not None:
             found = directory / "found"
@@ -80,10 +80,11 @@ def attack(worker: Worker, name: str, count: int, directory: Path) -> str:
             write(files, found)
             raise AssertionError(f"{found}: {verdict.defect}")
         taken, refused = taken + (not verdict.lines), refused + bool(verdict.lines)
-        longest_s, most_bytes = max(longest_s, verdict.cpu_s), max(most_bytes, verdict.peak_bytes)
+        longest_s, waited_s = max(longest_s, verdict.cpu_s), max(waited_s, verdict.waited_s)
+        most_bytes = max(most_bytes, verdict.peak_bytes)
 
     reads()
     return (
-        f"{taken + refused} inputs: {taken} taken, {refused} refused; at most {longest_s:.2f} s and "
-        f"{most_bytes / 1e6:.0f} MB"
+        f"{taken + refused} inputs: {taken} taken, {refused} refused; at most {longest_s:.2f} s, "
+        f"{waited_s:.2f} s of waiting and {most_bytes / 1e6:.0f} MB"
     )

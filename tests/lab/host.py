@@ -121,15 +121,15 @@ class LabHost:
 
     def kill_engine(self) -> None:
         """Kills the engine; its containers go on, and the host starts it again by itself, which ends them."""
-        self._sh("kill -KILL $(cat /run/docker.pid)")
+        self.sh("kill -KILL $(cat /run/docker.pid)")
 
     def stop_engine(self) -> None:
         """Ends the engine with its containers and waits for that; the host does not start it again."""
-        self._sh("touch /run/lab/engine-off; kill $(cat /run/docker.pid) && while pidof dockerd; do sleep 0.05; done")
+        self.sh("touch /run/lab/engine-off; kill $(cat /run/docker.pid) && while pidof dockerd; do sleep 0.05; done")
 
     def start_engine(self) -> None:
         """Starts a stopped engine, and waits until it answers."""
-        self._sh("rm -f /run/lab/engine-off")
+        self.sh("rm -f /run/lab/engine-off")
         self.wait_ready()
 
     def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
@@ -171,7 +171,7 @@ class LabHost:
         )
         return Connections({self.name: entry})
 
-    def _sh(self, script: str) -> str:
+    def sh(self, script: str) -> str:
         """Runs a script as root on the host, not over ssh."""
         done = run_in(self.container, ["sh", "-c", script])
         if done.exit_code != 0:

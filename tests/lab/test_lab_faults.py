@@ -19,7 +19,7 @@ import pytest
 from orchestrator.campaign.control import HostPhase
 from orchestrator.errors import ExitCode
 from orchestrator.execution.docker import LABEL
-from orchestrator.hosts.cluster.executing import run_in
+from tests.lab.faults import kill_agent, signal_worker
 from tests.lab.host import LabHost
 from tests.lab.workshop import HOSTS, Workshop
 from tests.project import sleeps
@@ -114,28 +114,6 @@ def assert_complete(workshop: Workshop, before: set[str], hosts: tuple[str, ...]
     assert before <= last.keys(), "what was acknowledged is lost"
     assert len({row["campaign_id"] for row in rows}) == 1
     return rows
-
-
-SIGNAL_WORKER = """
-for process in /proc/[0-9]*; do
-  case $(tr '\\0' ' ' <$process/cmdline) in
-    ray::IDLE*) ;;
-    ray::*) kill -s $1 ${process#/proc/} && echo signalled ;;
-  esac
-done 2>/dev/null
-"""
-
-
-def signal_worker(workshop: Workshop, host: LabHost, name: str) -> bool:
-    """Signals the process of Ray that runs the task on the host; false where there is none any more."""
-    with host.engine() as engine:
-        agent = engine.containers.get(workshop.cluster().agent_container)
-        return "signalled" in run_in(agent, ["sh", "-c", SIGNAL_WORKER, "sh", name]).stdout
-
-
-def kill_agent(workshop: Workshop, host: LabHost) -> None:
-    with host.engine() as engine:
-        engine.containers.get(workshop.cluster().agent_container).kill()
 
 
 def kill_engine(_: Workshop, host: LabHost) -> None:

@@ -1,5 +1,6 @@
 """The parts of a cluster that need no machine: settings, state, and what a host's answer means."""
 
+import os
 import re
 import socket
 import subprocess
@@ -117,6 +118,31 @@ def test_what_is_remembered_comes_back_as_it_was(tmp_path: Path, monkeypatch: py
     files.forget(cluster)
     assert files.load() is None
     assert not cluster.token_path.exists()
+
+
+def test_a_directory_of_sockets_that_somebody_else_made_since_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state, "_SHORT", tmp_path)
+    files = ClusterFiles(Project(tmp_path))
+    sockets = files.create(Ports(21000)).sockets
+    (tmp_path / "theirs").mkdir(mode=0o700)
+    user = os.geteuid()
+
+    def is_refused() -> None:
+        with pytest.raises(InfrastructureError, match=f"{sockets} is not ours alone; find out who made it"):
+            files.load()
+
+    sockets.chmod(0o750)
+    is_refused()
+    sockets.chmod(0o700)
+    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    is_refused()
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    assert files.load() is not None
+    sockets.rmdir()
+    sockets.symlink_to(tmp_path / "theirs")
+    is_refused()
 
 
 @pytest.mark.parametrize(
