@@ -53,7 +53,7 @@ def check(context: Context) -> Findings:
 
 def _one(found: Findings, context: Context, name: str, spec: TrialSpec, tf32: bool) -> Any:
     if context.left_s < 10:
-        found.values[name] = "no time was left"
+        found.problems.append("%s: no time was left" % name)
         return None
     values, problem = forked((lambda: _with_and_without(spec)) if tf32 else (lambda: _gate(spec)), context.within(60))
     found.values[name] = values

@@ -1,10 +1,13 @@
 """What checks make of the record of a trial."""
 
+import time
 from dataclasses import replace
 
 import pytest
 
+from runners.check import accuracy
 from runners.check.cells import problems_of
+from runners.check.running import Context, Findings, Size
 from runners.check.subjects import BERT, PROTOCOL, spec_of
 from runners.check.transition import point_of
 from runners.contract import GuardMoment, GuardOutcome, GuardPolicy, GuardResult, Series, Status, TrialRecord
@@ -50,3 +53,9 @@ def test_boundedness_is_unknown_where_dispatch_or_busy_time_is_not_right() -> No
     waits = point_of(record(dispatch_problem="a call waits for the device 1 times"))
     assert (waits["dispatch"], waits["busy"], waits["boundedness"]) == (None, 1500, None)
     assert point_of(record(profiler_valid=False))["boundedness"] is None
+
+
+def test_what_there_was_no_time_for_is_a_problem() -> None:
+    found = Findings()
+    accuracy._one(found, Context("out", Size(), time.monotonic()), "bert", spec_of(BERT), tf32=False)
+    assert found.problems == ["bert: no time was left"]
