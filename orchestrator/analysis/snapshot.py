@@ -43,16 +43,18 @@ class Snapshot:
         """When each campaign started."""
         return {row["campaign_id"]: row["started_at"] for row in self.campaigns}
 
-    def dimensions(self) -> Dimensions:
-        """What trials refer to."""
-        tables = [
-            Selection(self.view, "systems", None, ("system_id", "fingerprint")),
-            Selection(
-                *(self.view, "environments", None, ("environment_id", "versions", "facts", "image_config_sha256"))
-            ),
-            Selection(self.view, "campaigns", None, ("campaign_id", "taxmeter_version", "git_commit")),
-        ]
-        return Dimensions.of(*(table.arrow() for table in tables))
+    def dimensions(self, rows: Iterable[Row]) -> Dimensions:
+        """What some trials refer to."""
+
+        def of(table: str, key: str, *columns: str) -> pa.Table:
+            return Selection(self.view, table, _within(key, used[key]), (key, *columns)).arrow()
+
+        used = {key: {row[key] for row in rows} for key in ("system_id", "environment_id", "campaign_id")}
+        return Dimensions.of(
+            of("systems", "system_id", "fingerprint"),
+            of("environments", "environment_id", "versions", "facts", "image_config_sha256"),
+            of("campaigns", "campaign_id", "taxmeter_version", "git_commit"),
+        )
 
     def condition(self, conditions: Sequence[Condition]) -> pc.Expression | None:
         """Conditions as the store takes them; null if there are none.

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import sha256
 
 from orchestrator.config import Exclusive
 from orchestrator.pin import EnvironmentPin
 from orchestrator.planning.feasibility import Demands, Machine
 from orchestrator.planning.slots import Slot
-from runners.contract import METHOD_VERSION, Known, Task, Trial, TrialSpec, digest
+from runners.contract import METHOD_VERSION, Known, Task, Trial, TrialSpec, canonical_json, digest
 from runners.system import Topology
 
 
@@ -110,6 +112,18 @@ def trial_key(
     )[:32]
 
 
+# A plan has a hundred thousand visits: their canonical text, that of `canonical_json`, is written at once
+
+
+@lru_cache(maxsize=1000)
+def _text(value: str) -> str:
+    return canonical_json(value)
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode("utf-8")).hexdigest()
+
+
 def work_digest(sweep_name: str, visits: Iterable[tuple[str, str, int, int]]) -> str:
     """Identity of the work of a plan, without the campaign's id and the order.
 
@@ -117,7 +131,8 @@ def work_digest(sweep_name: str, visits: Iterable[tuple[str, str, int, int]]) ->
         sweep_name: of the sweep.
         visits: place, key, round and replicate of each trial.
     """
-    return digest({"sweep": sweep_name, "visits": [list(visit) for visit in sorted(visits)]})
+    told = ",".join([f'[{_text(place)},"{key}",{number:d},{copy:d}]' for place, key, number, copy in sorted(visits)])
+    return _digest(f'{{"sweep":{_text(sweep_name)},"visits":[{told}]}}')
 
 
 def visit(
@@ -143,9 +158,12 @@ def visit(
         replicate: 0, or 1 for the second half of an A/A pair.
         timeout_s: limit of the whole trial, in seconds.
     """
-    identity = {"campaign": campaign_id, "place": place, "key": key, "round": round_number, "replicate": replicate}
+    identity = (
+        f'{{"campaign":{_text(campaign_id)},"key":"{key}","place":{_text(place)},'
+        f'"replicate":{replicate:d},"round":{round_number:d}}}'
+    )
     return Trial(
-        trial_id=digest(identity)[:32],
+        trial_id=_digest(identity)[:32],
         trial_key=key,
         round=round_number,
         order=order,

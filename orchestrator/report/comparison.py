@@ -111,20 +111,14 @@ def flagged_line(table: ComparisonTable) -> str | None:
 
 def pairing_text(table: ComparisonTable) -> str:
     """How the processes of the two sides pair in the ratios, as `paired by round`; empty if there is no ratio."""
-    kinds = _pairings(table)
+    kinds = table.pairings
     unless = "".join(f", or {_PAIRED[kind]} where it says so" for kind in kinds[1:])
     return f"{_PAIRED[kinds[0]]}{unless}" if kinds else ""
 
 
 def pairing_mark(ratio: Ratio, table: ComparisonTable) -> str:
     """What stands behind a ratio that was found in another way than most."""
-    return "" if ratio.pairing is _pairings(table)[0] else f" {_PAIRED[ratio.pairing].partition(':')[0]}"
-
-
-def _pairings(table: ComparisonTable) -> list[Pairing]:
-    """The ways in which the sides pair, the usual one first."""
-    there = {entry.ratio.pairing for entry in table.ratios if entry.ratio is not None}
-    return [kind for kind in Pairing if kind in there]
+    return "" if ratio.pairing is table.pairings[0] else f" {_PAIRED[ratio.pairing].partition(':')[0]}"
 
 
 def _rank(pair: tuple[Change, str]) -> int:

@@ -2,13 +2,14 @@
 
 import math
 from functools import lru_cache
+from statistics import NormalDist
 
 _TINY = 1e-300
 _PRECISION = 1e-15
-_NEAR = 1e-9
-"""A step of Newton's that is so short, relative to where it is, leaves an error of its square."""
+_NEAR = 1e-5
+"""A step of Halley's that is so short, relative to where it is, leaves an error of its cube."""
 _MOST_STEPS = 100
-"""To a quantile, of which five or so are needed."""
+"""To a quantile, of which two or so are needed."""
 _MOST_TERMS = 10_000
 """Of the continued fraction, which needs about the square root of its larger argument: ten for most."""
 
@@ -32,19 +33,32 @@ def t_quantile(probability: float, degrees: float) -> float:
     if probability > 0.5:
         return -t_quantile(1 - probability, degrees)
     # In the lower tail, where the probability keeps all its digits
-    low, high = -1.0, 0.0
-    while t_cdf(low, degrees) > probability:
-        low, high = 2 * low, low
-    middle = (low + high) / 2
+    low, high = -math.inf, 0.0
+    middle = _expansion(probability, degrees)
     for _ in range(_MOST_STEPS):
         too_much = t_cdf(middle, degrees) - probability
         low, high = (low, middle) if too_much >= 0 else (middle, high)
-        # Newton's step, and half the bracket where that would leave it
         step = too_much / _density(middle, degrees)
+        # Halley's step; Newton's where the density bends too much for it
+        bend = 1 + step * (degrees + 1) * middle / (2 * (degrees + middle * middle))
+        step = step / bend if bend > 0.5 else step
         if abs(step) <= _NEAR * abs(middle):
             return middle - step
-        middle = middle - step if low < middle - step < high else (low + high) / 2
+        if not low < middle - step < high:
+            step = middle - (2 * middle if math.isinf(low) else (low + high) / 2)
+        middle -= step
     return middle
+
+
+def _expansion(probability: float, degrees: float) -> float:
+    """The quantile, to a thousandth or so from five degrees of freedom on (Abramowitz and Stegun 26.7.5)."""
+    x = NormalDist().inv_cdf(probability)
+    terms = (
+        (x**3 + x) / 4,
+        (5 * x**5 + 16 * x**3 + 3 * x) / 96,
+        (3 * x**7 + 19 * x**5 + 17 * x**3 - 15 * x) / 384,
+    )
+    return x + sum(term / degrees**power for power, term in enumerate(terms, 1))
 
 
 def _density(t: float, degrees: float) -> float:

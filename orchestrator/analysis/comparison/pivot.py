@@ -294,7 +294,7 @@ def _differences(snapshot: Snapshot, entries: Sequence[Entry], layout: Layout) -
     condition = pc.field("campaign_id").isin(sorted({campaign for campaign, _, _ in used}))
     condition &= pc.field("trial_id").isin(sorted({trial for _, trial, _ in used}))
     rows = {row_id(row): row for row in snapshot.rows(change_columns(), condition)}
-    finder = Confounders(snapshot.dimensions(), rows)
+    finder = Confounders(snapshot.dimensions(rows.values()), rows)
     found = {}
     for number, baseline, cell, ratio in compared:
         if baseline is not None and ratio is not None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
@@ -62,10 +63,16 @@ class ComparisonTable:
     differences: tuple[Difference, ...]
     """What else differs between the sides of ratios, the axes that are compared left out."""
 
-    @property
+    @cached_property
     def ratios(self) -> tuple[Entry, ...]:
         """The entries that have one."""
         return tuple(entry for entry in self.entries if entry.ratio is not None)
+
+    @cached_property
+    def pairings(self) -> tuple[Pairing, ...]:
+        """The ways in which the sides of ratios pair, the usual one first."""
+        there = {entry.ratio.pairing for entry in self.entries if entry.ratio is not None}
+        return tuple(kind for kind in Pairing if kind in there)
 
     def entry(self, **values: Value) -> Entry:
         """The one entry with these values on its axes: `table.entry(gpu="NVIDIA A100", backend="eager")`.

@@ -160,7 +160,7 @@ def make_report(
     policy = Policy(without_flagged=without_flagged)
     frames = {mode: Frame((), mode.metric, policy, moment.whole(names, mode.metric)) for mode in Mode}
     shown = page_cells(cells, ratios_of(cells, pairs, frames), at, execution_taxes(measured))
-    dimensions = moment.dimensions()
+    dimensions = moment.dimensions(measured)
     mode = _first_mode(measured)
     systems = [known.system_id for known in at.systems]
     environments = {str(row["environment_id"]): str(row["environment"]) for row in measured}

@@ -100,7 +100,7 @@ def differences_of(
         for row in cells[key][mode].measured
     }
     rows = {row_id(row): row for campaign in sorted(used) for row in _change_rows(moment, condition, campaign)}
-    finder = Confounders(moment.dimensions(), rows)
+    finder = Confounders(moment.dimensions(rows.values()), rows)
     found = {}
     for against, some in pairs.items():
         sides = [(cells[theirs][mode].measured, cells[ours][mode].measured) for ours, theirs in some]

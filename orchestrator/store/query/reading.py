@@ -1,7 +1,7 @@
 """Reading the store: sealed parts and what is still in the journal, each row once."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
@@ -25,11 +25,17 @@ class View:
     snapshot: Snapshot
     unsealed: pa.Table
     """Rows of `trials` that no plain reader sees yet; none of them is in the snapshot, and none is twice here."""
+    _datasets: dict[str, ds.Dataset] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """By table; a dataset remembers the footers of its files."""
 
     def dataset(self, table: str) -> ds.Dataset:
         """A table, rows in no promised order."""
-        sealed = self.snapshot.dataset(table)
-        return ds.dataset([sealed, ds.dataset(self.unsealed)]) if table == "trials" and len(self.unsealed) else sealed
+        if table not in self._datasets:
+            known = self.snapshot.dataset(table)
+            if table == "trials" and len(self.unsealed):
+                known = ds.dataset([known, ds.dataset(self.unsealed)])
+            self._datasets[table] = known
+        return self._datasets[table]
 
     def table(self, table: str, columns: Sequence[str], condition: pc.Expression | None) -> pa.Table:
         """Some columns of the rows of a table for which a condition is true, with their units; errors are Arrow's."""

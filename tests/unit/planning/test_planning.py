@@ -19,13 +19,27 @@ from orchestrator.planning import (
     needed_environments,
     plan,
     trial_key,
+    visit,
+    work_digest,
 )
 from orchestrator.store import environment_id
+from runners.contract import digest
 from runners.contract.catalogue import BACKENDS
 
 PROJECT = Path(__file__).parents[3]
 PIN = EnvironmentPin("cpu", Isolation.PROCESS, "for a test", "lock")
 HOST = PlanningHost("h1", {"gpu": "none"}, (0, 1), {"cpu": PIN})
+
+
+def test_identities_are_digests_of_their_canonical_text(quickstart: Sweep) -> None:
+    planned = plan(quickstart, [HOST], "c")
+    for place in ("h1", 'h "ö"\n'):
+        spec = planned.tasks[0].task.trials[0].spec
+        seen = visit("a \\ c", place, "0" * 32, spec, 2, 0, 1, 60)
+        identity = {"campaign": "a \\ c", "place": place, "key": "0" * 32, "round": 2, "replicate": 1}
+        assert seen.trial_id == digest(identity)[:32]
+        visits = [(place, "f" * 32, 2, 1), ("h0", "0" * 32, 1, 0)]
+        assert work_digest(place, visits) == digest({"sweep": place, "visits": sorted(visits)})
 
 
 @pytest.fixture(scope="module")
