@@ -44,4 +44,5 @@ def test_a_neighbour_on_the_host_is_seen_before_and_after_a_trial(settings, make
     ]
     assert {one.detail for one in load} == {f"cores {CORE}"}
     # No quota holds a trial back: cores are given whole
-    assert GuardOutcome.FLAGGED not in [reading.outcome for reading in record.guards if reading.guard == "throttling"]
+    throttling = {reading.outcome for reading in record.guards if reading.guard == "throttling"}
+    assert throttling in ({GuardOutcome.PASSED}, {GuardOutcome.UNSEEN})

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -44,6 +45,21 @@ def test_campaigns_are_listed_newest_first_with_how_their_trials_ended(directory
     assert [newest[name] for name in ("ok", "failed", "skipped", "left_to_do", "duration_s")] == [0, 1, 1, 3, None]
     assert oldest["hosts"] == ["lab1", "lab2"]
     assert [oldest[name] for name in ("ok", "failed", "left_to_do")] == [2, 1, 0]
+
+
+def test_a_campaign_is_shown_with_all_its_intervals(tmp_path: Path, capsys: Captured) -> None:
+    rounds = [
+        trial(f"r{number}", round=number, latency_sync_median_s=0.25 + number / 100, latency_sync_p10_s=0.2)
+        for number in range(3)
+    ]
+    make_store(tmp_path / "results", *rounds)
+    assert taxmeter("results", "show", CAMPAIGNS[0], "--results", tmp_path / "results", "--intervals") == ExitCode.OK
+    shown = capsys.readouterr().out
+    assert re.search(r"260 ms \[2\d\d, 2\d\d\].*?\n +p10 +200 ms", shown), shown
+    assert taxmeter("results", "show", CAMPAIGNS[0], "--results", tmp_path / "results") == ExitCode.OK
+    shown = capsys.readouterr().out
+    assert "260 ms ±" in shown
+    assert "p10" not in shown
 
 
 def test_the_beginning_of_a_campaign_id_is_enough_if_it_is_the_only_one(directory: Path, capsys: Captured) -> None:

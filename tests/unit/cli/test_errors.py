@@ -2,13 +2,14 @@
 
 import os
 import sys
+import time
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from orchestrator.campaign.control import CampaignPhase, CampaignProgressState, ControlFiles
+from orchestrator.campaign.control import CampaignPhase, CampaignProgressState, ControlFiles, HostPhase, HostProgress
 from orchestrator.campaign.reproduce.stored import Wanted
 from orchestrator.campaign.run import RunOutcome
 from orchestrator.cli import run
@@ -177,12 +178,16 @@ def test_two_sweeps_and_a_task_of_a_cluster_exclude_each_other(
     assert "another sweep runs on this machine" in one_error_line(capsys)
     control = ControlFiles(project_copy / ".taxmeter" / "control")
     with this_machine_to_ourselves(project_copy), task.hold() as held, control.driving():
-        control.publish(
-            CampaignProgressState("c-7", "quick", 1, 2, CampaignPhase.RUNNING, (), 0, 9, 0, 42, "here", "results")
+        works = HostProgress("lab1", HostPhase.RUNNING, 0, left=9)
+        state = CampaignProgressState(
+            "c-7", "quick", time.time_ns(), 2, CampaignPhase.RUNNING, (works,), 0, 9, 0, 42, "here", "results"
         )
+        for estimate_s, left in ((None, ""), (400.0, ", about 7 min left"), (1.0, ", about 1 min left")):
+            control.publish(replace(state, estimate_s=estimate_s))
+            assert run(["sweep", "run"]) == ExitCode.NO_USABLE_HOST
+            said = f"project {project_copy}, process {os.getpid()}, campaign c-7{left}; wait"
+            assert said in one_error_line(capsys)
         assert not held.wait(0.3)
-        assert run(["sweep", "run"]) == ExitCode.NO_USABLE_HOST
-    assert f"project {project_copy}, process {os.getpid()}, campaign c-7; wait" in one_error_line(capsys)
 
 
 @pytest.mark.parametrize(
