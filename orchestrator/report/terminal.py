@@ -26,6 +26,7 @@ from orchestrator.analysis import (
     Verdict,
 )
 from orchestrator.analysis.ratios import BASELINE
+from orchestrator.report.sentences import is_above_call, sentences
 from orchestrator.report.text import (
     COLOURS,
     calibration_line,
@@ -34,7 +35,6 @@ from orchestrator.report.text import (
     cpu_text,
     decision_lines,
     duration_text,
-    is_above_call,
     is_vague,
     least_lines,
     listed,
@@ -42,7 +42,6 @@ from orchestrator.report.text import (
     numerics_name,
     ratio_text,
     rule_line,
-    sentences,
     shape_name,
     statuses_text,
     work_name,

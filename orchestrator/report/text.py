@@ -1,7 +1,6 @@
-"""Results in words, the same in every view: shapes, estimates, ratios, verdicts, transitions, and whole sentences."""
+"""Results in words, the same in every view: shapes, estimates, ratios, verdicts and transitions."""
 
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -10,7 +9,7 @@ import numpy as np
 from rich.padding import Padding
 from rich.text import Text
 
-from orchestrator.analysis import Cell, Estimate, Line, Ratio, SettingSummary, Shape, Transition, Turning, Verdict
+from orchestrator.analysis import Estimate, Ratio, Shape, Transition, Verdict
 from orchestrator.analysis.transition import Side
 from orchestrator.analysis.verdict import MOST_SESSIONS
 from runners.contract import Status
@@ -45,14 +44,6 @@ _OF_TIME: Final = (
 _BETTER: Final = {"faster": "better", "slower": "worse"}
 _MINUTE_S: Final = 60
 _HOUR_S: Final = 3600
-_THAN: Final = "than eager"
-_FACTOR: Final = re.compile(r"(times (?:faster|slower))")
-_ALONE: Final = {
-    Verdict.EQUIVALENT: "equal within {margin}",
-    Verdict.SLIGHTLY_FASTER: "faster by less than {margin}",
-    Verdict.SLIGHTLY_SLOWER: "slower by less than {margin}",
-    Verdict.UNDECIDED: "undecided",
-}
 
 
 # Lists and lines
@@ -281,13 +272,14 @@ def decision_lines(ratios: Iterable[Ratio]) -> Iterator[str]:
         return
     times = sorted(ratio.more_s for ratio in undecided if ratio.more_s is not None)
     each = " each" if len(times) > 1 else ""
-    took = f" ({_range([_time(end) for end in (times[0], times[-1])])}{each})" if times else ""
-    sessions = _range([str(known[0]), str(known[-1])])
+    took = f" ({range_text([_time(end) for end in (times[0], times[-1])])}{each})" if times else ""
+    sessions = range_text([str(known[0]), str(known[-1])])
     rest = f"; {len(undecided) - len(known)} of them more than {MOST_SESSIONS}" if len(known) < len(undecided) else ""
     yield f"{len(undecided)} undecided: a decision takes about {sessions} sessions more{took}{rest}."
 
 
-def _range(ends: Sequence[str]) -> str:
+def range_text(ends: Sequence[str]) -> str:
+    """From the first to the last of two; once if they are the same."""
     return ends[0] if ends[0] == ends[-1] else f"{ends[0]} to {ends[-1]}"
 
 
@@ -317,7 +309,7 @@ def transition_text(found: Transition, is_bound: bool) -> str:
     assert found.batch is not None
     if found.interval is None:
         return f"{at} {number_text(found.batch)}; a single session gives no interval"
-    return f"{at} {number_text(found.batch)} {_batch_interval(found)}"
+    return f"{at} {number_text(found.batch)} {batch_interval_text(found)}"
 
 
 def number_text(value: float) -> str:
@@ -325,107 +317,10 @@ def number_text(value: float) -> str:
     return f"{value:.0f}" if value >= 100 or math.isclose(value, round(value), abs_tol=0.05) else f"{value:.1f}"
 
 
-def _batch_interval(found: Transition) -> str:
+def batch_interval_text(found: Transition) -> str:
+    """The interval of a transition that has one, in brackets."""
     assert found.interval is not None
     first, last = found.batches[0], found.batches[-1]
     low = f"below {first}" if found.interval.low is None else number_text(found.interval.low)
     high = f"above {last}" if found.interval.high is None else number_text(found.interval.high)
     return f"[{low}, {high}]"
-
-
-# Sentences about a campaign
-
-
-def sentences(summary: SettingSummary, margin: float, name: Callable[[Shape], str]) -> Iterator[str]:
-    """What is how much faster, what the framework takes, up to where that matters: a sentence for each shape.
-
-    Args:
-        summary: of one setting.
-        margin: within which two things are equivalent; 0.03 is 3 %.
-        name: of a shape, by which it is told from the others of the setting.
-    """
-    for shape in dict.fromkeys(line.shape for line in summary.lines):
-        lines = [line for line in summary.lines if line.shape == shape]
-        turnings = [turning for turning in summary.turnings if turning.shape == shape]
-        said = [*_speed(lines, margin), *_framework(lines), *_turning(turnings)]
-        if said:
-            yield f"{name(shape)}: {'; '.join(said)}."
-
-
-def _speed(lines: Sequence[Line], margin: float) -> list[str]:
-    said: list[str] = []
-    backends = dict.fromkeys(cell.backend for line in lines for cell in line.cells if cell.ratio is not None)
-    for backend in backends:
-        found = {
-            line.batch: cell.ratio
-            for line in lines
-            for cell in line.cells
-            if cell.backend == backend and cell.ratio is not None
-        }
-        text = f"{backend} {', '.join(_by_verdict(found, margin))}"
-        is_told = any(_THAN in earlier for earlier in said)
-        said.append(text if is_told else _FACTOR.sub(rf"\1 {_THAN}", text, count=1))
-    return said
-
-
-def _by_verdict(found: dict[int, Ratio], margin: float) -> Iterator[str]:
-    """A part for each verdict, with the batches if there are several."""
-    for verdict in Verdict:
-        some = {batch: ratio for batch, ratio in found.items() if ratio.verdict is verdict}
-        if not some:
-            continue
-        if verdict in (Verdict.FASTER, Verdict.SLOWER):
-            known = [ratio.estimate.value for ratio in some.values() if not is_vague(ratio.estimate)]
-            values = sorted(value if verdict is Verdict.FASTER else 1 / value for value in known)
-            factors = _range([f"{value:.2f}" for value in values]) if values else ""
-            text = f"{factors} times {verdict.value}" if factors else verdict.value
-        else:
-            text = _ALONE[verdict].format(margin=percent_text(margin))
-        yield text if len(some) == len(found) else f"{text} {_batches(some)}"
-
-
-def _batches(batches: Iterable[int]) -> str:
-    shown = [str(batch) for batch in batches]
-    return f"at batch {shown[0]}" if len(shown) == 1 else f"at batches {', '.join(shown)}"
-
-
-def _framework(lines: Sequence[Line]) -> Iterator[str]:
-    """What the framework takes at least under the first backend with a floor, which is eager where it was measured."""
-    cells = [(line.batch, cell) for line in lines for cell in line.cells if _has_floor(cell)]
-    if not cells:
-        return
-    backend = cells[0][1].backend
-    shares = {batch: _share(cell) for batch, cell in cells if cell.backend == backend}
-    first, last = next(iter(shares)), list(shares)[-1]
-    ends = f"{percent_text(shares[first])} of a call"
-    if first != last:
-        ends += f" at batch {first}, {percent_text(shares[last])} at {last}"
-    yield f"{backend}'s framework is at least {ends}"
-
-
-def is_above_call(cell: Cell) -> bool:
-    """Whether a floor was disturbed so much that it is no bound: a call took less."""
-    return cell.floor is not None and cell.latency is not None and cell.floor.value > cell.latency.value
-
-
-def _has_floor(cell: Cell) -> bool:
-    is_measured = cell.floor is not None and cell.floor_proven and cell.latency is not None
-    return is_measured and not is_above_call(cell) and (cell.latency is None or not is_vague(cell.latency))
-
-
-def _share(cell: Cell) -> float:
-    assert cell.floor is not None
-    assert cell.latency is not None
-    return cell.floor.value / cell.latency.value
-
-
-def _turning(turnings: Sequence[Turning]) -> Iterator[str]:
-    inside = [turning for turning in turnings if turning.transition.side is Side.INSIDE]
-    if inside:
-        each = [f"{_at(turning.transition)} ({turning.backend})" for turning in inside]
-        yield f"framework and arithmetic are even at batch {', '.join(each)} or a larger one"
-
-
-def _at(found: Transition) -> str:
-    assert found.batch is not None
-    return number_text(found.batch) + ("" if found.interval is None else f" {_batch_interval(found)}")

@@ -53,6 +53,15 @@ def test_links_between_documents_lead_somewhere(document: Path) -> None:
             assert not anchor or found.suffix != ".md" or anchor in headings(found), f"{target}#{anchor}"
 
 
+def test_the_docs_stay_short() -> None:
+    readme = (PROJECT / "README.md").read_text().splitlines()
+    assert len(readme) <= 150
+    assert [line for line in readme if len(line) > 120] == []
+    words = {str(page.relative_to(PROJECT)): len(page.read_text().split()) for page in tracked("docs/*.md")}
+    assert {page: count for page, count in words.items() if count > 1500} == {}
+    assert sum(words.values()) <= 15_000
+
+
 def headings(document: Path) -> set[str]:
     """The anchors of a page, as GitHub makes them of its headings."""
     titles = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)

@@ -29,7 +29,8 @@ from orchestrator.analysis.ratios import Witness, judged
 from orchestrator.analysis.transition import Interval, Side
 from orchestrator.config import load_sweep
 from orchestrator.report import render
-from orchestrator.report.text import TOO_WIDE, duration_text, ratio_text, sentences, value_text, work_name
+from orchestrator.report.sentences import sentences
+from orchestrator.report.text import TOO_WIDE, duration_text, ratio_text, value_text, work_name
 from runners.contract import Status
 
 PROJECT = Path(__file__).parents[3]

@@ -1,0 +1,113 @@
+"""What a campaign found, in whole sentences: speed, the framework's share, where the two are even."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from orchestrator.analysis import Cell, Line, Ratio, SettingSummary, Shape, Transition, Turning, Verdict
+from orchestrator.analysis.transition import Side
+from orchestrator.report.text import batch_interval_text, is_vague, number_text, percent_text, range_text
+
+_THAN: Final = "than eager"
+_FACTOR: Final = re.compile(r"(times (?:faster|slower))")
+_ALONE: Final = {
+    Verdict.EQUIVALENT: "equal within {margin}",
+    Verdict.SLIGHTLY_FASTER: "faster by less than {margin}",
+    Verdict.SLIGHTLY_SLOWER: "slower by less than {margin}",
+    Verdict.UNDECIDED: "undecided",
+}
+
+
+def sentences(summary: SettingSummary, margin: float, name: Callable[[Shape], str]) -> Iterator[str]:
+    """What is how much faster, what the framework takes, up to where that matters: a sentence for each shape.
+
+    Args:
+        summary: of one setting.
+        margin: within which two things are equivalent; 0.03 is 3 %.
+        name: of a shape, by which it is told from the others of the setting.
+    """
+    for shape in dict.fromkeys(line.shape for line in summary.lines):
+        lines = [line for line in summary.lines if line.shape == shape]
+        turnings = [turning for turning in summary.turnings if turning.shape == shape]
+        said = [*_speed(lines, margin), *_framework(lines), *_turning(turnings)]
+        if said:
+            yield f"{name(shape)}: {'; '.join(said)}."
+
+
+def _speed(lines: Sequence[Line], margin: float) -> list[str]:
+    said: list[str] = []
+    backends = dict.fromkeys(cell.backend for line in lines for cell in line.cells if cell.ratio is not None)
+    for backend in backends:
+        found = {
+            line.batch: cell.ratio
+            for line in lines
+            for cell in line.cells
+            if cell.backend == backend and cell.ratio is not None
+        }
+        text = f"{backend} {', '.join(_by_verdict(found, margin))}"
+        is_told = any(_THAN in earlier for earlier in said)
+        said.append(text if is_told else _FACTOR.sub(rf"\1 {_THAN}", text, count=1))
+    return said
+
+
+def _by_verdict(found: dict[int, Ratio], margin: float) -> Iterator[str]:
+    """A part for each verdict, with the batches if there are several."""
+    for verdict in Verdict:
+        some = {batch: ratio for batch, ratio in found.items() if ratio.verdict is verdict}
+        if not some:
+            continue
+        if verdict in (Verdict.FASTER, Verdict.SLOWER):
+            known = [ratio.estimate.value for ratio in some.values() if not is_vague(ratio.estimate)]
+            values = sorted(value if verdict is Verdict.FASTER else 1 / value for value in known)
+            factors = range_text([f"{value:.2f}" for value in values]) if values else ""
+            text = f"{factors} times {verdict.value}" if factors else verdict.value
+        else:
+            text = _ALONE[verdict].format(margin=percent_text(margin))
+        yield text if len(some) == len(found) else f"{text} {_batches(some)}"
+
+
+def _batches(batches: Iterable[int]) -> str:
+    shown = [str(batch) for batch in batches]
+    return f"at batch {shown[0]}" if len(shown) == 1 else f"at batches {', '.join(shown)}"
+
+
+def _framework(lines: Sequence[Line]) -> Iterator[str]:
+    """What the framework takes at least under the first backend with a floor, which is eager where it was measured."""
+    cells = [(line.batch, cell) for line in lines for cell in line.cells if _has_floor(cell)]
+    if not cells:
+        return
+    backend = cells[0][1].backend
+    shares = {batch: _share(cell) for batch, cell in cells if cell.backend == backend}
+    first, last = next(iter(shares)), list(shares)[-1]
+    ends = f"{percent_text(shares[first])} of a call"
+    if first != last:
+        ends += f" at batch {first}, {percent_text(shares[last])} at {last}"
+    yield f"{backend}'s framework is at least {ends}"
+
+
+def is_above_call(cell: Cell) -> bool:
+    """Whether a floor was disturbed so much that it is no bound: a call took less."""
+    return cell.floor is not None and cell.latency is not None and cell.floor.value > cell.latency.value
+
+
+def _has_floor(cell: Cell) -> bool:
+    is_measured = cell.floor is not None and cell.floor_proven and cell.latency is not None
+    return is_measured and not is_above_call(cell) and (cell.latency is None or not is_vague(cell.latency))
+
+
+def _share(cell: Cell) -> float:
+    assert cell.floor is not None
+    assert cell.latency is not None
+    return cell.floor.value / cell.latency.value
+
+
+def _turning(turnings: Sequence[Turning]) -> Iterator[str]:
+    inside = [turning for turning in turnings if turning.transition.side is Side.INSIDE]
+    if inside:
+        each = [f"{_at(turning.transition)} ({turning.backend})" for turning in inside]
+        yield f"framework and arithmetic are even at batch {', '.join(each)} or a larger one"
+
+
+def _at(found: Transition) -> str:
+    assert found.batch is not None
+    return number_text(found.batch) + ("" if found.interval is None else f" {batch_interval_text(found)}")
