@@ -7,36 +7,12 @@ from typing import Any
 import pytest
 
 from runners.contract import Status, Trial, WorkloadSpec
+from runners.contract.catalogue.vision import IMAGES
 from tests.conftest import NO_NNPACK
 from tests.tasks import BRIEF, evaluated, named, on_one_thread, recorded
 
 pytestmark = pytest.mark.environment
 
-# As the libraries publish them with their weights; Inception and GoogLeNet without their auxiliary branches
-PARAMETERS = {
-    "resnet18": 11_689_512,
-    "resnet50": 25_557_032,
-    "resnet101": 44_549_160,
-    "resnet152": 60_192_808,
-    "alexnet": 61_100_840,
-    "squeezenet1-0": 1_248_424,
-    "vgg16": 138_357_544,
-    "densenet161": 28_681_000,
-    "inception-v3": 23_834_568,
-    "googlenet": 6_624_904,
-    "shufflenet-v2": 2_278_604,
-    "mobilenet-v2": 3_504_872,
-    "resnext50": 25_028_904,
-    "wide-resnet50": 68_883_240,
-    "mnasnet1-0": 4_383_312,
-    "vit-base-16": 86_567_656,
-    "vit-base-32": 88_224_232,
-    "vit-large-16": 304_326_632,
-    "vit-large-32": 306_535_400,
-    "efficientnetv2-m": 54_139_356,
-    "efficientnet-lite1": 5_416_680,
-    "gernet-m": 21_142_920,
-}
 # Of each kind of network that is shrunk: grouped and depthwise filters, concatenations, channel splits, transformers
 TWINS = ("resnet18", "resnext50", "shufflenet-v2", "squeezenet1-0", "efficientnet-lite1", "vit-base-32")
 CHECKS = """
@@ -122,13 +98,13 @@ def seen(cpu_python: Path) -> dict[str, Any]:
 
 
 def test_every_model_is_as_large_as_the_published_one(seen: dict[str, Any]) -> None:
-    assert seen["parameters"] == PARAMETERS
+    assert seen["parameters"] == {name: row.parameters for name, row in IMAGES.items()}
 
 
 def test_running_statistics_survive_construction(seen: dict[str, Any]) -> None:
     convolutional = {name for name, variances in seen["running variances"].items() if variances == [1.0]}
     without_norms = {"alexnet", "squeezenet1-0", "vgg16", "vit-base-16", "vit-base-32", "vit-large-16", "vit-large-32"}
-    assert convolutional == set(PARAMETERS) - without_norms
+    assert convolutional == set(IMAGES) - without_norms
 
 
 @pytest.mark.parametrize("name", TWINS)
@@ -137,7 +113,7 @@ def test_both_twins_run_the_operators_of_the_model_on_next_to_no_weights(seen: d
     large, full, small = twin["calls"]
     assert full == small == large
     assert sum(full.values()) > 50
-    assert twin["parameters"] < PARAMETERS[name] / 40
+    assert twin["parameters"] < IMAGES[name].parameters / 40
     assert twin["finite"]
     assert twin["apart"] > 0.01
 

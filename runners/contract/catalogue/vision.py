@@ -25,7 +25,7 @@ class VisionModel:
     library_model: str
     """The library and its name for the model."""
     parameters: int
-    """As published, rounded."""
+    """As published; those of branches that only training has are not counted."""
     builder: str
     """`module:function` that makes it."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -86,44 +86,44 @@ _INCEPTION = {"aux_logits": False, "init_weights": False}
 _HANGING_WINDOWS = 32
 
 IMAGES: Dict[str, VisionModel] = {
-    "resnet18": _torchvision("resnet18", 11_700_000, branches=_BASIC_BLOCKS),
-    "resnet50": _torchvision("resnet50", 25_600_000, branches=_BOTTLENECKS),
-    "resnet101": _torchvision("resnet101", 44_500_000, branches=_BOTTLENECKS),
-    "resnet152": _torchvision("resnet152", 60_200_000, branches=_BOTTLENECKS),
-    "alexnet": _torchvision("alexnet", 61_100_000, smallest=63),
-    "squeezenet1-0": _torchvision("squeezenet1_0", 1_200_000, smallest=21, twin_image=_HANGING_WINDOWS),
-    "vgg16": _torchvision("vgg16", 138_400_000, smallest=32),
-    "densenet161": _torchvision("densenet161", 28_700_000, smallest=29),
-    "inception-v3": _torchvision("inception_v3", 27_200_000, _INCEPTION, default=299, smallest=75),
-    "googlenet": _torchvision("googlenet", 6_600_000, _INCEPTION, smallest=15, twin_image=_HANGING_WINDOWS),
-    "shufflenet-v2": _torchvision("shufflenet_v2_x1_0", 2_300_000),
+    "resnet18": _torchvision("resnet18", 11_689_512, branches=_BASIC_BLOCKS),
+    "resnet50": _torchvision("resnet50", 25_557_032, branches=_BOTTLENECKS),
+    "resnet101": _torchvision("resnet101", 44_549_160, branches=_BOTTLENECKS),
+    "resnet152": _torchvision("resnet152", 60_192_808, branches=_BOTTLENECKS),
+    "alexnet": _torchvision("alexnet", 61_100_840, smallest=63),
+    "squeezenet1-0": _torchvision("squeezenet1_0", 1_248_424, smallest=21, twin_image=_HANGING_WINDOWS),
+    "vgg16": _torchvision("vgg16", 138_357_544, smallest=32),
+    "densenet161": _torchvision("densenet161", 28_681_000, smallest=29),
+    "inception-v3": _torchvision("inception_v3", 23_834_568, _INCEPTION, default=299, smallest=75),
+    "googlenet": _torchvision("googlenet", 6_624_904, _INCEPTION, smallest=15, twin_image=_HANGING_WINDOWS),
+    "shufflenet-v2": _torchvision("shufflenet_v2_x1_0", 2_278_604),
     # The paper took the float model of the module that holds the quantisable one
     "mobilenet-v2": _torchvision(
         "mobilenet_v2",
-        3_500_000,
+        3_504_872,
         {"quantize": False},
         module="torchvision.models.quantization",
         branches=r"^features\.(3|5|6|8|9|10|12|13|15|16)\.conv\.3$",
     ),
     # Two of the groups of 16 channels that its third stage has
-    "resnext50": _torchvision("resnext50_32x4d", 25_000_000, branches=_BOTTLENECKS, twin_width=32),
-    "wide-resnet50": _torchvision("wide_resnet50_2", 68_900_000, branches=_BOTTLENECKS),
-    "mnasnet1-0": _torchvision("mnasnet1_0", 4_400_000, branches=r"^layers\.\d+\.[1-9]\.layers\.7$"),
-    "vit-base-16": _vision_transformer("vit_base_patch16_224", 86_600_000, 16, embed_dim=768, depth=12, num_heads=12),
-    "vit-base-32": _vision_transformer("vit_base_patch32_224", 88_200_000, 32, embed_dim=768, depth=12, num_heads=12),
+    "resnext50": _torchvision("resnext50_32x4d", 25_028_904, branches=_BOTTLENECKS, twin_width=32),
+    "wide-resnet50": _torchvision("wide_resnet50_2", 68_883_240, branches=_BOTTLENECKS),
+    "mnasnet1-0": _torchvision("mnasnet1_0", 4_383_312, branches=r"^layers\.\d+\.[1-9]\.layers\.7$"),
+    "vit-base-16": _vision_transformer("vit_base_patch16_224", 86_567_656, 16, embed_dim=768, depth=12, num_heads=12),
+    "vit-base-32": _vision_transformer("vit_base_patch32_224", 88_224_232, 32, embed_dim=768, depth=12, num_heads=12),
     "vit-large-16": _vision_transformer(
-        "vit_large_patch16_224", 304_300_000, 16, embed_dim=1024, depth=24, num_heads=16
+        "vit_large_patch16_224", 304_326_632, 16, embed_dim=1024, depth=24, num_heads=16
     ),
     "vit-large-32": _vision_transformer(
-        "vit_large_patch32_224", 306_500_000, 32, embed_dim=1024, depth=24, num_heads=16
+        "vit_large_patch32_224", 306_535_400, 32, embed_dim=1024, depth=24, num_heads=16
     ),
     "efficientnetv2-m": _timm(
         "efficientnetv2_m",
-        54_100_000,
+        54_139_356,
         branches=r"^blocks\.(0\.\d+\.bn1|[12]\.[1-9]\d*\.bn2|[3-6]\.[1-9]\d*\.bn3)$",
     ),
-    "efficientnet-lite1": _timm("efficientnet_lite1", 5_400_000, branches=r"^blocks\.[1-6]\.[1-9]\d*\.bn3$"),
-    "gernet-m": _timm("gernet_m", 21_100_000, branches=r"^stages\.\d+\.\d+\.conv(2_kxk|3_1x1)\.bn$"),
+    "efficientnet-lite1": _timm("efficientnet_lite1", 5_416_680, branches=r"^blocks\.[1-6]\.[1-9]\d*\.bn3$"),
+    "gernet-m": _timm("gernet_m", 21_142_920, branches=r"^stages\.\d+\.\d+\.conv(2_kxk|3_1x1)\.bn$"),
 }
 
 
