@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
 from orchestrator.config import load_sweep
 from orchestrator.planning import PlanningHost, specifications, unique
 from runners.contract import STANDARD, TrialSpec
@@ -41,15 +39,8 @@ MODELS = {
 SPEEDS = {"fastpath": 2.0, "sdpa_nested": 1.1}
 
 
-@pytest.fixture(scope="session")
-def every_model() -> object:
-    """Adds the models to the made-up lab."""
-    add_models()
-    return None
-
-
 def add_models() -> None:
-    """The same outside of pytest."""
+    """Adds them to the made-up lab."""
     world.MODELS.update(MODELS)
     world.SPEEDS.update(SPEEDS)
     world.FUSION.update({"fastpath": 0.35, "sdpa_nested": 0.4})

@@ -146,13 +146,6 @@ def test_each_kind_of_failure_has_its_line(sshd, write, capsys, tmp_path: Path, 
     assert "1 of 11 hosts can be used, 1 take no new trials" in printed
 
 
-def test_nothing_usable_is_exit_code_3(sshd, write, capsys) -> None:
-    inventory = write(h1=sshd.settings(host_key=None), h2=sshd.settings(address="127.0.0.2", state="drain"))
-    code, hosts = checked(inventory, capsys)
-    assert code == ExitCode.NO_USABLE_HOST
-    assert [(host["usable"], host["active"]) for host in hosts.values()] == [(False, True), (True, False)]
-
-
 @pytest.mark.parametrize(
     ("setting", "check", "problem"),
     [

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,8 +16,6 @@ from orchestrator.environments import Catalogue
 from orchestrator.environments.build import ensure_base
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.cluster.executing import run_in
-from orchestrator.hosts.connection import HostConnectionError
-from tests.lab.host import LabHost
 from tests.lab.image import PROJECT, ensure_lab_image
 from tests.lab.keys import IDENTITY
 from tests.lab.lab import Lab
@@ -90,49 +87,6 @@ def test_images_reach_all_hosts_and_stay_independent(small: Lab, client: DockerC
         assert whole == b"whole\n"
     with pytest.raises(InfrastructureError, match="does not have taxmeter/not-there:1"):
         small.seed(["taxmeter/not-there:1"])
-
-
-@pytest.mark.parametrize(
-    ("away", "back", "state"),
-    [
-        (LabHost.pause, LabHost.unpause, "paused"),
-        (LabHost.disconnect, LabHost.connect, "disconnected"),
-        (LabHost.kill, LabHost.start, "exited"),
-    ],
-    ids=["paused", "disconnected", "killed"],
-)
-def test_a_host_goes_and_comes_back(
-    lab: Lab, away: Callable[[LabHost], None], back: Callable[[LabHost], None], state: str
-) -> None:
-    host = lab.host("h3")
-    engine = host.run("docker", "info", "--format", "{{.ID}}").stdout
-    away(host)
-    assert {found.name: found.state for found in lab.status()} == {"h1": "running", "h2": "running", "h3": state}
-    with pytest.raises(HostConnectionError):
-        host.run("true", timeout_s=3)
-    assert lab.host("h1").run("true").exit_code == 0
-    back(host)
-    host.wait_ready()
-    assert host.run("docker", "info", "--format", "{{.ID}}").stdout == engine
-    away(host)
-    before = [found.container.id for found in lab.hosts()]
-    lab.up(hosts=3)
-    assert host.run("true").exit_code == 0
-    assert [found.container.id for found in lab.hosts()] == before
-
-
-def test_a_killed_engine_comes_back_and_a_stopped_one_does_not(lab: Lab) -> None:
-    host = lab.host("h1")
-    started = "stat -c %Y.%Z /run/docker.pid; cat /run/docker.pid"
-    before = host.run("sh", "-c", started).stdout
-    host.kill_engine()
-    host.wait_ready()
-    assert host.run("sh", "-c", started).stdout != before
-    host.stop_engine()
-    assert host.run("docker", "version").exit_code == 1
-    assert host.run("hostname").stdout == "h1\n"
-    host.start_engine()
-    assert host.run("docker", "version").exit_code == 0
 
 
 def has_objects(client: DockerClient, name: str) -> bool:

@@ -37,7 +37,6 @@ READING = Preflight(
     sockets=(EngineSocket("/var/run/docker.sock", "listening"),),
     free_bytes={"/var/lib/docker": 100 * GIB, "/work": 100 * GIB},
 )
-WITH_GPUS = replace(READING, gpus=(A100, replace(A100, uuid="GPU-2")), driver_version="535.129.03")
 CPU, CUDA12, CUDA13 = (
     Demands("2026-10", architecture="x86_64"),
     Demands("2025-10", "12.6", "525", ("8.0",), architecture="x86_64"),
