@@ -15,11 +15,11 @@ def replaced(text: str, old: str, new: str) -> str:
 
 
 def refusal(load: Callable[[Path], object], path: Path, text: str) -> str:
-    """Why a file with this text is refused: one line, without the file's path in front."""
+    """Why a file with this text is refused: one line, without the file's path in front; its directory is `DIR`."""
     path.write_text(text)
     with pytest.raises(ConfigurationError) as caught:
         load(path)
     message = str(caught.value)
     assert message.startswith(str(path))
     assert "\n" not in message
-    return message.removeprefix(str(path))
+    return message.removeprefix(str(path)).replace(str(path.parent), "DIR")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from packaging.tags import parse_tag
+from syrupy.assertion import SnapshotAssertion
 
 from orchestrator.environments import Catalogue, EnvironmentEntry, read_lock
 from orchestrator.environments.build import build_failure
@@ -77,65 +78,34 @@ def test_several_hashes_may_be_expected() -> None:
     assert f"{'0' * 64} or one of 1 more, but" in (hash_mismatch(several) or "")
 
 
-@pytest.mark.parametrize(
-    ("output", "told"),
-    [
-        (
-            "warning: x\nerror: No solution found when resolving dependencies\n  cause: Because there is no\n    version",
-            "No solution found when resolving dependencies: Because there is no version",
-        ),
-        (
-            "error: Failed to fetch: https://x/six/\n  cause: client error (Connect)\n  cause: dns error",
-            "Failed to fetch: https://x/six/: dns error",
-        ),
-        ("error: one line", "one line"),
-        ("", "uv failed without a message"),
-    ],
+OF_UV = (
+    "warning: x\nerror: No solution found when resolving dependencies\n  cause: Because there is no\n    version",
+    "error: Failed to fetch: https://x/six/\n  cause: client error (Connect)\n  cause: dns error",
+    "error: one line",
+    "",
 )
-def test_uv_s_error_is_told_with_its_last_cause(output: str, told: str) -> None:
-    assert uv_failure(output) == told
+OF_PIP = (OUT_OF_REACH, "WARNING: x\nERROR: first\nERROR: last\n", "")
+OF_A_BUILD = (
+    "#9 12.33 ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device\n",
+    "#14 exporting layers\n#14 ERROR: write /var/lib/docker/tmp/x: no space left on device\n",
+    "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?\n",
+)
+
+
+@pytest.mark.parametrize(
+    ("read", "outputs"),
+    [(uv_failure, OF_UV), (pip_failure, OF_PIP), (build_failure, OF_A_BUILD)],
+    ids=["uv", "pip", "build"],
+)
+def test_what_a_tool_says_is_one_line(read, outputs: tuple[str, ...], snapshot: SnapshotAssertion) -> None:
+    """Of uv the last cause, of pip the last error, of a build what the machine is to blame for."""
+    assert {output: read(output) for output in outputs} == snapshot
 
 
 def test_a_package_from_an_index_is_named_too_and_other_output_has_no_known_reason() -> None:
     plain = PIP.replace(" from file:///tmp/wheels/tiny_pkg-1.0-py3-none-any.whl", "")
     assert (hash_mismatch(plain) or "").startswith("tiny-pkg==1.0: the lock expects")
     assert build_failure('#5 ERROR: process "/bin/sh -c apt-get update" did not complete\n') is None
-
-
-@pytest.mark.parametrize(
-    ("log", "expected"),
-    [
-        (
-            "#9 12.33 ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device\n",
-            "the disk is full: ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device; ",
-        ),
-        (
-            "#14 exporting layers\n#14 ERROR: write /var/lib/docker/tmp/x: no space left on device\n",
-            "the disk is full: #14 ERROR: write /var/lib/docker/tmp/x: no space left on device; ",
-        ),
-        (
-            "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?\n",
-            "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?",
-        ),
-    ],
-)
-def test_a_build_that_a_machine_is_to_blame_for(log: str, expected: str) -> None:
-    assert (build_failure(log) or "").startswith(expected)
-
-
-@pytest.mark.parametrize(
-    ("output", "told"),
-    [
-        (
-            OUT_OF_REACH,
-            "cannot be reached (Failed to establish a new connection: [Errno -2] Name or service not known)",
-        ),
-        ("WARNING: x\nERROR: first\nERROR: last\n", "last"),
-        ("", "pip failed without a message"),
-    ],
-)
-def test_pip_s_last_error_is_told_or_that_the_index_is_out_of_reach(output: str, told: str) -> None:
-    assert pip_failure(output) == told
 
 
 def settings(text: str) -> dict[str, str]:
