@@ -30,6 +30,7 @@ from orchestrator.hosts.check.engine import (
     WantedImage,
     engine_facts,
     images_on,
+    refusal,
 )
 from orchestrator.hosts.check.findings import (
     CHECK_TIMEOUT_S,
@@ -37,7 +38,6 @@ from orchestrator.hosts.check.findings import (
     Finding,
     HostReport,
     Level,
-    refusal,
     socket_problem,
 )
 from orchestrator.hosts.check.preflight import ENGINE_ROOTS, SCRIPT, Preflight, PreflightQuestion, parse

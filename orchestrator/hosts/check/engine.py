@@ -21,6 +21,7 @@ from orchestrator.environments import (
     read_built_images,
 )
 from orchestrator.errors import InfrastructureError
+from orchestrator.hosts.check.preflight import EngineSocket
 from orchestrator.hosts.connection import Deadline
 from orchestrator.hosts.containers import ContainerCommand, run_in_container
 from orchestrator.planning import Demands
@@ -172,3 +173,13 @@ def _gpus(
         return GpusInside(None, name, engine_message(error))
     count = sum(1 for line in seen.stdout.splitlines() if re.match(r"GPU \d+:|/dev/nvidia\d+$", line.strip()))
     return GpusInside(count, name, None if count else " ".join(seen.stderr.split()) or None)
+
+
+def refusal(socket: EngineSocket) -> str:
+    """Why nobody answered behind a socket that is there and that we may use."""
+    if socket.state == "silent":
+        return f"the engine is down: nobody answers behind {socket.path}; `sudo systemctl start docker` there"
+    return (
+        f"its sshd does not forward to {socket.path}: allow it there with `AllowStreamLocalForwarding yes` in "
+        "/etc/ssh/sshd_config, and no DisableForwarding"
+    )

@@ -8,7 +8,7 @@ from orchestrator.config import Expectation, Host
 from orchestrator.hosts.check.clock import Skew
 from orchestrator.hosts.check.differences import unmet
 from orchestrator.hosts.check.engine import OLDEST_ENGINE, OLDEST_PODMAN, EngineFacts, Requirements, WantedImage
-from orchestrator.hosts.check.preflight import EngineSocket, Preflight, filesystem_problem
+from orchestrator.hosts.check.preflight import Preflight, filesystem_problem
 from orchestrator.planning import (
     GIB,
     NONE_USED,
@@ -393,13 +393,3 @@ def socket_problem(settings: Host, seen: Preflight) -> str | None:
         )
         return f"permission denied: {seen.user} may not use {socket.path}: {mend} there, then log in anew"
     return None
-
-
-def refusal(socket: EngineSocket) -> str:
-    """Why nobody answered behind a socket that is there and that we may use."""
-    if socket.state == "silent":
-        return f"the engine is down: nobody answers behind {socket.path}; `sudo systemctl start docker` there"
-    return (
-        f"its sshd does not forward to {socket.path}: allow it there with `AllowStreamLocalForwarding yes` in "
-        "/etc/ssh/sshd_config, and no DisableForwarding"
-    )

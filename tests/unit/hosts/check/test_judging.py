@@ -11,8 +11,8 @@ from orchestrator.environments import BuiltImage, ImageIdentity, host_network_pr
 from orchestrator.errors import ExitCode
 from orchestrator.hosts.check import Check, Finding, HostReport, Level
 from orchestrator.hosts.check.clock import Skew
-from orchestrator.hosts.check.engine import EngineFacts, GpusInside, Requirements, WantedImage
-from orchestrator.hosts.check.findings import judge, refusal, socket_problem, version_finding
+from orchestrator.hosts.check.engine import EngineFacts, GpusInside, Requirements, WantedImage, refusal
+from orchestrator.hosts.check.findings import judge, socket_problem, version_finding
 from orchestrator.hosts.check.preflight import EngineSocket, GpuProcess, Preflight, PreflightGpu
 from orchestrator.planning import GIB, Demands
 
