@@ -151,7 +151,7 @@ def main(words: list[str]) -> int:
         for path in tracked("*"):
             target = copy / path.relative_to(PROJECT)
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(path, target)
+            shutil.copy2(path, target, follow_symlinks=False)
         (copy / ".venv").symlink_to(PROJECT / ".venv")
         killers = sorted({killer for mutation in chosen for killer in mutation.killers})
         if _tests(copy, killers) != PASSED:

@@ -285,7 +285,7 @@ def test_an_inventory_without_its_hosts_is_refused(
     assert run(["sweep", "resume", "nothing"]) == ExitCode.USAGE
     assert "no campaign nothing" in capsys.readouterr().err
     assert run(["sweep", "resume", "--limit", "there"]) == ExitCode.USAGE
-    assert "no host is called there; known: here" in capsys.readouterr().err
+    assert "no host is called there; did you mean here? known: here" in capsys.readouterr().err
     assert run(["sweep", "resume", "--inventory", "missing.yaml"]) == ExitCode.USAGE
     assert "missing.yaml: no such file" in capsys.readouterr().err
     # another inventory counts, and not the one that the campaign is stored with
