@@ -161,6 +161,8 @@ class Snapshot:
 def _within(column: str, values: Collection[Any]) -> pc.Expression:
     known = [value for value in values if value is not None]
     field = pc.field(column)
+    if not values:
+        return pc.scalar(value=False)
     if len(known) == len(values):
         return field.isin(known)
     return field.isin(known) | field.is_null() if known else field.is_null()
