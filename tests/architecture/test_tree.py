@@ -11,7 +11,8 @@ import pytest
 from tests.conftest import PROJECT
 from tests.tracked import tracked
 
-MAX_LINES = 400
+MAX_LINES = 600
+"""A module is cut where the design has a joint; 400 lines are a reason to look for one."""
 
 
 def test_no_module_is_too_long() -> None:
