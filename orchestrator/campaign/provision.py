@@ -1,6 +1,6 @@
 """Makes hosts ready: leftovers removed, images built here and brought there, or virtual environments made there."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from orchestrator.environments import (
     environment_differences,
     read_lock,
 )
-from orchestrator.errors import InfrastructureError
+from orchestrator.errors import InfrastructureError, Say, some_of
 from orchestrator.execution import DockerSettings, ExecutionSettings, ProcessSettings, Relay
 from orchestrator.files import ProjectFiles
 from orchestrator.hosts import HostAccess, HostFacts, Hosts, Interpreter
@@ -33,8 +33,6 @@ from orchestrator.hosts.provision import (
 )
 from orchestrator.planning import Isolation, PlanningHost
 from runners.system import Fingerprint
-
-Say = Callable[[str], None]
 
 _SHOWN: Final = 3
 """Differences of an environment that a reason names; the others are counted."""
@@ -233,10 +231,9 @@ def _not_in(interpreter: Interpreter, entries: Sequence[EnvironmentEntry]) -> di
         pins = {name: pin.version for name, pin in read_lock(entry.lock_path).items()}
         wrong = environment_differences(entry.python, pins, interpreter.versions)
         if wrong:
-            more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
             problems[entry.name] = (
                 f"{interpreter.python} there is not what the lock of {entry.name} says: "
-                f"{', '.join(wrong[:_SHOWN])}{more}"
+                f"{', '.join(some_of(wrong, _SHOWN))}"
             )
     return problems
 

@@ -12,7 +12,7 @@ from orchestrator.campaign.control import ControlFiles, HostPhase
 from orchestrator.campaign.provision import Images, provision
 from orchestrator.campaign.resume import CampaignOrder
 from orchestrator.config import Host, Inventory
-from orchestrator.errors import InfrastructureError, NoUsableHostError
+from orchestrator.errors import InfrastructureError, NoUsableHostError, Say
 from orchestrator.files import ProjectFiles
 from orchestrator.hosts import Hosts
 from orchestrator.hosts.pins import KnownEnvironments, planning_host
@@ -28,8 +28,6 @@ SUBSTITUTE_S: Final = 30.0
 """That a host must be lost before another one is prepared in its place: most come back sooner."""
 
 _LEAVING_S: Final = 15.0
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)

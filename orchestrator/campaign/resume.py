@@ -12,7 +12,7 @@ from orchestrator.campaign.allocation import with_more, with_past
 from orchestrator.campaign.provision import ReadyHost
 from orchestrator.campaign.stored_plan import StoredPlan, plan_document
 from orchestrator.config import Faults, Sweep
-from orchestrator.errors import ConfigurationError, ForeignDataError
+from orchestrator.errors import ConfigurationError, ForeignDataError, Say
 from orchestrator.planning import Plan, PlanningHost, estimate_s, plan
 from orchestrator.store import Attempt, Reproduces, Row, Stage, Store
 from runners.contract import LEGACY, Status, Trial
@@ -77,7 +77,7 @@ def choose_campaign(
     *,
     absent: Collection[str] = (),
     more_s: float | None = None,
-    tell: Callable[[str], None] = lambda _text: None,
+    tell: Say = lambda _text: None,
 ) -> Continuation:
     """Plans a new campaign, or finds the one to continue.
 
@@ -195,9 +195,7 @@ def new_campaign_id(sweep_name: str) -> str:
     return f"{plain_name(sweep_name, 'sweep')}-{moment}-{secrets.token_hex(3)}"
 
 
-def _candidates(
-    fresh: Plan, sweep_name: str, store: Store, tell: Callable[[str], None]
-) -> Iterator[tuple[str, StoredPlan]]:
+def _candidates(fresh: Plan, sweep_name: str, store: Store, tell: Say) -> Iterator[tuple[str, StoredPlan]]:
     """Campaigns that may be continued: the newest with this plan, then the newest that agrees with it."""
     now = StoredPlan(sweep_name, plan_document(fresh))
     newest_first = store.own_campaigns().sort_by([("started_at", "descending")]).to_pylist()

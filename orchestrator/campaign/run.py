@@ -24,7 +24,7 @@ from orchestrator.campaign.resume import CampaignOrder, Choose, write_widened
 from orchestrator.campaign.stages import StageClock
 from orchestrator.config import Host, Inventory, Sweep
 from orchestrator.environments import Catalogue, read_built_images
-from orchestrator.errors import ConfigurationError, NoUsableHostError
+from orchestrator.errors import ConfigurationError, NoUsableHostError, Say
 from orchestrator.files import ProjectFiles
 from orchestrator.hosts import HostFacts, Hosts
 from orchestrator.hosts.cluster import SLOT
@@ -43,7 +43,6 @@ from orchestrator.scheduling import scheduler_at
 from orchestrator.store import Stage, Store
 from orchestrator.store.storage.layout import store_id
 
-Say = Callable[[str], None]
 Watch = Callable[[], AbstractContextManager[Observer]]
 """Shows the progress of a campaign while the block lasts."""
 

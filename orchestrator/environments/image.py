@@ -1,6 +1,6 @@
 """Has an image on an engine: the recorded one of an environment, found, brought or built; or that of stored trials."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,9 +31,7 @@ from orchestrator.environments.record import (
 )
 from orchestrator.environments.registry import pull_digest, pull_image
 from orchestrator.environments.transfer import copy_image, find_image
-from orchestrator.errors import ConfigurationError, InfrastructureError
-
-Say = Callable[[str], None]
+from orchestrator.errors import ConfigurationError, InfrastructureError, Say
 
 
 @dataclass(frozen=True)

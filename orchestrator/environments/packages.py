@@ -4,7 +4,7 @@ import hashlib
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from packaging.tags import Tag, compatible_tags, cpython_tags
@@ -14,7 +14,7 @@ from uv import find_uv_bin
 
 from orchestrator.environments.catalogue import EnvironmentEntry, Pin, WheelIndex, read_lock
 from orchestrator.environments.commands import FETCH_S, run_command
-from orchestrator.errors import ConfigurationError, InfrastructureError
+from orchestrator.errors import ConfigurationError, InfrastructureError, Say
 from orchestrator.files import exclusive
 
 # An index that cannot be reached must be known as such within seconds.
@@ -38,7 +38,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _BROKEN = re.compile(r"after connection broken by '\w+\([\s'\"]*(?:<[^>]*>[:\s]*)?([^'\"]{1,160})")
 
 
-def ensure_wheels(entry: EnvironmentEntry, say: Callable[[str], None]) -> None:
+def ensure_wheels(entry: EnvironmentEntry, say: Say) -> None:
     """Makes sure that the wheels of `wheel_index` are in the wheel directory, each with a hash of the lock.
 
     Raises:
@@ -108,7 +108,7 @@ def supported_tags(python: str, platform: str) -> frozenset[Tag]:
     )
 
 
-def fetch_unlocked(entry: EnvironmentEntry, name: str, version: str, say: Callable[[str], None]) -> list[Path]:
+def fetch_unlocked(entry: EnvironmentEntry, name: str, version: str, say: Say) -> list[Path]:
     """Brings a wheel of `wheel_index` whose hash no lock has yet, so that a lock can be resolved from it.
 
     Returns:

@@ -25,7 +25,7 @@ from orchestrator.environments import (
     look_for_image,
     pull_stored_image,
 )
-from orchestrator.errors import InfrastructureError
+from orchestrator.errors import InfrastructureError, Say
 from orchestrator.execution import remove_containers
 from orchestrator.hosts.calls import Answer, Argument
 
@@ -51,7 +51,7 @@ class HostEngine:
     """As those reach it who ask it; null for DOCKER_HOST or the usual socket."""
     call: Call
     """Runs a function where the engine is reached."""
-    send: Callable[[BuiltImage, Callable[[str], None]], ImageIdentity]
+    send: Callable[[BuiltImage, Say], ImageIdentity]
     """Sends an image from this machine's engine, and says so. Raises an InfrastructureError if either engine failed, or
     another image arrived."""
 
@@ -133,10 +133,10 @@ def remove_here(question: ContainersQuestion) -> list[str]:
     return remove_containers(question.engine, question.campaign_id)
 
 
-def send_to(address: str | None) -> Callable[[BuiltImage, Callable[[str], None]], ImageIdentity]:
+def send_to(address: str | None) -> Callable[[BuiltImage, Say], ImageIdentity]:
     """Sends images to an engine that this process reaches; see `HostEngine.send`."""
 
-    def send(image: BuiltImage, say: Callable[[str], None]) -> ImageIdentity:
+    def send(image: BuiltImage, say: Say) -> ImageIdentity:
         with (
             closing(connect(timeout_s=TRANSFER_TIMEOUT_S)) as source,
             closing(connect(address, TRANSFER_TIMEOUT_S)) as target,

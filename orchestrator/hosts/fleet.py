@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from orchestrator.config import Connection, ExecutorChoice, Host, Inventory, refuse_nodes
 from orchestrator.environments import engine_errors
-from orchestrator.errors import InfrastructureError
+from orchestrator.errors import InfrastructureError, Say
 from orchestrator.execution import pack_project, remove_containers, unpack
 from orchestrator.hosts.access import HostAccess, HostFacts, SystemDescription
 from orchestrator.hosts.check.engine import Requirements, read_requirements
@@ -28,7 +28,6 @@ from orchestrator.hosts.ray import RayHost
 from orchestrator.hosts.relay import relaying
 from orchestrator.hosts.ssh import SshHost
 
-Say = Callable[[str], None]
 Result = TypeVar("Result")
 
 _CATALOGUE = "docker/images.yaml"

@@ -1,6 +1,6 @@
 """Gives one host what its trials run in: an image on its engine, or a virtual environment made from the same lock."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,11 +12,9 @@ from orchestrator.environments import (
     ensure_virtualenv,
     virtualenv_problem,
 )
-from orchestrator.errors import ConfigurationError, InfrastructureError
+from orchestrator.errors import ConfigurationError, InfrastructureError, Say
 from orchestrator.execution import pack_files, unpack
 from orchestrator.hosts.access import HostAccess
-
-Say = Callable[[str], None]
 
 ANSWER_S = 120.0
 """For looks. The first answer may bring our code to the host and start a process there."""

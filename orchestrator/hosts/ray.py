@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from orchestrator.config import WORK_DIRECTORY, Host
 from orchestrator.environments import Awaited, BuiltImage, ImageIdentity, receive_image, saved_image
-from orchestrator.errors import InfrastructureError
+from orchestrator.errors import InfrastructureError, Say
 from orchestrator.hosts.access import HostFacts, Way
 from orchestrator.hosts.calls import Answer, Argument
 from orchestrator.hosts.check.clock import Skew, clock_here, measure_skew_of
@@ -86,7 +86,7 @@ class RayHost(CalledHost):
         """See `HostAccess.skew`."""
         return measure_skew_of(lambda: self.call(clock_here, None, deadline.left_s()))
 
-    def _send(self, image: BuiltImage, say: Callable[[str], None]) -> ImageIdentity:
+    def _send(self, image: BuiltImage, say: Say) -> ImageIdentity:
         say(f"sending {image.reference}")
         awaited = Awaited(image.reference, image.identity, self.facts().engine)
         try:

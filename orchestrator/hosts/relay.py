@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from orchestrator.errors import InfrastructureError
+from orchestrator.errors import InfrastructureError, Say
 from orchestrator.execution import TaskOutcome, supervising
 from orchestrator.execution.relay import ERRAND, ERRAND_ANSWER, MAX_MESSAGE_BYTES, Errand, ErrandAnswer, short_path
 from orchestrator.files import read_tree, write_atomically
@@ -29,8 +29,6 @@ from orchestrator.hosts.conversation import Heard, converse, names_in, outcome_i
 from orchestrator.hosts.lock import LOCKS
 from orchestrator.hosts.ssh import SshHost, socket_of
 from runners.contract import TaskFiles
-
-Say = Callable[[str], None]
 
 PAUSE_S: Final = 3.0
 """Between two attempts to reach a host."""

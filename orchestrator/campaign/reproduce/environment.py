@@ -17,7 +17,7 @@ from orchestrator.environments import (
     mapping_differences,
     short_digest,
 )
-from orchestrator.errors import ForeignDataError, InfrastructureError
+from orchestrator.errors import ForeignDataError, InfrastructureError, Say, some_of
 from orchestrator.execution import INSTALLED, copy_code
 from orchestrator.hosts import HostAccess
 from orchestrator.planning import EnvironmentPin, Isolation
@@ -40,8 +40,7 @@ class EnvironmentMatch:
     @property
     def lines(self) -> tuple[str, ...]:
         """The differences; of many the first, and how many more there are."""
-        more = len(self.differences) - _SHOWN
-        return (*self.differences[:_SHOWN], *([f"and {more} more"] if more > 0 else []))
+        return tuple(some_of(self.differences, _SHOWN))
 
     @property
     def text(self) -> str:
@@ -94,7 +93,7 @@ def obtain(
     pin: EnvironmentPin,
     access: HostAccess,
     recorded: Mapping[str, BuiltImage],
-    say: Callable[[str], None] | None,
+    say: Say | None,
     may_pull: Callable[[str], bool] = lambda _reference: False,
 ) -> ImageIdentity | EnvironmentMatch | None:
     """The image of a stored trial as the host's engine has it: found, pulled, or sent from this machine's engine.

@@ -32,10 +32,10 @@ from orchestrator.campaign.reproduce.reproduction import (
     refuse,
 )
 from orchestrator.campaign.reproduce.stored import Configuration, Wanted
-from orchestrator.campaign.run import RunOutcome, Say, Watch, drive_order, listed, refuse_results_elsewhere
+from orchestrator.campaign.run import RunOutcome, Watch, drive_order, listed, refuse_results_elsewhere
 from orchestrator.config import Inventory
 from orchestrator.environments import Catalogue, ImageIdentity, read_built_images
-from orchestrator.errors import InfrastructureError, NoUsableHostError
+from orchestrator.errors import InfrastructureError, NoUsableHostError, Say
 from orchestrator.execution import ProcessSettings
 from orchestrator.files import ProjectFiles
 from orchestrator.hosts import HostAccess, HostFacts, Hosts

@@ -7,7 +7,7 @@ from typing import Any
 
 from orchestrator.boundary import validated
 from orchestrator.campaign.stored_plan import StoredPlan
-from orchestrator.errors import ConfigurationError
+from orchestrator.errors import ConfigurationError, some_of
 from orchestrator.planning import EnvironmentPin, Isolation, trial_key
 from orchestrator.store import Store
 from runners.contract import ContractError, Status, TrialSpec, decode
@@ -135,7 +135,7 @@ def _trial(store: Store, text: str, directory: Path) -> tuple[str, str]:
         problem = f"no trial and no campaign is called {text!r}; `taxmeter results ls` lists the campaigns"
         raise ConfigurationError(problem, file=directory)
     if len(found) > 1:
-        shown = ", ".join(sorted(found)[:_AMBIGUOUS_SHOWN]) + (", …" if len(found) > _AMBIGUOUS_SHOWN else "")
+        shown = ", ".join(some_of(sorted(found), _AMBIGUOUS_SHOWN))
         raise ConfigurationError(f"{len(found)} trials begin with {text}: {shown}; write more of it", file=directory)
     [(trial_id, campaign_id)] = found.items()
     return trial_id, campaign_id

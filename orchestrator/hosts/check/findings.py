@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from orchestrator.config import Expectation, Host
+from orchestrator.errors import some_of
 from orchestrator.hosts.check.clock import Skew
 from orchestrator.hosts.check.differences import unmet
 from orchestrator.hosts.check.engine import OLDEST_ENGINE, OLDEST_PODMAN, EngineFacts, Requirements, WantedImage
@@ -255,11 +256,10 @@ def _gpu_users(preflight: Preflight) -> Finding:
         return _NOTHING
     if not preflight.gpu_processes:
         return Finding(Level.OK, "0")
-    told = ", ".join(f"{user.user}: {user.name} (process {user.pid})" for user in preflight.gpu_processes[:3])
-    count = len(preflight.gpu_processes)
-    more = f" and {count - 3} more" if count > 3 else ""
+    users = [f"{user.user}: {user.name} (process {user.pid})" for user in preflight.gpu_processes]
+    told = ", ".join(some_of(users, 3))
     return Finding(
-        Level.WARNING, str(count), f"its GPUs are in use: {told}{more}; wait, or ask them, before you measure"
+        Level.WARNING, str(len(users)), f"its GPUs are in use: {told}; wait, or ask them, before you measure"
     )
 
 
