@@ -24,6 +24,7 @@ from orchestrator.environments.record import (
     LABEL_RECIPE,
     RECORD,
     BuiltImage,
+    StoredImage,
     describe,
     image_lock,
     read_built_images,
@@ -46,19 +47,6 @@ class BuildPolicy:
 
 KEEP_RECORDED = BuildPolicy()
 """Nothing may."""
-
-
-@dataclass(frozen=True)
-class StoredImage:
-    """What is known of an image that trials ran in."""
-
-    environment: str
-    image_id: str | None
-    """By which one engine knows it."""
-    registry_digest: str | None
-    """Where a registry has it, as HOST/NAME@sha256:…; null if it was never pushed."""
-    identity: ImageIdentity | None
-    """Null if layers and settings are not known: then the id or the digest must find it."""
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,19 @@ LABEL_RECIPE = "org.taxmeter.recipe-sha256"
 _HEADER = "# Written by `taxmeter images`: the image that each environment stands for here. Not for editing.\n"
 
 
+@dataclass(frozen=True)
+class StoredImage:
+    """What is known of an image that trials ran in."""
+
+    environment: str
+    image_id: str | None
+    """By which one engine knows it."""
+    registry_digest: str | None
+    """Where a registry has it, as HOST/NAME@sha256:…; null if it was never pushed."""
+    identity: ImageIdentity | None
+    """Null if layers and settings are not known: then the id or the digest must find it."""
+
+
 class BuiltImage(StrictModel):
     """An image of an environment."""
 
@@ -71,6 +84,10 @@ class BuiltImage(StrictModel):
     def identity(self) -> ImageIdentity:
         """What the image is on any engine."""
         return ImageIdentity(self.image_id, self.config_sha256, self.layers)
+
+    def stored(self, environment: str) -> StoredImage:
+        """The same as engines are asked for it."""
+        return StoredImage(environment, self.image_id, self.repo_digest, self.identity)
 
 
 class _Document(Document):

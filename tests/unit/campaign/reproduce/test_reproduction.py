@@ -197,7 +197,7 @@ def test_trials_of_one_host_run_again_on_another_that_has_or_gets_their_image(pr
     preview(asked, hosts)
     said: list[str] = []
     reproduction = decide(wanted, make_ready(asked, hosts, said.append), asked.allowed)
-    assert said == [f"h2: trials run in containers of the images of then ({AS_THEN})"]
+    assert said == [f"h2: trials run in containers ({AS_THEN})"]
     [ready] = reproduction.hosts
     assert ready.executions["cpu"] == DockerSettings(IMAGE.image_id, None, (0, 1), 10**9, Path(), IMAGE)
     assert set(differences(reproduction).values()) == {"host: expected h1, found h2"}
