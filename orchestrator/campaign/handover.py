@@ -7,7 +7,7 @@ from typing import Final
 from orchestrator.boundary import adapter_of, validated
 from orchestrator.campaign.driver.campaign_run import run_campaign
 from orchestrator.campaign.progress import Observer
-from orchestrator.campaign.resume import CampaignOrder
+from orchestrator.campaign.resume import CampaignRequest
 from orchestrator.errors import ConfigurationError, ExitCode, ForeignDataError, InfrastructureError, Say
 from orchestrator.files import MAX_PRIVATE_BYTES, ProjectFiles, read_private, write_private
 from orchestrator.hosts import DriverPlace
@@ -25,7 +25,7 @@ _GOES_ON: Final = "what was measured is in the store; run the same command again
 class Handover:
     """All that a driver needs. It holds no secret."""
 
-    order: CampaignOrder
+    order: CampaignRequest
     cluster: Cluster
     files: ProjectFiles
     results: Path

@@ -7,7 +7,7 @@ from typing import Any
 from orchestrator.campaign.reproduce.environment import compare
 from orchestrator.campaign.reproduce.reproduction import is_reproduction
 from orchestrator.campaign.reproduce.stored import stored_pin
-from orchestrator.campaign.resume import Continuation, continued, other_hardware
+from orchestrator.campaign.resume import ResumeDecision, continued, other_hardware
 from orchestrator.campaign.stored_plan import StoredPlan, plan_document
 from orchestrator.config import Sweep
 from orchestrator.environments import Catalogue, lock_sha256, short_digest
@@ -97,7 +97,7 @@ def refuse_other_locks(campaign: Pinned, catalogue: Catalogue) -> None:
         raise campaign.refusal(problems)
 
 
-def go_on(campaign: Pinned, sweep: Sweep, hosts: Sequence[PlanningHost], store: Store) -> Continuation:
+def go_on(campaign: Pinned, sweep: Sweep, hosts: Sequence[PlanningHost], store: Store) -> ResumeDecision:
     """The campaign on the hosts at hand, which are ready.
 
     Raises:
@@ -151,7 +151,7 @@ def _other_points(place: str, stored: StoredPlan, now: Plan, host: str) -> list[
         if reason is not None:
             lines.append(f"what it was to run cannot run there: {reason}")
         else:
-            lines += [f"{point.key}: expected {point.one}, found {point.other}" for point in found]
+            lines += [f"{point.key}: expected {point.left}, found {point.right}" for point in found]
     return list(dict.fromkeys(lines))
 
 

@@ -20,7 +20,7 @@ from orchestrator.campaign.provision import (
     unavailable_on,
 )
 from orchestrator.campaign.recovery import Spares, recovering
-from orchestrator.campaign.resume import CampaignOrder, Choose, write_widened
+from orchestrator.campaign.resume import CampaignRequest, Choose, write_widened
 from orchestrator.campaign.stages import StageClock
 from orchestrator.config import Host, Inventory, Sweep
 from orchestrator.environments import Catalogue, read_built_images
@@ -231,7 +231,7 @@ def _with_images(host: PlanningHost, images: Images) -> PlanningHost:
 
 def _order(
     request: RunRequest, ready: Sequence[ReadyHost], left_out: Mapping[str, str], store: Store, choose: Choose, say: Say
-) -> CampaignOrder:
+) -> CampaignRequest:
     """Chooses the campaign that runs, and makes room for it."""
     continuation = choose([host.planning for host in ready], store, left_out)
     if continuation.joined:
@@ -241,7 +241,7 @@ def _order(
         plan=with_left_out(continuation.plan, left_out),
         left=with_left_out(continuation.left, left_out),
     )
-    order = CampaignOrder(
+    order = CampaignRequest(
         continuation,
         ready,
         request.sweep.name,
@@ -257,7 +257,7 @@ def _order(
 
 
 def drive_order(
-    order: CampaignOrder,
+    order: CampaignRequest,
     hosts: Hosts,
     files: ProjectFiles,
     store: Store,

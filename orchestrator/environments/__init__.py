@@ -36,7 +36,7 @@ from orchestrator.environments.identity import (
 )
 from orchestrator.environments.image import (
     BuildPolicy,
-    Looked,
+    ImageLookup,
     ensure_image,
     look_for_image,
     prepare,

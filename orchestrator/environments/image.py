@@ -50,7 +50,7 @@ KEEP_RECORDED = BuildPolicy()
 
 
 @dataclass(frozen=True)
-class Looked:
+class ImageLookup:
     """What an engine has."""
 
     found: ImageIdentity | None
@@ -138,7 +138,7 @@ def ensure_image(
     return image
 
 
-def look_for_image(stored: StoredImage, engine: str | None, timeout_s: float = 60.0) -> Looked:
+def look_for_image(stored: StoredImage, engine: str | None, timeout_s: float = 60.0) -> ImageLookup:
     """Looks for the image of stored trials on an engine, whatever it is called there; nothing is named or recorded.
 
     Each answer of the engine may take `timeout_s`.
@@ -151,7 +151,7 @@ def look_for_image(stored: StoredImage, engine: str | None, timeout_s: float = 6
         engine_errors(f"the engine at {engine_address(engine)} failed"),
     ):
         found = _find_stored(client, stored)
-        return Looked(found, None if found is not None else _nearest(client, stored))
+        return ImageLookup(found, None if found is not None else _nearest(client, stored))
 
 
 def pull_stored_image(stored: StoredImage, engine: str | None, say: Say) -> ImageIdentity:

@@ -24,7 +24,7 @@ from orchestrator.environments import (
 )
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution.base import DockerSettings, TaskOutcome, log_tail, time_limit_s
-from orchestrator.execution.supervising import POLL_INTERVAL_S
+from orchestrator.execution.runner_process import POLL_INTERVAL_S
 from orchestrator.planning import is_of_gpu
 from runners.contract import Task
 

@@ -15,7 +15,7 @@ from orchestrator.environments import (
     UNLABELLED,
     BuiltImage,
     ImageIdentity,
-    Looked,
+    ImageLookup,
     StoredImage,
     connect,
     copy_image,
@@ -55,7 +55,7 @@ class HostEngine:
     """Sends an image from this machine's engine, and says so. Raises an InfrastructureError if either engine failed, or
     another image arrived."""
 
-    def look(self, image: StoredImage) -> Looked:
+    def look(self, image: StoredImage) -> ImageLookup:
         """The image as the engine has it, under whatever name; and the nearest to it, if it does not have it."""
         return self.call(look_here, ImageQuestion(self.address, image), _ANSWER_S)
 
@@ -118,7 +118,7 @@ def directly(function: Callable[[Argument], Answer], argument: Argument, timeout
     return function(argument)
 
 
-def look_here(question: ImageQuestion) -> Looked:
+def look_here(question: ImageQuestion) -> ImageLookup:
     """See `HostEngine.look`."""
     return look_for_image(question.image, question.engine)
 

@@ -81,6 +81,27 @@ def test_errors_list_what_is_known_within_a_limit() -> None:
     assert [str(path) for path in tracked("orchestrator/*.py") if whole.search(path.read_text())] == []
 
 
+NOUNS = frozenset({"pooling"})
+"""Words of the field that end as what somebody does."""
+TO_RENAME = frozenset({"importing", "reading", "writing", "exporting", "merging", "pushing", "sealing"})
+"""Modules of the store and of `campaign/exchange`."""
+
+
+def test_names_are_words_of_the_field() -> None:
+    """What is looked at has a name, and is not `one`; a module is not called after what it does."""
+    paths = [path for path in tracked("orchestrator/*.py") if path.exists()]
+    doing = {path.stem for path in paths if path.stem.endswith("ing")}
+    assert doing <= NOUNS | TO_RENAME
+    named = {
+        f"{path.relative_to(PROJECT)}:{node.lineno}"
+        for path in paths
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, (ast.Name, ast.arg, ast.Attribute))
+        if "one" in (getattr(node, "id", None), getattr(node, "arg", None), getattr(node, "attr", None))
+    }
+    assert named == set()
+
+
 def test_config_and_planning_are_imported_by_their_faces() -> None:
     behind = re.compile(r"^\s*(?:from|import) orchestrator\.(?:config|planning)\.", re.MULTILINE)
     packages = (PROJECT / "orchestrator" / "config", PROJECT / "orchestrator" / "planning")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.campaign import Continuation
+from orchestrator.campaign import ResumeDecision
 from orchestrator.campaign.control import (
     CampaignPhase,
     CampaignProgressState,
@@ -212,7 +212,7 @@ def test_what_nobody_understood_is_named(control: ControlFiles, capsys: pytest.C
     assert f"not understood, so nobody acted on it: {file}.refused" in capsys.readouterr().out
 
 
-def begun(directory: Path, rows: int) -> Continuation:
+def begun(directory: Path, rows: int) -> ResumeDecision:
     """A campaign in the store `results` that ended after so many rows."""
     path = directory / "s.yaml"
     path.write_text(SWEEP)

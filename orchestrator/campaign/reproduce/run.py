@@ -36,7 +36,7 @@ from orchestrator.campaign.reproduce.reproduction import (
     order_again,
     refuse,
 )
-from orchestrator.campaign.reproduce.stored import Wanted
+from orchestrator.campaign.reproduce.stored import StoredTrials
 from orchestrator.campaign.run import RunOutcome, Watch, drive_order, listed, refuse_results_elsewhere
 from orchestrator.config import Inventory
 from orchestrator.environments import Catalogue, ImageIdentity, read_built_images
@@ -57,7 +57,7 @@ _Result = TypeVar("_Result")
 class ReproduceRequest:
     """What a command asks for."""
 
-    wanted: Wanted
+    wanted: StoredTrials
     targets: Sequence[Target]
     """Where; each host once."""
     allowed: Allowed

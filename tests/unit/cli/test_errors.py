@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.campaign.control import CampaignPhase, CampaignProgressState, ControlFiles
-from orchestrator.campaign.reproduce.stored import Wanted
+from orchestrator.campaign.reproduce.stored import StoredTrials
 from orchestrator.campaign.run import RunOutcome
 from orchestrator.cli import run
 from orchestrator.cli.sweep import exit_code
@@ -222,7 +222,7 @@ def test_a_driver_that_was_killed_ends_a_reproduction_with_its_exit_code(
     module = sys.modules["orchestrator.cli.reproduce"]
     for name in ("open_existing", "refuse_another_method", "load_inventory"):
         monkeypatch.setattr(module, name, lambda *_, **__: None)
-    monkeypatch.setattr(module, "find", lambda *_: Wanted({"campaign_id": "c"}, None, ()))
+    monkeypatch.setattr(module, "find", lambda *_: StoredTrials({"campaign_id": "c"}, None, ()))
     monkeypatch.setattr(module, "targets", lambda *_: [])
     monkeypatch.setattr(module, "git_commit", lambda: None)
     monkeypatch.setattr(module, "open_hosts", lambda *_: nullcontext())
