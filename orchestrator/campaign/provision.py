@@ -80,7 +80,6 @@ class Images:
     """Why this machine cannot send them; null if it can."""
 
     def bring(self, access: HostAccess, pin: EnvironmentPin, tell: Say) -> tuple[EnvironmentPin, ImageIdentity]:
-        """See `ImageSource.bring`."""
         image = self.built.get(pin.name)
         if image is None:
             raise InfrastructureError(

@@ -54,7 +54,6 @@ class DockerExecutor:
         self._settings = settings
 
     def run(self, task: Task, directory: Path, stop: threading.Event) -> TaskOutcome:
-        """See `Executor.run`."""
         settings = self._settings
         settings.cache.mkdir(parents=True, exist_ok=True)
         user = _user_for(directory, settings.cache)

@@ -34,7 +34,6 @@ class ProcessExecutor:
         self._settings = settings
 
     def run(self, task: Task, directory: Path, stop: Event) -> TaskOutcome:
-        """See `Executor.run`."""
         scratch_of(directory).mkdir(exist_ok=True)
         self._settings.cache.mkdir(parents=True, exist_ok=True)
         try:

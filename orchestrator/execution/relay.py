@@ -58,7 +58,6 @@ class RelayExecutor:
         self._relay = relay
 
     def run(self, task: Task, directory: Path, stop: Event) -> TaskOutcome:
-        """See `Executor.run`."""
         made = (str(scratch_of(directory)), str(self._settings.cache))
         errand = Errand(self._relay.host, runner_command(self._settings, task, directory), made)
         said = b""

@@ -84,7 +84,6 @@ class ForwardedEngine(HostEngine):
     """A new file in a directory of the host, which is made, by its path there; it is removed after the block."""
 
     def sharing_problem(self, directory: str, image: ImageIdentity) -> str | None:
-        """See `HostEngine.sharing_problem`."""
         return sharing_problem_here(SharingQuestion(self.address, directory, image), self.marked)
 
 
