@@ -9,7 +9,7 @@ from typing import Final
 from orchestrator.campaign.control import undisturbed
 from orchestrator.campaign.driver.campaign_run import drop_caches, run_campaign
 from orchestrator.campaign.handover import Handover, drive_in_head
-from orchestrator.campaign.progress import Observer
+from orchestrator.campaign.progress import Observer, StageClock
 from orchestrator.campaign.provision import (
     Images,
     ReadyHost,
@@ -21,7 +21,6 @@ from orchestrator.campaign.provision import (
 )
 from orchestrator.campaign.recovery import Spares, recovering
 from orchestrator.campaign.resume import CampaignRequest, Choose, write_widened
-from orchestrator.campaign.stages import StageClock
 from orchestrator.config import Host, Inventory, Sweep
 from orchestrator.environments import Catalogue, read_built_images
 from orchestrator.errors import ConfigurationError, NoUsableHostError, Say

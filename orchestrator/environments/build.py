@@ -13,7 +13,6 @@ from typing import Any
 from docker import DockerClient
 from docker.errors import APIError
 
-from orchestrator.environments.commands import ANSWER_S, BUILD_S, FETCH_S, run_command
 from orchestrator.environments.engine import (
     NO_SPACE,
     attributes_of,
@@ -22,7 +21,7 @@ from orchestrator.environments.engine import (
     explain,
     is_unreachable,
 )
-from orchestrator.environments.packages import hash_mismatch
+from orchestrator.environments.packages import ANSWER_S, BUILD_S, FETCH_S, hash_mismatch, run_command
 from orchestrator.environments.site_settings import site_ca_bundle, site_pip_configuration
 from orchestrator.errors import InfrastructureError, Say
 

@@ -37,6 +37,8 @@ from orchestrator.hosts.check.findings import (
     Finding,
     HostReport,
     Level,
+    failure,
+    fine,
     refusal,
     socket_problem,
 )
@@ -190,10 +192,10 @@ class SshHost(HostAccess):
                     self.name, ["sh", "-c", FITNESS, "sh", self.work_directory, path], timeout_s
                 )
         except InfrastructureError as error:
-            return Finding(Level.FAILURE, "no python", f"{python}: {error}; correct `python:`, or install it there")
+            return failure("no python", f"{python}: {error}; correct `python:`, or install it there")
         if done.exit_code == 0:
-            return Finding(Level.OK, f"python {version}")
-        return Finding(Level.FAILURE, f"python {version}", _last_line(done.stderr, done.exit_code))
+            return fine(f"python {version}")
+        return failure(f"python {version}", _last_line(done.stderr, done.exit_code))
 
     def _in_interpreter(self, facts: HostFacts, python: str) -> HostFacts:
         """What the interpreter that the inventory names tells of itself, and of the host as trials will see it."""

@@ -19,9 +19,8 @@ from orchestrator.campaign.driver.host_work import HostWork, slots_on
 from orchestrator.campaign.driver.leftovers import acknowledge_on, ask, store_leftovers, store_leftovers_here
 from orchestrator.campaign.driver.requests import Requests
 from orchestrator.campaign.driver.task_tracker import TaskTracker, restarted
-from orchestrator.campaign.progress import CampaignPlanned, Notice, Observer, one_at_a_time
+from orchestrator.campaign.progress import CampaignPlanned, Notice, Observer, StageClock, one_at_a_time, spent_before
 from orchestrator.campaign.resume import CampaignRequest, unfinished
-from orchestrator.campaign.stages import StageClock, spent_before
 from orchestrator.campaign.stored_plan import plan_document
 from orchestrator.errors import StoreError
 from orchestrator.execution import keep_code

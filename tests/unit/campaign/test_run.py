@@ -10,8 +10,8 @@ import pytest
 from orchestrator.campaign import CampaignRequest, ResumePolicy, RunRequest, choose_campaign, look
 from orchestrator.campaign import recovery as recovery_module
 from orchestrator.campaign import run as run_module
+from orchestrator.campaign.progress import StageClock
 from orchestrator.campaign.provision import Images
-from orchestrator.campaign.stages import StageClock
 from orchestrator.config import Connection, Exclusive, Host, Inventory, Sweep, load_sweep
 from orchestrator.environments import Catalogue
 from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError
