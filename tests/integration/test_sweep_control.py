@@ -22,7 +22,7 @@ from orchestrator.campaign.control import (
     RequestKind,
 )
 from orchestrator.cli import run, sweep_control
-from orchestrator.cli.sweep_control import Seen, render
+from orchestrator.cli.sweep_control import CampaignStatus, render
 from orchestrator.config import load_sweep
 from orchestrator.errors import ExitCode
 from orchestrator.files import ProjectFiles
@@ -187,7 +187,7 @@ def test_watching_ends_with_the_campaign(
 ) -> None:
     shown: list[object] = []
 
-    def show(seen: Seen) -> object:
+    def show(seen: CampaignStatus) -> object:
         shown.append(seen)
         if len(shown) == 2:
             control.request(Request(RequestKind.STOP))
