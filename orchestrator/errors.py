@@ -1,10 +1,13 @@
-"""What can go wrong for a person, and the exit code that it ends with."""
+"""What is said to a person: a line about what is done, or what went wrong, and the exit code that it ends with."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import Final
+
+Say = Callable[[str], None]
+"""Tells a person what is done or chosen, a line each."""
 
 _LONG_ENOUGH: Final = 3
 """Shorter words are in too many names."""
@@ -92,6 +95,12 @@ def some_names(names: Iterable[str], most: int = _MOST_CHARACTERS) -> str:
         if len(text) <= most or shown == 1:
             return text
     return ""
+
+
+def some_of(texts: Sequence[str], most: int) -> list[str]:
+    """The first so many of some texts, and how many more there are."""
+    rest = len(texts) - most
+    return [*texts[:most], *([f"and {rest} more"] if rest > 0 else [])]
 
 
 def near_names(word: str, known: Iterable[str]) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from orchestrator.config import Host
-from orchestrator.environments import BuiltImage, ImageIdentity, Looked, StoredImage
+from orchestrator.environments import BuiltImage, ImageIdentity, ImageLookup, StoredImage
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts import HostFacts
 from orchestrator.hosts.local import LocalHost
@@ -26,8 +26,8 @@ class FakeEngine:
         self.pulls: set[str] = set()
         self.shares = shares
 
-    def look(self, image: StoredImage) -> Looked:
-        return Looked(self.images.get(image.image_id or ""), next(iter(self.images.values()), None))
+    def look(self, image: StoredImage) -> ImageLookup:
+        return ImageLookup(self.images.get(image.image_id or ""), next(iter(self.images.values()), None))
 
     def pull(self, image: StoredImage) -> ImageIdentity:
         if image.image_id not in self.pulls:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from orchestrator.campaign import CampaignOrder, Notice, ReadyHost, ResumePolicy, choose_campaign
+from orchestrator.campaign import CampaignRequest, Notice, ReadyHost, ResumePolicy, choose_campaign
 from orchestrator.campaign.control import ControlFiles
 from orchestrator.campaign.driver.campaign_run import run_campaign
 from orchestrator.campaign.progress import CampaignProgress
@@ -120,7 +120,7 @@ def campaign(scenario: Scenario, cluster: RayCluster) -> None:
     hosts = [ready(name, directory) for name in (["h1"] if HERE else ["h1", "h2"])]
     continuation = choose_campaign(sweep(), [host.planning for host in hosts], store, ResumePolicy.AUTO)
     faults = Faults(silence_s=6, return_s=120, queue_s=60)
-    order = CampaignOrder(continuation, hosts, "s", "sweep", "inventory", None, faults=faults, sweep=sweep())
+    order = CampaignRequest(continuation, hosts, "s", "sweep", "inventory", None, faults=faults, sweep=sweep())
 
     def observe(progress: CampaignProgress) -> None:
         if isinstance(progress, Notice):

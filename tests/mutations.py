@@ -86,7 +86,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "the lock of a host is not taken",
-        "orchestrator/execution/supervising.py",
+        "orchestrator/execution/runner_process.py",
         "fcntl.flock(whole, fcntl.LOCK_SH if part else fcntl.LOCK_EX)",
         "fcntl.flock(whole, fcntl.LOCK_SH)",
         ("tests/unit/hosts/test_lock.py",),

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from orchestrator.campaign import CampaignOrder, Notice, ReadyHost, TrialRecorded, choose_campaign
+from orchestrator.campaign import CampaignRequest, Notice, ReadyHost, TrialRecorded, choose_campaign
 from orchestrator.campaign.control import ControlFiles
 from orchestrator.campaign.driver import driver, leftovers
 from orchestrator.campaign.driver.campaign_run import opening_row, run_campaign
 from orchestrator.campaign.progress import CampaignProgress
-from orchestrator.campaign.resume import Continuation, ResumePolicy
+from orchestrator.campaign.resume import ResumeDecision, ResumePolicy
 from orchestrator.config import Faults, Sweep
 from orchestrator.execution import ExecutionSettings, FakeSettings
 from orchestrator.files import ProjectFiles
@@ -171,7 +171,9 @@ class Lab:
         more_s: float | None = None,
     ) -> str:
         continuation = choose_campaign(wanted, [host.planning for host in hosts], self.store, policy, more_s=more_s)
-        order = CampaignOrder(continuation, hosts, wanted.name, "sweep", "inventory", None, faults=faults, sweep=wanted)
+        order = CampaignRequest(
+            continuation, hosts, wanted.name, "sweep", "inventory", None, faults=faults, sweep=wanted
+        )
         self.told.clear()
 
         def both(progress: CampaignProgress) -> None:
@@ -211,17 +213,17 @@ class Stored:
 
     def begin(
         self, wanted: Sweep, *hosts: PlanningHost, document: str = "sweep", inventory: str = "inventory"
-    ) -> Continuation:
+    ) -> ResumeDecision:
         chosen = choose_campaign(wanted, hosts, self.store, ResumePolicy.NEVER)
         ready = [ReadyHost(host, {}) for host in hosts]
-        order = CampaignOrder(chosen, ready, wanted.name, document, inventory, "c0ffee")
+        order = CampaignRequest(chosen, ready, wanted.name, document, inventory, "c0ffee")
         with self.store.writer() as writer:
             writer.put_campaign(opening_row(order))
         return chosen
 
     def measure(
         self,
-        chosen: Continuation,
+        chosen: ResumeDecision,
         hosts: Mapping[str, int | None],
         status: Status = Status.OK,
         pin: EnvironmentPin = STORED,

@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from orchestrator.campaign import CampaignOrder, ReadyHost, ResumePolicy, choose_campaign, run_campaign
+from orchestrator.campaign import CampaignRequest, ReadyHost, ResumePolicy, choose_campaign, run_campaign
 from orchestrator.config import Sweep
 from orchestrator.execution import FakeSettings, TaskOutcome
 from orchestrator.files import ProjectFiles
@@ -187,7 +187,7 @@ def _drive(hosts: int, trials: int, directory: Path) -> Driven:
     )
     start, wall = time.process_time(), time.monotonic()
     continuation = choose_campaign(wanted, [host.planning for host in ready], store, ResumePolicy.NEVER)
-    order = CampaignOrder(continuation, ready, wanted.name, "sweep", "inventory", None, sweep=wanted)
+    order = CampaignRequest(continuation, ready, wanted.name, "sweep", "inventory", None, sweep=wanted)
     planned, scheduler = time.process_time(), InstantHosts()
     run_campaign(order, scheduler, store, files, lambda _: None)
     driver_s = time.process_time() - planned - scheduler.own_s

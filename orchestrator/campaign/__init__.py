@@ -21,6 +21,6 @@ from orchestrator.campaign.reproduce.reproduction import (
 )
 from orchestrator.campaign.reproduce.run import ReproduceRequest, run_reproduction
 from orchestrator.campaign.reproduce.stored import find
-from orchestrator.campaign.resume import CampaignOrder, Choose, Continuation, ResumePolicy, choose_campaign
+from orchestrator.campaign.resume import CampaignRequest, Choose, ResumeDecision, ResumePolicy, choose_campaign
 from orchestrator.campaign.run import RunRequest, listed, look, run_sweep
 from orchestrator.campaign.stored_plan import refuse_stored_code

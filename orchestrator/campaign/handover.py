@@ -1,6 +1,5 @@
 """A campaign on its way from the user's process, which prepared it, to the head's container, which drives it."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -8,8 +7,8 @@ from typing import Final
 from orchestrator.boundary import adapter_of, validated
 from orchestrator.campaign.driver.campaign_run import run_campaign
 from orchestrator.campaign.progress import Observer
-from orchestrator.campaign.resume import CampaignOrder
-from orchestrator.errors import ConfigurationError, ExitCode, ForeignDataError, InfrastructureError
+from orchestrator.campaign.resume import CampaignRequest
+from orchestrator.errors import ConfigurationError, ExitCode, ForeignDataError, InfrastructureError, Say
 from orchestrator.files import MAX_PRIVATE_BYTES, ProjectFiles, read_private, write_private
 from orchestrator.hosts import DriverPlace
 from orchestrator.hosts.cluster import Cluster, execute_in_head
@@ -26,14 +25,14 @@ _GOES_ON: Final = "what was measured is in the store; run the same command again
 class Handover:
     """All that a driver needs. It holds no secret."""
 
-    order: CampaignOrder
+    order: CampaignRequest
     cluster: Cluster
     files: ProjectFiles
     results: Path
     """The directory of the store."""
 
 
-def drive_in_head(handover: Handover, say: Callable[[str], None]) -> int:
+def drive_in_head(handover: Handover, say: Say) -> int:
     """Runs a campaign in the head's container, with our terminal and signals. Returns the exit code of its driver.
 
     Raises:

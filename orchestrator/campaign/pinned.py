@@ -7,11 +7,11 @@ from typing import Any
 from orchestrator.campaign.reproduce.environment import compare
 from orchestrator.campaign.reproduce.reproduction import is_reproduction
 from orchestrator.campaign.reproduce.stored import stored_pin
-from orchestrator.campaign.resume import Continuation, continued, other_hardware
+from orchestrator.campaign.resume import ResumeDecision, continued, other_hardware
 from orchestrator.campaign.stored_plan import StoredPlan, plan_document
 from orchestrator.config import Sweep
 from orchestrator.environments import Catalogue, lock_sha256, short_digest
-from orchestrator.errors import ConfigurationError, NoUsableHostError, some_names
+from orchestrator.errors import ConfigurationError, NoUsableHostError, some_names, some_of
 from orchestrator.hosts.check import differences
 from orchestrator.planning import EnvironmentPin, Plan, PlanningHost, plan
 from orchestrator.store import Store
@@ -48,14 +48,12 @@ class Pinned:
 
     def refusal(self, problems: Iterable[str]) -> ConfigurationError:
         """The error that names what is not as it was, and what to do."""
-        named = list(dict.fromkeys(problems))
-        more = [f"and {len(named) - _SHOWN} more"] if len(named) > _SHOWN else []
         commit = self.row["git_commit"]
         where = f" (it began at commit {commit})" if commit else ""
         return ConfigurationError(
             f"campaign {self.campaign_id} cannot go on, because its trials would not be the same: "
-            f"{'; '.join([*named[:_SHOWN], *more])}; bring back what it is pinned to{where}, or start anew with "
-            "`taxmeter sweep run --resume never`"
+            f"{'; '.join(some_of([*dict.fromkeys(problems)], _SHOWN))}; "
+            f"bring back what it is pinned to{where}, or start anew with `taxmeter sweep run --resume never`"
         )
 
 
@@ -99,7 +97,7 @@ def refuse_other_locks(campaign: Pinned, catalogue: Catalogue) -> None:
         raise campaign.refusal(problems)
 
 
-def go_on(campaign: Pinned, sweep: Sweep, hosts: Sequence[PlanningHost], store: Store) -> Continuation:
+def go_on(campaign: Pinned, sweep: Sweep, hosts: Sequence[PlanningHost], store: Store) -> ResumeDecision:
     """The campaign on the hosts at hand, which are ready.
 
     Raises:
@@ -153,7 +151,7 @@ def _other_points(place: str, stored: StoredPlan, now: Plan, host: str) -> list[
         if reason is not None:
             lines.append(f"what it was to run cannot run there: {reason}")
         else:
-            lines += [f"{point.key}: expected {point.one}, found {point.other}" for point in found]
+            lines += [f"{point.key}: expected {point.left}, found {point.right}" for point in found]
     return list(dict.fromkeys(lines))
 
 

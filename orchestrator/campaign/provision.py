@@ -1,10 +1,10 @@
 """Makes hosts ready: leftovers removed, images built here and brought there, or virtual environments made there."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from orchestrator.environments import (
     BuiltImage,
@@ -17,7 +17,7 @@ from orchestrator.environments import (
     environment_differences,
     read_lock,
 )
-from orchestrator.errors import InfrastructureError
+from orchestrator.errors import InfrastructureError, Say, some_of
 from orchestrator.execution import DockerSettings, ExecutionSettings, ProcessSettings, Relay
 from orchestrator.files import ProjectFiles
 from orchestrator.hosts import HostAccess, HostFacts, Hosts, Interpreter
@@ -26,15 +26,13 @@ from orchestrator.hosts.provision import (
     ANSWER_S,
     MAKE_S,
     EnvironmentsWanted,
-    bring_image,
     make_environments,
+    obtain,
     read_recipes,
     unavailable_environments,
 )
-from orchestrator.planning import Isolation, PlanningHost
+from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost
 from runners.system import Fingerprint
-
-Say = Callable[[str], None]
 
 _SHOWN: Final = 3
 """Differences of an environment that a reason names; the others are counted."""
@@ -60,6 +58,18 @@ class ReadyHost:
         return any(isinstance(settings, ProcessSettings) and settings.relay for settings in self.executions.values())
 
 
+class ImageSource(Protocol):
+    """Where the images come from that trials run in."""
+
+    def bring(self, access: HostAccess, pin: EnvironmentPin, tell: Say) -> tuple[EnvironmentPin, ImageIdentity]:
+        """Has a host's engine get the image of an environment: the environment as rows name it, and the image there.
+
+        Raises:
+            InfrastructureError: the host cannot get it; says what to do.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class Images:
     """The images that hosts may be given."""
@@ -68,6 +78,23 @@ class Images:
     """By environment."""
     cannot_send: str | None
     """Why this machine cannot send them; null if it can."""
+
+    def bring(self, access: HostAccess, pin: EnvironmentPin, tell: Say) -> tuple[EnvironmentPin, ImageIdentity]:
+        image = self.built.get(pin.name)
+        if image is None:
+            raise InfrastructureError(
+                f"nobody knows the image of {pin.name}: build it on a machine with an engine (`taxmeter images build "
+                f"{pin.name}`), and bring docker/images.lock.yaml here"
+            )
+        with access.engine() as engine:
+            got = obtain(engine, image.stored(pin.name), image if self.cannot_send is None else None, tell)
+        if isinstance(got, str):
+            raise InfrastructureError(
+                f"its engine does not have {image.reference}, and this machine cannot send it: {self.cannot_send}; "
+                "load it there (`taxmeter images save` where it was built, then `docker load`), or push it to a "
+                "registry (`taxmeter images push`)"
+            )
+        return image_pin(pin, image), got
 
 
 def images_for(environments: Collection[str], known: KnownEnvironments, engine: str | None, say: Say) -> Images:
@@ -138,7 +165,7 @@ def provision(
     planned: Mapping[str, PlanningHost],
     facts: Mapping[str, HostFacts],
     needed: Mapping[str, Collection[str]],
-    images: Images,
+    images: ImageSource,
     catalogue: Catalogue,
     say: Say,
 ) -> tuple[list[ReadyHost], dict[str, str]]:
@@ -183,38 +210,27 @@ def ready_host(planning: PlanningHost, facts: HostFacts, executions: Mapping[str
     return ReadyHost(planning, executions, agent_cores, directory, facts.fingerprint)
 
 
-def container(planning: PlanningHost, facts: HostFacts, image: ImageIdentity) -> DockerSettings:
-    """How trials start in an image, as the host's engine calls it.
-
-    Raises:
-        InfrastructureError: the size of the host's memory is unknown.
-    """
-    return DockerSettings(image.image_id, facts.engine, planning.cores, _memory_bytes(facts), Path(), image)
-
-
 def _in_containers(
     access: HostAccess,
     planning: PlanningHost,
     facts: HostFacts,
     environments: Sequence[str],
-    images: Images,
+    images: ImageSource,
     tell: Say,
 ) -> ReadyHost:
     tell(f"trials run in containers ({facts.isolation_reason})")
-    for name in environments:
-        if name not in images.built:
-            raise InfrastructureError(
-                f"nobody knows the image of {name}: build it on a machine with an engine (`taxmeter images build "
-                f"{name}`), and bring docker/images.lock.yaml here"
-            )
-    found = {name: bring_image(access, name, images.built[name], images.cannot_send, tell) for name in environments}
+    found = {name: images.bring(access, planning.environments[name], tell) for name in environments}
     with access.engine() as engine:
-        problem = engine.sharing_problem(facts.work_directory, found[environments[0]])
+        problem = engine.sharing_problem(facts.work_directory, found[environments[0]][1])
     if problem is not None:
         raise InfrastructureError(problem)
-    pins = {name: image_pin(planning.environments[name], images.built[name]) for name in environments}
-    pinned = replace(planning, environments={**planning.environments, **pins})
-    return ready_host(pinned, facts, {name: container(planning, facts, image) for name, image in found.items()})
+    pins = {**planning.environments, **{name: pin for name, (pin, _) in found.items()}}
+    memory_bytes = _memory_bytes(facts)
+    executions = {
+        name: DockerSettings(image.image_id, facts.engine, planning.cores, memory_bytes, Path(), image)
+        for name, (_, image) in found.items()
+    }
+    return ready_host(replace(planning, environments=pins), facts, executions)
 
 
 def _in_interpreter(
@@ -233,10 +249,9 @@ def _not_in(interpreter: Interpreter, entries: Sequence[EnvironmentEntry]) -> di
         pins = {name: pin.version for name, pin in read_lock(entry.lock_path).items()}
         wrong = environment_differences(entry.python, pins, interpreter.versions)
         if wrong:
-            more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
             problems[entry.name] = (
                 f"{interpreter.python} there is not what the lock of {entry.name} says: "
-                f"{', '.join(wrong[:_SHOWN])}{more}"
+                f"{', '.join(some_of(wrong, _SHOWN))}"
             )
     return problems
 

@@ -10,9 +10,9 @@ from typing import Final
 
 from orchestrator.campaign.control import ControlFiles, HostPhase
 from orchestrator.campaign.provision import Images, provision
-from orchestrator.campaign.resume import CampaignOrder
+from orchestrator.campaign.resume import CampaignRequest
 from orchestrator.config import Host, Inventory
-from orchestrator.errors import InfrastructureError, NoUsableHostError
+from orchestrator.errors import InfrastructureError, NoUsableHostError, Say
 from orchestrator.files import ProjectFiles
 from orchestrator.hosts import Hosts
 from orchestrator.hosts.pins import KnownEnvironments, planning_host
@@ -29,8 +29,6 @@ SUBSTITUTE_S: Final = 30.0
 
 _LEAVING_S: Final = 15.0
 
-Say = Callable[[str], None]
-
 
 @dataclass(frozen=True)
 class Spares:
@@ -46,7 +44,7 @@ class Spares:
 
 
 @contextmanager
-def recovering(order: CampaignOrder, hosts: Hosts, spares: Spares, files: ProjectFiles, say: Say) -> Iterator[None]:
+def recovering(order: CampaignRequest, hosts: Hosts, spares: Spares, files: ProjectFiles, say: Say) -> Iterator[None]:
     """Brings lost hosts back while the block lasts, in threads that hold up nothing.
 
     Args:
@@ -66,7 +64,7 @@ def recovering(order: CampaignOrder, hosts: Hosts, spares: Spares, files: Projec
 
 @dataclass
 class _Recovery:
-    order: CampaignOrder
+    order: CampaignRequest
     hosts: Hosts
     spares: Spares
     control: ControlFiles

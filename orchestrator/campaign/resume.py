@@ -12,7 +12,7 @@ from orchestrator.campaign.allocation import with_more, with_past
 from orchestrator.campaign.provision import ReadyHost
 from orchestrator.campaign.stored_plan import StoredPlan, plan_document
 from orchestrator.config import Faults, Sweep
-from orchestrator.errors import ConfigurationError, ForeignDataError
+from orchestrator.errors import ConfigurationError, ForeignDataError, Say
 from orchestrator.planning import Plan, PlanningHost, estimate_s, plan
 from orchestrator.store import Attempt, Reproduces, Row, Stage, Store
 from runners.contract import LEGACY, Status, Trial
@@ -30,7 +30,7 @@ class ResumePolicy(Enum):
 
 
 @dataclass(frozen=True)
-class Continuation:
+class ResumeDecision:
     """A campaign to run."""
 
     campaign_id: str
@@ -46,10 +46,10 @@ class Continuation:
 
 
 @dataclass(frozen=True)
-class CampaignOrder:
+class CampaignRequest:
     """Everything that a campaign needs, decided before it starts: what to run, where, and what to note about it."""
 
-    continuation: Continuation
+    continuation: ResumeDecision
     hosts: Sequence[ReadyHost]
     sweep_name: str
     sweep_document: str
@@ -65,7 +65,7 @@ class CampaignOrder:
     """Seconds of its stages until it is driven."""
 
 
-Choose = Callable[[Sequence[PlanningHost], Store, Collection[str]], Continuation]
+Choose = Callable[[Sequence[PlanningHost], Store, Collection[str]], ResumeDecision]
 """Says which campaign runs, when the hosts at hand are ready; last come those that are meant and cannot be used."""
 
 
@@ -77,8 +77,8 @@ def choose_campaign(
     *,
     absent: Collection[str] = (),
     more_s: float | None = None,
-    tell: Callable[[str], None] = lambda _text: None,
-) -> Continuation:
+    tell: Say = lambda _text: None,
+) -> ResumeDecision:
     """Plans a new campaign, or finds the one to continue.
 
     That is the newest with the same plan. Where there is none, or it is complete, it is the newest campaign of the
@@ -114,7 +114,7 @@ def choose_campaign(
         raise ConfigurationError(
             f"no campaign of sweep {sweep.name} is in the store that could go on; run the sweep first, without MORE"
         )
-    return Continuation(fresh_id, True, fresh, fresh)
+    return ResumeDecision(fresh_id, True, fresh, fresh)
 
 
 def continued(
@@ -124,7 +124,7 @@ def continued(
     hosts: Sequence[PlanningHost],
     store: Store,
     more_s: float | None = None,
-) -> Continuation:
+) -> ResumeDecision:
     """A campaign of the store on the hosts at hand; its plan and theirs agree.
 
     Args:
@@ -145,7 +145,7 @@ def continued(
     full = replace(full, unmatched=(*full.unmatched, *told))
     joined = tuple(sorted(now.places - stored.places))
     widened = stored.with_places_of(StoredPlan(sweep.name, plan_document(full))) if joined else None
-    return Continuation(campaign_id, False, full, unfinished(full, attempts), widened, joined)
+    return ResumeDecision(campaign_id, False, full, unfinished(full, attempts), widened, joined)
 
 
 def other_hardware(campaign_id: str, hosts: Sequence[PlanningHost], store: Store) -> list[str]:
@@ -160,7 +160,7 @@ def other_hardware(campaign_id: str, hosts: Sequence[PlanningHost], store: Store
     ]
 
 
-def write_widened(continuation: Continuation, inventory_document: str, store: Store) -> None:
+def write_widened(continuation: ResumeDecision, inventory_document: str, store: Store) -> None:
     """Writes into the row of a campaign which places it has got besides, and the inventory that has them.
 
     Raises:
@@ -195,9 +195,7 @@ def new_campaign_id(sweep_name: str) -> str:
     return f"{plain_name(sweep_name, 'sweep')}-{moment}-{secrets.token_hex(3)}"
 
 
-def _candidates(
-    fresh: Plan, sweep_name: str, store: Store, tell: Callable[[str], None]
-) -> Iterator[tuple[str, StoredPlan]]:
+def _candidates(fresh: Plan, sweep_name: str, store: Store, tell: Say) -> Iterator[tuple[str, StoredPlan]]:
     """Campaigns that may be continued: the newest with this plan, then the newest that agrees with it."""
     now = StoredPlan(sweep_name, plan_document(fresh))
     newest_first = store.own_campaigns().sort_by([("started_at", "descending")]).to_pylist()
@@ -217,7 +215,9 @@ def _candidates(
             yield campaign_id, plans[campaign_id]
 
 
-def _goes_on(found: Continuation, stored: StoredPlan, attempts: Mapping[str, Attempt], absent: Collection[str]) -> bool:
+def _goes_on(
+    found: ResumeDecision, stored: StoredPlan, attempts: Mapping[str, Attempt], absent: Collection[str]
+) -> bool:
     waiting = stored.waiting(attempts)
     if found.left.tasks or found.left.skips:
         # A complete campaign does not grow because another host can take part by now.

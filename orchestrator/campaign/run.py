@@ -9,7 +9,7 @@ from typing import Final
 from orchestrator.campaign.control import undisturbed
 from orchestrator.campaign.driver.campaign_run import drop_caches, run_campaign
 from orchestrator.campaign.handover import Handover, drive_in_head
-from orchestrator.campaign.progress import Observer
+from orchestrator.campaign.progress import Observer, StageClock
 from orchestrator.campaign.provision import (
     Images,
     ReadyHost,
@@ -20,11 +20,10 @@ from orchestrator.campaign.provision import (
     unavailable_on,
 )
 from orchestrator.campaign.recovery import Spares, recovering
-from orchestrator.campaign.resume import CampaignOrder, Choose, write_widened
-from orchestrator.campaign.stages import StageClock
+from orchestrator.campaign.resume import CampaignRequest, Choose, write_widened
 from orchestrator.config import Host, Inventory, Sweep
 from orchestrator.environments import Catalogue, read_built_images
-from orchestrator.errors import ConfigurationError, NoUsableHostError
+from orchestrator.errors import ConfigurationError, NoUsableHostError, Say
 from orchestrator.files import ProjectFiles
 from orchestrator.hosts import HostFacts, Hosts
 from orchestrator.hosts.cluster import SLOT
@@ -43,7 +42,6 @@ from orchestrator.scheduling import scheduler_at
 from orchestrator.store import Stage, Store
 from orchestrator.store.storage.layout import store_id
 
-Say = Callable[[str], None]
 Watch = Callable[[], AbstractContextManager[Observer]]
 """Shows the progress of a campaign while the block lasts."""
 
@@ -232,7 +230,7 @@ def _with_images(host: PlanningHost, images: Images) -> PlanningHost:
 
 def _order(
     request: RunRequest, ready: Sequence[ReadyHost], left_out: Mapping[str, str], store: Store, choose: Choose, say: Say
-) -> CampaignOrder:
+) -> CampaignRequest:
     """Chooses the campaign that runs, and makes room for it."""
     continuation = choose([host.planning for host in ready], store, left_out)
     if continuation.joined:
@@ -242,7 +240,7 @@ def _order(
         plan=with_left_out(continuation.plan, left_out),
         left=with_left_out(continuation.left, left_out),
     )
-    order = CampaignOrder(
+    order = CampaignRequest(
         continuation,
         ready,
         request.sweep.name,
@@ -258,7 +256,7 @@ def _order(
 
 
 def drive_order(
-    order: CampaignOrder,
+    order: CampaignRequest,
     hosts: Hosts,
     files: ProjectFiles,
     store: Store,

@@ -9,7 +9,7 @@ import click
 from orchestrator.analysis import columns, summarise
 from orchestrator.cli.stores import open_results, place_option
 from orchestrator.cli.tables import wide_console, write_text
-from orchestrator.errors import ConfigurationError
+from orchestrator.errors import ConfigurationError, some_of
 from orchestrator.report import coverage_columns, coverage_page, render
 from orchestrator.store import Results, Selection
 from orchestrator.store.query.selection import begins, equals
@@ -54,8 +54,8 @@ def show_log(trial: str | None, place: str | Path) -> None:
         if not names:
             raise ConfigurationError(f"{place}: no trial {trial}; `taxmeter results log` shows those that failed")
         if len(names) > 1:
-            shown = ", ".join(name[:_ID_SHOWN] for name in names[:_AMBIGUOUS_SHOWN])
-            raise ConfigurationError(f"{place}: {trial} is the beginning of {len(names)} trials ({shown}, …)")
+            shown = ", ".join(some_of([name[:_ID_SHOWN] for name in names], _AMBIGUOUS_SHOWN))
+            raise ConfigurationError(f"{place}: {trial} is the beginning of {len(names)} trials ({shown})")
     for row in sorted(rows, key=lambda row: (row["trial_id"], row["attempt"])):
         what = f"{row['workload']} {row['backend']} batch {row['batch']}"
         click.echo(f"{row['trial_id']} attempt {row['attempt']}: {what} on {row['host']}, {row['status']}")
@@ -97,9 +97,8 @@ def known_campaign(opened: Results, campaign_id: str | None, place: str | Path) 
     if not chosen:
         raise ConfigurationError(f"{place}: no campaign {campaign_id}; `taxmeter results ls` lists them")
     if len(chosen) > 1:
-        names = ", ".join(row["campaign_id"] for row in chosen[:_AMBIGUOUS_SHOWN])
-        more = f" and {len(chosen) - _AMBIGUOUS_SHOWN} more" if len(chosen) > _AMBIGUOUS_SHOWN else ""
-        raise ConfigurationError(f"{place}: {campaign_id} may be {names}{more}; write more of the id")
+        names = ", ".join(some_of([row["campaign_id"] for row in chosen], _AMBIGUOUS_SHOWN))
+        raise ConfigurationError(f"{place}: {campaign_id} may be {names}; write more of the id")
     return dict(chosen[0])
 
 

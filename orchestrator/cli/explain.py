@@ -16,7 +16,7 @@ from orchestrator.cli.options import format_option
 from orchestrator.cli.stores import place_option, require_store
 from orchestrator.cli.tables import wide_console
 from orchestrator.config import Sweep, load_sweep
-from orchestrator.errors import ConfigurationError
+from orchestrator.errors import ConfigurationError, some_of
 from orchestrator.report.explain import explanation_document, render_explanation, render_time, time_document
 from orchestrator.store.query.selection import begins, equals
 
@@ -74,7 +74,7 @@ def _by_id(snapshot: Snapshot, name: str, place: str | Path) -> dict[str, Any]:
         how = "`taxmeter results sql` finds the ids, or give axes such as workload=bert-base batch=1"
         raise ConfigurationError(f"{place}: no trial {name}; {how}")
     if len(exact) > 1:
-        shown = ", ".join(row["trial_id"][:_ID_SHOWN] for row in exact[:_VALUES_SHOWN])
+        shown = ", ".join(some_of([row["trial_id"][:_ID_SHOWN] for row in exact], _VALUES_SHOWN))
         raise ConfigurationError(f"{place}: {name} may be {shown}; write more of the id")
     return exact[0]
 
@@ -91,7 +91,7 @@ def _by_axes(snapshot: Snapshot, conditions: Sequence[Condition]) -> dict[str, A
         first, *others = differing
         more = f" (they differ in {', '.join(axis.name for axis in others)}, too)" if others else ""
         raise ConfigurationError(
-            f"several configurations: {first.name} is {_listed(first, rows)}; "
+            f"several configurations: {first.name} is one of {_listed(first, rows)}; "
             f"add a condition such as '{first.name}={first.brief(first.read(rows[0]))}'{more}"
         )
     # A trial that ended well knows more of what all of them share.
@@ -104,8 +104,7 @@ def _configuration_axes() -> tuple[Axis, ...]:
 
 def _listed(axis: Axis, rows: Sequence[dict[str, Any]]) -> str:
     values = sorted({values_of(row, [axis])[0] for row in rows}, key=lambda value: (isinstance(value, str), value or 0))
-    more = f" and {len(values) - _VALUES_SHOWN} more" if len(values) > _VALUES_SHOWN else ""
-    return " or ".join(axis.brief(value) for value in values[:_VALUES_SHOWN]) + more
+    return ", ".join(some_of([axis.brief(value) for value in values], _VALUES_SHOWN))
 
 
 def _command(found: Explanation, lack: Lack) -> str | None:

@@ -112,25 +112,25 @@ def facts(name: str | None, inventory: Path, timeout_s: float) -> None:
 
 
 @hosts.command()
-@click.argument("one", metavar="A")
-@click.argument("other", metavar="B")
+@click.argument("left", metavar="A")
+@click.argument("right", metavar="B")
 @inventory_option
 @timeout_option(_FACTS_TIMEOUT_S)
-def diff(one: str, other: str, inventory: Path, timeout_s: float) -> int:
+def diff(left: str, right: str, inventory: Path, timeout_s: float) -> int:
     """Says in what the fingerprints of hosts A and B differ."""
-    left, right = _facts([one, other], inventory, timeout_s)
-    for name, found in ((one, left), (other, right)):
+    before, after = _facts([left, right], inventory, timeout_s)
+    for name, found in ((left, before), (right, after)):
         click.echo(f"{name}: read {found.read}")
-    hardware = "the same hardware" if left.document["hw_id"] == right.document["hw_id"] else "other hardware"
-    found_differences = differences(left.document["fingerprint"], right.document["fingerprint"])
+    hardware = "the same hardware" if before.document["hw_id"] == after.document["hw_id"] else "other hardware"
+    found_differences = differences(before.document["fingerprint"], after.document["fingerprint"])
     if not found_differences:
         click.echo(f"{hardware}, and nothing else differs")
         return ExitCode.OK
     click.echo(f"{hardware}; what differs:")
     width = max(len(difference.key) for difference in found_differences)
     for difference in found_differences:
-        click.echo(f"  {difference.key:{width}}  {one}: {difference.one}")
-        click.echo(f"  {'':{width}}  {other}: {difference.other}")
+        click.echo(f"  {difference.key:{width}}  {left}: {difference.left}")
+        click.echo(f"  {'':{width}}  {right}: {difference.right}")
     return ExitCode.TRIALS_FAILED
 
 

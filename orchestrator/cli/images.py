@@ -106,16 +106,16 @@ def verify(names: tuple[str, ...], engine: str | None) -> int:
 
 
 @images.command()
-@click.argument("one", metavar="A")
-@click.argument("other", metavar="B")
+@click.argument("left", metavar="A")
+@click.argument("right", metavar="B")
 @_engine_option
-def diff(one: str, other: str, engine: str | None) -> int:
+def diff(left: str, right: str, engine: str | None) -> int:
     """Says in what two images differ. A and B are environments, references, ids, digests or saved files."""
-    lines = compare_images(one, other, _catalogue(), engine, click.echo)
+    lines = compare_images(left, right, _catalogue(), engine, click.echo)
     if not lines:
         click.echo("identical")
         return ExitCode.OK
-    click.echo(f"{one} (expected) and {other} (found) differ:")
+    click.echo(f"{left} (expected) and {right} (found) differ:")
     _indented(lines)
     return ExitCode.TRIALS_FAILED
 

@@ -22,7 +22,6 @@ class LazyGroup(click.Group):
         self.places = places
 
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """See `click.Group`."""
         if cmd_name not in self.places:
             return None
         module, _, name = self.places[cmd_name][0].partition(":")
@@ -30,6 +29,5 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """See `click.Group`."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in self.places.items()])

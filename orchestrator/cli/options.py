@@ -15,7 +15,6 @@ class ComparingGroup(click.Group):
     """Its exit code 1 says that something differs or is unusable, so what cannot be asked or done at all is 3."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """See `click.Group`."""
         try:
             return super().invoke(ctx)
         except InfrastructureError as error:

@@ -7,7 +7,7 @@ import click
 from orchestrator.cli.lazy import LazyGroup
 
 _COMMANDS: Final = {
-    "ls": ("listing:list_campaigns", "Lists the campaigns, the newest first, and how their trials ended."),
+    "ls": ("campaign_list:list_campaigns", "Lists the campaigns, the newest first, and how their trials ended."),
     "show": ("campaigns:show", "Shows the table of one campaign, by default of the newest."),
     "log": ("campaigns:show_log", "Shows how a trial ended, why, and the end of its log."),
     "coverage": ("campaigns:coverage", "Says what ran and what did not in one campaign or several."),

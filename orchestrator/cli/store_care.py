@@ -7,7 +7,7 @@ import click
 from orchestrator.boundary import terminal_text
 from orchestrator.campaign.exchange import ImportReport, import_export
 from orchestrator.cli.stores import StorePlace, open_existing, place_option, require_store, results_option, writing
-from orchestrator.errors import ConfigurationError, ExitCode
+from orchestrator.errors import ConfigurationError, ExitCode, some_of
 from orchestrator.store import Store
 from orchestrator.store.sharing.merging import merge as merge_stores
 from orchestrator.store.sharing.pushing import push
@@ -92,10 +92,8 @@ def merge(other: str | Path, results_directory: Path) -> ExitCode:
     if report.continued:
         click.echo(f"{report.continued} campaigns went on over there, and have their newer totals now")
     left = [*report.conflicts, *report.refused]
-    for line in left[:_SHOWN]:
+    for line in some_of(left, _SHOWN):
         click.echo(terminal_text(f"not taken: {line}"), err=True)
-    if len(left) > _SHOWN:
-        click.echo(f"not taken: {len(left) - _SHOWN} more", err=True)
     return ExitCode.TRIALS_FAILED if left else ExitCode.OK
 
 

@@ -12,9 +12,9 @@ import click
 
 from orchestrator.campaign import (
     Choose,
-    Continuation,
     ControlFiles,
     Observer,
+    ResumeDecision,
     ResumePolicy,
     RunRequest,
     choose_campaign,
@@ -125,7 +125,7 @@ def run_command(
     if more is not None and policy is ResumePolicy.NEVER:
         raise click.UsageError("--more goes on with a campaign, and --resume never starts anew; leave one out")
 
-    def choose(hosts: Sequence[PlanningHost], store: Store, absent: Collection[str]) -> Continuation:
+    def choose(hosts: Sequence[PlanningHost], store: Store, absent: Collection[str]) -> ResumeDecision:
         return choose_campaign(request.sweep, hosts, store, policy, absent=absent, more_s=more, tell=say)
 
     return run_and_show(request, choose)

@@ -60,7 +60,7 @@ _OUT: Final = (HostPhase.LOST, HostPhase.GIVEN_UP)
 
 
 @dataclass(frozen=True)
-class Seen:
+class CampaignStatus:
     """What is known of the project's campaign at a moment."""
 
     is_alive: bool
@@ -148,13 +148,13 @@ def drain_command(hosts: tuple[str, ...]) -> None:
         click.echo(line)
 
 
-def _look(files: ProjectFiles, place: str | Path | None) -> Seen:
+def _look(files: ProjectFiles, place: str | Path | None) -> CampaignStatus:
     control = ControlFiles(files.control)
     # In this order: a driver that ends says so before it is gone.
     is_alive, state = control.is_alive(), control.state()
     locked = not is_alive and a_sweep_is_under_way(files.state)
     last = None if is_alive else _last(place or (DEFAULT_RESULTS if state is None else Path(state.results)))
-    return Seen(is_alive, state, last, time.time_ns(), locked)
+    return CampaignStatus(is_alive, state, last, time.time_ns(), locked)
 
 
 def _of_a_driver() -> ControlFiles | None:
@@ -174,7 +174,7 @@ def _last(place: str | Path) -> dict[str, Any] | None:
     return rows[0] if rows else None
 
 
-def _document(seen: Seen) -> dict[str, Any]:
+def _document(seen: CampaignStatus) -> dict[str, Any]:
     last = None if seen.last is None else {**seen.last, "started_at": seen.last["started_at"].isoformat()}
     state = None if seen.state is None else adapter_of(CampaignProgressState).dump_python(seen.state, mode="json")
     return {
@@ -185,7 +185,7 @@ def _document(seen: Seen) -> dict[str, Any]:
     }
 
 
-def _watch(files: ProjectFiles, place: str | Path | None) -> Seen:
+def _watch(files: ProjectFiles, place: str | Path | None) -> CampaignStatus:
     console = wide_console(_NARROW)
     seen = _look(files, place)
     if not console.is_terminal:
@@ -249,7 +249,7 @@ def _ended(state: CampaignProgressState | None) -> str:
     return f"{state.campaign_id} has ended: {state.done} of {of} trials are in the store{again}"
 
 
-def render(seen: Seen) -> RenderableType:
+def render(seen: CampaignStatus) -> RenderableType:
     """All that there is to say, to be printed."""
     if seen.is_alive:
         return Text("a campaign of this project is starting") if seen.state is None else _running(seen.state, seen)
@@ -269,7 +269,7 @@ def render(seen: Seen) -> RenderableType:
     return Group(*parts)
 
 
-def _running(state: CampaignProgressState, seen: Seen) -> RenderableType:
+def _running(state: CampaignProgressState, seen: CampaignStatus) -> RenderableType:
     for_s = duration_text((seen.now_ns - state.started_at_ns) / 1e9)
     head = f"[bold]{escape(state.campaign_id)}[/] is {state.phase.value} on {escape(state.place)}, for {for_s}"
     parts: list[RenderableType] = [Text.from_markup(head), Text(), _table(state, seen.now_ns), Text()]

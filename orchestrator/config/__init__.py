@@ -1,7 +1,7 @@
 """What people write down, read once and strictly: inventories, sweeps, and the YAML that both are made of."""
 
 from orchestrator.config.documents import Document, Source, StrictModel, load_yaml
-from orchestrator.config.inventory.loading import json_schema, load_inventory
+from orchestrator.config.inventory.loader import json_schema, load_inventory
 from orchestrator.config.inventory.model import (
     WORK_DIRECTORY,
     Connection,

@@ -36,14 +36,13 @@ from orchestrator.environments.identity import (
 )
 from orchestrator.environments.image import (
     BuildPolicy,
-    Looked,
-    StoredImage,
+    ImageLookup,
     ensure_image,
     look_for_image,
     prepare,
     pull_stored_image,
 )
-from orchestrator.environments.record import BuiltImage, compare_images, read_built_images, verify_images
+from orchestrator.environments.record import BuiltImage, StoredImage, compare_images, read_built_images, verify_images
 from orchestrator.environments.registry import pull_images, push_images
 from orchestrator.environments.resolution import resolve_locks
 from orchestrator.environments.transfer import (

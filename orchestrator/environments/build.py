@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from typing import Any
 from docker import DockerClient
 from docker.errors import APIError
 
-from orchestrator.environments.commands import ANSWER_S, BUILD_S, FETCH_S, run_command
 from orchestrator.environments.engine import (
     NO_SPACE,
     attributes_of,
@@ -22,9 +21,9 @@ from orchestrator.environments.engine import (
     explain,
     is_unreachable,
 )
-from orchestrator.environments.packages import hash_mismatch
+from orchestrator.environments.packages import ANSWER_S, BUILD_S, FETCH_S, hash_mismatch, run_command
 from orchestrator.environments.site_settings import site_ca_bundle, site_pip_configuration
-from orchestrator.errors import InfrastructureError
+from orchestrator.errors import InfrastructureError, Say
 
 OFFLINE_REPOSITORY = "taxmeter/base"
 LABEL_BASE_ID = "org.taxmeter.base-id"
@@ -66,7 +65,7 @@ class Build:
     """Without what the engine kept of earlier builds."""
 
 
-def build_image(build: Build, client: DockerClient, address: str, say: Callable[[str], None]) -> dict[str, Any]:
+def build_image(build: Build, client: DockerClient, address: str, say: Say) -> dict[str, Any]:
     """Builds an image on an engine, with the settings that this site has for pip and for certificates.
 
     Args:
@@ -120,7 +119,7 @@ def find_builder(search_path: str | None = None) -> Builder:
     )
 
 
-def ensure_base(base: str, debian_suite: str, client: DockerClient, say: Callable[[str], None]) -> str:
+def ensure_base(base: str, debian_suite: str, client: DockerClient, say: Say) -> str:
     """The reference of a base image that the engine has: the pinned one wherever possible.
 
     Args:
@@ -206,7 +205,7 @@ def _answers(command: list[str]) -> str | None:
     return done.stdout if done.returncode == 0 else None
 
 
-def _pull(client: DockerClient, reference: str, say: Callable[[str], None]) -> str | None:
+def _pull(client: DockerClient, reference: str, say: Say) -> str | None:
     """Pulls an image. Returns None, or why the registry could not be reached."""
     say(f"pulling {reference}")
     try:
@@ -222,7 +221,7 @@ def _pull(client: DockerClient, reference: str, say: Callable[[str], None]) -> s
     return None
 
 
-def _make_offline(suite: str, reference: str, client: DockerClient, say: Callable[[str], None]) -> None:
+def _make_offline(suite: str, reference: str, client: DockerClient, say: Say) -> None:
     if os.geteuid() != 0:
         raise InfrastructureError(
             "without the registry the base image must be made with debootstrap, which needs root: run this once as root"

@@ -1,6 +1,6 @@
 """Has an image on an engine: the recorded one of an environment, found, brought or built; or that of stored trials."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ from orchestrator.environments.record import (
     LABEL_RECIPE,
     RECORD,
     BuiltImage,
+    StoredImage,
     describe,
     image_lock,
     read_built_images,
@@ -31,9 +32,7 @@ from orchestrator.environments.record import (
 )
 from orchestrator.environments.registry import pull_digest, pull_image
 from orchestrator.environments.transfer import copy_image, find_image
-from orchestrator.errors import ConfigurationError, InfrastructureError
-
-Say = Callable[[str], None]
+from orchestrator.errors import ConfigurationError, InfrastructureError, Say
 
 
 @dataclass(frozen=True)
@@ -51,20 +50,7 @@ KEEP_RECORDED = BuildPolicy()
 
 
 @dataclass(frozen=True)
-class StoredImage:
-    """What is known of an image that trials ran in."""
-
-    environment: str
-    image_id: str | None
-    """By which one engine knows it."""
-    registry_digest: str | None
-    """Where a registry has it, as HOST/NAME@sha256:…; null if it was never pushed."""
-    identity: ImageIdentity | None
-    """Null if layers and settings are not known: then the id or the digest must find it."""
-
-
-@dataclass(frozen=True)
-class Looked:
+class ImageLookup:
     """What an engine has."""
 
     found: ImageIdentity | None
@@ -152,7 +138,7 @@ def ensure_image(
     return image
 
 
-def look_for_image(stored: StoredImage, engine: str | None, timeout_s: float = 60.0) -> Looked:
+def look_for_image(stored: StoredImage, engine: str | None, timeout_s: float = 60.0) -> ImageLookup:
     """Looks for the image of stored trials on an engine, whatever it is called there; nothing is named or recorded.
 
     Each answer of the engine may take `timeout_s`.
@@ -165,7 +151,7 @@ def look_for_image(stored: StoredImage, engine: str | None, timeout_s: float = 6
         engine_errors(f"the engine at {engine_address(engine)} failed"),
     ):
         found = _find_stored(client, stored)
-        return Looked(found, None if found is not None else _nearest(client, stored))
+        return ImageLookup(found, None if found is not None else _nearest(client, stored))
 
 
 def pull_stored_image(stored: StoredImage, engine: str | None, say: Say) -> ImageIdentity:

@@ -2,10 +2,12 @@
 
 import hashlib
 import re
+import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, Final
 
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
@@ -13,8 +15,7 @@ from packaging.version import Version
 from uv import find_uv_bin
 
 from orchestrator.environments.catalogue import EnvironmentEntry, Pin, WheelIndex, read_lock
-from orchestrator.environments.commands import FETCH_S, run_command
-from orchestrator.errors import ConfigurationError, InfrastructureError
+from orchestrator.errors import ConfigurationError, InfrastructureError, Say
 from orchestrator.files import exclusive
 
 # An index that cannot be reached must be known as such within seconds.
@@ -37,8 +38,17 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 # pip repeats its HTTP library's text: after connection broken by 'SomeError('<object at 0x...>: what happened')'
 _BROKEN = re.compile(r"after connection broken by '\w+\([\s'\"]*(?:<[^>]*>[:\s]*)?([^'\"]{1,160})")
 
+ANSWER_S: Final = 60.0
+"""For a question such as a version."""
 
-def ensure_wheels(entry: EnvironmentEntry, say: Callable[[str], None]) -> None:
+FETCH_S: Final = 2 * 3600.0
+"""For what fetches or packs gigabytes."""
+
+BUILD_S: Final = 4 * 3600.0
+"""For the build of an image, whose wheels may come over a slow line."""
+
+
+def ensure_wheels(entry: EnvironmentEntry, say: Say) -> None:
     """Makes sure that the wheels of `wheel_index` are in the wheel directory, each with a hash of the lock.
 
     Raises:
@@ -108,7 +118,7 @@ def supported_tags(python: str, platform: str) -> frozenset[Tag]:
     )
 
 
-def fetch_unlocked(entry: EnvironmentEntry, name: str, version: str, say: Callable[[str], None]) -> list[Path]:
+def fetch_unlocked(entry: EnvironmentEntry, name: str, version: str, say: Say) -> list[Path]:
     """Brings a wheel of `wheel_index` whose hash no lock has yet, so that a lock can be resolved from it.
 
     Returns:
@@ -219,3 +229,21 @@ def hash_mismatch(output: str) -> str | None:
         f"{match['requirement']}: the lock expects sha256 {expected}{more}, but what was fetched has "
         f"{match['got']}; correct the lock, or find out who changed the file"
     )
+
+
+def run_command(command: Sequence[str], limit_s: float, **settings: Any) -> "subprocess.CompletedProcess[str]":
+    """Runs a program to its end, however it ends.
+
+    Args:
+        command: and its arguments.
+        limit_s: after that it is killed.
+        settings: of `subprocess.run`.
+
+    Raises:
+        InfrastructureError: it did not end in time.
+        OSError: it cannot be started.
+    """
+    try:
+        return subprocess.run(command, text=True, check=False, timeout=limit_s, **settings)
+    except subprocess.TimeoutExpired:
+        raise InfrastructureError(f"{Path(command[0]).name} did not end within {limit_s:.0f} s") from None

@@ -4,7 +4,7 @@ Any two images are compared in the same way: the recorded one, an engine's, or o
 """
 
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,7 @@ from orchestrator.environments.identity import (
     settings,
 )
 from orchestrator.environments.observation import FactValue, Observation, observe
-from orchestrator.errors import ConfigurationError, InfrastructureError, did_you_mean, some_names
+from orchestrator.errors import ConfigurationError, InfrastructureError, Say, did_you_mean, some_names
 from orchestrator.files import exclusive, write_atomically
 
 RECORD = "images.lock.yaml"
@@ -38,6 +38,19 @@ LABEL_BASE = "org.taxmeter.base"
 LABEL_LOCK = "org.taxmeter.lock-sha256"
 LABEL_RECIPE = "org.taxmeter.recipe-sha256"
 _HEADER = "# Written by `taxmeter images`: the image that each environment stands for here. Not for editing.\n"
+
+
+@dataclass(frozen=True)
+class StoredImage:
+    """What is known of an image that trials ran in."""
+
+    environment: str
+    image_id: str | None
+    """By which one engine knows it."""
+    registry_digest: str | None
+    """Where a registry has it, as HOST/NAME@sha256:…; null if it was never pushed."""
+    identity: ImageIdentity | None
+    """Null if layers and settings are not known: then the id or the digest must find it."""
 
 
 class BuiltImage(StrictModel):
@@ -72,6 +85,10 @@ class BuiltImage(StrictModel):
         """What the image is on any engine."""
         return ImageIdentity(self.image_id, self.config_sha256, self.layers)
 
+    def stored(self, environment: str) -> StoredImage:
+        """The same as engines are asked for it."""
+        return StoredImage(environment, self.image_id, self.repo_digest, self.identity)
+
 
 class _Document(Document):
     images: dict[str, BuiltImage]
@@ -87,7 +104,7 @@ class _Side:
     """Null if the image is in a file and nothing is recorded about it: a file cannot be started."""
 
 
-def image_lock(entry: EnvironmentEntry, say: Callable[[str], None]) -> AbstractContextManager[None]:
+def image_lock(entry: EnvironmentEntry, say: Say) -> AbstractContextManager[None]:
     """Held by whoever makes the image of an environment or changes what is recorded about it."""
     return exclusive(
         entry.state_directory / "locks" / f"image-{entry.name}",
@@ -141,9 +158,7 @@ def record_built_image(entry: EnvironmentEntry, image: BuiltImage) -> None:
         write_atomically(path, _HEADER + text.getvalue())
 
 
-def describe(
-    attributes: Mapping[str, Any], recorded: BuiltImage | None, client: DockerClient, say: Callable[[str], None]
-) -> BuiltImage:
+def describe(attributes: Mapping[str, Any], recorded: BuiltImage | None, client: DockerClient, say: Say) -> BuiltImage:
     """The record of an image, with what is observed inside unless that is recorded already.
 
     Args:
@@ -199,9 +214,7 @@ def reference_of(attributes: Mapping[str, Any]) -> str:
     return f"taxmeter/{labels[LABEL_ENVIRONMENT]}:{labels[LABEL_RECIPE][:12]}"
 
 
-def verify_images(
-    names: Sequence[str], catalogue: Path, engine: str | None, say: Callable[[str], None]
-) -> dict[str, tuple[str, ...]]:
+def verify_images(names: Sequence[str], catalogue: Path, engine: str | None, say: Say) -> dict[str, tuple[str, ...]]:
     """Compares recorded images, or all, with what the engine has, and looks inside each again.
 
     Returns:
@@ -216,9 +229,7 @@ def verify_images(
         return {name: _problems(image, client, say) for name, image in images.items()}
 
 
-def compare_images(
-    expected: str, found: str, catalogue: Path, engine: str | None, say: Callable[[str], None]
-) -> tuple[str, ...]:
+def compare_images(expected: str, found: str, catalogue: Path, engine: str | None, say: Say) -> tuple[str, ...]:
     """In what two images differ, a line each: layers, settings, versions. Empty if in nothing.
 
     Args:
@@ -241,7 +252,7 @@ def compare_images(
     return _compare(left, right, say)
 
 
-def _problems(image: BuiltImage, client: DockerClient, say: Callable[[str], None]) -> tuple[str, ...]:
+def _problems(image: BuiltImage, client: DockerClient, say: Say) -> tuple[str, ...]:
     attributes = attributes_of(client, image.reference)
     if attributes is None:
         return (f"the engine has no {image.reference}",)
@@ -254,7 +265,7 @@ def _problems(image: BuiltImage, client: DockerClient, say: Callable[[str], None
     return (*problems, *_seen_differences(image.seen, seen))
 
 
-def _side(name: str, recorded: Mapping[str, BuiltImage], client: DockerClient, say: Callable[[str], None]) -> _Side:
+def _side(name: str, recorded: Mapping[str, BuiltImage], client: DockerClient, say: Say) -> _Side:
     if is_archive(name):
         return _from_file(name, recorded)
     reference = recorded[name].reference if name in recorded else name
@@ -275,7 +286,7 @@ def _from_file(name: str, recorded: Mapping[str, BuiltImage]) -> _Side:
     return _Side(name, attributes, None)
 
 
-def _compare(left: _Side, right: _Side, say: Callable[[str], None]) -> tuple[str, ...]:
+def _compare(left: _Side, right: _Side, say: Say) -> tuple[str, ...]:
     lines = layer_differences(identity_of(left.attributes).layers, identity_of(right.attributes).layers)
     lines += setting_differences(settings(left.attributes), settings(right.attributes))
     for side in (left, right):
@@ -291,6 +302,6 @@ def _seen_differences(expected: Observation, found: Observation) -> list[str]:
     return versions + mapping_differences(expected.facts, found.facts)
 
 
-def _look_into(client: DockerClient, reference: str, image_id: str, say: Callable[[str], None]) -> Observation:
+def _look_into(client: DockerClient, reference: str, image_id: str, say: Say) -> Observation:
     say(f"looking at what is installed in {reference}")
     return observe(client, image_id)

@@ -21,11 +21,9 @@ from orchestrator.environments.record import (
     recorded_images,
 )
 from orchestrator.environments.transfer import INTERVAL_S, MEGABYTE, image_present
-from orchestrator.errors import ConfigurationError, InfrastructureError
+from orchestrator.errors import ConfigurationError, InfrastructureError, Say
 
 _REGISTRY = re.compile(r"(?P<host>[A-Za-z0-9.-]+)(?P<port>:\d{1,5})?(?P<prefix>(/[a-z0-9]+([._-][a-z0-9]+)*)*)")
-
-Say = Callable[[str], None]
 
 
 def push_images(names: Sequence[str], catalogue: Path, registry: str, say: Say) -> dict[str, str]:

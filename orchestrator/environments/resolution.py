@@ -6,7 +6,7 @@ distribution would have to be run to be looked into.
 
 import re
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from orchestrator.environments.catalogue import (
 )
 from orchestrator.environments.packages import fetch_unlocked, run_uv
 from orchestrator.environments.site_settings import uv_environment
-from orchestrator.errors import ConfigurationError, InfrastructureError
+from orchestrator.errors import ConfigurationError, InfrastructureError, Say
 from orchestrator.files import write_atomically
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -44,9 +44,7 @@ class ResolvedLock:
     """Whether the catalogue says that there is no lock."""
 
 
-def resolve_locks(
-    names: Sequence[str], catalogue: Path, say: Callable[[str], None], *, check: bool
-) -> list[ResolvedLock]:
+def resolve_locks(names: Sequence[str], catalogue: Path, say: Say, *, check: bool) -> list[ResolvedLock]:
     """Resolves the environments `names`, or all that have a lock, and writes the locks unless `check`.
 
     Nothing is written before all are resolved.
@@ -87,7 +85,7 @@ def _with_recorded(lock: str, recorded: dict[str, RecordedWheel]) -> str:
     return lock
 
 
-def _resolve(entry: EnvironmentEntry, say: Callable[[str], None]) -> ResolvedLock:
+def _resolve(entry: EnvironmentEntry, say: Say) -> ResolvedLock:
     """The lock of one environment; versions of the lock that is there are kept where the requirements allow it."""
     if not entry.requirements_path.is_file():
         raise ConfigurationError("no such file; it says what the lock is resolved from", file=entry.requirements_path)
@@ -155,7 +153,7 @@ def _exact_requirement(path: Path, text: str, name: str) -> tuple[int, Requireme
     return number, requirement
 
 
-def _wheels(entry: EnvironmentEntry, requirements: str, say: Callable[[str], None]) -> list[Path]:
+def _wheels(entry: EnvironmentEntry, requirements: str, say: Say) -> list[Path]:
     """The wheels of `wheel_index` that can be fetched: all that the lock may take from the wheel directory."""
     wheels: list[Path] = []
     for name in entry.wheel_index.distributions if entry.wheel_index else ():

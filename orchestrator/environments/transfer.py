@@ -32,7 +32,7 @@ from orchestrator.environments.record import (
     recorded_images,
     reference_of,
 )
-from orchestrator.errors import ConfigurationError, InfrastructureError
+from orchestrator.errors import ConfigurationError, InfrastructureError, Say
 from orchestrator.files import exclusive
 
 INTERVAL_S = 5.0
@@ -41,8 +41,6 @@ INTERVAL_S = 5.0
 MEGABYTE = 1_000_000
 
 _CHUNK_BYTES = 1 << 20
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from orchestrator.boundary import MAX_JSON_BYTES, load_json, read_foreign_file
 from orchestrator.environments.catalogue import EnvironmentEntry, Pin, lock_sha256, read_lock
 from orchestrator.environments.packages import ensure_wheels, run_uv, wheels_of
 from orchestrator.environments.site_settings import uv_environment
-from orchestrator.errors import ConfigurationError, ForeignDataError, InfrastructureError
+from orchestrator.errors import ConfigurationError, ForeignDataError, InfrastructureError, Say
 from orchestrator.files import exclusive, write_atomically
 
 MARKER = "taxmeter-complete.json"
@@ -28,7 +28,7 @@ _PROBE = "import sys; print('%d.%d' % sys.version_info[:2])"
 _PROBE_S = 30
 
 
-def ensure_virtualenv(entry: EnvironmentEntry, root: Path, say: Callable[[str], None]) -> Path:
+def ensure_virtualenv(entry: EnvironmentEntry, root: Path, say: Say) -> Path:
     """The Python of the virtual environment of `entry` under `root`, whose installed versions equal the lock.
 
     It is built when it is not there or only half there.
@@ -74,7 +74,7 @@ def _marker(entry: EnvironmentEntry) -> dict[str, str]:
     return {"lock_sha256": lock_sha256(entry), "python": entry.python}
 
 
-def _build(entry: EnvironmentEntry, directory: Path, say: Callable[[str], None]) -> None:
+def _build(entry: EnvironmentEntry, directory: Path, say: Say) -> None:
     interpreter = find_python(entry.python)
     if interpreter is None:
         raise ConfigurationError(missing_python(entry.name, entry.python))

@@ -18,7 +18,7 @@ from orchestrator.execution.records import (
     read_lines,
     read_pieces,
 )
-from orchestrator.execution.staging import (
+from orchestrator.execution.task_directory import (
     INSTALLED,
     PackedCode,
     copy_code,

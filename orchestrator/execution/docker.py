@@ -24,7 +24,7 @@ from orchestrator.environments import (
 )
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution.base import DockerSettings, TaskOutcome, log_tail, time_limit_s
-from orchestrator.execution.supervising import POLL_INTERVAL_S
+from orchestrator.execution.runner_process import POLL_INTERVAL_S
 from orchestrator.planning import is_of_gpu
 from runners.contract import Task
 
@@ -54,7 +54,6 @@ class DockerExecutor:
         self._settings = settings
 
     def run(self, task: Task, directory: Path, stop: threading.Event) -> TaskOutcome:
-        """See `Executor.run`."""
         settings = self._settings
         settings.cache.mkdir(parents=True, exist_ok=True)
         user = _user_for(directory, settings.cache)

@@ -44,7 +44,6 @@ class FakeExecutor:
         self._settings = settings
 
     def run(self, task: Task, directory: Path, stop: Event) -> TaskOutcome:
-        """See `Executor.run`."""
         with open(TaskFiles(str(directory)).records, "ab", buffering=0) as records:
             records.write(encode_line(Environment(task.task_id, {"python": "0"}, {}, "fake")))
             for trials in sessions_of(task.trials):

@@ -5,7 +5,7 @@ from threading import Event
 
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution.base import ProcessSettings, TaskOutcome, log_tail, time_limit_s
-from orchestrator.execution.supervising import MARK, RunnerCommand, run_runner
+from orchestrator.execution.runner_process import MARK, RunnerCommand, run_runner
 from orchestrator.planning import is_of_gpu
 from runners.contract import Task, TaskFiles
 
@@ -34,7 +34,6 @@ class ProcessExecutor:
         self._settings = settings
 
     def run(self, task: Task, directory: Path, stop: Event) -> TaskOutcome:
-        """See `Executor.run`."""
         scratch_of(directory).mkdir(exist_ok=True)
         self._settings.cache.mkdir(parents=True, exist_ok=True)
         try:

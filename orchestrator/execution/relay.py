@@ -21,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution.base import ProcessSettings, Relay, TaskOutcome
 from orchestrator.execution.process import runner_command, scratch_of
-from orchestrator.execution.supervising import POLL_INTERVAL_S, RunnerCommand
+from orchestrator.execution.runner_process import POLL_INTERVAL_S, RunnerCommand
 from runners.contract import Task
 
 MAX_MESSAGE_BYTES: Final = 2**20
@@ -58,7 +58,6 @@ class RelayExecutor:
         self._relay = relay
 
     def run(self, task: Task, directory: Path, stop: Event) -> TaskOutcome:
-        """See `Executor.run`."""
         made = (str(scratch_of(directory)), str(self._settings.cache))
         errand = Errand(self._relay.host, runner_command(self._settings, task, directory), made)
         said = b""

@@ -16,7 +16,17 @@ from orchestrator.files import write_atomically
 from orchestrator.hosts.calls import Answer, Argument
 from orchestrator.hosts.check.clock import Skew
 from orchestrator.hosts.check.engine import EngineFacts, Requirements, WantedImage
-from orchestrator.hosts.check.findings import Check, Finding, HostReport, Level, judge, version_finding
+from orchestrator.hosts.check.findings import (
+    Check,
+    Finding,
+    HostReport,
+    failure,
+    fine,
+    judge,
+    nothing,
+    version_finding,
+    warning,
+)
 from orchestrator.hosts.check.preflight import ENGINE_ROOTS, Preflight
 from orchestrator.hosts.connection import Deadline
 from orchestrator.hosts.engine import HostEngine
@@ -27,7 +37,7 @@ MEMORY_SHARE: Final = 0.9
 """Of a host's memory, what a trial may take: beyond it the kernel would kill others instead of the trial."""
 PLACE_S: Final = 600.0
 """For the files that are placed at once on a host."""
-_NOT_LOOKED_AT: Final = Finding(Level.NONE, "-")
+_NOT_LOOKED_AT: Final = nothing("-")
 
 
 @dataclass(frozen=True)
@@ -178,7 +188,7 @@ class HostAccess(ABC):
         try:
             seen = self.preflight(deadline, (*ENGINE_ROOTS, self.work_directory))
         except InfrastructureError as error:
-            unreached = {Check.SSH: Finding(Level.FAILURE, "no", str(error))}
+            unreached = {Check.SSH: failure("no", str(error))}
             return HostReport(self.name, is_active, dict.fromkeys(Check, _NOT_LOOKED_AT) | unreached)
         engine, engine_finding = self._checked_engine(seen, wanted, deadline)
         if engine is not None and engine.root is not None and engine.root not in seen.free_bytes:
@@ -193,15 +203,15 @@ class HostAccess(ABC):
                 clock_problem = "it has no `date +%s`, so its clock is unknown" if skew is None else None
             except InfrastructureError as error:
                 clock_problem = f"its clock could not be read: {error}"
-        reached = Finding(Level.NONE if is_here else Level.OK, self.way.value)
+        reached = (nothing if is_here else fine)(self.way.value)
         if seen.system != "Linux":
-            reached = Finding(Level.FAILURE, seen.system, f"it runs {seen.system}, but trials need Linux")
+            reached = failure(seen.system, f"it runs {seen.system}, but trials need Linux")
         findings = {Check.SSH: reached, Check.ENGINE: engine_finding}
         # the files of this machine's own trials are the project's, wherever that is
         own_directory = self.work_directory if self.way is Way.SSH else None
         findings |= judge(self.settings, seen, engine, skew, wanted, self.work_directory, own_directory)
         if clock_problem is not None:
-            findings[Check.CLOCK] = Finding(Level.WARNING, "?", clock_problem)
+            findings[Check.CLOCK] = warning("?", clock_problem)
         return HostReport(self.name, is_active, findings, seen, engine, skew)
 
     def _checked_engine(
@@ -210,15 +220,15 @@ class HostAccess(ABC):
         """Hosts that get agents need an engine; others can do without, unless the inventory says otherwise."""
         executor, has_agent = self.settings.executor, self.way is Way.SSH
         if self.settings.python is not None or (not has_agent and executor is ExecutorChoice.PROCESS):
-            return None, Finding(Level.NONE, "not used")
+            return None, nothing("not used")
         try:
             found = self.engine_facts(seen, wanted.images, bool(seen.gpus), deadline)
         except InfrastructureError as error:
             if has_agent:
-                return None, Finding(Level.FAILURE, "no", str(error))
+                return None, failure("no", str(error))
             if executor is ExecutorChoice.DOCKER:
-                return None, Finding(Level.FAILURE, "no", f"{error}; or write `executor: auto`")
-            return None, Finding(Level.WARNING, "no", f"{error}; until then trials run in virtual environments")
+                return None, failure("no", f"{error}; or write `executor: auto`")
+            return None, warning("no", f"{error}; until then trials run in virtual environments")
         return found, version_finding(found, has_agent)
 
     @abstractmethod

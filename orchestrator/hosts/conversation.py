@@ -1,4 +1,4 @@
-"""What is said with `supervising` on a host: orders go there, words and data come back, all of it validated."""
+"""What is said with `runner_process` on a host: orders go there, words and data come back, all of it validated."""
 
 import json
 import os
@@ -15,9 +15,9 @@ from pydantic import Field, StringConstraints
 
 from orchestrator.boundary import load_json, validated
 from orchestrator.errors import ForeignDataError, InfrastructureError, one_line
-from orchestrator.execution import TaskOutcome, supervising
+from orchestrator.execution import TaskOutcome, runner_process
 
-Heard = Callable[[str, bytes], None]
+Listener = Callable[[str, bytes], None]
 Value = TypeVar("Value")
 
 _MAX_BEFORE_BYTES: Final = 2**20
@@ -29,7 +29,7 @@ _LONGEST_WORD: Final = 40
 
 @dataclass(frozen=True)
 class _Ended:
-    """How a task ended there, see `supervising`."""
+    """How a task ended there, see `runner_process`."""
 
     exit_code: Annotated[int, Field(ge=-255, le=255)] | None
     ended_because: Annotated[str, Field(max_length=1000)] | None
@@ -43,7 +43,7 @@ _WORD: Final = re.compile(rb"([a-z.]+) (\d{1,9})")
 
 
 def converse(
-    started: "Popen[bytes]", order: Mapping[str, object], heard: Heard, connection: socket.socket | None
+    started: "Popen[bytes]", order: Mapping[str, object], heard: Listener, connection: socket.socket | None
 ) -> Any:
     """Gives an order, and takes what is said until the last word.
 
@@ -76,7 +76,7 @@ def converse(
         until_s = time.monotonic() + _ANSWER_S
         pending += piece
         if not is_greeted:
-            before, found, after = pending.partition(supervising.GREETING)
+            before, found, after = pending.partition(runner_process.GREETING)
             is_greeted, pending = bool(found), after if found else before
             if len(before) > _MAX_BEFORE_BYTES:
                 raise InfrastructureError(f"its shell prints without end: {before[:80]!r}")

@@ -15,7 +15,7 @@ from orchestrator.environments import (
     UNLABELLED,
     BuiltImage,
     ImageIdentity,
-    Looked,
+    ImageLookup,
     StoredImage,
     connect,
     copy_image,
@@ -25,7 +25,7 @@ from orchestrator.environments import (
     look_for_image,
     pull_stored_image,
 )
-from orchestrator.errors import InfrastructureError
+from orchestrator.errors import InfrastructureError, Say
 from orchestrator.execution import remove_containers
 from orchestrator.hosts.calls import Answer, Argument
 
@@ -51,11 +51,11 @@ class HostEngine:
     """As those reach it who ask it; null for DOCKER_HOST or the usual socket."""
     call: Call
     """Runs a function where the engine is reached."""
-    send: Callable[[BuiltImage, Callable[[str], None]], ImageIdentity]
+    send: Callable[[BuiltImage, Say], ImageIdentity]
     """Sends an image from this machine's engine, and says so. Raises an InfrastructureError if either engine failed, or
     another image arrived."""
 
-    def look(self, image: StoredImage) -> Looked:
+    def look(self, image: StoredImage) -> ImageLookup:
         """The image as the engine has it, under whatever name; and the nearest to it, if it does not have it."""
         return self.call(look_here, ImageQuestion(self.address, image), _ANSWER_S)
 
@@ -84,7 +84,6 @@ class ForwardedEngine(HostEngine):
     """A new file in a directory of the host, which is made, by its path there; it is removed after the block."""
 
     def sharing_problem(self, directory: str, image: ImageIdentity) -> str | None:
-        """See `HostEngine.sharing_problem`."""
         return sharing_problem_here(SharingQuestion(self.address, directory, image), self.marked)
 
 
@@ -118,7 +117,7 @@ def directly(function: Callable[[Argument], Answer], argument: Argument, timeout
     return function(argument)
 
 
-def look_here(question: ImageQuestion) -> Looked:
+def look_here(question: ImageQuestion) -> ImageLookup:
     """See `HostEngine.look`."""
     return look_for_image(question.image, question.engine)
 
@@ -133,10 +132,10 @@ def remove_here(question: ContainersQuestion) -> list[str]:
     return remove_containers(question.engine, question.campaign_id)
 
 
-def send_to(address: str | None) -> Callable[[BuiltImage, Callable[[str], None]], ImageIdentity]:
+def send_to(address: str | None) -> Callable[[BuiltImage, Say], ImageIdentity]:
     """Sends images to an engine that this process reaches; see `HostEngine.send`."""
 
-    def send(image: BuiltImage, say: Callable[[str], None]) -> ImageIdentity:
+    def send(image: BuiltImage, say: Say) -> ImageIdentity:
         with (
             closing(connect(timeout_s=TRANSFER_TIMEOUT_S)) as source,
             closing(connect(address, TRANSFER_TIMEOUT_S)) as target,

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from orchestrator.config import Connection, ExecutorChoice, Host, Inventory, refuse_nodes
 from orchestrator.environments import engine_errors
-from orchestrator.errors import InfrastructureError
+from orchestrator.errors import InfrastructureError, Say
 from orchestrator.execution import pack_project, remove_containers, unpack
 from orchestrator.hosts.access import HostAccess, HostFacts, SystemDescription
 from orchestrator.hosts.check.engine import Requirements, read_requirements
@@ -28,7 +28,6 @@ from orchestrator.hosts.ray import RayHost
 from orchestrator.hosts.relay import relaying
 from orchestrator.hosts.ssh import SshHost
 
-Say = Callable[[str], None]
 Result = TypeVar("Result")
 
 _CATALOGUE = "docker/images.yaml"
@@ -176,7 +175,6 @@ class NodeHosts(Hosts):
         self._cluster = cluster
 
     def driver(self) -> DriverPlace:
-        """See `Hosts.driver`."""
         return DriverPlace(external=self._cluster)
 
 
@@ -197,7 +195,6 @@ class AgentHosts(Hosts):
         self.driver_root = project.root.resolve()
 
     def look(self) -> tuple[dict[str, HostFacts], dict[str, str]]:
-        """See `Hosts.look`."""
         for name, access in self._hosts.items():
             if access.settings.executor is ExecutorChoice.PROCESS and name not in self._relayed:
                 problem = (
@@ -208,7 +205,6 @@ class AgentHosts(Hosts):
         return super().look()
 
     def gathered(self, say: Say) -> AbstractContextManager[None]:
-        """See `Hosts.gathered`."""
         return borrowed(self._project, say)
 
     def join(self, names: Iterable[str], say: Say) -> tuple[dict[str, HostFacts], dict[str, str]]:
@@ -228,7 +224,6 @@ class AgentHosts(Hosts):
         return facts | seen, problems | untold
 
     def mend(self, name: str, say: Say, campaign_id: str | None = None) -> HostFacts:
-        """See `Hosts.mend`."""
         if name in self._relayed:
             raise InfrastructureError("it has no agent that could be mended; its tasks go on when it answers over SSH")
         if campaign_id is not None and self._cluster is not None:
@@ -240,7 +235,6 @@ class AgentHosts(Hosts):
         return self._facts_of_agent(access)
 
     def driver(self) -> DriverPlace:
-        """See `Hosts.driver`."""
         return DriverPlace(head=self._cluster)
 
     def _facts_of_agent(self, access: HostAccess) -> HostFacts:

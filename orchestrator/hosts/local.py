@@ -36,20 +36,17 @@ class CalledHost(HostAccess):
     """As it is told to people."""
 
     def describe(self, timeout_s: float) -> SystemDescription:
-        """See `HostAccess.describe`."""
         python = ".".join(map(str, sys.version_info[:3]))
         document = self.call(describe_system, SystemRoot(), timeout_s)
         return SystemDescription(f"{self.where}, by Python {python}", document)
 
     def preflight(self, deadline: Deadline, directories: tuple[str, ...]) -> Preflight:
-        """See `HostAccess.preflight`."""
         limit_s = deadline.left_s()
         return self.call(preflight_here, PreflightQuestion(self.settings.engine, directories, limit_s), limit_s)
 
     def engine_facts(
         self, _: Preflight, wanted: Mapping[str, WantedImage], with_gpus: bool, deadline: Deadline, /
     ) -> EngineFacts:
-        """See `HostAccess.engine_facts`."""
         limit_s = deadline.left_s()
         question = EngineQuestion(local_engine(self.settings.engine), wanted, with_gpus, limit_s)
         return self.call(engine_facts, question, limit_s)
@@ -62,7 +59,6 @@ class LocalHost(CalledHost):
     where = "on this machine"
 
     def read_facts(self) -> HostFacts:
-        """See `HostAccess.read_facts`."""
         return facts_here(FactsQuestion(self.name, self.settings, self.work_directory))
 
     def call(self, function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:
@@ -71,7 +67,6 @@ class LocalHost(CalledHost):
 
     @contextmanager
     def engine(self) -> Iterator[HostEngine]:
-        """See `HostAccess.engine`."""
         address = local_engine(self.settings.engine)
         problem = engine_problem(address)
         if problem is not None:
@@ -79,7 +74,6 @@ class LocalHost(CalledHost):
         yield HostEngine(address, directly, send_to(address))
 
     def skew(self, _: Deadline, /) -> Skew | None:
-        """See `HostAccess.skew`."""
         return None
 
 

@@ -18,7 +18,7 @@ from pydantic import StringConstraints
 
 from orchestrator.boundary import adapter_of, open_foreign_file, validated
 from orchestrator.errors import ForeignDataError, InfrastructureError, NoUsableHostError
-from orchestrator.execution.supervising import lock_in_turn, open_locks
+from orchestrator.execution.runner_process import lock_in_turn, open_locks
 from orchestrator.files import held_at_once, is_locked
 
 LOCKS: Final = Path(os.environ.get("TAXMETER_LOCKS", "/tmp/taxmeter-locks"))  # noqa: S108 - whatever TMPDIR says

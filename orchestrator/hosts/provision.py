@@ -12,11 +12,9 @@ from orchestrator.environments import (
     ensure_virtualenv,
     virtualenv_problem,
 )
-from orchestrator.errors import ConfigurationError, InfrastructureError
+from orchestrator.errors import ConfigurationError, InfrastructureError, Say
 from orchestrator.execution import pack_files, unpack
-from orchestrator.hosts.access import HostAccess
-
-Say = Callable[[str], None]
+from orchestrator.hosts.engine import HostEngine
 
 ANSWER_S = 120.0
 """For looks. The first answer may bring our code to the host and start a process there."""
@@ -103,37 +101,42 @@ def make_environments(wanted: EnvironmentsWanted) -> dict[str, str]:
         raise InfrastructureError(str(error)) from error
 
 
-def bring_image(access: HostAccess, name: str, image: BuiltImage, cannot_send: str | None, say: Say) -> ImageIdentity:
-    """The image as the host's engine has it, which gets it from a registry or from this machine if it does not.
+def obtain(
+    engine: HostEngine,
+    image: StoredImage,
+    here: BuiltImage | None,
+    say: Say,
+    may_pull: Callable[[str], bool] = lambda _digest: True,
+) -> ImageIdentity | str:
+    """An image as a host's engine has it, which gets it from a registry or from this machine if it does not.
 
     Args:
-        access: of the host.
-        name: of the environment.
-        image: as it is recorded.
-        cannot_send: why this machine cannot send images; null if it can.
+        engine: of the host.
+        image: that is wanted.
+        here: the same as this machine's engine has it and can send it; null if it cannot.
         say: told about long steps.
+        may_pull: asked before an image is pulled by its digest.
+
+    Returns:
+        The image; or why no registry gives it, where this machine cannot send it either.
 
     Raises:
-        InfrastructureError: the host cannot get it; says what to do.
+        InfrastructureError: an engine does not answer, or cannot be sent the image.
     """
-    with access.engine() as engine:
-        stored = StoredImage(name, image.image_id, image.repo_digest, image.identity)
-        found = engine.look(stored).found
-        if found is not None:
-            return found
-        if image.repo_digest is not None:
-            say(f"pulling {image.repo_digest}")
-            try:
-                return engine.pull(stored)
-            except InfrastructureError as error:
-                say(str(error))
-        if cannot_send is None:
-            return engine.send(image, say)
-    raise InfrastructureError(
-        f"its engine does not have {image.reference}, and this machine cannot send it: {cannot_send}; load it there "
-        "(`taxmeter images save` where it was built, then `docker load`), or push it to a registry (`taxmeter images "
-        "push`)"
-    )
+    found, digest = engine.look(image).found, image.registry_digest
+    if found is not None:
+        return found
+    why = "it was never pushed into a registry"
+    if digest is not None and not may_pull(digest):
+        why = f"{digest}, which a row names, is pulled only if --pull says so"
+    elif digest is not None:
+        say(f"pulling {digest}")
+        try:
+            return engine.pull(image)
+        except InfrastructureError as error:
+            why = str(error)
+            say(why)
+    return why if here is None else engine.send(here, say)
 
 
 def _text(path: Path) -> str | None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from orchestrator.config import WORK_DIRECTORY, Host
 from orchestrator.environments import Awaited, BuiltImage, ImageIdentity, receive_image, saved_image
-from orchestrator.errors import InfrastructureError
+from orchestrator.errors import InfrastructureError, Say
 from orchestrator.hosts.access import HostFacts, Way
 from orchestrator.hosts.calls import Answer, Argument
 from orchestrator.hosts.check.clock import Skew, clock_here, measure_skew_of
@@ -57,7 +57,6 @@ class RayHost(CalledHost):
         self._fits = False
 
     def read_facts(self) -> HostFacts:
-        """See `HostAccess.read_facts`."""
         return self.call(facts_of_node, FactsQuestion(self.name, self.settings, self.work_directory), _ANSWER_S)
 
     def call(self, function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:
@@ -72,21 +71,18 @@ class RayHost(CalledHost):
 
     @contextmanager
     def engine(self) -> Iterator[HostEngine]:
-        """See `HostAccess.engine`."""
         facts = self.facts()
         if facts.isolation is Isolation.PROCESS:
             raise InfrastructureError(facts.isolation_reason)
         yield HostEngine(facts.engine, self.call, self._send)
 
     def slots(self) -> int | None:
-        """See `HostAccess.slots`."""
         return int(node_of(self.name, self._seen).slots)
 
     def skew(self, deadline: Deadline, /) -> Skew | None:
-        """See `HostAccess.skew`."""
         return measure_skew_of(lambda: self.call(clock_here, None, deadline.left_s()))
 
-    def _send(self, image: BuiltImage, say: Callable[[str], None]) -> ImageIdentity:
+    def _send(self, image: BuiltImage, say: Say) -> ImageIdentity:
         say(f"sending {image.reference}")
         awaited = Awaited(image.reference, image.identity, self.facts().engine)
         try:

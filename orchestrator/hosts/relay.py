@@ -20,17 +20,15 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from orchestrator.errors import InfrastructureError
-from orchestrator.execution import TaskOutcome, supervising
+from orchestrator.errors import InfrastructureError, Say
+from orchestrator.execution import TaskOutcome, runner_process
 from orchestrator.execution.relay import ERRAND, ERRAND_ANSWER, MAX_MESSAGE_BYTES, Errand, ErrandAnswer, short_path
 from orchestrator.files import read_tree, write_atomically
 from orchestrator.hosts.connection import Connections, HostConnectionError, end
-from orchestrator.hosts.conversation import Heard, converse, names_in, outcome_in, texts_in
+from orchestrator.hosts.conversation import Listener, converse, names_in, outcome_in, texts_in
 from orchestrator.hosts.lock import LOCKS
 from orchestrator.hosts.ssh import SshHost, socket_of
 from runners.contract import TaskFiles
-
-Say = Callable[[str], None]
 
 PAUSE_S: Final = 3.0
 """Between two attempts to reach a host."""
@@ -105,7 +103,7 @@ class _Relay:
         """Waits for errands that are ending, and removes what campaigns share on their hosts."""
         self._left.set()
         for worker in list(self._working):
-            worker.join(supervising.GRACE_S + PAUSE_S)
+            worker.join(runner_process.GRACE_S + PAUSE_S)
         for name in {name for name, _ in self._campaigns}:
             host = self._hosts[name]
             caches = [
@@ -121,7 +119,7 @@ class _Relay:
     def fetch_leftovers(self, host: SshHost, store_id: str) -> None:
         """Fetches what waits on a host for a store: it is stored as what was left here."""
         campaigns = f"{host.work_directory}/{_CAMPAIGNS}"
-        order = {"do": "find", "campaigns": campaigns, "store_id": store_id, "wait_s": supervising.GRACE_S + PAUSE_S}
+        order = {"do": "find", "campaigns": campaigns, "store_id": store_id, "wait_s": runner_process.GRACE_S + PAUSE_S}
         run: set[str] = set()
 
         def heard(word: str, data: bytes) -> None:
@@ -192,7 +190,7 @@ class _Relay:
         Path(TaskFiles(str(mirror)).log).write_text(outcome.log_tail, encoding="utf-8")
         return outcome
 
-    def _heard(self, host: SshHost, received: "_Mirror") -> Heard:
+    def _heard(self, host: SshHost, received: "_Mirror") -> Listener:
         def heard(word: str, data: bytes) -> None:
             if word == "waits":
                 self._say(f"{host.name}: another cluster measures there; this one waits for its turn")
@@ -235,13 +233,13 @@ class _Relay:
             self._say(f"{host.name}: {problem}")
 
     def _ask(
-        self, host: SshHost, order: Mapping[str, object], heard: Heard, connection: socket.socket | None = None
+        self, host: SshHost, order: Mapping[str, object], heard: Listener, connection: socket.socket | None = None
     ) -> Any:
         """Has a host do something.
 
         Args:
             host: that does it.
-            order: see `supervising.main`.
+            order: see `runner_process.main`.
             heard: takes what it says meanwhile.
             connection: whose end ends it there; null where it is short.
 
@@ -249,7 +247,7 @@ class _Relay:
             HostConnectionError: it was not reached, or the connection ended.
             InfrastructureError: it cannot; says why.
         """
-        program = inspect.getsource(supervising) + "\nmain()\n"
+        program = inspect.getsource(runner_process) + "\nmain()\n"
         argv = [str(host.settings.python), "-I", "-c", program]
         started = self._connections.start(host.name, argv)
         try:

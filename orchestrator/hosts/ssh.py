@@ -38,6 +38,8 @@ from orchestrator.hosts.check.findings import (
     Finding,
     HostReport,
     Level,
+    failure,
+    fine,
     socket_problem,
 )
 from orchestrator.hosts.check.preflight import ENGINE_ROOTS, SCRIPT, Preflight, PreflightQuestion, parse
@@ -124,7 +126,6 @@ class SshHost(HostAccess):
 
     @contextmanager
     def engine(self) -> Iterator[ForwardedEngine]:
-        """See `HostAccess.engine`."""
         deadline = Deadline(_ANSWER_S)
         with _nameless(), self._forwarded(self._look(deadline), deadline) as address:
             yield ForwardedEngine(address, directly, send_to(address), self._marked)
@@ -145,7 +146,6 @@ class SshHost(HostAccess):
         self._shell(_PLACE, [str(directory)], tar_of(files))
 
     def check(self, wanted: Requirements, timeout_s: float) -> HostReport:
-        """See `HostAccess.check`."""
         report = super().check(wanted, timeout_s)
         if self.settings.python is None or report.preflight is None:
             return report
@@ -153,7 +153,6 @@ class SshHost(HostAccess):
         return replace(report, findings=findings)
 
     def describe(self, timeout_s: float) -> SystemDescription:
-        """See `HostAccess.describe`."""
         deadline = Deadline(timeout_s)
         with _nameless():
             seen = self._look(deadline)
@@ -165,7 +164,6 @@ class SshHost(HostAccess):
         return SystemDescription(read, _answer(describe_system, output, "the fingerprint could not be read"))
 
     def preflight(self, deadline: Deadline, directories: tuple[str, ...]) -> Preflight:
-        """See `HostAccess.preflight`."""
         question = PreflightQuestion(self.settings.engine, directories, deadline.left_s())
         with _nameless():
             output = self._connections.run(self.name, question.command, question.limit_s, stdin=SCRIPT)
@@ -175,7 +173,6 @@ class SshHost(HostAccess):
     def engine_facts(
         self, seen: Preflight, wanted: Mapping[str, WantedImage], with_gpus: bool, deadline: Deadline, /
     ) -> EngineFacts:
-        """See `HostAccess.engine_facts`."""
         with _nameless(), self._forwarded(seen, deadline) as address:
             try:
                 return engine_facts(EngineQuestion(address, wanted, with_gpus, deadline.left_s()))
@@ -183,7 +180,6 @@ class SshHost(HostAccess):
                 raise InfrastructureError(f"the engine failed: {error}") from error
 
     def skew(self, deadline: Deadline, /) -> Skew | None:
-        """See `HostAccess.skew`."""
         with _nameless():
             return measure_skew(self._connections, self.name, deadline.left_s())
 
@@ -196,10 +192,10 @@ class SshHost(HostAccess):
                     self.name, ["sh", "-c", FITNESS, "sh", self.work_directory, path], timeout_s
                 )
         except InfrastructureError as error:
-            return Finding(Level.FAILURE, "no python", f"{python}: {error}; correct `python:`, or install it there")
+            return failure("no python", f"{python}: {error}; correct `python:`, or install it there")
         if done.exit_code == 0:
-            return Finding(Level.OK, f"python {version}")
-        return Finding(Level.FAILURE, f"python {version}", _last_line(done.stderr, done.exit_code))
+            return fine(f"python {version}")
+        return failure(f"python {version}", _last_line(done.stderr, done.exit_code))
 
     def _in_interpreter(self, facts: HostFacts, python: str) -> HostFacts:
         """What the interpreter that the inventory names tells of itself, and of the host as trials will see it."""

@@ -19,7 +19,7 @@ What fails for a file, the disk or a damaged store is a `StoreError`, what a use
 from orchestrator.store.facade import Attempt, Store
 from orchestrator.store.ingest import Answer, Ingest, Outcome, RowKey
 from orchestrator.store.origin import (
-    Counterpart,
+    ReproducedTrial,
     Reproduces,
     RowContext,
     TaskOrigin,

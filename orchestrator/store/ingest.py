@@ -13,7 +13,7 @@ from typing import Final, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from orchestrator.errors import StoreError
+from orchestrator.errors import Say, StoreError
 from orchestrator.store.facade import Attempt, Store
 from orchestrator.store.rows import Rows
 from orchestrator.store.schema import ROW_KEY
@@ -84,9 +84,7 @@ class Ingest:
     Whatever waits when the disk has answered becomes the next group, which costs one wait for the disk.
     """
 
-    def __init__(
-        self, store: Store, writer: Writer, tell: Callable[[str], None], *, room_wait_s: float = ROOM_WAIT_S
-    ) -> None:
+    def __init__(self, store: Store, writer: Writer, tell: Say, *, room_wait_s: float = ROOM_WAIT_S) -> None:
         """Starts its thread, which alone uses `writer` from now on, and from which `tell` gets lines for a person."""
         self._store = store
         self._writer = writer

@@ -52,7 +52,7 @@ class RowContext:
 
 
 @dataclass(frozen=True)
-class Counterpart:
+class ReproducedTrial:
     """Stored trials that are run again."""
 
     trial_key: str
@@ -66,7 +66,7 @@ class Reproduces:
     """What a campaign runs again."""
 
     campaign_id: str
-    trials: Mapping[str, Mapping[str, Counterpart]]
+    trials: Mapping[str, Mapping[str, ReproducedTrial]]
     """By host, then by the key of a trial that runs now: orders are handed over as JSON, whose keys are no pairs."""
 
 
@@ -78,7 +78,7 @@ class TaskOrigin:
     pin: EnvironmentPin
     reproduces: str | None = None
     """The campaign whose trials are run again; null for one that measures something of its own."""
-    counterparts: Mapping[str, Counterpart] = field(default_factory=dict)
+    counterparts: Mapping[str, ReproducedTrial] = field(default_factory=dict)
     """By the key of a trial of this task, what it runs again."""
 
 

@@ -54,7 +54,7 @@ class ClockRule(str, Enum):
 
 @dataclass(frozen=True)
 class GpuProcessesGuard:
-    """Nobody else uses the GPUs. Looked at for trials on a GPU, while nothing of ours runs there."""
+    """Nobody else uses the GPUs. ImageLookup at for trials on a GPU, while nothing of ours runs there."""
 
     policy: GuardPolicy = GuardPolicy.FLAG
     max_memory_mib: int = 64

@@ -242,7 +242,7 @@ class ClocksCheck(Check):
 def _worst(readings: Sequence[Reading], nothing: Reading) -> Reading:
     """The reading that is furthest beyond its limit, or nearest to it; `nothing` if there is none."""
 
-    def rank(one: Reading) -> Tuple[bool, float]:
-        return one.is_over, (one.observed or 0.0) / (one.limit or 1.0)
+    def rank(reading: Reading) -> Tuple[bool, float]:
+        return reading.is_over, (reading.observed or 0.0) / (reading.limit or 1.0)
 
     return max(readings, key=rank, default=nothing)

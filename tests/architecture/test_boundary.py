@@ -27,7 +27,7 @@ RAW = {
     "tarfile.open": {
         "files.py": "writes",
         "environments/identity.py": "with a cap",
-        "execution/staging.py": "its digest vouches for what it reads",
+        "execution/task_directory.py": "its digest vouches for what it reads",
     },
     "Console": {},
     "pickle.load": {},
@@ -49,7 +49,7 @@ RAW = {
         "environments/virtualenv.py": OURS,
         "hosts/external_cluster.py": OURS,
         "hosts/calls.py": "a call that we encoded",
-        "execution/supervising.py": HOST,
+        "execution/runner_process.py": HOST,
     },
     ".read_text": {
         "environments/build.py": OURS,
@@ -70,7 +70,7 @@ RAW = {
         "hosts/cluster/settings.py": NAMED,
         "hosts/connection/ssh.py": OURS,
         "hosts/external_cluster.py": KERNEL,
-        "execution/supervising.py": KERNEL,
+        "execution/runner_process.py": KERNEL,
         "report/page/render.py": PACKAGE,
     },
     "open": {
@@ -78,7 +78,7 @@ RAW = {
         "files.py": "writes",
         "environments/build.py": OURS,
         "execution/fake.py": "writes",
-        "execution/supervising.py": HOST,
+        "execution/runner_process.py": HOST,
     },
     ".open": {
         "cli/tables.py": OURS,
@@ -93,7 +93,7 @@ RAW = {
         "boundary.py": "the opener",
         "campaign/control.py": LOCK,
         "execution/relay.py": "a directory, for a short name of a socket",
-        "execution/supervising.py": HOST,
+        "execution/runner_process.py": HOST,
         "files.py": "locks, directories and what it writes",
         "hosts/lock.py": LOCK,
         "scheduling/host_calls.py": "no link, and cuts off what is stored",
@@ -113,7 +113,7 @@ RAW = {
     },
     "gzip.": {
         "cli/report.py": PACKS,
-        "execution/staging.py": PACKS,
+        "execution/task_directory.py": PACKS,
         "report/page/payload.py": PACKS,
         "report/page/render.py": PACKS,
     },
@@ -128,13 +128,13 @@ RAW = {
         "hosts/relay.py": SOCKET,
     },
     ".buffer.write": {
-        "execution/supervising.py": "records and words, to the program that started it",
-        "hosts/cluster/executing.py": "what our own command wrote, through its own filter",
+        "execution/runner_process.py": "records and words, to the program that started it",
+        "hosts/cluster/commands.py": "what our own command wrote, through its own filter",
     },
     "subprocess.run without timeout": {"cli/paper.py": "our own command, which measures for hours"},
     "subprocess.Popen": {
-        "execution/supervising.py": HOST,
-        "hosts/cluster/executing.py": "the user's own command, with the user's terminal",
+        "execution/runner_process.py": HOST,
+        "hosts/cluster/commands.py": "the user's own command, with the user's terminal",
         "hosts/connection/process.py": "its users wait with a limit",
         "hosts/external_cluster.py": OURS,
     },

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.campaign import Continuation, ResumePolicy, choose_campaign
+from orchestrator.campaign import ResumeDecision, ResumePolicy, choose_campaign
 from orchestrator.campaign.pinned import Pinned, go_on, pinned, refuse_other_locks
 from orchestrator.campaign.resume import write_widened
 from orchestrator.config import Sweep
@@ -30,7 +30,7 @@ class Bench(Stored):
 
     def choose(
         self, sweep: Sweep, *hosts: PlanningHost, policy: ResumePolicy = ResumePolicy.AUTO, absent: Iterable[str] = ()
-    ) -> Continuation:
+    ) -> ResumeDecision:
         chosen = choose_campaign(sweep, hosts, self.store, policy, absent=tuple(absent))
         write_widened(chosen, "another inventory", self.store)
         return chosen
@@ -38,7 +38,7 @@ class Bench(Stored):
     def row(self, campaign_id: str) -> dict[str, object]:
         return next(row for row in self.store.campaigns().to_pylist() if row["campaign_id"] == campaign_id)
 
-    def pinned(self, chosen: Continuation) -> Pinned:
+    def pinned(self, chosen: ResumeDecision) -> Pinned:
         return pinned(self.row(chosen.campaign_id), self.store)
 
 
@@ -47,7 +47,7 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path / "results")
 
 
-def left(chosen: Continuation) -> dict[str, int]:
+def left(chosen: ResumeDecision) -> dict[str, int]:
     return dict(Counter(planned.host for planned in chosen.left.tasks for _ in planned.task.trials))
 
 

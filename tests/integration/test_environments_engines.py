@@ -22,7 +22,7 @@ from requests.exceptions import RequestException
 
 from orchestrator.environments import (
     BuiltImage,
-    Looked,
+    ImageLookup,
     StoredImage,
     attributes_of,
     connect,
@@ -297,11 +297,11 @@ def test_the_image_of_stored_trials_is_pulled_by_its_digest_and_not_named(
     digest = push_image(client, image, registry, print)
     monkeypatch.setattr("orchestrator.environments.image.connect", lambda *_: second)
     wanted = StoredImage(name, image.image_id, digest, image.identity)
-    assert look_for_image(wanted, None) == Looked(None, None)
+    assert look_for_image(wanted, None) == ImageLookup(None, None)
     found = pull_stored_image(wanted, None, print)
     assert differences(image.identity, found) == ()
     assert attributes_of(second, image.reference) is None
-    assert look_for_image(wanted, None) == Looked(found, None)
+    assert look_for_image(wanted, None) == ImageLookup(found, None)
     another = replace(image.identity, layers=(*image.layers, "sha256:" + "0" * 64))
     with pytest.raises(InfrastructureError, match="was pulled, but is not the image that the trials ran in"):
         pull_stored_image(replace(wanted, identity=another), None, print)

@@ -212,7 +212,7 @@ def test_a_lack_comes_with_the_sweep_that_measures_it(
     ("arguments", "words"),
     [
         (("zzz",), "no trial zzz"),
-        (("workload=bert-base",), "several configurations: gpu is "),
+        (("workload=bert-base",), "several configurations: gpu is one of "),
         (("workload=bert-base", "gpu=H100"), "no trial has gpu=H100"),
         (("wrkload=bert-base",), "did you mean workload"),
         (("workload=funnel-small", "batch=128"), "taken together"),

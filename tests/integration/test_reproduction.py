@@ -20,7 +20,7 @@ from orchestrator.campaign import (
     targets,
 )
 from orchestrator.campaign.reproduce.reproduction import ReadyTarget, continuation_of, decide, order_again
-from orchestrator.campaign.reproduce.stored import Wanted
+from orchestrator.campaign.reproduce.stored import StoredTrials
 from orchestrator.cli.reproduce import print_reproduction
 from orchestrator.config import Connection, Host, Inventory, Sweep
 from orchestrator.errors import ConfigurationError
@@ -83,10 +83,10 @@ class Lab(scripted_campaign.Lab):
                 writer.append([kept | changes])
         return "mixed"
 
-    def find(self, text: str) -> Wanted:
+    def find(self, text: str) -> StoredTrials:
         return find(self.store, text, self.directory)
 
-    def decide(self, text: str | Wanted, pin: EnvironmentPin = PIN, **options: Any) -> Reproduction:
+    def decide(self, text: str | StoredTrials, pin: EnvironmentPin = PIN, **options: Any) -> Reproduction:
         wanted = self.find(text) if isinstance(text, str) else text
         [target] = targets(wanted, INVENTORY, None)
         return decide(wanted, [ReadyTarget(target, host(pin), {})], options.pop("allowed", Allowed()), **options)

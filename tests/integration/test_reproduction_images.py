@@ -14,7 +14,7 @@ from docker import DockerClient
 from orchestrator.campaign import Allowed, ReproduceRequest, targets
 from orchestrator.campaign.reproduce.reproduction import AS_THEN, ReadyTarget, decide
 from orchestrator.campaign.reproduce.run import make_ready, preview
-from orchestrator.campaign.reproduce.stored import Configuration, Limits, Wanted
+from orchestrator.campaign.reproduce.stored import Configuration, Limits, StoredTrials
 from orchestrator.config import Connection, Host, Inventory
 from orchestrator.environments import (
     BuiltImage,
@@ -77,7 +77,7 @@ class Lab:
         )
         nothing = Limits(None, None)
         then = Configuration("h1", trial_key(SPEC, pin), SPEC, 60, ("t",), 3, pin, {}, nothing, METHOD_VERSION)
-        wanted, permitted = Wanted({"campaign_id": "old", "sweep": "s"}, None, (then,)), Allowed(allowed)
+        wanted, permitted = StoredTrials({"campaign_id": "old", "sweep": "s"}, None, (then,)), Allowed(allowed)
         found = targets(wanted, INVENTORY, None, permitted)
         return ReproduceRequest(wanted, found, permitted, None, INVENTORY, self.files, self.files.root / "results")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.campaign import Continuation
+from orchestrator.campaign import ResumeDecision
 from orchestrator.campaign.control import (
     CampaignPhase,
     CampaignProgressState,
@@ -22,7 +22,7 @@ from orchestrator.campaign.control import (
     RequestKind,
 )
 from orchestrator.cli import run, sweep_control
-from orchestrator.cli.sweep_control import Seen, render
+from orchestrator.cli.sweep_control import CampaignStatus, render
 from orchestrator.config import load_sweep
 from orchestrator.errors import ExitCode
 from orchestrator.files import ProjectFiles
@@ -187,7 +187,7 @@ def test_watching_ends_with_the_campaign(
 ) -> None:
     shown: list[object] = []
 
-    def show(seen: Seen) -> object:
+    def show(seen: CampaignStatus) -> object:
         shown.append(seen)
         if len(shown) == 2:
             control.request(Request(RequestKind.STOP))
@@ -212,7 +212,7 @@ def test_what_nobody_understood_is_named(control: ControlFiles, capsys: pytest.C
     assert f"not understood, so nobody acted on it: {file}.refused" in capsys.readouterr().out
 
 
-def begun(directory: Path, rows: int) -> Continuation:
+def begun(directory: Path, rows: int) -> ResumeDecision:
     """A campaign in the store `results` that ended after so many rows."""
     path = directory / "s.yaml"
     path.write_text(SWEEP)

@@ -31,7 +31,7 @@ STATIONS = """
 # On the driver, before anything is changed
 orchestrator/cli/sweep.py run_command
 orchestrator/config/sweep.py load_sweep
-orchestrator/config/inventory/loading.py load_inventory
+orchestrator/config/inventory/loader.py load_inventory
 orchestrator/hosts/fleet.py open_hosts
 orchestrator/campaign/run.py run_sweep
 orchestrator/campaign/run.py look
@@ -56,7 +56,7 @@ orchestrator/campaign/driver/requests.py Requests.of
 orchestrator/scheduling/ray.py Scheduler.submit
 # On the host, in Ray's worker
 orchestrator/scheduling/host_task.py run_on_host
-orchestrator/execution/staging.py stage
+orchestrator/execution/task_directory.py stage
 orchestrator/execution/choice.py create_executor
 orchestrator/execution/process.py ProcessExecutor.run
 # In the environment, the supervisor and its children
@@ -184,7 +184,7 @@ def test_a_trial_passes_the_stations_in_their_order(tmp_path: Path, cpu_python: 
     assert done.returncode == ExitCode.OK, done.stdout + done.stderr
     calls = called(seen)
     counts = Counter(tuple(station) for _, station in calls)
-    assert counts["orchestrator/config/inventory/loading.py", "load_inventory"] == 1
+    assert counts["orchestrator/config/inventory/loader.py", "load_inventory"] == 1
     # the driver, the worker of Ray and the supervisor look at the machine, each once
     assert counts["runners/system/fingerprint.py", "collect"] == 3
     at_ns = 0

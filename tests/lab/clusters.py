@@ -11,7 +11,7 @@ from docker import DockerClient
 
 from orchestrator.config import load_inventory
 from orchestrator.hosts.cluster import Cluster, ClusterStatus, down, status, up
-from orchestrator.hosts.cluster.executing import execution
+from orchestrator.hosts.cluster.commands import execution
 from orchestrator.hosts.cluster.plan import LABEL
 from tests.lab.host import LabHost
 from tests.lab.image import PROJECT

@@ -19,7 +19,7 @@ from docker.errors import APIError
 
 from orchestrator.errors import InfrastructureError
 from orchestrator.execution.docker import LABEL
-from orchestrator.hosts.cluster.executing import run_in
+from orchestrator.hosts.cluster.commands import run_in
 from orchestrator.hosts.cluster.lifecycle import load
 from orchestrator.store.storage.layout import SEGMENT, Layout
 from tests.lab.host import LabHost

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from orchestrator.hosts.cluster.executing import run_in
+from orchestrator.hosts.cluster.commands import run_in
 from tests.lab.host import LabHost
 
 _GPUS = "/run/lab/gpus"

@@ -15,7 +15,7 @@ from docker.models.networks import Network
 from orchestrator.config import Connection, Host
 from orchestrator.environments import connect
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.cluster.executing import run_in
+from orchestrator.hosts.cluster.commands import run_in
 from orchestrator.hosts.connection import CommandOutput, Connections, HostConnectionError
 from tests.lab.keys import IDENTITY, USER, read_host_keys
 

@@ -18,7 +18,7 @@ from orchestrator.errors import InfrastructureError
 from orchestrator.execution import pack_files, pack_project
 from orchestrator.files import read_tree
 from orchestrator.hosts.cluster import Cluster, execute_in_head, lifecycle
-from orchestrator.hosts.cluster.executing import execution, run_in
+from orchestrator.hosts.cluster.commands import execution, run_in
 from orchestrator.hosts.cluster.lifecycle import load
 from orchestrator.hosts.cluster.plan import AgentImage
 from tests.lab.clusters import NODES, Site, ask, containers, foreign, ours

@@ -10,7 +10,7 @@ from orchestrator.config import Connection, Host, load_inventory
 from orchestrator.errors import InfrastructureError, NoUsableHostError
 from orchestrator.execution import PackedCode
 from orchestrator.hosts.cluster import Cluster, lifecycle, up
-from orchestrator.hosts.cluster.executing import run_in
+from orchestrator.hosts.cluster.commands import run_in
 from orchestrator.hosts.cluster.lifecycle import load, mend
 from orchestrator.hosts.cluster.plan import AgentImage
 from orchestrator.hosts.cluster.reach import listened_here

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from orchestrator.hosts.cluster import Cluster
-from orchestrator.hosts.cluster.executing import run_in
+from orchestrator.hosts.cluster.commands import run_in
 from tests.lab.clusters import Site, ask, foreign, ours
 from tests.lab.lab import Lab
 

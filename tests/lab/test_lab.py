@@ -15,7 +15,7 @@ from orchestrator.config import load_inventory
 from orchestrator.environments import Catalogue
 from orchestrator.environments.build import ensure_base
 from orchestrator.errors import InfrastructureError
-from orchestrator.hosts.cluster.executing import run_in
+from orchestrator.hosts.cluster.commands import run_in
 from tests.lab.image import PROJECT, ensure_lab_image
 from tests.lab.keys import IDENTITY
 from tests.lab.lab import Lab

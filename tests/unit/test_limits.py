@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import sweep
-from orchestrator.environments.commands import run_command
+from orchestrator.environments.packages import run_command
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.check.preflight import PreflightQuestion, preflight_here
 

@@ -19,9 +19,8 @@ from orchestrator.campaign.driver.host_work import HostWork, slots_on
 from orchestrator.campaign.driver.leftovers import acknowledge_on, ask, store_leftovers, store_leftovers_here
 from orchestrator.campaign.driver.requests import Requests
 from orchestrator.campaign.driver.task_tracker import TaskTracker, restarted
-from orchestrator.campaign.progress import CampaignPlanned, Notice, Observer, one_at_a_time
-from orchestrator.campaign.resume import CampaignOrder, unfinished
-from orchestrator.campaign.stages import StageClock, spent_before
+from orchestrator.campaign.progress import CampaignPlanned, Notice, Observer, StageClock, one_at_a_time, spent_before
+from orchestrator.campaign.resume import CampaignRequest, unfinished
 from orchestrator.campaign.stored_plan import plan_document
 from orchestrator.errors import StoreError
 from orchestrator.execution import keep_code
@@ -44,7 +43,7 @@ CODE_HAS_CHANGED: Final = (
 
 
 def run_campaign(
-    order: CampaignOrder,
+    order: CampaignRequest,
     scheduler: Scheduler,
     store: Store,
     files: ProjectFiles,
@@ -111,7 +110,7 @@ def run_campaign(
 class CampaignRun:
     """Runs what is left of one campaign, with a store that is open for writing."""
 
-    order: CampaignOrder
+    order: CampaignRequest
     scheduler: Scheduler
     ingest: Ingest
     store: Store
@@ -298,7 +297,7 @@ def _other_campaigns(files: ProjectFiles, keep: str | None) -> list[str]:
     return sorted(directory.name for directory in left if directory.name != keep)
 
 
-def opening_row(order: CampaignOrder) -> Row:
+def opening_row(order: CampaignRequest) -> Row:
     """The row of a campaign as it starts: what it was to do."""
     continuation = order.continuation
     installed = {str(found.metadata["Name"]).lower(): found.version for found in distributions()}

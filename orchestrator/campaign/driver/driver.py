@@ -15,8 +15,7 @@ from orchestrator.campaign.control import (
 from orchestrator.campaign.driver.host_work import HostWork, hopeless, move, silent, slots_on
 from orchestrator.campaign.driver.leftovers import MAX_WAITING_BYTES, LeftoverIntake, ListeningClock, Recovery
 from orchestrator.campaign.driver.task_tracker import RunningTask, TaskTracker, restarted
-from orchestrator.campaign.progress import trial_text
-from orchestrator.campaign.stages import StageClock
+from orchestrator.campaign.progress import StageClock, trial_text
 from orchestrator.config import Faults, Sweep
 from orchestrator.planning import PlannedTask, plan
 from orchestrator.scheduling import Returned, Scheduler, TaskEnded, TaskEvent, WorkerProcess

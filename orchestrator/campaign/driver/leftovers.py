@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from orchestrator.boundary import validated
 from orchestrator.campaign.driver.record_intake import RecordIntake
-from orchestrator.errors import ForeignDataError, StoreError
+from orchestrator.errors import ForeignDataError, Say, StoreError
 from orchestrator.scheduling import (
     Acknowledgement,
     Disposal,
@@ -44,8 +44,6 @@ several times as large; the store writes so many in seconds."""
 
 BREAK_S: Final = 3.0
 """A driver that took nothing for so long was stopped, or had to wait itself: it cannot tell who was silent."""
-
-Tell = Callable[[str], None]
 Asked = TypeVar("Asked")
 Item = TypeVar("Item")
 
@@ -73,7 +71,7 @@ class ListeningClock:
 class LeftoverIntake:
     """Makes rows of what waits on one host, and says what the host may forget."""
 
-    def __init__(self, ingest: Ingest, tell: Tell, *, nothing_runs: bool = False) -> None:
+    def __init__(self, ingest: Ingest, tell: Say, *, nothing_runs: bool = False) -> None:
         """Takes nothing yet.
 
         Args:
@@ -219,7 +217,7 @@ class Recovery:
         self._not_before_s = now_s + PAUSE_S
 
 
-def store_leftovers_here(leftovers: Leftovers, ingest: Ingest, tell: Tell) -> None:
+def store_leftovers_here(leftovers: Leftovers, ingest: Ingest, tell: Say) -> None:
     """Stores what waits on this machine, waiting for room on the disk.
 
     Raises:
@@ -234,7 +232,7 @@ def store_leftovers_here(leftovers: Leftovers, ingest: Ingest, tell: Tell) -> No
         tell(problem)
 
 
-def store_leftovers(scheduler: Scheduler, leftovers: Mapping[str, Leftovers], ingest: Ingest, tell: Tell) -> None:
+def store_leftovers(scheduler: Scheduler, leftovers: Mapping[str, Leftovers], ingest: Ingest, tell: Say) -> None:
     """Stores what waits on hosts, all at once; `tell` is told what could not be.
 
     Raises:
@@ -252,7 +250,7 @@ def store_leftovers(scheduler: Scheduler, leftovers: Mapping[str, Leftovers], in
     acknowledge_on(scheduler, acknowledged, tell)
 
 
-def acknowledge_on(scheduler: Scheduler, acknowledged: Mapping[str, list[Acknowledgement]], tell: Tell) -> None:
+def acknowledge_on(scheduler: Scheduler, acknowledged: Mapping[str, list[Acknowledgement]], tell: Say) -> None:
     """Has hosts forget what is stored; `tell` is told what could not be done."""
     found = {host: some for host, some in acknowledged.items() if some}
     ask(scheduler, acknowledge, found, RECOVERY_S, lambda host, problem: tell(f"{host}: {problem}"), tell)
@@ -264,7 +262,7 @@ def ask(
     of: Mapping[str, Asked],
     timeout_s: float,
     take: Callable[[str, Item], None],
-    tell: Tell,
+    tell: Say,
 ) -> set[str]:
     """Asks hosts, all at once and beside whatever runs there, and waits for the end of what they say.
 
@@ -302,7 +300,7 @@ def ask(
     return ended
 
 
-def _prefixed(host: str, tell: Tell) -> Tell:
+def _prefixed(host: str, tell: Say) -> Say:
     return lambda text: tell(f"{host}: {text}")
 
 

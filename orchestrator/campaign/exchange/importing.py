@@ -1,6 +1,6 @@
 """Brings the results of an exported directory into the store, by the builder and the writer of all rows."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -10,7 +10,7 @@ from typing import Final
 
 from orchestrator.campaign.exchange.manifest import MANIFEST, ExportedTask, Manifest, read_manifest
 from orchestrator.campaign.exchange.reading import Damage, Start, TaskResults, read_task_results
-from orchestrator.errors import ConfigurationError, StoreError
+from orchestrator.errors import ConfigurationError, StoreError, some_of
 from orchestrator.planning import trial_key
 from orchestrator.store import (
     Answer,
@@ -214,20 +214,15 @@ def _survey(directory: Path, report: ImportReport, *, accept_versions: bool) -> 
             if wrong:
                 refused[exported.environment] = wrong
                 name = report.manifest.origin(None, exported.environment, seen.versions).pin.name
-                report.found[name] = "; ".join(_shortened(wrong))
+                report.found[name] = "; ".join(some_of(wrong, _SHOWN))
     if refused and not accept_versions:
-        texts = [f"environment {name}:\n  " + "\n  ".join(_shortened(wrong)) for name, wrong in refused.items()]
+        texts = [f"environment {name}:\n  " + "\n  ".join(some_of(wrong, _SHOWN)) for name, wrong in refused.items()]
         raise ConfigurationError(
             "measured with other versions than the lock's; --accept-versions imports them under a name of their own\n"
             + "\n".join(texts),
             file=directory,
         )
     return survey
-
-
-def _shortened(texts: Sequence[str]) -> list[str]:
-    more = len(texts) - _SHOWN
-    return [*texts[:_SHOWN], *([f"and {more} more"] if more > 0 else [])]
 
 
 def _store(judged: _Judged, report: ImportReport, ingest: Ingest) -> None:

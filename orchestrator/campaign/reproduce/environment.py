@@ -2,7 +2,7 @@
 
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +17,8 @@ from orchestrator.environments import (
     mapping_differences,
     short_digest,
 )
-from orchestrator.errors import ForeignDataError, InfrastructureError
+from orchestrator.errors import ForeignDataError, InfrastructureError, some_of
 from orchestrator.execution import INSTALLED, copy_code
-from orchestrator.hosts import HostAccess
 from orchestrator.planning import EnvironmentPin, Isolation
 
 _OBSERVE = "import json; from runners.system import observe_environment; print(json.dumps(observe_environment()[0]))"
@@ -40,8 +39,7 @@ class EnvironmentMatch:
     @property
     def lines(self) -> tuple[str, ...]:
         """The differences; of many the first, and how many more there are."""
-        more = len(self.differences) - _SHOWN
-        return (*self.differences[:_SHOWN], *([f"and {more} more"] if more > 0 else []))
+        return tuple(some_of(self.differences, _SHOWN))
 
     @property
     def text(self) -> str:
@@ -90,58 +88,38 @@ def image_identity(pin: EnvironmentPin) -> ImageIdentity | None:
     return ImageIdentity(pin.image_id or "", pin.image_config_sha256, pin.image_layers)
 
 
-def obtain(
-    pin: EnvironmentPin,
-    access: HostAccess,
-    recorded: Mapping[str, BuiltImage],
-    say: Callable[[str], None] | None,
-    may_pull: Callable[[str], bool] = lambda _reference: False,
-) -> ImageIdentity | EnvironmentMatch | None:
-    """The image of a stored trial as the host's engine has it: found, pulled, or sent from this machine's engine.
+def stored_image(pin: EnvironmentPin) -> StoredImage:
+    """The image of a stored trial, as engines are asked for it."""
+    digest = pin.image_digest if pin.image_digest is not None and "@" in pin.image_digest else None
+    return StoredImage(pin.name, pin.image_id, digest, image_identity(pin))
+
+
+def without_image(image: StoredImage, nearest: ImageIdentity | None, host: str, why: str) -> EnvironmentMatch:
+    """In what the nearest image of a host's engine differs from the one that cannot be had.
 
     Args:
-        pin: of the trial.
-        access: of the host where it is to run.
-        recorded: images that were built on this machine.
-        say: told about long steps; null if nothing is to be pulled or sent.
-        may_pull: asked before an image is pulled that a row names and no record of this machine: whoever wrote the row
-            chose it.
-
-    Returns:
-        The image; null if it may be had; in what the engine's nearest one differs, if it cannot be had.
-
-    Raises:
-        InfrastructureError: an engine does not answer.
+        image: that is wanted.
+        nearest: the nearest that the engine has; null if it has none of that environment.
+        host: its name.
+        why: no registry gives it.
     """
-    digest = pin.image_digest if pin.image_digest is not None and "@" in pin.image_digest else None
-    stored = StoredImage(pin.name, pin.image_id, digest, image_identity(pin))
-    why = "it was never pushed into a registry"
-    with access.engine() as engine:
-        looked = engine.look(stored)
-        if looked.found is not None:
-            return looked.found
-        if digest is not None:
-            if say is None:
-                return None
-            if digest in {image.repo_digest for image in recorded.values()} or may_pull(digest):
-                say(f"pulling {digest}")
-                try:
-                    return engine.pull(stored)
-                except InfrastructureError as error:
-                    why = str(error)
-            else:
-                why = f"{digest}, which a row names, is pulled only if --pull says so"
-        here = _to_send(stored, recorded)
-        if here is not None:
-            return None if say is None else engine.send(here, say)
-    lines = [f"image: the engine of {access.name} does not have {_short(pin.image_id)}, and {why}"]
-    if looked.nearest is None:
-        lines.append(f"that engine has no other image of {pin.name} either")
-    elif stored.identity is None:
-        lines.append(f"image id: found {_short(looked.nearest.image_id)}")
+    lines = [f"image: the engine of {host} does not have {_short(image.image_id)}, and {why}"]
+    if nearest is None:
+        lines.append(f"that engine has no other image of {image.environment} either")
+    elif image.identity is None:
+        lines.append(f"image id: found {_short(nearest.image_id)}")
     else:
-        lines += differences(stored.identity, looked.nearest)
+        lines += differences(image.identity, nearest)
     return EnvironmentMatch(tuple(lines), "image")
+
+
+def image_here(image: StoredImage, recorded: Mapping[str, BuiltImage]) -> BuiltImage | None:
+    """The image as this machine's usual engine has it, by its record; null if it does not."""
+    for built in recorded.values():
+        if image.identity is not None and not differences(image.identity, built.identity):
+            has_it = engine_problem() is None and look_for_image(image, None).found is not None
+            return built if has_it else None
+    return None
 
 
 def observed_versions(python: str) -> dict[str, str]:
@@ -173,13 +151,3 @@ def observed_versions(python: str) -> dict[str, str]:
 
 def _short(digest: str | None) -> str:
     return "unknown" if digest is None else short_digest(digest)
-
-
-def _to_send(stored: StoredImage, recorded: Mapping[str, BuiltImage]) -> BuiltImage | None:
-    """The image as this machine's usual engine has it, by its record; null if it does not."""
-    wanted = stored.identity
-    for image in recorded.values():
-        if wanted is not None and image.identity is not None and not differences(wanted, image.identity):
-            has_it = engine_problem() is None and look_for_image(stored, None).found is not None
-            return image if has_it else None
-    return None

@@ -7,14 +7,14 @@ from typing import Any, Final
 
 from orchestrator.campaign.provision import ReadyHost
 from orchestrator.campaign.reproduce.environment import EnvironmentMatch, compare
-from orchestrator.campaign.reproduce.stored import Configuration, Limits, Wanted
-from orchestrator.campaign.resume import CampaignOrder, Continuation, new_campaign_id, unfinished
+from orchestrator.campaign.reproduce.stored import Configuration, Limits, StoredTrials
+from orchestrator.campaign.resume import CampaignRequest, ResumeDecision, new_campaign_id, unfinished
 from orchestrator.config import ExecutorChoice, Host, Inventory
 from orchestrator.errors import ConfigurationError, NoUsableHostError, did_you_mean, some_names
 from orchestrator.execution import ExecutionSettings, FakeSettings
 from orchestrator.hosts.access import MEMORY_SHARE
 from orchestrator.planning import EnvironmentPin, Isolation, Plan, PlannedTask, estimate_s, trial_key, visit
-from orchestrator.store import Counterpart, Reproduces, Store
+from orchestrator.store import ReproducedTrial, Reproduces, Store
 from runners.contract import CONTRACT_VERSION, METHOD_VERSION, Guards, Task, TrialSpec, digest
 from runners.contract.catalogue import BACKENDS, WORKLOADS, refusal
 from runners.system import cores_text
@@ -84,7 +84,7 @@ class Again:
 class Reproduction:
     """All that is decided before anything runs."""
 
-    wanted: Wanted
+    wanted: StoredTrials
     hosts: tuple[ReadyHost, ...]
     again: tuple[Again, ...]
     rounds: int
@@ -93,7 +93,9 @@ class Reproduction:
     """What was found, for a person."""
 
 
-def targets(wanted: Wanted, inventory: Inventory, host: str | None, allowed: Allowed | None = None) -> list[Target]:
+def targets(
+    wanted: StoredTrials, inventory: Inventory, host: str | None, allowed: Allowed | None = None
+) -> list[Target]:
     """Where to run: on the hosts of then, or all on one; in the isolation of then where the inventory does not say.
 
     Raises:
@@ -153,7 +155,7 @@ def refuse(configuration: Configuration, host: str, match: EnvironmentMatch, all
         )
 
 
-def refuse_another_method(wanted: Wanted, *, allowed: bool) -> dict[str, str]:
+def refuse_another_method(wanted: StoredTrials, *, allowed: bool) -> dict[str, str]:
     """Checks that the rebuilt specifications mean what the stored ones meant.
 
     Returns:
@@ -196,7 +198,9 @@ def _unknown(spec: TrialSpec) -> str | None:
     return None if problem is None else f"this version cannot run it: {problem}"
 
 
-def decide(wanted: Wanted, ready: Sequence[ReadyTarget], allowed: Allowed, rounds: int | None = None) -> Reproduction:
+def decide(
+    wanted: StoredTrials, ready: Sequence[ReadyTarget], allowed: Allowed, rounds: int | None = None
+) -> Reproduction:
     """Proves that the hosts provide what the trials ran in, and gives them the limits of then.
 
     Args:
@@ -259,14 +263,14 @@ def _decide_on(place: ReadyTarget, allowed: Allowed) -> tuple[ReadyHost, list[Ag
     return host, again, list(notes)
 
 
-def _counterparts(again: Sequence[Again]) -> dict[str, dict[str, Counterpart]]:
+def _counterparts(again: Sequence[Again]) -> dict[str, dict[str, ReproducedTrial]]:
     """By host and key of now. Two of then may have become one: it then says what differs from either."""
     groups: dict[str, dict[str, list[Again]]] = {}
     for trial in again:
         groups.setdefault(trial.host, {}).setdefault(trial.trial_key, []).append(trial)
     return {
         host: {
-            key: Counterpart(
+            key: ReproducedTrial(
                 trials[0].then.trial_key,
                 "; ".join(dict.fromkeys(line for trial in trials for line in trial.differs)) or None,
             )
@@ -330,7 +334,7 @@ def _limit_differences(limits: Limits, execution: ExecutionSettings) -> list[str
     return lines
 
 
-def continuation_of(reproduction: Reproduction, store: Store) -> Continuation:
+def continuation_of(reproduction: Reproduction, store: Store) -> ResumeDecision:
     """A new campaign, or the one that an interrupted command left."""
     fresh_id = new_campaign_id(_sweep_name(reproduction.wanted))
     fresh = plan_again(reproduction, fresh_id)
@@ -339,8 +343,8 @@ def continuation_of(reproduction: Reproduction, store: Store) -> Continuation:
         full = plan_again(reproduction, earlier)
         left = unfinished(full, store.attempts(earlier))
         if left.tasks:
-            return Continuation(earlier, False, full, left)
-    return Continuation(fresh_id, True, fresh, fresh)
+            return ResumeDecision(earlier, False, full, left)
+    return ResumeDecision(fresh_id, True, fresh, fresh)
 
 
 def plan_again(reproduction: Reproduction, campaign_id: str) -> Plan:
@@ -370,14 +374,14 @@ def plan_again(reproduction: Reproduction, campaign_id: str) -> Plan:
 
 
 def order_again(
-    reproduction: Reproduction, chosen: Continuation, inventory: Inventory, commit: str | None
-) -> CampaignOrder:
+    reproduction: Reproduction, chosen: ResumeDecision, inventory: Inventory, commit: str | None
+) -> CampaignRequest:
     """All that the campaign needs. In place of a sweep's text it keeps what was reproduced."""
     wanted = reproduction.wanted
     lines = [f"{_MADE_BY} {wanted.trial_id or wanted.campaign_id}`"]
     lines += [f"reproduces: {wanted.campaign_id}", f"rounds: {reproduction.rounds}", "trial_keys:"]
     lines += [f"  - {trial.trial_key}  # {trial.name} on {trial.host}" for trial in wanted.configurations]
-    return CampaignOrder(
+    return CampaignRequest(
         chosen,
         reproduction.hosts,
         _sweep_name(wanted),
@@ -394,6 +398,6 @@ def is_reproduction(row: Mapping[str, Any]) -> bool:
     return str(row["sweep_document"]).startswith(_MADE_BY)
 
 
-def _sweep_name(wanted: Wanted) -> str:
+def _sweep_name(wanted: StoredTrials) -> str:
     """The name under which the new campaign goes."""
     return _PREFIX + str(wanted.campaign["sweep"]).removeprefix(_PREFIX)

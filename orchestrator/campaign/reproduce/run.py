@@ -1,7 +1,8 @@
 """Runs stored trials again: a plan from the store, through the same stations as a sweep, on any host."""
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
@@ -11,15 +12,19 @@ from orchestrator.campaign.driver.campaign_run import drop_caches
 from orchestrator.campaign.provision import (
     Images,
     ReadyHost,
-    container,
     images_for,
     provision,
-    ready_host,
     remove_leftovers,
     unavailable_on,
 )
 from orchestrator.campaign.recovery import Spares
-from orchestrator.campaign.reproduce.environment import EnvironmentMatch, compare, observed_versions, obtain
+from orchestrator.campaign.reproduce.environment import (
+    compare,
+    image_here,
+    observed_versions,
+    stored_image,
+    without_image,
+)
 from orchestrator.campaign.reproduce.reproduction import (
     AS_THEN,
     Allowed,
@@ -31,16 +36,16 @@ from orchestrator.campaign.reproduce.reproduction import (
     order_again,
     refuse,
 )
-from orchestrator.campaign.reproduce.stored import Configuration, Wanted
-from orchestrator.campaign.run import RunOutcome, Say, Watch, drive_order, listed, refuse_results_elsewhere
+from orchestrator.campaign.reproduce.stored import StoredTrials
+from orchestrator.campaign.run import RunOutcome, Watch, drive_order, listed, refuse_results_elsewhere
 from orchestrator.config import Inventory
 from orchestrator.environments import Catalogue, ImageIdentity, read_built_images
-from orchestrator.errors import InfrastructureError, NoUsableHostError
+from orchestrator.errors import NoUsableHostError, Say
 from orchestrator.execution import ProcessSettings
 from orchestrator.files import ProjectFiles
 from orchestrator.hosts import HostAccess, HostFacts, Hosts
 from orchestrator.hosts.pins import KnownEnvironments, planning_host
-from orchestrator.hosts.provision import ANSWER_S
+from orchestrator.hosts.provision import ANSWER_S, obtain
 from orchestrator.planning import EnvironmentPin, Isolation, PlanningHost, environment_problem, model_problem
 from orchestrator.store import Store
 
@@ -52,7 +57,7 @@ _Result = TypeVar("_Result")
 class ReproduceRequest:
     """What a command asks for."""
 
-    wanted: Wanted
+    wanted: StoredTrials
     targets: Sequence[Target]
     """Where; each host once."""
     allowed: Allowed
@@ -120,14 +125,15 @@ def preview(request: ReproduceRequest, hosts: Hosts) -> None:
     """
     facts, problems = hosts.look()
     _refuse(problems)
-    _at_each(hosts, _places(request, hosts, facts), lambda place: _refuse_known_differences(place, request.allowed))
+    places = _places(request, hosts, facts)
+    _at_each(hosts, places, lambda place: _refuse_known_differences(place, hosts[place.target.name], request))
 
 
 def make_ready(request: ReproduceRequest, hosts: Hosts, say: Say) -> list[ReadyTarget]:
-    """Gets the hosts what the stored trials ran in.
+    """Gets the hosts what the stored trials ran in, as for a sweep.
 
-    Images are taken from the engine, pulled or sent. Only where another one is allowed the catalogue's is taken
-    instead, as for a sweep, and built if need be. Virtual environments are made from their lock.
+    Images are those of then: taken from the engine, pulled or sent. Only where another one is allowed the catalogue's
+    is taken instead, and built if need be. Virtual environments are made from their lock.
 
     Raises:
         ConfigurationError: an image cannot be had, and another one is not allowed.
@@ -138,31 +144,75 @@ def make_ready(request: ReproduceRequest, hosts: Hosts, say: Say) -> list[ReadyT
     _refuse(problems)
     places = _places(request, hosts, facts)
     _refuse(remove_leftovers(hosts, facts, request.files, say))
-    obtained = _at_each(hosts, places, lambda place: _obtain(place, request, say))
-    others = _from_catalogue({name: place for name, place in obtained.items() if place.left}, hosts, say)
-    return list(_at_each(hosts, obtained, lambda place: _ready(place, others.get(place.target.name))).values())
+    planned = {name: place.planning for name, place in places.items()}
+    needed = {name: place.target.environments for name, place in places.items()}
+    facts, images = {name: place.facts for name, place in places.items()}, ImagesOfThen(request, hosts.builder, say)
+    ready, problems = provision(hosts, planned, facts, needed, images, request.known.catalogue, say)
+    _refuse(problems)
+
+    def looked_into(host: ReadyHost) -> ReadyTarget:
+        target, interpreter = places[host.planning.name].target, facts[host.planning.name].interpreter
+        installed = {
+            name: hosts[target.name].call(observed_versions, str(execution.python), ANSWER_S)
+            if interpreter is None
+            else dict(interpreter.versions)
+            for name, execution in host.executions.items()
+            if isinstance(execution, ProcessSettings)
+        }
+        return ReadyTarget(target, host, installed)
+
+    return list(_at_each(hosts, {host.planning.name: host for host in ready}, looked_into).values())
+
+
+class ImagesOfThen:
+    """The images that stored trials ran in; only where another one is allowed that of the catalogue."""
+
+    def __init__(self, request: ReproduceRequest, builder: str | None, say: Say) -> None:
+        """Asks nothing yet.
+
+        Args:
+            request: what is run again, and what is allowed.
+            builder: address of the engine on which images of the catalogue are built; null for the usual one.
+            say: told about that.
+        """
+        self._request = request
+        self._targets = {target.name: target for target in request.targets}
+        self._builder = builder
+        self._say = say
+        self._building = threading.Lock()
+
+    def bring(self, access: HostAccess, pin: EnvironmentPin, tell: Say) -> tuple[EnvironmentPin, ImageIdentity]:
+        """See `ImageSource.bring`. What is identical keeps its lock and its names.
+
+        Raises:
+            ConfigurationError: the image cannot be had, and another one is not allowed.
+        """
+        request = self._request
+        trial = next(trial for trial in self._targets[access.name].configurations if trial.pin.name == pin.name)
+        if trial.pin.isolation is Isolation.DOCKER:
+            image, recorded = stored_image(trial.pin), request.known.built
+            own = {built.repo_digest for built in recorded.values()}
+            with access.engine() as engine:
+                here = None if engine.look(image).found is not None else image_here(image, recorded)
+                got = obtain(engine, image, here, tell, lambda digest: digest in own or request.may_pull(digest))
+                if isinstance(got, ImageIdentity):
+                    then = replace(trial.pin, reason=pin.reason)
+                    return replace(then, image_layers=got.layers, image_config_sha256=got.config_sha256), got
+                match = without_image(image, engine.look(image).nearest, access.name, got)
+            refuse(trial, access.name, match, request.allowed)
+        known = replace(request.known, names=(pin.name,))
+        with self._building:
+            images = images_for(known.names, known, self._builder, self._say)
+        return images.bring(access, pin, tell)
 
 
 @dataclass(frozen=True)
 class _Place:
-    """A host that is to run trials again."""
+    """A host that is to run trials again, as far as it is known."""
 
     target: Target
-    access: HostAccess
     facts: HostFacts
     planning: PlanningHost
-    known: KnownEnvironments
-    images: Mapping[str, ImageIdentity] = field(default_factory=dict)
-    """Of then, as its engine calls them, by environment."""
-
-    @property
-    def left(self) -> tuple[str, ...]:
-        """Environments that come from the catalogue."""
-        return tuple(environment for environment in self.target.environments if environment not in self.images)
-
-    def runs_in_container_again(self, configuration: Configuration) -> bool:
-        """Whether the image of then can be asked for."""
-        return configuration.pin.isolation is self.facts.isolation is Isolation.DOCKER
 
 
 def _places(request: ReproduceRequest, hosts: Hosts, facts: Mapping[str, HostFacts]) -> dict[str, _Place]:
@@ -195,96 +245,30 @@ def _place(target: Target, access: HostAccess, facts: HostFacts, request: Reprod
             for name, pin in pins.items()
         }
         planning = replace(planning, environments=here)
-    return _Place(target, access, facts, planning, known)
+    return _Place(target, facts, planning)
 
 
-def _refuse_known_differences(place: _Place, allowed: Allowed) -> None:
-    target, machine = place.target, place.planning.machine
+def _refuse_known_differences(place: _Place, access: HostAccess, request: ReproduceRequest) -> None:
+    target, machine, known = place.target, place.planning.machine, request.known
     for trial in {trial.pin: trial for trial in target.configurations}.values():
-        if place.runs_in_container_again(trial):
-            match = obtain(trial.pin, place.access, place.known.built, None)
+        if trial.pin.isolation is place.facts.isolation is Isolation.DOCKER:
+            image = stored_image(trial.pin)
+            with access.engine() as engine:
+                looked = engine.look(image)
+            if looked.found or image.registry_digest is not None or image_here(image, known.built) is not None:
+                continue
+            match = without_image(image, looked.nearest, target.name, "it was never pushed into a registry")
         else:
             match = compare(trial.pin, place.planning.environments[trial.pin.name])
-        if isinstance(match, EnvironmentMatch):
-            refuse(trial, target.name, match, allowed)
+        refuse(trial, target.name, match, request.allowed)
     for trial in target.configurations:
-        entry = place.known.catalogue.entries.get(trial.pin.name)
+        entry = known.catalogue.entries.get(trial.pin.name)
         # Whether it has a lock today is nothing to an image that is there.
         demands = None if entry is None else replace(entry.demands, unresolved=None)
         obstacle = None if demands is None else environment_problem(demands, machine, trial.spec.device)
         obstacle = obstacle or model_problem(trial.spec, machine)
         if obstacle is not None:
             raise NoUsableHostError(f"{target.name} cannot run {trial.name}: {obstacle}")
-
-
-def _obtain(place: _Place, request: ReproduceRequest, say: Say) -> _Place:
-    """The place with the images of then, as far as they can be had."""
-    target, name = place.target, place.target.name
-
-    def tell(text: str) -> None:
-        say(f"{name}: {text}")
-
-    pins = dict(place.planning.environments)
-    images: dict[str, ImageIdentity] = {}
-    for environment in target.environments:
-        trial = next(trial for trial in target.configurations if trial.pin.name == environment)
-        if not place.runs_in_container_again(trial):
-            continue
-        got = obtain(trial.pin, place.access, place.known.built, tell, request.may_pull)
-        if isinstance(got, ImageIdentity):
-            # What is identical keeps its lock and its names: what the engine calls it stands in the settings.
-            pins[environment] = replace(
-                trial.pin,
-                reason=pins[environment].reason,
-                image_layers=got.layers,
-                image_config_sha256=got.config_sha256,
-            )
-            images[environment] = got
-        elif got is not None:
-            refuse(trial, name, got, request.allowed)
-    if images:
-        with place.access.engine() as engine:
-            problem = engine.sharing_problem(place.facts.work_directory, next(iter(images.values())))
-        if problem is not None:
-            raise InfrastructureError(problem)
-        tell(f"trials run in containers of the images of then ({place.facts.isolation_reason})")
-    return replace(place, planning=replace(place.planning, environments=pins), images=images)
-
-
-def _from_catalogue(places: Mapping[str, _Place], hosts: Hosts, say: Say) -> dict[str, ReadyHost]:
-    """What is left, by host: as for a sweep."""
-    if not places:
-        return {}
-    needed = {name: place.left for name, place in places.items()}
-    environments = {name for left in needed.values() for name in left}
-    known = replace(next(iter(places.values())).known, names=tuple(sorted(environments)))
-    facts = {name: place.facts for name, place in places.items()}
-    planned = {
-        name: replace(place.planning, environments=known.pins(place.facts.isolation, place.facts.isolation_reason))
-        for name, place in places.items()
-    }
-    in_containers = {name for name, found in facts.items() if found.isolation is Isolation.DOCKER}
-    images = images_for({name for host in in_containers for name in needed[host]}, known, hosts.builder, say)
-    ready, problems = provision(hosts, planned, facts, needed, images, known.catalogue, say)
-    _refuse(problems)
-    return {host.planning.name: host for host in ready}
-
-
-def _ready(place: _Place, other: ReadyHost | None) -> ReadyTarget:
-    """A host with the images of then and with what came from the catalogue, into which it is looked."""
-    executions = {name: container(place.planning, place.facts, image) for name, image in place.images.items()}
-    others = {} if other is None else other.executions
-    made = {} if other is None else {name: other.planning.environments[name] for name in place.left}
-    planning = replace(place.planning, environments={**place.planning.environments, **made})
-    ready = ready_host(planning, place.facts, {**others, **executions})
-    installed = {
-        name: place.access.call(observed_versions, str(execution.python), ANSWER_S)
-        if place.facts.interpreter is None
-        else dict(place.facts.interpreter.versions)
-        for name, execution in others.items()
-        if isinstance(execution, ProcessSettings)
-    }
-    return ReadyTarget(place.target, ready, installed)
 
 
 def _at_each(hosts: Hosts, subjects: Mapping[str, _Subject], do: Callable[[_Subject], _Result]) -> dict[str, _Result]:

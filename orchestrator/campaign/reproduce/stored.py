@@ -7,7 +7,7 @@ from typing import Any
 
 from orchestrator.boundary import validated
 from orchestrator.campaign.stored_plan import StoredPlan
-from orchestrator.errors import ConfigurationError
+from orchestrator.errors import ConfigurationError, some_of
 from orchestrator.planning import EnvironmentPin, Isolation, trial_key
 from orchestrator.store import Store
 from runners.contract import ContractError, Status, TrialSpec, decode
@@ -73,7 +73,7 @@ class Configuration:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class StoredTrials:
     """What a command asks to run again."""
 
     campaign: Mapping[str, Any]
@@ -94,7 +94,7 @@ class Wanted:
         return frozenset(":".join(module_named(str(w.options[MODULE_OPTION]))) for w in own if w.source is not None)
 
 
-def find(store: Store, text: str, directory: Path) -> Wanted:
+def find(store: Store, text: str, directory: Path) -> StoredTrials:
     """What a trial id, the beginning of one, or a campaign id means.
 
     Args:
@@ -111,7 +111,7 @@ def find(store: Store, text: str, directory: Path) -> Wanted:
         ran = [row for row in rows if row["status"] == Status.OK.value]
         if not ran:
             raise ConfigurationError(f"no trial of campaign {text} ended ok; name a trial of it", file=directory)
-        return Wanted(campaigns[text], None, _configurations(ran, rows, store, directory, campaigns[text]))
+        return StoredTrials(campaigns[text], None, _configurations(ran, rows, store, directory, campaigns[text]))
     trial_id, campaign_id = _trial(store, text, directory)
     rows = _last_attempts(store.trials(list(_COLUMNS), campaign_id=campaign_id).to_pylist())
     chosen = next(row for row in rows if row["trial_id"] == trial_id)
@@ -123,7 +123,7 @@ def find(store: Store, text: str, directory: Path) -> Wanted:
     alike = [row for row in rows if _alike(row) == _alike(chosen)]
     ran = [row for row in alike if row["status"] == Status.OK.value] or [chosen]
     campaign = campaigns.get(campaign_id, {"campaign_id": campaign_id, "sweep": "unknown"})
-    return Wanted(campaign, trial_id, _configurations(ran, rows, store, directory, campaign))
+    return StoredTrials(campaign, trial_id, _configurations(ran, rows, store, directory, campaign))
 
 
 def _trial(store: Store, text: str, directory: Path) -> tuple[str, str]:
@@ -135,7 +135,7 @@ def _trial(store: Store, text: str, directory: Path) -> tuple[str, str]:
         problem = f"no trial and no campaign is called {text!r}; `taxmeter results ls` lists the campaigns"
         raise ConfigurationError(problem, file=directory)
     if len(found) > 1:
-        shown = ", ".join(sorted(found)[:_AMBIGUOUS_SHOWN]) + (", …" if len(found) > _AMBIGUOUS_SHOWN else "")
+        shown = ", ".join(some_of(sorted(found), _AMBIGUOUS_SHOWN))
         raise ConfigurationError(f"{len(found)} trials begin with {text}: {shown}; write more of it", file=directory)
     [(trial_id, campaign_id)] = found.items()
     return trial_id, campaign_id

@@ -3,7 +3,7 @@
 import fnmatch
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
@@ -25,7 +25,7 @@ from orchestrator.config.inventory.values import (
     UserName,
     VersionRange,
 )
-from orchestrator.errors import ConfigurationError, NoUsableHostError, did_you_mean, some_names
+from orchestrator.errors import ConfigurationError, NoUsableHostError, Say, did_you_mean, some_names
 
 WORK_DIRECTORY = "/var/lib/taxmeter"
 """Where a host that is reached over SSH keeps our files, unless the inventory names another place."""
@@ -304,7 +304,7 @@ def groups_of(name: str, inventory: Inventory) -> list[str]:
     return [group for group, hosts in inventory.groups.items() if name in hosts]
 
 
-def active_hosts(hosts: Mapping[str, Host], say: Callable[[str], None]) -> dict[str, Host]:
+def active_hosts(hosts: Mapping[str, Host], say: Say) -> dict[str, Host]:
     """The hosts that take new trials; `say` is told about each of the others.
 
     Raises:

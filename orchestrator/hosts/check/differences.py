@@ -13,20 +13,20 @@ class Difference:
     """One key and what each side has; `-` where a side has nothing."""
 
     key: str
-    one: str
-    other: str
+    left: str
+    right: str
 
 
-def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[Difference]:
+def differences(left: Mapping[str, Any], right: Mapping[str, Any]) -> list[Difference]:
     """What differs, in the order of the keys.
 
     Of lists of words only the words that one side has alone are named. What is `private` always differs and is left
     out.
     """
-    left, right = flattened(one), flattened(other)
+    here, there = flattened(left), flattened(right)
     found = []
-    for key in [*left, *(key for key in right if key not in left)]:
-        before, after = left.get(key), right.get(key)
+    for key in dict.fromkeys([*here, *there]):
+        before, after = here.get(key), there.get(key)
         if before == after or key.partition(".")[0] == "private":
             continue
         if isinstance(before, tuple) and isinstance(after, tuple):

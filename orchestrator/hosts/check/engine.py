@@ -12,7 +12,6 @@ from orchestrator.environments import (
     BuiltImage,
     Catalogue,
     ImageIdentity,
-    StoredImage,
     connect,
     engine_message,
     engine_problem,
@@ -152,8 +151,7 @@ def images_on(address: str | None, wanted: Mapping[str, WantedImage], deadline: 
     Raises:
         InfrastructureError: it does not answer.
     """
-    images = {name: image.built for name, image in wanted.items()}
-    stored = [StoredImage(name, image.image_id, image.repo_digest, image.identity) for name, image in images.items()]
+    stored = [image.built.stored(name) for name, image in wanted.items()]
     found = {image.environment: look_for_image(image, address, deadline.left_s(_ANSWER_S)).found for image in stored}
     return {name: identity for name, identity in found.items() if identity is not None}
 

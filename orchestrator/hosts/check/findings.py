@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from orchestrator.config import Expectation, Host
+from orchestrator.errors import some_of
 from orchestrator.hosts.check.clock import Skew
 from orchestrator.hosts.check.differences import unmet
 from orchestrator.hosts.check.engine import OLDEST_ENGINE, OLDEST_PODMAN, EngineFacts, Requirements, WantedImage
@@ -74,7 +75,27 @@ class Finding:
     """One line with what to do about it; null if nothing is wrong."""
 
 
-_NOTHING = Finding(Level.NONE, "-")
+def fine(shown: str) -> Finding:
+    """Nothing is wrong."""
+    return Finding(Level.OK, shown)
+
+
+def nothing(shown: str) -> Finding:
+    """There was nothing to look at, or no way to."""
+    return Finding(Level.NONE, shown)
+
+
+def warning(shown: str, problem: str) -> Finding:
+    """Trials run, but something may disturb them."""
+    return Finding(Level.WARNING, shown, problem)
+
+
+def failure(shown: str, problem: str) -> Finding:
+    """The host cannot be used until it is mended."""
+    return Finding(Level.FAILURE, shown, problem)
+
+
+_NOTHING = nothing("-")
 
 
 @dataclass(frozen=True)
@@ -159,23 +180,20 @@ def _image_problem(image: WantedImage, machine: Machine) -> str | None:
 
 def _images(fitting: Mapping[str, WantedImage], missing: Mapping[str, WantedImage], wanted: Requirements) -> Finding:
     if not wanted.images:
-        return Finding(Level.NONE, "none built")
+        return nothing("none built")
     if not fitting:
-        return Finding(
-            Level.WARNING,
+        return warning(
             "none fits",
             f"none of the images built so far fits this host ({', '.join(wanted.images)}): build another with "
             "`taxmeter images build NAME`; `taxmeter images list` names them",
         )
     shown = f"{len(fitting) - len(missing)}/{len(fitting)}"
     if not missing:
-        return Finding(Level.OK, shown)
+        return fine(shown)
     lost = [name for name in missing if name not in wanted.here]
     names = ", ".join(missing)
     if not lost:
-        return Finding(
-            Level.WARNING, shown, f"the engine does not have {names}: a sweep that needs it brings it from here first"
-        )
+        return warning(shown, f"the engine does not have {names}: a sweep that needs it brings it from here first")
     is_bare = len(lost) == len(fitting)
     return Finding(
         Level.FAILURE if is_bare else Level.WARNING,
@@ -192,13 +210,13 @@ def _driver(preflight: Preflight, machine: Machine, wanted: Requirements) -> Fin
     built = {name: image for name, image in wanted.images.items() if image.demands.cuda is not None}
     problems = {name: problem for name, image in built.items() if (problem := _image_problem(image, machine))}
     if not built or len(problems) < len(built):
-        return Finding(Level.OK, shown)
+        return fine(shown)
     reasons = "; ".join(f"{name}: {problem}" for name, problem in problems.items())
     other, _ = newest_suitable(wanted.demands, {}, machine, "cuda")
     mend = (
         "update the driver" if other is None else f"update the driver, or `taxmeter images build {other}`, which fits"
     )
-    return Finding(Level.WARNING, shown, f"no image that is built serves its GPUs ({reasons}): {mend}")
+    return warning(shown, f"no image that is built serves its GPUs ({reasons}): {mend}")
 
 
 def _disk(
@@ -214,37 +232,31 @@ def _disk(
     kind = preflight.filesystems.get(own_directory or "")
     shared = None if own_directory is None else filesystem_problem(own_directory, kind)
     if shared is not None:
-        return Finding(Level.FAILURE, kind or "", shared)
+        return failure(kind or "", shared)
     if not known:
-        return Finding(Level.NONE, "?")
+        return nothing("?")
     shown = f"{min(known) / GIB:.0f} GiB"
     needed = sum(image.built.size_bytes or 0 for image in missing.values())
     if for_engine is not None and for_engine < needed + NO_SPACE_BYTES:
-        return Finding(
-            Level.FAILURE,
+        return failure(
             shown,
             f"{for_engine / GIB:.1f} GiB are free below {root}, but the missing images ({', '.join(missing)}) take "
             f"{needed / GIB:.1f} GiB: make room; `docker system df` shows what fills it",
         )
     if for_work is not None and for_work < NO_SPACE_BYTES:
-        return Finding(
-            Level.FAILURE, shown, f"the disk of {work} is full: make room, or name another `work_directory:`"
-        )
+        return failure(shown, f"the disk of {work} is full: make room, or name another `work_directory:`")
     if for_engine is not None and for_engine < LITTLE_BYTES:
-        return Finding(
-            Level.WARNING, shown, f"only {for_engine / GIB:.1f} GiB are free below {root}: images of GPUs need more"
-        )
-    return Finding(Level.OK, shown)
+        return warning(shown, f"only {for_engine / GIB:.1f} GiB are free below {root}: images of GPUs need more")
+    return fine(shown)
 
 
 def _governor(governors: tuple[str, ...]) -> Finding:
     if not governors:
-        return Finding(Level.NONE, "none")
+        return nothing("none")
     shown = ",".join(governors)
     if governors == ("performance",):
-        return Finding(Level.OK, shown)
-    return Finding(
-        Level.WARNING,
+        return fine(shown)
+    return warning(
         shown,
         f"the governor is {shown}, so latencies follow the clock: `sudo cpupower frequency-set -g performance` there",
     )
@@ -254,26 +266,21 @@ def _gpu_users(preflight: Preflight) -> Finding:
     if not preflight.gpus:
         return _NOTHING
     if not preflight.gpu_processes:
-        return Finding(Level.OK, "0")
-    told = ", ".join(f"{user.user}: {user.name} (process {user.pid})" for user in preflight.gpu_processes[:3])
-    count = len(preflight.gpu_processes)
-    more = f" and {count - 3} more" if count > 3 else ""
-    return Finding(
-        Level.WARNING, str(count), f"its GPUs are in use: {told}{more}; wait, or ask them, before you measure"
-    )
+        return fine("0")
+    users = [f"{user.user}: {user.name} (process {user.pid})" for user in preflight.gpu_processes]
+    told = ", ".join(some_of(users, 3))
+    return warning(str(len(users)), f"its GPUs are in use: {told}; wait, or ask them, before you measure")
 
 
 def _load(preflight: Preflight) -> Finding:
     if preflight.load_1m is None or not preflight.threads:
-        return Finding(Level.NONE, "?")
+        return nothing("?")
     per_core = preflight.load_1m / preflight.threads
     shown = f"{per_core:.2f}"
     if per_core < BUSY_PER_CORE:
-        return Finding(Level.OK, shown)
-    return Finding(
-        Level.WARNING,
-        shown,
-        f"load {preflight.load_1m:g} on {preflight.threads} cores: something else runs there (`top` says what)",
+        return fine(shown)
+    return warning(
+        shown, f"load {preflight.load_1m:g} on {preflight.threads} cores: something else runs there (`top` says what)"
     )
 
 
@@ -282,12 +289,10 @@ def _clock(skew: Skew | None) -> Finding:
         return _NOTHING
     told = f"{_milliseconds(skew.offset_s, '+')}±{_milliseconds(skew.uncertainty_s)}"
     if abs(skew.offset_s) - skew.uncertainty_s < SKEW_S:
-        return Finding(Level.OK, told)
+        return fine(told)
     side = "ahead of" if skew.offset_s > 0 else "behind"
-    return Finding(
-        Level.WARNING,
-        told,
-        f"its clock is {abs(skew.offset_s):.1f} s {side} this machine's: `sudo timedatectl set-ntp true` on both",
+    return warning(
+        told, f"its clock is {abs(skew.offset_s):.1f} s {side} this machine's: `sudo timedatectl set-ntp true` on both"
     )
 
 
@@ -301,11 +306,11 @@ def _gpus(host: Host, preflight: Preflight, engine: EngineFacts | None) -> Findi
     chosen = choose_gpus(host.gpus, preflight.topology.gpus)
     if chosen.problems:
         said = [*chosen.problems, *([preflight.gpu_problem] if preflight.gpu_problem else [])]
-        return Finding(Level.FAILURE, f"{there}", f"{'; '.join(said)}: correct `gpus:`, or mend the host")
+        return failure(f"{there}", f"{'; '.join(said)}: correct `gpus:`, or mend the host")
     if preflight.gpu_problem is not None:
-        return Finding(Level.WARNING, f"{there}?", preflight.gpu_problem)
+        return warning(f"{there}?", preflight.gpu_problem)
     if there == 0:
-        return Finding(Level.NONE, "none")
+        return nothing("none")
     seen = _seen(there, engine)
     if seen.level is Level.FAILURE:
         return seen
@@ -313,11 +318,10 @@ def _gpus(host: Host, preflight: Preflight, engine: EngineFacts | None) -> Findi
         cores = range(host.reserved_cores, preflight.threads or 1)
         make_slots(cores, preflight.topology, chosen.gpus, host.exclusive)
     except TooFewCoresError as error:
-        return Finding(Level.FAILURE, seen.shown, str(error))
+        return failure(seen.shown, str(error))
     if chosen.divided:
         are = "is" if len(chosen.divided) == 1 else "are"
-        return Finding(
-            Level.WARNING,
+        return warning(
             seen.shown,
             f"{', '.join(chosen.divided)} {are} divided into parts (MIG), which trials do not use: "
             f"`sudo nvidia-smi -mig 0 -i {','.join(chosen.divided)}` makes it whole",
@@ -328,17 +332,16 @@ def _gpus(host: Host, preflight: Preflight, engine: EngineFacts | None) -> Findi
 def _seen(there: int, engine: EngineFacts | None) -> Finding:
     inside = None if engine is None else engine.gpus
     if inside is None:
-        return Finding(Level.NONE, f"{there}")
+        return nothing(f"{there}")
     if inside.image is None:
-        return Finding(
-            Level.WARNING,
+        return warning(
             f"{there}, ? inside",
             "whether containers see the GPUs is not known, because none of our images is there to look from inside: "
             "bring one and check again",
         )
     shown = f"{there}, {inside.count or 0} inside"
     if inside.count == there:
-        return Finding(Level.OK, shown)
+        return fine(shown)
     if not inside.count:
         said = f" ({inside.problem})" if inside.problem else ""
         mend = (
@@ -347,9 +350,8 @@ def _seen(there: int, engine: EngineFacts | None) -> Finding:
             else "install NVIDIA's container toolkit there, then `sudo nvidia-ctk runtime configure --runtime=docker` "
             "and restart the engine"
         )
-        return Finding(Level.FAILURE, shown, f"containers see none of the {there} GPUs{said}: {mend}")
-    return Finding(
-        Level.FAILURE,
+        return failure(shown, f"containers see none of the {there} GPUs{said}: {mend}")
+    return failure(
         shown,
         f"containers see {inside.count} of {there} GPUs: look for NVIDIA_VISIBLE_DEVICES and device limits in the "
         "engine's settings",
@@ -365,8 +367,8 @@ def _expected(expected: Expectation, preflight: Preflight) -> Finding:
     wrong = unmet(expected, names, preflight.driver_version, preflight.cpu_model, preflight.memory_bytes)
     shown = f"{count - len(wrong)}/{count}"
     if not wrong:
-        return Finding(Level.OK, shown)
-    return Finding(Level.FAILURE, shown, f"{'; '.join(wrong)}: mend the host, or correct `expect:`")
+        return fine(shown)
+    return failure(shown, f"{'; '.join(wrong)}: mend the host, or correct `expect:`")
 
 
 def version_finding(engine: EngineFacts, has_agent: bool) -> Finding:
@@ -374,9 +376,9 @@ def version_finding(engine: EngineFacts, has_agent: bool) -> Finding:
     shown = f"{'podman ' if engine.is_podman else ''}{engine.version.partition('+')[0]}"
     if not engine.is_too_old:
         problem = engine.network_problem if has_agent else None
-        return Finding(Level.OK, shown) if problem is None else Finding(Level.FAILURE, shown, problem)
+        return fine(shown) if problem is None else failure(shown, problem)
     oldest = ".".join(map(str, OLDEST_PODMAN if engine.is_podman else OLDEST_ENGINE))
-    return Finding(Level.FAILURE, shown, f"the engine's version {engine.version} is too old: install {oldest} or newer")
+    return failure(shown, f"the engine's version {engine.version} is too old: install {oldest} or newer")
 
 
 def socket_problem(settings: Host, seen: Preflight) -> str | None:

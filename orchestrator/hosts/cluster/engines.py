@@ -15,7 +15,7 @@ from orchestrator.environments import connect, engine_address, engine_errors, re
 from orchestrator.errors import ForeignDataError, InfrastructureError
 from orchestrator.files import tar_of
 from orchestrator.hosts.calls import answer_of_program, call_program
-from orchestrator.hosts.cluster.executing import Execution, execution, run_in
+from orchestrator.hosts.cluster.commands import Execution, execution, run_in
 from orchestrator.hosts.cluster.plan import LABEL, LABEL_NODE, LABEL_PLAN, NODE_LABEL
 from orchestrator.hosts.cluster.settings import DIRECTORY, HOST_LABEL
 from orchestrator.hosts.cluster.state import Cluster

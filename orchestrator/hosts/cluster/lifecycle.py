@@ -2,7 +2,7 @@
 
 import compileall
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from py_compile import PycInvalidationMode
@@ -11,7 +11,7 @@ from docker import DockerClient
 
 from orchestrator.config import Host, Inventory
 from orchestrator.environments import connect, engine_address, engine_errors
-from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError
+from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError, Say
 from orchestrator.execution import pack_project, unpack
 from orchestrator.hosts.cluster.engines import RUNNING, Observed, host_engine, observed, problems, remove_all, watching
 from orchestrator.hosts.cluster.plan import AgentImage, Site, ensure_agent_image
@@ -29,8 +29,6 @@ from orchestrator.hosts.connection import Connections, for_each, of_each, reason
 
 _HERE = "the engine of this machine failed"
 _THERE = "its engine failed"
-
-Say = Callable[[str], None]
 
 
 class NoHostJoinedError(NoUsableHostError):

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +21,7 @@ from orchestrator.environments import (
     build_image,
     identity_of,
 )
-from orchestrator.errors import ConfigurationError, InfrastructureError
+from orchestrator.errors import ConfigurationError, InfrastructureError, Say
 from orchestrator.files import exclusive
 from orchestrator.hosts.cluster.settings import (
     HOST_LABEL,
@@ -69,7 +69,7 @@ class AgentImage:
     identity: ImageIdentity
 
 
-def ensure_agent_image(root: Path, client: DockerClient, address: str, say: Callable[[str], None]) -> AgentImage:
+def ensure_agent_image(root: Path, client: DockerClient, address: str, say: Say) -> AgentImage:
     """The image of this recipe, built if the engine lacks it (a minute or two).
 
     Args:

@@ -5,7 +5,6 @@ import secrets
 import shutil
 import socket
 import time
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +24,7 @@ from orchestrator.environments import (
     identity_of,
     start_container,
 )
-from orchestrator.errors import InfrastructureError
+from orchestrator.errors import InfrastructureError, Say
 from orchestrator.hosts.cluster.engines import (
     RUNNING,
     ConnectedEngine,
@@ -61,8 +60,6 @@ _LAST_COMMAND_S = 10.0
 _LAST_LINES = 40
 _MOST_CHARACTERS = 600
 LOST = "the head of the cluster is gone"
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)

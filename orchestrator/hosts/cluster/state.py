@@ -4,7 +4,7 @@ import os
 import secrets
 import stat
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from pydantic import ConfigDict
 
 from orchestrator.boundary import MAX_JSON_BYTES, adapter_of, read_foreign_file, validated
 from orchestrator.config import Host
-from orchestrator.errors import ForeignDataError, InfrastructureError
+from orchestrator.errors import ForeignDataError, InfrastructureError, Say
 from orchestrator.files import exclusive, write_atomically, write_private
 from orchestrator.hosts.cluster.settings import Ports
 
@@ -138,7 +138,7 @@ class ClusterFiles:
     def _state(self) -> Path:
         return self.directory / "state.json"
 
-    def locked(self, say: Callable[[str], None]) -> AbstractContextManager[None]:
+    def locked(self, say: Say) -> AbstractContextManager[None]:
         """Held by whoever changes the cluster."""
         return exclusive(
             self.directory.parent / "locks" / "cluster", lambda: say("waiting for another command on this cluster")

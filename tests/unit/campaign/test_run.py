@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.campaign import CampaignOrder, ResumePolicy, RunRequest, choose_campaign, look
+from orchestrator.campaign import CampaignRequest, ResumePolicy, RunRequest, choose_campaign, look
 from orchestrator.campaign import recovery as recovery_module
 from orchestrator.campaign import run as run_module
+from orchestrator.campaign.progress import StageClock
 from orchestrator.campaign.provision import Images
-from orchestrator.campaign.stages import StageClock
 from orchestrator.config import Connection, Exclusive, Host, Inventory, Sweep, load_sweep
 from orchestrator.environments import Catalogue
 from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError
@@ -188,7 +188,7 @@ def test_a_spare_host_that_cannot_be_made_ready_says_why(tmp_path: Path) -> None
     continuation = choose_campaign(
         request.sweep, [preview.hosts["h1"]], Store.open(tmp_path / "results"), ResumePolicy.NEVER
     )
-    order = CampaignOrder(continuation, [], "s", "sweep", "inventory", None, sweep=request.sweep)
+    order = CampaignRequest(continuation, [], "s", "sweep", "inventory", None, sweep=request.sweep)
     spares = recovery_module.Spares(
         {"h2": preview.hosts["h2"]}, request.hosts, request.inventory, Images({}, None), preview.known
     )

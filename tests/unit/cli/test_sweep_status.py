@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from orchestrator.campaign.control import CampaignPhase, CampaignProgressState, HostPhase, HostProgress
-from orchestrator.cli.sweep_control import Seen, render
+from orchestrator.cli.sweep_control import CampaignStatus, render
 
 S = 10**9
 BEGAN = 1_790_000_000 * S
@@ -41,7 +41,7 @@ LAST = {
 }  # fmt: skip
 
 
-def shown(seen: Seen, width: int = 80) -> str:
+def shown(seen: CampaignStatus, width: int = 80) -> str:
     console = Console(file=io.StringIO(), width=width, highlight=False)
     console.print(render(seen))
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
@@ -49,8 +49,8 @@ def shown(seen: Seen, width: int = 80) -> str:
     return text
 
 
-def running(state: CampaignProgressState | None) -> Seen:
-    return Seen(True, state, None, NOW)
+def running(state: CampaignProgressState | None) -> CampaignStatus:
+    return CampaignStatus(True, state, None, NOW)
 
 
 def test_each_host_has_a_line_and_the_whole_has_an_end() -> None:
@@ -101,7 +101,7 @@ def test_a_driver_that_says_nothing_is_noted() -> None:
 
 
 def test_a_driver_that_died_is_told_with_what_it_said_last() -> None:
-    text = " ".join(shown(Seen(False, STATE, LAST, NOW + 240 * S)).split())
+    text = " ".join(shown(CampaignStatus(False, STATE, LAST, NOW + 240 * S)).split())
     assert "the driver of quickstart-20260921T130640Z-ab12cd died; its last sign of life came 4 min ago" in text
     assert "tiny-bert torchscript" in text
     assert "no campaign of this project runs" in text
@@ -110,19 +110,19 @@ def test_a_driver_that_died_is_told_with_what_it_said_last() -> None:
 
 def test_without_a_campaign_the_last_one_is_told_from_the_store() -> None:
     ended = replace(STATE, phase=CampaignPhase.ENDED)
-    text = " ".join(shown(Seen(False, ended, LAST, NOW)).split())
+    text = " ".join(shown(CampaignStatus(False, ended, LAST, NOW)).split())
     assert "died" not in text
     assert "c-1 of 2026-11-21 17:24 UTC, is not finished: 4 of 30 trials are left" in text
-    text = " ".join(shown(Seen(False, None, LAST | {"left_to_do": 0}, NOW)).split())
+    text = " ".join(shown(CampaignStatus(False, None, LAST | {"left_to_do": 0}, NOW)).split())
     assert "is finished: 30 trials, 2 of them failed" in text
-    assert shown(Seen(False, None, None, NOW)) == "no campaign of this project runs\n"
-    assert "but one is being prepared" in shown(Seen(False, None, None, NOW, is_locked=True))
+    assert shown(CampaignStatus(False, None, None, NOW)) == "no campaign of this project runs\n"
+    assert "but one is being prepared" in shown(CampaignStatus(False, None, None, NOW, is_locked=True))
 
 
 def test_whether_all_is_well() -> None:
     assert not running(STATE).is_well
     assert running(replace(STATE, hosts=HOSTS[::2])).is_well
     assert running(None).is_well
-    assert not Seen(False, None, LAST, NOW).is_well
-    assert Seen(False, None, LAST | {"left_to_do": 0}, NOW).is_well
-    assert Seen(False, None, None, NOW).is_well
+    assert not CampaignStatus(False, None, LAST, NOW).is_well
+    assert CampaignStatus(False, None, LAST | {"left_to_do": 0}, NOW).is_well
+    assert CampaignStatus(False, None, None, NOW).is_well

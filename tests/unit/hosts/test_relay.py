@@ -19,7 +19,7 @@ import pytest
 
 from orchestrator.config import Connection, Host, Inventory
 from orchestrator.errors import InfrastructureError
-from orchestrator.execution import ProcessSettings, Relay, create_executor, stage, supervising
+from orchestrator.execution import ProcessSettings, Relay, create_executor, runner_process, stage
 from orchestrator.files import ProjectFiles
 from orchestrator.hosts import open_hosts
 from orchestrator.hosts.check import Check, Level
@@ -31,7 +31,7 @@ from orchestrator.hosts.ssh import SshHost, socket_of
 from tests.conftest import MakeTask
 from tests.sshd import pretend_ssh
 
-PROGRAM = inspect.getsource(supervising) + "\nmain()\n"
+PROGRAM = inspect.getsource(runner_process) + "\nmain()\n"
 
 
 def ask(order: dict[str, object]) -> bytes:
@@ -122,7 +122,7 @@ def test_a_directory_is_run_found_taken_and_removed(tmp_path: Path) -> None:
     (directory / "origin.json").write_text('{"store_id": "mine"}')
     script = f"echo why; printf 'one\\ntwo' >{directory}/records.jsonl; exit 7"
     said = ask(running(directory, script))
-    assert said.partition(supervising.GREETING)[2].startswith(b"records 7\none\ntwo")
+    assert said.partition(runner_process.GREETING)[2].startswith(b"records 7\none\ntwo")
     document = json.loads(said.rpartition(b"\n")[2])
     assert document == {"exit_code": 7, "ended_because": None, "log_tail": "why\n"}
     assert ask({"do": "find", "campaigns": str(campaigns), "store_id": "mine", "wait_s": 0}).endswith(b'[["c", "t"]]')

@@ -11,7 +11,7 @@ from orchestrator.campaign import Allowed, ReadyHost, ReproduceRequest, refuse_a
 from orchestrator.campaign.reproduce import run as run_module
 from orchestrator.campaign.reproduce.reproduction import AS_THEN, ReadyTarget, Reproduction, decide, plan_again
 from orchestrator.campaign.reproduce.run import make_ready, preview
-from orchestrator.campaign.reproduce.stored import Configuration, Limits, Wanted
+from orchestrator.campaign.reproduce.stored import Configuration, Limits, StoredTrials
 from orchestrator.config import Connection, ExecutorChoice, Host, Inventory
 from orchestrator.environments import ImageIdentity
 from orchestrator.errors import ConfigurationError, InfrastructureError, NoUsableHostError, TaxmeterError
@@ -42,15 +42,15 @@ def configuration(batch: int) -> Configuration:
     return Configuration("h1", trial_key(spec, PIN), spec, 60, ("t",), 4, PIN, {}, none, METHOD_VERSION)
 
 
-WANTED = Wanted({"campaign_id": "c", "sweep": "s"}, None, (configuration(1), configuration(2)))
+WANTED = StoredTrials({"campaign_id": "c", "sweep": "s"}, None, (configuration(1), configuration(2)))
 
 
-def with_each(**changes: Any) -> Wanted:
+def with_each(**changes: Any) -> StoredTrials:
     return replace(WANTED, configurations=tuple(replace(trial, **changes) for trial in WANTED.configurations))
 
 
 def decided(
-    wanted: Wanted,
+    wanted: StoredTrials,
     pin: EnvironmentPin = PIN,
     *,
     execution: ExecutionSettings | None = None,
@@ -183,7 +183,7 @@ def fake(name: str, engine: FakeEngine | None) -> FakeHost:
     return FakeHost(name, HERE, facts, engine)
 
 
-def request(wanted: Wanted, project: Path, host: str, allowed: Allowed | None = None) -> ReproduceRequest:
+def request(wanted: StoredTrials, project: Path, host: str, allowed: Allowed | None = None) -> ReproduceRequest:
     inventory = Inventory(hosts={"h1": HERE, "h2": HERE})
     allowed = allowed or Allowed()
     found = targets(wanted, inventory, host, allowed)
@@ -197,7 +197,7 @@ def test_trials_of_one_host_run_again_on_another_that_has_or_gets_their_image(pr
     preview(asked, hosts)
     said: list[str] = []
     reproduction = decide(wanted, make_ready(asked, hosts, said.append), asked.allowed)
-    assert said == [f"h2: trials run in containers of the images of then ({AS_THEN})"]
+    assert said == [f"h2: trials run in containers ({AS_THEN})"]
     [ready] = reproduction.hosts
     assert ready.executions["cpu"] == DockerSettings(IMAGE.image_id, None, (0, 1), 10**9, Path(), IMAGE)
     assert set(differences(reproduction).values()) == {"host: expected h1, found h2"}

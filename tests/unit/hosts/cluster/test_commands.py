@@ -14,7 +14,7 @@ import pytest
 from docker import DockerClient
 from docker.errors import APIError
 
-from orchestrator.hosts.cluster.executing import Execution, run_in
+from orchestrator.hosts.cluster.commands import Execution, run_in
 from orchestrator.hosts.connection import CommandOutput
 
 

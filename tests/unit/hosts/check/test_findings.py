@@ -132,7 +132,7 @@ def test_a_good_host_has_nothing_to_mend() -> None:
         # what disturbs
         (Check.GOVERNOR, Level.WARNING, "powersave", "the governor is powersave", (replace(READING, governors=("powersave",)),)),
         (Check.LOAD, Level.WARNING, "0.50", "load 64 on 128 cores", (replace(READING, load_1m=64.0),)),
-        (Check.GPU_USERS, Level.WARNING, "5", "eve: python (process 2) and 2 more", (replace(TWO, gpu_processes=tuple(GpuProcess(pid, "eve", GIB, "python") for pid in range(5))),)),
+        (Check.GPU_USERS, Level.WARNING, "5", "eve: python (process 2), and 2 more", (replace(TWO, gpu_processes=tuple(GpuProcess(pid, "eve", GIB, "python") for pid in range(5))),)),
         (Check.CLOCK, Level.WARNING, "-90.0s±100ms", "its clock is 90.0 s behind this machine's", (READING, None, None, Skew(-90.0, 0.1))),
         (Check.CLOCK, Level.OK, "+5.0s±4.5s", "", (READING, None, None, Skew(5.0, 4.5))),
     ],

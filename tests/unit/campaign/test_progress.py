@@ -1,6 +1,6 @@
 """Where the time of a campaign goes."""
 
-from orchestrator.campaign.stages import StageClock
+from orchestrator.campaign.progress import StageClock
 from orchestrator.store import Stage
 
 

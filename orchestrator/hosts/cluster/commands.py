@@ -1,6 +1,6 @@
 """Runs commands in containers of ours; in the head's as if they ran here: output, exit code and signals are theirs.
 
-    python -m orchestrator.hosts.cluster.executing SIZE COMMAND...      SIZE is COLUMNSxROWS of a terminal, or `none`
+    python -m orchestrator.hosts.cluster.commands SIZE COMMAND...      SIZE is COLUMNSxROWS of a terminal, or `none`
 
 is what runs there. Its standard input carries the numbers of signals, a line each, which the command gets. When it
 ends, whoever started this is gone, and the command is told to end too.
@@ -173,7 +173,7 @@ def execution(
         InfrastructureError: there is no head, or the engine fails.
     """
     # The package imports this very module first, which Python would warn of.
-    wrapped = ["python", "-W", "ignore", "-m", "orchestrator.hosts.cluster.executing", terminal, *argv]
+    wrapped = ["python", "-W", "ignore", "-m", "orchestrator.hosts.cluster.commands", terminal, *argv]
     code = str(cluster.code)
     # Else the directory that it runs in would come first, and that is the project with code that may be edited.
     fixed = {"PYTHONSAFEPATH": "1", "PYTHONPATH": code, CODE_VARIABLE: code, "RAY_ADDRESS": cluster.ray_address}

@@ -21,17 +21,17 @@ from orchestrator.execution import (
     pack_files,
     pack_project,
     stage,
-    staging,
+    task_directory,
     unpack,
 )
-from orchestrator.execution.staging import PACKAGE
+from orchestrator.execution.task_directory import PACKAGE
 from orchestrator.files import tar_of
 
 
 def test_the_first_code_stays(tmp_path: Path, monkeypatch) -> None:
     installed, kept = tmp_path / "installed", tmp_path / "campaign" / "code"
     copy_code(INSTALLED, installed)
-    monkeypatch.setattr(staging, "INSTALLED", installed)
+    monkeypatch.setattr(task_directory, "INSTALLED", installed)
     assert keep_code(kept)
     edited = installed / PACKAGE / "__main__.py"
     first = edited.read_bytes()
