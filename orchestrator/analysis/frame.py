@@ -23,7 +23,6 @@ from orchestrator.analysis.ratios import (
     Ratio,
     Row,
     Twin,
-    by_visit,
     is_ok,
     judged,
     ratio_of,
@@ -199,17 +198,24 @@ def make_cells(
 def cell_of(key: Key, rows: Sequence[Row], metric: Metric) -> Cell:
     """One cell of trials, whatever they differ in."""
     found = measured(rows, metric)
-    return Cell(key, tuple(rows), tuple(found), estimate_of(found, metric))
+    return Cell(key, tuple(rows), tuple(found), estimate_of(found, metric.column, metric.count))
 
 
-def estimate_of(rows: Sequence[Row], metric: Metric) -> Estimate | None:
-    """The median of a metric over the processes that have it, of a bound the least; null without any."""
-    if not rows:
+def estimate_of(rows: Iterable[Row], column: str, count: str | None = None) -> Estimate | None:
+    """The median of a column over the processes that ended well and have it, of a bound the least; null without any.
+
+    Args:
+        rows: trials.
+        column: of them.
+        count: the column with the number of samples, as metrics have it.
+    """
+    known = [row for row in rows if is_ok(row) and row[column] is not None]
+    if not known:
         return None
-    values = np.array([row[metric.column] for row in rows], dtype=np.float64)
-    if is_bound(rows, metric.column):
-        return Estimate(float(values.min()), None, None, len(rows), len(rows))
-    return median_of_values(values, sum(samples_of(row, metric.count) for row in rows))
+    values = np.array([row[column] for row in known], dtype=np.float64)
+    if is_bound(known, column):
+        return Estimate(float(values.min()), None, None, len(known), len(known))
+    return median_of_values(values, sum(samples_of(row, count) for row in known))
 
 
 def measured(rows: Iterable[Row], metric: Metric) -> list[Row]:
@@ -235,20 +241,6 @@ def last_attempts(rows: Iterable[Row]) -> list[Any]:
         if known is None or known["attempt"] < row["attempt"]:
             last[name] = row
     return list(last.values())
-
-
-def column_estimate(rows: Sequence[Row], column: str) -> Estimate | None:
-    """The median of a column over the visits that ended well, of a bound the least; null where none has it."""
-    found = by_visit(rows, column)
-    if found and is_bound(rows, column):
-        return Estimate(min(found.values()), None, None, len(found), len(found))
-    return over_processes(found.values())
-
-
-def over_processes(values: Iterable[float]) -> Estimate | None:
-    """Median over processes with its interval; null without a process."""
-    found = np.array(list(values), dtype=np.float64)
-    return median_of_values(found, len(found)) if len(found) else None
 
 
 def _newest(rows: Sequence[Row], started: Mapping[str, datetime]) -> list[Row]:

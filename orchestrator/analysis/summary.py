@@ -229,22 +229,19 @@ def _line(shape: Shape, batch: int, rows: Sequence[Row], frame: Frame) -> Line:
     cells = []
     for key in sorted(by_backend):
         ok = [row for row in by_backend[key] if is_ok(row)]
-        floors = [row for row in counted[key] if row["dispatch_floor_s"] is not None]
-        # A bound has no interval
-        least = min((row["dispatch_floor_s"] for row in floors), default=0.0)
-        floor = Estimate(least, None, None, len(floors), len(floors))
+        floor = estimate_of(counted[key], "dispatch_floor_s")
         cells.append(
             Cell(
                 backend=key[1],
-                latency=estimate_of(measured[key], _LATENCY),
-                fastest=estimate_of(measured[key], _FASTEST),
+                latency=estimate_of(measured[key], _LATENCY.column, _LATENCY.count),
+                fastest=estimate_of(measured[key], _FASTEST.column, _FASTEST.count),
                 ratio=frame.ratio(measured[key], baseline) if key[1] != BASELINE else None,
-                floor=floor if floors else None,
-                floor_proven=any(row["dispatch_floor_valid"] is True for row in floors),
+                floor=floor,
+                floor_proven=any(row["dispatch_floor_valid"] is True for row in ok),
                 unsteady=sum(row["steady"] is False for row in ok),
                 failures=Counter(Status(row["status"]) for row in by_backend[key] if not is_ok(row)),
                 floor_problem=None
-                if floors
+                if floor
                 else next(filter(None, (row["dispatch_floor_problem"] for row in ok)), None),
             )
         )

@@ -22,7 +22,7 @@ from typing import Final
 import pyarrow as pa
 
 from orchestrator.analysis.ratios import Row, Visit, by_visit
-from orchestrator.analysis.statistics import Estimate
+from orchestrator.analysis.statistics import Estimate, over_processes
 from orchestrator.store import PLACE
 from runners.contract import TWIN_GROWTH
 
@@ -189,30 +189,44 @@ def _derived(trials: pa.Table, campaigns: pa.Table | None) -> pa.Table:
         return connection.sql(f"SELECT {_NAMES} FROM ({query}) ORDER BY row_number").to_arrow_table().cast(DERIVED)
 
 
-def regime(device: str, low: float, high: float) -> Regime:
-    """The regime of a load that is known within an interval: the whole of it must lie beyond the band.
+@dataclass(frozen=True)
+class Load:
+    """How much the device's side weighs against the framework's over the processes of a configuration."""
 
-    Args:
-        device: `cpu` or `cuda`.
-        low: of the interval; of a number without one both ends are that number.
-        high: of the interval.
-    """
-    band = BANDS[device]
-    if high < band.low:
-        return Regime.FRAMEWORK_BOUND
-    return Regime.COMPUTE_BOUND if low > band.high else Regime.MIXED
+    device: str
+    """`cpu` or `cuda`."""
+    estimate: Estimate
+    """On a GPU busy over dispatch; on a CPU latency over two floors, at most."""
+
+    @property
+    def regime(self) -> Regime:
+        """The whole interval must lie beyond the band; without an interval the value itself decides."""
+        found, band = self.estimate, BANDS[self.device]
+        if (found.value if found.high is None else found.high) < band.low:
+            return Regime.FRAMEWORK_BOUND
+        low = found.value if found.low is None else found.low
+        return Regime.COMPUTE_BOUND if low > band.high else Regime.MIXED
+
+    @property
+    def is_decided(self) -> bool:
+        """False where a single process leaves the regime without an interval."""
+        return self.estimate.low is not None
+
+    @property
+    def is_by_lower_bound(self) -> bool:
+        """CPU: the framework may take more than its floor, so that only framework-bound is proven."""
+        return self.device == "cpu" and self.regime is not Regime.FRAMEWORK_BOUND
+
+    @property
+    def proven(self) -> Regime | None:
+        """The regime, where its rounds prove it."""
+        return self.regime if self.is_decided and not self.is_by_lower_bound else None
 
 
-def regime_of(load: Estimate, device: str) -> Regime:
-    """The regime of a load with its whole interval; without an interval the value itself decides.
-
-    Args:
-        load: of `loads`.
-        device: `cpu` or `cuda`.
-    """
-    low = load.value if load.low is None else load.low
-    high = load.value if load.high is None else load.high
-    return regime(device, low, high)
+def load_of(rows: Iterable[Row], device: str) -> Load | None:
+    """The load of the trials of one configuration; null if nothing tells it."""
+    found = over_processes(loads(rows, device).values())
+    return None if found is None else Load(device, found)
 
 
 def pace(device: str) -> str:

@@ -6,12 +6,12 @@ from typing import Any, Final, TypeAlias
 
 from orchestrator.analysis.axes import AXES, OPTION_AXES, Axis, Group, Value, columns_of, grouped, options_of
 from orchestrator.analysis.conditions import Condition, Operator, accepted
-from orchestrator.analysis.frame import Frames, estimate_of, last_attempts, measured, over_processes
+from orchestrator.analysis.frame import Frames, estimate_of, last_attempts, measured
 from orchestrator.analysis.metrics import METRICS, USUAL_LATENCY, Metric
 from orchestrator.analysis.metrics import metric as metric_of
 from orchestrator.analysis.ratios import RATIO_COLUMNS, Row, Visit, by_visit
 from orchestrator.analysis.statistics import Estimate
-from orchestrator.analysis.tax import Regime, loads, regime_of
+from orchestrator.analysis.tax import Regime, load_of
 from orchestrator.errors import ConfigurationError, near_names, some_names
 from orchestrator.store import CONFIGURATION
 from runners.contract import Status
@@ -94,21 +94,13 @@ class Configuration:
     def estimate(self, name: str | None) -> Estimate | None:
         """A metric over its processes; of a bound the least, which has no interval."""
         metric = self.metric(name)
-        return estimate_of(self.measured(metric), metric)
-
-    @property
-    def loads(self) -> dict[Visit, float]:
-        """The load by visit; on a CPU where the floor is proven."""
-        return loads(self.rows, self.device)
+        return estimate_of(self.measured(metric), metric.column, metric.count)
 
     @property
     def regime(self) -> Regime | None:
-        """As its rounds prove it; null if they do not. A floor is a lower bound: it proves framework-bound alone."""
-        found = over_processes(self.loads.values())
-        if found is None or found.low is None:
-            return None
-        proven = regime_of(found, self.device)
-        return None if self.device == "cpu" and proven is not Regime.FRAMEWORK_BOUND else proven
+        """As its rounds prove it; null if they do not."""
+        load = load_of(self.rows, self.device)
+        return None if load is None else load.proven
 
     @property
     def is_impossible(self) -> bool:

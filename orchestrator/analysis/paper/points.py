@@ -9,19 +9,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from functools import cached_property, lru_cache
-from statistics import mode
 from typing import Any, Final, NamedTuple
 
 import pyarrow.compute as pc
 
 from orchestrator.analysis.axes import AXES, axes, columns_of, grouped, values_of
 from orchestrator.analysis.conditions import parse_conditions
-from orchestrator.analysis.frame import Frame, Frames, column_estimate, context_columns
+from orchestrator.analysis.frame import Frame, Frames, context_columns, estimate_of
 from orchestrator.analysis.metrics import METRICS, USUAL_LATENCY, Metric
 from orchestrator.analysis.paper.wanted import Configuration, Wanted, configuration_of, impossible
 from orchestrator.analysis.snapshot import Snapshot
 from orchestrator.analysis.statistics import Estimate
-from orchestrator.analysis.tax import Regime, proven
+from orchestrator.analysis.tax import Regime, load_of
 from orchestrator.store import Results, Selection
 from runners.contract import LEGACY
 
@@ -33,7 +32,7 @@ TIMED_AS_THE_PAPER: Final = METRICS["latency_legacy"]
 _LATENCIES: Final = tuple(USUAL_LATENCY.on(device) for device in ("cpu", "cuda"))
 _NUMBERS: Final = (
     *("trial_id", "attempt", "reason", TIMED_AS_THE_PAPER.column),
-    *("exposed_overhead_s", "framework_fraction", "dispatch_floor_valid", "regime"),
+    *("exposed_overhead_s", "framework_fraction", "dispatch_floor_valid", "latency_floor_log_ratio", "boundedness"),
     *("macs", "achieved_flops_per_s", "utilisation_sm_active_share", "utilisation_sm_occupancy_share"),
 )
 _ENOUGH: Final = 0.5
@@ -93,18 +92,13 @@ class Point:
 
     def estimate(self, column: str) -> Estimate | None:
         """The median of a column over processes, of a bound the least; null where no process has it."""
-        return column_estimate(self.rows, column) if self.state is State.MEASURED else None
+        return estimate_of(self.rows, column) if self.state is State.MEASURED else None
 
     @property
-    def regime(self) -> str | None:
-        """That of most of its processes; on a processor where its floor is proven."""
-        known = [row["regime"] for row in proven(self.rows) if row["regime"] is not None]
-        return mode(known) if known else None
-
-    @property
-    def is_framework_bound(self) -> bool:
-        """Whether the framework decides its latency."""
-        return self.regime == Regime.FRAMEWORK_BOUND.value
+    def regime(self) -> Regime | None:
+        """With the interval of its load; null if nothing tells it."""
+        load = load_of(self.rows, self.rows[0]["device"]) if self.rows else None
+        return None if load is None else load.regime
 
 
 @dataclass(frozen=True)

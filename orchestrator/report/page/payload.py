@@ -117,18 +117,18 @@ def _cells(cells: Sequence[PageCell], samples: SampleBook) -> Columns:
     found |= _estimates("overhead", [_overhead(cell) for cell in cells])
     for name, part in (("busy", "busy_s"), ("dispatch", "dispatch_s"), ("fraction", "framework_fraction")):
         found |= _estimates(name, [cell.tax.parts.get(part) for cell in cells])
-    regimes = [cell.tax.regime for cell in cells]
+    loads = [cell.tax.load for cell in cells]
     taxes = [cell.execution for cell in cells]
     return {
         **found,
         "device": [cell.device for cell in cells],
-        "regime": [None if regime is None else REGIMES.index(regime) for regime in regimes],
-        "lower_bound": [int(cell.tax.is_by_lower_bound) for cell in cells],
+        "regime": [load and REGIMES.index(load.regime) for load in loads],
+        "lower_bound": [int(load is not None and load.is_by_lower_bound) for load in loads],
         **_estimates("execution", [None if tax is None else tax.seconds for tax in taxes]),
         "execution_share": [tax and _short(tax.share) for tax in taxes],
         "execution_floors": [tax and _short(tax.by_floors_s) for tax in taxes],
         "execution_best": [tax and tax.best for tax in taxes],
-        "decided": [int(cell.tax.is_decided) for cell in cells],
+        "decided": [int(load is not None and load.is_decided) for load in loads],
         "flops": [_short(cell.first("flops")) for cell in cells],
         "weight_bytes": [_short(cell.first("weight_bytes")) for cell in cells],
         "statuses": [statuses_text(cell.trials.statuses) for cell in cells],

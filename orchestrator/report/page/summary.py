@@ -70,14 +70,14 @@ def regimes(page: Page) -> Markup:
         here = [cell for cell in page.cells if cell.place == number and cell.ok]
         if not here:
             continue
-        counts = Counter(cell.tax.regime for cell in here)
+        counts = Counter(cell.tax.load and cell.tax.load.regime for cell in here)
         shares = [(name, counts[regime], f"r{position}") for position, (regime, name) in enumerate(_REGIMES.items())]
         rows.append([place.choice.label, *(counts[regime] or "–" for regime in (*_REGIMES, None)), _bar(shares)])
     if not rows:
         return element("p", "Nothing was measured: no trial ended ok.")
     head = ["system", *_REGIMES.values(), "unknown", "share"]
     found = table("What the latency follows: number of configurations", head, rows)
-    if not any(cell.tax.is_by_lower_bound for cell in page.cells):
+    if not any(cell.tax.load and cell.tax.load.is_by_lower_bound for cell in page.cells):
         return found
     note = "On a processor compute-bound and mixed follow from the floor, which the framework takes at least: "
     return joined([found, element("p", note + "it may take more.", class_="note")])
