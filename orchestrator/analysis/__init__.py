@@ -6,7 +6,7 @@ Whatever reads the store raises `StoreError` where a file cannot be read; so doe
 from orchestrator.analysis.axes import Shape
 from orchestrator.analysis.comparison import compare, gate
 from orchestrator.analysis.confounders import Change, change_columns, changes
-from orchestrator.analysis.ratios import Pairing, Ratio
+from orchestrator.analysis.ratios import Pairing, Ratio, Twin
 from orchestrator.analysis.reproduction import (
     Comparison,
     ModeComparison,
@@ -17,14 +17,11 @@ from orchestrator.analysis.reproduction import (
 )
 from orchestrator.analysis.statistics import Estimate
 from orchestrator.analysis.summary import (
-    AaPair,
-    Cell,
     FailureGroup,
     Flagged,
-    Line,
-    Setting,
     SettingSummary,
     Summary,
+    SummaryCell,
     Turning,
     columns,
     summarise,

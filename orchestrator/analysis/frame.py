@@ -12,8 +12,6 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Final
 
-import numpy as np
-
 from orchestrator.analysis.axes import AXES, Axis, Key, Value, columns_of, grouped, sorting, values_of
 from orchestrator.analysis.metrics import Metric, resolved
 from orchestrator.analysis.pooling import Policy, refuse_mixtures
@@ -26,11 +24,10 @@ from orchestrator.analysis.ratios import (
     is_ok,
     judged,
     ratio_of,
-    samples_of,
     twins_of,
 )
-from orchestrator.analysis.statistics import Estimate, median_of_values
-from orchestrator.analysis.tax import BOUNDS
+from orchestrator.analysis.statistics import Estimate
+from orchestrator.analysis.tax import estimate_of, is_bound
 from runners.contract import Status
 
 FLAGS: Final = "guard_flags"
@@ -134,6 +131,12 @@ class Frame:
         found = iter(judged([ratio for ratio in every if ratio is not None], self.policy.margin))
         return [None if ratio is None else next(found) for ratio in every]
 
+    def compared(self, pairs: Iterable[tuple[Cell | None, Cell | None]]) -> list[Ratio | None]:
+        """How many times better cells are than their baselines, judged together; null where a side is missing."""
+        return self.judged(
+            self.ratio(cell.measured, baseline.measured) if cell and baseline else None for cell, baseline in pairs
+        )
+
     @cached_property
     def twins(self) -> tuple[Twin, ...]:
         """The A/A pairs of the campaigns, judged together: nothing differs between the two sides of one."""
@@ -201,23 +204,6 @@ def cell_of(key: Key, rows: Sequence[Row], metric: Metric) -> Cell:
     return Cell(key, tuple(rows), tuple(found), estimate_of(found, metric.column, metric.count))
 
 
-def estimate_of(rows: Iterable[Row], column: str, count: str | None = None) -> Estimate | None:
-    """The median of a column over the processes that ended well and have it, of a bound the least; null without any.
-
-    Args:
-        rows: trials.
-        column: of them.
-        count: the column with the number of samples, as metrics have it.
-    """
-    known = [row for row in rows if is_ok(row) and row[column] is not None]
-    if not known:
-        return None
-    values = np.array([row[column] for row in known], dtype=np.float64)
-    if is_bound(known, column):
-        return Estimate(float(values.min()), None, None, len(known), len(known))
-    return median_of_values(values, sum(samples_of(row, count) for row in known))
-
-
 def measured(rows: Iterable[Row], metric: Metric) -> list[Row]:
     """The trials that have a metric whose number counts."""
     return [
@@ -225,11 +211,6 @@ def measured(rows: Iterable[Row], metric: Metric) -> list[Row]:
         for row in rows
         if is_ok(row) and row[metric.column] is not None and (metric.valid is None or row[metric.valid] is True)
     ]
-
-
-def is_bound(rows: Iterable[Row], column: str) -> bool:
-    """Whether a column is a bound in some trials: of several the least counts, and there is no interval."""
-    return column in BOUNDS and all(row["device"] == "cpu" for row in rows)
 
 
 def last_attempts(rows: Iterable[Row]) -> list[Any]:

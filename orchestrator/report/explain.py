@@ -13,9 +13,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from orchestrator.analysis import Estimate
-from orchestrator.analysis.explanation import FREE, Alternative, Direction, Explanation, Lack, Tax
+from orchestrator.analysis.explanation import FREE, Alternative, Direction, Explanation, Lack
 from orchestrator.analysis.phases import TimeSpent
-from orchestrator.analysis.tax import Regime
+from orchestrator.analysis.tax import Regime, Tax
 from orchestrator.analysis.transition import Interval
 from orchestrator.report.terminal import ruled_table
 from orchestrator.report.text import (

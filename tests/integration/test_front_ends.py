@@ -74,8 +74,8 @@ def test_the_injected_effects_are_found(compared: Mapping[Key, Ratio]) -> None:
 
 def test_the_terminal_says_the_same(store: Results, compared: Mapping[Key, Ratio]) -> None:
     found = summarise(store.trials(pc.field("campaign_id") == FIRST, columns()).arrow())
-    cells = [(line, cell) for setting in found.settings for line in setting.lines for cell in line.cells]
-    said = {(line.shape.workload, line.batch, cell.backend): cell.ratio for line, cell in cells if cell.ratio}
+    cells = [cell for setting in found.settings for cell in setting.cells]
+    said = {(cell.shape.workload, cell.batch, cell.backend): cell.ratio for cell in cells if cell.ratio}
     assert said == compared
 
 

@@ -6,12 +6,12 @@ from typing import Any, Final, TypeAlias
 
 from orchestrator.analysis.axes import AXES, OPTION_AXES, Axis, Group, Value, columns_of, grouped, options_of
 from orchestrator.analysis.conditions import Condition, Operator, accepted
-from orchestrator.analysis.frame import Frames, estimate_of, last_attempts, measured
+from orchestrator.analysis.frame import Frames, last_attempts, measured
 from orchestrator.analysis.metrics import METRICS, USUAL_LATENCY, Metric
 from orchestrator.analysis.metrics import metric as metric_of
 from orchestrator.analysis.ratios import RATIO_COLUMNS, Row, Visit, by_visit
 from orchestrator.analysis.statistics import Estimate
-from orchestrator.analysis.tax import Regime, load_of
+from orchestrator.analysis.tax import Regime, estimate_of, load_of
 from orchestrator.errors import ConfigurationError, near_names, some_names
 from orchestrator.store import CONFIGURATION
 from runners.contract import Status

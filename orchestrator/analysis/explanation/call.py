@@ -12,44 +12,17 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from orchestrator.analysis.axes import backend_name, grouped
-from orchestrator.analysis.frame import estimate_of
 from orchestrator.analysis.ratios import Row, Visit, by_visit, is_ok
 from orchestrator.analysis.statistics import Estimate, t_interval
-from orchestrator.analysis.tax import Load, load_of, pace, proven
+from orchestrator.analysis.tax import estimate_of, pace, proven
 from orchestrator.store import CONFIGURATION
 from runners.contract.catalogue import BACKENDS
 
 Execution: TypeAlias = tuple[Any, ...]
 """What identifies a backend with its options in an environment, on some work."""
 
-GPU_PARTS: Final = (
-    *("latency_sync_median_s", "latency_pipelined_median_s", "dispatch_s", "busy_s", "graph_s"),
-    *("exposed_overhead_s", "exposed_overhead_graph_s", "framework_fraction", "boundedness", "tax_ratio"),
-)
-CPU_PARTS: Final = (
-    *("latency_sync_median_s", "latency_pipelined_median_s", "dispatch_floor_s"),
-    *("parallel_region_tax_s", "framework_fraction"),
-)
-_OF_A_PROVEN_FLOOR: Final = ("framework_fraction", "parallel_region_tax_s")
 _HOW: Final = ("backend", "backend_options", "environment_id")
 _WORK: Final = tuple(name for name in CONFIGURATION if name not in _HOW)
-
-
-@dataclass(frozen=True)
-class Tax:
-    """Of one configuration."""
-
-    parts: Mapping[str, Estimate]
-    """By column: medians over processes, with intervals over them. What was not measured is not in it."""
-    load: Load | None
-    """Null if nothing tells the regime."""
-    floor_problem: str | None
-    """CPU: why the floor proves nothing."""
-    estimates_disagree: int
-    """GPU: processes in which profiler and CUDA graph give exposed overheads that differ by a tenth of the latency."""
-    processes: int
-    unsteady: int
-    """Processes whose warm-up ended by its cap."""
 
 
 @dataclass(frozen=True)
@@ -69,33 +42,6 @@ class ExecutionTax:
     def unexplained_s(self) -> float | None:
         """What the floors do not explain: kernels, memory, fusion, or what the framework takes beyond its floor."""
         return None if self.by_floors_s is None else self.seconds.value - self.by_floors_s
-
-
-def tax_of(rows: Sequence[Row], device: str) -> Tax:
-    """The parts of a call, over the processes of a configuration.
-
-    Args:
-        rows: its trials, without the second halves of A/A pairs.
-        device: `cpu` or `cuda`.
-    """
-    ok = [row for row in rows if is_ok(row)]
-    valid = proven(ok)
-    parts: dict[str, Estimate] = {}
-    for column in CPU_PARTS if device == "cpu" else GPU_PARTS:
-        # Of a floor that is not proven nothing follows, but it is shown.
-        source = valid if column in _OF_A_PROVEN_FLOOR or (column == "dispatch_floor_s" and valid) else ok
-        found = estimate_of(source, column)
-        if found is not None:
-            parts[column] = found
-    problems = [row["dispatch_floor_problem"] for row in ok if row["dispatch_floor_valid"] is False]
-    return Tax(
-        parts=parts,
-        load=load_of(ok, device),
-        floor_problem=problems[0] if problems else None,
-        estimates_disagree=sum(row["overhead_estimates_agree"] is False for row in ok),
-        processes=len(ok),
-        unsteady=sum(row["steady"] is False for row in ok),
-    )
 
 
 def execution_of(row: Row) -> Execution:

@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 
 from orchestrator.analysis.axes import AXES, axes, columns_of, grouped, values_of
 from orchestrator.analysis.conditions import parse_conditions
-from orchestrator.analysis.frame import Frame, Frames, context_columns, estimate_of
+from orchestrator.analysis.frame import Frame, Frames, context_columns
 from orchestrator.analysis.metrics import METRICS, USUAL_LATENCY, Metric
 from orchestrator.analysis.paper.wanted import Configuration, Wanted, configuration_of, impossible
 from orchestrator.analysis.snapshot import Snapshot
 from orchestrator.analysis.statistics import Estimate
-from orchestrator.analysis.tax import Regime, load_of
+from orchestrator.analysis.tax import Regime, estimate_of, load_of
 from orchestrator.store import Results, Selection
 from runners.contract import LEGACY
 

@@ -12,12 +12,13 @@ from functools import cached_property
 from typing import Any, Final
 
 from orchestrator.analysis.axes import AXES, Value, axes, columns_of, grouped, values_of
-from orchestrator.analysis.explanation import ExecutionTax, FreeBatch, Tax, execution_of, free_batch, tax_of
+from orchestrator.analysis.explanation import ExecutionTax, FreeBatch, execution_of, free_batch
 from orchestrator.analysis.explanation.call import Execution
 from orchestrator.analysis.frame import Cell, Frame, make_cells
 from orchestrator.analysis.metrics import METRICS, Metric
 from orchestrator.analysis.pooling import Policy
 from orchestrator.analysis.ratios import Ratio, is_ok
+from orchestrator.analysis.tax import Tax, tax_of
 from orchestrator.analysis.transition import Transition, transition_of
 from orchestrator.report.page.places import KEY, PLACE, SHAPE, Coordinates
 

@@ -8,11 +8,10 @@ import pyarrow as pa
 import pytest
 
 from orchestrator.analysis.claims.configurations import Configuration
-from orchestrator.analysis.explanation import tax_of
 from orchestrator.analysis.frame import Frames
 from orchestrator.analysis.paper import Point, State
 from orchestrator.analysis.statistics import Estimate
-from orchestrator.analysis.tax import DERIVED, SOURCES, VIEWS, Load, Regime, complete
+from orchestrator.analysis.tax import DERIVED, SOURCES, VIEWS, Load, Regime, complete, tax_of
 from orchestrator.store import TRIALS
 
 SCHEMA = pa.schema([TRIALS.field(name) for name in SOURCES])
