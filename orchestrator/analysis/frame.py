@@ -6,7 +6,7 @@ depend on what else is asked; ratios that are shown together are judged together
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -110,7 +110,23 @@ class Frame:
         Raises:
             ConfigurationError: trials of one cell must not be pooled.
         """
-        return make_cells(self.rows, lambda row: values_of(row, key), key, self.metric, self.policy, self.started)
+        columns, known = columns_of(key), dict[tuple[Any, ...], Key]()
+
+        def key_of(row: Row) -> Key:
+            # Most trials say the same as many others
+            raw = tuple(row[name] for name in columns)
+            if raw not in known:
+                known[raw] = values_of(row, key)
+            return known[raw]
+
+        # The second half of an A/A pair exists to show the noise; a cell has one process per round.
+        skipped = FLAGS if self.policy.without_flagged else "replicate"
+        groups = grouped((row for row in self.rows if row["replicate"] == 0 and not row[skipped]), key_of)
+        if self.policy.latest:
+            groups = {name: _newest(group, self.started) for name, group in groups.items()}
+        cells = {name: cell_of(name, groups[name], self.metric) for name in sorted(groups, key=sorting)}
+        refuse_mixtures({name: cell.measured for name, cell in cells.items()}, key, self.policy)
+        return cells
 
     @cached_property
     def priors(self) -> Priors:
@@ -165,37 +181,6 @@ def frame_columns(metric: Metric, key: Sequence[Axis] = ()) -> list[str]:
 def context_columns(metric: Metric) -> list[str]:
     """The columns of the other trials of their campaigns, for `Frame.campaigns`."""
     return list(dict.fromkeys([*RATIO_COLUMNS, *metric.columns, FLAGS]))
-
-
-def make_cells(
-    rows: Iterable[Row],
-    key_of: Callable[[Row], Key],
-    key: Sequence[Axis],
-    metric: Metric,
-    policy: Policy,
-    started: Mapping[str, datetime],
-) -> dict[Key, Cell]:
-    """Groups trials into cells, ordered by key; see `Frame.cells`.
-
-    Args:
-        rows: trials, with `frame_columns`.
-        key_of: the key of a trial.
-        key: the axes that keys are made of.
-        metric: what is compared.
-        policy: what may be pooled.
-        started: when each campaign started.
-
-    Raises:
-        ConfigurationError: trials of one cell must not be pooled.
-    """
-    # The second half of an A/A pair exists to show the noise; a cell has one process per round.
-    counted = (row for row in rows if row["replicate"] == 0 and not (policy.without_flagged and row[FLAGS]))
-    groups = grouped(counted, key_of)
-    if policy.latest:
-        groups = {name: _newest(group, started) for name, group in groups.items()}
-    cells = {name: cell_of(name, groups[name], metric) for name in sorted(groups, key=sorting)}
-    refuse_mixtures({name: cell.measured for name, cell in cells.items()}, key, policy)
-    return cells
 
 
 def cell_of(key: Key, rows: Sequence[Row], metric: Metric) -> Cell:

@@ -117,7 +117,7 @@ def _work(row: Row, cells: Sequence[PageCell], page: Page, baseline: int, scale:
     batches = compared if len(compared) < 2 else [compared[0], compared[-1]]
     by_position = {(cell.backend, cell.batch): cell for cell in cells}
     backends = sorted({cell.backend for cell in cells if cell.batch in batches} - {baseline})
-    label = page.at.shapes[row[1]].choice.label
+    label = page.at.shapes[row[1]].label
     lanes: list[Content] = [element("span", class_="name")]
     for batch in batches:
         base = by_position[baseline, batch].of[page.mode].estimate
@@ -163,8 +163,8 @@ def _details(row: Row, page: Page) -> Iterator[str]:
     """What tells a workload from others of its name: the place, and the axes in which they differ."""
     place, shape = page.at.places[row[0]], page.at.shapes[row[1]]
     if len(page.at.places) > 1:
-        yield place.choice.label
-    alike = [other for other in page.at.shapes if other.choice.label == shape.choice.label]
+        yield place.label
+    alike = [other for other in page.at.shapes if other.label == shape.label]
     for name, choices in page.at.axes.items():
         if len({other.values[name] for other in alike}) > 1:
             value = shape.values[name]

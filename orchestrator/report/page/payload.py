@@ -14,7 +14,7 @@ from orchestrator.analysis.tax import Regime
 from orchestrator.analysis.verdict import Verdict
 from orchestrator.report.page.build import Page
 from orchestrator.report.page.cells import Against, Mode, PageCell, Series
-from orchestrator.report.page.places import KEY, Choice, Shape
+from orchestrator.report.page.places import KEY, PageShape
 from orchestrator.report.page.roofs import Ceiling
 from orchestrator.report.page.samples import SampleBook
 from orchestrator.report.page.sql import queries
@@ -45,16 +45,16 @@ def payload(page: Page, samples: SampleBook) -> dict[str, Any]:
         "sql_of_all": page.sql_of_all,
         "queries": queries(columns_of(KEY), without_flagged=page.without_flagged),
         "commands": dict(page.commands),
-        "campaigns": [campaign.campaign_id for campaign in page.campaigns],
+        "campaigns": [campaign["campaign_id"] for campaign in page.campaigns],
         "hosts": list(samples.hosts),
         "systems": [
             {"label": system.label, "id": system.system_id, "hosts": list(system.hosts)} for system in at.systems
         ],
-        "places": [{**_choice(place.choice), "system": place.system, "device": place.device} for place in at.places],
+        "places": [asdict(place) for place in at.places],
         "shapes": [_shape(shape, page) for shape in at.shapes],
-        "backends": [_choice(backend) for backend in at.backends],
+        "backends": [asdict(backend) for backend in at.backends],
         "axes": {
-            name: [{"value": value, **_choice(choice)} for value, choice in choices.items()]
+            name: [{"value": value, **asdict(choice)} for value, choice in choices.items()]
             for name, choices in at.axes.items()
         },
         "baselines": {kind.value: position for kind, position in page.baselines.items()},
@@ -77,13 +77,9 @@ def packed(document: dict[str, Any]) -> str:
     return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
 
 
-def _choice(choice: Choice) -> dict[str, Any]:
-    return {"label": choice.label, "sql": choice.sql}
-
-
-def _shape(shape: Shape, page: Page) -> dict[str, Any]:
+def _shape(shape: PageShape, page: Page) -> dict[str, Any]:
     axes = {name: value for name, value in shape.values.items() if name in page.at.axes}
-    return {**_choice(shape.choice), "workload": shape.values["workload"], "axes": axes}
+    return {"label": shape.label, "sql": shape.sql, "workload": shape.values["workload"], "axes": axes}
 
 
 def _roofs(page: Page) -> list[dict[str, Any]]:
