@@ -22,12 +22,10 @@ from orchestrator.analysis import (
     Shape,
     Summary,
     SummaryCell,
-    Verdict,
 )
 from orchestrator.analysis.axes import backend_name, grouped, shape_of
 from orchestrator.analysis.ratios import BASELINE, Row
 from orchestrator.report.text import (
-    COLOURS,
     calibration_line,
     count_text,
     counts_text,
@@ -45,6 +43,8 @@ from orchestrator.report.text import (
     sentences,
     shape_name,
     statuses_text,
+    verdict_colour,
+    verdict_mark,
     work_name,
 )
 from runners.contract import Interleaving
@@ -70,14 +70,6 @@ _APART = 1.1
 _APART_HOW = {
     Interleaving.ALONE.value: "alone, not in turns with the others",
     Interleaving.PAIRS.value: "in turns with eager alone",
-}
-_MARKS = {
-    Verdict.FASTER: "+",
-    Verdict.SLIGHTLY_FASTER: "+=",
-    Verdict.SLOWER: "-",
-    Verdict.SLIGHTLY_SLOWER: "-=",
-    Verdict.EQUIVALENT: "=",
-    Verdict.UNDECIDED: "~",
 }
 
 
@@ -183,8 +175,9 @@ def _cell(cell: SummaryCell, most: int, intervals: bool) -> Text:
     if cell.ratio is not None:
         ratio = cell.ratio
         number = ratio_text(ratio.estimate) if intervals else f"x{ratio.estimate.value:.2f}"
-        mark = _MARKS[ratio.verdict]
-        parts.append(Text(mark if is_vague(ratio.estimate) else f"{number} {mark}", style=COLOURS[ratio.verdict]))
+        mark = verdict_mark(ratio.verdict)
+        shown = mark if is_vague(ratio.estimate) else f"{number} {mark}"
+        parts.append(Text(shown, style=verdict_colour(ratio.verdict)))
     if cell.latency is not None and cell.latency.processes < most:
         parts.append(Text(f"n={cell.latency.processes}"))
     if cell.unsteady:

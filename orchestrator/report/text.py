@@ -16,14 +16,6 @@ from orchestrator.analysis.transition import Side
 from orchestrator.analysis.verdict import MOST_SESSIONS
 from runners.contract import Status
 
-COLOURS: Final = {
-    Verdict.FASTER: "green",
-    Verdict.SLIGHTLY_FASTER: "green",
-    Verdict.SLOWER: "red",
-    Verdict.SLIGHTLY_SLOWER: "red",
-    Verdict.EQUIVALENT: "",
-    Verdict.UNDECIDED: "yellow",
-}
 GROUPS: Final[Mapping[str, str]] = {
     "work": "What is computed",
     "system": "System",
@@ -185,6 +177,16 @@ def _scales(unit: str) -> tuple[tuple[float, str], ...]:
 
 
 # Verdicts
+
+
+def verdict_colour(verdict: Verdict) -> str:
+    """Of a ratio in the terminal."""
+    return {1: "green", -1: "red"}.get(verdict.direction, "" if verdict.is_equivalent else "yellow")
+
+
+def verdict_mark(verdict: Verdict) -> str:
+    """In a table that has no room for words: `+`, `-=`, `~`."""
+    return ("", "+", "-")[verdict.direction] + "=" * verdict.is_equivalent or "~"
 
 
 def verdict_name(verdict: Verdict, metric: str = "latency") -> str:

@@ -28,7 +28,7 @@ from orchestrator.analysis.confounders import WORK, Change, Confounders, Differe
 from orchestrator.analysis.frame import Cell, Frame, measured
 from orchestrator.analysis.metrics import Metric
 from orchestrator.analysis.pooling import Policy, refuse_to_compare
-from orchestrator.analysis.ratios import Pairing, Ratio
+from orchestrator.analysis.ratios import Pairing
 from orchestrator.analysis.snapshot import Snapshot
 from orchestrator.errors import ConfigurationError
 from orchestrator.store import Results
@@ -215,8 +215,12 @@ def pivot(snapshot: Snapshot, frame: Frame, layout: Layout) -> ComparisonTable:
     """
     cells = frame.cells(layout.axes)
     bare = [_entry(cell, cells, frame, layout) for cell in cells.values()]
-    ratios = frame.judged(_ratio(entry, frame) for entry in bare)
-    entries = [_with_ratio(entry, ratio, frame) for entry, ratio in zip(bare, ratios, strict=True)]
+    ratios = frame.compared((entry.cell, None if entry.problem else entry.baseline) for entry in bare)
+    undefined = f"{frame.metric.name} is not above 0 everywhere, so there is no ratio"
+    entries = [
+        replace(entry, ratio=ratio, problem=entry.problem or (undefined if entry.baseline and ratio is None else None))
+        for entry, ratio in zip(bare, ratios, strict=True)
+    ]
     return ComparisonTable(
         metric=frame.metric,
         policy=frame.policy,
@@ -268,27 +272,14 @@ def _entry(cell: Cell, cells: Mapping[Key, Cell], frame: Frame, layout: Layout) 
     return entry
 
 
-def _ratio(entry: Entry, frame: Frame) -> Ratio | None:
-    if entry.problem is not None or entry.baseline is None:
-        return None
-    return frame.ratio(entry.cell.measured, entry.baseline.measured)
-
-
-def _with_ratio(entry: Entry, ratio: Ratio | None, frame: Frame) -> Entry:
-    if ratio is None and entry.problem is None and entry.baseline is not None:
-        return replace(entry, problem=f"{frame.metric.name} is not above 0 everywhere, so there is no ratio")
-    return replace(entry, ratio=ratio)
-
-
 def _differences(snapshot: Snapshot, entries: Sequence[Entry], layout: Layout) -> tuple[Difference, ...]:
     """What else differs between the sides of the ratios."""
-    compared = [(number, entry.baseline, entry.cell, entry.ratio) for number, entry in enumerate(entries)]
-    used = {
-        row_id(row)
-        for _, baseline, cell, ratio in compared
-        if baseline is not None and ratio is not None
-        for row in (*cell.measured, *baseline.measured)
-    }
+    compared = [
+        (number, entry.baseline, entry.cell, entry.ratio.pairing)
+        for number, entry in enumerate(entries)
+        if entry.baseline is not None and entry.ratio is not None
+    ]
+    used = {row_id(row) for _, *sides, _ in compared for side in sides for row in side.measured}
     if not used:
         return ()
     condition = pc.field("campaign_id").isin(sorted({campaign for campaign, _, _ in used}))
@@ -296,12 +287,11 @@ def _differences(snapshot: Snapshot, entries: Sequence[Entry], layout: Layout) -
     rows = {row_id(row): row for row in snapshot.rows(change_columns(), condition)}
     finder = Confounders(snapshot.dimensions(rows.values()), rows)
     found = {}
-    for number, baseline, cell, ratio in compared:
-        if baseline is not None and ratio is not None:
-            # Within shared rounds load and clocks are as random as the order; elsewhere they may explain a difference.
-            apart = ratio.pairing is Pairing.UNPAIRED
-            changes = finder.between(baseline.measured, cell.measured, layout.compared, conditions=apart)
-            found[number] = (*_changes_of_work(baseline, cell, layout), *changes)
+    for number, baseline, cell, pairing in compared:
+        # Within shared rounds load and clocks are as random as the order; elsewhere they may explain a difference.
+        apart = pairing is Pairing.UNPAIRED
+        changes = finder.between(baseline.measured, cell.measured, layout.compared, conditions=apart)
+        found[number] = (*_changes_of_work(baseline, cell, layout), *changes)
     return gathered(found)
 
 

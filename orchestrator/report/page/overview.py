@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.analysis import MARGIN, Ratio, Verdict
+from orchestrator.analysis import MARGIN, Ratio
 from orchestrator.analysis.axes import grouped
 from orchestrator.report.page.build import Page
 from orchestrator.report.page.cells import Against, PageCell
@@ -29,15 +29,8 @@ _TICKS: Final = (
     *((0.8, 0.9, 1, 1.1, 1.25), (0.5, 0.7, 1, 1.4, 2), (0.25, 0.5, 1, 2, 4)),
     (1 / 16, 1 / 4, 1, 4, 16),
 )
-_KINDS: Final = {
-    Verdict.FASTER: ("faster", ""),
-    Verdict.SLOWER: ("slower", ""),
-    Verdict.SLIGHTLY_FASTER: ("equivalent", " ≈"),
-    Verdict.SLIGHTLY_SLOWER: ("equivalent", " ≈"),
-    Verdict.EQUIVALENT: ("equivalent", " ≈"),
-    Verdict.UNDECIDED: ("undecided", " ?"),
-}
-"""Class and sign of each verdict."""
+_SIGNS: Final = {"equivalent": " ≈", "undecided": " ?"}
+"""By the class of a verdict."""
 
 Row = tuple[int, int]
 """Positions of a place and a shape."""
@@ -146,7 +139,8 @@ def _lane(cell: PageCell | None, name: str, page: Page, scale: _Scale) -> Markup
         failed = [status for status in cell.trials.statuses if status is not Status.OK]
         why = failed[0].value.replace("_", " ") if failed else "no latency"
         return element("span", element("em", why), class_="lane", title=next(iter(cell.trials.reasons), why))
-    estimate, (kind, sign) = ratio.estimate, _KINDS[ratio.verdict]
+    estimate, kind = ratio.estimate, "equivalent" if ratio.verdict.is_equivalent else ratio.verdict.value
+    sign = _SIGNS.get(kind, "")
     parts: list[Content] = []
     if estimate.low is not None and estimate.high is not None:
         low, high = scale.at(estimate.low), scale.at(estimate.high)
