@@ -162,13 +162,13 @@ def test_claims_say_the_same(
         "version: 1\nclaims:\n"
         + "".join(
             f"  - {{id: {name.replace('_', '-')}-{batch}, text: It is so., source: a test, paraphrase: so, measured_by: "
-            f"sweeps/quickstart.yaml, where: {WORKLOAD} batch={batch}, "
+            f"sweeps/quickstart.yaml, where: {WORK} batch={batch}, "
             f"ratio: {{of: backend={name}, against: backend=eager, above: 1}}}}\n"
             for name in OTHERS
             for batch in BATCHES
         )
     )
-    asked = said(capsys, "claims", "--claims", claims, "--where", f"campaign={FIRST}", "--results", store.place)
+    asked = said(capsys, "claims", "--claims", claims, "--results", store.place)
     decisions = {decision["id"]: decision for decision in asked}
     findings = {1: "holds", -1: "fails", 0: "not enough data"}
     for name in OTHERS:
