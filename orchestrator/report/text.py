@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from orchestrator.analysis import Estimate, Ratio, SettingSummary, Shape, SummaryCell, Transition, Turning, Verdict
-from orchestrator.analysis.axes import grouped
+from orchestrator.analysis.axes import DEFAULTS, Value, grouped
 from orchestrator.analysis.transition import Side
 from orchestrator.analysis.verdict import MOST_SESSIONS
 from runners.contract import Status
@@ -82,10 +82,15 @@ def shape_name(shape: Shape) -> str:
 
 def work_name(shape: Shape) -> str:
     """The workload of a shape with its sizes."""
-    sizes = [f"{shape.sequence_length} tokens"] if shape.sequence_length else []
-    sizes += [f"{shape.image_size}x{shape.image_size} pixels"] if shape.image_size else []
-    sizes += [shape.options] if shape.options else []
-    return ", ".join([shape.workload, *sizes])
+    return work_text(shape.workload, shape.sequence_length, shape.image_size, shape.options)
+
+
+def work_text(workload: str, tokens: Value, pixels: Value, options: Value) -> str:
+    """A workload with its sizes and the options that are not at defaults."""
+    sizes = [f"{tokens} tokens"] if tokens else []
+    sizes += [f"{pixels}x{pixels} pixels"] if pixels else []
+    sizes += [str(options).replace(",", ", ")] if options not in ("", DEFAULTS) else []
+    return ", ".join([workload, *sizes])
 
 
 def numerics_name(shape: Shape) -> str:

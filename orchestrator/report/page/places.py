@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from orchestrator.analysis.axes import AXES, DEFAULTS, Axis, Value, axes, columns_of, grouped, sorting, values_of
+from orchestrator.analysis.axes import AXES, Axis, Value, axes, columns_of, grouped, sorting, values_of
 from orchestrator.report.page.sql import raw_values, sql_values
+from orchestrator.report.text import work_text
 
 Row = dict[str, Any]
 Key = tuple[Value, ...]
@@ -110,14 +111,7 @@ def short_model(name: str) -> str:
 
 def shape_label(values: Mapping[str, Value]) -> str:
     """The work with its sizes, without dtype, device and the like."""
-    parts = [str(values["workload"])]
-    if values["options"] != DEFAULTS:
-        parts.append(str(values["options"]).replace(",", ", "))
-    if values["sequence_length"]:
-        parts.append(f"{values['sequence_length']} tokens")
-    if values["image_size"]:
-        parts.append(f"{values['image_size']}x{values['image_size']} pixels")
-    return ", ".join(parts)
+    return work_text(str(values["workload"]), values["sequence_length"], values["image_size"], values["options"])
 
 
 def _systems(rows: Iterable[Row]) -> tuple[PageSystem, ...]:
