@@ -10,8 +10,8 @@ from orchestrator.analysis.ratios import Pairing, Ratio, Twin
 from orchestrator.analysis.reproduction import (
     Comparison,
     ModeComparison,
-    Place,
     Sides,
+    TrialPlace,
     compare_sides,
     reproduction_columns,
 )

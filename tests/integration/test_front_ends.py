@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
-from orchestrator.analysis import Place, Ratio, Sides, columns, compare_sides, reproduction_columns, summarise
+from orchestrator.analysis import Ratio, Sides, TrialPlace, columns, compare_sides, reproduction_columns, summarise
 from orchestrator.analysis.claims import claim_columns, configurations
 from orchestrator.analysis.comparison import Outcome, Policy, compare, compare_selections, gate
 from orchestrator.analysis.conditions import parse_conditions
@@ -121,7 +121,7 @@ def test_a_reproduction_says_the_same(store: Results) -> None:
     then, now = (
         store.trials(pc.field("campaign_id") == name, reproduction_columns()).arrow() for name in (FIRST, SECOND)
     )
-    places = [[Place(name, row["host"], row["trial_key"]) for name in (FIRST, SECOND)] for row in first]
+    places = [[TrialPlace(name, row["host"], row["trial_key"]) for name in (FIRST, SECOND)] for row in first]
     found = compare_sides(then, now, [Sides(*pair) for pair in places])
     for number, table in enumerate(tables):
         ratios = [comparison.modes[number].ratio for comparison in found]

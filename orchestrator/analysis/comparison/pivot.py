@@ -62,7 +62,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Side:
+class ComparedSide:
     """A selection."""
 
     conditions: tuple[Condition, ...]
@@ -70,7 +70,7 @@ class Side:
     """As tables call it."""
 
     @classmethod
-    def of(cls, conditions: tuple[Condition, ...], name: str | None = None) -> "Side":
+    def of(cls, conditions: tuple[Condition, ...], name: str | None = None) -> "ComparedSide":
         """A selection, by default under the name by which the user wrote it.
 
         Raises:
@@ -149,7 +149,7 @@ def compare_selections(
         ConfigurationError: an axis or a value is unknown, the two overlap or have nothing in common, or trials would be
             pooled that differ.
     """
-    sides = [Side.of(parse_conditions(texts, "SELECTION")) for texts in (left, right)]
+    sides = [ComparedSide.of(parse_conditions(texts, "SELECTION")) for texts in (left, right)]
     if sides[0].name == sides[1].name:
         raise ConfigurationError(f"both selections are {sides[0].name}; choose two different ones", key="SELECTION")
     conditions = parse_conditions(where, "--where")
@@ -158,7 +158,7 @@ def compare_selections(
 
 def pivot_sides(
     snapshot: Snapshot,
-    sides: tuple[Side, Side],
+    sides: tuple[ComparedSide, ComparedSide],
     where: tuple[Condition, ...],
     match: Sequence[str] | None,
     policy: Policy,
@@ -309,7 +309,7 @@ def _fixed(rows: Sequence[Row], layout: Layout) -> dict[Axis, Value]:
     return {where: next(iter(found)) for where, found in values.items() if len(found) == 1}
 
 
-def _differing(left: Side, right: Side) -> tuple[str, ...]:
+def _differing(left: ComparedSide, right: ComparedSide) -> tuple[str, ...]:
     """The axes on which the sides are meant to differ."""
     texts = [{(condition.axis.name, condition.text) for condition in side.conditions} for side in (left, right)]
     return tuple(dict.fromkeys(name for name, _ in sorted(texts[0] ^ texts[1])))
@@ -336,7 +336,7 @@ def _without_overlap(
 
 
 def _require_common(
-    found: Sequence[Sequence[Row]], matched: Sequence[Axis], metric: Metric, sides: tuple[Side, Side]
+    found: Sequence[Sequence[Row]], matched: Sequence[Axis], metric: Metric, sides: tuple[ComparedSide, ComparedSide]
 ) -> None:
     there = [[row for row in measured(rows, metric) if row["replicate"] == 0] for rows in found]
     for side, rows in zip(sides, there, strict=True):
@@ -358,7 +358,7 @@ def _require_common(
     raise ConfigurationError(f"there is nothing to compare: {why}; {_remedy(there, matched, sides)}")
 
 
-def _remedy(there: Sequence[Sequence[Row]], matched: Sequence[Axis], sides: tuple[Side, Side]) -> str:
+def _remedy(there: Sequence[Sequence[Row]], matched: Sequence[Axis], sides: tuple[ComparedSide, ComparedSide]) -> str:
     sweeps = [{str(axis(SWEEP).read(row)) for row in rows} for rows in there]
     is_recent = any(condition.is_recent for side in sides for condition in side.conditions)
     if is_recent and not sweeps[0] & sweeps[1]:

@@ -17,7 +17,7 @@ from orchestrator.analysis.axes import AXES, axes, columns_of, grouped, values_o
 from orchestrator.analysis.conditions import parse_conditions
 from orchestrator.analysis.frame import Frame, Frames, context_columns
 from orchestrator.analysis.metrics import METRICS, USUAL_LATENCY, Metric
-from orchestrator.analysis.paper.wanted import Configuration, Wanted, configuration_of, impossible
+from orchestrator.analysis.paper.wanted import Wanted, Work, configuration_of, impossible
 from orchestrator.analysis.snapshot import Snapshot
 from orchestrator.analysis.statistics import Estimate
 from orchestrator.analysis.tax import Regime, estimate_of, load_of
@@ -25,7 +25,7 @@ from orchestrator.store import Results, Selection
 from runners.contract import LEGACY
 
 Row = dict[str, Any]
-Cells = Mapping[Configuration, Sequence[Row]]
+Cells = Mapping[Work, Sequence[Row]]
 """Trials by what they measure."""
 
 TIMED_AS_THE_PAPER: Final = METRICS["latency_legacy"]
@@ -83,7 +83,7 @@ class State(Enum):
 class Point:
     """One configuration in one setting."""
 
-    configuration: Configuration
+    configuration: Work
     state: State
     rows: tuple[Row, ...]
     """Of one protocol: those that were measured, or those that failed."""
@@ -107,7 +107,7 @@ class Gathered:
 
     setting: Setting | None
     """Null if there is none at all."""
-    points: Mapping[Configuration, Point]
+    points: Mapping[Work, Point]
     others: tuple[Setting, ...]
     """Settings that have points of it, too, and are not drawn."""
     frame: Frame
@@ -242,7 +242,7 @@ def read_trials(results: Results, where: Sequence[str] = ()) -> Trials:
     return Trials(standard, legacy, Frames(whole), snapshot.started, sweeps, systems.to_pylist())
 
 
-def by_setting(rows: Iterable[Row]) -> dict[Setting, dict[Configuration, list[Row]]]:
+def by_setting(rows: Iterable[Row]) -> dict[Setting, dict[Work, list[Row]]]:
     """Trials by setting, and by configuration within it."""
     settings = grouped(rows, lambda row: values_of(row, _AXES))
     return {Setting._make(key): grouped(some, configuration_of) for key, some in settings.items()}
@@ -263,7 +263,7 @@ def _procedure(protocol: str | None) -> str | None:
 
 
 def _point(
-    configuration: Configuration, rows: Sequence[Row], device: str, column: str, started: Mapping[str, datetime]
+    configuration: Work, rows: Sequence[Row], device: str, column: str, started: Mapping[str, datetime]
 ) -> Point:
     measured = [row for row in rows if row["status"] == "ok" and row[column] is not None]
     if measured:
