@@ -66,13 +66,12 @@ def run(sweep: Path, results: Path) -> Campaign:
     trials = open_store(results).trials(columns=columns()).arrow()
     summary = summarise(trials)
     ratios = {
-        f"{shape_name(line.shape)}, batch {line.batch}, {cell.backend}": cell.ratio
+        f"{shape_name(cell.shape)}, batch {cell.batch}, {cell.backend}": cell.ratio
         for setting in summary.settings
-        for line in setting.lines
-        for cell in line.cells
+        for cell in setting.cells
         if cell.ratio is not None
     }
-    twins = [pair.ratio for setting in summary.settings for pair in setting.aa_pairs]
+    twins = [twin.ratio for setting in summary.settings for twin in setting.twins]
     return Campaign(results.name, seconds, ratios, twins, len(trials))
 
 

@@ -86,8 +86,8 @@ def _swept(directory: Path, given: argparse.Namespace, spins: list[int]) -> tupl
     # A process of its own: Ray reads its token once in each
     subprocess.run([*command, "--results", str(results)], check=True, stdout=sys.stderr)
     trials = open_store(results).trials(columns=columns()).arrow()
-    [line] = [line for setting in summarise(trials).settings for line in setting.lines]
-    cells = {cell.backend: cell for cell in line.cells}
+    [setting] = summarise(trials).settings
+    cells = {cell.backend: cell for cell in setting.cells}
     found = {}
     for spin in spins[1:]:
         ratio = cells[f"eager spin_us={spin}"].ratio

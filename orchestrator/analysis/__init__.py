@@ -6,25 +6,22 @@ Whatever reads the store raises `StoreError` where a file cannot be read; so doe
 from orchestrator.analysis.axes import Shape
 from orchestrator.analysis.comparison import compare, gate
 from orchestrator.analysis.confounders import Change, change_columns, changes
-from orchestrator.analysis.ratios import Pairing, Ratio
+from orchestrator.analysis.ratios import Pairing, Ratio, Twin
 from orchestrator.analysis.reproduction import (
     Comparison,
     ModeComparison,
-    Place,
     Sides,
+    TrialPlace,
     compare_sides,
     reproduction_columns,
 )
 from orchestrator.analysis.statistics import Estimate
 from orchestrator.analysis.summary import (
-    AaPair,
-    Cell,
     FailureGroup,
     Flagged,
-    Line,
-    Setting,
     SettingSummary,
     Summary,
+    SummaryCell,
     Turning,
     columns,
     summarise,

@@ -6,13 +6,11 @@ depend on what else is asked; ratios that are shown together are judged together
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Final
-
-import numpy as np
 
 from orchestrator.analysis.axes import AXES, Axis, Key, Value, columns_of, grouped, sorting, values_of
 from orchestrator.analysis.metrics import Metric, resolved
@@ -23,15 +21,13 @@ from orchestrator.analysis.ratios import (
     Ratio,
     Row,
     Twin,
-    by_visit,
     is_ok,
     judged,
     ratio_of,
-    samples_of,
     twins_of,
 )
-from orchestrator.analysis.statistics import Estimate, median_of_values
-from orchestrator.analysis.tax import BOUNDS
+from orchestrator.analysis.statistics import Estimate
+from orchestrator.analysis.tax import estimate_of, is_bound
 from runners.contract import Status
 
 FLAGS: Final = "guard_flags"
@@ -114,7 +110,23 @@ class Frame:
         Raises:
             ConfigurationError: trials of one cell must not be pooled.
         """
-        return make_cells(self.rows, lambda row: values_of(row, key), key, self.metric, self.policy, self.started)
+        columns, known = columns_of(key), dict[tuple[Any, ...], Key]()
+
+        def key_of(row: Row) -> Key:
+            # Most trials say the same as many others
+            raw = tuple(row[name] for name in columns)
+            if raw not in known:
+                known[raw] = values_of(row, key)
+            return known[raw]
+
+        # The second half of an A/A pair exists to show the noise; a cell has one process per round.
+        skipped = FLAGS if self.policy.without_flagged else "replicate"
+        groups = grouped((row for row in self.rows if row["replicate"] == 0 and not row[skipped]), key_of)
+        if self.policy.latest:
+            groups = {name: _newest(group, self.started) for name, group in groups.items()}
+        cells = {name: cell_of(name, groups[name], self.metric) for name in sorted(groups, key=sorting)}
+        refuse_mixtures({name: cell.measured for name, cell in cells.items()}, key, self.policy)
+        return cells
 
     @cached_property
     def priors(self) -> Priors:
@@ -134,6 +146,12 @@ class Frame:
         every = list(ratios)
         found = iter(judged([ratio for ratio in every if ratio is not None], self.policy.margin))
         return [None if ratio is None else next(found) for ratio in every]
+
+    def compared(self, pairs: Iterable[tuple[Cell | None, Cell | None]]) -> list[Ratio | None]:
+        """How many times better cells are than their baselines, judged together; null where a side is missing."""
+        return self.judged(
+            self.ratio(cell.measured, baseline.measured) if cell and baseline else None for cell, baseline in pairs
+        )
 
     @cached_property
     def twins(self) -> tuple[Twin, ...]:
@@ -165,51 +183,10 @@ def context_columns(metric: Metric) -> list[str]:
     return list(dict.fromkeys([*RATIO_COLUMNS, *metric.columns, FLAGS]))
 
 
-def make_cells(
-    rows: Iterable[Row],
-    key_of: Callable[[Row], Key],
-    key: Sequence[Axis],
-    metric: Metric,
-    policy: Policy,
-    started: Mapping[str, datetime],
-) -> dict[Key, Cell]:
-    """Groups trials into cells, ordered by key; see `Frame.cells`.
-
-    Args:
-        rows: trials, with `frame_columns`.
-        key_of: the key of a trial.
-        key: the axes that keys are made of.
-        metric: what is compared.
-        policy: what may be pooled.
-        started: when each campaign started.
-
-    Raises:
-        ConfigurationError: trials of one cell must not be pooled.
-    """
-    # The second half of an A/A pair exists to show the noise; a cell has one process per round.
-    counted = (row for row in rows if row["replicate"] == 0 and not (policy.without_flagged and row[FLAGS]))
-    groups = grouped(counted, key_of)
-    if policy.latest:
-        groups = {name: _newest(group, started) for name, group in groups.items()}
-    cells = {name: cell_of(name, groups[name], metric) for name in sorted(groups, key=sorting)}
-    refuse_mixtures({name: cell.measured for name, cell in cells.items()}, key, policy)
-    return cells
-
-
 def cell_of(key: Key, rows: Sequence[Row], metric: Metric) -> Cell:
     """One cell of trials, whatever they differ in."""
     found = measured(rows, metric)
-    return Cell(key, tuple(rows), tuple(found), estimate_of(found, metric))
-
-
-def estimate_of(rows: Sequence[Row], metric: Metric) -> Estimate | None:
-    """The median of a metric over the processes that have it, of a bound the least; null without any."""
-    if not rows:
-        return None
-    values = np.array([row[metric.column] for row in rows], dtype=np.float64)
-    if is_bound(rows, metric.column):
-        return Estimate(float(values.min()), None, None, len(rows), len(rows))
-    return median_of_values(values, sum(samples_of(row, metric.count) for row in rows))
+    return Cell(key, tuple(rows), tuple(found), estimate_of(found, metric.column, metric.count))
 
 
 def measured(rows: Iterable[Row], metric: Metric) -> list[Row]:
@@ -221,11 +198,6 @@ def measured(rows: Iterable[Row], metric: Metric) -> list[Row]:
     ]
 
 
-def is_bound(rows: Iterable[Row], column: str) -> bool:
-    """Whether a column is a bound in some trials: of several the least counts, and there is no interval."""
-    return column in BOUNDS and all(row["device"] == "cpu" for row in rows)
-
-
 def last_attempts(rows: Iterable[Row]) -> list[Any]:
     """Of each trial the attempt that counts, in the order in which trials appear."""
     last: dict[tuple[str, str], Row] = {}
@@ -235,20 +207,6 @@ def last_attempts(rows: Iterable[Row]) -> list[Any]:
         if known is None or known["attempt"] < row["attempt"]:
             last[name] = row
     return list(last.values())
-
-
-def column_estimate(rows: Sequence[Row], column: str) -> Estimate | None:
-    """The median of a column over the visits that ended well, of a bound the least; null where none has it."""
-    found = by_visit(rows, column)
-    if found and is_bound(rows, column):
-        return Estimate(min(found.values()), None, None, len(found), len(found))
-    return over_processes(found.values())
-
-
-def over_processes(values: Iterable[float]) -> Estimate | None:
-    """Median over processes with its interval; null without a process."""
-    found = np.array(list(values), dtype=np.float64)
-    return median_of_values(found, len(found)) if len(found) else None
 
 
 def _newest(rows: Sequence[Row], started: Mapping[str, datetime]) -> list[Row]:

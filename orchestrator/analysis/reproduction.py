@@ -30,7 +30,7 @@ _COLUMNS: Final = tuple(
 
 
 @dataclass(frozen=True)
-class Place:
+class TrialPlace:
     """Where the trials of one side are in the store."""
 
     campaign_id: str
@@ -42,8 +42,8 @@ class Place:
 class Sides:
     """One configuration then and now."""
 
-    then: Place
-    now: Place
+    then: TrialPlace
+    now: TrialPlace
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,8 @@ def compare_sides(then: pa.Table, now: pa.Table, sides: Sequence[Sides]) -> tupl
     return tuple(replace(bare, modes=tuple(replace(mode, ratio=next(ratios)) for mode in bare.modes)) for bare in found)
 
 
-def _place(row: Row) -> Place:
-    return Place(row["campaign_id"], row["host"] or "", row["trial_key"])
+def _place(row: Row) -> TrialPlace:
+    return TrialPlace(row["campaign_id"], row["host"] or "", row["trial_key"])
 
 
 def _comparison(sides: Sides, then: Sequence[Row], now: Sequence[Row], frames: Mapping[str, Frame]) -> Comparison:

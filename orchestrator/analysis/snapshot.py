@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +21,10 @@ from orchestrator.store import Results, Selection, Stage
 from orchestrator.store.query.reading import View
 
 Row = dict[str, Any]
+CAMPAIGN_COLUMNS: Final = (
+    *("campaign_id", "sweep", "started_at", "finished_at", "planned_trials"),
+    *(stage.value for stage in Stage),
+)
 
 
 @dataclass(frozen=True)
@@ -29,14 +33,13 @@ class Snapshot:
 
     view: View
     campaigns: tuple[Row, ...]
-    """With `campaign_id`, `sweep`, `started_at` and the columns of `Stage`."""
+    """With `CAMPAIGN_COLUMNS`."""
 
     @classmethod
     def of(cls, results: Results) -> Self:
         """The store as it is now."""
         view = results.view()
-        columns = ("campaign_id", "sweep", "started_at", *(stage.value for stage in Stage))
-        return cls(view, tuple(Selection(view, "campaigns", None, columns).arrow().to_pylist()))
+        return cls(view, tuple(Selection(view, "campaigns", None, CAMPAIGN_COLUMNS).arrow().to_pylist()))
 
     @property
     def started(self) -> Mapping[str, datetime]:

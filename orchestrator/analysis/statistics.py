@@ -15,6 +15,7 @@ How often each holds the truth is simulated in `benchmarks/simulation`; docs/mea
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -81,6 +82,12 @@ def median_of_values(values: Floats, samples: int) -> Estimate:
     else:
         _, lower, upper = t_interval(values)
     return Estimate(float(np.median(values)), lower, upper, len(values), samples)
+
+
+def over_processes(values: Iterable[float]) -> Estimate | None:
+    """The same of values that have one sample each; null without any."""
+    found = np.array(list(values), dtype=np.float64)
+    return median_of_values(found, len(found)) if len(found) else None
 
 
 def mean_ratio(logs: Floats, samples: int, prior: Prior | None = None, between: float = 0.0) -> Estimate:

@@ -5,69 +5,47 @@ Nothing is pooled over hosts, systems, environments, isolation or versions of th
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from orchestrator.analysis.axes import Shape, backend_name, grouped, shape_of
-from orchestrator.analysis.frame import FLAGS, Frame, cell_of, estimate_of, last_attempts
+from orchestrator.analysis.frame import FLAGS, Frame, cell_of, last_attempts
 from orchestrator.analysis.metrics import METRICS
 from orchestrator.analysis.ratios import BASELINE, RATIO_COLUMNS, Ratio, Row, Twin, is_ok
 from orchestrator.analysis.statistics import Estimate
-from orchestrator.analysis.tax import complete, stored
+from orchestrator.analysis.tax import complete, estimate_of, stored
 from orchestrator.analysis.transition import Transition, transition_of
 from runners.contract import Status
 from runners.contract.catalogue.entries import CPU
 
 
-@dataclass(frozen=True, order=True)
-class Setting:
-    """Where and in what trials ran: only trials of one setting are compared."""
-
-    host: str
-    environment: str
-    isolation: str
-    environment_id: str
-    image_digest: str
-    system_id: str
-    method_version: int
-    runner_sha256: str
-    """The code that measured."""
-
-
 @dataclass(frozen=True)
-class Cell:
+class SummaryCell:
     """One backend at one shape and batch."""
 
+    shape: Shape
+    batch: int
     backend: str
     """Name, with its options if it has any."""
     latency: Estimate | None
     """Seconds per call; null if no trial was ok."""
-    fastest: Estimate | None
+    fastest: Estimate | None = None
     """The same of the 10th percentiles of its processes."""
-    ratio: Ratio | None
+    ratio: Ratio | None = None
     """Latency of eager over this latency: above 1 is faster than eager. Null for eager itself."""
-    floor: Estimate | None
+    floor: Estimate | None = None
     """Dispatch floor in seconds, of all trials of its structure in the campaign: what the framework takes at least.
 
     Null where it was not measured."""
-    floor_proven: bool
+    floor_proven: bool = False
     """It is of twins that dispatched the operations of the trial, and were undisturbed."""
-    unsteady: int
-    """Processes whose warm-up ended by its cap."""
-    failures: Mapping[Status, int]
     floor_problem: str | None = None
     """Why there is no floor, where one was asked for."""
-
-
-@dataclass(frozen=True)
-class Line:
-    """All backends at one shape and batch; eager first, then by name."""
-
-    shape: Shape
-    batch: int
-    cells: tuple[Cell, ...]
+    unsteady: int = 0
+    """Processes whose warm-up ended by its cap."""
+    failures: Mapping[Status, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -81,33 +59,17 @@ class Turning:
 
 
 @dataclass(frozen=True)
-class AaPair:
-    """The same trial twice in each session: nothing differs, and how often that is called different is looked at."""
-
-    backend: str
-    shape: Shape
-    batch: int
-    ratio: Ratio
-
-
-@dataclass(frozen=True)
 class SettingSummary:
-    """One setting."""
+    """Where and in what trials ran: only trials of one setting are compared."""
 
-    setting: Setting
-    executor_reason: str | None
-    cpu_model: str | None
-    gpu_name: str | None
-    lines: tuple[Line, ...]
-    aa_pairs: tuple[AaPair, ...]
-    """Judged together, as the ratios of all settings are."""
+    row: Row
+    """One of its trials, for what all of them share."""
+    cells: tuple[SummaryCell, ...]
+    """By shape and batch; eager first, then by name. Ratios are judged together, as those of all settings are."""
+    twins: tuple[Twin, ...] = ()
+    """The A/A pairs, the same trial twice in each session: judged together."""
     turnings: tuple[Turning, ...] = ()
     """On a CPU, of the backends with a proven floor at two batches or more."""
-
-    @property
-    def cells(self) -> tuple[Cell, ...]:
-        """Of all lines."""
-        return tuple(cell for line in self.lines for cell in line.cells)
 
 
 @dataclass(frozen=True)
@@ -152,24 +114,36 @@ class Summary:
     """Trials that counted and had fewer turns than they should."""
 
 
+class _Key(NamedTuple):
+    """What tells cells apart, in the order in which they are shown."""
+
+    setting: tuple[Any, ...]
+    shape: Shape
+    batch: int
+    is_compared: bool
+    backend: str
+    trial_key: str
+    """Whatever else a later version lets differ must not be pooled by accident."""
+
+    @classmethod
+    def of(cls, row: Row) -> "_Key":
+        """That of a trial."""
+        backend = row["backend"] != BASELINE, backend_name(row)
+        return cls(_setting(row), shape_of(row), row["batch"], *backend, row["trial_key"])
+
+
 _LATENCY: Final = METRICS["latency_sync"]
 _FASTEST: Final = METRICS["latency_sync_p10"]
+_SETTING: Final = (
+    *("host", "environment", "isolation", "environment_id", "image_digest", "system_id", "method_version"),
+    "runner_sha256",
+)
 _COLUMNS: Final = tuple(
     dict.fromkeys(
         (
-            *(
-                "trial_id",
-                "attempt",
-                "reason",
-                "order",
-                "steady",
-                "interleaving",
-                "session_reason",
-                "short_series",
-                FLAGS,
-            ),
-            *("short_series", FLAGS, "environment", "image_digest", "executor_reason", "cpu_model", "gpu_name"),
-            *("dispatch_floor_s", "dispatch_floor_valid", "dispatch_floor_problem", "latency_floor_log_ratio"),
+            *("trial_id", "attempt", "reason", "order", "steady", "session_reason", "short_series", FLAGS, *_SETTING),
+            *("executor_reason", "cpu_model", "gpu_name", "dispatch_floor_s", "dispatch_floor_valid"),
+            *("dispatch_floor_problem", "latency_floor_log_ratio"),
             *(*_LATENCY.columns, *_FASTEST.columns, *RATIO_COLUMNS),
         )
     )
@@ -189,13 +163,9 @@ def summarise(trials: pa.Table) -> Summary:
         raise ValueError("a summary is of one campaign")
     everything = complete(trials, _COLUMNS).to_pylist()
     rows = last_attempts(everything)
-    frame = Frame(rows, _LATENCY, campaigns=rows)
-    twins = grouped(frame.twins, lambda twin: _setting(twin.row))
-    by_setting = grouped(rows, _setting)
-    settings = [_setting_summary(name, by_setting[name], frame, twins.get(name, ())) for name in sorted(by_setting)]
     ok = [row for row in rows if is_ok(row)]
     return Summary(
-        settings=_judged([found for found in settings if any(cell.latency for cell in found.cells)], frame),
+        settings=_settings(rows),
         failures=failure_groups(rows, lambda row: f"{row['workload']} {backend_name(row)}"),
         totals=Counter(Status(row["status"]) for row in rows),
         retried=len(everything) - len(rows),
@@ -210,45 +180,43 @@ def columns() -> list[str]:
     return stored(_COLUMNS)
 
 
-def _setting_summary(setting: Setting, rows: Sequence[Row], frame: Frame, twins: Sequence[Twin]) -> SettingSummary:
-    by_line = grouped(rows, lambda row: (shape_of(row), row["batch"]))
-    lines = tuple(_line(shape, batch, by_line[shape, batch], frame) for shape, batch in sorted(by_line))
-    pairs = tuple(AaPair(backend_name(twin.row), shape_of(twin.row), twin.row["batch"], twin.ratio) for twin in twins)
-    first = rows[0]
-    machine = first["executor_reason"], first["cpu_model"], first["gpu_name"]
-    return SettingSummary(setting, *machine, lines, pairs, _turnings(rows))
+def _settings(rows: Sequence[Row]) -> tuple[SettingSummary, ...]:
+    """Those in which something was measured; all ratios are looked at together."""
+    frame = Frame(rows, _LATENCY, campaigns=rows)
+    groups = grouped(rows, _Key.of)
+    cells = {
+        key: cell_of(key, [row for row in groups[key] if row["replicate"] == 0], _LATENCY) for key in sorted(groups)
+    }
+    eager = grouped((key for key in cells if key.backend == BASELINE), lambda key: key[:3])
+    only = {work: cells[found[0]] for work, found in eager.items() if len(found) == 1}
+    pairs = ((cell, None if key.backend == BASELINE else only.get(key[:3])) for key, cell in cells.items())
+    ratios = dict(zip(cells, frame.compared(pairs), strict=True))
+    twins = grouped(frame.twins, lambda twin: _setting(twin.row))
+    found = []
+    for setting, keys in grouped(cells, lambda key: key.setting).items():
+        shown = tuple(_cell(key, groups[key], cells[key].measured, ratios[key]) for key in keys)
+        here = [row for key in keys for row in groups[key]]
+        if any(cell.latency for cell in shown):
+            found.append(SettingSummary(here[0], shown, tuple(twins.get(setting, ())), _turnings(here)))
+    return tuple(found)
 
 
-def _line(shape: Shape, batch: int, rows: Sequence[Row], frame: Frame) -> Line:
-    # The key too: whatever else a later version lets differ must not be pooled by accident.
-    by_backend = grouped(rows, lambda row: (row["backend"] != BASELINE, backend_name(row), row["trial_key"]))
-    counted = {key: [row for row in group if row["replicate"] == 0] for key, group in by_backend.items()}
-    measured = {key: cell_of((), group, _LATENCY).measured for key, group in counted.items()}
-    baselines = [key for key in sorted(by_backend) if key[1] == BASELINE]
-    baseline = measured[baselines[0]] if len(baselines) == 1 else ()
-    cells = []
-    for key in sorted(by_backend):
-        ok = [row for row in by_backend[key] if is_ok(row)]
-        floors = [row for row in counted[key] if row["dispatch_floor_s"] is not None]
-        # A bound has no interval
-        least = min((row["dispatch_floor_s"] for row in floors), default=0.0)
-        floor = Estimate(least, None, None, len(floors), len(floors))
-        cells.append(
-            Cell(
-                backend=key[1],
-                latency=estimate_of(measured[key], _LATENCY),
-                fastest=estimate_of(measured[key], _FASTEST),
-                ratio=frame.ratio(measured[key], baseline) if key[1] != BASELINE else None,
-                floor=floor if floors else None,
-                floor_proven=any(row["dispatch_floor_valid"] is True for row in floors),
-                unsteady=sum(row["steady"] is False for row in ok),
-                failures=Counter(Status(row["status"]) for row in by_backend[key] if not is_ok(row)),
-                floor_problem=None
-                if floors
-                else next(filter(None, (row["dispatch_floor_problem"] for row in ok)), None),
-            )
-        )
-    return Line(shape, batch, tuple(cells))
+def _cell(key: _Key, rows: Sequence[Row], measured: Sequence[Row], ratio: Ratio | None) -> SummaryCell:
+    """The second halves of A/A pairs count where it is about how trials ended."""
+    ok = [row for row in rows if is_ok(row)]
+    floor = estimate_of((row for row in ok if row["replicate"] == 0), "dispatch_floor_s")
+    problems = (row["dispatch_floor_problem"] for row in ok)
+    return SummaryCell(
+        *(key.shape, key.batch, key.backend),
+        latency=estimate_of(measured, _LATENCY.column, _LATENCY.count),
+        fastest=estimate_of(measured, _FASTEST.column, _FASTEST.count),
+        ratio=ratio,
+        floor=floor,
+        floor_proven=any(row["dispatch_floor_valid"] is True for row in ok),
+        floor_problem=None if floor else next(filter(None, problems), None),
+        unsteady=sum(row["steady"] is False for row in ok),
+        failures=Counter(Status(row["status"]) for row in rows if not is_ok(row)),
+    )
 
 
 def _turnings(rows: Sequence[Row]) -> tuple[Turning, ...]:
@@ -260,16 +228,6 @@ def _turnings(rows: Sequence[Row]) -> tuple[Turning, ...]:
         if change is not None:
             found.append(Turning(shape, backend, change))
     return tuple(found)
-
-
-def _judged(settings: Sequence[SettingSummary], frame: Frame) -> tuple[SettingSummary, ...]:
-    """All ratios of a summary are looked at together."""
-    found = iter(frame.judged(cell.ratio for setting in settings for cell in setting.cells))
-
-    def line(bare: Line) -> Line:
-        return replace(bare, cells=tuple(replace(cell, ratio=next(found)) for cell in bare.cells))
-
-    return tuple(replace(setting, lines=tuple(map(line, setting.lines))) for setting in settings)
 
 
 def failure_groups(rows: Iterable[Row], name: Callable[[Row], str]) -> tuple[FailureGroup, ...]:
@@ -302,6 +260,5 @@ def named_batches(rows: Iterable[Row], name: Callable[[Row], str]) -> tuple[str,
     return tuple(f"{text} batch {', '.join(map(str, some))}" for text, some in batches.items())
 
 
-def _setting(row: Row) -> Setting:
-    known: dict[str, Any] = {name: row[name] or "" for name in Setting.__dataclass_fields__}
-    return Setting(**known)
+def _setting(row: Row) -> tuple[Any, ...]:
+    return tuple(row[name] or "" for name in _SETTING)

@@ -19,19 +19,31 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
-from orchestrator.analysis.ratios import Row, Visit, by_visit
-from orchestrator.analysis.statistics import Estimate
+from orchestrator.analysis.ratios import Row, Visit, by_visit, is_ok, samples_of
+from orchestrator.analysis.statistics import Estimate, median_of_values, over_processes
 from orchestrator.store import PLACE
 from runners.contract import TWIN_GROWTH
 
-BOUNDS: Final = frozenset({"dispatch_floor_s", "exposed_overhead_s"})
+_BOUNDS: Final = frozenset({"dispatch_floor_s", "exposed_overhead_s"})
 """Derived columns that are bounds on CPUs: of several the least counts, and there is no interval."""
 UPPER, LOWER = 1.1, 0.9
 """One side over the other: above the first it decides, below the second the other does; between them it is mixed."""
 AGREEMENT: Final = 0.1
 """Largest difference between the two estimates of the exposed overhead, as a share of the latency."""
+
+
+GPU_PARTS: Final = (
+    *("latency_sync_median_s", "latency_pipelined_median_s", "dispatch_s", "busy_s", "graph_s"),
+    *("exposed_overhead_s", "exposed_overhead_graph_s", "framework_fraction", "boundedness", "tax_ratio"),
+)
+CPU_PARTS: Final = (
+    *("latency_sync_median_s", "latency_pipelined_median_s", "dispatch_floor_s"),
+    *("parallel_region_tax_s", "framework_fraction"),
+)
+_OF_A_PROVEN_FLOOR: Final = ("framework_fraction", "parallel_region_tax_s")
 
 
 class Regime(Enum):
@@ -189,30 +201,44 @@ def _derived(trials: pa.Table, campaigns: pa.Table | None) -> pa.Table:
         return connection.sql(f"SELECT {_NAMES} FROM ({query}) ORDER BY row_number").to_arrow_table().cast(DERIVED)
 
 
-def regime(device: str, low: float, high: float) -> Regime:
-    """The regime of a load that is known within an interval: the whole of it must lie beyond the band.
+@dataclass(frozen=True)
+class Load:
+    """How much the device's side weighs against the framework's over the processes of a configuration."""
 
-    Args:
-        device: `cpu` or `cuda`.
-        low: of the interval; of a number without one both ends are that number.
-        high: of the interval.
-    """
-    band = BANDS[device]
-    if high < band.low:
-        return Regime.FRAMEWORK_BOUND
-    return Regime.COMPUTE_BOUND if low > band.high else Regime.MIXED
+    device: str
+    """`cpu` or `cuda`."""
+    estimate: Estimate
+    """On a GPU busy over dispatch; on a CPU latency over two floors, at most."""
+
+    @property
+    def regime(self) -> Regime:
+        """The whole interval must lie beyond the band; without an interval the value itself decides."""
+        found, band = self.estimate, BANDS[self.device]
+        if (found.value if found.high is None else found.high) < band.low:
+            return Regime.FRAMEWORK_BOUND
+        low = found.value if found.low is None else found.low
+        return Regime.COMPUTE_BOUND if low > band.high else Regime.MIXED
+
+    @property
+    def is_decided(self) -> bool:
+        """False where a single process leaves the regime without an interval."""
+        return self.estimate.low is not None
+
+    @property
+    def is_by_lower_bound(self) -> bool:
+        """CPU: the framework may take more than its floor, so that only framework-bound is proven."""
+        return self.device == "cpu" and self.regime is not Regime.FRAMEWORK_BOUND
+
+    @property
+    def proven(self) -> Regime | None:
+        """The regime, where its rounds prove it."""
+        return self.regime if self.is_decided and not self.is_by_lower_bound else None
 
 
-def regime_of(load: Estimate, device: str) -> Regime:
-    """The regime of a load with its whole interval; without an interval the value itself decides.
-
-    Args:
-        load: of `loads`.
-        device: `cpu` or `cuda`.
-    """
-    low = load.value if load.low is None else load.low
-    high = load.value if load.high is None else load.high
-    return regime(device, low, high)
+def load_of(rows: Iterable[Row], device: str) -> Load | None:
+    """The load of the trials of one configuration; null if nothing tells it."""
+    found = over_processes(loads(rows, device).values())
+    return None if found is None else Load(device, found)
 
 
 def pace(device: str) -> str:
@@ -236,3 +262,69 @@ def loads(rows: Iterable[Row], device: str) -> dict[Visit, float]:
             visit: math.exp(value) / 2 for visit, value in by_visit(proven(rows), "latency_floor_log_ratio").items()
         }
     return {visit: 1 / value for visit, value in by_visit(rows, "boundedness").items() if value > 0}
+
+
+@dataclass(frozen=True)
+class Tax:
+    """Of one configuration."""
+
+    parts: Mapping[str, Estimate]
+    """By column: medians over processes, with intervals over them. What was not measured is not in it."""
+    load: Load | None
+    """Null if nothing tells the regime."""
+    floor_problem: str | None
+    """CPU: why the floor proves nothing."""
+    estimates_disagree: int
+    """GPU: processes in which profiler and CUDA graph give exposed overheads that differ by a tenth of the latency."""
+    processes: int
+    unsteady: int
+    """Processes whose warm-up ended by its cap."""
+
+
+def tax_of(rows: Sequence[Row], device: str) -> Tax:
+    """The parts of a call, over the processes of a configuration.
+
+    Args:
+        rows: its trials, without the second halves of A/A pairs.
+        device: `cpu` or `cuda`.
+    """
+    ok = [row for row in rows if is_ok(row)]
+    valid = proven(ok)
+    parts: dict[str, Estimate] = {}
+    for column in CPU_PARTS if device == "cpu" else GPU_PARTS:
+        # Of a floor that is not proven nothing follows, but it is shown.
+        source = valid if column in _OF_A_PROVEN_FLOOR or (column == "dispatch_floor_s" and valid) else ok
+        found = estimate_of(source, column)
+        if found is not None:
+            parts[column] = found
+    problems = [row["dispatch_floor_problem"] for row in ok if row["dispatch_floor_valid"] is False]
+    return Tax(
+        parts=parts,
+        load=load_of(ok, device),
+        floor_problem=problems[0] if problems else None,
+        estimates_disagree=sum(row["overhead_estimates_agree"] is False for row in ok),
+        processes=len(ok),
+        unsteady=sum(row["steady"] is False for row in ok),
+    )
+
+
+def estimate_of(rows: Iterable[Row], column: str, count: str | None = None) -> Estimate | None:
+    """The median of a column over the processes that ended well and have it, of a bound the least; null without any.
+
+    Args:
+        rows: trials.
+        column: of them.
+        count: the column with the number of samples, as metrics have it.
+    """
+    known = [row for row in rows if is_ok(row) and row[column] is not None]
+    if not known:
+        return None
+    values = np.array([row[column] for row in known], dtype=np.float64)
+    if is_bound(known, column):
+        return Estimate(float(values.min()), None, None, len(known), len(known))
+    return median_of_values(values, sum(samples_of(row, count) for row in known))
+
+
+def is_bound(rows: Iterable[Row], column: str) -> bool:
+    """Whether a column is a bound in some trials: of several the least counts, and there is no interval."""
+    return column in _BOUNDS and all(row["device"] == "cpu" for row in rows)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from orchestrator.analysis import Place, Sides, change_columns, changes, compare_sides, reproduction_columns
+from orchestrator.analysis import Sides, TrialPlace, change_columns, changes, compare_sides, reproduction_columns
 from orchestrator.campaign import (
     Allowed,
     ReproduceRequest,
@@ -98,7 +98,10 @@ def print_reproduction(store: Store, reproduction: Reproduction, campaign_id: st
     """Prints then and now side by side."""
     earlier = reproduction.wanted.campaign_id
     sides = [
-        Sides(Place(earlier, trial.then.host, trial.then.trial_key), Place(campaign_id, trial.host, trial.trial_key))
+        Sides(
+            TrialPlace(earlier, trial.then.host, trial.then.trial_key),
+            TrialPlace(campaign_id, trial.host, trial.trial_key),
+        )
         for trial in reproduction.again
     ]
     columns = list(dict.fromkeys([*reproduction_columns(), *change_columns()]))

@@ -12,7 +12,6 @@ from orchestrator.analysis import Change, Pairing, Ratio
 from orchestrator.analysis.axes import DEFAULTS, Axis, Key, Value, grouped
 from orchestrator.analysis.comparison import SIDE, Cell, ComparisonTable, Difference, Entry
 from orchestrator.report.text import (
-    COLOURS,
     GROUPS,
     calibration_line,
     count_text,
@@ -23,6 +22,7 @@ from orchestrator.report.text import (
     ratio_text,
     rule_lines,
     value_text,
+    verdict_colour,
     verdict_name,
 )
 
@@ -225,7 +225,7 @@ def _ratio(entry: Entry, table: ComparisonTable, *, is_narrow: bool) -> Text:
     name = verdict_name(ratio.verdict, table.metric.name)
     mark = pairing_mark(ratio, table)
     between = "\n" if is_narrow else " "
-    return Text(f"{ratio_text(ratio.estimate)}{between}{name}{mark}", style=COLOURS[ratio.verdict])
+    return Text(f"{ratio_text(ratio.estimate)}{between}{name}{mark}", style=verdict_colour(ratio.verdict))
 
 
 def _verdicts(table: ComparisonTable) -> Iterator[Text]:

@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from orchestrator.analysis.axes import DEFAULTS, axes, grouped
+from orchestrator.analysis.axes import axes, grouped
 from orchestrator.analysis.frame import Cell, Frame, frame_columns
 from orchestrator.analysis.metrics import METRICS
 from orchestrator.analysis.pooling import Policy, Pool
 from orchestrator.report import markdown
-from orchestrator.report.text import count_text, duration_text, statuses_text
+from orchestrator.report.text import count_text, duration_text, statuses_text, work_text
 from runners.contract import Status
 from runners.contract.catalogue import BACKENDS, WORKLOADS, BackendInfo, WorkloadInfo
 
@@ -156,11 +156,10 @@ def _of(cell: Cell, name: str) -> Any:
 
 def _line(cell: Cell, varying: Sequence[str]) -> tuple[str, str]:
     """Workload, and its input as text."""
-    tokens, pixels, options = (_of(cell, name) for name in ("sequence_length", "image_size", "options"))
-    parts = [f"{tokens} tokens"] if tokens else []
-    parts += [f"{pixels} pixels"] if pixels else []
-    parts += [options.replace(",", ", ")] if options != DEFAULTS else []
-    return _of(cell, "workload"), ", ".join([*parts, *(_common(name, _of(cell, name)) for name in varying)]) or "–"
+    workload, *sizes = (_of(cell, name) for name in ("workload", "sequence_length", "image_size", "options"))
+    text = work_text(workload, *sizes).removeprefix(workload).removeprefix(", ")
+    parts = filter(None, (text, *(_common(name, _of(cell, name)) for name in varying)))
+    return workload, ", ".join(parts) or "–"
 
 
 def _common(name: str, value: Any) -> str:

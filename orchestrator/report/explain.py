@@ -13,9 +13,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from orchestrator.analysis import Estimate
-from orchestrator.analysis.explanation import FREE, Alternative, Direction, Explanation, Lack, Tax
+from orchestrator.analysis.explanation import FREE, Alternative, Direction, Explanation, Lack
 from orchestrator.analysis.phases import TimeSpent
-from orchestrator.analysis.tax import Regime
+from orchestrator.analysis.tax import Regime, Tax
 from orchestrator.analysis.transition import Interval
 from orchestrator.report.terminal import ruled_table
 from orchestrator.report.text import (
@@ -143,7 +143,9 @@ def _tax(tax: Tax, device: str) -> Iterator[RenderableType]:
             "the framework's share", _percent(share), Text("at least" if device == "cpu" else "", style="dim")
         )
     if device == "cpu" and tax.load is not None:
-        table.add_row("latency over floor", _plain(tax.load.scaled(2)), Text("at most; transition at 2", style="dim"))
+        table.add_row(
+            "latency over floor", _plain(tax.load.estimate.scaled(2)), Text("at most; transition at 2", style="dim")
+        )
     boundedness = tax.parts.get("boundedness")
     if boundedness is not None:
         table.add_row("boundedness", _plain(boundedness), Text("dispatch over kernels", style="dim"))
@@ -159,14 +161,16 @@ def _tax(tax: Tax, device: str) -> Iterator[RenderableType]:
 
 
 def _regime_text(tax: Tax) -> str:
-    if tax.regime is None:
+    load = tax.load
+    if load is None:
         return "unknown"
-    doubt = "" if tax.is_decided else " (one process: no interval)"
-    if tax.is_by_lower_bound:
+    doubt = "" if load.is_decided else " (one process: no interval)"
+    if load.is_by_lower_bound:
         return (
-            f"{tax.regime.value} by the floor{doubt}: the framework takes at least that, and may take more of the rest."
+            f"{load.regime.value} by the floor{doubt}: the framework takes at least that, "
+            "and may take more of the rest."
         )
-    return f"{tax.regime.value}{doubt}: {_REGIMES[tax.regime]}."
+    return f"{load.regime.value}{doubt}: {_REGIMES[load.regime]}."
 
 
 def _execution(found: Explanation) -> Iterator[RenderableType]:
@@ -275,7 +279,7 @@ def _plain(estimate: Estimate) -> str:
 
 def explanation_document(found: Explanation, commands: Mapping[Lack, str]) -> dict[str, Any]:
     """The same for programs: durations are seconds, an interval is null where there is none."""
-    row, tax, change = found.row, found.tax, found.transition
+    row, tax, load, change = found.row, found.tax, found.tax.load, found.transition
     named = (
         *("workload", "sequence_length", "image_size", "dtype", "device", "threads", "trial_key", "environment"),
         *("isolation", "method_version", "system_id", "cpu_model", "gpu_name", "driver_version"),
@@ -293,10 +297,10 @@ def explanation_document(found: Explanation, commands: Mapping[Lack, str]) -> di
         "unsteady": tax.unsteady,
         "failed": _document(found.failed),
         "parts": _document(tax.parts),
-        "load": _document(tax.load),
-        "regime": _document(tax.regime),
-        "regime_is_by_lower_bound": tax.is_by_lower_bound,
-        "regime_has_interval": tax.is_decided,
+        "load": _document(load and load.estimate),
+        "regime": load and load.regime.value,
+        "regime_is_by_lower_bound": load is not None and load.is_by_lower_bound,
+        "regime_has_interval": load is not None and load.is_decided,
         "floor_problem": tax.floor_problem,
         "execution_tax": _document(found.execution),
         "transition": change and {**_document(change), "text": _transition_of(found)},

@@ -69,7 +69,7 @@ def gate_markdown(found: Gate) -> str:
     lines = [f"## {'✅' if found.passed else '❌'} taxmeter gate: {_decision(found)}", "", _counts(found), ""]
     lines += [f"- {line}" for line in _heading(found)]
     shown = [cell for cell in found.cells if cell.outcome is not Outcome.NEW][:_IN_MARKDOWN]
-    lines += ["", "| cell | baseline | candidate | ratio, above 1 is better | |", "|---|---|---|---|---|"]
+    lines += ["", *markdown.head(["cell", "baseline", "candidate", "ratio, above 1 is better", ""])]
     lines += [markdown.row(_columns(cell, found)) for cell in shown]
     if len(found.cells) > len(shown):
         lines += ["", f"and {len(found.cells) - len(shown)} more"]

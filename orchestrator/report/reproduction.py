@@ -20,17 +20,7 @@ from orchestrator.report.text import (
 )
 
 _MARGIN = f"{MARGIN:.0%}"
-_VERDICTS = {
-    Verdict.EQUIVALENT: (f"reproduced within {_MARGIN}", "green"),
-    Verdict.SLIGHTLY_FASTER: (f"reproduced within {_MARGIN}, slightly faster now", "green"),
-    Verdict.SLIGHTLY_SLOWER: (f"reproduced within {_MARGIN}, slightly slower now", "green"),
-    Verdict.FASTER: ("faster now", "yellow"),
-    Verdict.SLOWER: ("slower now", "red"),
-    Verdict.UNDECIDED: (
-        f"undecided: neither a difference nor equality within {_MARGIN} is shown; --rounds takes more",
-        "yellow",
-    ),
-}
+_ORDER = sorted(Verdict, key=lambda verdict: not verdict.is_equivalent)
 
 
 def render_reproduction(
@@ -93,14 +83,22 @@ def _verdict(mode: ModeComparison) -> Text:
         return Text(f"nothing to compare: no latency {missing}", style="yellow")
     if mode.ratio.estimate.low is None:
         return Text("undecided: a side has one process only, which gives no interval", style="yellow")
-    words, style = _VERDICTS[mode.ratio.verdict]
-    return Text(words, style=style)
+    verdict = mode.ratio.verdict
+    style = "green" if verdict.is_equivalent else "red" if verdict is Verdict.SLOWER else "yellow"
+    return Text(_words(verdict), style=style)
+
+
+def _words(verdict: Verdict) -> str:
+    if verdict is Verdict.UNDECIDED:
+        return f"undecided: neither a difference nor equality within {_MARGIN} is shown; --rounds takes more"
+    within = [f"reproduced within {_MARGIN}"] if verdict.is_equivalent else []
+    return ", ".join([*within, *([f"{verdict.value} now"] if verdict.is_different else [])])
 
 
 def _counts(comparisons: Sequence[Comparison]) -> str:
     modes = [mode for comparison in comparisons for mode in comparison.modes]
-    words = [(mode.ratio and _VERDICTS[mode.ratio.verdict][0].partition(":")[0]) for mode in modes]
-    names = [*(texts[0].partition(":")[0] for texts in _VERDICTS.values()), None]
+    words = [mode.ratio and _words(mode.ratio.verdict).partition(":")[0] for mode in modes]
+    names = [*(_words(verdict).partition(":")[0] for verdict in _ORDER), None]
     counts = [f"{words.count(name)} {name or 'without a comparison'}" for name in names if name in words]
     return f"{', '.join(counts) or 'none'} (of {count_text(len(modes), 'ratio', 'ratios')})"
 

@@ -4,7 +4,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from orchestrator.analysis import Cell, Line, Ratio, SettingSummary, Shape, Transition, Turning, Verdict
+from orchestrator.analysis import Ratio, SettingSummary, Shape, SummaryCell, Transition, Turning, Verdict
+from orchestrator.analysis.axes import grouped
 from orchestrator.analysis.transition import Side
 from orchestrator.report.text import batch_interval_text, is_vague, number_text, percent_text, range_text
 
@@ -26,24 +27,19 @@ def sentences(summary: SettingSummary, margin: float, name: Callable[[Shape], st
         margin: within which two things are equivalent; 0.03 is 3 %.
         name: of a shape, by which it is told from the others of the setting.
     """
-    for shape in dict.fromkeys(line.shape for line in summary.lines):
-        lines = [line for line in summary.lines if line.shape == shape]
+    for shape, cells in grouped(summary.cells, lambda cell: cell.shape).items():
         turnings = [turning for turning in summary.turnings if turning.shape == shape]
-        said = [*_speed(lines, margin), *_framework(lines), *_turning(turnings)]
+        said = [*_speed(cells, margin), *_framework(cells), *_turning(turnings)]
         if said:
             yield f"{name(shape)}: {'; '.join(said)}."
 
 
-def _speed(lines: Sequence[Line], margin: float) -> list[str]:
+def _speed(cells: Sequence[SummaryCell], margin: float) -> list[str]:
     said: list[str] = []
-    backends = dict.fromkeys(cell.backend for line in lines for cell in line.cells if cell.ratio is not None)
-    for backend in backends:
-        found = {
-            line.batch: cell.ratio
-            for line in lines
-            for cell in line.cells
-            if cell.backend == backend and cell.ratio is not None
-        }
+    for backend, some in grouped(cells, lambda cell: cell.backend).items():
+        found = {cell.batch: cell.ratio for cell in some if cell.ratio is not None}
+        if not found:
+            continue
         text = f"{backend} {', '.join(_by_verdict(found, margin))}"
         is_told = any(_THAN in earlier for earlier in said)
         said.append(text if is_told else _FACTOR.sub(rf"\1 {_THAN}", text, count=1))
@@ -71,13 +67,13 @@ def _batches(batches: Iterable[int]) -> str:
     return f"at batch {shown[0]}" if len(shown) == 1 else f"at batches {', '.join(shown)}"
 
 
-def _framework(lines: Sequence[Line]) -> Iterator[str]:
+def _framework(cells: Sequence[SummaryCell]) -> Iterator[str]:
     """What the framework takes at least under the first backend with a floor, which is eager where it was measured."""
-    cells = [(line.batch, cell) for line in lines for cell in line.cells if _has_floor(cell)]
-    if not cells:
+    known = [cell for cell in cells if _has_floor(cell)]
+    if not known:
         return
-    backend = cells[0][1].backend
-    shares = {batch: _share(cell) for batch, cell in cells if cell.backend == backend}
+    backend = known[0].backend
+    shares = {cell.batch: _share(cell) for cell in known if cell.backend == backend}
     first, last = next(iter(shares)), list(shares)[-1]
     ends = f"{percent_text(shares[first])} of a call"
     if first != last:
@@ -85,17 +81,17 @@ def _framework(lines: Sequence[Line]) -> Iterator[str]:
     yield f"{backend}'s framework is at least {ends}"
 
 
-def is_above_call(cell: Cell) -> bool:
+def is_above_call(cell: SummaryCell) -> bool:
     """Whether a floor was disturbed so much that it is no bound: a call took less."""
     return cell.floor is not None and cell.latency is not None and cell.floor.value > cell.latency.value
 
 
-def _has_floor(cell: Cell) -> bool:
+def _has_floor(cell: SummaryCell) -> bool:
     is_measured = cell.floor is not None and cell.floor_proven and cell.latency is not None
     return is_measured and not is_above_call(cell) and (cell.latency is None or not is_vague(cell.latency))
 
 
-def _share(cell: Cell) -> float:
+def _share(cell: SummaryCell) -> float:
     assert cell.floor is not None
     assert cell.latency is not None
     return cell.floor.value / cell.latency.value

@@ -14,21 +14,19 @@ from rich.text import Text
 
 from orchestrator.analysis import (
     MARGIN,
-    Cell,
     Estimate,
     FailureGroup,
     Flagged,
-    Line,
     Ratio,
     SettingSummary,
     Shape,
     Summary,
-    Verdict,
+    SummaryCell,
 )
-from orchestrator.analysis.ratios import BASELINE
+from orchestrator.analysis.axes import backend_name, grouped, shape_of
+from orchestrator.analysis.ratios import BASELINE, Row
 from orchestrator.report.sentences import is_above_call, sentences
 from orchestrator.report.text import (
-    COLOURS,
     calibration_line,
     count_text,
     counts_text,
@@ -44,6 +42,8 @@ from orchestrator.report.text import (
     rule_line,
     shape_name,
     statuses_text,
+    verdict_colour,
+    verdict_mark,
     work_name,
 )
 from runners.contract import Interleaving
@@ -69,14 +69,6 @@ _APART = 1.1
 _APART_HOW = {
     Interleaving.ALONE.value: "alone, not in turns with the others",
     Interleaving.PAIRS.value: "in turns with eager alone",
-}
-_MARKS = {
-    Verdict.FASTER: "+",
-    Verdict.SLIGHTLY_FASTER: "+=",
-    Verdict.SLOWER: "-",
-    Verdict.SLIGHTLY_SLOWER: "-=",
-    Verdict.EQUIVALENT: "=",
-    Verdict.UNDECIDED: "~",
 }
 
 
@@ -106,11 +98,11 @@ def ruled_table(*names: str) -> Table:
 
 
 def _setting(found: SettingSummary, intervals: bool) -> Iterator[RenderableType]:
-    setting = found.setting
-    numerics = list(dict.fromkeys(numerics_name(line.shape) for line in found.lines))
-    hardware = [name for name in (found.cpu_model, found.gpu_name) if name]
-    where = [*hardware, *(numerics if len(numerics) == 1 else []), f"environment {setting.environment}"]
-    yield Text.assemble((setting.host, "bold"), f": {', '.join(where)}, {_isolation(found)}")
+    row = found.row
+    numerics = list(dict.fromkeys(numerics_name(cell.shape) for cell in found.cells))
+    hardware = [name for name in (row["cpu_model"], row["gpu_name"]) if name]
+    where = [*hardware, *(numerics if len(numerics) == 1 else []), f"environment {row['environment'] or ''}"]
+    yield Text.assemble((row["host"] or "", "bold"), f": {', '.join(where)}, {_isolation(row)}")
     name = _name(found)
     for sentence in sentences(found, MARGIN, name):
         yield Padding(Text(sentence), (0, 0, 0, 2))
@@ -122,7 +114,7 @@ def _setting(found: SettingSummary, intervals: bool) -> Iterator[RenderableType]
 
 def _name(found: SettingSummary) -> Callable[[Shape], str]:
     """By which the shapes of a setting are told apart: what all have in common stands in its head."""
-    return work_name if len({numerics_name(line.shape) for line in found.lines}) == 1 else shape_name
+    return work_name if len({numerics_name(cell.shape) for cell in found.cells}) == 1 else shape_name
 
 
 def _tables(found: SettingSummary, name: Callable[[Shape], str], intervals: bool) -> Iterator[RenderableType]:
@@ -130,16 +122,16 @@ def _tables(found: SettingSummary, name: Callable[[Shape], str], intervals: bool
     backends = sorted({cell.backend for cell in found.cells}, key=lambda backend: (backend != BASELINE, backend))
     baseline = [backend for backend in backends if backend == BASELINE]
     compared = [backend for backend in backends if backend != BASELINE]
-    works = {shape: [line for line in found.lines if line.shape == shape] for shape in _shapes(found)}
+    works = grouped(found.cells, lambda cell: cell.shape)
     for start in range(0, max(len(compared), 1), _COMPARED):
         shown = [*baseline, *compared[start : start + _COMPARED]]
-        rows = {shape: [*_rows(lines, shown, intervals), *_floors(lines, shown)] for shape, lines in works.items()}
+        rows = {shape: [*_rows(cells, shown, intervals), *_floors(cells, shown)] for shape, cells in works.items()}
         widths = _widths(shown, [cells for work in rows.values() for *_, cells in work])
         yield _table([("batch", "n", [Text(backend, style="bold") for backend in shown])], widths)
         for shape in works:
             yield Text(name(shape), style="bold")
             yield _table(rows[shape], widths)
-    for line in dict.fromkeys(line for lines in works.values() for line in _unknown_floors(lines, name)):
+    for line in dict.fromkeys(line for cells in works.values() for line in _unknown_floors(cells, name)):
         yield Text(line)
 
 
@@ -154,10 +146,6 @@ def _table(rows: Iterable[_Row], widths: Sequence[int]) -> Table:
     return table
 
 
-def _shapes(found: SettingSummary) -> list[Shape]:
-    return list(dict.fromkeys(line.shape for line in found.lines))
-
-
 def _widths(names: Sequence[str], rows: Iterable[Sequence[Text]]) -> Sequence[int]:
     """Of the columns of all works the same; the widest narrower, where they do not fit the screen."""
     cells = list(rows)
@@ -167,18 +155,17 @@ def _widths(names: Sequence[str], rows: Iterable[Sequence[Text]]) -> Sequence[in
     return widths
 
 
-def _rows(lines: Sequence[Line], backends: Sequence[str], intervals: bool) -> Iterator[_Row]:
-    for line in lines:
-        by_backend = [[cell for cell in line.cells if cell.backend == backend] for backend in backends]
-        most = max((cell.latency.processes for cell in line.cells if cell.latency is not None), default=0)
+def _rows(cells: Sequence[SummaryCell], backends: Sequence[str], intervals: bool) -> Iterator[_Row]:
+    for batch, line in grouped(cells, lambda cell: cell.batch).items():
+        by_backend = [[cell for cell in line if cell.backend == backend] for backend in backends]
+        most = max((cell.latency.processes for cell in line if cell.latency is not None), default=0)
         shown = [
-            Text("\n").join(_cell(cell, most, intervals) for cell in cells) if cells else Text("-")
-            for cells in by_backend
+            Text("\n").join(_cell(cell, most, intervals) for cell in some) if some else Text("-") for some in by_backend
         ]
-        yield str(line.batch), str(most), shown
+        yield str(batch), str(most), shown
 
 
-def _cell(cell: Cell, most: int, intervals: bool) -> Text:
+def _cell(cell: SummaryCell, most: int, intervals: bool) -> Text:
     parts = []
     if cell.latency is not None:
         parts.append(Text(_latency(cell.latency, cell.fastest, intervals)))
@@ -187,8 +174,9 @@ def _cell(cell: Cell, most: int, intervals: bool) -> Text:
     if cell.ratio is not None:
         ratio = cell.ratio
         number = ratio_text(ratio.estimate) if intervals else f"x{ratio.estimate.value:.2f}"
-        mark = _MARKS[ratio.verdict]
-        parts.append(Text(mark if is_vague(ratio.estimate) else f"{number} {mark}", style=COLOURS[ratio.verdict]))
+        mark = verdict_mark(ratio.verdict)
+        shown = mark if is_vague(ratio.estimate) else f"{number} {mark}"
+        parts.append(Text(shown, style=verdict_colour(ratio.verdict)))
     if cell.latency is not None and cell.latency.processes < most:
         parts.append(Text(f"n={cell.latency.processes}"))
     if cell.unsteady:
@@ -209,14 +197,14 @@ def _latency(latency: Estimate, fastest: Estimate | None, intervals: bool) -> st
     return f"{number} ({low.removesuffix(f' {unit}')}) {unit}" if same_unit else f"{text} ({low})"
 
 
-def _floors(lines: Sequence[Line], backends: Sequence[str]) -> Iterator[_Row]:
+def _floors(cells: Sequence[SummaryCell], backends: Sequence[str]) -> Iterator[_Row]:
     """What the frameworks take at least; nothing if no floor was measured."""
-    cells = [Text(_floor([cell for line in lines for cell in line.cells if cell.backend == name])) for name in backends]
-    if any(cells):
-        yield "floor", "", cells
+    shown = [Text(_floor([cell for cell in cells if cell.backend == name])) for name in backends]
+    if any(shown):
+        yield "floor", "", shown
 
 
-def _floor(cells: Sequence[Cell]) -> str:
+def _floor(cells: Sequence[SummaryCell]) -> str:
     known = [cell for cell in cells if cell.floor is not None]
     floors = [cell.floor for cell in known if cell.floor is not None and not is_above_call(cell)]
     if floors:
@@ -227,15 +215,13 @@ def _floor(cells: Sequence[Cell]) -> str:
     return "unknown" if any(cell.floor_problem for cell in cells) else ""
 
 
-def _unknown_floors(lines: Sequence[Line], name: Callable[[Shape], str]) -> Iterator[str]:
-    """Why a floor of these lines is unknown, by backend."""
-    cells = [cell for line in lines for cell in line.cells]
-    for backend in dict.fromkeys(cell.backend for cell in cells):
-        every = [cell for cell in cells if cell.backend == backend]
+def _unknown_floors(cells: Sequence[SummaryCell], name: Callable[[Shape], str]) -> Iterator[str]:
+    """Why a floor of a work is unknown, by backend."""
+    for backend, every in grouped(cells, lambda cell: cell.backend).items():
         problems = [cell.floor_problem for cell in every if cell.floor_problem]
         if problems and all(cell.floor is None for cell in every):
             why = shorten(problems[0], _PROBLEM_WIDTH, placeholder=" …")
-            yield f"Floor unknown of {name(lines[0].shape)}, {backend}: {why}."
+            yield f"Floor unknown of {name(cells[0].shape)}, {backend}: {why}."
 
 
 def _value(estimate: Estimate) -> float:
@@ -243,24 +229,23 @@ def _value(estimate: Estimate) -> float:
 
 
 def _pairs(found: SettingSummary) -> Iterator[RenderableType]:
-    text = calibration_line([pair.ratio for pair in found.aa_pairs])
+    text = calibration_line([twin.ratio for twin in found.twins])
     named = [
-        f"{ratio_text(pair.ratio.estimate)} {_name(found)(pair.shape)}, batch {pair.batch}, {pair.backend}: "
-        f"{pair.ratio.verdict.value}"
-        for pair in found.aa_pairs
+        f"{ratio_text(twin.ratio.estimate)} {_name(found)(shape_of(twin.row))}, batch {twin.row['batch']}, "
+        f"{backend_name(twin.row)}: {twin.ratio.verdict.value}"
+        for twin in found.twins
     ]
-    different = any(pair.ratio.verdict.is_different for pair in found.aa_pairs)
-    style = "red" if different else "" if found.aa_pairs else "yellow"
+    different = any(twin.ratio.verdict.is_different for twin in found.twins)
+    style = "red" if different else "" if found.twins else "yellow"
     yield Text(" ".join([text, *("; ".join(named) + "." for _ in named[:1])]), style=style)
 
 
 def _ratios(summary: Summary) -> Iterator[tuple[str, Ratio]]:
     """The ratios of all settings, which are judged together, by what was measured."""
     for found in summary.settings:
-        for line in found.lines:
-            for cell in line.cells:
-                if cell.ratio is not None:
-                    yield f"{_name(found)(line.shape)}, batch {line.batch}, {cell.backend}", cell.ratio
+        for cell in found.cells:
+            if cell.ratio is not None:
+                yield f"{_name(found)(cell.shape)}, batch {cell.batch}, {cell.backend}", cell.ratio
 
 
 def _verdicts(ratios: Sequence[Ratio]) -> Iterator[RenderableType]:
@@ -319,11 +304,10 @@ def _totals(summary: Summary) -> str:
     return f"{trials}: {statuses_text(summary.totals)}{retried}"
 
 
-def _isolation(found: SettingSummary) -> str:
-    setting = found.setting
-    if setting.isolation == "docker":
-        return f"in containers (isolation=docker, image {setting.image_digest[:19] or 'unknown'})"
-    if setting.isolation == "process":
-        why = f": {found.executor_reason}" if found.executor_reason else ""
+def _isolation(row: Row) -> str:
+    if row["isolation"] == "docker":
+        return f"in containers (isolation=docker, image {(row['image_digest'] or 'unknown')[:19]})"
+    if row["isolation"] == "process":
+        why = f": {row['executor_reason']}" if row["executor_reason"] else ""
         return f"as plain processes, NOT in containers (isolation=process{why})"
-    return f"isolation={setting.isolation or 'unknown'}"
+    return f"isolation={row['isolation'] or 'unknown'}"

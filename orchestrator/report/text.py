@@ -10,18 +10,11 @@ from rich.padding import Padding
 from rich.text import Text
 
 from orchestrator.analysis import Estimate, Ratio, Shape, Transition, Verdict
+from orchestrator.analysis.axes import DEFAULTS, Value
 from orchestrator.analysis.transition import Side
 from orchestrator.analysis.verdict import MOST_SESSIONS
 from runners.contract import Status
 
-COLOURS: Final = {
-    Verdict.FASTER: "green",
-    Verdict.SLIGHTLY_FASTER: "green",
-    Verdict.SLOWER: "red",
-    Verdict.SLIGHTLY_SLOWER: "red",
-    Verdict.EQUIVALENT: "",
-    Verdict.UNDECIDED: "yellow",
-}
 GROUPS: Final[Mapping[str, str]] = {
     "work": "What is computed",
     "system": "System",
@@ -80,10 +73,15 @@ def shape_name(shape: Shape) -> str:
 
 def work_name(shape: Shape) -> str:
     """The workload of a shape with its sizes."""
-    sizes = [f"{shape.sequence_length} tokens"] if shape.sequence_length else []
-    sizes += [f"{shape.image_size}x{shape.image_size} pixels"] if shape.image_size else []
-    sizes += [shape.options] if shape.options else []
-    return ", ".join([shape.workload, *sizes])
+    return work_text(shape.workload, shape.sequence_length, shape.image_size, shape.options)
+
+
+def work_text(workload: str, tokens: Value, pixels: Value, options: Value) -> str:
+    """A workload with its sizes and the options that are not at defaults."""
+    sizes = [f"{tokens} tokens"] if tokens else []
+    sizes += [f"{pixels}x{pixels} pixels"] if pixels else []
+    sizes += [str(options).replace(",", ", ")] if options not in ("", DEFAULTS) else []
+    return ", ".join([workload, *sizes])
 
 
 def numerics_name(shape: Shape) -> str:
@@ -175,6 +173,16 @@ def _scales(unit: str) -> tuple[tuple[float, str], ...]:
 
 
 # Verdicts
+
+
+def verdict_colour(verdict: Verdict) -> str:
+    """Of a ratio in the terminal."""
+    return {1: "green", -1: "red"}.get(verdict.direction, "" if verdict.is_equivalent else "yellow")
+
+
+def verdict_mark(verdict: Verdict) -> str:
+    """In a table that has no room for words: `+`, `-=`, `~`."""
+    return ("", "+", "-")[verdict.direction] + "=" * verdict.is_equivalent or "~"
 
 
 def verdict_name(verdict: Verdict, metric: str = "latency") -> str:

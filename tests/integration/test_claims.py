@@ -274,5 +274,4 @@ def test_a_floor_proves_framework_bound_and_never_compute_bound(
     effects = () if effect is None else (effect,)
     every = read(make_systems(tmp_path / "results", world(*effects, rounds=4, systems=(CPU_ONLY,))))
     eager = of_eager_bert(every)
-    assert len(eager.loads) == 4
     assert eager.regime is regime

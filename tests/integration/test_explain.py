@@ -65,8 +65,8 @@ def test_the_parts_of_a_call_are_what_was_put_in(made: Made) -> None:
         assert estimate.value == pytest.approx(value, rel=0.04)
         assert estimate.low is not None
         assert estimate.processes == 5
-    assert found.tax.regime is Regime.FRAMEWORK_BOUND
-    assert found.tax.is_decided
+    assert found.tax.load is not None
+    assert found.tax.load.proven is Regime.FRAMEWORK_BOUND
 
 
 @pytest.mark.parametrize(("host", "system"), [("v100-01", V100), ("a100-01", A100), ("2080ti-01", RTX_2080_TI)])
@@ -79,7 +79,8 @@ def test_the_transition_is_where_it_was_put(made: Made, host: str, system: Syste
 
 def test_at_a_large_batch_the_kernels_decide(made: Made) -> None:
     found = explained(made, host="v100-01", workload="bert-base", batch=128)
-    assert found.tax.regime is Regime.COMPUTE_BOUND
+    assert found.tax.load is not None
+    assert found.tax.load.regime is Regime.COMPUTE_BOUND
     assert found.free is not None
     assert (found.free.base, found.free.batch, found.free.next_batch) == (1, 16, 32)
 
@@ -136,10 +137,10 @@ def test_a_processor_is_explained_by_its_own_formulae(made: Made) -> None:
     truth = times(CPU_ONLY, spec("bert-base", 1, "eager", "float32", "cpu"))
     assert found.tax.parts["dispatch_floor_s"].value == pytest.approx(truth.dispatch_s, rel=0.03)
     assert "dispatch_s" not in found.tax.parts
-    assert found.tax.regime is Regime.COMPUTE_BOUND
-    assert found.tax.is_by_lower_bound
     assert found.tax.load is not None
-    assert found.tax.load.value == pytest.approx(truth.sync_s / truth.dispatch_s / 2, rel=0.03)
+    assert found.tax.load.regime is Regime.COMPUTE_BOUND
+    assert found.tax.load.is_by_lower_bound
+    assert found.tax.load.estimate.value == pytest.approx(truth.sync_s / truth.dispatch_s / 2, rel=0.03)
     assert found.transition is not None
     assert found.transition.side is Side.BELOW
     assert found.execution is not None

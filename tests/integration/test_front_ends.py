@@ -1,4 +1,4 @@
-"""One set of rows, all front ends: the same ratios, intervals and verdicts to the last digit."""
+"""One set of rows, all front ends: the same ratios, intervals, verdicts and regimes to the last digit."""
 
 import json
 from collections.abc import Mapping
@@ -8,27 +8,41 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
-from orchestrator.analysis import Ratio, columns, summarise
-from orchestrator.analysis.comparison import compare, compare_selections, gate
+from orchestrator.analysis import Ratio, Sides, TrialPlace, columns, compare_sides, reproduction_columns, summarise
+from orchestrator.analysis.claims import claim_columns, configurations
+from orchestrator.analysis.comparison import Outcome, Policy, compare, compare_selections, gate
 from orchestrator.analysis.conditions import parse_conditions
+from orchestrator.analysis.metrics import METRICS
+from orchestrator.analysis.paper import Gathered, read_trials, wanted_of
+from orchestrator.analysis.snapshot import Snapshot
+from orchestrator.analysis.verdict import judge_family
+from orchestrator.config import load_sweep
+from orchestrator.report.figures.catalogue import FIGURES, Y
+from orchestrator.report.figures.lines import pair_panels
+from orchestrator.report.figures.values import workload_label
 from orchestrator.report.page import make_report
 from orchestrator.report.page.cells import Against, Mode
+from orchestrator.report.palette import backend_label
 from orchestrator.store import Results, open_store
 from tests.machines import CPU_ONLY, System
+from tests.paper_world import SWEEPS
 from tests.results import taxmeter
-from tests.systems import FIRST, World, make_systems
-from tests.world import BACKENDS, spec, times
+from tests.systems import FIRST, SECOND, World, make_systems
+from tests.world import BACKENDS, Effect, spec, times
 
 BATCHES = (1, 8)
+WORKLOADS = ("bert-base", "squeezebert")
 OTHERS = [name for name in BACKENDS if name not in ("eager", "cuda_graphs")]
-WORK = "workload=bert-base"
-Key = tuple[int, str]
+WORKLOAD = "workload=bert-base"
+WORK = f"campaign={FIRST} {WORKLOAD}"
+LATER = Effect(1.2, where={"backend": "torchscript"})
+Key = tuple[str, int, str]
 
 
 def design(system: System) -> tuple:  # type: ignore[type-arg]
     return tuple(
         spec(name, batch, backend, "float32", system.device)
-        for name in ("bert-base", "resnet50")
+        for name in WORKLOADS
         for backend in ("eager", *OTHERS)
         for batch in BATCHES
     )
@@ -36,39 +50,38 @@ def design(system: System) -> tuple:  # type: ignore[type-arg]
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    world = World(systems=(CPU_ONLY,), updated=(), effects=(), design=design)
+    """Two campaigns; the second has BERT-base alone."""
+    world = World(systems=(CPU_ONLY,), updated=(CPU_ONLY,), effects=(), design=design)
     return open_store(make_systems(tmp_path_factory.mktemp("front-ends") / "results", world).directory)
 
 
 @pytest.fixture(scope="module")
-def compared(store: Results) -> Mapping[tuple[str, int, str], Ratio]:
-    """Of the whole store, so that as many ratios are judged together as in the summary and on the page."""
-    table = compare(store, ["workload", "batch"], ["backend"], "backend=eager")
+def compared(store: Results) -> Mapping[Key, Ratio]:
+    """Of a whole campaign, so that as many ratios are judged together as in the summary and on the page."""
+    table = compare(store, ["workload", "batch"], ["backend"], "backend=eager", f"campaign={FIRST}")
     names = [where.name for where in table.axes]
     places = [names.index(name) for name in ("workload", "batch", "backend")]
     return {tuple(entry.key[place] for place in places): entry.ratio for entry in table.ratios}  # type: ignore[misc]
 
 
-def test_the_injected_effects_are_found(compared: Mapping[tuple[str, int, str], Ratio]) -> None:
-    assert len(compared) == 2 * len(BATCHES) * len(OTHERS)
+def test_the_injected_effects_are_found(compared: Mapping[Key, Ratio]) -> None:
+    assert len(compared) == len(WORKLOADS) * len(BATCHES) * len(OTHERS)
     for (workload, batch, backend), ratio in compared.items():
         sides = [times(CPU_ONLY, spec(workload, batch, name, "float32", "cpu")).sync_s for name in ("eager", backend)]
         assert ratio.estimate.value == pytest.approx(sides[0] / sides[1], rel=0.05)
         assert ratio.estimate.low is not None
 
 
-def test_the_terminal_says_the_same(store: Results, compared: Mapping[tuple[str, int, str], Ratio]) -> None:
+def test_the_terminal_says_the_same(store: Results, compared: Mapping[Key, Ratio]) -> None:
     found = summarise(store.trials(pc.field("campaign_id") == FIRST, columns()).arrow())
-    cells = [(line, cell) for setting in found.settings for line in setting.lines for cell in line.cells]
-    said = {(line.shape.workload, line.batch, cell.backend): cell.ratio for line, cell in cells if cell.ratio}
+    cells = [cell for setting in found.settings for cell in setting.cells]
+    said = {(cell.shape.workload, cell.batch, cell.backend): cell.ratio for cell in cells if cell.ratio}
     assert said == compared
 
 
-def test_the_page_says_the_same_whatever_its_filter(
-    store: Results, compared: Mapping[tuple[str, int, str], Ratio]
-) -> None:
-    for conditions in ((), parse_conditions(WORK)):
-        page = make_report(store, conditions).page
+def test_the_page_says_the_same_whatever_its_filter(store: Results, compared: Mapping[Key, Ratio]) -> None:
+    for conditions in (f"campaign={FIRST}", WORK):
+        page = make_report(store, parse_conditions(conditions)).page
         said = {
             (
                 str(page.at.shapes[cell.shape].values["workload"]),
@@ -81,14 +94,12 @@ def test_the_page_says_the_same_whatever_its_filter(
         assert said
         for key, ratio in said.items():
             assert ratio.estimate == compared[key].estimate
-        if not conditions:
+        if conditions != WORK:
             assert said == compared
 
 
 @pytest.mark.parametrize("backend", OTHERS)
-def test_two_selections_and_the_gate_say_the_same(
-    store: Results, compared: Mapping[tuple[str, int, str], Ratio], backend: str
-) -> None:
+def test_two_selections_and_the_gate_say_the_same(store: Results, compared: Mapping[Key, Ratio], backend: str) -> None:
     table = compare_selections(store, "backend=eager", f"backend={backend}", where=WORK)
     decision = gate(store, "backend=eager", f"backend={backend}", where=WORK)
     sides = {entry.key[0]: entry.ratio for entry in table.ratios}
@@ -97,6 +108,28 @@ def test_two_selections_and_the_gate_say_the_same(
     assert {batch: ratio.estimate for batch, ratio in sides.items() if ratio} == {
         batch: compared["bert-base", batch, backend].estimate for batch in BATCHES
     }
+    for cell in decision.cells:
+        assert cell.entry.ratio is not None
+        assert (cell.outcome is Outcome.FASTER) == (cell.entry.ratio.verdict.direction > 0)
+
+
+def test_a_reproduction_says_the_same(store: Results) -> None:
+    metrics = ("latency_sync", "latency_pipelined")
+    sides = f"campaign={FIRST}", f"campaign={SECOND}"
+    tables = [compare_selections(store, *sides, where=WORKLOAD, policy=Policy(METRICS[name])) for name in metrics]
+    first = [entry.cell.measured[0] for entry in tables[0].ratios]
+    then, now = (
+        store.trials(pc.field("campaign_id") == name, reproduction_columns()).arrow() for name in (FIRST, SECOND)
+    )
+    places = [[TrialPlace(name, row["host"], row["trial_key"]) for name in (FIRST, SECOND)] for row in first]
+    found = compare_sides(then, now, [Sides(*pair) for pair in places])
+    for number, table in enumerate(tables):
+        ratios = [comparison.modes[number].ratio for comparison in found]
+        assert [ratio and ratio.estimate for ratio in ratios] == [
+            entry.ratio.estimate for entry in table.ratios if entry.ratio
+        ]
+    said = [mode.ratio for comparison in found for mode in comparison.modes if mode.ratio is not None]
+    assert [ratio.judgement for ratio in said] == [*judge_family([ratio.estimate for ratio in said])]
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
@@ -105,22 +138,22 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
-def test_an_explanation_says_the_same(
-    store: Results, compared: Mapping[tuple[str, int, str], Ratio], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_explanation_says_the_same(store: Results, capsys: pytest.CaptureFixture[str]) -> None:
+    table = compare(store, ["batch"], ["backend"], "backend=eager", WORKLOAD)
     for batch in BATCHES:
-        asked = said(capsys, "explain", WORK, "backend=eager", f"batch={batch}", "--results", store.place)
+        asked = said(
+            capsys, "explain", "workload=bert-base", "backend=eager", f"batch={batch}", "--results", store.place
+        )
         speedups = {other["backend"]: other["speedup"] for other in asked["backends"]}
         for backend in OTHERS:
-            estimate = compared["bert-base", batch, backend].estimate
-            assert [speedups[backend][name] for name in ("value", "low", "high")] == [
-                estimate.value, estimate.low, estimate.high,
-            ]  # fmt: skip
+            ratio = table.entry(batch=batch, backend=backend).ratio
+            assert ratio is not None
+            assert ends(speedups[backend]) == of(ratio)
 
 
 def test_claims_say_the_same(
     store: Results,
-    compared: Mapping[tuple[str, int, str], Ratio],
+    compared: Mapping[Key, Ratio],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -130,17 +163,85 @@ def test_claims_say_the_same(
         + "".join(
             f"  - {{id: {name.replace('_', '-')}-{batch}, text: It is so., source: a test, paraphrase: so, measured_by: "
             f"sweeps/quickstart.yaml, where: {WORK} batch={batch}, "
-            f"ratio: {{of: backend={name}, against: backend=eager, above: 0.001}}}}\n"
+            f"ratio: {{of: backend={name}, against: backend=eager, above: 1}}}}\n"
             for name in OTHERS
             for batch in BATCHES
         )
     )
     asked = said(capsys, "claims", "--claims", claims, "--results", store.place)
     decisions = {decision["id"]: decision for decision in asked}
+    findings = {1: "holds", -1: "fails", 0: "not enough data"}
     for name in OTHERS:
         for batch in BATCHES:
             [case] = decisions[f"{name.replace('_', '-')}-{batch}"]["cases"]
-            estimate = compared["bert-base", batch, name].estimate
-            assert [case["figure"][end] for end in ("value", "low", "high")] == [
-                estimate.value, estimate.low, estimate.high,
-            ]  # fmt: skip
+            ratio = compared["bert-base", batch, name]
+            assert ends(case["figure"]) == of(ratio)
+            assert case["finding"] == findings[judge_family([ratio.estimate])[0].verdict.direction]
+
+
+def test_a_figure_says_the_same(store: Results, figure_8: Gathered) -> None:
+    table = compare(store, ["batch", "backend"], ["workload"], "workload=bert-base", f"campaign={FIRST}")
+    found = {
+        (panel.title, int(mark.x)): mark.estimate
+        for row, specs in zip(pair_panels(FIGURES["8"], figure_8, "-"), FIGURES["8"].rows, strict=True)
+        for panel, panel_spec in zip(row, specs, strict=True)
+        if panel_spec.y is Y.RATIO
+        for line in panel.lines
+        if line.label == workload_label("squeezebert")
+        for mark in line.marks
+        if mark.estimate is not None
+    }
+    assert len(found) == 3 * len(BATCHES)
+    for backend in ("eager", *OTHERS):
+        for batch in BATCHES:
+            ratio = table.entry(workload="squeezebert", batch=batch, backend=backend).ratio
+            assert ratio is not None
+            assert found[f"float32, {backend_label(backend)}", batch] == ratio.estimate
+
+
+def test_all_say_the_same_regimes(store: Results, figure_8: Gathered, capsys: pytest.CaptureFixture[str]) -> None:
+    page = make_report(store).page
+    rows = Snapshot.of(store).rows(claim_columns(), None)
+    proven = {
+        (found.row["workload"], found.row["backend"], found.row["batch"]): found.regime
+        for found in configurations(rows)
+    }
+    cells = {
+        (
+            str(page.at.shapes[cell.shape].values["workload"]),
+            page.at.backends[cell.backend].label,
+            cell.batch,
+        ): cell.tax.load
+        for cell in page.cells
+    }
+    drawn = {
+        (where.workload, where.backend, where.batch): point.regime
+        for where, point in figure_8.points.items()
+        if point.rows
+    }
+    assert cells.keys() == proven.keys() == drawn.keys()
+    for (workload, backend, batch), load in cells.items():
+        where = f"workload={workload}", f"backend={backend}", f"batch={batch}"
+        asked = said(capsys, "explain", *where, "--results", store.place)
+        assert load is not None
+        assert asked["regime"] == load.regime.value == drawn[workload, backend, batch].value
+        assert ends(asked["load"]) == [load.estimate.value, load.estimate.low, load.estimate.high]
+        assert load.proven is proven[workload, backend, batch]
+
+
+@pytest.fixture(scope="module")
+def figure_8(store: Results) -> Gathered:
+    """The points of a figure of the paper."""
+    wanted = wanted_of(load_sweep(SWEEPS / "figure_8.yaml"))
+    trials = read_trials(store)
+    return trials.gather(trials.choose(wanted, None), wanted)
+
+
+def ends(document: Mapping[str, float]) -> list[float]:
+    """A value and its interval in a document."""
+    return [document[name] for name in ("value", "low", "high")]
+
+
+def of(ratio: Ratio) -> list[float | None]:
+    """The same of a ratio."""
+    return [ratio.estimate.value, ratio.estimate.low, ratio.estimate.high]

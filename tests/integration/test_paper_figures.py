@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from orchestrator.analysis.paper import PUBLISHED, State, Trials, load_published, read_trials
+from orchestrator.analysis.tax import Regime
 from orchestrator.report.figures.canvas import FORMATS, drawing
 from orchestrator.report.figures.catalogue import FIGURES, Kind
 from orchestrator.report.figures.compose import Drawn, Material, Sheet, compose
@@ -128,7 +129,7 @@ def test_a_mark_is_the_median_over_processes_with_its_interval(trials: Trials) -
 
 def test_a_mark_whose_regime_nobody_knows_looks_like_neither(trials: Trials) -> None:
     def without_regime(row: Mapping[str, Any]) -> dict[str, Any]:
-        return {**row, "regime": None} if row["batch"] == 4 else {**row}
+        return {**row, "boundedness": None} if row["batch"] == 4 else {**row}
 
     settings = {
         setting: {key: tuple(map(without_regime, rows)) for key, rows in cells.items()}
@@ -139,14 +140,14 @@ def test_a_mark_whose_regime_nobody_knows_looks_like_neither(trials: Trials) -> 
     axes = titled(sheet.figure, "ResNet-50, float16")
     where = {"workload": "resnet50", "dtype": "float16", "backend": "eager"}
     regimes = {float(one.configuration.batch): one.regime for one in gathered.select(where)}
-    assert {"framework-bound", "compute-bound", None} <= set(regimes.values())
+    assert {Regime.FRAMEWORK_BOUND, Regime.COMPUTE_BOUND, None} <= set(regimes.values())
     eager = backend_colour("eager")
     faces = {
         float(one.get_xdata()[0]): one.get_markerfacecolor()
         for one in with_gid(axes, "mark")
         if one.get_color() == eager
     }  # type: ignore[attr-defined]
-    expected = {"framework-bound": eager, None: "#c4c4c4"}
+    expected = {Regime.FRAMEWORK_BOUND: eager, None: "#c4c4c4"}
     assert faces == {batch: expected.get(regime, "white") for batch, regime in regimes.items()}
     assert {"filled: framework-bound", "hollow: not framework-bound", "grey: not known which"} <= set(
         texts(sheet.figure).splitlines()

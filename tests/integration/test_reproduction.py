@@ -7,7 +7,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from orchestrator.analysis import Place, Sides, change_columns, changes, compare_sides, reproduction_columns
+from orchestrator.analysis import Sides, TrialPlace, change_columns, changes, compare_sides, reproduction_columns
 from orchestrator.campaign import (
     Allowed,
     CampaignProgress,
@@ -230,7 +230,10 @@ def test_then_and_now_are_compared_by_configuration(lab: Lab) -> None:
     again = lab.decide(lab.campaign)
     new = lab.again(again)
     sides = [
-        Sides(Place(lab.campaign, trial.then.host, trial.then.trial_key), Place(new, trial.host, trial.trial_key))
+        Sides(
+            TrialPlace(lab.campaign, trial.then.host, trial.then.trial_key),
+            TrialPlace(new, trial.host, trial.trial_key),
+        )
         for trial in again.again
     ]
     columns = list(dict.fromkeys([*reproduction_columns(), *change_columns()]))

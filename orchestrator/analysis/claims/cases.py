@@ -24,8 +24,8 @@ from orchestrator.analysis.claims.configurations import (
 )
 from orchestrator.analysis.claims.intervals import Figure, Printed, Scale, figure_of, mean_figure, quotient
 from orchestrator.analysis.conditions import parse_conditions
-from orchestrator.analysis.frame import is_bound
 from orchestrator.analysis.statistics import Estimate
+from orchestrator.analysis.tax import is_bound
 from orchestrator.analysis.transition import Side, transition_of
 
 Points: TypeAlias = Sequence[Configuration]

@@ -1,40 +1,40 @@
 """Configurations: the trials of one specification on one system, and which of them differ in one thing alone."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Final
 
-from orchestrator.analysis.axes import AXES, OPTION_AXES, Axis, Group, Value, columns_of, grouped, options_of
+from orchestrator.analysis.axes import (
+    AXES,
+    OPTION_AXES,
+    Axis,
+    Group,
+    Key,
+    Value,
+    axes,
+    columns_of,
+    grouped,
+    other_options,
+    values_of,
+)
 from orchestrator.analysis.conditions import Condition, Operator, accepted
-from orchestrator.analysis.frame import Frames, estimate_of, last_attempts, measured, over_processes
+from orchestrator.analysis.frame import Frames, last_attempts, measured
 from orchestrator.analysis.metrics import METRICS, USUAL_LATENCY, Metric
 from orchestrator.analysis.metrics import metric as metric_of
 from orchestrator.analysis.ratios import RATIO_COLUMNS, Row, Visit, by_visit
 from orchestrator.analysis.statistics import Estimate
-from orchestrator.analysis.tax import Regime, loads, regime_of
+from orchestrator.analysis.tax import Regime, estimate_of, load_of
 from orchestrator.errors import ConfigurationError, near_names, some_names
-from orchestrator.store import CONFIGURATION
 from runners.contract import Status
 
-Identity: TypeAlias = tuple[Any, ...]
-
-_COLUMNS: Final = (*CONFIGURATION, "environment", "cpu_model", "gpu_name", "driver_version", "hw_id")
 _SIZES: Final = ("sequence_length", "image_size")
-_FREED_WITH: Final[Mapping[str, tuple[str, ...]]] = {
-    # Another backend or workload has other options, and an image no length of a text.
-    "backend": ("backend_options",),
-    "workload": ("workload_options", *_SIZES),
-}
-_FREED_WITH_GROUP: Final[Mapping[Group, tuple[str, ...]]] = {
-    # Another processor, GPU or driver is another system; which other things differ, `taxmeter compare` tells.
-    Group.SYSTEM: ("system_id", "cpu_model", "gpu_name", "driver_version", "hw_id"),
-    Group.SOFTWARE: ("environment", "environment_id"),
-}
 _TELLING: Final = (
     *("gpu", "workload", "options", "sequence_length", "image_size", "batch", "backend", "dtype", "cpu", "device"),
     *("driver", "threads", "environment", "isolation", "method", "seed", "hw", "system", "environment_id", "protocol"),
 )
-"""Axes by which cases are told apart, the most telling first."""
+"""Axes by which cases are told apart, the most telling first: all that a configuration is."""
+_IDENTITY: Final = axes(_TELLING)
+_COLUMNS: Final = columns_of(_IDENTITY)
 _WRITTEN_OUT: Final = frozenset({"workload", "backend", "options"})
 """Of these a word is not enough: `bert` is a workload, and `bert-base` another that a store may have without it."""
 _FOR_GOOD: Final = frozenset(
@@ -94,21 +94,13 @@ class Configuration:
     def estimate(self, name: str | None) -> Estimate | None:
         """A metric over its processes; of a bound the least, which has no interval."""
         metric = self.metric(name)
-        return estimate_of(self.measured(metric), metric)
-
-    @property
-    def loads(self) -> dict[Visit, float]:
-        """The load by visit; on a CPU where the floor is proven."""
-        return loads(self.rows, self.device)
+        return estimate_of(self.measured(metric), metric.column, metric.count)
 
     @property
     def regime(self) -> Regime | None:
-        """As its rounds prove it; null if they do not. A floor is a lower bound: it proves framework-bound alone."""
-        found = over_processes(self.loads.values())
-        if found is None or found.low is None:
-            return None
-        proven = regime_of(found, self.device)
-        return None if self.device == "cpu" and proven is not Regime.FRAMEWORK_BOUND else proven
+        """As its rounds prove it; null if they do not."""
+        load = load_of(self.rows, self.device)
+        return None if load is None else load.proven
 
     @property
     def is_impossible(self) -> bool:
@@ -130,11 +122,11 @@ def known_metric(name: str) -> Metric:
 
 def claim_columns() -> list[str]:
     """The columns of `trials` that claims need."""
-    identity = ("trial_id", "trial_key", "campaign_id", "round", "replicate", "attempt", "status", "reason", "host")
-    axes = columns_of([*AXES.values(), *OPTION_AXES.values()])
+    identity = ("trial_id", "attempt", "reason")
+    named = columns_of([*AXES.values(), *OPTION_AXES.values()])
     metrics = (name for metric in (*METRICS.values(), *_WORK.values()) for name in metric.columns)
     regime = ("boundedness", "latency_floor_log_ratio", "dispatch_floor_valid")
-    return list(dict.fromkeys([*identity, *_COLUMNS, *axes, *metrics, *regime, *RATIO_COLUMNS]))
+    return list(dict.fromkeys([*identity, *named, *metrics, *regime, *RATIO_COLUMNS]))
 
 
 def configurations(rows: Iterable[Row], whole: Sequence[Row] | None = None) -> list[Configuration]:
@@ -163,33 +155,32 @@ def chosen(
     """
     left, missing = list(every), []
     for condition in conditions:
-        known_values = {condition.axis.read(configuration.row) for configuration in known}
-        values, lost = _accepted(condition, known_values)
-        left = [configuration for configuration in left if condition.axis.read(configuration.row) in values]
+        axis = condition.axis
+        is_shared = axis in _IDENTITY or axis.name in OPTION_AXES
+        read = {axis.read(row) for configuration in known for row in configuration.rows[: 1 if is_shared else None]}
+        values, lost = _accepted(condition, read)
         missing += lost
+        if is_shared:
+            left = [configuration for configuration in left if axis.read(configuration.row) in values]
+        else:
+            # Such as a campaign, of which a configuration may have several
+            rows = [tuple(row for row in configuration.rows if axis.read(row) in values) for configuration in left]
+            left = [replace(configuration, rows=some) for configuration, some in zip(left, rows, strict=True) if some]
     return left, missing
 
 
-def identity_without(without: Iterable[Axis]) -> Callable[[Configuration], Identity]:
+def identity_without(without: Iterable[Axis]) -> Callable[[Configuration], Key]:
     """What gives all that a configuration is, but for some axes and what necessarily differs with them."""
-    axes = list(without)
-    options = {axis.name for axis in axes if axis.name in OPTION_AXES}
-    freed = {"workload_options"} if options else set()
-    for axis in axes:
-        if axis.name not in options:
-            columns = ("workload_options",) if axis.name == "options" else axis.columns
-            freed |= {*columns, *_FREED_WITH_GROUP.get(axis.group, ()), *_FREED_WITH.get(axis.name, ())}
-    kept = [name for name in _COLUMNS if name not in freed]
-    with_rest = options and not any(axis.name == "workload" for axis in axes)
-
-    def identity(configuration: Configuration) -> Identity:
-        rest = options_of(configuration.row).items() if with_rest else ()
-        return (
-            *(configuration.row[name] for name in kept),
-            *sorted((name, value) for name, value in rest if name not in options),
-        )
-
-    return identity
+    without = list(without)
+    names = {axis.name for axis in without}
+    # Another processor, GPU or driver is another system; which other things differ, `taxmeter compare` tells.
+    groups = {axis.group for axis in without} & {Group.SYSTEM, Group.SOFTWARE}
+    # An image has no length of a text
+    freed = names | ({"options", *_SIZES} if "workload" in names else set())
+    kept = [axis for axis in _IDENTITY if axis.name not in freed and axis.group not in groups]
+    options = names & OPTION_AXES.keys()
+    kept = [other_options(options) if axis.name == "options" and options else axis for axis in kept]
+    return lambda configuration: values_of(configuration.row, kept)
 
 
 def alike(every: Iterable[Configuration], without: Iterable[Axis]) -> list[list[Configuration]]:
@@ -198,17 +189,20 @@ def alike(every: Iterable[Configuration], without: Iterable[Axis]) -> list[list[
 
 
 def pairs_of_groups(
-    ours: Sequence[Configuration], theirs: Sequence[Configuration], axes: Sequence[Axis], within: Sequence[Axis] = ()
+    ours: Sequence[Configuration],
+    theirs: Sequence[Configuration],
+    compared: Sequence[Axis],
+    within: Sequence[Axis] = (),
 ) -> list[tuple[list[Configuration], list[Configuration]]]:
     """Groups of two sides that differ in nothing but some axes, each with each.
 
     Args:
         ours: of one side.
         theirs: of the other.
-        axes: in which two groups may differ.
+        compared: axes in which two groups may differ.
         within: in which those of one group may differ.
     """
-    identity = identity_without([*axes, *within])
+    identity = identity_without([*compared, *within])
     sides = [grouped(side, identity) for side in (ours, theirs)]
     return [
         (group, other)
@@ -216,7 +210,7 @@ def pairs_of_groups(
         if key in sides[1]
         for group in alike(sides[0][key], within)
         for other in alike(sides[1][key], within)
-        if _alike_in_size(group[0].row, other[0].row, axes)
+        if _alike_in_size(group[0].row, other[0].row, compared)
     ]
 
 
@@ -272,10 +266,10 @@ def _accepted(condition: Condition, known: Collection[Value]) -> tuple[frozenset
     return frozenset(found), missing
 
 
-def _alike_in_size(row: Row, other: Row, axes: Iterable[Axis]) -> bool:
+def _alike_in_size(row: Row, other: Row, compared: Iterable[Axis]) -> bool:
     """Whether two have the same length of text and size of image, where they have one and it is not compared."""
-    compared = {axis.name for axis in axes}
-    return all(name in compared or None in (row[name], other[name]) or row[name] == other[name] for name in _SIZES)
+    names = {axis.name for axis in compared}
+    return all(name in names or None in (row[name], other[name]) or row[name] == other[name] for name in _SIZES)
 
 
 def _shown(group: Sequence[Configuration], axis: Axis) -> str | None:

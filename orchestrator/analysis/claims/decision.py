@@ -17,7 +17,7 @@ from orchestrator.analysis.snapshot import Snapshot
 from orchestrator.analysis.tax import Regime
 from orchestrator.store import Results
 
-Verdict = TypeVar("Verdict", Finding, Agreement)
+Either = TypeVar("Either", Finding, Agreement)
 _NO_INTERVAL: Final = "no interval (a single process, or a floor, of which the least counts)"
 
 
@@ -141,8 +141,8 @@ def _judged(claim: Claim, cases: Sequence[Case]) -> tuple[JudgedCase, ...]:
 
 
 def _together(
-    holds_for: Literal["all", "any"], verdicts: Sequence[Verdict], good: Verdict, bad: Verdict, unknown: Verdict
-) -> Verdict:
+    holds_for: Literal["all", "any"], verdicts: Sequence[Either], good: Either, bad: Either, unknown: Either
+) -> Either:
     decisive, other = (bad, good) if holds_for == "all" else (good, bad)
     if decisive in verdicts:
         return decisive

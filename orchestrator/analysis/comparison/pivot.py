@@ -28,7 +28,7 @@ from orchestrator.analysis.confounders import WORK, Change, Confounders, Differe
 from orchestrator.analysis.frame import Cell, Frame, measured
 from orchestrator.analysis.metrics import Metric
 from orchestrator.analysis.pooling import Policy, refuse_to_compare
-from orchestrator.analysis.ratios import Pairing, Ratio
+from orchestrator.analysis.ratios import Pairing
 from orchestrator.analysis.snapshot import Snapshot
 from orchestrator.errors import ConfigurationError
 from orchestrator.store import Results
@@ -62,7 +62,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Side:
+class ComparedSide:
     """A selection."""
 
     conditions: tuple[Condition, ...]
@@ -70,7 +70,7 @@ class Side:
     """As tables call it."""
 
     @classmethod
-    def of(cls, conditions: tuple[Condition, ...], name: str | None = None) -> "Side":
+    def of(cls, conditions: tuple[Condition, ...], name: str | None = None) -> "ComparedSide":
         """A selection, by default under the name by which the user wrote it.
 
         Raises:
@@ -149,7 +149,7 @@ def compare_selections(
         ConfigurationError: an axis or a value is unknown, the two overlap or have nothing in common, or trials would be
             pooled that differ.
     """
-    sides = [Side.of(parse_conditions(texts, "SELECTION")) for texts in (left, right)]
+    sides = [ComparedSide.of(parse_conditions(texts, "SELECTION")) for texts in (left, right)]
     if sides[0].name == sides[1].name:
         raise ConfigurationError(f"both selections are {sides[0].name}; choose two different ones", key="SELECTION")
     conditions = parse_conditions(where, "--where")
@@ -158,7 +158,7 @@ def compare_selections(
 
 def pivot_sides(
     snapshot: Snapshot,
-    sides: tuple[Side, Side],
+    sides: tuple[ComparedSide, ComparedSide],
     where: tuple[Condition, ...],
     match: Sequence[str] | None,
     policy: Policy,
@@ -215,8 +215,12 @@ def pivot(snapshot: Snapshot, frame: Frame, layout: Layout) -> ComparisonTable:
     """
     cells = frame.cells(layout.axes)
     bare = [_entry(cell, cells, frame, layout) for cell in cells.values()]
-    ratios = frame.judged(_ratio(entry, frame) for entry in bare)
-    entries = [_with_ratio(entry, ratio, frame) for entry, ratio in zip(bare, ratios, strict=True)]
+    ratios = frame.compared((entry.cell, None if entry.problem else entry.baseline) for entry in bare)
+    undefined = f"{frame.metric.name} is not above 0 everywhere, so there is no ratio"
+    entries = [
+        replace(entry, ratio=ratio, problem=entry.problem or (undefined if entry.baseline and ratio is None else None))
+        for entry, ratio in zip(bare, ratios, strict=True)
+    ]
     return ComparisonTable(
         metric=frame.metric,
         policy=frame.policy,
@@ -268,27 +272,14 @@ def _entry(cell: Cell, cells: Mapping[Key, Cell], frame: Frame, layout: Layout) 
     return entry
 
 
-def _ratio(entry: Entry, frame: Frame) -> Ratio | None:
-    if entry.problem is not None or entry.baseline is None:
-        return None
-    return frame.ratio(entry.cell.measured, entry.baseline.measured)
-
-
-def _with_ratio(entry: Entry, ratio: Ratio | None, frame: Frame) -> Entry:
-    if ratio is None and entry.problem is None and entry.baseline is not None:
-        return replace(entry, problem=f"{frame.metric.name} is not above 0 everywhere, so there is no ratio")
-    return replace(entry, ratio=ratio)
-
-
 def _differences(snapshot: Snapshot, entries: Sequence[Entry], layout: Layout) -> tuple[Difference, ...]:
     """What else differs between the sides of the ratios."""
-    compared = [(number, entry.baseline, entry.cell, entry.ratio) for number, entry in enumerate(entries)]
-    used = {
-        row_id(row)
-        for _, baseline, cell, ratio in compared
-        if baseline is not None and ratio is not None
-        for row in (*cell.measured, *baseline.measured)
-    }
+    compared = [
+        (number, entry.baseline, entry.cell, entry.ratio.pairing)
+        for number, entry in enumerate(entries)
+        if entry.baseline is not None and entry.ratio is not None
+    ]
+    used = {row_id(row) for _, *sides, _ in compared for side in sides for row in side.measured}
     if not used:
         return ()
     condition = pc.field("campaign_id").isin(sorted({campaign for campaign, _, _ in used}))
@@ -296,12 +287,11 @@ def _differences(snapshot: Snapshot, entries: Sequence[Entry], layout: Layout) -
     rows = {row_id(row): row for row in snapshot.rows(change_columns(), condition)}
     finder = Confounders(snapshot.dimensions(rows.values()), rows)
     found = {}
-    for number, baseline, cell, ratio in compared:
-        if baseline is not None and ratio is not None:
-            # Within shared rounds load and clocks are as random as the order; elsewhere they may explain a difference.
-            apart = ratio.pairing is Pairing.UNPAIRED
-            changes = finder.between(baseline.measured, cell.measured, layout.compared, conditions=apart)
-            found[number] = (*_changes_of_work(baseline, cell, layout), *changes)
+    for number, baseline, cell, pairing in compared:
+        # Within shared rounds load and clocks are as random as the order; elsewhere they may explain a difference.
+        apart = pairing is Pairing.UNPAIRED
+        changes = finder.between(baseline.measured, cell.measured, layout.compared, conditions=apart)
+        found[number] = (*_changes_of_work(baseline, cell, layout), *changes)
     return gathered(found)
 
 
@@ -319,7 +309,7 @@ def _fixed(rows: Sequence[Row], layout: Layout) -> dict[Axis, Value]:
     return {where: next(iter(found)) for where, found in values.items() if len(found) == 1}
 
 
-def _differing(left: Side, right: Side) -> tuple[str, ...]:
+def _differing(left: ComparedSide, right: ComparedSide) -> tuple[str, ...]:
     """The axes on which the sides are meant to differ."""
     texts = [{(condition.axis.name, condition.text) for condition in side.conditions} for side in (left, right)]
     return tuple(dict.fromkeys(name for name, _ in sorted(texts[0] ^ texts[1])))
@@ -346,7 +336,7 @@ def _without_overlap(
 
 
 def _require_common(
-    found: Sequence[Sequence[Row]], matched: Sequence[Axis], metric: Metric, sides: tuple[Side, Side]
+    found: Sequence[Sequence[Row]], matched: Sequence[Axis], metric: Metric, sides: tuple[ComparedSide, ComparedSide]
 ) -> None:
     there = [[row for row in measured(rows, metric) if row["replicate"] == 0] for rows in found]
     for side, rows in zip(sides, there, strict=True):
@@ -368,7 +358,7 @@ def _require_common(
     raise ConfigurationError(f"there is nothing to compare: {why}; {_remedy(there, matched, sides)}")
 
 
-def _remedy(there: Sequence[Sequence[Row]], matched: Sequence[Axis], sides: tuple[Side, Side]) -> str:
+def _remedy(there: Sequence[Sequence[Row]], matched: Sequence[Axis], sides: tuple[ComparedSide, ComparedSide]) -> str:
     sweeps = [{str(axis(SWEEP).read(row)) for row in rows} for rows in there]
     is_recent = any(condition.is_recent for side in sides for condition in side.conditions)
     if is_recent and not sweeps[0] & sweeps[1]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from orchestrator.analysis.axes import Key, key_text
-from orchestrator.analysis.comparison.pivot import Side, Texts, pivot_sides
+from orchestrator.analysis.comparison.pivot import ComparedSide, Texts, pivot_sides
 from orchestrator.analysis.comparison.table import ComparisonTable, Entry
 from orchestrator.analysis.conditions import parse_conditions
 from orchestrator.analysis.pooling import Policy
@@ -113,7 +113,7 @@ def gate(
         raise ConfigurationError(f"is {max_slowdown:g}, expected more than 0, such as 5%", key="--max-slowdown")
     left = parse_conditions(baseline, "--baseline")
     right = parse_conditions(candidate, "--candidate")
-    sides = Side.of(left, BASELINE), Side.of(right, CANDIDATE)
+    sides = ComparedSide.of(left, BASELINE), ComparedSide.of(right, CANDIDATE)
     conditions = parse_conditions(where, "--where")
     table = pivot_sides(Snapshot.of(results), sides, conditions, match, policy or Policy(), without_overlap=True)
     entries = [(entry, entry.ratio) for entry in table.ratios if entry.ratio is not None]

@@ -12,53 +12,17 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from orchestrator.analysis.axes import backend_name, grouped
-from orchestrator.analysis.frame import column_estimate, over_processes
 from orchestrator.analysis.ratios import Row, Visit, by_visit, is_ok
 from orchestrator.analysis.statistics import Estimate, t_interval
-from orchestrator.analysis.tax import Regime, loads, pace, proven, regime_of
+from orchestrator.analysis.tax import estimate_of, pace, proven
 from orchestrator.store import CONFIGURATION
 from runners.contract.catalogue import BACKENDS
 
 Execution: TypeAlias = tuple[Any, ...]
 """What identifies a backend with its options in an environment, on some work."""
 
-GPU_PARTS: Final = (
-    *("latency_sync_median_s", "latency_pipelined_median_s", "dispatch_s", "busy_s", "graph_s"),
-    *("exposed_overhead_s", "exposed_overhead_graph_s", "framework_fraction", "boundedness", "tax_ratio"),
-)
-CPU_PARTS: Final = (
-    *("latency_sync_median_s", "latency_pipelined_median_s", "dispatch_floor_s"),
-    *("parallel_region_tax_s", "framework_fraction"),
-)
-_OF_A_PROVEN_FLOOR: Final = ("framework_fraction", "parallel_region_tax_s")
 _HOW: Final = ("backend", "backend_options", "environment_id")
 _WORK: Final = tuple(name for name in CONFIGURATION if name not in _HOW)
-
-
-@dataclass(frozen=True)
-class Tax:
-    """Of one configuration."""
-
-    parts: Mapping[str, Estimate]
-    """By column: medians over processes, with intervals over them. What was not measured is not in it."""
-    load: Estimate | None
-    """On a GPU busy over dispatch; on a CPU latency over two floors, at most. Null if nothing tells."""
-    regime: Regime | None
-    """With the interval of the load beyond the dead band; null if nothing tells the load.
-
-    On a CPU framework-bound is proven by a floor that is a lower bound, compute-bound is not: see `is_by_lower_bound`.
-    """
-    is_by_lower_bound: bool
-    """CPU: the framework may take more than its floor, so that compute-bound is what the floor says and no more."""
-    is_decided: bool
-    """False where a single process leaves the regime without an interval."""
-    floor_problem: str | None
-    """CPU: why the floor proves nothing."""
-    estimates_disagree: int
-    """GPU: processes in which profiler and CUDA graph give exposed overheads that differ by a tenth of the latency."""
-    processes: int
-    unsteady: int
-    """Processes whose warm-up ended by its cap."""
 
 
 @dataclass(frozen=True)
@@ -78,38 +42,6 @@ class ExecutionTax:
     def unexplained_s(self) -> float | None:
         """What the floors do not explain: kernels, memory, fusion, or what the framework takes beyond its floor."""
         return None if self.by_floors_s is None else self.seconds.value - self.by_floors_s
-
-
-def tax_of(rows: Sequence[Row], device: str) -> Tax:
-    """The parts of a call, over the processes of a configuration.
-
-    Args:
-        rows: its trials, without the second halves of A/A pairs.
-        device: `cpu` or `cuda`.
-    """
-    ok = [row for row in rows if is_ok(row)]
-    valid = proven(ok)
-    parts: dict[str, Estimate] = {}
-    for column in CPU_PARTS if device == "cpu" else GPU_PARTS:
-        # Of a floor that is not proven nothing follows, but it is shown.
-        source = valid if column in _OF_A_PROVEN_FLOOR or (column == "dispatch_floor_s" and valid) else ok
-        found = column_estimate(source, column)
-        if found is not None:
-            parts[column] = found
-    load = over_processes(loads(valid, device).values())
-    regime = None if load is None else regime_of(load, device)
-    problems = [row["dispatch_floor_problem"] for row in ok if row["dispatch_floor_valid"] is False]
-    return Tax(
-        parts=parts,
-        load=load,
-        regime=regime,
-        is_by_lower_bound=device == "cpu" and regime not in (None, Regime.FRAMEWORK_BOUND),
-        is_decided=load is not None and load.low is not None,
-        floor_problem=problems[0] if problems else None,
-        estimates_disagree=sum(row["overhead_estimates_agree"] is False for row in ok),
-        processes=len(ok),
-        unsteady=sum(row["steady"] is False for row in ok),
-    )
 
 
 def execution_of(row: Row) -> Execution:
@@ -154,18 +86,13 @@ def _execution_tax(
         return ExecutionTax(_name(executions[own][0]), Estimate(0.0, None, None, len(ours), len(ours)), 0.0, 0.0)
     visits = sorted(set(ours) & set(latencies[best]))
     value, low, high = t_interval(np.array([ours[visit] - latencies[best][visit] for visit in visits]))
-    floors = [_proven_floor(executions[key]) for key in (own, best)]
+    floors = [estimate_of(proven(executions[key]), "dispatch_floor_s") for key in (own, best)]
     return ExecutionTax(
         best=_name(executions[best][0], executions[own][0]),
         seconds=Estimate(value, low, high, len(visits), 2 * len(visits)),
         share=value / float(np.mean([ours[visit] for visit in visits])),
-        by_floors_s=None if floors[0] is None or floors[1] is None else floors[0] - floors[1],
+        by_floors_s=None if floors[0] is None or floors[1] is None else floors[0].value - floors[1].value,
     )
-
-
-def _proven_floor(rows: Sequence[Row]) -> float | None:
-    known = (row["dispatch_floor_s"] for row in rows if row["dispatch_floor_valid"] is True)
-    return min((floor for floor in known if floor is not None), default=None)
 
 
 def _name(row: Row, beside: Row | None = None) -> str:

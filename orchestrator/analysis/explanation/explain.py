@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 import numpy as np
 
 from orchestrator.analysis.axes import Shape, backend_name, grouped, shape_of
-from orchestrator.analysis.explanation.call import ExecutionTax, Tax, execution_of, execution_taxes, tax_of
+from orchestrator.analysis.explanation.call import ExecutionTax, execution_of, execution_taxes
 from orchestrator.analysis.explanation.larger import (
     ADJUSTABLE,
     FreeBatch,
@@ -23,7 +23,7 @@ from orchestrator.analysis.metrics import METRICS, default_metric
 from orchestrator.analysis.ratios import Pairing, Row, Visit, by_visit, is_ok, shared_visits
 from orchestrator.analysis.statistics import Estimate, t_interval
 from orchestrator.analysis.summary import FailureGroup, failure_groups
-from orchestrator.analysis.tax import proven
+from orchestrator.analysis.tax import Tax, proven, tax_of
 from orchestrator.analysis.transition import Side, Transition, transition_of
 from orchestrator.config import Sweep, WorkloadAxis
 from orchestrator.store import CONFIGURATION

@@ -11,4 +11,4 @@ from orchestrator.analysis.paper.points import (
     read_trials,
 )
 from orchestrator.analysis.paper.published import PUBLISHED, Published, load_published
-from orchestrator.analysis.paper.wanted import Configuration, Wanted, series_ms, wanted_of
+from orchestrator.analysis.paper.wanted import Wanted, Work, series_ms, wanted_of

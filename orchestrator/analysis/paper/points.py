@@ -9,31 +9,30 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from functools import cached_property, lru_cache
-from statistics import mode
 from typing import Any, Final, NamedTuple
 
 import pyarrow.compute as pc
 
 from orchestrator.analysis.axes import AXES, axes, columns_of, grouped, values_of
 from orchestrator.analysis.conditions import parse_conditions
-from orchestrator.analysis.frame import Frame, Frames, column_estimate, context_columns
+from orchestrator.analysis.frame import Frame, Frames, context_columns
 from orchestrator.analysis.metrics import METRICS, USUAL_LATENCY, Metric
-from orchestrator.analysis.paper.wanted import Configuration, Wanted, configuration_of, impossible
+from orchestrator.analysis.paper.wanted import Wanted, Work, configuration_of, impossible
 from orchestrator.analysis.snapshot import Snapshot
 from orchestrator.analysis.statistics import Estimate
-from orchestrator.analysis.tax import Regime, proven
+from orchestrator.analysis.tax import Regime, estimate_of, load_of
 from orchestrator.store import Results, Selection
 from runners.contract import LEGACY
 
 Row = dict[str, Any]
-Cells = Mapping[Configuration, Sequence[Row]]
+Cells = Mapping[Work, Sequence[Row]]
 """Trials by what they measure."""
 
 TIMED_AS_THE_PAPER: Final = METRICS["latency_legacy"]
 _LATENCIES: Final = tuple(USUAL_LATENCY.on(device) for device in ("cpu", "cuda"))
 _NUMBERS: Final = (
     *("trial_id", "attempt", "reason", TIMED_AS_THE_PAPER.column),
-    *("exposed_overhead_s", "framework_fraction", "dispatch_floor_valid", "regime"),
+    *("exposed_overhead_s", "framework_fraction", "dispatch_floor_valid", "latency_floor_log_ratio", "boundedness"),
     *("macs", "achieved_flops_per_s", "utilisation_sm_active_share", "utilisation_sm_occupancy_share"),
 )
 _ENOUGH: Final = 0.5
@@ -84,7 +83,7 @@ class State(Enum):
 class Point:
     """One configuration in one setting."""
 
-    configuration: Configuration
+    configuration: Work
     state: State
     rows: tuple[Row, ...]
     """Of one protocol: those that were measured, or those that failed."""
@@ -93,18 +92,13 @@ class Point:
 
     def estimate(self, column: str) -> Estimate | None:
         """The median of a column over processes, of a bound the least; null where no process has it."""
-        return column_estimate(self.rows, column) if self.state is State.MEASURED else None
+        return estimate_of(self.rows, column) if self.state is State.MEASURED else None
 
     @property
-    def regime(self) -> str | None:
-        """That of most of its processes; on a processor where its floor is proven."""
-        known = [row["regime"] for row in proven(self.rows) if row["regime"] is not None]
-        return mode(known) if known else None
-
-    @property
-    def is_framework_bound(self) -> bool:
-        """Whether the framework decides its latency."""
-        return self.regime == Regime.FRAMEWORK_BOUND.value
+    def regime(self) -> Regime | None:
+        """With the interval of its load; null if nothing tells it."""
+        load = load_of(self.rows, self.rows[0]["device"]) if self.rows else None
+        return None if load is None else load.regime
 
 
 @dataclass(frozen=True)
@@ -113,7 +107,7 @@ class Gathered:
 
     setting: Setting | None
     """Null if there is none at all."""
-    points: Mapping[Configuration, Point]
+    points: Mapping[Work, Point]
     others: tuple[Setting, ...]
     """Settings that have points of it, too, and are not drawn."""
     frame: Frame
@@ -248,7 +242,7 @@ def read_trials(results: Results, where: Sequence[str] = ()) -> Trials:
     return Trials(standard, legacy, Frames(whole), snapshot.started, sweeps, systems.to_pylist())
 
 
-def by_setting(rows: Iterable[Row]) -> dict[Setting, dict[Configuration, list[Row]]]:
+def by_setting(rows: Iterable[Row]) -> dict[Setting, dict[Work, list[Row]]]:
     """Trials by setting, and by configuration within it."""
     settings = grouped(rows, lambda row: values_of(row, _AXES))
     return {Setting._make(key): grouped(some, configuration_of) for key, some in settings.items()}
@@ -269,7 +263,7 @@ def _procedure(protocol: str | None) -> str | None:
 
 
 def _point(
-    configuration: Configuration, rows: Sequence[Row], device: str, column: str, started: Mapping[str, datetime]
+    configuration: Work, rows: Sequence[Row], device: str, column: str, started: Mapping[str, datetime]
 ) -> Point:
     measured = [row for row in rows if row["status"] == "ok" and row[column] is not None]
     if measured:

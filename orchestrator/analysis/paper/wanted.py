@@ -17,7 +17,7 @@ Value = str | int | bool | None
 
 
 @dataclass(frozen=True)
-class Configuration:
+class Work:
     """What is computed and how it is executed; not where, and not how long it was measured."""
 
     workload: str
@@ -50,9 +50,9 @@ class Wanted:
     """The points of a figure."""
 
     sweeps: tuple[Sweep, ...]
-    configurations: tuple[Configuration, ...]
+    configurations: tuple[Work, ...]
 
-    def on(self, device: str) -> tuple[Configuration, ...]:
+    def on(self, device: str) -> tuple[Work, ...]:
         """The points as a device is asked for them.
 
         On processors float16 is slow or emulated, so that nobody serves models in it. A figure that the paper has in
@@ -104,13 +104,13 @@ def wanted_of(*sweeps: Sweep) -> Wanted:
     return Wanted(sweeps, tuple(sorted(found, key=_sorting)))
 
 
-def configuration_of(row: Mapping[str, Any]) -> Configuration:
+def configuration_of(row: Mapping[str, Any]) -> Work:
     """What a trial measures."""
     names = ("workload", "batch", "sequence_length", "image_size", "workload_options", "backend", "backend_options")
     return _configuration(*(row[name] for name in names), row["dtype"])
 
 
-def impossible(configuration: Configuration, device: str) -> str | None:
+def impossible(configuration: Work, device: str) -> str | None:
     """Why a device cannot have a point at all; null if it can."""
     info = BACKENDS.get(configuration.backend.partition("(")[0])
     is_for_gpus = device == "cpu" and "cuda_graph=True" in configuration.backend
@@ -131,7 +131,7 @@ def _configuration(
     backend: str,
     backend_options: str,
     dtype: str,
-) -> Configuration:
+) -> Work:
     given = json.loads(options or "{}")
     if workload in WORKLOADS:
         # Rows that are older than an option had its default.
@@ -141,9 +141,9 @@ def _configuration(
         given["intermediate_size"] = 0
     named = tuple(sorted(given.items()))
     text = backend_text(backend, backend_options)
-    return Configuration(workload, named, batch, sequence_length, image_size, text, dtype)
+    return Work(workload, named, batch, sequence_length, image_size, text, dtype)
 
 
-def _sorting(configuration: Configuration) -> tuple[object, ...]:
+def _sorting(configuration: Work) -> tuple[object, ...]:
     sizes = (configuration.batch, configuration.sequence_length or 0, configuration.image_size or 0)
     return configuration.workload, str(configuration.options), configuration.backend, configuration.dtype, *sizes

@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLoca
 
 from orchestrator.analysis import Estimate
 from orchestrator.analysis.frame import measured
-from orchestrator.analysis.paper import Configuration, Gathered, Point, Published, State, names_model
+from orchestrator.analysis.paper import Gathered, Point, Published, State, Work, names_model
 from orchestrator.report.figures.canvas import draw_intervals, draw_published, empty
 from orchestrator.report.figures.catalogue import PanelSpec, Spec, Y
 from orchestrator.report.figures.values import (
@@ -96,7 +96,7 @@ def pair_panels(spec: Spec, gathered: Gathered, missing: str) -> Panels:
     return found
 
 
-def _but_for_the_model(where: Configuration) -> Configuration:
+def _but_for_the_model(where: Work) -> Work:
     return replace(where, workload="", options=())
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.analysis.axes import DEFAULTS, options_text
-from orchestrator.analysis.paper import Configuration, Gathered, Setting, State, Trials, Wanted, series_ms
+from orchestrator.analysis.paper import Gathered, Setting, State, Trials, Wanted, Work, series_ms
 from orchestrator.report.figures.catalogue import Spec
 from orchestrator.report.palette import backend_label
 from orchestrator.report.text import count_text
@@ -127,7 +127,7 @@ def _failed(sides: Sequence[Gathered]) -> list[str]:
     ]
 
 
-def _special(configuration: Configuration) -> str:
+def _special(configuration: Work) -> str:
     """The options of its workload that are not at defaults."""
     text = options_text(configuration.workload, json.dumps(dict(configuration.options)))
     return "" if text == DEFAULTS else text

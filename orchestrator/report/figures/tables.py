@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from matplotlib.figure import Figure
 
-from orchestrator.analysis.paper import Configuration, Gathered, Point, Published, State, names_model
+from orchestrator.analysis.paper import Gathered, Point, Published, State, Work, names_model
 from orchestrator.report import markdown
 from orchestrator.report.figures.canvas import sheet
 from orchestrator.report.figures.values import MILLI
@@ -183,7 +183,7 @@ def _failures(*gathered: Gathered) -> tuple[str, ...]:
     return tuple(f"{_named(point.configuration)}: {point.reason}" for point in points)
 
 
-def _named(configuration: Configuration) -> str:
+def _named(configuration: Work) -> str:
     return f"{backend_label(configuration.backend)}, {configuration.dtype}, batch {configuration.batch}"
 
 

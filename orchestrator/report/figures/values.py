@@ -8,6 +8,7 @@ from typing import Final
 
 from orchestrator.analysis import Estimate
 from orchestrator.analysis.paper import Gathered, Point, State
+from orchestrator.analysis.tax import Regime
 from orchestrator.report.figures.catalogue import PanelSpec, Y
 from orchestrator.report.palette import BLACK, backend_colour, backend_label, categorical, marker, sequential
 
@@ -214,7 +215,7 @@ def _mark(spec: PanelSpec, point: Point, value: Value) -> Mark:
 def _bound(point: Point) -> Bound:
     if point.regime is None:
         return Bound.UNKNOWN
-    return Bound.FRAMEWORK if point.is_framework_bound else Bound.OTHER
+    return Bound.FRAMEWORK if point.regime is Regime.FRAMEWORK_BOUND else Bound.OTHER
 
 
 def _value(series: str, point: Point) -> str | int:

@@ -108,13 +108,12 @@ def index_page(written: Sequence[Written], published: Published, decisions: Sequ
         "",
         about,
         "",
-        "| | state | what | points | files |",
-        "|---|---|---|---|---|",
+        *markdown.head(["", "state", "what", "points", "files"]),
     ]
     lines += [_row(figure) for figure in written]
-    lines += ["", "## Numbers in the paper's text", "", "| the paper | here |", "|---|---|"]
+    lines += ["", "## Numbers in the paper's text", "", *markdown.head(["the paper", "here"])]
     decided = decided_texts(decisions)
-    lines += [f"| {text.full_text} | {decided.get(text.claim, 'not decided')} |" for text in published.statements]
+    lines += [markdown.row([text.full_text, decided.get(text.claim, "not decided")]) for text in published.statements]
     if decisions:
         lines += ["", "## Claims", "", f"{counts_text(decisions)}. `taxmeter claims` tells each in full.", ""]
         lines += markdown.head(["", "claim", "number", "published"])
@@ -144,7 +143,7 @@ def _number(decision: Decision) -> str:
 def _row(written: Written) -> str:
     spec = written.sheet.spec
     files = ", ".join(f"[{path.suffix[1:]}]({path.name})" for path in written.files)
-    return f"| {spec.label} | {_WORDS[written.sheet.state]} | {spec.title} | {written.sheet.completeness} | {files} |"
+    return markdown.row([spec.label, _WORDS[written.sheet.state], spec.title, written.sheet.completeness, files])
 
 
 def _section(written: Written) -> list[str]:

@@ -39,7 +39,7 @@ from orchestrator.report.page.places import Coordinates, coordinates
 from orchestrator.report.page.roofs import Roof, roofs_of
 from orchestrator.report.page.samples import SampleBook, sample_book
 from orchestrator.report.page.sql import AND, UNFLAGGED, sql_values
-from orchestrator.store import Results, Selection
+from orchestrator.store import Results
 from runners.contract import Status
 
 Row = dict[str, Any]
@@ -49,17 +49,6 @@ _MORE: Final = (
     *("reason", "replicate", "host", "flops", "weight_bytes", "guard_flags", "hw_id"),
     *("isolation", "environment", "environment_id", "driver_version", "kernel"),
 )
-
-
-@dataclass(frozen=True)
-class CampaignInfo:
-    """A campaign of the selection."""
-
-    campaign_id: str
-    sweep: str
-    started_at: datetime | None
-    finished_at: datetime | None
-    planned: int | None
 
 
 @dataclass(frozen=True)
@@ -80,7 +69,8 @@ class Page:
     """The condition of the selection, with those that are left out of the numbers."""
     commands: Mapping[str, str]
     """What answers with the ratios of a chart, by its name; `{mode}` stands for the latency that is shown."""
-    campaigns: tuple[CampaignInfo, ...]
+    campaigns: tuple[Row, ...]
+    """Of `campaigns`, the first that started first."""
     statuses: Mapping[Status, int]
     mode: Mode
     """That is shown first."""
@@ -102,7 +92,7 @@ class Page:
     @property
     def is_running(self) -> bool:
         """Whether a campaign of the selection has no end yet."""
-        return any(campaign.finished_at is None for campaign in self.campaigns)
+        return any(campaign["finished_at"] is None for campaign in self.campaigns)
 
     def ratios(self, against: Against, cells: Iterable[PageCell] | None = None) -> list[Ratio]:
         """The ratios of one kind in the mode that is shown first.
@@ -152,13 +142,17 @@ def make_report(
     if not measured:
         raise ConfigurationError("there is nothing to report: only second halves of A/A pairs have ended yet")
     at = coordinates(measured)
-    cells = cells_of(measured, moment.started)
-    backend, system = _baselines(baselines, measured, at, cells)
-    pairs = pairs_of(cells, backend, system)
-    campaigns = _campaigns(chosen)
     names = {row["campaign_id"] for row in measured}
     policy = Policy(without_flagged=without_flagged)
-    frames = {mode: Frame((), mode.metric, policy, moment.whole(names, mode.metric)) for mode in Mode}
+    frames = {
+        mode: Frame(measured, mode.metric, policy, moment.whole(names, mode.metric), moment.started) for mode in Mode
+    }
+    cells = cells_of(frames)
+    backend, system = _baselines(baselines, measured, at, cells)
+    pairs = pairs_of(cells, backend, system)
+    there = {row["campaign_id"] for row in chosen.rows}
+    known = [campaign for campaign in moment.campaigns if campaign["campaign_id"] in there]
+    campaigns = tuple(sorted(known, key=lambda campaign: (campaign["started_at"], campaign["campaign_id"])))
     shown = page_cells(cells, ratios_of(cells, pairs, frames), at, execution_taxes(measured))
     dimensions = moment.dimensions(measured)
     mode = _first_mode(measured)
@@ -195,7 +189,7 @@ def make_report(
         disturbed=disturbed_of(rows, moment, chosen.condition),
     )
     hosts = sorted({row["host"] or "" for row in measured})
-    ids = [campaign.campaign_id for campaign in campaigns]
+    ids = [str(campaign["campaign_id"]) for campaign in campaigns]
     return Report(page, sample_book(moment, chosen.condition, shown, ids, hosts))
 
 
@@ -304,20 +298,8 @@ def _first_mode(rows: Sequence[Row]) -> Mode:
     return Mode.PIPELINED if any(row["device"] != "cpu" and is_ok(row) for row in rows) else Mode.SYNC
 
 
-def _campaigns(chosen: Chosen) -> tuple[CampaignInfo, ...]:
-    columns = ("campaign_id", "sweep", "started_at", "finished_at", "planned_trials")
-    table = Selection(chosen.moment.view, "campaigns", None, columns).arrow()
-    known = {row["campaign_id"]: row for row in table.to_pylist()}
-    found = []
-    for name in {row["campaign_id"] for row in chosen.rows}:
-        row = known.get(name, {})
-        ends = row.get("started_at"), row.get("finished_at")
-        found.append(CampaignInfo(name, row.get("sweep") or "unknown", *ends, row.get("planned_trials")))
-    return tuple(sorted(found, key=lambda info: (info.started_at is None, info.started_at, info.campaign_id)))
-
-
-def _title(campaigns: Sequence[CampaignInfo]) -> str:
+def _title(campaigns: Sequence[Row]) -> str:
     if len(campaigns) == 1:
-        return f"Campaign {campaigns[0].campaign_id}"
-    sweeps = sorted({campaign.sweep for campaign in campaigns})
+        return f"Campaign {campaigns[0]['campaign_id']}"
+    sweeps = sorted({str(campaign["sweep"]) for campaign in campaigns})
     return f"{len(campaigns)} campaigns of {', '.join(sweeps[:3])}" + (" and others" if len(sweeps) > 3 else "")

@@ -6,18 +6,17 @@ table: who looks at a page looks at all of it.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from enum import Enum
 from functools import cached_property
 from typing import Any, Final
 
-from orchestrator.analysis.axes import AXES, Value, axes, columns_of, grouped, values_of
-from orchestrator.analysis.explanation import ExecutionTax, FreeBatch, Tax, execution_of, free_batch, tax_of
+from orchestrator.analysis.axes import AXES, Value, axes, columns_of, grouped
+from orchestrator.analysis.explanation import ExecutionTax, FreeBatch, execution_of, free_batch
 from orchestrator.analysis.explanation.call import Execution
-from orchestrator.analysis.frame import Cell, Frame, make_cells
+from orchestrator.analysis.frame import Cell, Frame
 from orchestrator.analysis.metrics import METRICS, Metric
-from orchestrator.analysis.pooling import Policy
 from orchestrator.analysis.ratios import Ratio, is_ok
+from orchestrator.analysis.tax import Tax, tax_of
 from orchestrator.analysis.transition import Transition, transition_of
 from orchestrator.report.page.places import KEY, PLACE, SHAPE, Coordinates
 
@@ -25,8 +24,6 @@ Row = dict[str, Any]
 Key = tuple[Value, ...]
 Pair = tuple[Key, Key]
 
-_KEY: Final = "page key"
-_COLUMNS: Final = tuple(columns_of(KEY))
 _HOME: Final = axes(("system", "environment", "isolation", "method"))
 """What the place of a trial that never ran is known by: nobody looked into its environment."""
 _NAMES: Final = tuple(axis.name for axis in KEY)
@@ -148,24 +145,10 @@ def at_home(rows: Sequence[Row]) -> list[Row]:
     return found
 
 
-def cells_of(rows: Sequence[Row], started: Mapping[str, datetime]) -> Cells:
-    """Trials by whatever must not be pooled, with both latencies.
-
-    Args:
-        rows: of `at_home`.
-        started: when each campaign started.
-    """
-    known: dict[tuple[Any, ...], Key] = {}
-    keyed = []
-    for row in rows:
-        raw = tuple(row[name] for name in _COLUMNS)
-        if raw not in known:
-            known[raw] = values_of(row, KEY)
-        keyed.append({**row, _KEY: known[raw]})
-    by_mode = {
-        mode: make_cells(keyed, lambda row: row[_KEY], KEY, mode.metric, Policy(mode.metric), started) for mode in Mode
-    }
-    return {key: {mode: by_mode[mode][key] for mode in Mode} for key in by_mode[Mode.SYNC]}
+def cells_of(frames: Frames) -> Cells:
+    """Trials by whatever must not be pooled, with both latencies."""
+    by_mode = {mode: frame.cells(KEY) for mode, frame in frames.items()}
+    return {key: {mode: cells[key] for mode, cells in by_mode.items()} for key in by_mode[Mode.SYNC]}
 
 
 def pairs_of(cells: Cells, backend: str | None, system: str | None) -> Pairs:
@@ -177,16 +160,13 @@ def pairs_of(cells: Cells, backend: str | None, system: str | None) -> Pairs:
         system: identity of the baseline system; null for no ratios of systems.
     """
     beside, across = [], []
-    there: dict[Key, list[Key]] = {}
-    for key in cells:
-        if key[_SYSTEM] == system:
-            there.setdefault(_work(key), []).append(key)
+    there = grouped((key for key in cells if key[_SYSTEM] == system), _work)
     for key in cells:
         base = (*key[:_BACKEND], backend, *key[_BACKEND + 1 :])
-        if backend is not None and key[_BACKEND] != backend and base in cells:
+        if key != base and base in cells:
             beside.append((key, base))
         other = _counterpart(key, there.get(_work(key), ()))
-        if system is not None and key[_SYSTEM] != system and other is not None:
+        if key[_SYSTEM] != system and other is not None:
             across.append((key, other))
     return {Against.BACKEND: beside, Against.SYSTEM: across}
 
@@ -216,9 +196,9 @@ def ratios_of(cells: Cells, pairs: Pairs, frames: Frames) -> Ratios:
     found = {}
     for against, some in pairs.items():
         for mode, frame in frames.items():
-            bare = [frame.ratio(cells[key][mode].measured, cells[base][mode].measured) for key, base in some]
-            judged = zip(some, frame.judged(bare), strict=True)
-            found[against, mode] = {key: ratio for (key, _), ratio in judged if ratio is not None}
+            ratios = frame.compared((cells[key][mode], cells[base][mode]) for key, base in some)
+            known = zip(some, ratios, strict=True)
+            found[against, mode] = {key: ratio for (key, _), ratio in known if ratio is not None}
     return found
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.analysis import MARGIN, Ratio, Verdict
+from orchestrator.analysis import MARGIN, Ratio
 from orchestrator.analysis.axes import grouped
 from orchestrator.report.page.build import Page
 from orchestrator.report.page.cells import Against, PageCell
@@ -29,15 +29,8 @@ _TICKS: Final = (
     *((0.8, 0.9, 1, 1.1, 1.25), (0.5, 0.7, 1, 1.4, 2), (0.25, 0.5, 1, 2, 4)),
     (1 / 16, 1 / 4, 1, 4, 16),
 )
-_KINDS: Final = {
-    Verdict.FASTER: ("faster", ""),
-    Verdict.SLOWER: ("slower", ""),
-    Verdict.SLIGHTLY_FASTER: ("equivalent", " ≈"),
-    Verdict.SLIGHTLY_SLOWER: ("equivalent", " ≈"),
-    Verdict.EQUIVALENT: ("equivalent", " ≈"),
-    Verdict.UNDECIDED: ("undecided", " ?"),
-}
-"""Class and sign of each verdict."""
+_SIGNS: Final = {"equivalent": " ≈", "undecided": " ?"}
+"""By the class of a verdict."""
 
 Row = tuple[int, int]
 """Positions of a place and a shape."""
@@ -117,7 +110,7 @@ def _work(row: Row, cells: Sequence[PageCell], page: Page, baseline: int, scale:
     batches = compared if len(compared) < 2 else [compared[0], compared[-1]]
     by_position = {(cell.backend, cell.batch): cell for cell in cells}
     backends = sorted({cell.backend for cell in cells if cell.batch in batches} - {baseline})
-    label = page.at.shapes[row[1]].choice.label
+    label = page.at.shapes[row[1]].label
     lanes: list[Content] = [element("span", class_="name")]
     for batch in batches:
         base = by_position[baseline, batch].of[page.mode].estimate
@@ -146,7 +139,8 @@ def _lane(cell: PageCell | None, name: str, page: Page, scale: _Scale) -> Markup
         failed = [status for status in cell.trials.statuses if status is not Status.OK]
         why = failed[0].value.replace("_", " ") if failed else "no latency"
         return element("span", element("em", why), class_="lane", title=next(iter(cell.trials.reasons), why))
-    estimate, (kind, sign) = ratio.estimate, _KINDS[ratio.verdict]
+    estimate, kind = ratio.estimate, "equivalent" if ratio.verdict.is_equivalent else ratio.verdict.value
+    sign = _SIGNS.get(kind, "")
     parts: list[Content] = []
     if estimate.low is not None and estimate.high is not None:
         low, high = scale.at(estimate.low), scale.at(estimate.high)
@@ -163,8 +157,8 @@ def _details(row: Row, page: Page) -> Iterator[str]:
     """What tells a workload from others of its name: the place, and the axes in which they differ."""
     place, shape = page.at.places[row[0]], page.at.shapes[row[1]]
     if len(page.at.places) > 1:
-        yield place.choice.label
-    alike = [other for other in page.at.shapes if other.choice.label == shape.choice.label]
+        yield place.label
+    alike = [other for other in page.at.shapes if other.label == shape.label]
     for name, choices in page.at.axes.items():
         if len({other.values[name] for other in alike}) > 1:
             value = shape.values[name]

@@ -14,7 +14,7 @@ from orchestrator.analysis.tax import Regime
 from orchestrator.analysis.verdict import Verdict
 from orchestrator.report.page.build import Page
 from orchestrator.report.page.cells import Against, Mode, PageCell, Series
-from orchestrator.report.page.places import KEY, Choice, Shape
+from orchestrator.report.page.places import KEY, PageShape
 from orchestrator.report.page.roofs import Ceiling
 from orchestrator.report.page.samples import SampleBook
 from orchestrator.report.page.sql import queries
@@ -45,16 +45,16 @@ def payload(page: Page, samples: SampleBook) -> dict[str, Any]:
         "sql_of_all": page.sql_of_all,
         "queries": queries(columns_of(KEY), without_flagged=page.without_flagged),
         "commands": dict(page.commands),
-        "campaigns": [campaign.campaign_id for campaign in page.campaigns],
+        "campaigns": [campaign["campaign_id"] for campaign in page.campaigns],
         "hosts": list(samples.hosts),
         "systems": [
             {"label": system.label, "id": system.system_id, "hosts": list(system.hosts)} for system in at.systems
         ],
-        "places": [{**_choice(place.choice), "system": place.system, "device": place.device} for place in at.places],
+        "places": [asdict(place) for place in at.places],
         "shapes": [_shape(shape, page) for shape in at.shapes],
-        "backends": [_choice(backend) for backend in at.backends],
+        "backends": [asdict(backend) for backend in at.backends],
         "axes": {
-            name: [{"value": value, **_choice(choice)} for value, choice in choices.items()]
+            name: [{"value": value, **asdict(choice)} for value, choice in choices.items()]
             for name, choices in at.axes.items()
         },
         "baselines": {kind.value: position for kind, position in page.baselines.items()},
@@ -77,13 +77,9 @@ def packed(document: dict[str, Any]) -> str:
     return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
 
 
-def _choice(choice: Choice) -> dict[str, Any]:
-    return {"label": choice.label, "sql": choice.sql}
-
-
-def _shape(shape: Shape, page: Page) -> dict[str, Any]:
+def _shape(shape: PageShape, page: Page) -> dict[str, Any]:
     axes = {name: value for name, value in shape.values.items() if name in page.at.axes}
-    return {**_choice(shape.choice), "workload": shape.values["workload"], "axes": axes}
+    return {"label": shape.label, "sql": shape.sql, "workload": shape.values["workload"], "axes": axes}
 
 
 def _roofs(page: Page) -> list[dict[str, Any]]:
@@ -117,18 +113,18 @@ def _cells(cells: Sequence[PageCell], samples: SampleBook) -> Columns:
     found |= _estimates("overhead", [_overhead(cell) for cell in cells])
     for name, part in (("busy", "busy_s"), ("dispatch", "dispatch_s"), ("fraction", "framework_fraction")):
         found |= _estimates(name, [cell.tax.parts.get(part) for cell in cells])
-    regimes = [cell.tax.regime for cell in cells]
+    loads = [cell.tax.load for cell in cells]
     taxes = [cell.execution for cell in cells]
     return {
         **found,
         "device": [cell.device for cell in cells],
-        "regime": [None if regime is None else REGIMES.index(regime) for regime in regimes],
-        "lower_bound": [int(cell.tax.is_by_lower_bound) for cell in cells],
+        "regime": [load and REGIMES.index(load.regime) for load in loads],
+        "lower_bound": [int(load is not None and load.is_by_lower_bound) for load in loads],
         **_estimates("execution", [None if tax is None else tax.seconds for tax in taxes]),
         "execution_share": [tax and _short(tax.share) for tax in taxes],
         "execution_floors": [tax and _short(tax.by_floors_s) for tax in taxes],
         "execution_best": [tax and tax.best for tax in taxes],
-        "decided": [int(cell.tax.is_decided) for cell in cells],
+        "decided": [int(load is not None and load.is_decided) for load in loads],
         "flops": [_short(cell.first("flops")) for cell in cells],
         "weight_bytes": [_short(cell.first("weight_bytes")) for cell in cells],
         "statuses": [statuses_text(cell.trials.statuses) for cell in cells],

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from orchestrator.analysis.axes import AXES, DEFAULTS, Axis, Value, axes, columns_of, grouped, sorting, values_of
+from orchestrator.analysis.axes import AXES, Axis, Value, axes, columns_of, grouped, sorting, values_of
 from orchestrator.report.page.sql import raw_values, sql_values
+from orchestrator.report.text import work_text
 
 Row = dict[str, Any]
 Key = tuple[Value, ...]
@@ -37,10 +38,9 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Place:
+class PagePlace(Choice):
     """Where and in what software trials ran: cells of one place may be compared by backend and batch."""
 
-    choice: Choice
     system: int
     """Position in `Coordinates.systems`."""
     device: str
@@ -48,10 +48,9 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Shape:
+class PageShape(Choice):
     """What is computed, but for the batch."""
 
-    choice: Choice
     values: Mapping[str, Value]
     """By the names of axes."""
 
@@ -72,8 +71,8 @@ class Coordinates:
     """What the cells of a page lie along, and the positions of each by key."""
 
     systems: tuple[PageSystem, ...]
-    places: tuple[Place, ...]
-    shapes: tuple[Shape, ...]
+    places: tuple[PagePlace, ...]
+    shapes: tuple[PageShape, ...]
     backends: tuple[Choice, ...]
     axes: Mapping[str, Mapping[Value, Choice]]
     """Values of the axes of shapes that have several, by name."""
@@ -112,14 +111,7 @@ def short_model(name: str) -> str:
 
 def shape_label(values: Mapping[str, Value]) -> str:
     """The work with its sizes, without dtype, device and the like."""
-    parts = [str(values["workload"])]
-    if values["options"] != DEFAULTS:
-        parts.append(str(values["options"]).replace(",", ", "))
-    if values["sequence_length"]:
-        parts.append(f"{values['sequence_length']} tokens")
-    if values["image_size"]:
-        parts.append(f"{values['image_size']}x{values['image_size']} pixels")
-    return ", ".join(parts)
+    return work_text(str(values["workload"]), values["sequence_length"], values["image_size"], values["options"])
 
 
 def _systems(rows: Iterable[Row]) -> tuple[PageSystem, ...]:
@@ -168,7 +160,7 @@ def _told_apart(
 
 def _places(
     keys: Sequence[Key], systems: Sequence[PageSystem], numbers: Mapping[str, int], rows: Sequence[Row]
-) -> tuple[Place, ...]:
+) -> tuple[PagePlace, ...]:
     devices, raw = (raw_values(rows, lambda row: values_of(row, PLACE), names) for names in (("device",), _IN_A_PLACE))
     found = []
     for key in keys:
@@ -183,21 +175,20 @@ def _places(
             label += f", {isolation}"
         if any(other[3] != key[3] for other in keys):
             label += f", method {method}"
-        choice = Choice(label, sql_values(_IN_A_PLACE, raw[key]))
-        found.append(Place(choice, numbers[system], " ".join(sorted(device for (device,) in devices[key]))))
+        device = " ".join(sorted(device for (device,) in devices[key]))
+        found.append(PagePlace(label, sql_values(_IN_A_PLACE, raw[key]), numbers[system], device))
     return tuple(found)
 
 
-def _shapes(keys: Sequence[Key], rows: Sequence[Row]) -> tuple[Shape, ...]:
-    work = axes(("workload", "options", "sequence_length", "image_size"))
+def _shapes(keys: Sequence[Key], rows: Sequence[Row]) -> tuple[PageShape, ...]:
+    work = axes(_IN_THE_LABEL)
     columns = columns_of(work)
     raw = raw_values(rows, lambda row: values_of(row, work), columns)
-    found = []
-    for key in keys:
-        values = {axis.name: value for axis, value in zip(SHAPE, key, strict=True)}
-        same_work = tuple(values[axis.name] for axis in work)
-        found.append(Shape(Choice(shape_label(values), sql_values(columns, raw[same_work])), values))
-    return tuple(found)
+    known = [{axis.name: value for axis, value in zip(SHAPE, key, strict=True)} for key in keys]
+    return tuple(
+        PageShape(shape_label(values), sql_values(columns, raw[tuple(values[name] for name in _IN_THE_LABEL)]), values)
+        for values in known
+    )
 
 
 def _choices(where: Axis, rows: Sequence[Row]) -> dict[Value, Choice]:

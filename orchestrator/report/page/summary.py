@@ -70,14 +70,14 @@ def regimes(page: Page) -> Markup:
         here = [cell for cell in page.cells if cell.place == number and cell.ok]
         if not here:
             continue
-        counts = Counter(cell.tax.regime for cell in here)
+        counts = Counter(cell.tax.load and cell.tax.load.regime for cell in here)
         shares = [(name, counts[regime], f"r{position}") for position, (regime, name) in enumerate(_REGIMES.items())]
-        rows.append([place.choice.label, *(counts[regime] or "–" for regime in (*_REGIMES, None)), _bar(shares)])
+        rows.append([place.label, *(counts[regime] or "–" for regime in (*_REGIMES, None)), _bar(shares)])
     if not rows:
         return element("p", "Nothing was measured: no trial ended ok.")
     head = ["system", *_REGIMES.values(), "unknown", "share"]
     found = table("What the latency follows: number of configurations", head, rows)
-    if not any(cell.tax.is_by_lower_bound for cell in page.cells):
+    if not any(cell.tax.load and cell.tax.load.is_by_lower_bound for cell in page.cells):
         return found
     note = "On a processor compute-bound and mixed follow from the floor, which the framework takes at least: "
     return joined([found, element("p", note + "it may take more.", class_="note")])
@@ -117,12 +117,11 @@ def campaigns(page: Page) -> Markup:
     """The campaigns that the trials are from."""
     rows: list[Sequence[Content]] = [
         [
-            *(info.campaign_id, info.sweep),
-            "unknown" if info.started_at is None else f"{info.started_at:%Y-%m-%d %H:%M}",
-            "running, or stopped" if info.finished_at is None else f"{info.finished_at:%Y-%m-%d %H:%M}",
-            info.planned,
+            *(row["campaign_id"], row["sweep"], f"{row['started_at']:%Y-%m-%d %H:%M}"),
+            f"{row['finished_at']:%Y-%m-%d %H:%M}" if row["finished_at"] else "running, or stopped",
+            row["planned_trials"],
         ]
-        for info in page.campaigns
+        for row in page.campaigns
     ]
     return table("Campaigns", ["campaign", "sweep", "started (UTC)", "ended (UTC)", "planned trials"], rows)
 
@@ -205,7 +204,7 @@ def _verdict_table(page: Page) -> Markup:
                 shares = [(verdict.value, counts[verdict], verdict.value.split()[-1]) for verdict in _VERDICTS]
                 rows.append(
                     [
-                        place.choice.label,
+                        place.label,
                         backend.label,
                         *(counts[verdict] or "–" for verdict in _VERDICTS),
                         _bar(shares),

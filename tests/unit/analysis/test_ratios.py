@@ -170,11 +170,7 @@ def test_the_same_rows_give_the_same_words_in_summary_table_and_page(tmp_path: P
     table = table_of(results)
     found = summarise(results.trials(columns=columns()).arrow())
     summary = {
-        (line.batch, cell.backend): cell.ratio
-        for one in found.settings
-        for line in one.lines
-        for cell in line.cells
-        if cell.ratio is not None
+        (cell.batch, cell.backend): cell.ratio for one in found.settings for cell in one.cells if cell.ratio is not None
     }
     report = make_report(results)
     page = {
@@ -188,7 +184,7 @@ def test_the_same_rows_give_the_same_words_in_summary_table_and_page(tmp_path: P
     assert {one.verdict for one in compared.values() if one} >= {
         Verdict.FASTER, Verdict.SLOWER, Verdict.EQUIVALENT, Verdict.UNDECIDED,
     }  # fmt: skip
-    assert [one.ratio for one in found.settings[0].aa_pairs] == [one.ratio for one in table.twins]
+    assert [one.ratio for one in found.settings[0].twins] == [one.ratio for one in table.twins]
     assert [one.ratio for one in table.twins] == [one.ratio for one in report.page.twins[Mode.SYNC]]
 
     terminal, compare_text = (" ".join(text_of(one).split()) for one in (render(found), render_comparison(table, 200)))

@@ -7,12 +7,12 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from orchestrator.analysis import Comparison, Place, Sides, Verdict, compare_sides
+from orchestrator.analysis import Comparison, Sides, TrialPlace, Verdict, compare_sides
 from orchestrator.report import render_reproduction
 from orchestrator.store import TRIALS
 from runners.contract import Status
 
-SIDES = [Sides(Place("old", "lab1", "k1"), Place("new", "lab2", "k2"))]
+SIDES = [Sides(TrialPlace("old", "lab1", "k1"), TrialPlace("new", "lab2", "k2"))]
 
 
 def trials(campaign: str, host: str, key: str, latency_s: float, **more: object) -> pa.Table:

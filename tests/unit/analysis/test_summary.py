@@ -37,8 +37,8 @@ def test_medians_and_ratios_to_eager_are_paired_by_round() -> None:
         *(row("torchscript", number, value) for number, value in enumerate([0.5, 1.0, 2.0])),
         *(row("eager", number, value) for number, value in enumerate([1.0, 2.0, 4.0, 8.0])),
     )
-    ((line,),) = (one.lines for one in found.settings)
-    eager, torchscript = line.cells
+    [setting] = found.settings
+    eager, torchscript = setting.cells
     assert (eager.backend, eager.ratio) == ("eager", None)
     assert eager.latency is not None
     assert (eager.latency.value, eager.latency.processes, eager.latency.samples) == (3.0, 4, 12)
@@ -58,17 +58,17 @@ def with_floor(number: int, small: float, large: float, valid: bool = True, **mo
 def test_a_structure_has_one_floor_in_a_campaign() -> None:
     taken = [with_floor(1, 0.11, 0.17), with_floor(2, 0.13, 0.14), with_floor(2, 0.30, 0.40, batch=2)]
     found = summary(*taken)
-    cells = [cell for line in found.settings[0].lines for cell in line.cells]
+    cells = found.settings[0].cells
     assert [cell.floor and (cell.floor.value, cell.floor.low) for cell in cells] == [(pytest.approx(0.1), None)] * 2
     assert all(cell.floor_proven for cell in cells)
     doubtful = summary(*taken, with_floor(9, 0.01, 0.01, valid=False))
-    (cell, _) = (cell for line in doubtful.settings[0].lines for cell in line.cells)
+    (cell, _) = doubtful.settings[0].cells
     assert cell.floor_proven, "what is not proven does not count beside what is"
     assert cell.floor is not None
     assert cell.floor.value == pytest.approx(0.1)
-    [(cell,)] = (line.cells for line in summary(with_floor(9, 0.01, 0.01, valid=False)).settings[0].lines)
+    [cell] = summary(with_floor(9, 0.01, 0.01, valid=False)).settings[0].cells
     assert not cell.floor_proven
-    assert summary(row("eager", 1, 1.0)).settings[0].lines[0].cells[0].floor is None
+    assert summary(row("eager", 1, 1.0)).settings[0].cells[0].floor is None
 
 
 def test_options_of_a_workload_are_shapes_of_their_own() -> None:
@@ -76,7 +76,7 @@ def test_options_of_a_workload_are_shapes_of_their_own() -> None:
         row("eager", 1, 1.0, workload="bert-base", workload_options='{"mask":"none","size":"full"}'),
         row("eager", 1, 3.0, workload="bert-base", workload_options='{"mask":"ptb","size":"full"}', trial_key="k2"),
     )
-    assert [line.shape.options for line in found.settings[0].lines] == ["", "mask=ptb"]
+    assert [cell.shape.options for cell in found.settings[0].cells] == ["", "mask=ptb"]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_options_of_a_workload_are_shapes_of_their_own() -> None:
 def test_settings_are_never_pooled_nor_compared(column: str, value: object) -> None:
     found = summary(row("eager", 1, 1.0), row("eager", 2, 3.0, **{column: value}), row("onnxruntime", 2, 1.0))
     assert len(found.settings) == 2
-    cells = [cell for one in found.settings for line in one.lines for cell in line.cells]
+    cells = [cell for one in found.settings for cell in one.cells]
     assert sorted(cell.latency.value for cell in cells if cell.latency and cell.backend == "eager") == [1.0, 3.0]
     # The two rounds of the one setting do not pair, and the other setting is another thing.
     ratios = [cell.ratio for cell in cells if cell.ratio is not None]
@@ -115,7 +115,9 @@ def test_settings_are_never_pooled_nor_compared(column: str, value: object) -> N
 )
 def test_shapes_are_lines_of_their_own(column: str, value: object) -> None:
     found = summary(row("eager", 1, 1.0), row("onnxruntime", 1, 0.5, **{column: value}))
-    assert [len(line.cells) for line in found.settings[0].lines] == [1, 1]
+    first, second = found.settings[0].cells
+    assert (first.shape, first.batch) != (second.shape, second.batch)
+    assert (first.ratio, second.ratio) == (None, None)
 
 
 def test_options_and_keys_are_cells_of_their_own() -> None:
@@ -125,7 +127,7 @@ def test_options_and_keys_are_cells_of_their_own() -> None:
         row("onnxruntime", 1, 2.0, backend_options=options),
         row("onnxruntime", 2, 3.0, trial_key="another"),
     )
-    cells = found.settings[0].lines[0].cells
+    cells = found.settings[0].cells
     assert sorted((cell.backend, cell.latency.value) for cell in cells if cell.latency) == [
         ("onnxruntime", 1.0),
         ("onnxruntime", 3.0),
@@ -140,7 +142,7 @@ def test_a_wrong_output_takes_part_in_nothing() -> None:
         row("onnxruntime", 1, 0.1, status="wrong_output", reason="baked input"),
         row("onnxruntime", 2, 0.5),
     )
-    cell = found.settings[0].lines[0].cells[1]
+    cell = found.settings[0].cells[1]
     assert cell.latency is not None
     assert (cell.latency.value, cell.latency.processes) == (0.5, 1)
     assert cell.ratio is not None
@@ -154,11 +156,11 @@ def test_the_second_half_of_an_aa_pair_is_for_the_noise_floor_alone() -> None:
         *(row("eager", number, (1.0 + number) / 1.1, replicate=1) for number in range(3)),
     )
     (one,) = found.settings
-    assert one.lines[0].cells[0].latency is not None
-    assert (one.lines[0].cells[0].latency.value, one.lines[0].cells[0].latency.processes) == (2.0, 3)
-    (pair,) = one.aa_pairs
-    assert (pair.backend, pair.batch) == ("eager", 1)
-    assert pair.ratio.estimate.value == pytest.approx(1.1)
+    assert one.cells[0].latency is not None
+    assert (one.cells[0].latency.value, one.cells[0].latency.processes) == (2.0, 3)
+    (twin,) = one.twins
+    assert (twin.row["backend"], twin.row["batch"]) == ("eager", 1)
+    assert twin.ratio.estimate.value == pytest.approx(1.1)
 
 
 def test_only_the_last_attempt_counts() -> None:
@@ -181,12 +183,12 @@ def test_failures_are_grouped_by_reason() -> None:
     assert skipped.trials == ("bert_base tensorrt batch 2, 8",)
     assert (oom.status, oom.host, oom.count) == (Status.OOM, "lab1", 1)
     assert found.totals == {Status.OK: 1, Status.SKIPPED: 3, Status.OOM: 1}
-    assert [one.setting.host for one in found.settings] == ["lab1"]
+    assert [one.row["host"] for one in found.settings] == ["lab1"]
 
 
 def test_an_unsteady_process_is_counted() -> None:
     found = summary(row("eager", 1, 1.0, steady=False), row("eager", 2, 1.0))
-    assert found.settings[0].lines[0].cells[0].unsteady == 1
+    assert found.settings[0].cells[0].unsteady == 1
 
 
 def test_nothing_at_all_is_a_summary_too() -> None:
@@ -208,6 +210,6 @@ def test_flagged_trials_are_counted_by_guard_and_stay_in_the_numbers() -> None:
     ]
     found = summary(*rows)
     assert found.flagged == Flagged(trials=2, watched=3, by_guard={"load": 2, "throttling": 1})
-    [cell] = found.settings[0].lines[0].cells
+    [cell] = found.settings[0].cells
     assert cell.latency is not None
     assert cell.latency.processes == 4

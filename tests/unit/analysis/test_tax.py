@@ -7,7 +7,11 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from orchestrator.analysis.tax import DERIVED, SOURCES, VIEWS, Regime, complete, regime
+from orchestrator.analysis.claims.configurations import Configuration
+from orchestrator.analysis.frame import Frames
+from orchestrator.analysis.paper import Point, State
+from orchestrator.analysis.statistics import Estimate
+from orchestrator.analysis.tax import DERIVED, SOURCES, VIEWS, Load, Regime, complete, tax_of
 from orchestrator.store import TRIALS
 
 SCHEMA = pa.schema([TRIALS.field(name) for name in SOURCES])
@@ -51,7 +55,7 @@ def floors(*rows: dict[str, object]) -> list[float | None]:
 )
 def test_on_a_cpu_the_regimes_are_of_the_floor_over_the_rest(share: float, expected: Regime) -> None:
     load = 1 / (2 * share)
-    assert regime("cpu", load, load) is expected
+    assert Load("cpu", Estimate(load, None, None, 1, 1)).regime is expected
     [found] = taxed(row(0.004 * share, None))
     assert found["regime"] == expected.value
 
@@ -61,13 +65,43 @@ def test_on_a_cpu_the_regimes_are_of_the_floor_over_the_rest(share: float, expec
     [(1.2, Regime.FRAMEWORK_BOUND), (1.05, Regime.MIXED), (0.95, Regime.MIXED), (0.8, Regime.COMPUTE_BOUND)],
 )
 def test_on_a_gpu_the_regimes_are_of_dispatch_over_busy(boundedness: float, expected: Regime) -> None:
-    assert regime("cuda", 1 / boundedness, 1 / boundedness) is expected
+    assert Load("cuda", Estimate(1 / boundedness, None, None, 1, 1)).regime is expected
     [found] = taxed({**PLACE, **GPU, "dispatch_s": boundedness * 0.0035})
     assert found["regime"] == expected.value
 
 
 def test_a_regime_needs_the_whole_interval() -> None:
-    assert {regime("cuda", *ends) for ends in ((0.5, 0.95), (0.95, 4.0), (0.5, 4.0))} == {Regime.MIXED}
+    intervals = ((0.5, 0.95), (0.95, 4.0), (0.5, 4.0))
+    assert {Load("cuda", Estimate(0.6, *ends, 5, 5)).regime for ends in intervals} == {Regime.MIXED}
+
+
+class Sparse(dict[str, Any]):
+    """A row that says nothing in all other columns."""
+
+    def __missing__(self, column: str) -> None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("boundedness", "expected", "proven"),
+    [
+        ((1.3, 1.32, 1.34), Regime.FRAMEWORK_BOUND, True),
+        ((1.3, 1.3, 0.8), Regime.MIXED, True),  # most of its rounds are framework-bound
+        ((0.7, 0.71, 0.72), Regime.COMPUTE_BOUND, True),
+        ((1.3,), Regime.FRAMEWORK_BOUND, False),
+        ((), None, False),
+    ],
+)
+def test_figures_pages_explanations_and_claims_give_one_regime(
+    boundedness: tuple[float, ...], expected: Regime | None, proven: bool
+) -> None:
+    rows = [
+        Sparse(PLACE, device="cuda", round=at, boundedness=value) for at, value in enumerate(boundedness or (None,))
+    ]
+    assert Point(None, State.MEASURED, tuple(rows)).regime is expected  # type: ignore[arg-type]
+    load = tax_of(rows, "cuda").load
+    assert (load and load.regime) is expected
+    assert Configuration(tuple(rows), Frames(())).regime is (expected if proven else None)
 
 
 def test_what_grows_with_the_twin_is_no_floor() -> None:

@@ -135,7 +135,7 @@ def test_cells_have_the_median_or_the_status_with_its_reason(tmp_path: Path) -> 
     lines = text.splitlines()
     assert "| `bert-base` | 128 tokens | ok 12.3 ms | wrong_output (1) | – |" in lines
     assert "| `gpt2` | 128 tokens | timeout (2) | – | – |" in lines
-    assert "| `resnet50` | 224 pixels | ok 150 ms | – | skipped (3) |" in lines
+    assert "| `resnet50` | 224x224 pixels | ok 150 ms | – | skipped (3) |" in lines
     assert "1. wrong_output: `cosine is 0.5, below 0.999`" in lines
     assert "2. timeout: `the trial took longer than 60 s`" in lines
     assert "3. skipped: `backend sdpa_nested cannot run workload WORKLOAD; a`" in lines

@@ -11,17 +11,17 @@ from orchestrator.analysis import (
     Judgement,
     ModeComparison,
     Pairing,
-    Place,
     Ratio,
     Shape,
     Sides,
+    TrialPlace,
     Verdict,
 )
 from orchestrator.report import render_reproduction
 from runners.contract import Status
 
 SHAPE = Shape("bert-base", 128, 0, "", "float32", "cpu", 2, 0, "{}")
-SIDES = Sides(Place("old", "lab1", "k1"), Place("new", "lab2", "k1"))
+SIDES = Sides(TrialPlace("old", "lab1", "k1"), TrialPlace("new", "lab2", "k1"))
 THEN, NOW = Estimate(0.0122, 0.0110, 0.0134, 3, 33), Estimate(0.0121, 0.0115, 0.0127, 4, 40)
 
 

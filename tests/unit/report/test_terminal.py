@@ -2,6 +2,7 @@
 
 import io
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,20 +10,18 @@ import pytest
 from rich.console import Console
 
 from orchestrator.analysis import (
-    AaPair,
-    Cell,
     Estimate,
     FailureGroup,
     Flagged,
-    Line,
     Pairing,
     Ratio,
-    Setting,
     SettingSummary,
     Shape,
     Summary,
+    SummaryCell,
     Transition,
     Turning,
+    Twin,
     Verdict,
 )
 from orchestrator.analysis.ratios import Witness, judged
@@ -36,7 +35,12 @@ from runners.contract import Status
 PROJECT = Path(__file__).parents[3]
 FOOTER_LINES = 3
 """That `sweep run` prints below the table."""
-SETTING = Setting("lab1", "cpu", "process", "e1", "", "s1", 1, "r1")
+ROW = {
+    "host": "lab1", "environment": "cpu", "isolation": "process", "image_digest": None, "cpu_model": "EPYC",
+    "gpu_name": None, "executor_reason": "no Docker engine answers", "workload": "bert_base", "sequence_length": 128,
+    "image_size": None, "workload_options": "{}", "dtype": "float32", "device": "cpu", "threads": 2, "seed": 0,
+    "protocol": "{}", "backend": "eager", "backend_options": "{}", "batch": 4,
+}  # fmt: skip
 SHAPE = Shape("bert_base", 128, 0, "", "float32", "cpu", 2, 0, "{}")
 
 
@@ -49,18 +53,17 @@ def against(found: Estimate, session_s: float | None = None) -> Ratio:
     return ratio
 
 
-def cell(backend: str, latency_s: float | None, ratio: float | None = None, **more: object) -> Cell:
-    values = {"fastest": None, "floor": None, "floor_proven": False, "unsteady": 0, "failures": {}, **more}
-    return Cell(
-        backend=backend,
+def cell(backend: str, latency_s: float | None, ratio: float | None = None, **more: object) -> SummaryCell:
+    return SummaryCell(
+        *(SHAPE, 4, backend),
         latency=None if latency_s is None else estimate(latency_s),
         ratio=None if ratio is None else against(estimate(ratio)),
-        **values,  # type: ignore[arg-type]
+        **more,  # type: ignore[arg-type]
     )
 
 
-def summary(*cells: Cell, setting: Setting = SETTING, **more: object) -> Summary:
-    one = SettingSummary(setting, "no Docker engine answers", "EPYC", None, (Line(SHAPE, 4, cells),), ())
+def summary(*cells: SummaryCell, row: Mapping[str, object] = ROW, **more: object) -> Summary:
+    one = SettingSummary(row, cells)
     values = {"settings": (one,), "failures": (), "totals": {Status.OK: 3}, "retried": 0, **more}
     return Summary(**values)
 
@@ -101,13 +104,15 @@ def test_sentences_come_before_the_table() -> None:
 
 def test_a_sentence_names_the_batches_of_each_verdict_and_the_transition() -> None:
     verdicts = {1: 2.0, 8: 1.5, 64: 1.001}
-    lines = tuple(
-        Line(SHAPE, batch, (cell("eager", 0.01), cell("torchscript", 0.01, ratio))) for batch, ratio in verdicts.items()
-    )
+    cells = [
+        replace(found, batch=batch)
+        for batch, ratio in verdicts.items()
+        for found in (cell("eager", 0.01), cell("torchscript", 0.01, ratio))
+    ]
     inside = Transition(Side.INSIDE, 7.31, Interval(5.2, None), (1, 8, 64), 3)
     beyond = Transition(Side.ABOVE, None, None, (1, 8, 64), 3)
     turnings = (Turning(SHAPE, "eager", inside), Turning(SHAPE, "torchscript", beyond))
-    found = SettingSummary(SETTING, None, None, None, lines, (), turnings)
+    found = SettingSummary(ROW, tuple(cells), (), turnings)
     [said] = sentences(found, 0.03, work_name)
     assert said == (
         "bert_base, 128 tokens: torchscript 1.50 to 2.00 times faster than eager at batches 1, 8, undecided at "
@@ -155,7 +160,7 @@ def test_a_number_whose_interval_says_nothing_is_not_printed() -> None:
 def test_shapes_that_differ_in_dtype_are_told_apart_everywhere() -> None:
     other = replace(SHAPE, dtype="bfloat16")
     cells = (cell("eager", 0.0122), cell("onnxruntime", 0.0084, 1.5))
-    found = SettingSummary(SETTING, None, None, None, (Line(SHAPE, 4, cells), Line(other, 4, cells)), ())
+    found = SettingSummary(ROW, (*cells, *(replace(found, shape=other) for found in cells)))
     shown = " ".join(text(Summary((found,), (), {}, 0), width=200).split())
     assert "bert_base, 128 tokens, bfloat16, cpu with 2 threads: onnxruntime 1.50 times faster than eager." in shown
     assert "bert_base, 128 tokens, float32, cpu with 2 threads: onnxruntime 1.50 times faster than eager." in shown
@@ -173,15 +178,15 @@ def test_the_screen_of_the_default_sweep_has_at_most_45_lines(width: int) -> Non
                 replace(cells[0], backend=other.name, ratio=against(estimate(ratio), 20.0))
                 for other, ratio in zip(sweep.backends[1:], (1.42, 1.07), strict=True)
             ]
-            lines.append(Line(shape, batch, tuple(cells)))
-    last = lines[-1].shape
+            lines.append([replace(found, shape=shape, batch=batch) for found in cells])
+    last = lines[-1][0].shape
     turnings = tuple(
         Turning(last, backend, Transition(Side.INSIDE, 9.1, Interval(7.6, 10.4), (1, 8, 64), 3))
         for backend in ("eager", "torchscript")
     )
-    pairs = (AaPair("eager", last, 8, against(estimate(1.0))),)
-    docker = replace(SETTING, host="this-machine", isolation="docker", image_digest="sha256:0123456789abcdef")
-    found = SettingSummary(docker, None, "AMD EPYC 7763", None, tuple(lines), pairs, turnings)
+    twins = (Twin(ROW, against(estimate(1.0))),)
+    docker = {**ROW, "host": "this-machine", "isolation": "docker", "image_digest": "sha256:0123456789abcdef"}
+    found = SettingSummary(docker, tuple(found for line in lines for found in line), twins, turnings)
     shown = text(Summary((found,), (), {Status.OK: 60}, 0, Flagged(57, 60, {"load": 57})), width)
     assert "undecided: a decision takes about" in " ".join(shown.split())
     assert len(shown.splitlines()) <= 45 - FOOTER_LINES
@@ -207,8 +212,8 @@ def test_a_part_is_shown_where_its_interval_is_narrower_than_the_whole() -> None
 def test_isolation_is_said() -> None:
     shown = " ".join(text(summary(cell("eager", 1.0))).split())
     assert "NOT in containers (isolation=process: no Docker engine answers)" in shown
-    docker = Setting("lab1", "cpu", "docker", "e1", "sha256:0123456789abcdef", "s1", 1, "r1")
-    shown = " ".join(text(summary(cell("eager", 1.0), setting=docker)).split())
+    docker = {**ROW, "isolation": "docker", "image_digest": "sha256:0123456789abcdef"}
+    shown = " ".join(text(summary(cell("eager", 1.0), row=docker)).split())
     assert "in containers (isolation=docker, image sha256:0123456789ab)" in shown
 
 
@@ -263,9 +268,8 @@ def test_aa_pairs_are_a_calibration() -> None:
     ratios = (Estimate(1.0, 0.99, 1.01, 8, 80), Estimate(0.9, 0.7, 1.2, 8, 80), Estimate(1.5, 1.4, 1.6, 8, 80))
 
     def shown(*ratios: Estimate) -> str:
-        pairs = tuple(AaPair("eager", SHAPE, 2**number, against(ratio)) for number, ratio in enumerate(ratios))
-        with_pairs = SettingSummary(one.setting, None, None, None, one.lines, pairs)
-        return text(Summary((with_pairs,), (), {}, 0), width=200)
+        twins = tuple(Twin({**ROW, "batch": 2**number}, against(ratio)) for number, ratio in enumerate(ratios))
+        return text(Summary((replace(one, twins=twins),), (), {}, 0), width=200)
 
     assert "x1.00 [0.99, 1.01] bert_base, 128 tokens" in shown(*ratios)
     assert "batch 1, eager: equivalent" in shown(*ratios)
