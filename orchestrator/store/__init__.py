@@ -28,7 +28,7 @@ from orchestrator.store.origin import (
     read_origin,
 )
 from orchestrator.store.query.selection import Results, Selection, is_store, open_store
-from orchestrator.store.rows import RowBuilder, Rows, trial_row
+from orchestrator.store.rows import RowBuilder, Rows, time_of, trial_row
 from orchestrator.store.schema import (
     CAMPAIGNS,
     CONFIGURATION,
@@ -51,6 +51,6 @@ from orchestrator.store.schema.tables import (
     system_row,
 )
 from orchestrator.store.storage.layout import is_url
-from orchestrator.store.storage.sealing import SealReport
-from orchestrator.store.storage.writing import Writer
+from orchestrator.store.storage.seal import SealReport
+from orchestrator.store.storage.writer import Writer
 from orchestrator.store.validation import batch_of, fitting

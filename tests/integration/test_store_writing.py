@@ -13,10 +13,11 @@ import pytest
 
 from orchestrator.errors import StoreError
 from orchestrator.store import TRIALS, Attempt, Store, environment_row, system_row
-from orchestrator.store.storage import generations, journal, sealing, writing
+from orchestrator.store.storage import generations, journal, seal
+from orchestrator.store.storage import writer as writing
 from orchestrator.store.storage.compaction import compact
 from orchestrator.store.storage.layout import store_id
-from orchestrator.store.storage.sealing import recover
+from orchestrator.store.storage.seal import recover
 from runners.contract import Status
 from tests.storing import CrashError, campaign, dying_at, names, plain_counts, row
 
@@ -50,7 +51,7 @@ def test_plain_readers_agree_before_during_and_after_a_seal(store: Store, monkey
             during.append((plain_counts(store), names(store)))
 
         with monkeypatch.context() as patch:
-            patch.setattr(sealing, "publish", watched)
+            patch.setattr(seal, "publish", watched)
             writer.seal()
         assert during == [({n}, ["a", "b"]) for n in (0, 1, 1, 2)]
         writer.append([row("c")])
@@ -141,7 +142,7 @@ def test_a_writer_goes_on_after_a_write_that_failed(store: Store, monkeypatch: p
     assert [report.damage for report in writer.reports] == [None, None]
 
 
-SEALING = [(os, "fsync"), (generations, "move"), (generations, "write_file"), (sealing, "remove")]
+SEALING = [(os, "fsync"), (generations, "move"), (generations, "write_file"), (seal, "remove")]
 
 
 @pytest.mark.parametrize("step", range(9))
@@ -287,11 +288,6 @@ def test_a_row_that_was_sealed_long_ago_is_not_sealed_again(store: Store) -> Non
     assert [report.duplicates for report in (*one.reports, *two.reports)] == [2, 3]
     assert names(store) == ["a", "b", "c", "d"]
     assert plain_counts(store) == {4}
-
-
-def test_an_unknown_column_cannot_be_read(store: Store) -> None:
-    with pytest.raises(StoreError, match="no column latency_s"):
-        store.trials(["latency_s"])
 
 
 def test_a_directory_that_cannot_be_made_is_one_clear_line() -> None:
