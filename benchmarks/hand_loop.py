@@ -10,6 +10,7 @@ it is by the 10th percentiles of all its calls, as the mean over sessions on log
 """
 
 import argparse
+import functools
 import itertools
 import json
 import math
@@ -131,9 +132,7 @@ def build(workload: str, batch: int):
     """A model with the weights of its own initialiser, and one input."""
     import torch
 
-    # PyPI's torchvision, which transformers imports, wants operators that it does not load beside a CPU build of torch
-    for name in ("nms", "qnms"):
-        torch.library.define(f"torchvision::{name}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    declare_operators()
     import transformers
 
     if workload == "resnet50":
@@ -145,6 +144,15 @@ def build(workload: str, batch: int):
     else:
         model = transformers.DistilBertModel(transformers.DistilBertConfig(return_dict=False))
     return model.eval(), torch.randint(model.config.vocab_size, (batch, SEQUENCE_LENGTH))
+
+
+@functools.cache
+def declare_operators() -> None:
+    """What PyPI's torchvision, which transformers imports, wants and does not load beside a CPU build of torch."""
+    import torch
+
+    for name in ("nms", "qnms"):
+        torch.library.define(f"torchvision::{name}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 
 
 def load(backend: str, model, inputs, threads: int):

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.performance import commands, driving, keeping
+from benchmarks.performance import commands, driving, keeping, trials
 from benchmarks.store import report
 from benchmarks.store.report import Figure
 
@@ -24,6 +24,7 @@ GROWTH = 1.2
 LIMITS_S = {("--version",): 0.25, ("--help",): 0.3, ("results", "ls"): 0.6, commands.COMPARE: 1.0}
 """Of commands, in seconds of processor time, which neighbours change less than wall time."""
 PLAN_S = 3.0
+PARTS = ("commands", "driver", "stores", "null", "share", "bare")
 PAGE = """\
 # How fast taxmeter itself is
 
@@ -35,7 +36,11 @@ PAGE = """\
 Commands run in processes of their own, on compiled modules, without pandas, which Arrow imports where it is \
 installed. A campaign is driven by the real driver into a real store, on hosts that answer at once; the trials of a \
 host are one task. Stores have campaigns of {rows:,} trials in the real schema. Growth is what a trial costs at the \
-largest size over what it costs at the smaller one that is cheapest.
+largest size over what it costs at the smaller one that is cheapest. A null trial is one in a container through Ray, \
+from its beginning to that of the next. The share is that of the timed calls of BERT-base, DistilBERT and ResNet-50 in \
+eager and ONNX Runtime at batch 1 and 4, ten calls to warm up and thirty timed, in the time in which a task is on the \
+host, with all verification; beside one process written by hand, and a fresh one for each configuration. A trial over \
+a bare loop: 10th percentiles of calls in turns of one session, with the 95 % interval.
 
 {table}
 """
@@ -50,16 +55,12 @@ def main() -> int:
         "--campaigns", type=int, nargs="+", default=CAMPAIGNS, help="in a store; the largest is listed and compared"
     )
     parser.add_argument("--hosts", type=int, default=100, help="of the campaign on many (default: %(default)s)")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="some parts (default: all)")
     parser.add_argument("--output", type=Path, help="a file for the figures as JSON")
     parser.add_argument("--page", type=Path, help="a page of Markdown")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="taxmeter-bench-") as directory:
-        kept, figures = _stores(arguments.campaigns, arguments.repeats, Path(directory))
-        figures = [
-            *_commands(arguments.repeats, Path(directory), kept),
-            *_driver(arguments.sizes, arguments.hosts, arguments.repeats, Path(directory)),
-            *figures,
-        ]
+        figures = list(_figures(arguments, Path(directory)))
     print(report.table(figures))
     if arguments.output is not None:
         arguments.output.write_text(json.dumps([asdict(figure) for figure in figures], indent=2), encoding="utf-8")
@@ -74,6 +75,24 @@ def main() -> int:
         page = PAGE.format(**words, table=report.table(figures))
         arguments.page.write_text(page, encoding="utf-8")
     return 1 if any(figure.holds is False for figure in figures) else 0
+
+
+def _figures(arguments: argparse.Namespace, directory: Path) -> Iterator[Figure]:
+    repeats, parts = arguments.repeats, arguments.only
+    kept: list[Figure] = []
+    if not {"commands", "stores"}.isdisjoint(parts):
+        store, kept = _stores(arguments.campaigns, repeats, directory)
+        if "commands" in parts:
+            yield from _commands(repeats, directory, store)
+    if "driver" in parts:
+        yield from _driver(arguments.sizes, arguments.hosts, repeats, directory)
+    yield from kept
+    if "null" in parts:
+        yield from trials.null(repeats, directory)
+    if "share" in parts:
+        yield from trials.share(repeats, directory)
+    if "bare" in parts:
+        yield from trials.bare(max(repeats, 3), trials.image_of_this_machine(directory))
 
 
 def _commands(repeats: int, directory: Path, store: Path) -> Iterator[Figure]:

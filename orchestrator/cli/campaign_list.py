@@ -1,20 +1,20 @@
 """`taxmeter results ls`: the campaigns of a store."""
 
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.markup import escape
-from rich.table import Table
+from rich.cells import cell_len
 
+from orchestrator.boundary import terminal_text
 from orchestrator.cli.options import duration_text, format_option
 from orchestrator.cli.stores import open_results, place_option
-from orchestrator.cli.tables import console, print_rows, wide_console
+from orchestrator.cli.tables import print_rows
 from orchestrator.store import Origin
 from orchestrator.store.query.campaigns import campaign_list
 
-_ENDLESS = 10_000
 _HOSTS_SHOWN = 3
 _ORIGINS = {Origin.MEASURED.value: "this store", Origin.IMPORTED.value: "imported", Origin.MERGED.value: "merged"}
 
@@ -32,13 +32,21 @@ def list_campaigns(place: str | Path, form: str) -> None:
         click.echo("no campaign yet; run `make cluster-sweep`")
         return
     listed = [_for_people(row) for row in rows.to_pylist()]
-    table = Table(box=None, pad_edge=False)
-    for name, value in listed[0].items():
-        table.add_column(name, justify="right" if isinstance(value, int) else "left", no_wrap=True)
-    for row in listed:
-        table.add_row(*(escape(str(value)) for value in row.values()))
-    # An id that is cut cannot be copied into another command.
-    console(max(wide_console().width, console(_ENDLESS).measure(table).maximum)).print(table)
+    are_numbers = [isinstance(value, int) for value in listed[0].values()]
+    # An id that is cut cannot be copied into another command: no line is fitted to the terminal
+    head, *lines = _aligned([list(listed[0]), *(map(str, row.values()) for row in listed)], are_numbers)
+    click.secho(head, bold=True)
+    click.echo("\n".join(lines))
+
+
+def _aligned(rows: Iterable[Iterable[str]], are_numbers: Sequence[bool]) -> Iterator[str]:
+    """Rows of equal length as lines with columns, numbers to the right."""
+    texts = [[terminal_text(text) for text in row] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(*texts, strict=True)]
+    for row in texts:
+        gaps = [" " * (width - cell_len(text)) for width, text in zip(widths, row, strict=True)]
+        cells = zip(row, gaps, are_numbers, strict=True)
+        yield "  ".join(gap + text if is_number else text + gap for text, gap, is_number in cells).rstrip()
 
 
 def _for_people(row: dict[str, Any]) -> dict[str, Any]:

@@ -93,6 +93,5 @@ class Store:
     def attempts(self, campaign_id: str) -> dict[str, Attempt]:
         """The last attempt of each trial of a campaign, by trial id. To be kept, the next must have a higher number."""
         rows = self.trials(["trial_id", "attempt", "status"], campaign_id=campaign_id).sort_by("attempt")
-        return {
-            row["trial_id"]: Attempt(number=row["attempt"], status=Status(row["status"])) for row in rows.to_pylist()
-        }
+        columns = [rows[name].to_pylist() for name in ("trial_id", "attempt", "status")]
+        return {name: Attempt(number, Status(status)) for name, number, status in zip(*columns, strict=True)}

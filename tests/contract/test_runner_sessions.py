@@ -28,6 +28,7 @@ from tests.tasks import (
     QUICK,
     environment,
     lines,
+    recorded,
     records,
     run,
     trial,
@@ -186,6 +187,79 @@ def test_what_runs_out_of_memory_beside_others_is_measured_again_alone(tmp_path:
         (1, "out of memory while 2 processes were alive"),
         (2, ""),
     ]
+
+
+STATE = """
+import ctypes, gc, math, os, random, resource, signal, sys
+from runners.protocol import measure
+from runners.workloads.synthetic import Null
+
+libc, examined, compute = ctypes.CDLL(None), measure._examined, Null.call
+
+class Info(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int) for name in "arena ordblks smblks hblks hblkhd u f o k c".split()]
+
+libc.mallinfo.restype, libc.malloc.restype = Info, ctypes.c_void_p
+
+def is_mapped(size):
+    before = libc.mallinfo().hblks
+    libc.malloc(ctypes.c_size_t(size))
+    return libc.mallinfo().hblks > before
+
+def state():
+    return {
+        "threads": "%s %s" % (sorted(os.sched_getaffinity(0)), os.getpriority(os.PRIO_PROCESS, 0)),
+        "flags": "%s %s" % (sys.getrecursionlimit(), os.environ.get("OMP_NUM_THREADS")),
+        "signals": str(signal.getsignal(signal.SIGUSR1)),
+        "collector": str(gc.get_threshold()),
+        "allocator": is_mapped(1 << 26),
+        "limits": str(resource.getrlimit(resource.RLIMIT_NOFILE)),
+        "modules": math.tau,
+        "place": "%s %s" % (os.getcwd(), os.umask(0o22)),
+    }
+
+def meddle():
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
+    os.setpriority(os.PRIO_PROCESS, 0, 19)
+    sys.setrecursionlimit(5000)
+    os.environ["OMP_NUM_THREADS"] = "7"
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    gc.set_threshold(1)
+    libc.mallopt(-4, 0)  # M_MMAP_MAX
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+    math.tau = 0.0
+    os.chdir("/")
+    os.umask(0)
+
+def call(self, rows):
+    try:
+        os.close(os.open(sys.argv[1] + "/meddler", os.O_CREAT | os.O_EXCL))
+        self.meddles = True
+    except FileExistsError:
+        pass
+    if getattr(self, "meddles", False):
+        meddle()
+    return compute(self, rows)
+
+Null.call = call
+measure._examined = lambda backend, subject: dict(examined(backend, subject), **state())
+"""
+
+
+def test_what_a_trial_does_to_its_process_changes_neither_its_neighbour_nor_the_next_session(tmp_path: Path) -> None:
+    first, twin = pair("synthetic-null")
+    later = replace(first, trial_id="later", round=1)
+    task, alone = tmp_path / "task", tmp_path / "alone"
+    for directory in (task, alone):
+        directory.mkdir()
+    (alone / "meddler").touch()
+    found = recorded(task, Path(sys.executable), first, twin, later, before=STATE)
+    [undisturbed] = recorded(alone, Path(sys.executable), first, before=STATE).values()
+    names = ("threads", "flags", "signals", "collector", "allocator", "limits", "modules", "place")
+    states = {key: [record.facts[name] for name in names] for key, record in found.items()}
+    expected = [undisturbed.facts[name] for name in names]
+    assert [name for name, *both in zip(names, states["first"], expected, strict=True) if both[0] == both[1]] == []
+    assert (states["twin"], states["later"]) == (expected, expected)
 
 
 def test_a_trial_that_is_to_be_alone_says_why(tmp_path: Path) -> None:

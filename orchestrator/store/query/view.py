@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,7 +36,17 @@ class View:
     def table(self, table: str, columns: Sequence[str], condition: pc.Expression | None) -> pa.Table:
         """Some columns of the rows of a table for which a condition is true, with their units; errors are Arrow's."""
         schema = pa.schema([SCHEMAS[table].field(name) for name in columns], SCHEMAS[table].metadata)
-        return self.dataset(table).to_table(columns=list(columns), filter=condition).cast(schema)
+        rows = self.dataset(table)
+        if condition is None:
+            return rows.to_table(columns=list(columns)).cast(schema)
+        # Ids of campaigns are in no order, so that statistics leave few parts out: the columns of the condition do it,
+        # before all others are decoded
+        scans = (
+            partial(ds.Scanner.from_fragment, part, schema=rows.schema, filter=condition)
+            for part in rows.get_fragments(condition)
+        )
+        found = [scan(columns=list(columns)).to_table() for scan in scans if scan().count_rows()]
+        return pa.concat_tables([part.cast(schema) for part in found]) if found else schema.empty_table()
 
 
 def current_view(layout: Layout) -> View:

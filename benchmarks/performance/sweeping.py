@@ -1,0 +1,83 @@
+"""Small sweeps in containers through Ray, by the command that users give, and what their store says afterwards."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from orchestrator.store import open_store
+
+_PROJECT = Path(__file__).parents[2]
+_CORES = "0"
+"""Of containers that no sweep starts: those of one thread."""
+
+
+@dataclass(frozen=True)
+class Swept:
+    """A campaign that has ended."""
+
+    running_s: float
+    """In which a task was on the host: container, imports and all trials."""
+    trials: Sequence[Mapping[str, Any]]
+    """In the order in which they began."""
+    image: str
+    """In which they ran, for `docker run`."""
+
+    @property
+    def timed_s(self) -> float:
+        """In calls whose time is stored."""
+        return sum(sum(row["samples_sync_s"]) for row in self.trials)
+
+    @property
+    def gaps_s(self) -> list[float]:
+        """From the beginning of a trial to that of the next one of the same task."""
+        pairs = [(before, after) for before, after in pairwise(self.trials) if before["round"] == after["round"]]
+        return [(after["started_at"] - before["started_at"]).total_seconds() for before, after in pairs]
+
+
+def swept(sweep: Mapping[str, Any], directory: Path) -> Swept:
+    """Runs a sweep on this machine, in containers, into a new store in the directory, which is deleted.
+
+    Raises:
+        SystemExit: a trial did not end well, or there is no engine.
+    """
+    directory.mkdir()
+    file, store = directory / "sweep.yaml", directory / "results"
+    file.write_text(yaml.safe_dump({"version": 1, "environments": "cpu", **sweep}), encoding="utf-8")
+    inventory = {"version": 1, "hosts": {"here": {"connection": "local", "executor": "docker"}}}
+    (directory / "inventory.yaml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
+    options = ["--inventory", str(directory / "inventory.yaml"), "--results", str(store)]
+    command = [sys.executable, "-m", "orchestrator", "sweep", "run", str(file), *options]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=_PROJECT)
+    results = open_store(store)
+    [campaign] = results.campaigns().arrow().to_pylist()
+    [environment] = results.environments().arrow().to_pylist()
+    rows = sorted(results.trials().arrow().to_pylist(), key=lambda row: row["started_at"])
+    if any(row["status"] != "ok" for row in rows):
+        raise SystemExit(f"{sweep['name']}: {[(row['workload'], row['status'], row['reason']) for row in rows]}")
+    shutil.rmtree(directory)
+    return Swept(campaign["running_s"], rows, environment["image_config_sha256"])
+
+
+def contained(image: str, program: str, *arguments: str) -> Any:
+    """What a program of `benchmarks/` prints last, which is JSON, in a container of an image on one core."""
+    mounts = [f"--volume={_PROJECT / name}:/code/{name}:ro" for name in ("benchmarks", "runners")]
+    options = [
+        "--rm",
+        "--init",
+        "--network=none",
+        "--tmpfs=/cache:mode=1777",
+        f"--cpuset-cpus={_CORES}",
+        "--env=PYTHONPATH=/code",
+        *mounts,
+    ]
+    command = ["docker", "run", *options, image, "python", f"/code/benchmarks/{program}", *arguments]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
