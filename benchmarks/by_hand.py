@@ -19,7 +19,7 @@ from pathlib import Path
 import yaml
 
 from orchestrator.analysis.comparison import compare
-from orchestrator.report.text import markdown_row
+from orchestrator.report import markdown
 from orchestrator.store import open_store
 
 CYCLES = 20
@@ -33,6 +33,8 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=3, help="at least two (default: %(default)s)")
     parser.add_argument("--results", type=Path, default=Path("results/by-hand"))
     given = parser.parse_args()
+    if given.times < 2:
+        parser.error("--times is below 2: one session by hand has no standard error")
     sweep = lone_sessions(yaml.safe_load(given.sweep.read_text()))
     logs: dict[tuple, list[float]] = {}
     for _ in range(given.times):
@@ -87,10 +89,13 @@ def ratios(results: Path) -> dict[tuple, tuple[float, float, float]]:
 
 def page(known: dict[tuple, tuple[float, float, float]], logs: dict[tuple, list[float]]) -> str:
     """The table, and in how many of its lines both agree."""
-    lines = [
-        "| times faster than eager | taxmeter, with its interval | by hand, with twice its standard error | within |"
+    head = [
+        "times faster than eager",
+        "taxmeter, with its interval",
+        "by hand, with twice its standard error",
+        "within",
     ]
-    lines += ["|---|---|---|---|"]
+    lines = markdown.head(head)
     inside, alike = 0, 0
     for key, (value, low, high) in known.items():
         hand = logs[key]
@@ -101,7 +106,7 @@ def page(known: dict[tuple, tuple[float, float, float]], logs: dict[tuple, list[
         name = f"{workload}, batch {batch}{f', {tokens} tokens' if tokens else ''}, {backend}"
         within = "yes" if low <= centre <= high else "no"
         by_hand = f"{centre:.3f} ±{100 * math.expm1(error):.1f} %"
-        lines.append(markdown_row([name, f"{value:.3f} [{low:.3f}, {high:.3f}]", by_hand, within]))
+        lines.append(markdown.row([name, f"{value:.3f} [{low:.3f}, {high:.3f}]", by_hand, within]))
     verdict = f"{inside} of {len(known)} lie in the intervals; {alike} differ by no more than both let expect."
     return "\n".join([*lines, "", verdict])
 

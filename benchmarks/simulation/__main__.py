@@ -26,7 +26,7 @@ from benchmarks.simulation.simulating import (
     shifted,
 )
 from orchestrator.analysis.verdict import Verdict, judge_family
-from orchestrator.report.text import markdown_head, markdown_row
+from orchestrator.report import markdown
 from runners.statistics.moderation import BETWEEN_CAMPAIGNS
 
 COVERED: Final = (0.93, 0.97)
@@ -206,7 +206,7 @@ def _percent(share: float, digits: int = 1) -> str:
 
 def _table(first: str, second: str, rows: Iterable[Row]) -> str:
     head = [first, second, *(f"CV {100 * cv:g} %" for cv in CVS)]
-    return "\n".join([*markdown_head(head), *map(markdown_row, rows)])
+    return "\n".join([*markdown.head(head), *map(markdown.row, rows)])
 
 
 _PAGE: Final = """# Do the statistics hold?
