@@ -2,7 +2,7 @@
 
 It knows nothing of the runner. Run it in the measured environment, on a quiet machine:
 
-    python benchmarks/hand_loop.py --threads 2 --workload bert-base resnet50 --batch 1 --sessions 5
+    python benchmarks/hand_loop.py --threads 1 --workload tiny-bert --batch 1 8 --sequence-length 16 --sessions 5
 
 In each session the backends of a workload and batch have a fresh process each; they call in turns of 30 ms, in random
 order, while the others wait. A line of JSON for each backend: its median latency, and how many times faster than eager
@@ -22,9 +22,16 @@ import tempfile
 import time
 from pathlib import Path
 
-WORKLOADS = ("bert-base", "distilbert", "resnet50")
+TINY = {
+    "vocab_size": 1024,
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 128,
+}
+TEXTS = {"bert-base": ("Bert", {}), "tiny-bert": ("Bert", TINY), "distilbert": ("DistilBert", {})}
+IMAGES = {"resnet50": "resnet50", "shufflenet-v2": "shufflenet_v2_x1_0"}
 BACKENDS = ("eager", "torchscript", "onnxruntime")
-SEQUENCE_LENGTH = 128
 IMAGE_SIZE = 224
 TURN_S = 0.03
 WARMUP_S = 0.5
@@ -33,18 +40,21 @@ WARMUP_S = 0.5
 def main() -> int:
     """Measures in turns, or is one of the processes that take them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workload", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
+    parser.add_argument("--workload", nargs="+", choices=(*TEXTS, *IMAGES), default=["bert-base", "resnet50"])
     parser.add_argument("--batch", nargs="+", type=int, default=[1])
+    parser.add_argument("--sequence-length", type=int, default=128, help="of texts, in tokens (default: %(default)s)")
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--sessions", type=int, default=5)
     parser.add_argument("--cycles", type=int, default=40)
     parser.add_argument("--turns-of", choices=BACKENDS, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.turns_of is not None:
-        take_turns(given.workload[0], given.batch[0], given.turns_of, given.threads)
+        take_turns(given.workload[0], given.batch[0], given.sequence_length, given.turns_of, given.threads)
         return 0
     for workload, batch in itertools.product(given.workload, given.batch):
-        sessions = [session_of(workload, batch, given.threads, given.cycles) for _ in range(given.sessions)]
+        shape = [workload, "--batch", str(batch), "--sequence-length", str(given.sequence_length)]
+        command = [*shape, "--threads", str(given.threads)]
+        sessions = [session_of(command, given.cycles) for _ in range(given.sessions)]
         for backend in BACKENDS:
             print(json.dumps(account(workload, batch, backend, sessions)), flush=True)
     return 0
@@ -66,15 +76,17 @@ def account(workload: str, batch: int, backend: str, sessions: list) -> dict:
     }
 
 
-def session_of(workload: str, batch: int, threads: int, cycles: int) -> dict:
+def session_of(command: list, cycles: int) -> dict:
     """Starts a process for each backend and lets them take turns; returns the turns of each."""
-    common = [sys.executable, __file__, "--workload", workload, "--batch", str(batch), "--threads", str(threads)]
     processes = {}
     try:
         for backend in BACKENDS:
-            command = [*common, "--turns-of", backend]
             processes[backend] = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+                [sys.executable, __file__, "--workload", *command, "--turns-of", backend],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
             )
             said(processes[backend])
         turns = {backend: [] for backend in BACKENDS}
@@ -97,13 +109,13 @@ def said(process: subprocess.Popen):
     raise SystemExit(f"a process ended with {process.wait()}")
 
 
-def take_turns(workload: str, batch: int, backend: str, threads: int) -> None:
+def take_turns(workload: str, batch: int, tokens: int, backend: str, threads: int) -> None:
     """Warms up, and then calls for a turn whenever it is told to."""
     import torch
 
     torch.set_num_threads(threads)
     torch.manual_seed(0)
-    model, inputs = build(workload, batch)
+    model, inputs = build(workload, batch, tokens)
     with torch.inference_mode():
         call = load(backend, model, inputs, threads)
         print(loop(call, WARMUP_S), flush=True)
@@ -128,22 +140,21 @@ def loop(call, seconds: float) -> list:
     return durations
 
 
-def build(workload: str, batch: int):
+def build(workload: str, batch: int, tokens: int):
     """A model with the weights of its own initialiser, and one input."""
     import torch
 
     declare_operators()
+    if workload in IMAGES:
+        import torchvision
+
+        return getattr(torchvision.models, IMAGES[workload])().eval(), torch.randn(batch, 3, IMAGE_SIZE, IMAGE_SIZE)
     import transformers
 
-    if workload == "resnet50":
-        config = transformers.ResNetConfig(num_labels=1000, return_dict=False)
-        inputs = torch.randn(batch, 3, IMAGE_SIZE, IMAGE_SIZE)
-        return transformers.ResNetForImageClassification(config).eval(), inputs
-    if workload == "bert-base":
-        model = transformers.BertModel(transformers.BertConfig(return_dict=False))
-    else:
-        model = transformers.DistilBertModel(transformers.DistilBertConfig(return_dict=False))
-    return model.eval(), torch.randint(model.config.vocab_size, (batch, SEQUENCE_LENGTH))
+    name, sizes = TEXTS[workload]
+    config = getattr(transformers, f"{name}Config")(return_dict=False, **sizes)
+    model = getattr(transformers, f"{name}Model")(config)
+    return model.eval(), torch.randint(config.vocab_size, (batch, tokens))
 
 
 @functools.cache

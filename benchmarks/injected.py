@@ -6,7 +6,7 @@ Each campaign measures eager and eager with a spin after each call (option `spin
 where there is an engine, and a store of its own. A spin lasts as long on a slow machine as on a fast one, so the true
 ratio is that of the campaign: from the 10th percentile of plain eager, because ratios are those of 10th percentiles.
 A line of JSON for each slow-down: how often the truth lies in the interval, how often it was called a difference, how
-wide the intervals are.
+wide the intervals are; and of each campaign its sessions, its half-width and whether it was called slower.
 """
 
 import argparse
@@ -67,6 +67,7 @@ def main() -> int:
                     "median_true_ratio": round(statistics.median(truth for truth, _, _ in known), 5),
                     "median_ratio": round(statistics.median(ratio.value for _, ratio, _ in known), 5),
                     "median_half_width_percent": round(statistics.median(_half(ratio) for _, ratio, _ in known), 2),
+                    "by_campaign": [(ratio.processes, round(_half(ratio), 2), slower) for _, ratio, slower in known],
                 }
             ),
             flush=True,
