@@ -14,6 +14,7 @@ BACKENDS = {
     "cuda_graphs": "runners.backends.cuda_graphs:CudaGraphs",
     "torch_compile": "runners.backends.torch_compile:TorchCompile",
     "aot_inductor": "runners.backends.aot_inductor:AotInductor",
+    "executorch": "runners.backends.executorch:ExecuTorch",
     "jax": "runners.backends.jax:Jax",
     "jax_eager": "runners.backends.jax:JaxEager",
     "sdpa_nested": "runners.backends.sdpa_nested:SdpaNested",

@@ -1,5 +1,6 @@
-"""Backends that have an environment of their own, run for real on two models, through `python -m runners`."""
+"""Backends that compile for minutes or have an environment of their own, on two models, through `python -m runners`."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import pytest
@@ -54,11 +55,16 @@ class Own:
     environment: str
     threads: str
     """The fact that tells with how many it computes."""
-    has_floor: bool = True
-    """A small twin dispatches the same operations."""
+    with_floor: Collection[str] = ("text", "image")
+    """Whose small twin dispatches the same operations."""
 
 
-BACKENDS = [Own("jax", "cpu-jax", "jax_threads", has_floor=False), Own("jax_eager", "cpu-jax", "jax_threads")]
+BACKENDS = [
+    Own("aot_inductor", "cpu", "torch_threads"),
+    Own("executorch", "cpu-executorch", "executorch_threads"),
+    Own("jax", "cpu-jax", "jax_threads", with_floor=()),
+    Own("jax_eager", "cpu-jax", "jax_threads"),
+]
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,7 @@ def test_a_wrong_program_is_caught(measured: Measured) -> None:
 def test_the_floor_is_that_of_the_same_operations(measured: Measured, name: str) -> None:
     facts = measured.records[name].facts
     assert isinstance(facts["operations"], int)
-    if measured.own.has_floor:
+    if name in measured.own.with_floor:
         assert facts["floor_alike"] is True, facts["floor_problem"]
         assert facts["floor_operations"] == facts["operations"]
     else:

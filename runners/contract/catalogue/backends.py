@@ -25,6 +25,7 @@ _ONNX_EXPORT: Dict[str, OptionInfo] = {
     "batch": Choice(allowed=("open", "fixed"), default="open"),
 }
 _JAX = ("torch", "torchax", "jax", "jaxlib")
+_EXECUTORCH = ("torch", "executorch", "torchao")
 
 BACKENDS = {
     "eager": BackendInfo(
@@ -99,6 +100,7 @@ BACKENDS = {
         dtypes=TORCH_DTYPES,
         devices=DEVICES,
     ),
+    "executorch": BackendInfo(options={}, frameworks=_EXECUTORCH, families=MODELS, dtypes=TORCH_DTYPES, devices=(CPU,)),
     "jax": BackendInfo(options={}, frameworks=_JAX, families=MODELS, dtypes=TORCH_DTYPES, devices=(CPU,)),
     "jax_eager": BackendInfo(options={}, frameworks=_JAX, families=MODELS, dtypes=TORCH_DTYPES, devices=(CPU,)),
     "sdpa_nested": BackendInfo(
