@@ -14,7 +14,7 @@ from docker import DockerClient
 
 from orchestrator.environments import connect
 from orchestrator.hosts.cluster import Cluster
-from orchestrator.hosts.cluster.executing import execution
+from orchestrator.hosts.cluster.commands import execution
 from orchestrator.hosts.cluster.plan import AgentImage
 from tests.lab import probe
 from tests.lab.clusters import Site, foreign
