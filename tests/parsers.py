@@ -248,7 +248,7 @@ def _latest(directory: Path) -> Iterable[str]:
 
 LATEST = {
     "format": 1, "store_id": "a-b", "schema_version": 1, "generation": 3,
-    "tables": {"trials": [{"key": "parts/trials/month=2026-11/part-1.parquet", "bytes": 1, "rows": 1, "sha256": "0" * 64}]},
+    "tables": {"trials": [{"key": f"parts/trials/month=2026-11/part-{'0' * 64}.parquet", "bytes": 1}]},
     "superseded": {"parts/systems/x.parquet": "2026-11-20T00:00:00+00:00"},
 }  # fmt: skip
 

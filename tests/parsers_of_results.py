@@ -27,6 +27,7 @@ from orchestrator.store.sharing.merging import merge
 from orchestrator.store.storage.generations import prepare
 from orchestrator.store.storage.journal import Segment, read_segment
 from orchestrator.store.storage.layout import Layout
+from orchestrator.store.storage.parts import file_name
 from orchestrator.store.validation import told, violations
 from orchestrator.store.verification import verify
 from runners.contract import Begin, End, Environment, Interleaving, Series, Session, Stop, Task, TrialRecord, encode
@@ -209,12 +210,17 @@ def stores() -> st.SearchStrategy[Files]:
         data = parts[name]
         ways = [damaged(data)]
         ways += [forged(name)] * 3 if name in tables else [documents(json.loads(data))] if "STORE" in name else []
-        return st.one_of(ways).map(lambda new: {**files, name: new})
+        # Under the name of its content, too: who makes a store knows how files are named
+        others = {other: content for other, content in files.items() if other != name}
+        new_name = lambda new: f"{name.rpartition('/')[0]}/{file_name(new)}"  # noqa: E731
+        return st.tuples(st.one_of(ways), st.booleans()).map(
+            lambda made: {**others, new_name(made[0]) if made[1] and name in tables else name: made[0]}
+        )
 
     return st.sampled_from(sorted(parts)).flatmap(spoilt)
 
 
 def _forged(table: pa.Table, changes: Mapping[str, Any]) -> bytes:
     sink = io.BytesIO()
-    pq.write_table(forged(table, **changes), sink, write_page_checksum=True)
+    pq.write_table(forged(table, **changes), sink)
     return sink.getvalue()

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from orchestrator.store import Row, Store, campaign_row
+from orchestrator.store.storage.parts import file_name
 
 
 def row(name: str, attempt: int = 1, status: str = "ok", month: int = 11, **more: object) -> Row:
@@ -87,9 +88,15 @@ def forged(table: pa.Table, **columns: object) -> pa.Table:
     return table
 
 
-def forge(path: Path, **columns: object) -> None:
-    """Rewrites columns of a file of a store, as somebody does who has no taxmeter."""
-    pq.write_table(forged(pq.ParquetFile(path).read(), **columns), path, write_page_checksum=True)
+def forge(path: Path, **columns: object) -> Path:
+    """Rewrites columns of a file of a store, as somebody does who knows how files are named."""
+    return rewrite(path, forged(pq.ParquetFile(path).read(), **columns))
+
+
+def rewrite(path: Path, table: pa.Table) -> Path:
+    """Puts another file in the place of one."""
+    pq.write_table(table, path)
+    return path.rename(path.with_name(file_name(path.read_bytes())))
 
 
 def fill(disk: Path, leave: int = 0) -> Path:

@@ -15,7 +15,6 @@ from orchestrator.store.storage.compaction import compact as compact_store
 from orchestrator.store.storage.compaction import drop
 from orchestrator.store.storage.generations import KEEP_S
 from orchestrator.store.storage.layout import Layout
-from orchestrator.store.storage.objects import differing_contents
 from orchestrator.store.verification import verify as verify_store
 
 _DAY_S = 24 * 3600
@@ -31,9 +30,6 @@ def verify(place: str | Path) -> ExitCode:
     """
     opened = require_store(place)
     found = verify_store(opened.view(), Layout(place) if isinstance(place, Path) else None)
-    if isinstance(place, str):
-        for difference in differing_contents(place):
-            found.damage(place, difference, "push the store again, which replaces it")
     counts = ", ".join(f"{found.rows[name]} {name}" for name in ("trials", "systems", "environments", "campaigns"))
     click.echo(f"{place}: {found.files} files, {counts}; {found.unsealed} of the trials are not sealed yet")
     for note in found.notes:
@@ -42,7 +38,7 @@ def verify(place: str | Path) -> ExitCode:
         click.echo(terminal_text(f"damaged: {problem.place}: {problem.what}; {problem.remedy}"))
     if found.problems:
         return ExitCode.TRIALS_FAILED
-    click.echo("sound: every page was read, and every reference leads somewhere")
+    click.echo("sound: every row was read, and every reference leads somewhere")
     return ExitCode.OK
 
 

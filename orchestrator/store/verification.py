@@ -5,20 +5,17 @@ Nothing is changed.
 
 # ruff: noqa: S608 -- every name in these queries is ours
 
-import itertools
 import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from orchestrator.errors import StoreError
@@ -26,16 +23,17 @@ from orchestrator.files import try_lock
 from orchestrator.store.query.reading import View
 from orchestrator.store.query.sql import connect, query_errors
 from orchestrator.store.query.tabular import is_partial_export
-from orchestrator.store.schema import KEYS, SCHEMA_VERSION, SCHEMAS, TRIALS
+from orchestrator.store.schema import KEYS, SCHEMA_VERSION, SCHEMAS
 from orchestrator.store.storage.journal import read_segment
 from orchestrator.store.storage.layout import PART, Layout, Snapshot, first_line
-from orchestrator.store.storage.parts import differences, open_checked
+from orchestrator.store.storage.parts import file_name
 from orchestrator.store.validation import told, violations, without
 from runners.contract import ContractError, decode
 from runners.system import Fingerprint, hw_id, system_id
 
 RESTORE: Final = "restore it from a copy of the store, or move it out and `taxmeter results merge` such a copy"
 _DROP: Final = "no taxmeter writes that; `taxmeter results drop` takes its campaign out"
+_PUSH: Final = "delete it and push the store again"
 _SHOWN: Final = 5
 _BATCH_ROWS: Final = 8192
 
@@ -78,8 +76,9 @@ def verify(view: View, layout: Layout | None) -> Verification:
         StoreError: the store cannot be listed at all, or a file changed while it was checked.
     """
     found = Verification()
-    readable = _check_files(view.snapshot, found)
+    readable = _check_files(view.snapshot, _PUSH if layout is None else RESTORE, found)
     found.unsealed = len(view.unsealed)
+    _check_rows(view.unsealed.to_batches(), "trials", "the journal", found)
     if layout is not None:
         _check_journal(layout, found)
         _check_strays(layout, view.snapshot, found)
@@ -89,8 +88,8 @@ def verify(view: View, layout: Layout | None) -> Verification:
     return found
 
 
-def _check_files(snapshot: Snapshot, found: Verification) -> Snapshot:
-    """Reads every page of every file; returns the snapshot of those that are whole."""
+def _check_files(snapshot: Snapshot, remedy: str, found: Verification) -> Snapshot:
+    """Reads every row of every file; returns the snapshot of those that are whole."""
     good: dict[str, tuple[str, ...]] = {}
     for table in SCHEMAS:
         kept = []
@@ -98,11 +97,16 @@ def _check_files(snapshot: Snapshot, found: Verification) -> Snapshot:
             found.files += 1
             try:
                 with snapshot.filesystem.open_input_file(path) as stream:
-                    file = open_checked(stream)
-                    _check_schema(file, path, table, found)
-                    for difference in differences(file):
-                        found.damage(path, difference, RESTORE)
-            except (pa.ArrowException, OSError, ValueError) as error:
+                    content = stream.read_buffer()
+                if file_name(content) != PurePosixPath(path).name:
+                    found.damage(path, "its content is not that of its name", remedy)
+                    continue
+                _check_schema(pq.read_schema(pa.BufferReader(content)), path, table, found)
+                rows = replace(snapshot, files={table: (path,)}).dataset(table)
+                month = PART.search(path) if table == "trials" else None
+                batches = rows.to_batches(batch_size=_BATCH_ROWS, batch_readahead=1)
+                _check_rows(batches, table, path, found, None if month is None else month[1])
+            except (pa.ArrowException, OSError, ValueError, StoreError) as error:
                 found.damage(path, f"cannot be read: {first_line(error)}", RESTORE)
                 continue
             kept.append(path)
@@ -110,8 +114,26 @@ def _check_files(snapshot: Snapshot, found: Verification) -> Snapshot:
     return replace(snapshot, files=good)
 
 
-def _check_schema(file: pq.ParquetFile, path: str, table: str, found: Verification) -> None:
-    schema = file.schema_arrow
+def _check_rows(
+    batches: Iterable[pa.RecordBatch], table: str, place: str, found: Verification, month: str | None = None
+) -> None:
+    """Judges rows by the validator of all rows; those of a part started in its month."""
+    lines: list[str] = []
+    elsewhere = 0
+    for batch in batches:
+        lines += told(batch, table, violations(batch, table))
+        if month is not None:
+            months = pc.strftime(batch["started_at"].cast(pa.timestamp("us")), format="%Y-%m")
+            elsewhere += pc.sum(pc.not_equal(months, month)).as_py() or 0
+    for line in lines[:_SHOWN]:
+        found.damage(place, line, _DROP)
+    if len(lines) > _SHOWN:
+        found.damage(place, f"{len(lines) - _SHOWN} more rows of `{table}` are wrong", _DROP)
+    if elsewhere:
+        found.damage(place, f"{elsewhere} rows started in another month than {month}", RESTORE)
+
+
+def _check_schema(schema: pa.Schema, path: str, table: str, found: Verification) -> None:
     text = (schema.metadata or {}).get(b"schema_version", b"")
     version = int(text) if text.isdigit() else None
     if version is None:
@@ -183,31 +205,14 @@ def _check_small(snapshot: Snapshot, found: Verification) -> dict[str, pa.Table]
             found.damage(place, f"{key} {twice} is there more than once", "delete one of its files")
         tables[name] = rows
         found.rows[name] = len(rows)
-        good = _check_rows(rows.combine_chunks().to_batches(), name, place, found)
-        if name == "systems":
-            _check_identities(good, place, found)
+    _check_identities(tables["systems"], f"{snapshot.directory}/systems", found)
     return tables
 
 
-def _check_rows(batches: Iterable[pa.RecordBatch], table: str, place: str, found: Verification) -> list[pa.RecordBatch]:
-    """Judges rows by the validator of all rows; returns those of a small table that are in order."""
-    lines: list[str] = []
-    good = []
-    for batch in batches:
-        wrong = violations(batch, table)
-        lines += told(batch, table, wrong)
-        if table in KEYS:
-            good.append(without(batch, wrong))
-    for line in lines[:_SHOWN]:
-        found.damage(place, line, _DROP)
-    if len(lines) > _SHOWN:
-        found.damage(place, f"{len(lines) - _SHOWN} more rows of `{table}` are wrong", _DROP)
-    return good
-
-
-def _check_identities(systems: Sequence[pa.RecordBatch], place: str, found: Verification) -> None:
+def _check_identities(systems: pa.Table, place: str, found: Verification) -> None:
     anonymised = older = 0
-    for row in (row for batch in systems for row in batch.select(["system_id", "hw_id", "fingerprint"]).to_pylist()):
+    good = (without(batch, violations(batch, "systems")) for batch in systems.to_batches())
+    for row in (row for batch in good for row in batch.select(["system_id", "hw_id", "fingerprint"]).to_pylist()):
         document = json.loads(row["fingerprint"])
         if document.pop("anonymised", False):
             anonymised += 1
@@ -232,8 +237,6 @@ def _check_identities(systems: Sequence[pa.RecordBatch], place: str, found: Veri
 def _check_trials(view: View, tables: Mapping[str, pa.Table], found: Verification, *, is_partial: bool) -> None:
     """Checks that trials are in order and unique and join, that none is missing, and that each stands in its month."""
     place = f"{view.snapshot.directory}/trials"
-    sealed = view.snapshot.dataset("trials").to_batches(batch_size=_BATCH_ROWS, batch_readahead=1, fragment_readahead=1)
-    _check_rows(itertools.chain(sealed, view.unsealed.to_batches()), "trials", place, found)
     connection = connect(view, sandboxed=False, names=("trials", "campaigns"))
     for name, rows in tables.items():
         connection.register(f"known_{name}", rows.combine_chunks())
@@ -251,7 +254,6 @@ def _check_trials(view: View, tables: Mapping[str, pa.Table], found: Verificatio
             )
         _check_joins(connection, place, found)
         _check_totals(connection, found, is_partial=is_partial)
-    _check_months(view.snapshot, found)
 
 
 def _check_joins(connection: duckdb.DuckDBPyConnection, place: str, found: Verification) -> None:
@@ -288,20 +290,6 @@ def _check_totals(connection: duckdb.DuckDBPyConnection, found: Verification, *,
             f"has {seen} rows, and had {expected} when it ended",
             "merge a copy that has them all",
         )
-
-
-def _check_months(snapshot: Snapshot, found: Verification) -> None:
-    if not isinstance(snapshot.filesystem, pafs.LocalFileSystem):
-        return
-    for name, path in snapshot.named("trials").items():
-        part = PART.fullmatch(name.removeprefix("trials/"))
-        if part is None:
-            continue
-        starts = ds.dataset(path, schema=TRIALS, format="parquet").to_table(columns=["started_at"])["started_at"]
-        months = pc.strftime(starts.cast(pa.timestamp("us")), format="%Y-%m")
-        wrong = pc.sum(pc.not_equal(months, part[1])).as_py()
-        if wrong:
-            found.damage(path, f"{wrong} rows started in another month than {part[1]}", RESTORE)
 
 
 def _more(items: Sequence[object]) -> str:

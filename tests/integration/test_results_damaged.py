@@ -1,5 +1,6 @@
-"""A damaged file is found also where it has no checksum, and no copy of it gets a fresh one."""
+"""`taxmeter results verify` finds what is damaged, says where, and what to do; and nothing is made of it."""
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -8,17 +9,27 @@ import pyarrow.parquet as pq
 import pytest
 
 from orchestrator.errors import ExitCode
-from orchestrator.store import Store, campaign_totals
+from orchestrator.store import SYSTEMS, Store, campaign_totals, system_row
+from orchestrator.store.schema import SCHEMAS
 from runners.contract import Status
-from tests.results import CAMPAIGNS, make_store, taxmeter, trial
-from tests.storing import names
+from tests.results import CAMPAIGNS, SYSTEM, make_store, taxmeter, trial
+from tests.storing import names, rewrite
 
 Captured = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    return make_store(tmp_path / "results", *(trial(name, host="statistician") for name in "abc"))
+    return make_store(tmp_path / "results", trial("a"), trial("b", month=12))
+
+
+def report_of(store: Store, capsys: Captured, expected: ExitCode) -> str:
+    before = {path: path.read_bytes() for path in store.layout.root.rglob("*") if path.is_file()}
+    code = taxmeter("results", "verify", "--results", store.layout.root)
+    assert {path: path.read_bytes() for path in store.layout.root.rglob("*") if path.is_file()} == before
+    report = capsys.readouterr().out
+    assert code == expected, report
+    return report
 
 
 def flip(path: Path, place: int) -> None:
@@ -27,87 +38,159 @@ def flip(path: Path, place: int) -> None:
     path.write_bytes(content)
 
 
-def statistics_of(part: Path, value: bytes) -> list[int]:
-    """Where the footer of a part has a value."""
-    content = part.read_bytes()
-    start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
-    places = []
-    while (start := content.find(value, start)) >= 0:
-        places.append(start)
-        start += 1
-    return places
-
-
-def damage_statistics(part: Path) -> None:
-    flip(part, statistics_of(part, b"statistician")[0])
-
-
-def damage_page(part: Path) -> None:
-    column = pq.read_metadata(part).row_group(0).column(0)
-    flip(part, (column.dictionary_page_offset or column.data_page_offset) + column.total_compressed_size - 1)
-
-
-DAMAGES = pytest.mark.parametrize("damage", [damage_statistics, damage_page])
-
-
-def test_a_flipped_bit_in_the_statistics_is_found(store: Store, capsys: Captured) -> None:
-    part = store.layout.parts()[0]
-    places = statistics_of(part, b"statistician")
-    assert len(places) >= 2
-    for place in places:
-        flip(part, place)
-        assert taxmeter("results", "verify", "--results", store.layout.root) == ExitCode.TRIALS_FAILED
-        assert f"damaged: {part}: column host, row group 0: its footer says" in capsys.readouterr().out
-        flip(part, place)
-    assert taxmeter("results", "verify", "--results", store.layout.root) == ExitCode.OK
-
-
-def test_statistics_of_odd_numbers_are_no_damage(tmp_path: Path) -> None:
-    odd = [-0.0, 0.0, None]
-    rows = [trial(f"t{number}", latency_sync_median_s=one) for number, one in enumerate(odd)]
-    rows.append(trial("none", month=12, latency_sync_median_s=None, samples_sync_s=[]))
-    make_store(tmp_path / "results", *rows)
-    assert taxmeter("results", "verify", "--results", tmp_path / "results") == ExitCode.OK
-
-
-@DAMAGES
-def test_what_is_damaged_is_not_merged(
-    store: Store, tmp_path: Path, capsys: Captured, damage: Callable[[Path], None]
-) -> None:
+def test_a_sound_store(store: Store, capsys: Captured) -> None:
     with store.writer() as writer:
-        writer.append([trial("z", month=12, host="statistician")])
-    first, second = store.layout.parts()
-    damage(second)
-    here = make_store(tmp_path / "here", trial("mine"))
-    before = here.layout.parts()
-    assert taxmeter("results", "merge", store.layout.root, "--results", here.layout.root) == ExitCode.TRIALS_FAILED
-    told = capsys.readouterr().err
-    assert f"{second} is damaged" in told
-    assert len(told.strip().splitlines()) == 1
-    assert str(first) not in told
-    assert names(here) == ["mine"]
-    assert here.layout.parts() == before
+        odd = [-0.0, 0.0, None]
+        writer.append([trial(f"c{number}", latency_sync_median_s=one) for number, one in enumerate(odd)])
+        report = report_of(store, capsys, ExitCode.OK)
+        assert "5 trials, 1 systems, 1 environments, 2 campaigns; 3 of the trials are not sealed yet" in report
+        assert "note: 1 journals are being written right now" in report
+        assert report.splitlines()[-1].startswith("sound: ")
+    report_of(store, capsys, ExitCode.OK)
 
 
-@DAMAGES
-def test_what_is_damaged_is_neither_exported_nor_pushed(
-    store: Store, tmp_path: Path, capsys: Captured, damage: Callable[[Path], None]
+@pytest.mark.parametrize("table", SCHEMAS)
+def test_each_changed_bit_and_each_cut_is_found(store: Store, capsys: Captured, table: str) -> None:
+    path = sorted((store.layout.current / table).rglob("*.parquet"))[0]
+    whole = path.read_bytes()
+    changes: list[Callable[[], object]] = [lambda place=place: flip(path, place) for place in (0, 30, -9, -1)]  # type: ignore[misc]
+    changes += [lambda length=length: path.write_bytes(whole[:length]) for length in (0, 3, 400)]  # type: ignore[misc]
+    for change in changes:
+        change()
+        report = report_of(store, capsys, ExitCode.TRIALS_FAILED)
+        assert f"damaged: {path}: its content is not that of its name; restore it from a copy" in report
+        path.write_bytes(whole)
+    report_of(store, capsys, ExitCode.OK)
+
+
+def doubled(store: Store) -> None:
+    part = store.layout.parts()[0]
+    copy = part.with_name("copy.parquet")
+    rewrite(Path(shutil.copy(part, copy)), pq.ParquetFile(part).read())
+
+
+def in_another_month(store: Store) -> None:
+    part = store.layout.parts()[0]
+    other = part.parent.with_name("month=2025-01")
+    other.mkdir()
+    part.rename(other / part.name)
+
+
+def of_another_schema(store: Store) -> None:
+    part = store.layout.parts()[0]
+    rewrite(part, pq.ParquetFile(part).read().replace_schema_metadata({"schema_version": "99"}))
+
+
+def of_no_schema(store: Store) -> None:
+    part = store.layout.parts()[0]
+    rewrite(part, pq.ParquetFile(part).read().replace_schema_metadata(None))
+
+
+def no_parquet(store: Store) -> None:
+    part = store.layout.parts()[0]
+    rewrite(part, pq.ParquetFile(part).read().drop_columns(["status"]))
+
+
+def another_fingerprint(store: Store) -> None:
+    [path] = (store.layout.current / "systems").iterdir()
+    row = pq.ParquetFile(path).read().to_pylist()[0]
+    document = json.loads(row["fingerprint"])
+    document["kernel"]["release"] = "6.6.6"
+    kept = system_row(SYSTEM, row["hw_id"], {}, document)
+    rewrite(path, SYSTEMS.empty_table().from_pylist([kept], SYSTEMS))
+
+
+def references(store: Store) -> None:
+    with store.writer() as writer:
+        writer.append([trial("lost", "campaign-of-nobody", system_id="5" * 32), trial("null", environment_id=None)])
+
+
+def lost_rows(store: Store) -> None:
+    with store.writer() as writer:
+        writer.finish_campaign(CAMPAIGNS[0], finished_at=trial("a")["started_at"], rows=3)
+
+
+@pytest.mark.parametrize(
+    ("damage", "expected"),
+    [
+        (doubled, ["1 rows are there more than once: a attempt 1"]),
+        (in_another_month, ["1 rows started in another month than 2025-01"]),
+        (of_another_schema, ["has schema 99, and this taxmeter knows"]),
+        (of_no_schema, ["says no schema version"]),
+        (no_parquet, ["lacks the column status"]),
+        (another_fingerprint, [f"system {SYSTEM}: its fingerprint has the system_id "]),
+        (
+            references,
+            [
+                "1 rows refer to campaign_id campaign-of-nobody, which `campaigns` does not have",
+                f"1 rows refer to system_id {'5' * 32}, which `systems` does not have",
+                "note: 1 rows have no environment_id",
+            ],
+        ),
+        (lost_rows, [f"damaged: campaign {CAMPAIGNS[0]}: has 2 rows, and had 3 when it ended"]),
+        (
+            lambda store: (store.layout.parts()[0].parent / "notes.txt").write_text("x"),
+            ["notes.txt: does not belong there"],
+        ),
+    ],
+)
+def test_what_does_not_fit_together_is_found(
+    store: Store, capsys: Captured, damage: Callable[[Store], object], expected: list[str]
 ) -> None:
-    damage(store.layout.parts()[0])
-    before = set(tmp_path.iterdir())
+    damage(store)
+    report = report_of(store, capsys, ExitCode.TRIALS_FAILED)
+    assert [line for line in expected if line not in report] == []
+    assert "hw_id 5" not in report
+
+
+def test_a_damaged_journal_is_found_and_a_quarantine_listed(store: Store, capsys: Captured) -> None:
+    writer = store.writer()
+    writer.append([trial("c")])
+    writer.append([trial("d")])
+    segment = store.layout.segments()[0]
+    content = segment.read_bytes()
+    copy = segment.with_name(f"20250101T000000Z-{'0' * 32}.arrows")
+    writer.close()
+    copy.write_bytes(content[:-10])
+    report = report_of(store, capsys, ExitCode.TRIALS_FAILED)
+    assert f"damaged: {copy}: nothing readable after batch" in report
+    assert "1 rows are whole" in report
+    with store.writer():
+        pass
+    report = report_of(store, capsys, ExitCode.OK)
+    assert f"note: {store.layout.quarantine / copy.name}: put aside earlier" in report
+
+
+def test_of_what_is_damaged_nothing_is_made(store: Store, tmp_path: Path, capsys: Captured) -> None:
+    with store.writer() as writer:
+        writer.append([trial("c", month=12)])
+    part = store.layout.parts()[-1]
+    # In the footer, where no checksum of Parquet is
+    flip(part, part.read_bytes().rindex(b"parquet-cpp-arrow"))
+    here = make_store(tmp_path / "here", trial("mine"))
     out, place = tmp_path / "out", tmp_path / "pushed"
-    for command in (["export", "--output", out], ["export", "--output", f"{out}.csv"], ["push", place.as_uri()]):
-        assert taxmeter("results", *command, "--results", store.layout.root) == ExitCode.TRIALS_FAILED
-        assert f"{store.layout.parts()[0]} is damaged" in capsys.readouterr().err
+    before = set(tmp_path.iterdir())
+    for command in (
+        ["merge", store.layout.root, "--results", here.layout.root],
+        *(["export", "--output", f"{out}{suffix}", "--results", store.layout.root] for suffix in ("", ".csv")),
+        ["push", place.as_uri(), "--results", store.layout.root],
+        ["compact", "--results", store.layout.root],
+    ):
+        assert taxmeter("results", *command) == ExitCode.TRIALS_FAILED
+        told = capsys.readouterr().err
+        assert f"{part} is damaged" in told
+        assert len(told.strip().splitlines()) == 1
+    assert names(here) == ["mine"]
     assert set(tmp_path.iterdir()) - {place} == before
     assert not (place / "latest.json").exists()
-    assert not list(place.rglob("part-*.parquet"))
+    assert not list(place.rglob(part.name))
+    assert names(store) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("more", [[], ["--anonymise"]])
 def test_an_export_of_some_rows_is_no_damage(store: Store, tmp_path: Path, capsys: Captured, more: list[str]) -> None:
     with store.writer() as writer:
-        totals = campaign_totals(trial("a")["started_at"], [Status.OK] * 3, rows=3)  # type: ignore[arg-type]
+        totals = campaign_totals(trial("a")["started_at"], [Status.OK] * 2, rows=2)  # type: ignore[arg-type]
         writer.finish_campaign(CAMPAIGNS[0], **totals)
     output = tmp_path / "some"
     arguments = ("results", "export", "--results", store.layout.root, "--output", output)
@@ -119,8 +202,19 @@ def test_an_export_of_some_rows_is_no_damage(store: Store, tmp_path: Path, capsy
 
 
 def test_rows_that_are_there_twice_are_merged_and_counted_once(store: Store, tmp_path: Path, capsys: Captured) -> None:
-    part = store.layout.parts()[0]
-    shutil.copy(part, part.with_name("part-copy.parquet"))
+    doubled(store)
     assert taxmeter("results", "merge", store.layout.root, "--results", tmp_path / "here") == ExitCode.OK
-    assert "3 rows added, 3 were there already" in capsys.readouterr().out
-    assert names(Store.open(tmp_path / "here")) == ["a", "b", "c"]
+    assert "2 rows added, 1 were there already" in capsys.readouterr().out
+    assert names(Store.open(tmp_path / "here")) == ["a", "b"]
+
+
+def test_compacting_merges_small_parts_and_then_has_nothing_to_do(store: Store, capsys: Captured) -> None:
+    for name in ("c", "d"):
+        with store.writer() as writer:
+            writer.append([trial(name)])
+    assert taxmeter("results", "compact", "--results", store.layout.root) == ExitCode.OK
+    assert "2025-11: 3 rows were merged; 4 parts became 2, " in capsys.readouterr().out
+    assert taxmeter("results", "compact", "--results", store.layout.root) == ExitCode.OK
+    assert "nothing to merge: 2 parts, " in capsys.readouterr().out
+    assert names(store) == ["a", "b", "c", "d"]
+    report_of(store, capsys, ExitCode.OK)

@@ -4,6 +4,7 @@ import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from orchestrator.errors import ExitCode
@@ -78,8 +79,9 @@ def test_an_unknown_campaign_is_one_line(store: Store, capsys: pytest.CaptureFix
 def test_a_campaign_that_came_in_before_rows_were_judged_can_be_taken_out(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for path in (store.layout.current / "campaigns").glob(f"{CAMPAIGNS[1]}*"):
-        forge(path, started_at=datetime(2099, 1, 1, tzinfo=UTC))
+    paths = (store.layout.current / "campaigns").iterdir()
+    [path] = (path for path in paths if CAMPAIGNS[1] in str(pq.ParquetFile(path).read(["campaign_id"])))
+    forge(path, started_at=datetime(2099, 1, 1, tzinfo=UTC))
     forge(store.layout.parts()[0], status="evil", backend_options="{bad")
     assert taxmeter("results", "verify", "--results", store.layout.root) == ExitCode.TRIALS_FAILED
     assert "`taxmeter results drop` takes its campaign out" in capsys.readouterr().out

@@ -126,7 +126,7 @@ def test_a_flipped_bit_is_found_and_not_copied(store: Store) -> None:
     column = pq.read_metadata(part).row_group(0).column(0)
     data[column.data_page_offset + column.total_compressed_size - 8] ^= 1
     part.write_bytes(data)
-    with pytest.raises(StoreError, match=rf"cannot read .*{part.name}: .*results verify"):
+    with pytest.raises(StoreError, match=rf"{part.name} is damaged: .*results verify"):
         compact(store.layout, full=True)
     assert len(store.layout.parts()) == 2
     assert list(store.layout.temporary.iterdir()) == []
@@ -174,7 +174,7 @@ def test_rows_of_small_tables_stay_unique_after_their_files_were_merged(store: S
     many = [f"s{number}" for number in range(20)]
     with store.writer() as writer:
         assert all(writer.put_system(system_row(name, "h1", {"cpu_cores": 2}, {"schema": 1})) for name in many)
-    assert [path.name.partition("-")[0] for path in (store.layout.current / "systems").iterdir()] == ["merged"]
+    assert len(list((store.layout.current / "systems").iterdir())) == 1
     with store.writer() as writer:
         assert not any(writer.put_system(system_row(name, "h1", {"cpu_cores": 4}, {})) for name in many)
         assert writer.put_system(system_row("s", "h1", {}, {}))

@@ -1,5 +1,6 @@
 """How files come and go in the store without a reader noticing."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -12,9 +13,10 @@ import pytest
 from orchestrator.errors import StoreError
 from orchestrator.files import at_once
 from orchestrator.store import Store, system_row
+from orchestrator.store.schema import SCHEMAS
 from orchestrator.store.storage import generations
 from orchestrator.store.storage.compaction import compact
-from orchestrator.store.storage.generations import OutdatedError, current_number, expire, prepare, publish, replace
+from orchestrator.store.storage.generations import OutdatedError, current_number, expire, prepare, replace
 from orchestrator.store.storage.layout import exclusive, store_id
 from tests.storing import CrashError, dying_at, names, plain_counts, row
 
@@ -57,7 +59,7 @@ def test_who_resolved_a_generation_goes_on_reading_it(store: Store) -> None:
     before = ds.dataset(os.path.realpath(store.layout.current_link) + "/trials", partitioning="hive")
     snapshot = store.layout.snapshot()
     removed = snapshot.names("trials")[0]
-    other = {"trials/month=2025-11/part-x.parquet": snapshot.parts()[0].read_bytes()}
+    other: dict[str, Path | bytes] = {"trials/month=2025-11/part-x.parquet": snapshot.parts()[0].read_bytes()}
     with exclusive(store.layout):
         number = replace(store.layout, [removed], other)
     assert number == current_number(store.layout) == 2
@@ -67,16 +69,13 @@ def test_who_resolved_a_generation_goes_on_reading_it(store: Store) -> None:
     assert plain_counts(store) == {2}
 
 
-def test_files_never_change_and_what_is_gone_cannot_be_replaced(store: Store) -> None:
+def test_a_file_is_named_by_its_content_and_what_is_gone_cannot_be_replaced(store: Store) -> None:
     filled(store)
-    name = store.layout.snapshot().names("trials")[0]
-    with exclusive(store.layout):
-        with pytest.raises(FileExistsError, match="never change"):
-            publish(store.layout, b"", "trials", name.partition("/")[2])
-        with pytest.raises(FileExistsError, match="never change"):
-            replace(store.layout, [], {name: b""})
-        with pytest.raises(OutdatedError, match="was replaced meanwhile"):
-            replace(store.layout, ["trials/month=2025-11/part-gone.parquet"], {})
+    for table in SCHEMAS:
+        for path in (store.layout.current / table).rglob("*.parquet"):
+            assert path.name == f"part-{hashlib.sha256(path.read_bytes()).hexdigest()}.parquet"
+    with exclusive(store.layout), pytest.raises(OutdatedError, match="was replaced meanwhile"):
+        replace(store.layout, ["trials/month=2025-11/part-gone.parquet"], {})
     assert current_number(store.layout) == 1
     assert plain_counts(store) == {2}
 

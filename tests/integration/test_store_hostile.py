@@ -62,7 +62,7 @@ def test_rows_that_no_analysis_can_read_are_found_and_not_merged(
 def test_a_campaign_of_the_far_future_is_refused_with_its_rows_and_is_not_the_newest(
     theirs: Store, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for path in (theirs.layout.current / "campaigns").glob("*.parquet"):
+    for path in list((theirs.layout.current / "campaigns").iterdir()):
         forge(path, started_at=FAR)
     before = taxmeter("results", "show", "--results", here), capsys.readouterr().out
     assert taxmeter("results", "merge", theirs.layout.root, "--results", here) == ExitCode.TRIALS_FAILED
@@ -75,7 +75,7 @@ def test_a_campaign_of_the_far_future_is_refused_with_its_rows_and_is_not_the_ne
 def test_rows_of_a_campaign_that_is_another_one_here_are_not_taken(
     theirs: Store, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for path in (theirs.layout.current / "campaigns").glob("*.parquet"):
+    for path in list((theirs.layout.current / "campaigns").iterdir()):
         forge(path, sweep_document="another")
     assert taxmeter("results", "merge", theirs.layout.root, "--results", here) == ExitCode.TRIALS_FAILED
     told = capsys.readouterr().err
@@ -86,7 +86,8 @@ def test_rows_of_a_campaign_that_is_another_one_here_are_not_taken(
 def test_a_system_that_is_none_is_found_and_not_merged(
     theirs: Store, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    forge(theirs.layout.current / "systems" / f"{SYSTEM}.parquet", fingerprint='{"cpu": ' * 3000)
+    [path] = (theirs.layout.current / "systems").iterdir()
+    forge(path, fingerprint='{"cpu": ' * 3000)
     assert taxmeter("results", "verify", "--results", theirs.layout.root) == ExitCode.TRIALS_FAILED
     assert f"system {SYSTEM}: fingerprint is " in capsys.readouterr().out
     assert taxmeter("results", "merge", theirs.layout.root, "--results", here) == ExitCode.TRIALS_FAILED

@@ -4,7 +4,6 @@ The service is a real one, OpenStack Swift over HTTP on this machine. `file://` 
 """
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -16,12 +15,14 @@ from typing import Any
 import pyarrow.fs as pafs
 import pytest
 
-from orchestrator.errors import ConfigurationError, StoreError
-from orchestrator.store import Store
+from orchestrator.errors import ConfigurationError, ExitCode, StoreError
+from orchestrator.store import Store, open_store
 from orchestrator.store.sharing.pushing import push
 from orchestrator.store.storage.compaction import compact
-from orchestrator.store.storage.objects import differing_contents, snapshot_at
+from orchestrator.store.storage.objects import snapshot_at
+from tests.integration import store_example
 from tests.object_service import ObjectService
+from tests.results import taxmeter
 from tests.storing import campaign, row
 
 
@@ -87,15 +88,6 @@ def test_a_pushed_store_reads_as_the_local_one_does(store: Store, url: str) -> N
         assert pushed.dataset(table).to_table().equals(local.dataset(table).to_table())
     assert names(url) == ["a", "b", "c"]
     assert pushed.names("trials") == local.names("trials")
-
-
-def test_the_list_says_how_much_there_is(store: Store, url: str) -> None:
-    push(store.layout, url)
-    latest = json.loads(read(url, "latest.json"))
-    assert latest["store_id"] == json.loads(store.layout.description.read_text())["store_id"]
-    for one, path in zip(latest["tables"]["trials"], store.layout.parts(), strict=True):
-        assert one["bytes"] == path.stat().st_size == len(read(url, one["key"]))
-    assert [one["rows"] for one in latest["tables"]["trials"]] == [2, 1]
 
 
 def test_the_document_reads_a_pushed_store_as_it_says(
@@ -281,23 +273,6 @@ def test_a_truncated_or_missing_object_is_named_and_mended_by_a_push(store: Stor
     assert names(url) == ["a", "b", "c"]
 
 
-def test_an_altered_object_is_found_by_its_checksum_and_mended_by_a_push_without_it(store: Store, url: str) -> None:
-    push(store.layout, url)
-    assert differing_contents(url) == []
-    first = listed(url)[0]
-    data = bytearray(read(url, first))
-    data[200] ^= 1
-    write(url, first, bytes(data))
-    [said] = differing_contents(url)
-    assert (
-        said == f"{first} is altered: its checksum is not that of what was pushed; delete it and push the store again"
-    )
-    filesystem, prefix = pafs.FileSystem.from_uri(url)
-    filesystem.delete_file(f"{prefix}/{first}")
-    assert push(store.layout, url).uploaded == 1
-    assert differing_contents(url) == []
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -323,22 +298,63 @@ def test_two_pushes_of_one_store_do_not_meet(store: Store, url: str) -> None:
     assert push(store.layout, url).published
 
 
-@pytest.fixture
-def directory_url(tmp_path: Path) -> str:
-    return f"file://{tmp_path / 'pushed'}"
+def said(capsys: pytest.CaptureFixture[str], *command: object) -> str:
+    capsys.readouterr()
+    assert taxmeter("results", *command) == ExitCode.OK, capsys.readouterr().err
+    return capsys.readouterr().out
 
 
-def test_a_directory_takes_a_push_too(store: Store, directory_url: str) -> None:
+def test_a_directory_takes_a_push_too_and_what_is_altered_there_is_found_and_mended(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "pushed"
+    url = place.as_uri()
     with pytest.raises(ConfigurationError, match="no store was pushed there"):
-        snapshot_at(directory_url)
-    assert push(store.layout, directory_url).uploaded == 2
-    assert names(directory_url) == ["a", "b", "c"]
-    assert push(store.layout, directory_url).uploaded == 0
-    assert keys(directory_url) == {"latest.json", *listed(directory_url)}
-    first = listed(directory_url)[0]
-    path = Path(directory_url.removeprefix("file://")) / first
-    os.truncate(path, 100)
-    with pytest.raises(StoreError, match="has 100 bytes"):
-        snapshot_at(directory_url)
-    push(store.layout, directory_url)
-    assert differing_contents(directory_url) == []
+        snapshot_at(url)
+    local = ("--results", store.layout.root)
+    assert re.search(
+        r"^2 files \(.* MB\) uploaded(.|\n)*of this store is now at", said(capsys, "push", url, *local), re.M
+    )
+    again = said(capsys, "push", url, *local, "--prune", "--keep-days", "0")
+    assert "0 files (0.00 MB) uploaded, 2 were there already" in again
+    assert "of this store was already at" in again
+    assert keys(url) == {"latest.json", *listed(url)}
+    first = place / listed(url)[0]
+    data = bytearray(first.read_bytes())
+    data[200] ^= 1
+    first.write_bytes(data)
+    assert taxmeter("results", "verify", "--results", url) == ExitCode.TRIALS_FAILED
+    told = capsys.readouterr().out
+    assert f"{first}: its content is not that of its name; delete it and push the store again" in told
+    first.unlink()
+    assert push(store.layout, url).uploaded == 1
+    assert names(url) == ["a", "b", "c"]
+
+
+def test_every_reader_takes_a_url_and_says_what_it_says_of_the_store(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    local = tmp_path / "local"
+    store_example.make(local)
+    said(capsys, "push", url, "--results", local)
+    for command in (
+        ("ls",),
+        ("show", "paper-1"),
+        ("coverage", "paper-1"),
+        ("sql", "SELECT workload, backend, count(*), sum(batch) FROM trials GROUP BY ALL ORDER BY ALL"),
+        ("sql", "SELECT count(*), round(sum(duration_s), 9) FROM samples"),
+    ):
+        assert said(capsys, *command, "--results", url) == said(capsys, *command, "--results", local)
+    for place, name in ((url, "pushed.csv"), (local, "local.csv")):
+        said(capsys, "export", "--output", tmp_path / name, "--results", place)
+    assert (tmp_path / "pushed.csv").read_text() == (tmp_path / "local.csv").read_text()
+    assert "sound: every row was read" in said(capsys, "verify", "--results", url)
+    pushed, here = open_store(url), open_store(local)
+    chosen = ("status = 'ok' AND batch = 8", ["trial_id", "latency_sync_median_s", "samples_sync_s"])
+    expected = here.trials(*chosen).arrow().sort_by("trial_id")
+    assert len(expected) == pushed.trials(*chosen).polars().height == len(pushed.trials(*chosen))
+    assert pushed.trials(*chosen).arrow().sort_by("trial_id") == expected
+    rows = len(here.trials())
+    for added, already in ((rows, 0), (0, rows)):
+        told = said(capsys, "merge", url, "--results", tmp_path / "other")
+        assert f"{added} rows added, {already} were there already" in told

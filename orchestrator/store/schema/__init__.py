@@ -152,5 +152,4 @@ def parquet_options() -> dict[str, Any]:
         # Nobody prunes by a sample or by a text that differs in each row, and small parts are mostly footer.
         "write_statistics": [path for name in TRIALS.names if (path := paths.get(name, name)) not in unranked],
         "write_page_index": True,
-        "write_page_checksum": True,
     }

@@ -32,7 +32,7 @@ from orchestrator.store.query.tabular import (
 from orchestrator.store.schema import COLUMNS, KEYS, SCHEMA_VERSION, SCHEMAS, TRIALS
 from orchestrator.store.schema.columns import SHARED_KEYS, Sharing
 from orchestrator.store.schema.tables import as_merged
-from orchestrator.store.storage.parts import require_whole_files
+from orchestrator.store.storage.parts import require_whole
 
 _BATCH_ROWS: Final = 8192
 _SUFFIXES: Final = {".csv", ".parquet", ".json", ".ndjson", ".jsonl"}
@@ -137,8 +137,7 @@ def export(view: View, order: ExportOrder) -> dict[str, int]:
     for place, is_directory in {order.output: not order.is_file, **({side: False} if has_side else {})}.items():
         with place_errors(place):
             require_place(place, force=order.force, directory=is_directory)
-    # What is damaged would have fresh checksums in the export.
-    require_whole_files(view.snapshot)
+    require_whole(view.snapshot)
     source = _Source(view, order)
     counts: dict[str, int] = {}
     with appearing(order.output, force=order.force, directory=not order.is_file) as place:

@@ -18,7 +18,7 @@ from orchestrator.store.query.reading import View, current_view
 from orchestrator.store.query.sql import connect, define_trials, query_errors
 from orchestrator.store.schema import KEYS, TOTALS, TRIALS
 from orchestrator.store.schema.tables import as_merged
-from orchestrator.store.storage.parts import require_whole_files
+from orchestrator.store.storage.parts import require_whole
 from orchestrator.store.storage.sealing import row_keys
 from orchestrator.store.storage.writing import Writer
 from orchestrator.store.validation import told, violations, without
@@ -78,8 +78,8 @@ def merge(store: Store, other: View) -> MergeReport:
     Raises:
         StoreError: one cannot be read, or the other written. What was added until then stays; run it again.
     """
-    # All of it before anything is added: what is damaged would have fresh checksums here.
-    require_whole_files(other.snapshot)
+    # All of it before anything is added: what is damaged would have fresh names here.
+    require_whole(other.snapshot)
     report = MergeReport()
     with store.writer() as writer:
         # Before the trials: whoever looks meanwhile finds what a row refers to.

@@ -4,9 +4,8 @@ Objects first, the list last: a push that is killed in between has changed nothi
 longer names stay for a while, for readers that took the list before, and go when a later push is told to prune.
 """
 
-import hashlib
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -29,7 +28,7 @@ from orchestrator.store.storage.objects import (
     StoredObject,
     read_latest,
 )
-from orchestrator.store.storage.parts import require_whole
+from orchestrator.store.storage.parts import read_whole
 
 _UPLOADS_AT_ONCE: Final = 4
 
@@ -92,17 +91,15 @@ def _push(layout: Layout, location: Location, prune_after: timedelta | None, pro
     previous = read_latest(location)
     _require_same_store(location, previous, identity, generation)
     there = _listing(location)
-    listed = {stored.key: stored for stored in previous.objects()} if previous is not None else {}
-    files = {
-        f"{OBJECTS}/{name}": Path(path)
-        for table in SCHEMAS
-        for path, name in zip(snapshot.files[table], snapshot.names(table), strict=True)
-    }
-    present = _present(files, there, listed)
-    uploaded = _upload(location, {key: path for key, path in files.items() if key not in present}, progress)
-    objects = present | {stored.key: stored for stored in uploaded}
+    files = {f"{OBJECTS}/{name}": path for table in SCHEMAS for name, path in snapshot.named(table).items()}
+    with storage_errors(f"cannot read {snapshot.directory}"):
+        objects = {key: StoredObject(key, path.stat().st_size) for key, path in files.items()}
+    missing = [key for key, stored in objects.items() if key not in there or there[key].size != stored.bytes]
+    _upload(location, {key: files[key] for key in missing}, progress)
     now = datetime.now(UTC)
-    earlier = dict.fromkeys(listed, now) | dict(previous.superseded if previous is not None else {})
+    earlier: dict[str, datetime] = {}
+    if previous is not None:
+        earlier = {stored.key: now for stored in previous.objects()} | dict(previous.superseded)
     superseded = {key: since for key, since in earlier.items() if key in there and key not in objects}
     # What was uploaded and never listed is as old as it is.
     ages = {key: now - superseded.get(key, info.mtime or now) for key, info in there.items() if key not in objects}
@@ -119,10 +116,10 @@ def _push(layout: Layout, location: Location, prune_after: timedelta | None, pro
         with location.errors(f"delete {key}"):
             location.filesystem.delete_file(location.path(key))
     return PushReport(
-        len(uploaded),
-        sum(stored.bytes for stored in uploaded),
-        len(present),
-        tuple(sorted(stored.key for stored in uploaded if stored.key in there)),
+        len(missing),
+        sum(objects[key].bytes for key in missing),
+        len(objects) - len(missing),
+        tuple(sorted(key for key in missing if key in there)),
         generation,
         latest != previous,
         len(doomed),
@@ -166,47 +163,25 @@ def _listing(location: Location) -> Mapping[str, pafs.FileInfo]:
     return {info.path[len(location.prefix) + 1 :]: info for info in found if info.type == pafs.FileType.File}
 
 
-def _present(
-    files: Mapping[str, Path], there: Mapping[str, pafs.FileInfo], listed: Mapping[str, StoredObject]
-) -> dict[str, StoredObject]:
-    """The objects of files that are there whole; files never change, so that their size tells."""
-    present = {}
-    for key, path in files.items():
-        with storage_errors(f"cannot read {path}"):
-            is_whole = key in there and there[key].size == path.stat().st_size
-        if is_whole:
-            # A push that was killed has listed nothing.
-            present[key] = listed.get(key) or _described(key, path)[0]
-    return present
+def _upload(location: Location, files: Mapping[str, Path], progress: Progress) -> None:
+    """Uploads files, a few at once; what is up stays when one fails. One that is damaged does not go up."""
 
-
-def _described(key: str, path: Path) -> tuple[StoredObject, pa.Buffer]:
-    """What the list says of a file, and its content, mapped and not copied; damage is a `StoreError`."""
-    with storage_errors(f"cannot read {path}"), pa.memory_map(str(path)) as source:
-        content = source.read_buffer()
-    rows = require_whole(pa.BufferReader(content), path)
-    return StoredObject(key, len(content), rows, hashlib.sha256(content).hexdigest()), content
-
-
-def _upload(location: Location, files: Mapping[str, Path], progress: Progress) -> Sequence[StoredObject]:
-    """Uploads files, a few at once; what is up stays when one fails."""
-
-    def upload(key: str, path: Path) -> StoredObject:
-        stored, content = _described(key, path)
+    def upload(key: str, path: Path) -> None:
+        content = read_whole(pafs.LocalFileSystem(), str(path))
         _put(location, key, content)
         with location.errors(f"look at {key}"):
             size = location.filesystem.get_file_info(location.path(key)).size
-        if size != stored.bytes:
+        if size != len(content):
             raise StoreError(
-                f"{location.url}: {key} has {size} bytes after its upload, expected {stored.bytes}; push again"
+                f"{location.url}: {key} has {size} bytes after its upload, expected {len(content)}; push again"
             )
-        progress(key, stored.bytes)
-        return stored
+        progress(key, len(content))
 
     with ThreadPoolExecutor(_UPLOADS_AT_ONCE) as pool:
         running = [pool.submit(upload, key, path) for key, path in files.items()]
         try:
-            return [future.result() for future in running]
+            for future in running:
+                future.result()
         except BaseException:
             # The others would each wait for a service that is gone.
             pool.shutdown(wait=False, cancel_futures=True)

@@ -37,7 +37,7 @@ from orchestrator.store.storage.generations import (
 )
 from orchestrator.store.storage.journal import read_segment
 from orchestrator.store.storage.layout import Layout, Snapshot, at_most_once, exclusive, storage_errors, sync
-from orchestrator.store.storage.parts import Footer, part_name, read_checked, read_footer, write_trials
+from orchestrator.store.storage.parts import Footer, file_name, read_checked, read_footer, write_trials
 from orchestrator.store.storage.sealing import recover
 
 FULL_ROWS: Final = 100_000
@@ -243,10 +243,11 @@ def _merge_month(layout: Layout, jobs: Sequence[Sequence[_Part]]) -> int:
 
 def _rewritten(layout: Layout, name: str, rows: pa.Table) -> dict[str, Path]:
     """A new part of rows, in the month of the part `name`; for `generations.replace`."""
-    fresh = layout.merging / part_name(uuid.uuid4().hex)
+    fresh = layout.merging / uuid.uuid4().hex
     write_trials(fresh, rows)
     sync(fresh)
-    return {f"{name.rpartition('/')[0]}/{fresh.name}": fresh}
+    with pa.memory_map(str(fresh)) as content:
+        return {f"{name.rpartition('/')[0]}/{file_name(content.read_buffer())}": fresh}
 
 
 def _size(snapshot: Snapshot) -> int:

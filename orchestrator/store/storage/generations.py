@@ -38,7 +38,7 @@ from orchestrator.store.storage.layout import (
     sync,
     write_file,
 )
-from orchestrator.store.storage.parts import encode_small, read_checked, read_columns
+from orchestrator.store.storage.parts import encode_small, file_name, read_checked, read_columns
 from orchestrator.store.validation import batch_of
 
 KEEP_S: Final = 7 * 24 * 3600.0
@@ -76,18 +76,16 @@ def prepare(layout: Layout, keep_s: float = KEEP_S) -> None:
         expire(layout, keep_s)
 
 
-def publish(layout: Layout, data: bytes | memoryview, table: str, relative_name: str) -> Path:
+def publish(layout: Layout, data: bytes | memoryview, table: str, partition: str = "") -> Path:
     """Adds a file to the current generation; readers see all of it at once. The caller holds the store's lock.
 
     Args:
         layout: where the store is.
         data: the whole file.
         table: `trials`, `systems`, `environments` or `campaigns`.
-        relative_name: below the directory of the table, such as `month=2026-11/part-….parquet`; not there yet.
+        partition: of `trials`, such as `month=2026-11`.
     """
-    target = layout.current / table / relative_name
-    if target.exists():
-        raise FileExistsError(17, "a file of this name exists and files of a generation never change", str(target))
+    target = layout.current / table / partition / file_name(data)
     _publish(layout, data, target)
     return target
 
@@ -112,9 +110,6 @@ def replace(layout: Layout, removed: Collection[str], added: Mapping[str, Path |
     if missing:
         raise OutdatedError(f"{layout.root}: {missing[0]} was replaced meanwhile; do it again")
     kept = {name: path for name, path in files.items() if name not in set(removed)}
-    clashing = sorted(set(kept) & set(added))
-    if clashing:
-        raise FileExistsError(17, "a file of this name exists and files of a generation never change", clashing[0])
     number = current_number(layout) + 1
     _switch(layout, _build(layout, number, {**kept, **added}))
     for content in added.values():
@@ -148,8 +143,7 @@ def put_rows(layout: Layout, table: str, rows: Sequence[Mapping[str, object]]) -
         known = known_keys(layout.snapshot(), table)
         new = given.filter(pc.invert(pc.is_in(given[key], pa.array(known, pa.string()))))
         if len(new):
-            name = new[key][0].as_py() if len(new) == 1 else f"added-{uuid.uuid4().hex}"
-            publish(layout, encode_small(new), table, f"{name}.parquet")
+            publish(layout, encode_small(new), table)
     return len(new)
 
 
@@ -189,9 +183,7 @@ def rewritten(
         removed.append(name)
         after = pa.concat_tables([before.filter(pc.invert(is_touched)), new])
         if len(after):
-            # A name of its own: who keeps copies by name must see that it is another file.
-            stem = min(touched) if len(after) == 1 else "changed"
-            added[f"{table}/{stem}-{uuid.uuid4().hex}.parquet"] = bytes(encode_small(after))
+            added |= _small_file(table, after)
     if missing:
         raise StoreError(f"`{table}` has no row with {key} {', '.join(sorted(missing))}; put it there first")
     return removed, added
@@ -208,7 +200,7 @@ def merge_files(layout: Layout, table: str) -> None:
     """Makes one file of many. The caller holds the store's lock."""
     files = layout.snapshot().named(table)
     rows = read_checked(files.values(), table).sort_by(KEYS[table])
-    replace(layout, files, {f"{table}/merged-{uuid.uuid4().hex}.parquet": bytes(encode_small(rows))})
+    replace(layout, files, _small_file(table, rows))
 
 
 def current_number(layout: Layout) -> int:
@@ -219,6 +211,11 @@ def current_number(layout: Layout) -> int:
     if not target.name.isdigit() or target.parent != Path(os.path.realpath(layout.generations)):
         raise StoreError(f"{layout.current_link} leads to {target}; expected {layout.generations}/<number>: restore it")
     return int(target.name)
+
+
+def _small_file(table: str, rows: pa.Table) -> dict[str, Path | bytes]:
+    content = bytes(encode_small(rows))
+    return {f"{table}/{file_name(content)}": content}
 
 
 def _publish(layout: Layout, data: bytes | memoryview, target: Path) -> None:

@@ -21,7 +21,7 @@ from orchestrator.store.schema import SCHEMA_VERSION, SCHEMAS
 FORMAT: Final = 1
 """Where files are and what they are called: generations of Parquet beside a journal."""
 SEGMENT: Final = ".arrows"
-PART: Final = re.compile(r"month=(\d{4}-\d{2})/part-[A-Za-z0-9-]+\.parquet")
+PART: Final = re.compile(r"month=(\d{4}-\d{2})/[^/]+\.parquet")
 """What a part of `trials` is called below its table, with its month."""
 
 LOCK_NOTICE_S: Final = 5.0

@@ -2,7 +2,7 @@
 
     PREFIX/latest.json                                  what there is; replaced by one PUT
     PREFIX/parts/trials/month=2026-11/part-….parquet    as in the store that was pushed; never changed
-    PREFIX/parts/{systems,environments,campaigns}/….parquet
+    PREFIX/parts/{systems,environments,campaigns}/part-….parquet
 
 Object stores have no links and no renames, but a PUT of one object is atomic everywhere, so that readers see all of a
 push or nothing of it. Any file system of Arrow will do: S3 and what is compatible with it, Google Cloud Storage, a
@@ -10,7 +10,6 @@ directory. Credentials come from the environment alone. A wrong URL and a servic
 (`ConfigurationError`), a service that does not answer and damage are not (`StoreError`).
 """
 
-import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -38,8 +37,7 @@ OBJECTS: Final = "parts"
 _QUESTIONS_AT_ONCE: Final = 16
 _MAX_BYTES: Final = 64 * 2**20
 _KEY: Final = (
-    rf"^{OBJECTS}/(trials/month=[0-9]{{4}}-[0-9]{{2}}/part-[A-Za-z0-9-]+"
-    r"|(systems|environments|campaigns)/[A-Za-z0-9][A-Za-z0-9._+-]*)\.parquet$"
+    rf"^{OBJECTS}/(trials/month=[0-9]{{4}}-[0-9]{{2}}|systems|environments|campaigns)/part-[0-9a-f]{{64}}\.parquet$"
 )
 """A key names nothing above or beside the objects of a store."""
 _REFUSED: Final = re.compile(
@@ -149,11 +147,8 @@ class StoredObject:
     """One immutable object of a pushed store."""
 
     key: Annotated[str, Field(pattern=_KEY)]
-    """Below the prefix."""
+    """Below the prefix; its name has the SHA-256 of its content."""
     bytes: Annotated[int, Field(ge=0)]
-    rows: Annotated[int, Field(ge=0)]
-    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-    """Of its content."""
 
 
 @dataclass(frozen=True)
@@ -222,20 +217,6 @@ def snapshot_at(url: str) -> Snapshot:
         table: tuple(sorted(location.path(stored.key) for stored in latest.tables.get(table, ()))) for table in SCHEMAS
     }
     return Snapshot(location.path(OBJECTS), location.filesystem, files)
-
-
-def differing_contents(url: str) -> list[str]:
-    """Reads every object whole and compares it with its checksum; one sentence for each that differs or is missing."""
-    location = Location.of(url)
-    damages = []
-    for stored in _require_latest(location).objects():
-        data = location.read(stored.key)
-        if data is None:
-            damages.append(f"{stored.key} is missing")
-        elif hashlib.sha256(data).hexdigest() != stored.sha256:
-            what = "its checksum is not that of what was pushed; delete it and push the store again"
-            damages.append(f"{stored.key} is altered: {what}")
-    return damages
 
 
 def _require_latest(location: Location) -> Latest:

@@ -1,22 +1,24 @@
 """Files of the store in Parquet: how they are written and read, what their footers say, and whether they are whole.
 
-A page has a checksum and the footer has none, and by the statistics in it readers pass over row groups: a flipped bit
-there loses rows in silence. So the statistics are computed again, and compared with what the pages hold.
+A file is named by the SHA-256 of its content. Checksums of Parquet leave out the footer, by whose statistics readers
+pass over row groups: a flipped bit there loses rows in silence.
 """
 
-from collections.abc import Iterable, Iterator
+import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from orchestrator.errors import StoreError
 from orchestrator.store.schema import SCHEMAS, SORT_ORDER, TRIALS, parquet_options
-from orchestrator.store.storage.layout import Snapshot, first_line, reading_errors
+from orchestrator.store.storage.layout import Snapshot, reading_errors
 
 ROW_GROUP_ROWS: Final = 16384
 """Small enough that statistics prune within a part, large enough that a scan is one of few pieces."""
@@ -25,7 +27,6 @@ _SMALL: Final[dict[str, Any]] = {
     "compression": "zstd",
     "use_dictionary": False,
     "write_statistics": False,
-    "write_page_checksum": True,
 }
 _VERIFY: Final = "; `taxmeter results verify` tells more"
 
@@ -48,9 +49,24 @@ class Footer:
         return any(first <= campaign <= last for campaign in campaigns)
 
 
-def part_name(stem: str) -> str:
-    """The name of a part of `trials`."""
-    return f"part-{stem}.parquet"
+def file_name(content: pa.Buffer | memoryview | bytes) -> str:
+    """The name of a file with this content, in any table."""
+    return f"part-{hashlib.sha256(content).hexdigest()}.parquet"
+
+
+def read_whole(filesystem: pafs.FileSystem, path: str) -> pa.Buffer:
+    """The content of a file; a `StoreError` if it is not the one that its name tells."""
+    with reading_errors(path, _VERIFY), filesystem.open_input_file(path) as stream:
+        content = stream.read_buffer()
+    if file_name(content) != PurePosixPath(path).name:
+        raise StoreError(f"{path} is damaged: its content is not that of its name{_VERIFY}")
+    return content
+
+
+def require_whole(snapshot: Snapshot) -> None:
+    """Checks all files of a snapshot before something is made of them, which would have fresh names."""
+    for path in (path for table in SCHEMAS for path in snapshot.files[table]):
+        read_whole(snapshot.filesystem, path)
 
 
 def read_footer(path: Path) -> Footer:
@@ -106,11 +122,12 @@ def write_trials(path: Path, rows: pa.Table) -> None:
 
 
 def read_checked(paths: Iterable[Path], table: str) -> pa.Table:
-    """All rows of some files of a table, after every page was compared with its checksum."""
+    """All rows of some local files of a table, each of which was proven whole."""
     tables = [SCHEMAS[table].empty_table()]
     for path in paths:
+        content = read_whole(pafs.LocalFileSystem(), str(path))
         with reading_errors(path, _VERIFY):
-            tables.append(pq.ParquetFile(path, page_checksum_verification=True).read().cast(SCHEMAS[table]))
+            tables.append(pq.ParquetFile(pa.BufferReader(content)).read().cast(SCHEMAS[table]))
     return pa.concat_tables(tables)
 
 
@@ -122,94 +139,3 @@ def read_columns(
     with reading_errors(files[0] if files else table):
         dataset = ds.dataset(files, schema=SCHEMAS[table], format="parquet")
         return dataset.to_table(columns=list(columns), filter=condition)
-
-
-def open_checked(stream: pa.NativeFile) -> pq.ParquetFile:
-    """A Parquet file whose pages are compared with their checksums as they are read; errors are Arrow's."""
-    return pq.ParquetFile(stream, page_checksum_verification=True)
-
-
-def differences(file: pq.ParquetFile) -> Iterator[str]:
-    """Reads every page, and says in which places the footer tells something else.
-
-    Of nested columns only the extremes of plain lists are compared.
-
-    Args:
-        file: from `open_checked`; where a page cannot be read, or differs from its checksum, errors are Arrow's.
-    """
-    rows = 0
-    for number in range(file.metadata.num_row_groups):
-        group = file.metadata.row_group(number)
-        held = file.read_row_group(number)
-        held.validate(full=True)
-        if len(held) != group.num_rows:
-            yield f"row group {number} has {len(held)} rows, and its footer says {group.num_rows}"
-        rows += len(held)
-        # Not before pages were read: pyarrow ends the process where it is asked for a description that it cannot
-        # read, and the reader of pages meets that first and raises.
-        for column in _with_statistics(file, group) if len(held) else ():
-            if what := _difference(column, held):
-                yield f"column {column.path_in_schema}, row group {number}: its footer says {what}; queries lose rows"
-    if rows != file.metadata.num_rows:
-        yield f"has {rows} rows, and its footer says {file.metadata.num_rows}"
-
-
-def require_whole(stream: pa.NativeFile, path: object) -> int:
-    """Checks one file before it is copied, for the copy would have fresh checksums; returns its number of rows."""
-    try:
-        file = open_checked(stream)
-        problem = next(differences(file), None)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        problem = first_line(error)
-    if problem is not None:
-        raise StoreError(f"{path} is damaged and was not copied: {problem}; `taxmeter results verify` tells more")
-    return int(file.metadata.num_rows)
-
-
-def require_whole_files(snapshot: Snapshot) -> None:
-    """Checks all files of a snapshot before something is made of them."""
-    for path in (path for table in SCHEMAS for path in snapshot.files[table]):
-        with reading_errors(path):
-            stream = snapshot.filesystem.open_input_file(path)
-        with stream:
-            require_whole(stream, path)
-
-
-def _difference(column: pq.ColumnChunkMetaData, rows: pa.Table) -> str | None:
-    """What the footer of a row group says of a column that is not so; null if nothing."""
-    footer, path = column.statistics, column.path_in_schema
-    values = rows.column(path.partition(".")[0])
-    if "." in path:
-        values = pc.list_flatten(values)
-    elif footer.has_null_count and footer.null_count != values.null_count:
-        # Not of lists: what Parquet counts as null there has an empty list in it, too.
-        return f"{footer.null_count} nulls, and there are {values.null_count}"
-    if not footer.has_min_max:
-        return None
-    if pa.types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
-    if pa.types.is_floating(values.type):
-        # Statistics leave these out.
-        values = values.filter(pc.invert(pc.is_nan(values)))
-    try:
-        said = footer.min, footer.max
-    except (ValueError, OverflowError):
-        return "extremes that are no values"
-    extremes = pc.min_max(values)
-    held = extremes["min"].as_py(), extremes["max"].as_py()
-    return None if said == held else f"{said[0]!r} to {said[1]!r}, and there is {held[0]!r} to {held[1]!r}"
-
-
-def _with_statistics(file: pq.ParquetFile, group: pq.RowGroupMetaData) -> Iterator[pq.ColumnChunkMetaData]:
-    for number in range(group.num_columns):
-        column = group.column(number)
-        expected = file.schema.column(number)
-        if (column.physical_type, column.path_in_schema) != (expected.physical_type, expected.path):
-            # Asked for its statistics, pyarrow would end the process.
-            raise pa.ArrowInvalid(
-                f"the footer has column {expected.path} as {column.physical_type} {column.path_in_schema}, "
-                f"not {expected.physical_type}"
-            )
-        is_comparable = column.path_in_schema.partition(".")[2] in ("", "list.element", "list.item")
-        if column.statistics is not None and is_comparable:
-            yield column

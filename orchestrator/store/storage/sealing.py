@@ -5,7 +5,6 @@ the journal is therefore repaired by doing the same again, even if the part was 
 """
 
 import os
-import uuid
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from orchestrator.store.schema import ROW_KEY, SORT_ORDER
 from orchestrator.store.storage.generations import publish
 from orchestrator.store.storage.journal import lock_leftover, put_aside, read_segment
 from orchestrator.store.storage.layout import Layout, exclusive, remove, storage_errors
-from orchestrator.store.storage.parts import encode_trials, part_name, read_columns
+from orchestrator.store.storage.parts import encode_trials, read_columns
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ def seal_segment(layout: Layout, segment: Path) -> SealReport:
             if len(new) < len(rows):
                 rows, parts = new, list(_encoded(new))
             for month, data in parts:
-                publish(layout, data, "trials", f"month={month}/{part_name(uuid.uuid4().hex)}")
+                publish(layout, data, "trials", f"month={month}")
             quarantined = put_aside(layout, segment) if content.damage is not None else None
             if quarantined is None:
                 remove(segment)
