@@ -9,11 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from orchestrator.errors import StoreError
-from orchestrator.store.query.reading import current_view, steadily
-from orchestrator.store.schema import TRIALS
+from orchestrator.store.query.selection import Results, equals
 from orchestrator.store.schema.columns import Origin
 from orchestrator.store.storage.generations import KEEP_S
-from orchestrator.store.storage.layout import Layout, reading_errors
+from orchestrator.store.storage.layout import Layout
 from orchestrator.store.storage.writing import Writer
 from runners.contract import Status
 
@@ -39,6 +38,11 @@ class Store:
             raise StoreError(f"{path} is no directory; give the directory of the result store")
         return cls(Layout(path))
 
+    @property
+    def results(self) -> Results:
+        """What is in it, to choose from."""
+        return Results(str(self.layout.root))
+
     def writer(self, seal_after_rows: int | None = None, *, keep_s: float = KEEP_S) -> Writer:
         """A writer, after what killed writers left behind was sealed; the arguments are those of `Writer`."""
         return Writer(self.layout, seal_after_rows, keep_s=keep_s)
@@ -57,33 +61,23 @@ class Store:
             campaign_id: only the trials of this campaign; all trials if null.
             filter: only the trials for which it is true, such as `pc.field("status") == "ok"`; all if null.
         """
-        wanted = TRIALS.names if columns is None else columns
-        unknown = sorted(set(wanted) - set(TRIALS.names))
-        if unknown:
-            raise StoreError(f"the store has no column {', '.join(unknown)}")
         condition = filter
         if campaign_id is not None:
-            of_campaign = pc.field("campaign_id") == campaign_id
+            of_campaign = equals("campaign_id", campaign_id)
             condition = of_campaign if condition is None else of_campaign & condition
-
-        def read() -> pa.Table:
-            view = current_view(self.layout)
-            with reading_errors(f"{view.snapshot.directory}/trials"):
-                return view.table("trials", wanted, condition)
-
-        return steadily(self.layout, read)
+        return self.results.trials(condition, columns).arrow()
 
     def systems(self) -> pa.Table:
         """The systems that trials ran on."""
-        return self._small("systems")
+        return self.results.systems().arrow()
 
     def environments(self) -> pa.Table:
         """The environments that trials ran in."""
-        return self._small("environments")
+        return self.results.environments().arrow()
 
     def campaigns(self) -> pa.Table:
         """The campaigns, one row each."""
-        return self._small("campaigns")
+        return self.results.campaigns().arrow()
 
     def own_campaigns(self) -> pa.Table:
         """The campaigns that a sweep of this store measured: no other one is continued without being named."""
@@ -102,6 +96,3 @@ class Store:
         return {
             row["trial_id"]: Attempt(number=row["attempt"], status=Status(row["status"])) for row in rows.to_pylist()
         }
-
-    def _small(self, table: str) -> pa.Table:
-        return steadily(self.layout, lambda: self.layout.snapshot().table(table))

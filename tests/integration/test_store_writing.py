@@ -289,11 +289,6 @@ def test_a_row_that_was_sealed_long_ago_is_not_sealed_again(store: Store) -> Non
     assert plain_counts(store) == {4}
 
 
-def test_an_unknown_column_cannot_be_read(store: Store) -> None:
-    with pytest.raises(StoreError, match="no column latency_s"):
-        store.trials(["latency_s"])
-
-
 def test_a_directory_that_cannot_be_made_is_one_clear_line() -> None:
     with pytest.raises(StoreError, match="cannot create the result store /proc/taxmeter: "):
         Store.open(Path("/proc/taxmeter")).writer()

@@ -1,21 +1,16 @@
 """Reading the store: sealed parts and what is still in the journal, each row once."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from orchestrator.errors import StoreError
 from orchestrator.store.schema import SCHEMAS, TRIALS
 from orchestrator.store.storage.journal import read_segment
 from orchestrator.store.storage.layout import Layout, Snapshot, storage_errors
 from orchestrator.store.storage.sealing import new_rows
-
-_TRIES: Final = 5
-"""How often the store may expire a generation while it is read: with any sensible grace period, never."""
 
 
 @dataclass(frozen=True)
@@ -55,15 +50,3 @@ def current_view(layout: Layout) -> View:
                 continue
     snapshot = layout.snapshot()
     return View(snapshot, new_rows(pa.concat_tables(tables), snapshot.parts()))
-
-
-def steadily(layout: Layout, read: Callable[[], pa.Table]) -> pa.Table:
-    """Reads again if the generation that was read has been expired meanwhile."""
-    for _ in range(_TRIES):
-        before = layout.current
-        try:
-            return read()
-        except StoreError:
-            if layout.current == before:
-                raise
-    raise StoreError(f"{layout.root}: generations are expired faster than they can be read; keep them longer")

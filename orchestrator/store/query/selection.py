@@ -98,13 +98,14 @@ class Results:
     place: str
     """A directory, or the URL of a store that was pushed."""
 
-    def view(self) -> View:
-        """All rows as they are now."""
+    def view(self, *, sealed: bool = False) -> View:
+        """All rows as they are now, or those that are sealed."""
         if is_url(self.place):
             from orchestrator.store.storage.objects import snapshot_at  # a directory does not wait for its libraries
 
             return View(snapshot_at(self.place), TRIALS.empty_table())
-        return current_view(Layout(Path(self.place)))
+        layout = Layout(Path(self.place))
+        return View(layout.snapshot(), TRIALS.empty_table()) if sealed else current_view(layout)
 
     def trials(self, filter: Condition | None = None, columns: Sequence[str] | None = None) -> Selection:  # noqa: A002
         """Trials, those that are not sealed yet too, each once; all rows and all columns if null."""
@@ -140,7 +141,7 @@ class Results:
         for name in wanted:
             if name not in known:
                 raise ConfigurationError(f"`{table}` has no column {name}{near_names(name, known)}")
-        return Selection(self.view(), table, condition, wanted)
+        return Selection(self.view(sealed=table != "trials"), table, condition, wanted)
 
 
 def equals(column: str, value: str) -> pc.Expression:
