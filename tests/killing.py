@@ -53,7 +53,7 @@ def phases(work: Path) -> mmap.mmap:
 def write(root: Path, work: Path, number: int) -> None:
     """Appends for ever; what was acknowledged goes to a file of its own."""
     from orchestrator.store import Store
-    from orchestrator.store.storage import writing
+    from orchestrator.store.storage import writer as writing
     from tests.storing import row
 
     phase = phases(work)

@@ -18,7 +18,7 @@ from orchestrator.analysis.pooling import Policy
 from orchestrator.analysis.tax import SOURCES, complete, needs_tax, stored
 from orchestrator.errors import ConfigurationError
 from orchestrator.store import Results, Selection, Stage
-from orchestrator.store.query.reading import View
+from orchestrator.store.query.view import View
 
 Row = dict[str, Any]
 CAMPAIGN_COLUMNS: Final = (

@@ -11,8 +11,8 @@ from orchestrator.cli.tables import print_rows
 from orchestrator.errors import ConfigurationError
 from orchestrator.store.query.sql import ask, query_errors
 from orchestrator.store.query.tabular import FORMATS, appearing, write_rows
-from orchestrator.store.sharing.exporting import ExportOrder, with_units
-from orchestrator.store.sharing.exporting import export as write_export
+from orchestrator.store.sharing.export import ExportOrder, with_units
+from orchestrator.store.sharing.export import export as write_export
 
 _SUFFIXES = {".csv": "csv", ".json": "json", ".ndjson": "json", ".jsonl": "json", ".parquet": "parquet"}
 

@@ -51,6 +51,6 @@ from orchestrator.store.schema.tables import (
     system_row,
 )
 from orchestrator.store.storage.layout import is_url
-from orchestrator.store.storage.sealing import SealReport
-from orchestrator.store.storage.writing import Writer
+from orchestrator.store.storage.seal import SealReport
+from orchestrator.store.storage.writer import Writer
 from orchestrator.store.validation import batch_of, fitting

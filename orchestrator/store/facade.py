@@ -13,7 +13,7 @@ from orchestrator.store.query.selection import Results, equals
 from orchestrator.store.schema.columns import Origin
 from orchestrator.store.storage.generations import KEEP_S
 from orchestrator.store.storage.layout import Layout
-from orchestrator.store.storage.writing import Writer
+from orchestrator.store.storage.writer import Writer
 from runners.contract import Status
 
 

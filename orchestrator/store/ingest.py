@@ -18,8 +18,8 @@ from orchestrator.store.facade import Attempt, Store
 from orchestrator.store.rows import Rows
 from orchestrator.store.schema import ROW_KEY
 from orchestrator.store.schema.tables import Row
-from orchestrator.store.storage.sealing import row_keys
-from orchestrator.store.storage.writing import Writer
+from orchestrator.store.storage.seal import row_keys
+from orchestrator.store.storage.writer import Writer
 from orchestrator.store.validation import fitting
 
 ROOM_WAIT_S: Final = 600.0

@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 
 from orchestrator.errors import StoreError
 from orchestrator.files import try_lock
-from orchestrator.store.query.reading import View
 from orchestrator.store.query.sql import connect, query_errors
 from orchestrator.store.query.tabular import is_partial_export
+from orchestrator.store.query.view import View
 from orchestrator.store.schema import KEYS, SCHEMA_VERSION, SCHEMAS
 from orchestrator.store.storage.journal import read_segment
 from orchestrator.store.storage.layout import PART, Layout, Snapshot, first_line

@@ -8,12 +8,12 @@ import pytest
 
 from orchestrator.errors import ExitCode, StoreError
 from orchestrator.store import Row, Store, campaign_totals, open_store
-from orchestrator.store.sharing import merging
-from orchestrator.store.sharing.merging import MergeReport, merge
+from orchestrator.store.sharing import merge as merging
+from orchestrator.store.sharing.merge import MergeReport, merge
 from orchestrator.store.storage import generations
 from orchestrator.store.storage.generations import publish
-from orchestrator.store.storage.sealing import without_duplicates
-from orchestrator.store.storage.writing import Writer
+from orchestrator.store.storage.seal import without_duplicates
+from orchestrator.store.storage.writer import Writer
 from runners.contract import Status
 from tests.results import CAMPAIGNS, make_store, put_dimensions, taxmeter, trial
 from tests.storing import campaign, names, plain_counts

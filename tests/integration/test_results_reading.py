@@ -12,12 +12,12 @@ from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from orchestrator.errors import ConfigurationError, ExitCode, StoreError
 from orchestrator.store import TRIALS, open_store
-from orchestrator.store.query import reading
 from orchestrator.store.query.selection import Condition
 from orchestrator.store.query.sql import connect
-from orchestrator.store.sharing.pushing import push
+from orchestrator.store.query.view import View
+from orchestrator.store.sharing.push import push
 from orchestrator.store.storage.compaction import compact
-from orchestrator.store.storage.layout import Snapshot
+from orchestrator.store.storage.layout import Layout, Snapshot
 from tests.results import make_store, taxmeter, trial
 
 
@@ -115,7 +115,7 @@ def test_a_row_that_is_sealed_while_the_store_is_opened_is_seen_once(
             return snapshot(layout)  # type: ignore[arg-type]
 
         with monkeypatch.context() as patch:
-            patch.setattr(reading.Layout, "snapshot", sealing_first)
+            patch.setattr(Layout, "snapshot", sealing_first)
             view = open_store(directory).view()
     assert len(view.unsealed) == 0
     assert len(view.snapshot.files["trials"]) == 2
@@ -234,7 +234,7 @@ def test_a_file_system_that_duckdb_does_not_know_is_read_through_arrow(tmp_path:
     snapshot = store.layout.snapshot()
     inner = SubTreeFileSystem(str(tmp_path), LocalFileSystem())
     files = {table: tuple(path[len(str(tmp_path)) + 1 :] for path in paths) for table, paths in snapshot.files.items()}
-    view = reading.View(Snapshot("results", inner, files), TRIALS.empty_table())
+    view = View(Snapshot("results", inner, files), TRIALS.empty_table())
     rows = connect(view).sql("SELECT trial_id, cpu_model FROM trials WHERE batch = 8").fetchall()
     assert rows == [("b", None)]
     assert connect(view).sql("SELECT count(*) FROM latest").fetchall() == [(1,)]

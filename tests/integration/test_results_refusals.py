@@ -12,7 +12,7 @@ from orchestrator.errors import ConfigurationError, ExitCode
 from orchestrator.store import Store
 from orchestrator.store.query import tabular
 from orchestrator.store.query.tabular import appearing, write_rows
-from orchestrator.store.sharing.pushing import push
+from orchestrator.store.sharing.push import push
 from orchestrator.store.storage import layout
 from tests.results import make_store, taxmeter, trial
 

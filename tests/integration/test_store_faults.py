@@ -10,7 +10,7 @@ from orchestrator.errors import StoreError
 from orchestrator.store import Store, Writer
 from orchestrator.store.storage.compaction import compact
 from orchestrator.store.storage.generations import current_number
-from orchestrator.store.storage.sealing import recover
+from orchestrator.store.storage.seal import recover
 from tests.storing import campaign, fill, names, plain_counts, row
 
 

@@ -23,8 +23,8 @@ USE = """
 import dataclasses, json, sys
 from pathlib import Path
 from orchestrator.store import Store, open_store
-from orchestrator.store.sharing.exporting import ExportOrder, export
-from orchestrator.store.query.reading import current_view
+from orchestrator.store.sharing.export import ExportOrder, export
+from orchestrator.store.query.view import current_view
 from orchestrator.store.schema.tables import system_row
 from runners.contract import encode
 from runners.system import hot_columns, hw_id, system_id

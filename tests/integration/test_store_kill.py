@@ -16,7 +16,7 @@ import pytest
 from orchestrator.store import Store
 from orchestrator.store.storage.compaction import compact
 from orchestrator.store.storage.generations import current_number
-from orchestrator.store.storage.sealing import recover
+from orchestrator.store.storage.seal import recover
 from tests.killing import CHILDREN, with_duckdb, with_polars, with_pyarrow
 from tests.storing import row
 

@@ -13,10 +13,11 @@ import pytest
 
 from orchestrator.errors import StoreError
 from orchestrator.store import TRIALS, Attempt, Store, environment_row, system_row
-from orchestrator.store.storage import generations, journal, sealing, writing
+from orchestrator.store.storage import generations, journal, seal
+from orchestrator.store.storage import writer as writing
 from orchestrator.store.storage.compaction import compact
 from orchestrator.store.storage.layout import store_id
-from orchestrator.store.storage.sealing import recover
+from orchestrator.store.storage.seal import recover
 from runners.contract import Status
 from tests.storing import CrashError, campaign, dying_at, names, plain_counts, row
 
@@ -50,7 +51,7 @@ def test_plain_readers_agree_before_during_and_after_a_seal(store: Store, monkey
             during.append((plain_counts(store), names(store)))
 
         with monkeypatch.context() as patch:
-            patch.setattr(sealing, "publish", watched)
+            patch.setattr(seal, "publish", watched)
             writer.seal()
         assert during == [({n}, ["a", "b"]) for n in (0, 1, 1, 2)]
         writer.append([row("c")])
@@ -141,7 +142,7 @@ def test_a_writer_goes_on_after_a_write_that_failed(store: Store, monkeypatch: p
     assert [report.damage for report in writer.reports] == [None, None]
 
 
-SEALING = [(os, "fsync"), (generations, "move"), (generations, "write_file"), (sealing, "remove")]
+SEALING = [(os, "fsync"), (generations, "move"), (generations, "write_file"), (seal, "remove")]
 
 
 @pytest.mark.parametrize("step", range(9))

@@ -83,7 +83,7 @@ orchestrator/store/ingest.py Ingest.submit
 orchestrator/store/validation.py fitting
 orchestrator/store/storage/journal.py Segment.append
 orchestrator/scheduling/host_calls.py acknowledge
-orchestrator/store/storage/sealing.py seal_segment
+orchestrator/store/storage/seal.py seal_segment
 orchestrator/analysis/summary.py summarise
 orchestrator/report/terminal.py render
 """

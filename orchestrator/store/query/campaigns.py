@@ -7,7 +7,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from orchestrator.store.query.reading import View
+from orchestrator.store.query.view import View
 from orchestrator.store.schema import CAMPAIGNS, KEYS, total_column
 from orchestrator.store.storage.layout import reading_errors
 from runners.contract import Status

@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from orchestrator.errors import ConfigurationError, StoreError, near_names
-from orchestrator.store.query.reading import View, current_view
 from orchestrator.store.query.sql import ask, connect, named_views, query_errors, quoted
+from orchestrator.store.query.view import View, current_view
 from orchestrator.store.schema import SCHEMAS, TRIALS
 from orchestrator.store.storage.layout import Layout, first_line, is_url
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow.fs as pafs
 
 from orchestrator.errors import ConfigurationError, StoreError, near_names
-from orchestrator.store.query.reading import View
+from orchestrator.store.query.view import View
 from orchestrator.store.schema import TRIALS
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from orchestrator.store.storage.generations import (
 from orchestrator.store.storage.journal import read_segment
 from orchestrator.store.storage.layout import Layout, Snapshot, at_most_once, exclusive, storage_errors, sync
 from orchestrator.store.storage.parts import Footer, file_name, read_checked, read_footer, write_trials
-from orchestrator.store.storage.sealing import recover
+from orchestrator.store.storage.seal import recover
 
 FULL_ROWS: Final = 100_000
 FULL_BYTES: Final = 256 * 2**20

@@ -208,7 +208,7 @@ def reading_errors(place: object, more: str = "") -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise StoreError(f"cannot read {place}: {error}{more}") from error
+        raise StoreError(f"cannot read {place}: {first_line(error)}{more}") from error
 
 
 @contextmanager

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.campaign.exchange.export import parse_cores
 from orchestrator.campaign.exchange.manifest import LockedEnvironment, read_manifest
 from orchestrator.campaign.exchange.script import BUSY, run_script
-from orchestrator.campaign.exchange.writing import parse_cores
 from orchestrator.cli import run
 from orchestrator.environments import Catalogue
 from orchestrator.errors import ConfigurationError, ExitCode

@@ -10,7 +10,7 @@ import pyarrow.dataset as ds
 from orchestrator.store.schema import SCHEMAS, TRIALS
 from orchestrator.store.storage.journal import read_segment
 from orchestrator.store.storage.layout import Layout, Snapshot, storage_errors
-from orchestrator.store.storage.sealing import new_rows
+from orchestrator.store.storage.seal import new_rows
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from orchestrator.errors import ConfigurationError, near_names
 from orchestrator.store.facade import Store
-from orchestrator.store.query.reading import View
 from orchestrator.store.query.sql import connect, query_errors, quoted
 from orchestrator.store.query.tabular import (
     MARK,
@@ -29,6 +28,7 @@ from orchestrator.store.query.tabular import (
     write_description,
     write_rows,
 )
+from orchestrator.store.query.view import View
 from orchestrator.store.schema import COLUMNS, KEYS, SCHEMA_VERSION, SCHEMAS, TRIALS
 from orchestrator.store.schema.columns import SHARED_KEYS, Sharing
 from orchestrator.store.schema.tables import as_merged

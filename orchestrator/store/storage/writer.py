@@ -12,7 +12,7 @@ from orchestrator.store.storage.compaction import MANY_PARTS, CompactionBusyErro
 from orchestrator.store.storage.generations import KEEP_S, change_rows, prepare, put_rows
 from orchestrator.store.storage.journal import Segment
 from orchestrator.store.storage.layout import Layout, store_id
-from orchestrator.store.storage.sealing import SealReport, recover, seal_segment
+from orchestrator.store.storage.seal import SealReport, recover, seal_segment
 from orchestrator.store.validation import batch_of
 
 SEAL_ROWS: Final = 1000

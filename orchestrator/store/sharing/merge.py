@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from orchestrator.store.facade import Store
-from orchestrator.store.query.reading import View, current_view
 from orchestrator.store.query.sql import connect, define_trials, query_errors
+from orchestrator.store.query.view import View, current_view
 from orchestrator.store.schema import KEYS, TOTALS, TRIALS
 from orchestrator.store.schema.tables import as_merged
 from orchestrator.store.storage.parts import require_whole
-from orchestrator.store.storage.sealing import row_keys
-from orchestrator.store.storage.writing import Writer
+from orchestrator.store.storage.seal import row_keys
+from orchestrator.store.storage.writer import Writer
 from orchestrator.store.validation import told, violations, without
 
 _BATCH_ROWS: Final = 4096
