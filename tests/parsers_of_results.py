@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
-from orchestrator.campaign.exchange.importing import import_export
+from orchestrator.campaign.exchange.intake import import_export
 from orchestrator.campaign.exchange.manifest import MANIFEST, Manifest
 from orchestrator.errors import StoreError
 from orchestrator.execution import RecordReader, read_pieces
@@ -118,7 +118,7 @@ def segments() -> st.SearchStrategy[Files]:
 def read_export(directory: Path) -> Iterable[str]:
     store = Store.open(directory / "into")
     report = import_export(directory / "out", store, accept_versions=True)
-    yield from map(str, report.damages)
+    yield from report.damages
     assert not _wrong(store)
 
 

@@ -182,7 +182,7 @@ def _print_import(report: ImportReport, results_directory: Path) -> None:
     for notice in report.notices:
         click.echo(f"note: {notice}", err=True)
     for name, differences in report.found.items():
-        click.echo(f"environment {name} is not the locked one: {differences}")
+        click.echo(f"environment {name} is not the locked one: {'; '.join(differences)}")
     if report.missing:
         click.echo(f"not here: {', '.join(report.missing)}")
     if report.begun or report.untouched:

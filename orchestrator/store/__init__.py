@@ -28,7 +28,7 @@ from orchestrator.store.origin import (
     read_origin,
 )
 from orchestrator.store.query.selection import Results, Selection, is_store, open_store
-from orchestrator.store.rows import RowBuilder, Rows, trial_row
+from orchestrator.store.rows import RowBuilder, Rows, time_of, trial_row
 from orchestrator.store.schema import (
     CAMPAIGNS,
     CONFIGURATION,

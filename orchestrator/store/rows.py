@@ -211,8 +211,8 @@ def _outcome(record: TrialRecord) -> Row:
         "reason": record.reason,
         "log_tail": record.log_tail or None,
         "exit_code": record.exit_code,
-        "started_at": _time(record.started_at_ns),
-        "finished_at": _time(record.finished_at_ns),
+        "started_at": time_of(record.started_at_ns),
+        "finished_at": time_of(record.finished_at_ns),
         "steady": record.steady,
         "facts": json_text(record.facts),
         "conditions_before": json_text(record.conditions_before),
@@ -330,6 +330,7 @@ def _optional_seconds(nanoseconds: int | None) -> float | None:
     return None if nanoseconds is None else nanoseconds / _NS_PER_S
 
 
-def _time(nanoseconds: int) -> datetime:
+def time_of(nanoseconds: int) -> datetime:
+    """Nanoseconds since the epoch as a time of the store."""
     # Through whole microseconds: a float of this size has lost them.
     return _EPOCH + timedelta(microseconds=nanoseconds // 1000)

@@ -1,16 +1,27 @@
 """Makes rows of the records of one task directory."""
 
 import queue
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Final, Protocol
 
 from orchestrator.errors import StoreError
 from orchestrator.execution import RecordLine, RecordReader
 from orchestrator.scheduling import Acknowledgement, Disposal
-from orchestrator.store import Answer, Attempt, Ingest, Outcome, RowBuilder
+from orchestrator.store import Answer, Attempt, Outcome, RowBuilder, Rows
 from runners.contract import Begin, End, Environment, Line, Status, Task, Trial, TrialRecord, repetition
 from runners.system import Fingerprint
+
+MOST_PROBLEMS: Final = 100
+"""So many are told of one file; who writes a million bad lines fills no memory."""
+
+
+class RowSink(Protocol):
+    """What takes rows and answers for them, such as `Ingest`."""
+
+    def submit(self, rows: Rows, answer: Callable[[Answer], None]) -> None:
+        """Takes rows of one trial; `answer` is told once what became of them."""
 
 
 class RecordIntake:
@@ -21,8 +32,9 @@ class RecordIntake:
         directory: Path,
         task: Task,
         builder: RowBuilder,
-        ingest: Ingest,
+        ingest: RowSink,
         attempts: Mapping[str, Attempt] | None = None,
+        adapted: Callable[[Trial, TrialRecord], Trial] = lambda trial, _: trial,
     ) -> None:
         """Takes nothing yet.
 
@@ -33,6 +45,7 @@ class RecordIntake:
             ingest: stores them.
             attempts: the latest of each trial, where none of them goes on: a record that comes after its host was
                 given up is a further one.
+            adapted: the trial that a record is of, where its task does not say all of it.
         """
         self.directory = directory
         self.builder = builder
@@ -40,14 +53,15 @@ class RecordIntake:
         """By trial id."""
         self.has_end = False
         """Whether the runner said that it was done."""
-        self.problem: str | None = None
-        """Why the first of its records that gives no row does not."""
+        self.problems: list[str] = []
+        """Why records give no row, of the first `MOST_PROBLEMS`."""
         self._trials = {trial.trial_id: trial for trial in task.trials}
         self._open = set(self._trials)
         self._at_work: dict[str, Trial] = {}
         self._task = task
         self._ingest = ingest
         self._attempts = attempts or {}
+        self._adapted = adapted
         self._reader = RecordReader()
         self._answers: queue.SimpleQueue[tuple[int, Trial, TrialRecord, Answer]] = queue.SimpleQueue()
         self._unanswered = 0
@@ -59,6 +73,16 @@ class RecordIntake:
     def size(self) -> int:
         """Bytes that were taken."""
         return self._reader.size
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the last line that was taken has no end yet."""
+        return self._reader.is_cut
+
+    @property
+    def problem(self) -> str | None:
+        """Why the first of its records that gives no row does not."""
+        return self.problems[0] if self.problems else None
 
     @property
     def trials(self) -> tuple[Trial, ...]:
@@ -134,7 +158,8 @@ class RecordIntake:
 
     def fail(self, problem: str) -> None:
         """Notes what is wrong with its records."""
-        self.problem = self.problem or problem
+        if len(self.problems) < MOST_PROBLEMS:
+            self.problems.append(problem)
 
     def acknowledgement(self, *, is_well: bool) -> Acknowledgement | None:
         """For its host; null if the store took nothing more, so that its records have to be read again.
@@ -159,6 +184,9 @@ class RecordIntake:
         return trial
 
     def _saw(self, environment: Environment, number: int) -> None:
+        if self._has_environment:
+            self.fail(f"line {number} of its records is a second environment")
+            return
         try:
             self.builder.saw(environment)
         except StoreError as error:
@@ -171,6 +199,7 @@ class RecordIntake:
             # A row that says less than it could have said could never be compared or reproduced.
             self.fail(f"line {read.number} of its records gives no row: no environment stands before it")
             return
+        trial = self._adapted(trial, record)
         last = self._attempts.get(trial.trial_id)
         failed = Status.INFRASTRUCTURE_ERROR
         if last is not None and last.status is failed is not record.status and record.attempt <= last.number:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.campaign.exchange import importing
+from orchestrator.campaign.exchange import intake
 from orchestrator.errors import ExitCode
-from orchestrator.store import Writer, batch_of
+from orchestrator.store import Writer, fitting
 from tests import exporting
 from tests.exporting import Export, edit, record
 
@@ -81,7 +81,7 @@ def test_records_that_are_sparse_give_the_rows_before_the_hole(
 ) -> None:
     sparse(whole.task_directory(1) / "records.jsonl")
     assert (whole.load(), len(whole.rows())) == (ExitCode.TRIALS_FAILED, 6)
-    assert "records.jsonl:7: the line is cut off" in capsys.readouterr().err
+    assert "records.jsonl: line 7 of its records cannot be read: 2147" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("place", ["tasks", "tasks/r2-cpu", "tasks/r2-cpu/again-2"])
@@ -99,9 +99,12 @@ def test_a_directory_that_is_a_link_is_not_followed(
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"started_at_ns": 4_070_908_800_000_000_000}, "it gives no row: started_at is 2099-01-01"),
-        ({"facts": {"a": "\ud800"}}, "record.facts: holds half of a surrogate pair"),
-        ({"reason": "x" * 2**21}, "record.reason: 2097152 characters, at most"),
+        ({"started_at_ns": 4_070_908_800_000_000_000}, "line 3 of its records gives no row: started_at is 2099-01-01"),
+        (
+            {"facts": {"a": "\ud800"}},
+            "line 3 of its records cannot be read: record.facts: holds half of a surrogate pair",
+        ),
+        ({"reason": "x" * 2**21}, "line 3 of its records cannot be read: record.reason: 2097152 characters, at most"),
     ],
 )
 def test_a_row_of_the_second_task_that_no_store_takes_is_known_before_the_first_is_written(
@@ -114,13 +117,12 @@ def test_a_row_of_the_second_task_that_no_store_takes_is_known_before_the_first_
     known: list[bool] = []
     put = Writer.put_campaign
     monkeypatch.setattr(Writer, "put_campaign", lambda writer, row: known.append(True) or put(writer, row))
-    monkeypatch.setattr(importing, "batch_of", lambda rows, table: known.append(False) or batch_of(rows, table))
+    monkeypatch.setattr(intake, "fitting", lambda rows: known.append(False) or fitting(rows))
     assert export.load() == ExitCode.TRIALS_FAILED
     told = capsys.readouterr().err
-    assert f"tasks/r2-cpu/records.jsonl:3: {expected}" in told
+    assert f"tasks/r2-cpu/records.jsonl: {expected}" in told
     assert told.count("\n") == 1
-    before = known.index(True)
-    assert before >= known[before:].count(False) > 0, "all that is judged while rows are written was judged before"
+    assert known.index(True) == known.count(False) > 1, "all was judged before anything was written"
     assert len(export.rows()) == 5
 
 
