@@ -19,7 +19,6 @@ from orchestrator.store.query.view import View, current_view
 from orchestrator.store.schema import KEYS, TOTALS, TRIALS
 from orchestrator.store.schema.tables import as_merged
 from orchestrator.store.storage.parts import require_whole
-from orchestrator.store.storage.seal import row_keys
 from orchestrator.store.storage.writer import Writer
 from orchestrator.store.validation import told, violations, without
 
@@ -48,8 +47,13 @@ _DIFFERING: Final = """
     SELECT trial_id, attempt, copies, is_mine FROM compared
     WHERE CASE WHEN is_mine THEN same < copies ELSE contents > 1 END ORDER BY ALL
 """
-_TWICE: Final = "SELECT trial_id, attempt FROM compared WHERE NOT is_mine AND copies > 1"
-_NEW: Final = "SELECT theirs.* FROM theirs SEMI JOIN (FROM compared WHERE NOT is_mine) USING (trial_id, attempt)"
+# Numbering holds rows, samples included, in memory: only of those that are there more than once.
+_NEW: Final = """
+    SELECT theirs.* FROM theirs SEMI JOIN (FROM compared WHERE NOT is_mine AND copies = 1) USING (trial_id, attempt)
+    UNION ALL
+    SELECT theirs.* FROM theirs SEMI JOIN (FROM compared WHERE NOT is_mine AND copies > 1) USING (trial_id, attempt)
+    QUALIFY row_number() OVER (PARTITION BY trial_id, attempt) = 1
+"""
 
 
 @dataclass
@@ -148,21 +152,11 @@ def _compare(connection: duckdb.DuckDBPyConnection, report: MergeReport) -> None
 
 
 def _new_rows(connection: duckdb.DuckDBPyConnection) -> Iterator[pa.RecordBatch]:
-    """The rows that are not here, of each trial and attempt the first."""
-    twice = dict.fromkeys(connection.sql(_TWICE).fetchall(), False)
+    """The rows that are not here, one of each trial and attempt."""
     for read in connection.sql(_NEW).to_arrow_reader(_BATCH_ROWS):
         rows = pa.Table.from_batches([read]).cast(_READ)
-        if twice:
-            rows = rows.filter(pa.array([_is_first(key, twice) for key in row_keys(rows)], pa.bool_()))
         for batch in rows.combine_chunks().to_batches(_BATCH_ROWS):
             yield pa.RecordBatch.from_arrays(batch.columns, schema=TRIALS)
-
-
-def _is_first(key: tuple[str, int], met: dict[tuple[str, int], bool]) -> bool:
-    is_first = not met.get(key, False)
-    if key in met:
-        met[key] = True
-    return is_first
 
 
 def _judged(rows: pa.RecordBatch, left: Mapping[str, set[str | None]], report: MergeReport) -> pa.RecordBatch:
