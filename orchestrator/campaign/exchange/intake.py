@@ -1,7 +1,7 @@
 """Brings the results of an exported directory into the store: what came back is taken as what is left on a host is."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -9,7 +9,7 @@ from typing import Final
 from orchestrator.boundary import foreign_directory, read_foreign_file, validated
 from orchestrator.campaign.driver.record_intake import RecordIntake
 from orchestrator.campaign.exchange.manifest import MANIFEST, ExportedTask, Manifest, read_manifest
-from orchestrator.errors import ConfigurationError, ForeignDataError, StoreError
+from orchestrator.errors import ConfigurationError, ForeignDataError, StoreError, some_of
 from orchestrator.execution import MAX_LINE_BYTES, RecordReader, read_pieces
 from orchestrator.planning import trial_key
 from orchestrator.store import (
@@ -260,7 +260,7 @@ def _take(
         report.damages.append(f"{place.relative_to(root)}: {problem}; no record of this start is taken")
         return None
     if seen is not None and (wrong := report.manifest.environments[exported.environment].differences(seen.versions)):
-        report.found[origin.pin.name] = _shortened(wrong)
+        report.found[origin.pin.name] = some_of(wrong, _SHOWN)
 
     def adapted(trial: Trial, record: TrialRecord) -> Trial:
         # A runner counts the attempts of its starts itself
@@ -316,11 +316,6 @@ def _refuse_other_versions(report: ImportReport, directory: Path, *, accept_vers
             + "\n".join(texts),
             file=directory,
         )
-
-
-def _shortened(texts: Sequence[str]) -> list[str]:
-    more = len(texts) - _SHOWN
-    return [*texts[:_SHOWN], *([f"and {more} more"] if more > 0 else [])]
 
 
 def _skips(manifest: Manifest, directory: Path, systems: Mapping[str, Fingerprint]) -> list[Rows]:
