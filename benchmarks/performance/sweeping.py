@@ -10,8 +10,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from orchestrator.store import open_store
 
 _PROJECT = Path(__file__).parents[2]
@@ -50,9 +48,9 @@ def swept(sweep: Mapping[str, Any], directory: Path) -> Swept:
     """
     directory.mkdir()
     file, store = directory / "sweep.yaml", directory / "results"
-    file.write_text(yaml.safe_dump({"version": 1, "environments": "cpu", **sweep}), encoding="utf-8")
+    file.write_text(json.dumps({"version": 1, "environments": "cpu", **sweep}), encoding="utf-8")
     inventory = {"version": 1, "hosts": {"here": {"connection": "local", "executor": "docker"}}}
-    (directory / "inventory.yaml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
+    (directory / "inventory.yaml").write_text(json.dumps(inventory), encoding="utf-8")
     options = ["--inventory", str(directory / "inventory.yaml"), "--results", str(store)]
     command = [sys.executable, "-m", "orchestrator", "sweep", "run", str(file), *options]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=_PROJECT)

@@ -120,6 +120,7 @@ def time_turns(subject: Subject, protocol: Protocol, turns: Turns, expected_ns: 
     taken: List[Series] = []
     spent_ns = 0
     for _ in turns:
+        # Also where a call is as long as a turn: eager's first one may take a percent more (docs/measured/turns.md)
         time_one(subject, next(source))
         taken.append(_take("sync", subject, ([inputs] for inputs in source), 1, rule, expected_ns))
         spent_ns += sum(taken[-1].durations_ns)
