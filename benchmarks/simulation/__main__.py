@@ -123,7 +123,6 @@ def page(runs: int, campaigns: int, seed: int, problems: list[str], jobs: int = 
         ratios=campaign.groups * (campaign.backends - 1),
         verdict="\n".join(fill(f"- {text}", 120, subsequent_indent="  ") for text in sentences(cells, campaigns)),
         half_widths=table(lambda cell: cell.half_width),
-        covered=table(lambda cell: cell.covered),
         alarmed=table(lambda cell: cell.alarmed),
         twins=table(lambda cell: cell.twins),
         slower5=table(lambda cell: cell.slower[1.05], 0),
@@ -241,12 +240,6 @@ of them: an A/A pair is called different a little too often. Between backends th
 The median over all ratios.
 
 {half_widths}
-
-## Intervals of 95 % hold the truth
-
-The share of all ratios whose interval has the truth in it; the target is 93 to 97 %.
-
-{covered}
 
 ## False alarms
 
