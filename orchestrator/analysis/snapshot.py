@@ -46,7 +46,7 @@ class Snapshot:
         """When each campaign started."""
         return {row["campaign_id"]: row["started_at"] for row in self.campaigns}
 
-    def dimensions(self, rows: Iterable[Row]) -> Dimensions:
+    def dimensions(self, rows: Collection[Row]) -> Dimensions:
         """What some trials refer to."""
 
         def of(table: str, key: str, *columns: str) -> pa.Table:
@@ -162,6 +162,9 @@ class Snapshot:
 
 
 def _within(column: str, values: Collection[Any]) -> pc.Expression:
+    if not values:
+        # An empty list has no type that a column could be compared with
+        return pc.scalar(value=False)
     known = [value for value in values if value is not None]
     field = pc.field(column)
     if not values:

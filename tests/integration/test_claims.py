@@ -10,12 +10,11 @@ import pytest
 from orchestrator.analysis.axes import axis
 from orchestrator.analysis.claims import Agreement, Finding, configurations, decide, load_claims
 from orchestrator.analysis.claims.configurations import Configuration, alike
-from orchestrator.analysis.tax import Regime
 from orchestrator.report.claims import claims_document, claims_markdown
 from tests.claim_systems import decided, of_eager_bert, read, world
 from tests.machines import A100, CPU_ONLY, RTX_2080_TI, RTX_3090, RTX_8000, V100
 from tests.systems import make_systems
-from tests.world import Effect, spec, transition_batch
+from tests.world import spec, transition_batch
 
 HOLDS, FAILS, UNDECIDED = Finding
 INSIDE, OUTSIDE, UNKNOWN = Agreement
@@ -265,13 +264,3 @@ def test_campaigns_are_pooled_where_the_system_is_the_same(tmp_path: Path) -> No
     (case,) = decided(f"{EAGER} batch=1, level: {{metric: boundedness, above: 1.1}}", read(made), tmp_path).cases
     assert case.case.figure is not None
     assert case.case.figure.processes == 6
-
-
-@pytest.mark.parametrize(("effect", "regime"), [(None, None), (Effect(400.0, "dispatch", {}), Regime.FRAMEWORK_BOUND)])
-def test_a_floor_proves_framework_bound_and_never_compute_bound(
-    tmp_path: Path, effect: Effect | None, regime: Regime | None
-) -> None:
-    effects = () if effect is None else (effect,)
-    every = read(make_systems(tmp_path / "results", world(*effects, rounds=4, systems=(CPU_ONLY,))))
-    eager = of_eager_bert(every)
-    assert eager.regime is regime

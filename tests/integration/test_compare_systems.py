@@ -123,14 +123,6 @@ def test_the_gate_fails_on_the_driver_and_says_so(lab: Results) -> None:
     assert gate(lab, "campaign=previous", where="gpu=A100 workload=bert-base backend=cuda_graphs").passed
 
 
-def test_what_did_not_run_keeps_its_reason(lab: Results) -> None:
-    where = [PAPER, "gpu=A100", "dtype=float16", "batch=8", "workload=funnel-small,mobilebert"]
-    table = compare(lab, ["workload"], ["backend"], "backend=eager", where)
-    problems = {(entry.key[0], entry.key[1]): str(entry.problem) for entry in table.entries if entry.problem}
-    assert problems.keys() == {("funnel-small", "torchscript"), ("mobilebert", "onnxruntime")}
-    assert "relative L2 error" in problems["mobilebert", "onnxruntime"]
-
-
 @pytest.mark.slow
 def test_a_store_of_many_trials_is_compared_at_once(tmp_path: Path) -> None:
     """No claim about speed: what is quadratic in cells or campaigns would not end."""

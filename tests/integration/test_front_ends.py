@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.analysis import Ratio, Sides, TrialPlace, columns, compare_sides, reproduction_columns, summarise
 from orchestrator.analysis.claims import claim_columns, configurations
-from orchestrator.analysis.comparison import Outcome, Policy, compare, compare_selections, gate
+from orchestrator.analysis.comparison import ComparisonTable, Outcome, Policy, compare, compare_selections, gate
 from orchestrator.analysis.conditions import parse_conditions
 from orchestrator.analysis.metrics import METRICS
 from orchestrator.analysis.paper import Gathered, read_trials, wanted_of
@@ -57,8 +57,16 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 @pytest.fixture(scope="module")
 def compared(store: Results) -> Mapping[Key, Ratio]:
+    return ratios_of(table_of(store))
+
+
+def table_of(store: Results, policy: Policy | None = None) -> ComparisonTable:
     """Of a whole campaign, so that as many ratios are judged together as in the summary and on the page."""
-    table = compare(store, ["workload", "batch"], ["backend"], "backend=eager", f"campaign={FIRST}")
+    return compare(store, ["workload", "batch"], ["backend"], "backend=eager", f"campaign={FIRST}", policy)
+
+
+def ratios_of(table: ComparisonTable) -> Mapping[Key, Ratio]:
+    """By workload, batch and backend."""
     names = [where.name for where in table.axes]
     places = [names.index(name) for name in ("workload", "batch", "backend")]
     return {tuple(entry.key[place] for place in places): entry.ratio for entry in table.ratios}  # type: ignore[misc]
@@ -79,9 +87,13 @@ def test_the_terminal_says_the_same(store: Results, compared: Mapping[Key, Ratio
     assert said == compared
 
 
-def test_the_page_says_the_same_whatever_its_filter(store: Results, compared: Mapping[Key, Ratio]) -> None:
+@pytest.mark.parametrize("mode", Mode)
+def test_the_page_says_the_same_whatever_its_filter(store: Results, mode: Mode) -> None:
+    table = table_of(store, Policy(mode.metric))
+    compared = ratios_of(table)
     for conditions in (f"campaign={FIRST}", WORK):
         page = make_report(store, parse_conditions(conditions)).page
+        assert [twin.ratio for twin in page.twins[mode]] == [twin.ratio for twin in table.twins] != []
         said = {
             (
                 str(page.at.shapes[cell.shape].values["workload"]),
@@ -89,7 +101,7 @@ def test_the_page_says_the_same_whatever_its_filter(store: Results, compared: Ma
                 page.at.backends[cell.backend].label,
             ): ratio
             for cell in page.cells
-            if (ratio := cell.ratios.get((Against.BACKEND, Mode.SYNC))) is not None
+            if (ratio := cell.ratios.get((Against.BACKEND, mode))) is not None
         }
         assert said
         for key, ratio in said.items():

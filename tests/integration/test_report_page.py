@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.comparison import compare
 from orchestrator.analysis.conditions import parse_conditions
-from orchestrator.analysis.pooling import Policy
 from orchestrator.analysis.snapshot import Snapshot
 from orchestrator.analysis.tax import VIEWS
 from orchestrator.errors import ConfigurationError
@@ -80,30 +78,6 @@ def position(document: Document, system: str, work: str, backend: str, batch: in
     return int(found)
 
 
-@pytest.mark.parametrize("mode", list(Mode))
-def test_ratios_and_verdicts_are_those_of_the_comparison(made: Made, report: Report, mode: Mode) -> None:
-    page = report.page
-    (system,) = (one for one in page.at.systems if one.hosts == ("v100-01",))
-    policy = Policy(mode.metric)
-    table = compare(
-        open_store(made.directory), ["system", "workload", "batch"], ["backend"], "backend=eager", policy=policy
-    )
-    assert len(table.ratios) == sum((Against.BACKEND, mode) in one.ratios for one in page.cells)
-    here = [entry for entry in table.ratios if entry.key[0] == system.system_id and entry.key[1] == "bert-base"]
-    assert len(here) == 9
-    for entry in here:
-        _, _, batch, backend = entry.key
-        (cell,) = (
-            one
-            for one in page.cells
-            if (one.batch, page.at.backends[one.backend].label) == (batch, backend)
-            and page.at.systems[page.at.places[one.place].system] == system
-            and page.at.shapes[one.shape].values["workload"] == "bert-base"
-        )
-        assert cell.ratios.get((Against.BACKEND, mode)) == entry.ratio
-        assert cell.of[mode].estimate == entry.cell.estimate
-
-
 def test_hardware_is_compared_where_the_work_is_the_same(report: Report) -> None:
     page = report.page
     compared = {
@@ -114,17 +88,6 @@ def test_hardware_is_compared_where_the_work_is_the_same(report: Report) -> None
     assert compared == dict.fromkeys(
         ("A100-PCIE-40GB, driver 535.54.03", f"A100-PCIE-40GB, driver {NEW_DRIVER}"), "unpaired"
     )
-
-
-def test_a_selection_without_the_twins_has_the_scatter_of_their_campaign(made: Made) -> None:
-    """Batch 1 ran twice in each round, the others did not."""
-    results, where = open_store(made.directory), ["workload=bert-base", "batch>=4", "gpu=V100"]
-    page = make_report(results, parse_conditions(where)).page
-    table = compare(results, ["batch"], ["backend"], "backend=eager", where)
-    found = [one.ratios.get((Against.BACKEND, page.mode)) for one in page.cells]
-    assert {one for one in found if one} == {entry.ratio for entry in table.ratios}
-    assert [one.ratio for one in page.twins[page.mode]] == [one.ratio for one in table.twins]
-    assert len(table.twins) > 0
 
 
 def test_the_queries_answer_with_the_numbers_of_the_page(made: Made, document: Document) -> None:

@@ -85,14 +85,6 @@ def _log(rows: list[Row], backend: str, replicate: int, session: int) -> float:
     return math.log(np.quantile(row["samples_sync_s"], 0.1))
 
 
-def test_without_turns_processes_pair_by_round(tmp_path: Path) -> None:
-    rows = sessions(np.random.default_rng(2), {"eager": 1.0, "onnxruntime": 0.8})
-    without = [{**row, "session_id": None, "interleaving": None, "turn_samples": None} for row in rows]
-    ratio = table_of(store_of(tmp_path, *without)).entry(backend="onnxruntime").ratio
-    assert ratio is not None
-    assert (ratio.pairing, ratio.estimate.processes) == (Pairing.ROUNDS, 4)
-
-
 def test_one_session_of_many_rounds_does_not_stand_for_all(tmp_path: Path) -> None:
     rows = sessions(np.random.default_rng(5), {"eager": 1.0, "onnxruntime": 0.8}, count=6)
     crowded = [

@@ -92,16 +92,23 @@ class Sparse(dict[str, Any]):
         ((), None, False),
     ],
 )
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
 def test_figures_pages_explanations_and_claims_give_one_regime(
-    boundedness: tuple[float, ...], expected: Regime | None, proven: bool
+    boundedness: tuple[float, ...], expected: Regime | None, proven: bool, device: str
 ) -> None:
+    """A floor is a lower bound: on a processor it proves framework-bound alone."""
     rows = [
-        Sparse(PLACE, device="cuda", round=at, boundedness=value) for at, value in enumerate(boundedness or (None,))
-    ]
+        Sparse(
+            PLACE, device=device, round=at, dispatch_floor_valid=True, boundedness=value,
+            latency_floor_log_ratio=value and math.log(2 / value),
+        )
+        for at, value in enumerate(boundedness or (None,))
+    ]  # fmt: skip
     assert Point(None, State.MEASURED, tuple(rows)).regime is expected  # type: ignore[arg-type]
-    load = tax_of(rows, "cuda").load
+    load = tax_of(rows, device).load
     assert (load and load.regime) is expected
-    assert Configuration(tuple(rows), Frames(())).regime is (expected if proven else None)
+    is_proven = proven and (device == "cuda" or expected is Regime.FRAMEWORK_BOUND)
+    assert Configuration(tuple(rows), Frames(())).regime is (expected if is_proven else None)
 
 
 def test_what_grows_with_the_twin_is_no_floor() -> None:
