@@ -52,6 +52,10 @@ class Verdict:
     """For a lock, a pipe, a sleep; what the clock on the wall adds while others have the processors is not in it."""
     peak_bytes: int = 0
 
+    @property
+    def is_beyond_a_limit(self) -> bool:
+        return max(self.cpu_s, self.waited_s) > LONGEST_S or self.peak_bytes > PEAK_BYTES
+
 
 class Worker:
     """A process that reads inputs, one after the other; another one comes after a death."""
@@ -64,7 +68,17 @@ class Worker:
 
     def read(self, parser: str, files: Files) -> Verdict:
         """Has an input read."""
-        if self._process is None or not self._left:
+        verdict, is_first = self._read(parser, files)
+        if verdict.is_beyond_a_limit and not is_first:
+            # A process keeps memory of earlier inputs, and may wait for a disk that others keep busy
+            self._end()
+            verdict, _ = self._read(parser, files)
+        return verdict
+
+    def _read(self, parser: str, files: Files) -> tuple[Verdict, bool]:
+        """The verdict, and whether it was the first of its process."""
+        is_first = self._process is None or not self._left
+        if is_first:
             self._start()
         assert self._process is not None
         self._left -= 1
@@ -72,12 +86,12 @@ class Worker:
             self._connection.send((parser, files))
             if self._connection.poll(_HANGS_S):
                 verdict: Verdict = self._connection.recv()
-                return verdict
+                return verdict, is_first
             problem = f"it did not end within {_HANGS_S:.0f} s"
         except (EOFError, ConnectionError):
             problem = f"the process ended with {self._process.wait()}"
         self._end()
-        return Verdict(defect=problem)
+        return Verdict(defect=problem), is_first
 
     def close(self) -> None:
         """Ends the process, and leaves nothing behind."""
@@ -142,18 +156,10 @@ def serve(descriptor: int, place: str) -> None:
     with suppress(EOFError):
         while True:
             name, files = connection.recv()
-            verdict = _verdict_anew(PARSERS[name], files, directory, idle)
-            if verdict.waited_s > LONGEST_S:
-                # it may have been the disk, if others keep that busy; a pipe or a lock lets it wait again
-                verdict = _verdict_anew(PARSERS[name], files, directory, idle)
-            connection.send(verdict)
-
-
-def _verdict_anew(parser: "Parser", files: Files, directory: Path, idle: int) -> Verdict:
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir()
-    write(files, directory)
-    return _verdict(parser, directory, idle)
+            shutil.rmtree(directory, ignore_errors=True)
+            directory.mkdir()
+            write(files, directory)
+            connection.send(_verdict(PARSERS[name], directory, idle))
 
 
 def _verdict(parser: "Parser", directory: Path, idle: int) -> Verdict:

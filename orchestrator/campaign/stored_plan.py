@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final, Self
 
 from orchestrator.boundary import plain_name, validated
-from orchestrator.errors import ConfigurationError
+from orchestrator.errors import ConfigurationError, one_line
 from orchestrator.planning import Plan, work_digest
 from orchestrator.store import Attempt, Row, campaign_plan
 from runners.contract import Status, Trial, encode
@@ -59,6 +59,11 @@ class _Document:
     unmatched: list[str]
     places: dict[str, str]
     specifications: dict[str, _Specification]
+
+    def __post_init__(self) -> None:
+        unknown = {trial.trial_key for task in self.tasks for trial in task.trials} - self.specifications.keys()
+        if unknown:
+            raise ValueError(f"there is no specification {one_line(min(unknown), 64)}, which a trial names")
 
 
 _OF_VISIT: Final = tuple(field.name for field in fields(Trial) if field.name != "spec")
