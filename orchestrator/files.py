@@ -6,7 +6,9 @@ import io
 import math
 import os
 import secrets
+import shutil
 import tarfile
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -237,3 +239,26 @@ def tar_of(files: Mapping[str, bytes], owner: tuple[int, int] | None = None) -> 
             entry.uid, entry.gid = owner or (0, 0)
             archive.addfile(entry, io.BytesIO(content))
     return buffer.getvalue()
+
+
+def temporary_directory(prefix: str, parent: Path) -> Path:
+    """A new directory that is named after this process; those that killed processes left are removed first.
+
+    Args:
+        prefix: of its name, and of nothing else there.
+        parent: where.
+    """
+    remove_abandoned(prefix, parent)
+    return Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=parent))
+
+
+def remove_abandoned(prefix: str, parent: Path) -> None:
+    """Removes our directories of `temporary_directory` whose process is gone."""
+    for directory in parent.glob(f"{prefix}*"):
+        process = directory.name.removeprefix(prefix).partition("-")[0]
+        try:
+            ours = directory.lstat().st_uid == os.geteuid()
+        except FileNotFoundError:
+            continue  # another run has just removed it
+        if ours and process.isdigit() and not Path("/proc", process).exists():
+            shutil.rmtree(directory, ignore_errors=True)

@@ -31,9 +31,10 @@ from orchestrator.hosts.cluster import ensure_agent_image
 from orchestrator.hosts.cluster.lifecycle import load
 from orchestrator.hosts.cluster.plan import LABEL as CLUSTER_LABEL
 from orchestrator.hosts.cluster.reach import listened_here
+from orchestrator.hosts.lock import LOCKS
 from orchestrator.store import Store
 from runners.contract import Status
-from tests.conftest import image_of
+from tests.conftest import image_of  # sets the directory of the locks, too
 from tests.lab.faults import FAULTS, Cure, MissedError, Target, give_clock
 from tests.lab.host import LabHost
 from tests.lab.image import PROJECT
@@ -52,7 +53,8 @@ CALM_RUNS: Final = 6
 """So often a sweep may need its command once there are no faults any more."""
 CALM_S: Final = 600.0
 """Within that each of them ends."""
-MAY_END: Final = {ExitCode.OK, ExitCode.TRIALS_FAILED, ExitCode.NO_USABLE_HOST, -9}
+MAY_END: Final = {ExitCode.OK, ExitCode.TRIALS_FAILED, ExitCode.NO_USABLE_HOST, -9, 128 + 9}
+"""The last two where the command or the driver was killed."""
 Key = tuple[str, int]
 
 
@@ -232,7 +234,7 @@ def left_on(host: LabHost, ports: set[int]) -> Iterator[str]:
         for container in engine.containers.list(all=True, ignore_removed=True):
             yield f"{host.name}: container {container.name}"
     files = host.sh("find /var/lib/taxmeter -name 'records*.jsonl' -o -name cache; ls -d /tmp/taxmeter* || true")
-    yield from (f"{host.name}: {name}" for name in files.split() if name != "/tmp/taxmeter-locks")
+    yield from (f"{host.name}: {name}" for name in files.split() if name != str(LOCKS))
     tables = host.sh("cat /proc/net/tcp /proc/net/tcp6").splitlines()
     listened = {int(line.split()[1].rpartition(":")[2], 16) for line in tables if " 0A " in line}
     yield from (f"{host.name}: port {port}" for port in sorted(listened.intersection(ports)))

@@ -3,7 +3,6 @@
 import os
 import secrets
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -12,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import NoUsableHostError, some_names
+from orchestrator.files import temporary_directory
 from orchestrator.hosts.cluster import CODE_VARIABLE, HOST_LABEL, RELAY, RELAY_SLOTS, SLOT
 from orchestrator.hosts.cluster.settings import CLUSTER
 from orchestrator.hosts.external_cluster import ExternalCluster, initialise
 from orchestrator.scheduling.messages import SchedulingHost
 
 DIRECTORY_PREFIX = "taxmeter-ray-"
-"""Of the directory for Ray's own files; the process number follows."""
+"""Of the directory for Ray's own files."""
 
 TEMPORARY = Path("/tmp")  # noqa: S108 - whatever TMPDIR says: the paths of sockets must be short
 
@@ -56,8 +56,7 @@ Raises:
 def this_machine(hosts: Sequence[SchedulingHost]) -> Iterator[Connected]:
     """A cluster of this machine alone, started for the job and gone with it."""
     host = next((host for host in hosts if not host.is_relayed), None)
-    remove_abandoned(TEMPORARY)
-    directory = Path(tempfile.mkdtemp(prefix=f"{DIRECTORY_PREFIX}{os.getpid()}-", dir=TEMPORARY))
+    directory = temporary_directory(DIRECTORY_PREFIX, TEMPORARY)
     try:
         os.environ.update(_settings(directory))
         import ray  # only now: Ray reads its settings when it is imported
@@ -157,18 +156,6 @@ def unserved(hosts: Sequence[SchedulingHost], nodes: Sequence[Mapping[str, Any]]
     """
     living = [node for node in nodes if node["Alive"]]
     return [host.name for host in hosts if not any(_serves(node, host) for node in living)]
-
-
-def remove_abandoned(parent: Path) -> None:
-    """Removes the Ray directories of our runs whose process is gone, as a killed one leaves them."""
-    for directory in parent.glob(f"{DIRECTORY_PREFIX}*"):
-        process = directory.name.removeprefix(DIRECTORY_PREFIX).partition("-")[0]
-        try:
-            ours = directory.stat().st_uid == os.geteuid()
-        except FileNotFoundError:
-            continue  # another run has just removed it
-        if ours and process.isdigit() and not Path("/proc", process).exists():
-            shutil.rmtree(directory, ignore_errors=True)
 
 
 def _remove(directory: Path) -> None:

@@ -1,7 +1,7 @@
 """What can be done to a cluster, its hosts and its driver, and what mends it again: a fault returns its cure, if it needs one.
 
-Lab hosts share the clock of this machine's kernel, so the clock is set back in the driver alone: a `sitecustomize` in its
-container makes `time.time`, `time.time_ns` and `datetime.now` differ by what a file tells.
+Lab hosts share the clock of this machine's kernel, so the clock is set back in the driver alone: what Python imports first in
+its container makes `time.time`, `time.time_ns` and `datetime.now` differ by what a file tells.
 """
 
 import os
@@ -50,7 +50,9 @@ true
 
 INSTALL = """
 import pathlib, sys, sysconfig
-pathlib.Path(sysconfig.get_path("purelib"), "sitecustomize.py").write_text(sys.argv[1])
+place = pathlib.Path(sysconfig.get_path("purelib"))
+(place / "set_clock.py").write_text(sys.argv[1])
+(place / "set_clock.pth").write_text("import set_clock")
 """
 CLOCK = """
 import datetime, time

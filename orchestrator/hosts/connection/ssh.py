@@ -20,6 +20,7 @@ from typing import IO, Final, TypeVar
 
 from orchestrator.config import Connection, Host, local_path
 from orchestrator.errors import InfrastructureError
+from orchestrator.files import temporary_directory
 from orchestrator.hosts.connection import process
 from orchestrator.hosts.connection.configuration import files, route
 from orchestrator.hosts.connection.failures import HostConnectionError, explain, reason
@@ -34,6 +35,7 @@ Value = TypeVar("Value")
 Result = TypeVar("Result")
 
 # The path of a socket has 107 bytes at most.
+_PREFIX: Final = "taxmeter-ssh-"
 _LONGEST_DIRECTORY = 80
 _NOTHING_TRUSTED = ("-o", "StrictHostKeyChecking=accept-new", "-o", "GlobalKnownHostsFile=/dev/null")
 _NOBODY = ("-o", "PreferredAuthentications=none", "-o", "PubkeyAuthentication=no", "-o", "IdentityAgent=none")
@@ -99,11 +101,11 @@ class Connections:
         self._lock = threading.Lock()
 
     def __enter__(self) -> "Connections":
-        directory = tempfile.mkdtemp(prefix="taxmeter-ssh-")
-        if len(directory) > _LONGEST_DIRECTORY:
-            Path(directory).rmdir()
-            directory = tempfile.mkdtemp(prefix="taxmeter-ssh-", dir="/tmp")
-        self._directory = Path(directory)
+        directory = temporary_directory(_PREFIX, Path(tempfile.gettempdir()))
+        if len(str(directory)) > _LONGEST_DIRECTORY:
+            directory.rmdir()
+            directory = temporary_directory(_PREFIX, Path("/tmp"))  # noqa: S108 - the paths of sockets must be short
+        self._directory = directory
         try:
             for name, text in files(self._hosts, self._directory, self._user).items():
                 (self._directory / name).write_text(text, encoding="utf-8")

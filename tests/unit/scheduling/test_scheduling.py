@@ -1,8 +1,6 @@
 """What the Ray scheduler decides without Ray."""
 
-import os
 import sys
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,12 +11,10 @@ import pytest
 from orchestrator.errors import ExitCode, NoUsableHostError
 from orchestrator.scheduling import RecordPiece, SchedulingHost, TaskEnded
 from orchestrator.scheduling.nodes import (
-    DIRECTORY_PREFIX,
     HOST_LABEL,
     NO_NODE,
     SLOT,
     existing_cluster,
-    remove_abandoned,
     unserved,
 )
 from orchestrator.scheduling.ray import HostStream, Scheduler, _Running
@@ -90,28 +86,6 @@ def ray_with(*looks: list[dict[str, object]]) -> SimpleNamespace:
     """The module, with the nodes that are seen one look after the other; the last remains."""
     left = list(looks)
     return SimpleNamespace(nodes=lambda: left.pop(0) if len(left) > 1 else left[0], shutdown=lambda: None)
-
-
-def test_directories_of_dead_runs_are_removed_and_only_those(tmp_path: Path) -> None:
-    dead = tmp_path / f"{DIRECTORY_PREFIX}999999999-x"
-    alive = tmp_path / f"{DIRECTORY_PREFIX}{os.getpid()}-x"
-    foreign = tmp_path / "ray"
-    for directory in (dead, alive, foreign):
-        directory.mkdir()
-    remove_abandoned(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([alive.name, foreign.name])
-
-
-def test_a_directory_that_another_run_has_just_removed_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gone, dead = tmp_path / f"{DIRECTORY_PREFIX}999999998-x", tmp_path / f"{DIRECTORY_PREFIX}999999999-x"
-    dead.mkdir()
-
-    def listed(self: Path, pattern: str) -> Iterable[Path]:
-        return [gone, dead]
-
-    monkeypatch.setattr(Path, "glob", listed)
-    remove_abandoned(tmp_path)
-    assert not dead.exists()
 
 
 class Stream:
