@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from docker import DockerClient
-from docker.errors import APIError, NotFound
+from docker.errors import APIError
 
 from orchestrator.campaign.stored_plan import StoredPlan
 from orchestrator.environments import connect, engine_address
@@ -31,10 +31,9 @@ from orchestrator.hosts.cluster import ensure_agent_image
 from orchestrator.hosts.cluster.lifecycle import load
 from orchestrator.hosts.cluster.plan import LABEL as CLUSTER_LABEL
 from orchestrator.hosts.cluster.reach import listened_here
-from orchestrator.hosts.lock import LOCKS
 from orchestrator.store import Store
 from runners.contract import Status
-from tests.conftest import image_of  # sets the directory of the locks, too
+from tests.conftest import image_of
 from tests.lab.faults import FAULTS, Cure, MissedError, Target, give_clock
 from tests.lab.host import LabHost
 from tests.lab.image import PROJECT
@@ -74,7 +73,7 @@ class Night:
     """By sweep, how often its command was started."""
     acknowledged: set[Key] = field(default_factory=set)
     defects: list[str] = field(default_factory=list)
-    active: list[tuple[float, str, str | None, Cure]] = field(default_factory=list)
+    active: list[tuple[float, str, str, Cure]] = field(default_factory=list)
     """When each cure is due, of which fault, on which host."""
     next_s: float = 0.0
     clusters: dict[str, int] = field(default_factory=dict)
@@ -123,26 +122,25 @@ class Night:
             self.defects.append(f"{name} ended with {command.returncode}: {said[-6000:]}")
 
     def strike(self, command: int) -> None:
-        """One fault, of those that can come now."""
+        """One fault, of those that can come now and find something to hit."""
         troubled = {host for _, _, host, _ in self.active}
         hosts = [host for host in self.workshop.lab.hosts() if host.name not in troubled]
         under_way = {kind for _, kind, _, _ in self.active}
-        kind = self.chance.choice(
-            [name for name, fault in FAULTS.items() if name not in under_way and (hosts or not fault.of_a_host)]
-        )
-        fault, host = FAULTS[kind], self.chance.choice(hosts or self.workshop.lab.hosts())
-        place = host.name if fault.of_a_host else None
-        try:
-            cure = fault.strike(Target(self.workshop, host, self.chance, command))
-        except (MissedError, TaxmeterError, APIError, NotFound, AssertionError, ProcessLookupError, OSError) as problem:
-            self.missed[kind] += 1
-            print(f"{self.clock()} missed: {kind} {place or ''} {problem!r}"[:150])
+        kinds = [kind for kind, fault in FAULTS.items() if kind not in under_way and (hosts or not fault.of_a_host)]
+        for kind in self.chance.sample(kinds, len(kinds)):
+            fault, host = FAULTS[kind], self.chance.choice(hosts or self.workshop.lab.hosts())
+            place = host.name if fault.of_a_host else ""
+            try:
+                cure = fault.strike(Target(self.workshop, host, self.chance, command))
+            except (MissedError, TaxmeterError, APIError, AssertionError, OSError):
+                self.missed[kind] += 1
+                continue
+            self.struck[kind] += 1
+            print(f"{self.clock()} {kind} {place}", flush=True)
+            if cure is not None:
+                due_s = time.monotonic() + self.chance.uniform(2, fault.longest_s)
+                self.active.append((due_s, kind, place, cure))
             return
-        self.struck[kind] += 1
-        print(f"{self.clock()} {kind} {place or ''}", flush=True)
-        if cure is not None:
-            due_s = time.monotonic() + self.chance.uniform(2, fault.longest_s)
-            self.active.append((due_s, kind, place, cure))
 
     def cure(self, *, everything: bool = False) -> None:
         """Mends what is due."""
@@ -150,7 +148,7 @@ class Night:
         for entry in due:
             self.active.remove(entry)
             entry[3]()
-            print(f"{self.clock()} mended: {entry[1]} {entry[2] or ''}", flush=True)
+            print(f"{self.clock()} mended: {entry[1]} {entry[2]}", flush=True)
 
     def unfinished(self, name: str) -> int:
         """How many trials of a sweep have no final row; all that it may plan, while no campaign is there."""
@@ -178,48 +176,28 @@ def stored(workshop: Workshop) -> set[Key]:
     return {(row["trial_id"], row["attempt"]) for row in table.to_pylist()}
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What came of a night."""
-
-    planned: int
-    statuses: Counter[str]
-    """Of the last attempts."""
-    attempts: int
-    lost: list[str]
-    twice: list[str]
-    untyped: list[str]
-    left: list[str]
-    defects: list[str]
-
-    @property
-    def is_well(self) -> bool:
-        return not (self.lost or self.twice or self.untyped or self.left or self.defects)
-
-
-def judge(night: Night, left: list[str]) -> Verdict:
-    """Compares what is stored with what was planned and acknowledged."""
-    store = Store.open(night.workshop.results)
-    campaigns = store.campaigns().to_pylist()
+def judge(night: Night) -> dict[str, list[str]]:
+    """What is wrong with what is stored, of what was planned and acknowledged."""
+    campaigns = Store.open(night.workshop.results).campaigns().to_pylist()
     rows = night.workshop.rows()
+    ended = [row for row in rows if row["status"] != Status.INFRASTRUCTURE_ERROR.value]
     keys = Counter((row["trial_id"], row["attempt"]) for row in rows)
-    final = Counter(row["trial_id"] for row in rows if row["status"] != Status.INFRASTRUCTURE_ERROR.value)
+    final = Counter(row["trial_id"] for row in ended)
     planned = {trial["trial_id"] for row in campaigns for trial in planned_trials(row)}
-    doubled = [name for name, count in Counter(row["sweep"] for row in campaigns).items() if count > 1]
-    return Verdict(
-        planned=len(planned),
-        statuses=Counter(str(row["status"]) for row in rows if row["status"] != Status.INFRASTRUCTURE_ERROR.value),
-        attempts=len(rows),
-        lost=[f"{key} was acknowledged" for key in night.acknowledged - keys.keys()]
-        + [f"{trial} was planned" for trial in planned - final.keys()],
-        twice=[f"{key}: {count} rows" for key, count in keys.items() if count > 1]
-        + [f"{trial}: {count} final rows" for trial, count in final.items() if count > 1]
-        + [f"{name}: several campaigns" for name in doubled]
-        + [f"{trial}: nobody planned it" for trial in final.keys() - planned],
-        untyped=[f"{row['trial_id']}: {row['status']}" for row in rows if row["status"] != "ok" and not row["reason"]],
-        left=left,
-        defects=night.defects,
+    sweeps = Counter(row["sweep"] for row in campaigns)
+    print(f"{len(night.runs)} sweeps, {night.runs.total()} runs of the command, {len(planned)} trials planned")
+    print(
+        f"{len(rows)} attempts: {dict(Counter(row['status'] for row in rows))}; {len(night.acknowledged)} seen stored"
     )
+    return {
+        "lost": [f"{key} was acknowledged" for key in night.acknowledged - keys.keys()]
+        + [f"{trial} was planned" for trial in planned - final.keys()],
+        "twice": [f"{key}: {count} rows" for key, count in (keys + final + sweeps).items() if count > 1]
+        + [f"{trial}: nobody planned it" for trial in final.keys() - planned],
+        "without a reason": [
+            f"{row['trial_id']}: {row['status']}" for row in rows if row["status"] != "ok" and not row["reason"]
+        ],
+    }
 
 
 def planned_trials(campaign: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -234,7 +212,7 @@ def left_on(host: LabHost, ports: set[int]) -> Iterator[str]:
         for container in engine.containers.list(all=True, ignore_removed=True):
             yield f"{host.name}: container {container.name}"
     files = host.sh("find /var/lib/taxmeter -name 'records*.jsonl' -o -name cache; ls -d /tmp/taxmeter* || true")
-    yield from (f"{host.name}: {name}" for name in files.split() if name != str(LOCKS))
+    yield from (f"{host.name}: {name}" for name in files.split() if name != os.environ["TAXMETER_LOCKS"])
     tables = host.sh("cat /proc/net/tcp /proc/net/tcp6").splitlines()
     listened = {int(line.split()[1].rpartition(":")[2], 16) for line in tables if " 0A " in line}
     yield from (f"{host.name}: port {port}" for port in sorted(listened.intersection(ports)))
@@ -270,20 +248,6 @@ def disk(place: Path) -> Iterator[None]:
         subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
-def show(night: Night, verdict: Verdict) -> None:
-    print(f"\n{'fault':20} {'struck':>6} {'missed':>6}")
-    for kind in FAULTS:
-        print(f"{kind:20} {night.struck[kind]:6} {night.missed[kind]:6}")
-    print(f"{'all':20} {night.struck.total():6} {night.missed.total():6}\n")
-    print(f"{len(night.runs)} sweeps, {night.runs.total()} runs of the command, {verdict.planned} trials planned")
-    print(f"{verdict.attempts} attempts; last ones: {dict(verdict.statuses)}; {len(night.acknowledged)} seen stored")
-    for name in ("lost", "twice", "untyped", "left", "defects"):
-        found: list[str] = getattr(verdict, name)
-        print(f"{len(found)} {name}")
-        for line in found[:20]:
-            print(f"  {line}")
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--seed", type=int, required=True)
@@ -297,13 +261,19 @@ def main() -> int:
     project.mkdir()
     try:
         with disk(project / "results"), Lab.of_this_process(top) as lab:
-            verdict = spend(lab, project, temporary, arguments.seed, arguments.minutes)
+            night, wrong = spend(lab, project, temporary, arguments.seed, arguments.minutes)
     finally:
         shutil.rmtree(top)
-    return 0 if verdict.is_well else 1
+    print(f"\n{'fault':20} {'struck':>6} {'missed':>6}")
+    for kind in FAULTS:
+        print(f"{kind:20} {night.struck[kind]:6} {night.missed[kind]:6}")
+    print(f"{'all':20} {night.struck.total():6} {night.missed.total():6}\n")
+    for name, found in wrong.items():
+        print("\n  ".join([f"{len(found)} {name}", *found[:20]]))
+    return 1 if any(wrong.values()) else 0
 
 
-def spend(lab: Lab, project: Path, temporary: Path, seed: int, minutes: float) -> Verdict:
+def spend(lab: Lab, project: Path, temporary: Path, seed: int, minutes: float) -> tuple[Night, dict[str, list[str]]]:
     """A night on a lab."""
     lab.up(len(HOSTS))
     with closing(connect()) as client:
@@ -326,9 +296,7 @@ def spend(lab: Lab, project: Path, temporary: Path, seed: int, minutes: float) -
     left = [line for host in lab.hosts() for line in left_on(host, ports)]
     lab.down()
     left += left_here(workshop, night.clusters, ports, temporary)
-    verdict = judge(night, left)
-    show(night, verdict)
-    return verdict
+    return night, {**judge(night), "left": left, "defects": night.defects}
 
 
 if __name__ == "__main__":

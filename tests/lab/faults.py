@@ -1,7 +1,7 @@
 """What can be done to a cluster, its hosts and its driver, and what mends it again: a fault returns its cure, if it needs one.
 
-Lab hosts share the clock of this machine's kernel, so the clock is set back in the driver alone: what Python imports first in
-its container makes `time.time`, `time.time_ns` and `datetime.now` differ by what a file tells.
+Lab hosts share the clock of this machine's kernel, so it is set back in the driver alone: what Python imports first in its
+container makes `time.time` and `time.time_ns`, not `datetime.now`, differ by what a file tells.
 """
 
 import os
@@ -55,36 +55,16 @@ place = pathlib.Path(sysconfig.get_path("purelib"))
 (place / "set_clock.pth").write_text("import set_clock")
 """
 CLOCK = """
-import datetime, time
-from pathlib import Path
+import pathlib, time
+now_ns = time.time_ns
 
-_ADDED = Path({added!r})
-_now_ns, _real = time.time_ns, datetime.datetime
-
-
-def _added_s():
+def set_ns():
     try:
-        return int(_ADDED.read_text() or 0)
+        return now_ns() + 10**9 * int(pathlib.Path({added!r}).read_text() or 0)
     except FileNotFoundError:
-        return 0
+        return now_ns()
 
-
-class _Kind(type):
-    def __instancecheck__(cls, value):
-        return isinstance(value, _real)
-
-
-class _Set(_real, metaclass=_Kind):
-    @classmethod
-    def now(cls, tz=None):
-        return _real.fromtimestamp(time.time(), tz)
-
-
-_Set.__name__ = _Set.__qualname__ = "datetime"
-_Set.__module__ = "datetime"
-time.time_ns = lambda: _now_ns() + _added_s() * 10**9
-time.time = lambda: time.time_ns() / 1e9
-datetime.datetime = _Set
+time.time_ns, time.time = set_ns, lambda: set_ns() / 1e9
 """
 
 
@@ -156,10 +136,6 @@ def _container(target: Target) -> None:
         found[0].kill()
 
 
-def _agent(target: Target) -> None:
-    kill_agent(target.workshop, target.host)
-
-
 def _worker(target: Target) -> None:
     if not signal_worker(target.workshop, target.host, "KILL"):
         raise MissedError
@@ -176,26 +152,6 @@ def _raylet(target: Target) -> None:
         agent = engine.containers.get(target.workshop.cluster().agent_container)
         if run_in(agent, ["sh", "-c", "kill -KILL $(pidof raylet)"]).exit_code:
             raise MissedError
-
-
-def _engine(target: Target) -> None:
-    """The host itself starts it again."""
-    target.host.kill_engine()
-
-
-def _power(target: Target) -> Cure:
-    target.host.kill()
-    return target.host.start
-
-
-def _frozen(target: Target) -> Cure:
-    target.host.pause()
-    return target.host.unpause
-
-
-def _cut(target: Target) -> Cure:
-    target.host.disconnect()
-    return target.host.connect
 
 
 def _driver(target: Target) -> int:
@@ -220,12 +176,9 @@ def _driver_frozen(target: Target) -> Cure:
     return thaw
 
 
-def _command(target: Target) -> None:
-    os.kill(target.command, signal.SIGKILL)
-
-
-def _head(target: Target) -> None:
-    target.workshop.remove_head()
+def _then(act: Callable[[], object], cure: Cure) -> Cure:
+    act()
+    return cure
 
 
 def _disk(target: Target) -> Cure:
@@ -248,11 +201,11 @@ def _journal(target: Target) -> None:
 
     What was acknowledged is on the disk: no crash takes that away, so nothing of it is cut.
     """
-    _driver_killed(target)
-    time.sleep(0.5)
     segments = list(Layout(target.workshop.results).journal.glob(f"*{SEGMENT}"))
     if not segments:
         raise MissedError
+    _driver_killed(target)
+    time.sleep(0.5)
     data = segments[0].read_bytes()
     whole = data[-target.chance.randint(9, max(10, len(data) // 2)) :]
     with segments[0].open("ab") as segment:
@@ -263,18 +216,18 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "trial killed": Fault(_trial),
     "supervisor killed": Fault(_supervisor),
     "container killed": Fault(_container),
-    "agent killed": Fault(_agent),
+    "agent killed": Fault(lambda target: kill_agent(target.workshop, target.host)),
     "worker killed": Fault(_worker),
     "worker frozen": Fault(_worker_frozen, 20),
     "raylet killed": Fault(_raylet),
-    "engine killed": Fault(_engine),
-    "host switched off": Fault(_power, 10),
-    "host frozen": Fault(_frozen, 40),
-    "network cut": Fault(_cut, 40),
+    "engine killed": Fault(lambda target: target.host.kill_engine()),
+    "host switched off": Fault(lambda target: _then(target.host.kill, target.host.start), 10),
+    "host frozen": Fault(lambda target: _then(target.host.pause, target.host.unpause), 40),
+    "network cut": Fault(lambda target: _then(target.host.disconnect, target.host.connect), 40),
     "driver killed": Fault(_driver_killed, of_a_host=False),
     "driver frozen": Fault(_driver_frozen, 20, of_a_host=False),
-    "command killed": Fault(_command, of_a_host=False),
-    "head killed": Fault(_head, of_a_host=False),
+    "command killed": Fault(lambda target: os.kill(target.command, signal.SIGKILL), of_a_host=False),
+    "head killed": Fault(lambda target: target.workshop.remove_head(), of_a_host=False),
     "disk full": Fault(_disk, 20, of_a_host=False),
     "clock set back": Fault(_clock, 20, of_a_host=False),
     "journal torn": Fault(_journal, of_a_host=False),
