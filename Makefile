@@ -20,6 +20,9 @@ REGISTRY ?=
 A ?=
 B ?=
 TRIALS ?=
+SEED ?=
+MINUTES ?= 15
+DATABASE ?=
 OUTPUT ?=
 PAGE ?=
 QUICK ?=
@@ -150,6 +153,17 @@ test-long: venv-dev ## the tests that take minutes each: lab hosts, other cluste
 mutations: venv-dev ## faults seeded into a copy of the product, one at a time: do the tests find each?
 	@$(BIN)/python -m tests.mutations
 
+.PHONY: chaos
+chaos: venv-dev ## MINUTES of random faults on three lab hosts, from SEED: is anything lost, there twice or left?
+	@test -n '$(SEED)' || { echo "make chaos needs SEED=<number>"; exit 2; }
+	@$(BIN)/python -m tests.chaos --seed '$(SEED)' --minutes '$(MINUTES)'
+
+.PHONY: sbom audit
+sbom: venv-dev ## bills of materials (CycloneDX) of .venv and of the images built here, into .taxmeter/sbom
+	@$(BIN)/python -m tests.sbom write .taxmeter/sbom
+audit: venv-dev ## what the vulnerability database DATABASE (records of OSV) knows of what these bills list
+	@$(BIN)/python -m tests.sbom audit .taxmeter/sbom $(if $(DATABASE),--database '$(DATABASE)')
+
 .PHONY: gpu-check
 gpu-check: venv ## eight checks of this machine's GPU (docs/gpu.md), with GPU_PYTHON or in the image of cuda13; QUICK=1
 	@docker/gpu-check '$(or $(OUTPUT),.taxmeter/gpu-check)' $(if $(filter-out 0,$(QUICK)),--quick)
@@ -157,6 +171,10 @@ gpu-check: venv ## eight checks of this machine's GPU (docs/gpu.md), with GPU_PY
 .PHONY: bench
 bench: venv ## how fast taxmeter itself is: commands, plan, driver, store; OUTPUT= a file of JSON, PAGE= one of Markdown
 	@$(BIN)/python -m benchmarks.performance $(if $(OUTPUT),--output '$(OUTPUT)') $(if $(PAGE),--page '$(PAGE)')
+
+.PHONY: soak
+soak: venv-dev ## 20,000 null trials through Ray and the store: memory, descriptors and threads; TRIALS=, OUTPUT= a directory
+	@$(BIN)/python -m benchmarks.soak $(if $(TRIALS),--trials '$(TRIALS)') $(if $(OUTPUT),--output '$(OUTPUT)')
 
 .PHONY: bench-store
 bench-store: venv ## measure the store against this machine's limits; TRIALS=, OUTPUT= a page of Markdown
@@ -184,6 +202,7 @@ lock: venv ## resolve every *.in again and write the locks
 	cd requirements && $(COMPILE) report.in --constraint base.lock --output-file report.lock
 	cd requirements && $(COMPILE) dev.in --constraint report.lock --output-file dev.lock
 	cd requirements && $(COMPILE) s3-server.in --output-file s3-server.lock
+	cd requirements && $(COMPILE) audit.in --output-file audit.lock
 	$(BIN)/taxmeter images lock
 
 .PHONY: clean

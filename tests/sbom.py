@@ -78,9 +78,10 @@ def tool() -> Path:
     """CycloneDX's program, installed as its lock says."""
     program = TOOL / "bin" / "cyclonedx-py"
     if not program.exists() or program.stat().st_mtime < LOCK.stat().st_mtime:
-        venv.create(TOOL, with_pip=True, clear=True)
-        install = [TOOL / "bin" / "pip", "--quiet", "--disable-pip-version-check", "install"]
-        subprocess.run([*install, "--require-hashes", "--only-binary", ":all:", "-r", LOCK], check=True)
+        venv.create(TOOL, clear=True)
+        settings = PROJECT / "orchestrator" / "environments" / "site_settings.py"
+        uv = [sys.executable, settings, PROJECT / ".venv" / "bin" / "uv", "pip", "--quiet", "install", "--python", TOOL]
+        subprocess.run([*uv, "--require-hashes", "--only-binary", ":all:", "-r", LOCK], check=True)
         program.touch()
     return program
 
@@ -198,9 +199,7 @@ def _bills(directory: Path) -> list[Path]:
 def audit(directory: Path, database: Path | None) -> int:
     """Prints what a database knows of what is installed."""
     if database is None:
-        print(
-            "no vulnerability database: make audit DATABASE=FILE, of OSV's records (osv-vulnerabilities, PyPI/all.zip)"
-        )
+        print("no vulnerability database: make audit DATABASE=FILE, of OSV's records (its export of PyPI is one)")
         return UNUSABLE
     try:
         bills = _bills(directory)
