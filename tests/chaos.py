@@ -47,6 +47,8 @@ DISK: Final = "48m"
 """Of the results: a fault fills it."""
 PAUSE_S: Final = (4.0, 12.0)
 """Between two faults."""
+START_S: Final = (0.0, 40.0)
+"""From the start of a command to its first fault: while it looks, brings a cluster up, or measures."""
 ROUNDS, BATCHES = 10, (1, 2)
 CALM_RUNS: Final = 6
 """So often a sweep may need its command once there are no faults any more."""
@@ -101,6 +103,7 @@ class Night:
     def run(self, name: str, text: str) -> None:
         command = self.workshop.start(self.log, *self.workshop.sweep(text))
         since_s = time.monotonic()
+        self.next_s = since_s + self.chance.uniform(*START_S)
         while command.poll() is None:
             cluster = load(self.workshop.files)
             if cluster is not None:
@@ -127,7 +130,8 @@ class Night:
         hosts = [host for host in self.workshop.lab.hosts() if host.name not in troubled]
         under_way = {kind for _, kind, _, _ in self.active}
         kinds = [kind for kind, fault in FAULTS.items() if kind not in under_way and (hosts or not fault.of_a_host)]
-        for kind in self.chance.sample(kinds, len(kinds)):
+        order = {kind: self.chance.random() ** (1 / FAULTS[kind].weight) for kind in kinds}
+        for kind in sorted(kinds, key=order.__getitem__, reverse=True):
             fault, host = FAULTS[kind], self.chance.choice(hosts or self.workshop.lab.hosts())
             place = host.name if fault.of_a_host else ""
             try:

@@ -92,6 +92,8 @@ class Fault:
     """Until its cure comes."""
     of_a_host: bool = True
     """Else it is one of the driver or its machine."""
+    weight: float = 3.0
+    """How often it comes: what ends a run costs it half a minute in which nothing is measured."""
 
 
 def signal_worker(workshop: Workshop, host: LabHost, name: str) -> bool:
@@ -224,13 +226,13 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "host switched off": Fault(lambda target: _then(target.host.kill, target.host.start), 10),
     "host frozen": Fault(lambda target: _then(target.host.pause, target.host.unpause), 40),
     "network cut": Fault(lambda target: _then(target.host.disconnect, target.host.connect), 40),
-    "driver killed": Fault(_driver_killed, of_a_host=False),
+    "driver killed": Fault(_driver_killed, of_a_host=False, weight=1),
     "driver frozen": Fault(_driver_frozen, 20, of_a_host=False),
-    "command killed": Fault(lambda target: os.kill(target.command, signal.SIGKILL), of_a_host=False),
-    "head killed": Fault(lambda target: target.workshop.remove_head(), of_a_host=False),
+    "command killed": Fault(lambda target: os.kill(target.command, signal.SIGKILL), of_a_host=False, weight=1),
+    "head killed": Fault(lambda target: target.workshop.remove_head(), of_a_host=False, weight=1),
     "disk full": Fault(_disk, 20, of_a_host=False),
     "clock set back": Fault(_clock, 20, of_a_host=False),
-    "journal torn": Fault(_journal, of_a_host=False),
+    "journal torn": Fault(_journal, of_a_host=False, weight=1),
 }
 
 
