@@ -49,7 +49,7 @@ PAUSE_S: Final = (4.0, 12.0)
 """Between two faults."""
 START_S: Final = (0.0, 40.0)
 """From the start of a command to its first fault: while it looks, brings a cluster up, or measures."""
-ROUNDS, BATCHES = 10, (1, 2)
+ROUNDS, BATCHES = 60, (1, 2)
 CALM_RUNS: Final = 6
 """So often a sweep may need its command once there are no faults any more."""
 CALM_S: Final = 600.0
