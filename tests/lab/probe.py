@@ -1,8 +1,9 @@
 """Asks ports of other machines what they are not to tell: a program of the standard library alone, for any container.
 
-python probe.py QUESTIONS       a JSON list of [address, port, token or null]; prints a JSON list of answers
+python probe.py QUESTIONS       a JSON list of [address, port, token or null, whether it is right]; prints a JSON list of answers
 
-Each port is asked by HTTP/1.1, and by gRPC for a method of every service that Ray may have there.
+Each port is asked by HTTP/1.1, and by gRPC for a method of every service that Ray may have there; an empty request for an
+object, of who has the token, would end the node.
 """
 
 import json
@@ -14,12 +15,13 @@ LIMIT_S = 5
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 SETTINGS, HEADERS, DATA = 4, 1, 0
 END_STREAM, END_HEADERS, ACK = 1, 4, 1
+PULL = "/ray.rpc.ObjectManagerService/Pull"
 METHODS = (
     "/ray.rpc.NodeInfoGcsService/GetAllNodeInfo",
     "/ray.rpc.InternalKVGcsService/InternalKVKeys",
     "/ray.rpc.JobInfoGcsService/GetAllJobInfo",
     "/ray.rpc.NodeManagerService/GetNodeStats",
-    "/ray.rpc.ObjectManagerService/FreeObjects",
+    PULL,
     "/ray.rpc.CoreWorkerService/GetCoreWorkerStats",
     "/ray.rpc.ReporterService/HealthCheck",
 )
@@ -84,20 +86,13 @@ def exchange(address: str, port: int, request: bytes, is_enough: Callable[[bytes
     return answer
 
 
-def reaches(address: str, port: int) -> bool:
-    try:
-        socket.create_connection((address, port), LIMIT_S).close()
-    except OSError:
-        return False
-    return True
-
-
 def main() -> None:
     answers = []
-    for address, port, token in json.loads(sys.argv[1]):
-        grpc = {method: asked_by_grpc(address, port, token, method) for method in METHODS}
+    for address, port, token, is_right in json.loads(sys.argv[1]):
+        methods = [method for method in METHODS if not is_right or method != PULL]
+        grpc = {method: asked_by_grpc(address, port, token, method) for method in methods}
         http = {path: asked_by_http(address, port, token, path) for path in PATHS}
-        answers.append({"reached": reaches(address, port), "grpc": grpc, "http": http})
+        answers.append({"grpc": grpc, "http": http})
     print(json.dumps(answers))
 
 
