@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-import yaml
+from ruamel.yaml import YAML
 
 from orchestrator.analysis.comparison import compare
 from orchestrator.report import markdown
@@ -35,7 +35,7 @@ def main() -> int:
     given = parser.parse_args()
     if given.times < 2:
         parser.error("--times is below 2: one session by hand has no standard error")
-    sweep = lone_sessions(yaml.safe_load(given.sweep.read_text()))
+    sweep = lone_sessions(YAML(typ="safe").load(given.sweep))
     logs: dict[tuple, list[float]] = {}
     for _ in range(given.times):
         run(sweep, given.results)
@@ -56,7 +56,7 @@ def lone_sessions(sweep: dict) -> dict:
 def run(sweep: dict, results: Path) -> None:
     """A campaign of its own in the store."""
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
-        yaml.safe_dump(sweep, file)
+        YAML(typ="safe").dump(sweep, file)
         file.flush()
         command = [sys.executable, "-m", "orchestrator", "sweep", "run", file.name, "--results", str(results)]
         subprocess.run([*command, "--resume", "never"], check=True, stdout=sys.stderr)
@@ -65,7 +65,7 @@ def run(sweep: dict, results: Path) -> None:
 def by_hand(sweep: dict) -> list[tuple[dict, int | None]]:
     """What the loop says of each trial of a sweep, with the tokens of a text."""
     [environment], [threads] = sweep["environments"], sweep["threads"]
-    image = yaml.safe_load(Path("docker/images.lock.yaml").read_text())["images"][environment]["reference"]
+    image = YAML(typ="safe").load(Path("docker/images.lock.yaml"))["images"][environment]["reference"]
     mount = f"{Path(__file__).parent.resolve()}:/b:ro"
     container = ["docker", "run", "--rm", "--network", "none", "-v", mount, image, "python", "/b/hand_loop.py"]
     found = []

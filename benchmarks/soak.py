@@ -19,7 +19,7 @@ from typing import Final
 
 from matplotlib.figure import Figure
 
-from orchestrator.campaign import CampaignOrder, ReadyHost, ResumePolicy, choose_campaign, run_campaign
+from orchestrator.campaign import CampaignRequest, ReadyHost, ResumePolicy, choose_campaign, run_campaign
 from orchestrator.config import Sweep
 from orchestrator.execution import FakeSettings
 from orchestrator.files import ProjectFiles
@@ -74,7 +74,7 @@ def drive(address: str, directory: Path, trials: int) -> None:
         }
     )
     chosen = choose_campaign(wanted, [host.planning for host in ready], store, ResumePolicy.NEVER)
-    order = CampaignOrder(chosen, ready, "soak", "sweep", "inventory", None, sweep=wanted)
+    order = CampaignRequest(chosen, ready, "soak", "sweep", "inventory", None, sweep=wanted)
     cluster = partial(existing_cluster, address, directory / "token")
     run_campaign(order, Scheduler(cluster), store, ProjectFiles(directory), lambda _: None)
 
