@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from orchestrator.analysis.conditions import parse_conditions
-from orchestrator.report.page import Roof, make_report, measured_roofs
+from orchestrator.analysis.snapshot import Snapshot
+from orchestrator.report.page import Roof, make_report, roofs_of
 from orchestrator.report.page.payload import payload
 from orchestrator.store import open_store
 from tests.machines import A100, CPU_ONLY, V100, System
@@ -45,7 +46,7 @@ def by_hand(rows: list[Row], amount: float) -> float:
 
 def roof(made: Made, host: str) -> Roof:
     (system,) = {row["system_id"] for row in rows_of(made, "op-triad", host=host)}
-    (found,) = measured_roofs(open_store(made.directory), [system])
+    (found,) = roofs_of(Snapshot.of(open_store(made.directory)), [system])
     return found
 
 
@@ -81,7 +82,7 @@ def test_a_page_has_the_roofs_of_its_systems_from_the_whole_store(made: Made) ->
     results = open_store(made.directory)
     report = make_report(results, parse_conditions([f"campaign={FIRST}"]))
     assert {row.campaign_id for row in report.page.campaigns} == {FIRST}
-    assert report.page.roofs == measured_roofs(results)
+    assert report.page.roofs == roofs_of(Snapshot.of(results))
     document = payload(report.page, report.samples)
     labels = {
         (document["systems"][one["system"]]["label"], document["shapes"][number]["axes"]["dtype"])
@@ -138,7 +139,7 @@ def roofs_in(tmp_path: Path, *rows: Row) -> dict[tuple[str, int | None], tuple[d
             {dtype: part.rate for dtype, part in one.arithmetic.items()},
             one.bandwidth and one.bandwidth.rate,
         )
-        for one in measured_roofs(open_store(tmp_path / "results"))
+        for one in roofs_of(Snapshot.of(open_store(tmp_path / "results")))
     }
 
 
@@ -166,10 +167,10 @@ def test_processes_of_a_configuration_are_pooled_by_their_median_within_a_campai
     later = [triad(f"{name}-later", seconds * 1.5, campaign=CAMPAIGNS[1]) for name, seconds in times.items()]
     small = triad("small", 1e-7, elements=65_536)
     assert roofs_in(tmp_path, *rows, *later, small) == {("cpu", 2): ({}, pytest.approx(12e8 / 2e-3))}
-    (found,) = measured_roofs(open_store(tmp_path / "results"), [SYSTEM])
+    (found,) = roofs_of(Snapshot.of(open_store(tmp_path / "results")), [SYSTEM])
     assert found.bandwidth is not None
     assert (found.bandwidth.campaign_id, found.bandwidth.processes, found.bandwidth.flagged) == (CAMPAIGNS[0], 3, 0)
-    assert measured_roofs(open_store(tmp_path / "results"), ["another"]) == ()
+    assert roofs_of(Snapshot.of(open_store(tmp_path / "results")), ["another"]) == ()
 
 
 def test_threads_of_a_processor_are_apart_and_those_beside_a_gpu_are_not(tmp_path: Path) -> None:
@@ -215,7 +216,7 @@ def test_flagged_trials_are_counted_and_can_be_left_out(tmp_path: Path) -> None:
     rows = [triad("quiet", 2e-3, guard_flags=[]), *(triad(name, 1e-3, guard_flags=["load"]) for name in ("a", "b"))]
     assert roofs_in(tmp_path, trial("work"), *rows) == {("cpu", 2): ({}, pytest.approx(12e11))}
     results = open_store(tmp_path / "results")
-    (found,) = measured_roofs(results)
+    (found,) = roofs_of(Snapshot.of(results))
     assert found.bandwidth is not None
     assert found.bandwidth.flagged == 2
     report = make_report(results, parse_conditions(["workload=bert_base"]), without_flagged=True)

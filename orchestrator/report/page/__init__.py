@@ -2,4 +2,4 @@
 
 from orchestrator.report.page.build import Report, make_report
 from orchestrator.report.page.render import render_page
-from orchestrator.report.page.roofs import Ceiling, Roof, measured_roofs
+from orchestrator.report.page.roofs import Ceiling, Roof, roofs_of

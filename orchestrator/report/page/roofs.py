@@ -11,7 +11,6 @@ from typing import Any, Final
 from orchestrator.analysis.axes import DEFAULTS, Value, backend_text, options_text
 from orchestrator.analysis.snapshot import Snapshot
 from orchestrator.report.page.sql import rates_query
-from orchestrator.store import Results
 from orchestrator.store.query.sql import connect, query_errors
 from runners.contract.catalogue.roofs import GEMM, TRIAD
 
@@ -63,20 +62,10 @@ class Roof:
         return has_part and (self.device, self.threads) == (values["device"], threads)
 
 
-def measured_roofs(results: Results, systems: Collection[str] | None = None) -> tuple[Roof, ...]:
-    """The roofs that a store knows.
-
-    Args:
-        results: of `open_store`.
-        systems: identities of systems; all if null.
-    """
-    return roofs_of(Snapshot.of(results), systems)
-
-
 def roofs_of(
     moment: Snapshot, systems: Collection[str] | None = None, *, without_flagged: bool = False
 ) -> tuple[Roof, ...]:
-    """The same of one moment of the store.
+    """The roofs that a store knows.
 
     Args:
         moment: where they are looked for, in all campaigns.
