@@ -81,7 +81,7 @@ def test_memory_is_what_the_rows_of_the_fastest_dtype_say(made: Made, system: Sy
 def test_a_page_has_the_roofs_of_its_systems_from_the_whole_store(made: Made) -> None:
     results = open_store(made.directory)
     report = make_report(results, parse_conditions([f"campaign={FIRST}"]))
-    assert {row.campaign_id for row in report.page.campaigns} == {FIRST}
+    assert {row["campaign_id"] for row in report.page.campaigns} == {FIRST}
     assert report.page.roofs == roofs_of(Snapshot.of(results))
     document = payload(report.page, report.samples)
     labels = {
