@@ -140,7 +140,7 @@ def run(directory: Path, python: Path = Path(sys.executable)) -> tuple[int, str]
 
 
 def recorded(
-    directory: Path, python: Path, *trials: Trial, before: str = "", cache: Path | None = None
+    directory: Path, python: Path, *trials: Trial, before: str = "", cache: Path | None = None, timeout_s: float = 280
 ) -> dict[str, TrialRecord]:
     """The records of a task that ran to its end, by the ids of its trials.
 
@@ -150,6 +150,7 @@ def recorded(
         trials: of the task.
         before: is executed in the supervisor before it starts.
         cache: of references and artifacts; null for one of the task alone.
+        timeout_s: after which the task is given up.
     """
     write_task(directory, *trials)
     code = f"import sys\n{before}\nfrom runners.supervision.supervisor import run_task\nsys.exit(run_task(sys.argv[1]))"
@@ -159,7 +160,7 @@ def recorded(
         env=environment(**({} if cache is None else {"TAXMETER_CACHE": str(cache)})),
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=timeout_s,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

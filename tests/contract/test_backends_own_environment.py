@@ -90,7 +90,9 @@ def trials(backend: str) -> dict[str, Trial]:
 def measured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Measured:
     own: Own = request.param
     directory, python = tmp_path_factory.mktemp(own.backend), python_of(own.environment)
-    return Measured(own, recorded(directory, python, *named(trials(own.backend)), before=SABOTAGE % own.backend))
+    before = SABOTAGE % own.backend
+    # Compilers take a minute or more for each of the models
+    return Measured(own, recorded(directory, python, *named(trials(own.backend)), before=before, timeout_s=1000))
 
 
 @pytest.mark.parametrize("name", ["text", "again", "two-threads", "image"])
