@@ -45,7 +45,9 @@ print(json.dumps([open_store(root / name).sql(query).fetchall() for name in ("re
 
 def test_two_lines_make_a_fact_of_the_host_a_column_of_trials_systems_and_exports(tmp_path: Path) -> None:
     for package in ("orchestrator", "runners", "tests"):
-        shutil.copytree(PROJECT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            PROJECT / package, tmp_path / package, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
+        )
     for path, (line, added) in PLACES.items():
         text = (tmp_path / path).read_text()
         assert text.count(line) == 1
