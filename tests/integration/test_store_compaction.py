@@ -11,7 +11,7 @@ import pytest
 from orchestrator.errors import StoreError
 from orchestrator.store import Store, system_row
 from orchestrator.store.schema import SORT_ORDER
-from orchestrator.store.storage import compaction, generations, writing
+from orchestrator.store.storage import compaction, generations, writer
 from orchestrator.store.storage.compaction import CompactionBusyError, compact
 from tests.storing import CrashError, campaign, dying_at, names, plain_counts, row
 
@@ -92,7 +92,7 @@ def test_too_many_parts_are_merged_whatever_their_tier(store: Store, monkeypatch
 
 
 def test_there_are_never_many_files_however_often_is_sealed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "DUE_PARTS", 12)
+    monkeypatch.setattr("orchestrator.store.storage.writer.DUE_PARTS", 12)
     most = 0
     with store.writer(seal_after_rows=2) as writer:
         for number in range(150):
@@ -106,8 +106,8 @@ def test_there_are_never_many_files_however_often_is_sealed(store: Store, monkey
 
 
 def test_writers_that_are_killed_leave_no_heap_of_files(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "DUE_PARTS", 12)
-    monkeypatch.setattr(writing, "MANY_PARTS", 10)
+    monkeypatch.setattr("orchestrator.store.storage.writer.DUE_PARTS", 12)
+    monkeypatch.setattr(writer, "MANY_PARTS", 10)
     most = 0
     for number in range(20):
         killed = store.writer(seal_after_rows=1)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.campaign.control import CampaignPhase, CampaignStatus, ControlFiles, HostPhase, HostProgress
+from orchestrator.campaign.control import CampaignPhase, CampaignProgressState, ControlFiles, HostPhase, HostProgress
 from orchestrator.campaign.reproduce.stored import StoredTrials
 from orchestrator.campaign.run import RunOutcome
 from orchestrator.cli import run
@@ -179,7 +179,7 @@ def test_two_sweeps_and_a_task_of_a_cluster_exclude_each_other(
     control = ControlFiles(project_copy / ".taxmeter" / "control")
     with this_machine_to_ourselves(project_copy), task.hold() as held, control.driving():
         works = HostProgress("lab1", HostPhase.RUNNING, 0, left=9)
-        state = CampaignStatus(
+        state = CampaignProgressState(
             "c-7", "quick", time.time_ns(), 2, CampaignPhase.RUNNING, (works,), 0, 9, 0, 42, "here", "results"
         )
         for estimate_s, left in ((None, ""), (400.0, ", about 7 min left"), (1.0, ", about 1 min left")):
