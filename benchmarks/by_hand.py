@@ -50,7 +50,10 @@ def lone_sessions(sweep: dict) -> dict:
     """The sweep with one session of each group, and nothing but the calls that are compared."""
     left_out = ("budget", "precision", "rounds", "duplicate")
     kept = {name: value for name, value in sweep.items() if name not in left_out}
-    return {**kept, "rounds": 1, "protocol": {**sweep.get("protocol", {}), "floor_budget_ms": 0}}
+    # The loop exports for one batch, which makes ONNX Runtime up to 3 % faster than an open one
+    fixed = {"name": "onnxruntime", "options": {"batch": "fixed"}}
+    backends = [fixed if backend == "onnxruntime" else backend for backend in sweep["backends"]]
+    return {**kept, "backends": backends, "rounds": 1, "protocol": {**sweep.get("protocol", {}), "floor_budget_ms": 0}}
 
 
 def run(sweep: dict, results: Path) -> None:
@@ -98,11 +101,12 @@ def page(known: dict[tuple, tuple[float, float, float]], logs: dict[tuple, list[
     lines = markdown.head(head)
     inside, alike = 0, 0
     for key, (value, low, high) in known.items():
-        hand = logs[key]
+        *what, backend = key
+        hand = logs[(*what, backend.partition("(")[0])]
         centre, error = math.exp(statistics.mean(hand)), 2 * statistics.stdev(hand) / math.sqrt(len(hand))
         inside += low <= centre <= high
         alike += abs(math.log(value / centre)) <= math.hypot(math.log(high / low) / 2, error)
-        workload, batch, tokens, backend = key
+        workload, batch, tokens = what
         name = f"{workload}, batch {batch}{f', {tokens} tokens' if tokens else ''}, {backend}"
         within = "yes" if low <= centre <= high else "no"
         by_hand = f"{centre:.3f} ±{100 * math.expm1(error):.1f} %"
