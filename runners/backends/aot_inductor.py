@@ -85,8 +85,11 @@ class AotInductor(TorchBackend):
     def _refuse(self) -> None:
         import torch
 
-        if not hasattr(torch, "export") or not hasattr(torch._inductor, "aoti_compile_and_package"):
-            raise Unsupported("torch %s has no AOTInductor packages" % torch.__version__)
+        try:
+            # What `load` needs; torch 2.8 and later have it
+            import torch.export.pt2_archive._package
+        except ImportError as error:
+            raise Unsupported("torch %s has no AOTInductor packages to load in place" % torch.__version__) from error
 
 
 def launches(source: str) -> int:
