@@ -86,7 +86,7 @@ class AotInductor(TorchBackend):
         import torch
 
         try:
-            # What `load` needs; torch 2.8 and later have it
+            # What `load` needs: known before minutes of compilation
             import torch.export.pt2_archive._package
         except ImportError as error:
             raise Unsupported("torch %s has no AOTInductor packages to load in place" % torch.__version__) from error

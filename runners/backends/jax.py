@@ -2,6 +2,7 @@
 
 import os
 import re
+from abc import abstractmethod
 from collections import Counter
 from typing import Any, Dict, List, Optional, Tuple, cast
 
@@ -101,8 +102,9 @@ class _Torchax(Backend):
         counted = Counter(event.rpartition("/")[2] for event in self._events)
         return {"jax_cache_hits": counted["cache_hits"], "jax_cache_misses": counted["cache_misses"]}
 
+    @abstractmethod
     def _made(self) -> Call:
-        raise NotImplementedError
+        """What is called, made of the function and its weights."""
 
 
 class Jax(_Torchax):
