@@ -32,7 +32,7 @@ from orchestrator.hosts.cluster.lifecycle import load
 from orchestrator.hosts.cluster.plan import LABEL as CLUSTER_LABEL
 from orchestrator.hosts.cluster.reach import listened_here
 from orchestrator.store import Store
-from runners.contract import Status
+from runners.contract import Status, TaskFiles
 from tests.conftest import image_of
 from tests.lab.faults import FAULTS, Cure, MissedError, Target, give_clock
 from tests.lab.host import LabHost
@@ -43,6 +43,7 @@ from tests.lab.workshop import HOSTS, Workshop
 from tests.project import sweep_text
 from tests.recording import processes_naming
 
+RECORDS: Final = Path(TaskFiles("").records).name
 DISK: Final = "48m"
 """Of the results: a fault fills it."""
 PAUSE_S: Final = (4.0, 12.0)
@@ -54,6 +55,8 @@ CALM_RUNS: Final = 6
 """So often a sweep may need its command once there are no faults any more."""
 CALM_S: Final = 600.0
 """Within that each of them ends."""
+KEPT: Final = "its records are kept there"
+"""So ends a line about records of which one gave no row: they stay for a person, and their trials are run again."""
 MAY_END: Final = {ExitCode.OK, ExitCode.TRIALS_FAILED, ExitCode.NO_USABLE_HOST, -9, 128 + 9}
 """The last two where the command or the driver was killed."""
 Key = tuple[str, int]
@@ -121,6 +124,8 @@ class Night:
             time.sleep(0.3)
         said = self.log.read_text()
         print(f"{self.clock()} {name}, run {self.runs[name]}, exit code {command.returncode}: {said.splitlines()[-1:]}")
+        kept = [line for line in said.splitlines() if KEPT in line]
+        print("".join(f"{line}\n" for line in kept), end="", flush=True)
         if command.returncode not in MAY_END or "Traceback" in said:
             self.defects.append(f"{name} ended with {command.returncode}: {said[-6000:]}")
 
@@ -215,7 +220,8 @@ def left_on(host: LabHost, ports: set[int]) -> Iterator[str]:
     with host.engine() as engine:
         for container in engine.containers.list(all=True, ignore_removed=True):
             yield f"{host.name}: container {container.name}"
-    files = host.sh("find /var/lib/taxmeter -name 'records*.jsonl' -o -name cache; ls -d /tmp/taxmeter* || true")
+    # What a lost task wrote stays under another name beside its log, which tells why it was lost.
+    files = host.sh(f"find /var/lib/taxmeter -name {RECORDS} -o -name cache; ls -d /tmp/taxmeter* || true")
     yield from (f"{host.name}: {name}" for name in files.split() if name != os.environ["TAXMETER_LOCKS"])
     tables = host.sh("cat /proc/net/tcp /proc/net/tcp6").splitlines()
     listened = {int(line.split()[1].rpartition(":")[2], 16) for line in tables if " 0A " in line}
@@ -238,7 +244,7 @@ def left_here(workshop: Workshop, clusters: Iterable[str], ports: set[int], temp
     sockets = (path for cluster in clusters for path in Path("/tmp").glob(f"taxmeter-{cluster}*"))
     yield from (f"file {path}" for path in (*temporary.iterdir(), *sockets))
     campaigns = workshop.files.campaigns
-    yield from (f"file {path}" for path in campaigns.rglob("records*.jsonl"))
+    yield from (f"file {path}" for path in campaigns.rglob(RECORDS))
 
 
 @contextmanager
