@@ -15,7 +15,6 @@ class LazyGroup(click.Group):
 
         Args:
             places: by the name of a command its place, `MODULE:NAME` in this package, and a line about it.
-            settings: of `click.Group`.
         """
         # for the names: each stands for what is imported later
         super().__init__(commands=[click.Command(name) for name in places], **settings)

@@ -110,12 +110,6 @@ def measure(
     Each is a `taxmeter sweep run` of its own, which ends cleanly on Ctrl-C and goes on when this is run again.
 
     Args:
-        inventory: the machines.
-        limit: which of them.
-        results: of the store.
-        sweeps: the directory of the paper's sweeps.
-        quick: whether to take the shortened ones.
-        device: of `_DEVICES`.
         resume: as `taxmeter sweep run` has it; `auto` takes finished campaigns as they are, too.
 
     Returns:
@@ -148,7 +142,6 @@ def chosen_sweeps(directory: Path, device: str, *, quick: bool) -> list[Path]:
     Args:
         directory: the paper's sweeps; those for GPUs are in it, those for processors and the shortened ones below.
         device: `cuda` or `cpu`.
-        quick: whether to take the shortened ones.
 
     Raises:
         ConfigurationError: there is none.

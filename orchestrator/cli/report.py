@@ -154,10 +154,6 @@ class PageServer(http.server.ThreadingHTTPServer):
     def __init__(self, follower: Follower, port: int) -> None:
         """Binds it.
 
-        Args:
-            follower: makes the page.
-            port: 0 takes a free one.
-
         Raises:
             ConfigurationError: the port is taken, or not ours to take.
         """

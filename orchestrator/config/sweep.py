@@ -331,7 +331,6 @@ def load_sweep(path: Path | Source, stored: Mapping[str, str] | None = None) -> 
     """Reads a sweep, and the files of its models; it has its own file's path and text in `file`.
 
     Args:
-        path: of the file, or what was read from it.
         stored: for a sweep out of the store, the texts of its models' files by `FILE.py:FUNCTION`: none is read.
 
     Raises:

@@ -69,10 +69,7 @@ def build_image(build: Build, client: DockerClient, address: str, say: Say) -> d
     """Builds an image on an engine, with the settings that this site has for pip and for certificates.
 
     Args:
-        build: what to build.
-        client: a connection to the engine.
         address: of the engine; the command that builds needs it too.
-        say: told about long steps.
 
     Returns:
         What the engine's `inspect` says about it.
@@ -121,12 +118,6 @@ def find_builder(search_path: str | None = None) -> Builder:
 
 def ensure_base(base: str, debian_suite: str, client: DockerClient, say: Say) -> str:
     """The reference of a base image that the engine has: the pinned one wherever possible.
-
-    Args:
-        base: the pinned one.
-        debian_suite: what stands in for it.
-        client: a connection to the engine.
-        say: told about long steps.
 
     Raises:
         InfrastructureError: the registry answers but does not give the image, or no stand-in can be made.

@@ -149,7 +149,6 @@ class Catalogue:
         """Reads the catalogue.
 
         Args:
-            path: of the file.
             without_locks: whether locks may be missing, because they are about to be written.
 
         Raises:

@@ -93,8 +93,6 @@ def insist(expected: ImageIdentity, found: ImageIdentity, what: str, consequence
     """Refuses an image that is not the expected one.
 
     Args:
-        expected: what it must be.
-        found: what it is.
         what: the image, such as `what arrived`.
         consequence: what was therefore not done.
 

@@ -104,11 +104,7 @@ def ensure_image(
     it was pushed to, or copied from the engine of this machine. One is built where none of this recipe is recorded.
 
     Args:
-        entry: the environment.
-        client: a connection to the engine.
-        say: told, in a line each, about choices and long steps.
         engine: the address that `client` was made with; a build runs a command that needs it too.
-        policy: what may replace the recorded image.
 
     Raises:
         ConfigurationError: the engine has another image than the recorded one.
@@ -179,9 +175,7 @@ def _find(
     """What the engine says about the image of a recipe; its tag may be gone while its labels still tell what it is.
 
     Args:
-        client: a connection to the engine.
         reference: the name that the image has, or is given.
-        recipe: the recipe's digest.
         recorded: the only image that is given the name if no image has it; if null, the newest of the recipe.
         any_of_the_recipe: another one than the recorded may be given the name too.
     """

@@ -41,10 +41,6 @@ class Observation:
 def observe(client: DockerClient, image_id: str) -> Observation:
     """Starts a container without a network, imports the frameworks in it and asks what is installed.
 
-    Args:
-        client: a connection to the engine that has the image.
-        image_id: the image.
-
     Raises:
         InfrastructureError: a framework cannot be imported, or the engine failed.
     """

@@ -162,10 +162,7 @@ def describe(attributes: Mapping[str, Any], recorded: BuiltImage | None, client:
     """The record of an image, with what is observed inside unless that is recorded already.
 
     Args:
-        attributes: what the engine's `inspect` says.
         recorded: what is known of this environment's image so far; kept if it is the same image.
-        client: a connection to the engine.
-        say: told before the image is looked into.
 
     Raises:
         InfrastructureError: the image is none of ours, or its frameworks cannot be imported.
@@ -234,10 +231,7 @@ def compare_images(expected: str, found: str, catalogue: Path, engine: str | Non
 
     Args:
         expected: an environment, a reference, an id or a digest that the engine knows, or a saved file.
-        found: the same.
-        catalogue: the catalogue beside which images are recorded.
         engine: where images are that are not in files.
-        say: told about what takes long or cannot be compared.
 
     Raises:
         ConfigurationError: there is no such image.

@@ -80,12 +80,6 @@ def check_registry(registry: str) -> str:
 def push_image(client: DockerClient, image: BuiltImage, registry: str, say: Say) -> str:
     """Pushes an image and returns the digest by which the registry has it, as HOST/NAME@sha256:….
 
-    Args:
-        client: a connection to an engine that has the image.
-        image: the image as it is recorded.
-        registry: HOST[:PORT][/PREFIX], checked.
-        say: told about progress.
-
     Raises:
         InfrastructureError: the engine has not this image, or the registry cannot be reached or refuses.
     """

@@ -130,11 +130,6 @@ def _stand_ins(entry: EnvironmentEntry, requirements: str) -> str:
 def _exact_requirement(path: Path, text: str, name: str) -> tuple[int, Requirement]:
     """The requirement of one exact version of a distribution that comes from a `wheel_index`, and its line.
 
-    Args:
-        path: of the requirements, for messages.
-        text: of the requirements.
-        name: in its canonical spelling.
-
     Raises:
         ConfigurationError: there is none, there are several, or it is anything else than one exact version.
     """

@@ -116,8 +116,6 @@ class HostAccess(ABC):
         """Asks nothing yet.
 
         Args:
-            name: of the host, as the inventory has it.
-            settings: what the inventory says of it.
             work_directory: where it keeps our files, unless the settings name another place.
         """
         self.name = name
@@ -146,7 +144,6 @@ class HostAccess(ABC):
         Args:
             function: of a module of ours. It says what went wrong by an InfrastructureError.
             argument: a frozen dataclass or a plain value of JSON; so is the answer.
-            timeout_s: for all of it, in seconds.
 
         Raises:
             InfrastructureError: what the function raised, or why there is no answer.
@@ -163,10 +160,6 @@ class HostAccess(ABC):
     def place(self, files: Mapping[str, bytes], directory: PurePosixPath) -> None:
         """Writes files below a directory there, which is made; each is whole or not there.
 
-        Args:
-            files: the content by path below the directory.
-            directory: absolute.
-
         Raises:
             InfrastructureError: they cannot be written, or one would lie outside.
         """
@@ -177,12 +170,7 @@ class HostAccess(ABC):
         return None
 
     def check(self, wanted: Requirements, timeout_s: float) -> HostReport:
-        """Says whether it can be used, and what may disturb a measurement there. Nothing is changed there.
-
-        Args:
-            wanted: what it is compared with.
-            timeout_s: for all of it, in seconds.
-        """
+        """Says whether it can be used, and what may disturb a measurement there. Nothing is changed there."""
         deadline, is_here = Deadline(timeout_s), self.way is Way.HERE
         is_active = self.settings.state is HostState.ACTIVE
         try:

@@ -35,11 +35,6 @@ class ContainerCommand:
 def run_in_container(client: Any, wanted: ContainerCommand, deadline: Deadline) -> CommandOutput:
     """Runs a command in a container.
 
-    Args:
-        client: a connection to the engine.
-        wanted: the command and its image.
-        deadline: for all of it.
-
     Raises:
         DockerException, RequestException: the engine refused, or gave no answer in time.
     """

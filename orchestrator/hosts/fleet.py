@@ -59,14 +59,7 @@ class Hosts:
     def __init__(
         self, hosts: Mapping[str, HostAccess], connections: Connections, inventory: Inventory, project: Project
     ) -> None:
-        """Reaches nothing yet.
-
-        Args:
-            hosts: by name.
-            connections: that know all of the inventory.
-            inventory: with those that hosts are reached through.
-            project: whose sweep it is.
-        """
+        """Reaches nothing yet."""
         self._hosts = dict(hosts)
         self._connections = connections
         self._inventory = inventory
@@ -128,8 +121,6 @@ class Hosts:
         """Brings a host of a cluster in use back into it, or a further host into it.
 
         Args:
-            name: of the host.
-            say: told about long steps.
             campaign_id: whose containers are removed there if nobody collects from them any more.
 
         Raises:
@@ -142,12 +133,7 @@ class Hosts:
         return DriverPlace()
 
     def relayed(self, store_id: str, say: Say) -> AbstractContextManager[None]:
-        """Around the driver: runs its tasks on hosts that no node of Ray serves, and fetches what waits there.
-
-        Args:
-            store_id: of the store whose records are fetched.
-            say: told what a person should know, by any thread.
-        """
+        """Around the driver: runs its tasks on hosts that no node of Ray serves, and fetches what waits there."""
         if not self._relayed:
             return nullcontext()
         state, return_s = self._project.state, self._inventory.faults.return_s
@@ -163,14 +149,7 @@ class NodeHosts(Hosts):
     def __init__(
         self, hosts: Mapping[str, HostAccess], cluster: ExternalCluster, inventory: Inventory, project: Project
     ) -> None:
-        """Reaches nothing yet.
-
-        Args:
-            hosts: by name.
-            cluster: whose nodes they are.
-            inventory: that they come from.
-            project: whose sweeps take turns.
-        """
+        """Reaches nothing yet."""
         super().__init__(hosts, Connections({}), inventory, project)
         self._cluster = cluster
 
@@ -278,11 +257,6 @@ class AgentHosts(Hosts):
 @contextmanager
 def open_hosts(hosts: Mapping[str, Host], inventory: Inventory, project: Project) -> Iterator[Hosts]:
     """Hosts of an inventory, for as long as the block lasts. Connections are made when they are used.
-
-    Args:
-        hosts: those that are wanted, by name.
-        inventory: with those that they are reached through.
-        project: where we are.
 
     Raises:
         ConfigurationError: this machine is no node of the cluster that the inventory names, or token or versions are

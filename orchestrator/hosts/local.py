@@ -153,10 +153,6 @@ def fingerprint_here() -> Fingerprint:
 def choose_isolation(executor: ExecutorChoice, engine: str | None) -> tuple[Isolation, str]:
     """The isolation for this machine, and why.
 
-    Args:
-        executor: what the inventory chooses.
-        engine: its address; null for DOCKER_HOST or the usual socket.
-
     Raises:
         InfrastructureError: the inventory demands an engine and none answers.
     """

@@ -143,10 +143,6 @@ def this_machine_to_ourselves(project: Path) -> Iterator[None]:
 def project_to_ourselves(root: Path, state: Path) -> Iterator[None]:
     """Keeps a second sweep off a project, whose files and containers it would take for those of a killed one.
 
-    Args:
-        root: the directory of the project.
-        state: its directory for what can be made anew.
-
     Raises:
         SweepUnderWayError: another sweep of it runs.
         NoUsableHostError: the lock file cannot be used.

@@ -83,13 +83,6 @@ def planning_host(
 ) -> PlanningHost:
     """A host as planning takes it.
 
-    Args:
-        facts: what it is.
-        settings: what the inventory says of it.
-        inventory: the whole of it, for errors.
-        environments: those of the sweep.
-        unavailable: environments that it cannot have, and why.
-
     Raises:
         ConfigurationError: it keeps all its cores, has fewer cores than GPUs, or lacks a GPU that is named.
     """

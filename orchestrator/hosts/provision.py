@@ -111,10 +111,7 @@ def obtain(
     """An image as a host's engine has it, which gets it from a registry or from this machine if it does not.
 
     Args:
-        engine: of the host.
-        image: that is wanted.
         here: the same as this machine's engine has it and can send it; null if it cannot.
-        say: told about long steps.
         may_pull: asked before an image is pulled by its digest.
 
     Returns:

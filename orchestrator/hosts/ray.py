@@ -43,14 +43,7 @@ class RayHost(CalledHost):
     where = "on its node of Ray"
 
     def __init__(self, name: str, settings: Host, seen: ClusterInfo, cluster: ExternalCluster) -> None:
-        """Asks nothing yet.
-
-        Args:
-            name: of the host.
-            settings: as the inventory has it.
-            seen: of its cluster.
-            cluster: the same, to be joined.
-        """
+        """Asks nothing yet."""
         super().__init__(name, settings, WORK_DIRECTORY)
         self._seen = seen
         self._cluster = cluster
@@ -212,9 +205,6 @@ def send(
     Args:
         pieces: the bytes, as they come; whatever their lengths.
         receive: the function, of an installed module. It says what went wrong by an InfrastructureError.
-        asked: its first argument.
-        host: on whose node it runs.
-        cluster: of the node.
 
     Raises:
         InfrastructureError: what the function raised, or why there is no answer. Whatever reading the pieces raises

@@ -45,10 +45,7 @@ def relaying(
 
     Args:
         hosts: by name, each with an interpreter in place of an engine.
-        connections: that know them.
         state: below which the directories of campaigns are mirrored.
-        store_id: of the store whose leftovers are fetched.
-        return_s: how long a host is waited for that does not answer.
         say: told what a person should know; by any thread.
     """
     relay = _Relay(hosts, connections, state, return_s, say)
@@ -238,9 +235,7 @@ class _Relay:
         """Has a host do something.
 
         Args:
-            host: that does it.
             order: see `runner_process.main`.
-            heard: takes what it says meanwhile.
             connection: whose end ends it there; null where it is short.
 
         Raises:

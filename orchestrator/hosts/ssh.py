@@ -89,10 +89,6 @@ class SshHost(HostAccess):
         """Reaches nothing yet.
 
         Args:
-            name: of the host.
-            settings: as the inventory has it.
-            connections: that know it, and the hosts that it is reached through.
-            wanted: reads what it is compared with, and the images that are recorded as built.
             state: of the project, below which a relay listens if it has no engine.
         """
         super().__init__(name, settings, WORK_DIRECTORY)

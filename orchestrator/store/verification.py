@@ -69,7 +69,6 @@ def verify(view: View, layout: Layout | None) -> Verification:
     """Checks a store.
 
     Args:
-        view: all of its rows.
         layout: where it is; null for one that is not a directory here, and has only sealed files.
 
     Raises:

@@ -202,11 +202,7 @@ class Inventory:
 
 
 def problem_of(values: Mapping[str, Any]) -> tuple[str | None, str] | None:
-    """Why the settings of a host do not fit each other, and the key that is to blame (null: the host); else None.
-
-    Args:
-        values: by key, without those that are null.
-    """
+    """Why the settings of a host do not fit each other, and the key that is to blame (null: the host); else None."""
     if values["connection"] is Connection.LOCAL:
         foreign = next((key for key in OF_SSH if key in values), None)
         if foreign is not None:
@@ -264,7 +260,6 @@ def select_hosts(inventory: Inventory, limit: str | None) -> dict[str, Host]:
     """The hosts that a limit leaves over.
 
     Args:
-        inventory: the fleet.
         limit: names, groups and patterns joined by `:`, such as `ampere:!a100-07`; a leading `!` excludes, `&` keeps
             only those that are also there. None keeps every host.
 
@@ -323,10 +318,6 @@ def active_hosts(hosts: Mapping[str, Host], say: Say) -> dict[str, Host]:
 
 def refuse_nodes(hosts: Mapping[str, Host], inventory: Inventory) -> None:
     """Refuses hosts that are nodes of somebody's Ray cluster, where a command reaches hosts in another way.
-
-    Args:
-        hosts: that the command is about.
-        inventory: that they come from.
 
     Raises:
         ConfigurationError: one of them is.

@@ -64,15 +64,7 @@ def _shown(value: Any) -> str:
 def unmet(
     expected: Expectation, gpus: Sequence[str], driver: str | None, model: str | None, memory: int | None
 ) -> list[str]:
-    """In what a host is not as expected; what it does not tell is not as expected either.
-
-    Args:
-        expected: of the host.
-        gpus: the names of its GPUs.
-        driver: version of NVIDIA's driver.
-        model: of the processor.
-        memory: in bytes.
-    """
+    """In what a host is not as expected; what it does not tell is not as expected either."""
     wrong = []
     if expected.gpu_count is not None and expected.gpu_count != len(gpus):
         wrong.append(f"expected {expected.gpu_count} GPUs, found {len(gpus)}")

@@ -57,9 +57,6 @@ class Requirements:
 def read_requirements(catalogue: Path) -> Requirements:
     """What hosts are compared with, by a catalogue and the record beside it.
 
-    Args:
-        catalogue: `docker/images.yaml`.
-
     Raises:
         ConfigurationError: the catalogue or the record is malformed.
         InfrastructureError: this machine's engine was lost while it was asked.

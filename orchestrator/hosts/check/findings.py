@@ -129,12 +129,8 @@ def judge(
     """What follows from what was read, for all checks but those of SSH and of the engine itself.
 
     Args:
-        host: as the inventory has it.
-        preflight: what the host said.
         engine: what its engine said; null if none answered.
         skew: of its clock; null if it was not measured.
-        wanted: what it is compared with.
-        work: the work directory.
         own_directory: the same, if it must be the host's own; null if it may be on a network file system.
     """
     machine = machine_of(preflight, host)

@@ -308,10 +308,6 @@ def filesystem_problem(directory: str, kind: str | None) -> str | None:
 
     What is kept there is of this host: the lock by which clusters take turns, files compiled for its processors and
     GPUs, and the code that an agent unpacks.
-
-    Args:
-        directory: the host's work directory.
-        kind: of its file system; null if it is not known.
     """
     if kind is None or not _NETWORK.search(kind.lower()):
         return None

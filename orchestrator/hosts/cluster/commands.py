@@ -51,10 +51,6 @@ def run_in(container: Any, argv: Sequence[str]) -> CommandOutput:
     answer's header, the whole output of a short command (docker-py, issue 3332): through a tunnel from a busy machine
     that of 16 commands in 200. The answer to a plain request is read through the buffer that has the header.
 
-    Args:
-        container: of the SDK, and running.
-        argv: the command.
-
     Raises:
         docker.errors.DockerException, requests.RequestException: the engine failed, or says nothing for longer than
             its client waits.
@@ -161,13 +157,7 @@ class Execution:
 def execution(
     cluster: Cluster, argv: Sequence[str], environment: Mapping[str, str] | None = None, terminal: str = "none"
 ) -> Iterator[Execution]:
-    """Starts a command in the head's container, in the project's directory.
-
-    Args:
-        cluster: whose head.
-        argv: the command.
-        environment: what it gets besides the container's.
-        terminal: its size as COLUMNSxROWS, or `none`.
+    """Starts a command in the head's container, in the project's directory; `terminal` is COLUMNSxROWS or `none`.
 
     Raises:
         InfrastructureError: there is no head, or the engine fails.
@@ -197,7 +187,6 @@ def execute_in_head(cluster: Cluster, argv: Sequence[str]) -> int:
     to end (SIGTERM). Ctrl-C and SIGTERM go to the command, and this returns when it has ended.
 
     Args:
-        cluster: whose head.
         argv: the command; `python -m orchestrator …` runs the very code that the hosts have.
 
     Returns:

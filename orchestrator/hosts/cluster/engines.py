@@ -158,7 +158,6 @@ def problems(
     """What is wrong with a container, each in a line that says what mends it. One with none is left alone.
 
     Args:
-        found: the container.
         plan: digest of what it should be made from; null if that makes no difference.
         node: the label of the node that it should be, if it is one.
         versions: those it should have; null if they are not known.
@@ -189,9 +188,6 @@ def observed(client: DockerClient, name: str, cluster: str, living: tuple[str, .
     """A container of ours as it is now.
 
     Args:
-        client: a connection to its engine.
-        name: of the container.
-        cluster: id of ours.
         living: labels of the nodes of its host that live, as Ray says.
 
     Raises:

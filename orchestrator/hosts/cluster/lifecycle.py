@@ -55,10 +55,6 @@ def up(
     Hosts that cannot be part are left out and named with the reason; agents on other hosts stay as they are.
 
     Args:
-        hosts: by name.
-        inventory: where they come from, with those that they are reached through.
-        project: where we are.
-        say: told about choices and long steps.
         first_port: of the cluster's ports; null keeps those it has, or takes some that are free everywhere.
         address: of this machine, as the hosts reach it; null finds it.
 
@@ -103,13 +99,6 @@ def mend(name: str, hosts: Mapping[str, Host], connections: Connections, project
     """Makes a host part of the cluster of a project. An agent that serves it well is left alone.
 
     Other than `up` it never replaces or removes the head, and changes nothing of what runs in it.
-
-    Args:
-        name: of the host.
-        hosts: it, and those that it is reached through.
-        connections: that know them.
-        project: where we are.
-        say: told about long steps.
 
     Returns:
         The cluster, with the host.

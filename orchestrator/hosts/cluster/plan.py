@@ -74,9 +74,6 @@ def ensure_agent_image(root: Path, client: DockerClient, address: str, say: Say)
 
     Args:
         root: of the project: `docker/agent` and `requirements` are in it.
-        client: a connection to this machine's engine.
-        address: of that engine.
-        say: told about long steps.
 
     Raises:
         ConfigurationError: the project has no recipe.
@@ -183,8 +180,6 @@ def head_container(plan: ClusterPlan, root: Path, engine: str) -> ContainerPlan:
     """The head: runs as the user, with the project's directory at its own path. Drivers run in it too.
 
     Args:
-        plan: of the cluster.
-        root: of the project.
         engine: path of the socket of this machine's engine.
     """
     cluster, user, group = plan.cluster, os.geteuid(), os.getegid()
@@ -220,9 +215,6 @@ def agent_container(plan: ClusterPlan, site: Site, socket: str, image_id: str, h
     """The agent of a host, as far as it is known before anything runs there.
 
     Args:
-        plan: of the cluster.
-        site: the host.
-        socket: path of its engine's socket.
         image_id: of the agents' image, as that engine calls it.
         head: id of the head's container: agents of an earlier head are of no use.
     """

@@ -104,7 +104,6 @@ def choose_address(sites: Iterable[Site], before: str | None) -> str:
     """This machine's address as the hosts are to call it: the one that most of them see.
 
     Args:
-        sites: the hosts.
         before: the address that the cluster has; it is kept where it still can be.
     """
     found = [address for site in sites if (address := _of_this_machine(site)) is not None]
@@ -164,10 +163,7 @@ def probe(client: DockerClient, image: str, cluster: Cluster, site: Site) -> Pro
     """Looks from a short container. The head listens, and somebody does as `listening` says.
 
     Args:
-        client: a connection to the host's engine.
         image: the agents', by its id there.
-        cluster: of ours.
-        site: the host.
 
     Raises:
         InfrastructureError: one side does not reach the other, or a port is taken; the message says which.

@@ -90,7 +90,6 @@ class Connections:
         """Reaches nothing yet.
 
         Args:
-            hosts: of an inventory, by name.
             user_directory: with the user's `config` and `known_hosts`; by default ~/.ssh.
         """
         self._hosts = dict(hosts)
@@ -132,10 +131,8 @@ class Connections:
         """Runs a command on a host, connecting included in the time.
 
         Args:
-            name: of the host.
             argv: the command; no shell of the host's sees more of it than quoted words.
             timeout_s: after which ssh is killed. The command then ends when it next reads or writes.
-            stdin: what it reads.
 
         Raises:
             HostConnectionError: the host was not reached, or the time was up.
@@ -190,11 +187,6 @@ class Connections:
 
         Whoever can open the socket is root on that host: nobody but this user can. Give an SDK that uses it short
         time limits.
-
-        Args:
-            name: of the host.
-            timeout_s: for connecting.
-            socket: its path there.
 
         Raises:
             HostConnectionError: the host was not reached, or does not forward.
@@ -283,11 +275,6 @@ def for_each(values: Iterable[Value], call: Callable[[Value], Result], connectio
 
     An exception, Ctrl-C among them, ends all connections: no interrupt reaches ssh, and a thread that waits for a host
     would else hold the command up until that host answers.
-
-    Args:
-        values: such as the names of hosts.
-        call: uses no other connections.
-        connections: that know all hosts.
     """
     with ThreadPoolExecutor(max_workers=MAX_AT_ONCE, thread_name_prefix="host") as pool:
         running = [pool.submit(call, value) for value in values]

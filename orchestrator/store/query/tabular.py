@@ -36,9 +36,7 @@ def write_rows(rows: pa.RecordBatchReader, path: Path, form: str) -> int:
     """Writes rows to a file and returns their number. Whatever `rows` raises comes through.
 
     Args:
-        rows: read once, batch by batch.
         path: of the file; one that is there is overwritten.
-        form: one of `FORMATS`.
 
     Raises:
         OSError: the disk refuses.
@@ -126,7 +124,6 @@ def appearing(target: Path, *, force: bool, directory: bool = False) -> Iterator
     """A path to write a file or a directory to, which stands under `target` once all went well, whole.
 
     Args:
-        target: where it appears.
         force: whether to take the place of what is there; of a directory only if an export made it.
         directory: whether it is to be a directory, which alone may take the place of one.
 

@@ -67,11 +67,8 @@ def push(
     """Makes what is sealed readable at `url`; rows that are still in the journal are not.
 
     Args:
-        layout: the store.
-        url: see `Location.of`.
         prune: delete objects that no list has named for `prune_after_s`.
         prune_after_s: seconds for which readers of an earlier list may go on.
-        progress: is told of each upload.
 
     Raises:
         ConfigurationError: the URL is wrong, the service refuses, or the prefix belongs to another or a newer store.

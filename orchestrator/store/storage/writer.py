@@ -33,9 +33,7 @@ class Writer:
         """Makes the store if it is missing, and seals what killed writers left.
 
         Args:
-            layout: where the store is.
             seal_after_rows: how many rows wait in the journal; by default the more, the more were sealed.
-            keep_s: how long generations are kept after others took their place.
         """
         self._layout = layout
         self._seal_after_rows = seal_after_rows
