@@ -16,7 +16,6 @@ from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.access import HostAccess, HostFacts, SystemDescription, Way
 from orchestrator.hosts.calls import Answer, Argument, decode_answer, encode_call, perform
 from orchestrator.hosts.check.clock import Skew
-from orchestrator.hosts.check.differences import unmet
 from orchestrator.hosts.check.engine import EngineFacts, EngineQuestion, WantedImage, engine_facts
 from orchestrator.hosts.check.preflight import Preflight, PreflightQuestion, preflight_here
 from orchestrator.hosts.connection import Deadline
@@ -122,7 +121,7 @@ def facts_here(question: FactsQuestion) -> HostFacts:
     if not known:
         raise InfrastructureError("the size of its memory cannot be read from /proc/meminfo")
     names = [gpu.name or "" for gpu in seen.gpus]
-    wrong = unmet(settings.expect, names, seen.gpu_driver_version, seen.cpu.model_name, seen.memory.total_bytes)
+    wrong = settings.expect.unmet(names, seen.gpu_driver_version, seen.cpu.model_name, seen.memory.total_bytes)
     if wrong:
         raise InfrastructureError(f"{'; '.join(wrong)}: mend the host, or correct `expect:`")
     return HostFacts(

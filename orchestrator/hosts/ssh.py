@@ -24,6 +24,7 @@ from orchestrator.hosts.access import (
 from orchestrator.hosts.calls import Answer, Argument, Program, answer_of_program, call_program
 from orchestrator.hosts.check.clock import Skew, measure_skew
 from orchestrator.hosts.check.engine import (
+    ContainerCommand,
     EngineFacts,
     EngineQuestion,
     Requirements,
@@ -31,6 +32,7 @@ from orchestrator.hosts.check.engine import (
     engine_facts,
     images_on,
     refusal,
+    run_in_container,
 )
 from orchestrator.hosts.check.findings import (
     CHECK_TIMEOUT_S,
@@ -45,7 +47,6 @@ from orchestrator.hosts.check.findings import (
 from orchestrator.hosts.check.preflight import ENGINE_ROOTS, SCRIPT, Preflight, PreflightQuestion, parse
 from orchestrator.hosts.cluster.plan import LABEL_RECIPE
 from orchestrator.hosts.connection import CommandOutput, Connections, Deadline, HostConnectionError
-from orchestrator.hosts.containers import ContainerCommand, run_in_container
 from orchestrator.hosts.engine import ForwardedEngine, directly, mark_name, send_to
 from orchestrator.hosts.local import CHOSEN, ENGINE_ANSWERS
 from orchestrator.planning import GpuFacts, Isolation

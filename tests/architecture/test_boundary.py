@@ -134,7 +134,7 @@ RAW = {
     "subprocess.Popen": {
         "execution/runner_process.py": HOST,
         "hosts/cluster/commands.py": "the user's own command, with the user's terminal",
-        "hosts/connection/process.py": "its users wait with a limit",
+        "hosts/connection/ssh.py": "its users wait with a limit",
         "hosts/external_cluster.py": OURS,
     },
     ".listen": {"hosts/relay.py": "a socket of the user's own directory"},

@@ -3,7 +3,7 @@
 import fnmatch
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
@@ -24,6 +24,7 @@ from orchestrator.config.inventory.values import (
     RemotePath,
     UserName,
     VersionRange,
+    in_range,
 )
 from orchestrator.errors import ConfigurationError, NoUsableHostError, Say, did_you_mean, some_names
 
@@ -89,6 +90,24 @@ class Expectation(StrictModel):
     """Pattern that the processor's name matches, such as `*EPYC*`."""
     memory_bytes_min: int | None = Field(default=None, gt=0)
     """Least memory, in bytes; the kernel manages a little less than what is fitted."""
+
+    def unmet(self, gpus: Sequence[str], driver: str | None, model: str | None, memory: int | None) -> list[str]:
+        """In what a host is not as expected; what it does not tell is not as expected either."""
+        wrong = []
+        if self.gpu_count is not None and self.gpu_count != len(gpus):
+            wrong.append(f"expected {self.gpu_count} GPUs, found {len(gpus)}")
+        if self.gpu_model is not None:
+            others = sorted({name for name in gpus if not fnmatch.fnmatchcase(name, self.gpu_model)})
+            if others or not gpus:
+                wrong.append(f"expected GPUs {self.gpu_model}, found {', '.join(others) or 'none'}")
+        if self.driver is not None and (driver is None or not in_range(driver, self.driver)):
+            wrong.append(f"expected driver {self.driver}, found {driver or 'none'}")
+        if self.cpu_model is not None and (model is None or not fnmatch.fnmatchcase(model, self.cpu_model)):
+            wrong.append(f"expected processor {self.cpu_model}, found {model or 'one without a name'}")
+        least = self.memory_bytes_min
+        if least is not None and (memory is None or memory < least):
+            wrong.append(f"expected at least {least} bytes of memory, found {memory}")
+        return wrong
 
 
 class Faults(StrictModel):

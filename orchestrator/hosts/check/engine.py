@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from orchestrator.environments import (
     ENGINE_EXCEPTIONS,
@@ -13,21 +13,33 @@ from orchestrator.environments import (
     Catalogue,
     ImageIdentity,
     connect,
+    end_of,
     engine_message,
     engine_problem,
     host_network_problem,
     look_for_image,
     read_built_images,
+    remove_forgotten,
+    short_container,
 )
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.check.preflight import EngineSocket
-from orchestrator.hosts.connection import Deadline
-from orchestrator.hosts.containers import ContainerCommand, run_in_container
+from orchestrator.hosts.connection import CommandOutput, Deadline
 from orchestrator.planning import Demands
 
 OLDEST_ENGINE = (20, 10)
 """Docker of December 2020: version 2 of control groups, GPUs by request."""
 OLDEST_PODMAN = (4, 0)
+
+ALL_GPUS: Final = {"count": -1, "capabilities": [["gpu", "compute", "utility"]]}
+"""What the containers of trials ask their engine for."""
+
+CHECK_LABEL: Final = "org.taxmeter.check"
+"""Every container of a check carries it; no other is touched."""
+
+_INSIDE_S = 60
+_FORGOTTEN_S = 600
+_SHOWN = ("proc", "sys")
 
 _ANSWER_S = 20.0
 # One line for each GPU, also where the toolkit mounts devices but no tools.
@@ -168,6 +180,48 @@ def _gpus(
         return GpusInside(None, name, engine_message(error))
     count = sum(1 for line in seen.stdout.splitlines() if re.match(r"GPU \d+:|/dev/nvidia\d+$", line.strip()))
     return GpusInside(count, name, None if count else " ".join(seen.stderr.split()) or None)
+
+
+@dataclass(frozen=True)
+class ContainerCommand:
+    """What is to be run."""
+
+    image: str
+    """Its id; nothing is ever pulled."""
+    command: Sequence[str]
+    gpus: bool = False
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """Put into the container before it starts, by absolute path."""
+    host_at: str | None = None
+    """Below which the host's own /proc and /sys are to be seen, read-only; null: nowhere."""
+
+
+def run_in_container(client: Any, wanted: ContainerCommand, deadline: Deadline) -> CommandOutput:
+    """Runs a command in a container.
+
+    Raises:
+        DockerException, RequestException: the engine refused, or gave no answer in time.
+    """
+    client.api.timeout = deadline.left_s()
+    remove_forgotten(client, f"{CHECK_LABEL}=1", _FORGOTTEN_S)
+    settings = {
+        "image": wanted.image,
+        # The limit is inside too: nobody might be there any more to end it.
+        "command": ["timeout", "-k", "2", str(_INSIDE_S), *wanted.command],
+        "network_mode": "none",
+        "labels": {CHECK_LABEL: "1"},
+        "device_requests": [ALL_GPUS] if wanted.gpus else None,
+        # No more of the host than what a fingerprint is read from.
+        "volumes": {f"/{top}": {"bind": f"{wanted.host_at}/{top}", "mode": "ro"} for top in _SHOWN}
+        if wanted.host_at is not None
+        else None,
+    }
+    with short_container(client, settings, wanted.files) as container:
+        try:
+            client.api.timeout = deadline.left_s()
+            return CommandOutput(*end_of(container, deadline.left_s(_INSIDE_S + 5)))
+        finally:
+            client.api.timeout = deadline.left_s() + 10
 
 
 def refusal(socket: EngineSocket) -> str:

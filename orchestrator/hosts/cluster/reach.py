@@ -21,12 +21,12 @@ from orchestrator.boundary import load_json
 from orchestrator.config import WORK_DIRECTORY, Connection, Host
 from orchestrator.environments import engine_message, short_container
 from orchestrator.errors import InfrastructureError
+from orchestrator.hosts.check.engine import ALL_GPUS
 from orchestrator.hosts.check.preflight import SCRIPT, PreflightQuestion, filesystem_problem, parse, preflight_here
 from orchestrator.hosts.cluster.plan import LABEL, LABEL_ROLE, Site, refuse_unfit
 from orchestrator.hosts.cluster.settings import Ports
 from orchestrator.hosts.cluster.state import Cluster, Project
 from orchestrator.hosts.connection import Connections
-from orchestrator.hosts.containers import ALL_GPUS
 
 _ANSWER_S = 60.0
 _LISTENS = "0A"

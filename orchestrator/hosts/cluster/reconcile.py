@@ -25,6 +25,7 @@ from orchestrator.environments import (
     start_container,
 )
 from orchestrator.errors import InfrastructureError, Say
+from orchestrator.hosts.check.engine import ALL_GPUS
 from orchestrator.hosts.cluster.engines import (
     RUNNING,
     ConnectedEngine,
@@ -46,7 +47,6 @@ from orchestrator.hosts.cluster.reach import probe
 from orchestrator.hosts.cluster.settings import Ports, chosen_tls
 from orchestrator.hosts.cluster.state import Agent, Cluster
 from orchestrator.hosts.connection import Connections
-from orchestrator.hosts.containers import ALL_GPUS
 
 JOIN_S = 90.0
 """That a node may take from the start of its container on; usually five."""

@@ -1,4 +1,7 @@
-"""Reaches hosts with the system's own ssh program, with a configuration that is private to this process."""
+"""Reaches hosts with the system's own ssh program, with a configuration that is private to this process.
+
+No questions are asked, no process is left behind, and none takes longer than it may.
+"""
 
 import os
 import pwd
@@ -13,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final, TypeVar
@@ -21,7 +24,6 @@ from typing import IO, Final, TypeVar
 from orchestrator.config import Connection, Host, local_path
 from orchestrator.errors import InfrastructureError
 from orchestrator.files import temporary_directory
-from orchestrator.hosts.connection import process
 from orchestrator.hosts.connection.configuration import files, route
 from orchestrator.hosts.connection.failures import HostConnectionError, explain, reason
 
@@ -45,6 +47,20 @@ _SOCKETS = {
     "podman": "/run/user/$u/podman/podman.sock /run/podman/podman.sock",
 }
 _FOUND = "taxmeter-socket:"
+# Only the kind of a complaint counts, so it must not be translated; nobody is there to be asked for a password.
+_ENVIRONMENT = {"LC_ALL": "C", "SSH_ASKPASS_REQUIRE": "never"}
+
+
+class Deadline:
+    """A time limit that several steps share; it counts from its creation."""
+
+    def __init__(self, limit_s: float) -> None:
+        self.limit_s = limit_s
+        self._end = time.monotonic() + limit_s
+
+    def left_s(self, at_most: float = float("inf")) -> float:
+        """Seconds that a step may take: what is left, at least a blink, so that a step fails by its own time limit."""
+        return max(0.05, min(at_most, self._end - time.monotonic()))
 
 
 @dataclass(frozen=True)
@@ -125,7 +141,7 @@ class Connections:
         with self._lock:
             running = [started for started in self._started if started.poll() is None]
         for started in running:
-            process.kill(started)
+            _kill(started)
 
     def run(self, name: str, argv: Sequence[str], timeout_s: float, stdin: str | bytes = b"") -> CommandOutput:
         """Runs a command on a host, connecting included in the time.
@@ -145,7 +161,7 @@ class Connections:
         return done
 
     def start(self, name: str, argv: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Starts a command that is spoken with through pipes; whoever calls ends it with `process.end`.
+        """Starts a command that is spoken with through pipes; whoever calls ends it with `end`.
 
         Raises:
             HostConnectionError: there is no ssh client, or the settings cannot work.
@@ -155,7 +171,7 @@ class Connections:
 
     def failure(self, name: str, started: "subprocess.Popen[bytes]") -> InfrastructureError:
         """Why a started command said no last word; ends it. An HostConnectionError if the connection is to blame."""
-        process.kill(started)
+        _kill(started)
         was_silent = started.wait() == -signal.SIGKILL
         assert started.stderr is not None
         said = started.stderr.read().decode("utf-8", "replace")
@@ -217,7 +233,7 @@ class Connections:
                     raise explain(name, self._hosts[name], said if readable else late)
                 yield forward
             finally:
-                process.end(started)
+                end(started)
 
     def engine_socket(self, name: str, timeout_s: float) -> str:
         """Where the socket of the host's engine is on that host, or would be if the engine were there.
@@ -246,7 +262,7 @@ class Connections:
             problem = f"no answer within {timeout_s:g} s: is the host up, or too busy to answer?"
             raise HostConnectionError(name, problem) from None
         finally:
-            process.end(started)
+            end(started)
         return CommandOutput(started.returncode, out.decode("utf-8", "replace"), errors.decode("utf-8", "replace"))
 
     def _start(
@@ -261,13 +277,38 @@ class Connections:
         way = route(name, host, self._directory)
         command = ["ssh", "-F", str(way.configuration), "-T", *options, "--", way.target, remote]
         try:
-            started = process.start(command, stdin=stdin, stdout=stdout, stderr=stderr)
+            # in a session of its own, so that it has no terminal to ask at
+            started = subprocess.Popen(
+                command,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                env=os.environ | _ENVIRONMENT,
+                start_new_session=True,
+            )
         except FileNotFoundError:
             problem = "no ssh client on this machine; install one (Debian: openssh-client)"
             raise HostConnectionError(name, problem) from None
         with self._lock:
             self._started = {known for known in self._started if known.returncode is None} | {started}
         return started
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kills ssh with the processes of its jumps. Whoever waits for it goes on."""
+    if process.poll() is None:
+        with suppress(ProcessLookupError):  # another thread has just waited for it
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Ends ssh with the processes of its jumps, waits for it and closes its pipes."""
+    _kill(process)
+    process.wait()
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream is not None:
+            with suppress(BrokenPipeError):  # what was not written yet has no reader any more
+                stream.close()
 
 
 def for_each(values: Iterable[Value], call: Callable[[Value], Result], connections: Connections) -> list[Result]:
