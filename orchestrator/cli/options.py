@@ -1,6 +1,7 @@
 """What several commands share: groups, options, and how a state is printed. Quick to import: no store."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -9,6 +10,33 @@ import click
 from orchestrator.errors import ExitCode, InfrastructureError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class LazyGroup(click.Group):
+    """Imports a command when it is called for: none waits for what the others need, and no list of them for any."""
+
+    def __init__(self, places: Mapping[str, tuple[str | click.Command, str]], **settings: Any) -> None:
+        """Imports nothing.
+
+        Args:
+            places: by the name of a command where it is, as `MODULE:NAME` in this package, or itself; and a line about
+                it.
+        """
+        # for the names: each stands for what is imported later
+        super().__init__(commands=[click.Command(name) for name in places], **settings)
+        self.places = places
+
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
+        place, _ = self.places.get(cmd_name, (None, ""))
+        if not isinstance(place, str):
+            return place
+        module, _, name = place.partition(":")
+        command: click.Command = getattr(import_module(f"orchestrator.cli.{module}"), name)
+        return command
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in self.places.items()])
 
 
 class ComparingGroup(click.Group):
