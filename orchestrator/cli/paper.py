@@ -114,10 +114,6 @@ def measure(
 
     Returns:
         The exit code of the sweep that ended it, or 1 if trials failed, else 0.
-
-    Raises:
-        ConfigurationError: a file is wrong, or there is no sweep.
-        NoUsableHostError: no host can be used.
     """
     if device == "auto":
         device = "cuda" if _has_gpu(inventory, limit) else "cpu"
@@ -142,9 +138,6 @@ def chosen_sweeps(directory: Path, device: str, *, quick: bool) -> list[Path]:
     Args:
         directory: the paper's sweeps; those for GPUs are in it, those for processors and the shortened ones below.
         device: `cuda` or `cpu`.
-
-    Raises:
-        ConfigurationError: there is none.
     """
     short = {"cuda": "gpu", "cpu": "cpu"}[device]
     place = directory / "quick" / short if quick else directory / "cpu" if device == "cpu" else directory

@@ -152,11 +152,7 @@ class PageServer(http.server.ThreadingHTTPServer):
     request_queue_size = 8
 
     def __init__(self, follower: Follower, port: int) -> None:
-        """Binds it.
-
-        Raises:
-            ConfigurationError: the port is taken, or not ours to take.
-        """
+        """Binds it."""
         try:
             super().__init__((LOCAL, port), _Handler)
         except OSError as error:

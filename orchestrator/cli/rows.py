@@ -108,11 +108,7 @@ def export(
 
 
 def chosen_form(form: str | None, output: Path | None) -> str:
-    """The format that was asked for, or that the name of the output says; a table on the terminal.
-
-    Raises:
-        ConfigurationError: there is none, or it cannot be printed.
-    """
+    """The format that was asked for, or that the name of the output says; a table on the terminal."""
     if output is None:
         if form == "parquet":
             raise ConfigurationError("Parquet cannot be printed; add --output FILE")

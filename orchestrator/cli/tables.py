@@ -55,11 +55,7 @@ def print_rows(rows: ArrowTable, form: str) -> None:
 
 
 def write_text(path: Path, text: str, *, append: bool = False) -> None:
-    """Writes a file that was asked for.
-
-    Raises:
-        ConfigurationError: it cannot be written.
-    """
+    """Writes a file that was asked for."""
     try:
         with path.open("a" if append else "w", encoding="utf-8") as file:
             file.write(text)

@@ -94,11 +94,7 @@ def build_image(build: Build, client: DockerClient, address: str, say: Say) -> d
 
 
 def find_builder(search_path: str | None = None) -> Builder:
-    """The first `docker` on the search path that can build with BuildKit.
-
-    Raises:
-        InfrastructureError: there is none; the message says what each client lacks.
-    """
+    """The first `docker` on the search path that can build with BuildKit."""
     path = f"{os.environ.get('PATH', os.defpath)}:/usr/bin" if search_path is None else search_path
     clients = list(dict.fromkeys(_clients(path)))
     for client in clients:
@@ -117,11 +113,7 @@ def find_builder(search_path: str | None = None) -> Builder:
 
 
 def ensure_base(base: str, debian_suite: str, client: DockerClient, say: Say) -> str:
-    """The reference of a base image that the engine has: the pinned one wherever possible.
-
-    Raises:
-        InfrastructureError: the registry answers but does not give the image, or no stand-in can be made.
-    """
+    """The reference of a base image that the engine has: the pinned one wherever possible."""
     if attributes_of(client, base) is not None:
         return base
     problem = _pull(client, base, say)

@@ -150,9 +150,6 @@ class Catalogue:
 
         Args:
             without_locks: whether locks may be missing, because they are about to be written.
-
-        Raises:
-            ConfigurationError: it is malformed, or the lock of an environment does not exist.
         """
         path = path.absolute()
         document = load_yaml(path, _Document)
@@ -170,22 +167,14 @@ class Catalogue:
         return cls(path, entries)
 
     def entry(self, name: str) -> EnvironmentEntry:
-        """The environment called `name`.
-
-        Raises:
-            ConfigurationError: there is none.
-        """
+        """The environment called `name`."""
         if name not in self.entries:
             raise ConfigurationError(f"unknown environment {name}; {did_you_mean(name, self.entries)}", file=self.path)
         return self.entries[name]
 
 
 def lock_sha256(entry: EnvironmentEntry) -> str:
-    """Digest of the lock's bytes: equal for the image and the virtual environment of one environment.
-
-    Raises:
-        ConfigurationError: the environment has no lock.
-    """
+    """Digest of the lock's bytes: equal for the image and the virtual environment of one environment."""
     if entry.unresolved is not None:
         raise ConfigurationError(f"the environment {entry.name} has no lock: {entry.unresolved}")
     return hashlib.sha256(entry.lock_path.read_bytes()).hexdigest()
@@ -247,11 +236,7 @@ class Pin:
 
 
 def read_lock(path: Path) -> dict[str, Pin]:
-    """The pins of an environment's lock, by canonical name.
-
-    Raises:
-        ConfigurationError: it cannot be read, a line is no pin with hashes, or holds for some platforms only.
-    """
+    """The pins of an environment's lock, by canonical name."""
     pins: dict[str, Pin] = {}
     for line, text in logical_lines(Source.read(path).text):
         requirement = parsed_requirement(text.partition("--hash=")[0])

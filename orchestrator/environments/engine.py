@@ -81,9 +81,6 @@ def connect(base_url: str | None = None, timeout_s: float = 60.0) -> DockerClien
 
     Args:
         base_url: the engine's address; by default what DOCKER_HOST says, else the local socket.
-
-    Raises:
-        InfrastructureError: no engine answers there.
     """
     address = engine_address(base_url)
     environment = dict(os.environ) | {"DOCKER_HOST": address}
@@ -223,9 +220,6 @@ def engine_errors(what: str, about_a_registry: bool = False) -> Iterator[None]:
 
     Args:
         about_a_registry: the engine was asked to speak to one, so that its words are about that.
-
-    Raises:
-        InfrastructureError: the engine refused or was lost.
     """
     try:
         yield

@@ -95,9 +95,6 @@ def insist(expected: ImageIdentity, found: ImageIdentity, what: str, consequence
     Args:
         what: the image, such as `what arrived`.
         consequence: what was therefore not done.
-
-    Raises:
-        InfrastructureError: it is another image.
     """
     wrong = differences(expected, found)
     if wrong:
@@ -154,11 +151,7 @@ def is_archive(name: str) -> bool:
 
 
 def read_archive(path: Path) -> dict[str, Any]:
-    """The image in a file, in the form in which engines describe images. Layers are not unpacked.
-
-    Raises:
-        ConfigurationError: it cannot be read, is cut off, or holds no image or several.
-    """
+    """The image in a file, in the form in which engines describe images. Layers are not unpacked."""
     try:
         # Never compressed: a megabyte of it could be a gigabyte
         with (

@@ -66,11 +66,6 @@ def prepare(
 
     Without names these are the environments of processors, but for those that are built only when they are named: any
     machine can use them, and they are built in minutes.
-
-    Raises:
-        ConfigurationError: the catalogue is malformed, an environment is not in it or has no lock yet, or the engine
-            has another image than the recorded one.
-        InfrastructureError: no engine answers, or an image cannot be built.
     """
     known = Catalogue.load(catalogue)
     entries = [known.entry(name) for name in names]
@@ -138,9 +133,6 @@ def look_for_image(stored: StoredImage, engine: str | None, timeout_s: float = 6
     """Looks for the image of stored trials on an engine, whatever it is called there; nothing is named or recorded.
 
     Each answer of the engine may take `timeout_s`.
-
-    Raises:
-        InfrastructureError: the engine does not answer.
     """
     with (
         closing(connect(engine, timeout_s)) as client,
@@ -151,11 +143,7 @@ def look_for_image(stored: StoredImage, engine: str | None, timeout_s: float = 6
 
 
 def pull_stored_image(stored: StoredImage, engine: str | None, say: Say) -> ImageIdentity:
-    """Pulls the image of stored trials by its digest and proves that it is the one; nothing is named or recorded.
-
-    Raises:
-        InfrastructureError: it was never pushed, the registry cannot be reached, or it gives another image.
-    """
+    """Pulls the image of stored trials by its digest and proves that it is the one; nothing is named or recorded."""
     digest = stored.registry_digest
     if digest is None:
         raise InfrastructureError("it was never pushed into a registry")

@@ -49,12 +49,7 @@ BUILD_S: Final = 4 * 3600.0
 
 
 def ensure_wheels(entry: EnvironmentEntry, say: Say) -> None:
-    """Makes sure that the wheels of `wheel_index` are in the wheel directory, each with a hash of the lock.
-
-    Raises:
-        ConfigurationError: the lock does not pin one of them.
-        InfrastructureError: neither the site's own package index nor the catalogue's has one.
-    """
+    """Makes sure that the wheels of `wheel_index` are in the wheel directory, each with a hash of the lock."""
     if entry.wheel_index is None:
         return
     index = entry.wheel_index
@@ -120,9 +115,6 @@ def fetch_unlocked(entry: EnvironmentEntry, name: str, version: str, say: Say) -
 
     Returns:
         The wheels of this version that the environment may have.
-
-    Raises:
-        InfrastructureError: neither the site's own package index nor the catalogue's has one.
     """
     assert entry.wheel_index is not None
     if not wheels_of(entry, name, version):

@@ -32,10 +32,6 @@ def ensure_virtualenv(entry: EnvironmentEntry, root: Path, say: Say) -> Path:
     """The Python of the virtual environment of `entry` under `root`, whose installed versions equal the lock.
 
     It is built when it is not there or only half there.
-
-    Raises:
-        ConfigurationError: this machine does not have the Python of the environment.
-        InfrastructureError: a package cannot be fetched, or what was installed is not what the lock says.
     """
     directory = _directory(entry, root)
     if not _is_complete(entry, directory):

@@ -151,18 +151,10 @@ class HostAccess(ABC):
 
     @abstractmethod
     def engine(self) -> AbstractContextManager[HostEngine]:
-        """Its engine, for as long as the block lasts.
-
-        Raises:
-            InfrastructureError: no engine answers.
-        """
+        """Its engine, for as long as the block lasts."""
 
     def place(self, files: Mapping[str, bytes], directory: PurePosixPath) -> None:
-        """Writes files below a directory there, which is made; each is whole or not there.
-
-        Raises:
-            InfrastructureError: they cannot be written, or one would lie outside.
-        """
+        """Writes files below a directory there, which is made; each is whole or not there."""
         self.call(write_files, PlacedFiles(directory, files), PLACE_S)
 
     def slots(self) -> int | None:
@@ -252,11 +244,7 @@ class PlacedFiles:
 
 
 def write_files(placed: PlacedFiles) -> None:
-    """Writes files on the machine of this process; see `HostAccess.place`.
-
-    Raises:
-        InfrastructureError: they cannot be written, or one would lie outside.
-    """
+    """Writes files on the machine of this process; see `HostAccess.place`."""
     refuse_outside(placed.files)
     try:
         for name, content in placed.files.items():
@@ -266,11 +254,7 @@ def write_files(placed: PlacedFiles) -> None:
 
 
 def refuse_outside(names: Iterable[str]) -> None:
-    """Refuses paths that lead out of the directory that they are relative to.
-
-    Raises:
-        InfrastructureError: one does.
-    """
+    """Refuses paths that lead out of the directory that they are relative to."""
     for name in names:
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or not path.parts:

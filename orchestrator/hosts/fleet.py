@@ -92,11 +92,7 @@ class Hosts:
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """Keeps other sweeps off this project, and off this machine if it is measured.
-
-        Raises:
-            SweepUnderWayError: another sweep runs.
-        """
+        """Keeps other sweeps off this project, and off this machine if it is measured."""
         with ExitStack() as stack:
             # this machine first: of two sweeps on it alone the second hears that it is in use
             if self.are_locked and self._hosts.keys() - self._relayed.keys():
@@ -303,12 +299,7 @@ def _open_cluster(inventory: Inventory) -> Iterator[tuple[ClusterInfo, ExternalC
 
 
 def offered_key(name: str, inventory: Inventory, timeout_s: float) -> str:
-    """The public key that a host offers over SSH, as `type text`. It is not trusted by this, and nobody logs in.
-
-    Raises:
-        ConfigurationError: the host is not reached over SSH.
-        HostConnectionError: it was not reached.
-    """
+    """The public key that a host offers over SSH, as `type text`. It is not trusted by this, and nobody logs in."""
     host = inventory.hosts[name]
     refuse_nodes({name: host}, inventory)
     if host.connection is Connection.LOCAL:

@@ -108,11 +108,7 @@ class FactsQuestion:
 
 
 def facts_here(question: FactsQuestion) -> HostFacts:
-    """What the machine of this process is, as a host. Nothing is changed.
-
-    Raises:
-        InfrastructureError: it cannot be used; says why.
-    """
+    """What the machine of this process is, as a host. Nothing is changed."""
     settings = question.settings
     engine = local_engine(settings.engine)
     isolation, reason = choose_isolation(settings.executor, engine)
@@ -150,11 +146,7 @@ def fingerprint_here() -> Fingerprint:
 
 
 def choose_isolation(executor: ExecutorChoice, engine: str | None) -> tuple[Isolation, str]:
-    """The isolation for this machine, and why.
-
-    Raises:
-        InfrastructureError: the inventory demands an engine and none answers.
-    """
+    """The isolation for this machine, and why."""
     if executor is ExecutorChoice.PROCESS:
         return Isolation.PROCESS, CHOSEN
     problem = engine_problem(engine)
@@ -166,11 +158,7 @@ def choose_isolation(executor: ExecutorChoice, engine: str | None) -> tuple[Isol
 
 
 def refuse_directory(directory: Path) -> None:
-    """Refuses a work directory that this process cannot use.
-
-    Raises:
-        InfrastructureError: it cannot be made or written.
-    """
+    """Refuses a work directory that this process cannot use."""
     try:
         nearest = next(path for path in (directory, *directory.parents) if path.exists())
         usable = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)

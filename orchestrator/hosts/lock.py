@@ -58,11 +58,7 @@ class HeldHostLock:
     """
 
     def __init__(self, lock: HostLock) -> None:
-        """Begins to wait.
-
-        Raises:
-            InfrastructureError: the files cannot be made.
-        """
+        """Begins to wait."""
         names = ["host-queue", "host"] if lock.part is None else ["host-queue", "host", f"host-{lock.part}"]
         self._opened: list[int] = []
         try:
@@ -127,11 +123,7 @@ class SweepUnderWayError(NoUsableHostError):
 
 @contextmanager
 def this_machine_to_ourselves(project: Path) -> Iterator[None]:
-    """Keeps others off this machine, local sweeps and tasks of clusters: two benchmarks at once measure each other.
-
-    Raises:
-        SweepUnderWayError: another sweep measures here.
-    """
+    """Keeps others off this machine, local sweeps and tasks of clusters: two benchmarks at once measure each other."""
     with HOST_LOCK.hold() as held:
         if not held.wait(_AT_ONCE_S):
             raise SweepUnderWayError("runs on this machine", HOST_LOCK.path)

@@ -85,21 +85,13 @@ class RayHost(CalledHost):
 
 
 def facts_of_node(question: FactsQuestion) -> HostFacts:
-    """What a node is; it runs there. Nothing is changed.
-
-    Raises:
-        InfrastructureError: it cannot be used; says why.
-    """
+    """What a node is; it runs there. Nothing is changed."""
     refuse_directory(Path(question.work_directory))
     return facts_here(question)
 
 
 def refuse_other_packages(host: str, cluster: ExternalCluster) -> None:
-    """Refuses a node that does not have the packages of this process.
-
-    Raises:
-        InfrastructureError: it does not, or gives no answer.
-    """
+    """Refuses a node that does not have the packages of this process."""
     needed = metadata.requires("taxmeter") or []
     versions_there = _versions(sorted({requirement.partition(";")[0].strip() for requirement in needed}))
     ours, theirs = versions_there(""), cluster.run(host, versions_there, "", _ANSWER_S)
@@ -115,11 +107,7 @@ def refuse_other_packages(host: str, cluster: ExternalCluster) -> None:
 
 
 def refuse_unheard(host: str, cluster: ExternalCluster) -> None:
-    """Refuses a node that cannot stream results to this process: tasks there would hang without a word.
-
-    Raises:
-        InfrastructureError: it cannot.
-    """
+    """Refuses a node that cannot stream results to this process: tasks there would hang without a word."""
     ray = cluster.join()
     streaming = ray.remote(num_cpus=0, max_retries=0)(_count)
     stream = streaming.options(num_returns="streaming", label_selector={HOST_LABEL: host}).remote()

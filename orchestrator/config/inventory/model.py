@@ -281,9 +281,6 @@ def select_hosts(inventory: Inventory, limit: str | None) -> dict[str, Host]:
     Args:
         limit: names, groups and patterns joined by `:`, such as `ampere:!a100-07`; a leading `!` excludes, `&` keeps
             only those that are also there. None keeps every host.
-
-    Raises:
-        ConfigurationError: a pattern is empty or matches no host, or none is left.
     """
     if limit is None:
         return dict(inventory.hosts)
@@ -336,11 +333,7 @@ def active_hosts(hosts: Mapping[str, Host], say: Say) -> dict[str, Host]:
 
 
 def refuse_nodes(hosts: Mapping[str, Host], inventory: Inventory) -> None:
-    """Refuses hosts that are nodes of somebody's Ray cluster, where a command reaches hosts in another way.
-
-    Raises:
-        ConfigurationError: one of them is.
-    """
+    """Refuses hosts that are nodes of somebody's Ray cluster, where a command reaches hosts in another way."""
     if any(host.connection is Connection.RAY for host in hosts.values()):
         raise inventory.error(
             "with ray_address there is nothing to reach but through Ray, which this command does not; `taxmeter sweep "

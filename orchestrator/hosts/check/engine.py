@@ -130,11 +130,7 @@ class EngineQuestion:
 
 
 def engine_facts(question: EngineQuestion) -> EngineFacts:
-    """Asks an engine.
-
-    Raises:
-        InfrastructureError: it does not answer, or not in time.
-    """
+    """Asks an engine."""
     deadline, address, wanted = Deadline(question.limit_s), question.address, question.wanted
     with closing(connect(address, deadline.left_s(_ANSWER_S))) as client:
         try:
@@ -155,11 +151,7 @@ def engine_facts(question: EngineQuestion) -> EngineFacts:
 
 
 def images_on(address: str | None, wanted: Mapping[str, WantedImage], deadline: Deadline) -> dict[str, ImageIdentity]:
-    """Those of the wanted images that an engine has, by environment, as it has them.
-
-    Raises:
-        InfrastructureError: it does not answer.
-    """
+    """Those of the wanted images that an engine has, by environment, as it has them."""
     stored = [image.built.stored(name) for name, image in wanted.items()]
     found = {image.environment: look_for_image(image, address, deadline.left_s(_ANSWER_S)).found for image in stored}
     return {name: identity for name, identity in found.items() if identity is not None}

@@ -130,11 +130,7 @@ class Execution:
         yield from frames(self._stream._response.raw._fp.fp)
 
     def exit_code(self) -> int:
-        """Of the command that has ended.
-
-        Raises:
-            InfrastructureError: the container has ended, and the command with it.
-        """
+        """Of the command that has ended."""
         code = self._client.api.exec_inspect(self._id)["ExitCode"]
         if code is None or (code == _KILLED and self._has_container_ended()):
             raise InfrastructureError("the head of the cluster ended while a command ran in it")
@@ -157,11 +153,7 @@ class Execution:
 def execution(
     cluster: Cluster, argv: Sequence[str], environment: Mapping[str, str] | None = None, terminal: str = "none"
 ) -> Iterator[Execution]:
-    """Starts a command in the head's container, in the project's directory; `terminal` is COLUMNSxROWS or `none`.
-
-    Raises:
-        InfrastructureError: there is no head, or the engine fails.
-    """
+    """Starts a command in the head's container, in the project's directory; `terminal` is COLUMNSxROWS or `none`."""
     # The package imports this very module first, which Python would warn of.
     wrapped = ["python", "-W", "ignore", "-m", "orchestrator.hosts.cluster.commands", terminal, *argv]
     code = str(cluster.code)
@@ -191,9 +183,6 @@ def execute_in_head(cluster: Cluster, argv: Sequence[str]) -> int:
 
     Returns:
         Its exit code; 128 and the number of a signal if one ended it.
-
-    Raises:
-        InfrastructureError: there is no head, it ended meanwhile, or the engine fails.
     """
     shown = sys.stdout.isatty()
     size = "{0.columns}x{0.lines}".format(shutil.get_terminal_size()) if shown else "none"

@@ -75,12 +75,7 @@ class ConnectedEngine:
 
 @contextmanager
 def host_engine(name: str, host: Host, connections: Connections) -> Iterator[ConnectedEngine]:
-    """The engine of a host, for as long as the block lasts.
-
-    Raises:
-        HostConnectionError: the host was not reached.
-        InfrastructureError: no engine answers.
-    """
+    """The engine of a host, for as long as the block lasts."""
     if host.connection is Connection.LOCAL:
         address = engine_address(local_engine(host.engine))
         with closing(connect(address, ANSWER_S)) as client:
@@ -215,11 +210,7 @@ def _versions(container: Any) -> Versions | None:
 
 
 def fingerprint_on(engine: ConnectedEngine, cluster: Cluster) -> Fingerprint:
-    """The fingerprint of a host, read where the rows of its trials are made, so that it is the same as theirs.
-
-    Raises:
-        InfrastructureError: there is no agent, or it does not tell.
-    """
+    """The fingerprint of a host, read where the rows of its trials are made, so that it is the same as theirs."""
     program = call_program(fingerprint_of_system, SystemRoot())
     with engine_errors("its engine failed"):
         container = find(engine.client, cluster.agent_container, cluster.id)
@@ -250,9 +241,6 @@ class Watch:
         """Labels of the nodes that serve a host and live.
 
         One that came before another may still count as alive for a moment.
-
-        Raises:
-            InfrastructureError: nobody tells them.
         """
         with self._changed:
             if not self._changed.wait_for(lambda: self._living is not None or self._is_over, _FIRST_ANSWER_S):
@@ -299,11 +287,7 @@ class Watch:
 
 @contextmanager
 def watching(cluster: Cluster) -> Iterator[Watch]:
-    """Listens while the block lasts.
-
-    Raises:
-        InfrastructureError: there is no head.
-    """
+    """Listens while the block lasts."""
     # in this order: the command is left, then the thread hears of it
     with (
         ExitStack() as after,

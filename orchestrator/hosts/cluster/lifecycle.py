@@ -129,9 +129,6 @@ def status(project: Project) -> ClusterStatus | None:
     """Looks at the cluster of a project; null if there is none.
 
     A program of a few milliseconds is run in every agent: on the cores that are reserved for it, if there are any.
-
-    Raises:
-        InfrastructureError: the engine of this machine failed.
     """
     cluster = load(project)
     if cluster is None:
@@ -172,9 +169,6 @@ def down(project: Project, say: Say) -> Mapping[str, str]:
 
     Returns:
         The hosts on which something may be left, each with the reason; a later call tries again.
-
-    Raises:
-        InfrastructureError: the engine of this machine failed.
     """
     files = ClusterFiles(project)
     with files.locked(say):
@@ -199,9 +193,6 @@ def borrowed(project: Project, say: Say) -> Iterator[None]:
     """Lets a sweep bring a cluster up, and takes that down at the end, unless it was up before for its own sake.
 
     One that a killed sweep left is this one's, as if it had brought it up.
-
-    Raises:
-        InfrastructureError: the engine of this machine failed.
     """
     mark = ClusterFiles(project).of_a_sweep
     if load(project) is None:

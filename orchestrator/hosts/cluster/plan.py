@@ -74,10 +74,6 @@ def ensure_agent_image(root: Path, client: DockerClient, address: str, say: Say)
 
     Args:
         root: of the project: `docker/agent` and `requirements` are in it.
-
-    Raises:
-        ConfigurationError: the project has no recipe.
-        InfrastructureError: the base cannot be had, or the build fails.
     """
     dockerfile, lock = root / "docker" / "agent" / "Dockerfile", root / "requirements" / "base.lock"
     for path in (dockerfile, lock):
@@ -250,11 +246,7 @@ def agent_container(plan: ClusterPlan, site: Site, socket: str, image_id: str, h
 
 
 def refuse_unfit(host: Host) -> None:
-    """Refuses a host that cannot be part by what the inventory says.
-
-    Raises:
-        InfrastructureError: says why.
-    """
+    """Refuses a host that cannot be part by what the inventory says."""
     if host.state is HostState.DRAIN:
         raise InfrastructureError("the inventory drains it")
     if host.executor is ExecutorChoice.PROCESS:

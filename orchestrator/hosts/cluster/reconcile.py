@@ -104,11 +104,7 @@ def reconciled_head(client: DockerClient, cluster: Cluster, root: Path, image: A
 
 
 def running_head(client: DockerClient, cluster: Cluster) -> Head:
-    """The head that runs, with the plan that agents of it are made from.
-
-    Raises:
-        InfrastructureError: none runs, or its image is gone.
-    """
+    """The head that runs, with the plan that agents of it are made from."""
     found = observed(client, cluster.head_container, cluster.id)
     if found.state != RUNNING:
         raise InfrastructureError(LOST)
@@ -197,11 +193,7 @@ def last_words(log: str) -> str:
 
 
 def local_socket() -> str:
-    """The socket of this machine's engine.
-
-    Raises:
-        InfrastructureError: the engine is elsewhere, so no container of it has this machine's addresses and files.
-    """
+    """The socket of this machine's engine."""
     address = engine_address()
     if not address.startswith("unix://"):
         raise InfrastructureError(

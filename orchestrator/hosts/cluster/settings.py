@@ -111,9 +111,6 @@ def chosen_ports(first: int | None, taken: Collection[int] = frozenset()) -> Por
 
     Args:
         taken: ports that somebody has, here or on a host, such as the cluster of another project.
-
-    Raises:
-        ConfigurationError: they do not fit, or none are free.
     """
     given = os.environ.get(FIRST_PORT_VARIABLE) if first is None else str(first)
     if not given:
@@ -142,9 +139,6 @@ def chosen_tls(environ: Mapping[str, str]) -> dict[str, bytes]:
 
     Args:
         environ: with RAY_USE_TLS and the paths, on this machine, of certificate, key and authority.
-
-    Raises:
-        ConfigurationError: TLS is wanted, and a file is not named or cannot be read.
     """
     if environ.get("RAY_USE_TLS", "0") != "1":
         return {}

@@ -145,11 +145,7 @@ class ClusterFiles:
         )
 
     def load(self) -> Cluster | None:
-        """What is remembered; null if nothing is.
-
-        Raises:
-            InfrastructureError: another version wrote it, or it is damaged.
-        """
+        """What is remembered; null if nothing is."""
         try:
             cluster = validated(Cluster, read_foreign_file(self._state, MAX_JSON_BYTES), str(self._state))
         except FileNotFoundError:
@@ -189,11 +185,7 @@ class ClusterFiles:
 
 
 def _refuse_foreign(sockets: Path) -> None:
-    """Refuses a remembered directory of /tmp that somebody else has made since: through its sockets goes the token.
-
-    Raises:
-        InfrastructureError: it is not ours alone.
-    """
+    """Refuses a remembered directory of /tmp that somebody else has made since: through its sockets goes the token."""
     with suppress(FileNotFoundError, ValueError):  # a path with a null byte leads nowhere
         status = sockets.lstat()
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:

@@ -149,9 +149,6 @@ class Connections:
         Args:
             argv: the command; no shell of the host's sees more of it than quoted words.
             timeout_s: after which ssh is killed. The command then ends when it next reads or writes.
-
-        Raises:
-            HostConnectionError: the host was not reached, or the time was up.
         """
         done = self._ssh(name, [], shlex.join(argv), timeout_s, stdin)
         if done.exit_code == SSH_FAILED:
@@ -161,11 +158,7 @@ class Connections:
         return done
 
     def start(self, name: str, argv: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Starts a command that is spoken with through pipes; whoever calls ends it with `end`.
-
-        Raises:
-            HostConnectionError: there is no ssh client, or the settings cannot work.
-        """
+        """Starts a command that is spoken with through pipes; whoever calls ends it with `end`."""
         pipe = subprocess.PIPE
         return self._start(name, [], shlex.join(argv), stdin=pipe, stdout=pipe, stderr=pipe)
 
@@ -183,11 +176,7 @@ class Connections:
         return InfrastructureError(last)
 
     def offered_key(self, name: str, timeout_s: float) -> str:
-        """The public key that a host offers, as `type text`. It is not trusted by this, and nobody logs in.
-
-        Raises:
-            HostConnectionError: the host was not reached.
-        """
+        """The public key that a host offers, as `type text`. It is not trusted by this, and nobody logs in."""
         with tempfile.TemporaryDirectory(dir=self._directory) as directory:
             noted = Path(directory, "offered")
             options = ["-o", f"HostKeyAlias={name}", "-o", f"UserKnownHostsFile={noted}", "-o", "HashKnownHosts=no"]
@@ -203,9 +192,6 @@ class Connections:
 
         Whoever can open the socket is root on that host: nobody but this user can. Give an SDK that uses it short
         time limits.
-
-        Raises:
-            HostConnectionError: the host was not reached, or does not forward.
         """
         assert self._directory is not None, "used outside its block"
         if "${" in socket or "%" in socket:
@@ -236,11 +222,7 @@ class Connections:
                 end(started)
 
     def engine_socket(self, name: str, timeout_s: float) -> str:
-        """Where the socket of the host's engine is on that host, or would be if the engine were there.
-
-        Raises:
-            HostConnectionError: the host was not reached.
-        """
+        """Where the socket of the host's engine is on that host, or would be if the engine were there."""
         engine = self._hosts[name].engine or "docker"
         if "://" in engine:
             return engine.removeprefix("unix://")

@@ -34,9 +34,6 @@ def campaign_list(view: View) -> pa.Table:
         campaign_id, started_at, sweep, origin, origin_store, hosts; planned, ok, failed, unsupported, skipped and
         left_to_do in trials;
         duration_s from the start of the campaign to the end of its last trial, null if none ran.
-
-    Raises:
-        StoreError: a file cannot be read.
     """
     with reading_errors(view.snapshot.directory, "; `taxmeter results verify` tells more"):
         campaigns = view.dataset("campaigns").to_table(columns=_READ).to_pylist()

@@ -52,11 +52,7 @@ class OutdatedError(StoreError):
 
 
 def prepare(layout: Layout, keep_s: float = KEEP_S) -> None:
-    """Makes a store, and removes what killed processes left in the middle of their work.
-
-    Raises:
-        StoreError: the store cannot be written, or another version of taxmeter wrote it.
-    """
+    """Makes a store, and removes what killed processes left in the middle of their work."""
     action = f"cannot create the result store {layout.root}"
     with storage_errors(action):
         for directory in (layout.journal, layout.temporary, layout.generations):
