@@ -13,7 +13,7 @@ from orchestrator.cli.options import duration_text, format_option
 from orchestrator.cli.stores import open_results, place_option
 from orchestrator.cli.tables import print_rows
 from orchestrator.store import Origin
-from orchestrator.store.query.campaigns import campaign_list
+from orchestrator.store.query.view import campaign_list
 
 _HOSTS_SHOWN = 3
 _ORIGINS = {Origin.MEASURED.value: "this store", Origin.IMPORTED.value: "imported", Origin.MERGED.value: "merged"}

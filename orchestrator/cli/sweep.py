@@ -56,7 +56,7 @@ from orchestrator.files import ProjectFiles
 from orchestrator.hosts import open_hosts
 from orchestrator.planning import ANY_SUITABLE, Plan, PlanningHost, environments_on
 from orchestrator.store import Attempt, Origin, Store
-from orchestrator.store.query.campaigns import campaign_list
+from orchestrator.store.query.view import campaign_list
 from runners.contract import Status
 
 _GIT_S = 60

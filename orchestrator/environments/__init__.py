@@ -12,6 +12,7 @@ from orchestrator.environments.catalogue import (
     description,
     lock_sha256,
     read_lock,
+    recipe_digest,
     recipe_sha256,
 )
 from orchestrator.environments.engine import (
@@ -53,6 +54,7 @@ from orchestrator.environments.transfer import (
     Awaited,
     copy_environment,
     copy_image,
+    find_image,
     load_environment,
     receive_image,
     save_environment,

@@ -181,14 +181,14 @@ def lock_sha256(entry: EnvironmentEntry) -> str:
 
 
 def recipe_sha256(entry: EnvironmentEntry) -> str:
-    """Digest of all that the image is made from: the Dockerfile, the lock, the Python and the declared base."""
-    recipe = {
-        "base": entry.base,
-        "debian_suite": entry.debian_suite,
-        "dockerfile": hashlib.sha256((entry.directory / DOCKERFILE).read_bytes()).hexdigest(),
-        "lock": lock_sha256(entry),
-        "python": entry.python,
-    }
+    """Digest of all that the image is made from."""
+    return recipe_digest(entry.base, entry.debian_suite, entry.directory / DOCKERFILE, lock_sha256(entry), entry.python)
+
+
+def recipe_digest(base: str, debian_suite: str, dockerfile: Path, lock: str, python: str) -> str:
+    """Digest of what an image is made from; the lock is given by its own."""
+    content = hashlib.sha256(dockerfile.read_bytes()).hexdigest()
+    recipe = {"base": base, "debian_suite": debian_suite, "dockerfile": content, "lock": lock, "python": python}
     return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()
 
 

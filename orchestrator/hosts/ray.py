@@ -5,6 +5,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
@@ -152,14 +153,13 @@ class Inbox:
 
     def __init__(self, receive: Callable[[Argument, Iterator[bytes]], Any], asked: Argument) -> None:
         self._pieces: queue.Queue[bytes | None] = queue.Queue(_HELD)
-        self._answer: Any = None
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, args=(receive, asked), name="receive", daemon=True)
-        self._thread.start()
+        self._answer: Future[Any] = Future()
+        # a daemon: what waits for the next piece must not keep the process
+        threading.Thread(target=self._run, args=(receive, asked), name="receive", daemon=True).start()
 
     def put(self, piece: bytes | None) -> bool:
         """Takes a piece, null after the last one, when there is room. Returns whether any more is wanted."""
-        while self._thread.is_alive():
+        while not self._answer.done():
             try:
                 self._pieces.put(piece, timeout=_POLL_S)
             except queue.Full:
@@ -169,16 +169,13 @@ class Inbox:
 
     def answer(self) -> Any:
         """What the function returned, once it has."""
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-        return self._answer
+        return self._answer.result()
 
     def _run(self, receive: Callable[[Argument, Iterator[bytes]], Any], asked: Argument) -> None:
         try:
-            self._answer = receive(asked, iter(self._pieces.get, None))
+            self._answer.set_result(receive(asked, iter(self._pieces.get, None)))
         except BaseException as error:  # noqa: BLE001 - raised again by `answer`
-            self._error = error
+            self._answer.set_exception(error)
 
 
 def send(

@@ -20,6 +20,7 @@ from orchestrator.environments import (
     attributes_of,
     build_image,
     identity_of,
+    recipe_digest,
 )
 from orchestrator.errors import ConfigurationError, InfrastructureError, Say
 from orchestrator.files import exclusive
@@ -79,7 +80,8 @@ def ensure_agent_image(root: Path, client: DockerClient, address: str, say: Say)
     for path in (dockerfile, lock):
         if not path.is_file():
             raise ConfigurationError("the image of the agents is made from it; run this in the project", file=path)
-    recipe = _recipe_sha256(dockerfile, lock)
+    lock_sha256 = hashlib.sha256(lock.read_bytes()).hexdigest()
+    recipe = recipe_digest(_BASE, _DEBIAN_SUITE, dockerfile, lock_sha256, PYTHON)
     reference = f"taxmeter/agent:{recipe[:12]}"
     waiting = "waiting for another command that builds the image of the agents"
     with exclusive(root / ".taxmeter" / "locks" / "image-agent", lambda: say(waiting)):
@@ -99,17 +101,6 @@ def ensure_agent_image(root: Path, client: DockerClient, address: str, say: Say)
             )
             attributes = build_image(build, client, address, say)
     return AgentImage(reference, identity_of(attributes))
-
-
-def _recipe_sha256(dockerfile: Path, lock: Path) -> str:
-    recipe = {
-        "base": _BASE,
-        "debian_suite": _DEBIAN_SUITE,
-        "dockerfile": hashlib.sha256(dockerfile.read_bytes()).hexdigest(),
-        "lock": hashlib.sha256(lock.read_bytes()).hexdigest(),
-        "python": PYTHON,
-    }
-    return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from orchestrator.environments import (
     attributes_of,
     connect,
     copy_image,
-    differences,
     engine_address,
     engine_errors,
+    find_image,
     host_network_problem,
     identity_of,
     start_container,
@@ -204,10 +204,9 @@ def local_socket() -> str:
 
 def _ensure_image(engine: ConnectedEngine, image: AgentImage, say: Say) -> str:
     """The id of the agents' image on an engine, which is sent the image if it has none that is identical."""
-    for name in (image.reference, image.identity.image_id):
-        found = attributes_of(engine.client, name)
-        if found is not None and not differences(image.identity, identity_of(found)):
-            return str(found["Id"])
+    found = find_image(engine.client, (image.reference, image.identity.image_id), image.identity)
+    if found is not None:
+        return str(found["Id"])
     say(f"sending {image.reference}")
     with closing(connect()) as source, closing(connect(engine.address, TRANSFER_TIMEOUT_S)) as target:
         source.api.timeout = TRANSFER_TIMEOUT_S
