@@ -327,8 +327,4 @@ def _silence() -> None:
     """
     from ray._private import worker
 
-    worker.print_to_stdstream = _say_nothing
-
-
-def _say_nothing(*_: object, **__: object) -> None:
-    pass
+    worker.print_to_stdstream = lambda *_, **__: None

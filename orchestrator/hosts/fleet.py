@@ -272,17 +272,14 @@ def open_hosts(hosts: Mapping[str, Host], inventory: Inventory, project: Project
         return read_requirements(project.root / _CATALOGUE)
 
     with Connections(inventory.hosts) as connections:
-        opened = {name: _open(name, host, connections, wanted, project) for name, host in hosts.items()}
+        opened: dict[str, HostAccess] = {
+            name: LocalHost(name, host, str(project.state.absolute()))
+            if host.connection is Connection.LOCAL
+            else SshHost(name, host, connections, wanted, project.state)
+            for name, host in hosts.items()
+        }
         needs_agents = any(host.connection is Connection.SSH and host.python is None for host in hosts.values())
         yield (AgentHosts if needs_agents else Hosts)(opened, connections, inventory, project)
-
-
-def _open(
-    name: str, host: Host, connections: Connections, wanted: Callable[[], Requirements], project: Project
-) -> HostAccess:
-    if host.connection is Connection.LOCAL:
-        return LocalHost(name, host, str(project.state.absolute()))
-    return SshHost(name, host, connections, wanted, project.state)
 
 
 @contextmanager

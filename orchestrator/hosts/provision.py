@@ -82,7 +82,7 @@ def make_environments(wanted: EnvironmentsWanted) -> dict[str, str]:
     catalogue = wanted.recipes.catalogue(directory)
     try:
         return {
-            name: str(ensure_virtualenv(catalogue.entry(name), directory / "environments", _say_nothing))
+            name: str(ensure_virtualenv(catalogue.entry(name), directory / "environments", lambda _: None))
             for name in wanted.environments
         }
     except ConfigurationError as error:
@@ -126,7 +126,3 @@ def _text(path: Path) -> str | None:
         return path.read_text(encoding="utf-8")
     except OSError:
         return None
-
-
-def _say_nothing(_: str) -> None:
-    pass

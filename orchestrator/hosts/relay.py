@@ -226,7 +226,7 @@ class _Relay:
 
     def _remove(self, host: SshHost, directories: Sequence[str]) -> None:
         """Removes directories there. What is in them is here, so nothing but room is lost by one that stays."""
-        for problem in texts_in(self._ask(host, {"do": "remove", "directories": directories}, _nothing)):
+        for problem in texts_in(self._ask(host, {"do": "remove", "directories": directories}, lambda *_: None)):
             self._say(f"{host.name}: {problem}")
 
     def _ask(
@@ -313,7 +313,3 @@ def _is_closed(connection: socket.socket, wait_s: float) -> bool:
     """Whether who asked has given up; waits so long for that."""
     ready, _, _ = select.select([connection], [], [], wait_s)
     return bool(ready) and not connection.recv(1)
-
-
-def _nothing(_word: str, _data: bytes) -> None:
-    return None

@@ -17,7 +17,6 @@ from orchestrator.errors import Say, StoreError
 from orchestrator.store.facade import Attempt, Store
 from orchestrator.store.rows import Rows
 from orchestrator.store.schema import ROW_KEY
-from orchestrator.store.schema.tables import Row
 from orchestrator.store.storage.seal import row_keys
 from orchestrator.store.storage.writer import Writer
 from orchestrator.store.validation import fitting
@@ -92,7 +91,6 @@ class Ingest:
         self._room_wait_s = room_wait_s
         self._queue: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._known: dict[str, set[tuple[str, int]]] = {}
-        self._dimensions: set[str] = set()
         self._failure: StoreError | None = None
         self._lock = threading.Lock()
         self._waiting_bytes = 0
@@ -249,8 +247,8 @@ class Ingest:
             is_new.append(key not in seen and not self._knows(key))
             seen.add(key)
         for item in group:
-            self._put_dimensions(item.rows.systems, self._writer.put_system)
-            self._put_dimensions(item.rows.environments, self._writer.put_environment)
+            self._writer.put("systems", item.rows.systems)
+            self._writer.put("environments", item.rows.environments)
         if any(is_new):
             new = batch if all(is_new) else batch.filter(pa.array(is_new))
             self._writer.append_batches([new])
@@ -263,13 +261,6 @@ class Ingest:
         if key.campaign_id not in self._known:
             self._known[key.campaign_id] = set(row_keys(self._store.trials(ROW_KEY, campaign_id=key.campaign_id)))
         return (key.trial_id, key.attempt) in self._known[key.campaign_id]
-
-    def _put_dimensions(self, rows: Sequence[Row], put: Callable[[Mapping[str, object]], bool]) -> None:
-        for row in rows:
-            identity = str(next(iter(row.values())))
-            if identity not in self._dimensions:
-                put(row)
-                self._dimensions.add(identity)
 
     def _no_room(self, error: StoreError, full_since_s: float | None) -> float:
         """Notes that nothing was stored: either the disk is full, for now, or this is the end."""

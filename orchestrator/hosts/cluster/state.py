@@ -123,20 +123,11 @@ class ClusterFiles:
     def __init__(self, project: Project) -> None:
         self.root = project.root.absolute()
         self.directory = project.state.absolute() / "cluster"
-
-    @property
-    def code(self) -> Path:
+        self.code = self.directory / "code"
         """Has a directory for each version of our packages that drivers may run."""
-        return self.directory / "code"
-
-    @property
-    def of_a_sweep(self) -> Path:
+        self.of_a_sweep = self.directory / "of-a-sweep"
         """There as long as a sweep brought the cluster up for itself, and nobody has asked for it besides."""
-        return self.directory / "of-a-sweep"
-
-    @property
-    def _state(self) -> Path:
-        return self.directory / "state.json"
+        self._state = self.directory / "state.json"
 
     def locked(self, say: Say) -> AbstractContextManager[None]:
         """Held by whoever changes the cluster."""

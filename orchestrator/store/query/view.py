@@ -94,7 +94,11 @@ def campaign_list(view: View) -> pa.Table:
     with reading_errors(view.snapshot.directory, "; `taxmeter results verify` tells more"):
         campaigns = view.dataset("campaigns").to_table(columns=_READ).to_pylist()
         present = _present(view)
-        told = {row["campaign_id"]: _totals(row) for row in campaigns if _has_totals(row, present)}
+        told = {
+            row["campaign_id"]: Counter({status.value: row[total_column(status)] for status in Status})
+            for row in campaigns
+            if _has_totals(row, present)
+        }
         told |= _counted(view, [row["campaign_id"] for row in campaigns if row["campaign_id"] not in told])
     rows = [_listed(row, present.get(row["campaign_id"]), told[row["campaign_id"]]) for row in campaigns]
     order = [("started_at", "descending"), (KEYS["campaigns"], "ascending")]
@@ -112,10 +116,6 @@ def _has_totals(row: Mapping[str, Any], present: Mapping[str, Mapping[str, Any]]
     """Whether the row of a campaign says how its trials ended, and it has got no rows since."""
     there = present.get(row["campaign_id"])
     return row[total_column(Status.OK)] is not None and there is not None and row["rows"] == there["count_all"]
-
-
-def _totals(row: Mapping[str, Any]) -> Counter[str]:
-    return Counter({status.value: row[total_column(status)] for status in Status})
 
 
 def _counted(view: View, campaigns: Collection[str]) -> dict[str, Counter[str]]:

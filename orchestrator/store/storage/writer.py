@@ -80,14 +80,6 @@ class Writer:
         self._put.update(keys)
         return added
 
-    def put_system(self, row: Mapping[str, object]) -> bool:
-        """Writes a row of `systems` once; false if it was there."""
-        return self.put("systems", [row]) > 0
-
-    def put_environment(self, row: Mapping[str, object]) -> bool:
-        """Writes a row of `environments` once; false if it was there."""
-        return self.put("environments", [row]) > 0
-
     def put_campaign(self, row: Mapping[str, object]) -> bool:
         """Writes a row of `campaigns` once; false if it was there."""
         return self.put("campaigns", [{**row, "origin_store": store_id(self._layout)}]) > 0
