@@ -9,10 +9,10 @@ from orchestrator.analysis.tax import VIEWS as TAX_VIEWS
 from orchestrator.cli.stores import open_results, place_option
 from orchestrator.cli.tables import print_rows
 from orchestrator.errors import ConfigurationError
+from orchestrator.store.export import ExportOrder, with_units
+from orchestrator.store.export import export as write_export
 from orchestrator.store.query.sql import ask, query_errors
 from orchestrator.store.query.tabular import FORMATS, appearing, write_rows
-from orchestrator.store.sharing.export import ExportOrder, with_units
-from orchestrator.store.sharing.export import export as write_export
 
 _SUFFIXES = {".csv": "csv", ".json": "json", ".ndjson": "json", ".jsonl": "json", ".parquet": "parquet"}
 

@@ -43,7 +43,7 @@ RAW = {
         "report/figures/small_print.py": ROW,
         "report/figures/tables.py": ROW,
         "report/page/facts.py": ROW,
-        "store/sharing/export.py": ROW,
+        "store/export.py": ROW,
         "store/verification.py": ROW,
         "campaign/stored_plan.py": "validated in the line before",
         "environments/virtualenv.py": OURS,

@@ -13,9 +13,9 @@ import pytest
 
 from orchestrator.errors import ExitCode
 from orchestrator.store import Store, campaign_row, environment_row, open_store, system_row
+from orchestrator.store.export import Anonymiser
 from orchestrator.store.schema import COLUMNS, SCHEMAS
 from orchestrator.store.schema.columns import Column, Sharing
-from orchestrator.store.sharing.export import Anonymiser
 from runners.contract import encode
 from runners.system import hot_columns, hw_id
 from tests.results import CAMPAIGNS, ENVIRONMENT, FINGERPRINT, SYSTEM, taxmeter, trial

@@ -23,7 +23,7 @@ USE = """
 import dataclasses, json, sys
 from pathlib import Path
 from orchestrator.store import Store, open_store
-from orchestrator.store.sharing.export import ExportOrder, export
+from orchestrator.store.export import ExportOrder, export
 from orchestrator.store.query.view import current_view
 from orchestrator.store.schema.tables import system_row
 from runners.contract import encode

@@ -11,7 +11,7 @@ from typing import Any, Final
 from pydantic import ConfigDict, Field
 
 from orchestrator.config.documents import Source, StrictModel
-from orchestrator.config.inventory.values import (
+from orchestrator.config.inventory_values import (
     Address,
     Alias,
     Engine,
