@@ -1,7 +1,8 @@
 """What several commands share: groups, options, and how a state is printed. Quick to import: no store."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -79,9 +80,18 @@ def timeout_option(default_s: float, **settings: Any) -> Callable[[Command], Com
 
 def print_status(rows: Sequence[Sequence[str]], problems: Sequence[str], total: str) -> None:
     """Prints how things are: a table without lines, what is wrong, and how many are well."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    click.echo("\n".join([*lines, "", *problems, *([""] if problems else []), total]))
+    click.echo("\n".join([*aligned(rows), "", *problems, *([""] if problems else []), total]))
+
+
+def aligned(
+    rows: Sequence[Sequence[str]], are_numbers: Sequence[bool] = (), measure: Callable[[str], int] = len
+) -> Iterator[str]:
+    """Rows of equal length as lines with columns, numbers to the right."""
+    widths = [max(map(measure, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        gaps = [" " * (width - measure(text)) for width, text in zip(widths, row, strict=True)]
+        cells = zip_longest(row, gaps, are_numbers, fillvalue=False)
+        yield "  ".join(f"{gap}{text}" if is_number else f"{text}{gap}" for text, gap, is_number in cells).rstrip()
 
 
 def duration_text(seconds: float) -> str:

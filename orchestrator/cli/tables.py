@@ -21,7 +21,6 @@ class SafeConsole(Console):
     """Draws by codes of its own, and passes on none of those that a text holds."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-        """As that of `Console`."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(terminal_text(segment.text), segment.style)
 

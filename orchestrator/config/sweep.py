@@ -17,8 +17,15 @@ from pydantic import (
 )
 
 from orchestrator.config.documents import Document, SettingError, Source, StrictModel, load_yaml
-from orchestrator.config.protocol import consistent, guards_in_full, within_bounds
-from orchestrator.config.user_module import DIRECTORY, STORED, UserModule, read_module
+from orchestrator.config.sweep_values import (
+    DIRECTORY,
+    STORED,
+    UserModule,
+    consistent,
+    guards_in_full,
+    read_module,
+    within_bounds,
+)
 from orchestrator.errors import did_you_mean
 from runners.contract import LEGACY, Guards, Protocol
 from runners.contract.catalogue import BACKENDS, WORKLOADS, OptionInfo

@@ -167,7 +167,6 @@ class Catalogue:
         return cls(path, entries)
 
     def entry(self, name: str) -> EnvironmentEntry:
-        """The environment called `name`."""
         if name not in self.entries:
             raise ConfigurationError(f"unknown environment {name}; {did_you_mean(name, self.entries)}", file=self.path)
         return self.entries[name]

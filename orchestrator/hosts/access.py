@@ -45,7 +45,6 @@ class Interpreter:
     """A Python of a host in which trials run as they find it: no engine, no agent and nothing of ours is there."""
 
     python: str
-    """Path there."""
     versions: Mapping[str, str]
     """Of every distribution that is installed, and `python`."""
     relay: Path

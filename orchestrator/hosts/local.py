@@ -62,7 +62,23 @@ class LocalHost(CalledHost):
 
     def call(self, function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:
         """See `HostAccess.call`. It runs in this process; one that takes too long is left to itself."""
-        return call_here(function, argument, timeout_s)
+        answers: queue.SimpleQueue[str | Exception] = queue.SimpleQueue()
+        text = encode_call(function, argument)
+
+        def run() -> None:
+            try:
+                answers.put(perform(text))
+            except Exception as error:  # noqa: BLE001 - raised again below, in the thread that asked
+                answers.put(error)
+
+        threading.Thread(target=run, name=f"call {function.__name__}", daemon=True).start()
+        try:
+            answer = answers.get(timeout=timeout_s)
+        except queue.Empty:
+            raise InfrastructureError(f"it gave no answer within {timeout_s:g} s") from None
+        if isinstance(answer, Exception):
+            raise InfrastructureError(f"{function.__name__} failed: {type(answer).__name__}: {answer}") from answer
+        return decode_answer(function, answer)
 
     @contextmanager
     def engine(self) -> Iterator[HostEngine]:
@@ -76,33 +92,11 @@ class LocalHost(CalledHost):
         return None
 
 
-def call_here(function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:
-    """Runs a function in this process as it would run on any host; see `HostAccess.call`."""
-    answers: queue.SimpleQueue[str | Exception] = queue.SimpleQueue()
-    text = encode_call(function, argument)
-
-    def run() -> None:
-        try:
-            answers.put(perform(text))
-        except Exception as error:  # noqa: BLE001 - raised again below, in the thread that asked
-            answers.put(error)
-
-    threading.Thread(target=run, name=f"call {function.__name__}", daemon=True).start()
-    try:
-        answer = answers.get(timeout=timeout_s)
-    except queue.Empty:
-        raise InfrastructureError(f"it gave no answer within {timeout_s:g} s") from None
-    if isinstance(answer, Exception):
-        raise InfrastructureError(f"{function.__name__} failed: {type(answer).__name__}: {answer}") from answer
-    return decode_answer(function, answer)
-
-
 @dataclass(frozen=True)
 class FactsQuestion:
     """What a process on a host is asked about it."""
 
     name: str
-    """Of the host."""
     settings: Host
     work_directory: str
 

@@ -100,7 +100,6 @@ class HeldHostLock:
 
 
 HOST_LOCK: Final = HostLock()
-"""Of all of this machine."""
 
 
 @dataclass(frozen=True)

@@ -192,7 +192,7 @@ class SshHost(HostAccess):
             return failure("no python", f"{python}: {error}; correct `python:`, or install it there")
         if done.exit_code == 0:
             return fine(f"python {version}")
-        return failure(f"python {version}", _last_line(done.stderr, done.exit_code))
+        return failure(f"python {version}", done.last_line)
 
     def _in_interpreter(self, facts: HostFacts, python: str) -> HostFacts:
         """What the interpreter that the inventory names tells of itself, and of the host as trials will see it."""
@@ -228,9 +228,8 @@ class SshHost(HostAccess):
             if python is None or tuple(map(int, python.split(".")[:2])) < program.oldest_python:
                 return f"python3 is {python or 'missing'} there"
         output = self._connections.run(self.name, argv, deadline.left_s(), stdin=program.text)
-        last = _last_line(output.stderr, output.exit_code)
-        if program.needs_packages and "ModuleNotFoundError: No module named" in last:
-            return f"its python3 cannot run it ({last})"
+        if program.needs_packages and "ModuleNotFoundError: No module named" in output.last_line:
+            return f"its python3 cannot run it ({output.last_line})"
         return output
 
     def _describe_in_container(self, seen: Preflight, why: str, deadline: Deadline) -> tuple[CommandOutput, str]:
@@ -316,7 +315,7 @@ class SshHost(HostAccess):
         if done.exit_code != 0:
             # the reason need not be what is said last: tar goes on
             known = (f"{reason}: {mend}" for reason, mend in _MENDS.items() if reason in done.stderr)
-            why = next(known, _last_line(done.stderr, done.exit_code))
+            why = next(known, done.last_line)
             raise InfrastructureError(f"{arguments[0]} cannot be written: {why}")
 
 
@@ -365,9 +364,5 @@ def _nameless() -> Iterator[None]:
 def _answer(function: Callable[..., Answer], output: CommandOutput, problem: str) -> Answer:
     answer = answer_of_program(function, output.stdout)
     if answer is None:
-        raise InfrastructureError(f"{problem}: {_last_line(output.stderr, output.exit_code)}")
+        raise InfrastructureError(f"{problem}: {output.last_line}")
     return answer
-
-
-def _last_line(errors: str, exit_code: int) -> str:
-    return (errors.strip().splitlines() or [f"exit code {exit_code} without a message"])[-1]

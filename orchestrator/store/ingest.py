@@ -35,7 +35,6 @@ GROUP_BYTES: Final = 32 * 2**20
 """One journal batch, and with it one wait for the disk, is not made of more than that."""
 
 NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
-"""What a full disk answers."""
 
 
 class Outcome(Enum):

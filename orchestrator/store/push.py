@@ -41,7 +41,6 @@ class PushReport:
     """What a push did."""
 
     uploaded: int
-    """Files."""
     uploaded_bytes: int
     present: int
     """Files that were there already, whole."""
@@ -51,7 +50,6 @@ class PushReport:
     published: bool
     """Whether readers see something new."""
     pruned: int
-    """Objects that were deleted."""
     superseded: int
     """Objects that are kept for readers of earlier lists."""
 

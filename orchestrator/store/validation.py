@@ -60,7 +60,6 @@ _OBJECTS: Final = frozenset(
         *("fingerprint", "versions", "plan"),
     }
 )
-"""Texts that are JSON objects."""
 
 _TEXTS: Final = frozenset(
     {

@@ -61,7 +61,6 @@ class Verification:
     """Rows of `trials` that are in the journal alone."""
 
     def damage(self, place: object, what: str, remedy: str) -> None:
-        """Notes a problem."""
         self.problems.append(Problem(str(place), what, remedy))
 
 

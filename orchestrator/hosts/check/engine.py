@@ -105,7 +105,6 @@ class EngineFacts:
     images: Mapping[str, ImageIdentity] = field(default_factory=dict)
     """The wanted images that it has, by environment, under whatever name."""
     gpus: GpusInside | None = None
-    """Null if nobody looked."""
     network_problem: str | None = None
     """Why its containers cannot have the host's network, as agents must."""
 
@@ -125,7 +124,6 @@ class EngineQuestion:
     wanted: Mapping[str, WantedImage]
     """By environment."""
     with_gpus: bool
-    """Whether containers must see GPUs."""
     limit_s: float
 
 

@@ -176,7 +176,6 @@ class Preflight:
     user: str
     """Who looked."""
     groups: tuple[str, ...]
-    """The groups of that user."""
     cpu_model: str | None
     threads: int | None
     memory_bytes: int | None

@@ -111,7 +111,6 @@ class ClusterPlan:
     image: AgentImage
     token: str
     tls: Mapping[str, bytes]
-    """Of `settings.chosen_tls`."""
 
 
 @dataclass(frozen=True)

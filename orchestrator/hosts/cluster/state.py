@@ -89,7 +89,6 @@ class Cluster:
 
     @property
     def ports(self) -> Ports:
-        """All its ports."""
         return Ports(self.first_port)
 
     @property

@@ -71,6 +71,11 @@ class CommandOutput:
     stdout: str
     stderr: str
 
+    @property
+    def last_line(self) -> str:
+        """Of its errors; its exit code where it said nothing."""
+        return (self.stderr.strip().splitlines() or [f"exit code {self.exit_code} without a message"])[-1]
+
 
 @dataclass(frozen=True)
 class EngineForward:
@@ -172,8 +177,7 @@ class Connections:
             return HostConnectionError(name, "the connection ended, or nothing came through it any more")
         if started.returncode == SSH_FAILED:
             return explain(name, self._hosts[name], said)
-        last = (said.strip().splitlines() or [f"exit code {started.returncode} without a message"])[-1]
-        return InfrastructureError(last)
+        return InfrastructureError(CommandOutput(started.returncode, "", said).last_line)
 
     def offered_key(self, name: str, timeout_s: float) -> str:
         """The public key that a host offers, as `type text`. It is not trusted by this, and nobody logs in."""

@@ -72,7 +72,6 @@ class CompactionReport:
     generation: int
     """The current one at the end."""
     expired: int
-    """Old generations that were deleted."""
 
 
 @dataclass(frozen=True)
