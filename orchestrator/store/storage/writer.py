@@ -1,7 +1,6 @@
 """Writing the store: one writer at a time is usual, several do no harm."""
 
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Final, Self
 
 import pyarrow as pa
@@ -54,9 +53,7 @@ class Writer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def append(self, rows: Sequence[Mapping[str, object]]) -> None:
