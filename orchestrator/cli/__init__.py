@@ -74,13 +74,9 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
+@filtered_streams()
 def run(arguments: list[str]) -> int:
     """Runs one command and returns its exit code. An error is one line on standard error."""
-    with filtered_streams():
-        return _run(arguments)
-
-
-def _run(arguments: list[str]) -> int:
     try:
         code = taxmeter.main(arguments, prog_name="taxmeter", standalone_mode=False)
     except click.exceptions.Abort:

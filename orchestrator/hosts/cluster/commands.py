@@ -119,10 +119,8 @@ class Execution:
 
     def send(self, number: int) -> None:
         """Sends a signal to the command."""
-        try:
+        with suppress(BrokenPipeError, ConnectionResetError):  # it has ended
             self._stream._sock.sendall(f"{number}\n".encode())
-        except (BrokenPipeError, ConnectionResetError):
-            return  # it has ended
 
     def frames(self) -> Iterator[tuple[int, bytes]]:
         """What it writes, until it ends."""
@@ -247,13 +245,10 @@ def _listen(child: "subprocess.Popen[bytes]") -> None:
 
 
 def _copy(terminal: int) -> None:
-    try:
+    with suppress(OSError):  # how Linux says that nobody has the other end any more
         while data := os.read(terminal, 1 << 16):
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
-    except OSError:
-        # how Linux says that nobody has the other end any more
-        return
 
 
 if __name__ == "__main__":
