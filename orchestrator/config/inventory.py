@@ -222,13 +222,12 @@ class Inventory:
 
 def problem_of(values: Mapping[str, Any]) -> tuple[str | None, str] | None:
     """Why the settings of a host do not fit each other, and the key that is to blame (null: the host); else None."""
+    foreign = next((key for key in OF_SSH if key in values), None)
     if values["connection"] is Connection.LOCAL:
-        foreign = next((key for key in OF_SSH if key in values), None)
         if foreign is not None:
             return foreign, f"connection local takes no {foreign}; remove it or write `connection: ssh`"
         return None
     if values["connection"] is Connection.RAY:
-        foreign = next((key for key in OF_SSH if key in values), None)
         if foreign == "python":
             return foreign, "connection ray takes no python: trials run where the node of Ray runs; remove it"
         if foreign is not None:

@@ -129,12 +129,7 @@ def this_machine_to_ourselves(project: Path) -> Iterator[None]:
 
 @contextmanager
 def project_to_ourselves(root: Path, state: Path) -> Iterator[None]:
-    """Keeps a second sweep off a project, whose files and containers it would take for those of a killed one.
-
-    Raises:
-        SweepUnderWayError: another sweep of it runs.
-        NoUsableHostError: the lock file cannot be used.
-    """
+    """Keeps a second sweep off a project, whose files and containers it would take for those of a killed one."""
     lock = _project_lock(state)
     with ExitStack() as stack:
         try:

@@ -67,12 +67,7 @@ class Requirements:
 
 
 def read_requirements(catalogue: Path) -> Requirements:
-    """What hosts are compared with, by a catalogue and the record beside it.
-
-    Raises:
-        ConfigurationError: the catalogue or the record is malformed.
-        InfrastructureError: this machine's engine was lost while it was asked.
-    """
+    """What hosts are compared with, by a catalogue and the record beside it."""
     entries = Catalogue.load(catalogue).entries
     built = {name: image for name, image in read_built_images(catalogue).items() if name in entries}
     wanted = {name: WantedImage(image, entries[name].demands) for name, image in built.items()}
