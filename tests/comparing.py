@@ -31,7 +31,7 @@ def store_of(directory: Path, *rows: Row, systems: Iterable[Row] = ()) -> Result
     with Store.open(directory).writer() as writer:
         put_dimensions(writer)
         for one in systems:
-            writer.put_system(one)
+            writer.put("systems", [one])
         writer.append(rows)
     return open_store(directory)
 

@@ -20,7 +20,7 @@ from orchestrator.campaign.handover import Handover, read_handover
 from orchestrator.campaign.provision import ReadyHost
 from orchestrator.campaign.stored_plan import StoredPlan
 from orchestrator.config import Sweep, load_inventory, load_sweep
-from orchestrator.config.inventory.loader import InventoryDocument
+from orchestrator.config.inventory_file import InventoryDocument
 from orchestrator.environments import Catalogue, read_built_images, read_lock
 from orchestrator.environments import catalogue as catalogue_module
 from orchestrator.environments import record as record_module

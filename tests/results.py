@@ -25,11 +25,12 @@ def trial(name: str, campaign: str = CAMPAIGNS[0], **more: object) -> Row:
 def put_dimensions(writer: Writer, **documents: str) -> None:
     """The system, the environment and the campaigns that `trial` refers to."""
     fingerprint = encode(FINGERPRINT)
-    writer.put_system(
-        system_row(SYSTEM, hw_id(FINGERPRINT), hot_columns(FINGERPRINT), {**fingerprint, "private": None})
+    writer.put(
+        "systems", [system_row(SYSTEM, hw_id(FINGERPRINT), hot_columns(FINGERPRINT), {**fingerprint, "private": None})]
     )
-    writer.put_environment(
-        environment_row(ENVIRONMENT, "cpu", {"python": "3.11.2"}, {}, image_digest=None, lock_sha256=None)
+    writer.put(
+        "environments",
+        [environment_row(ENVIRONMENT, "cpu", {"python": "3.11.2"}, {}, image_digest=None, lock_sha256=None)],
     )
     for number, name in enumerate(CAMPAIGNS):
         texts = {"sweep_document": "version: 1", "inventory_document": "version: 1\nhosts: {lab1: {}}", **documents}

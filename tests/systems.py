@@ -224,16 +224,15 @@ def _context(place: _Place) -> RowContext:
 
 def _put_dimensions(writer: Writer, place: _Place) -> None:
     fingerprint, name = place.system.fingerprint, place.pin.name
-    writer.put_system(
-        row_of_system(system_id(fingerprint), hw_id(fingerprint), hot_columns(fingerprint), encode(fingerprint))
+    writer.put(
+        "systems",
+        [row_of_system(system_id(fingerprint), hw_id(fingerprint), hot_columns(fingerprint), encode(fingerprint))],
     )
-    writer.put_environment(
-        environment_row(
+    writer.put("environments", [environment_row(
             digest({"environment": name})[:32], name, VERSIONS[name], {"torch_version": VERSIONS[name]["torch"]},
             image_digest=place.pin.image_digest, lock_sha256=place.pin.lock_sha256,
             image_layers=place.pin.image_layers, image_config_sha256=place.pin.image_config_sha256,
-        )
-    )  # fmt: skip
+        )])  # fmt: skip
 
 
 def _again(writer: Writer, first: pa.Table, number: int, most: int, random: np.random.Generator) -> str:

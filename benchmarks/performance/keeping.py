@@ -19,8 +19,8 @@ from benchmarks.store.building import put_dimensions
 from benchmarks.store.fleet import Campaign
 from benchmarks.store.rows import campaign_rows
 from orchestrator.store import Store, campaign_totals
+from orchestrator.store.merge import merge
 from orchestrator.store.query.view import current_view
-from orchestrator.store.sharing.merge import merge
 from orchestrator.store.storage.compaction import compact
 from orchestrator.store.verification import verify
 from runners.contract import Status

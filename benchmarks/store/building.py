@@ -103,8 +103,8 @@ def live_files(layout: Layout) -> int:
 def put_dimensions(writer: Writer, campaign: Campaign) -> None:
     """Writes what the rows of a campaign refer to."""
     for host in campaign.hosts:
-        writer.put_system(_system(host, campaign.day))
-    writer.put_environment(_environment(campaign.environment))
+        writer.put("systems", [_system(host, campaign.day)])
+    writer.put("environments", [_environment(campaign.environment)])
     writer.put_campaign(
         campaign_row(
             campaign.campaign_id,

@@ -7,9 +7,30 @@ from typing import Final
 
 import click
 
-from orchestrator.cli.lazy import LazyGroup
+from orchestrator.cli.options import LazyGroup
 from orchestrator.cli.terminal import filtered_streams
 from orchestrator.errors import ExitCode, TaxmeterError
+
+_RESULTS: Final = {
+    "ls": ("campaign_list:list_campaigns", "Lists the campaigns, the newest first, and how their trials ended."),
+    "show": ("campaigns:show", "Shows the table of one campaign, by default of the newest."),
+    "log": ("campaigns:show_log", "Shows how a trial ended, why, and the end of its log."),
+    "coverage": ("campaigns:coverage", "Says what ran and what did not in one campaign or several."),
+    "sql": ("rows:sql", "Answers a query, in the SQL of DuckDB."),
+    "export": ("rows:export", "Writes results to a directory or a file, for other programs or other people."),
+    "import": ("store_care:import_command", "Adds the results of a directory that another machine ran."),
+    "merge": ("store_care:merge", "Adds what another store has and this one lacks."),
+    "push": ("store_care:push_command", "Makes the store readable at a URL, such as s3://BUCKET/PREFIX."),
+    "drop": ("store_care:drop_command", "Takes a campaign and its rows out of the store."),
+    "compact": ("store_care:compact", "Merges small files of the store into few large ones."),
+    "verify": ("store_care:verify", "Reads every row of the store and checks that all of it fits together."),
+}
+
+
+@click.group(cls=LazyGroup, places=_RESULTS)
+def results() -> None:
+    """The result store."""
+
 
 _COMMANDS: Final = {
     "claims": ("claims:claims_command", "Which findings hold in what is in the store."),
@@ -22,7 +43,7 @@ _COMMANDS: Final = {
     "paper": ("paper:paper_command", "Draws the paper's figures and tables."),
     "report": ("report:report_command", "Writes one page in HTML, with all charts."),
     "reproduce": ("reproduce:reproduce", "Runs stored trials again and compares then with now."),
-    "results": ("results:results", "The result store."),
+    "results": (results, "The result store."),
     "serve": ("report:serve_command", "Shows the page of `report` on this machine, kept up to date."),
     "sweep": ("sweep:sweep", "Sweeps: parameter spaces to measure."),
     "task": ("task:task", "Tasks for machines that this one cannot reach."),
@@ -53,13 +74,9 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
+@filtered_streams()
 def run(arguments: list[str]) -> int:
     """Runs one command and returns its exit code. An error is one line on standard error."""
-    with filtered_streams():
-        return _run(arguments)
-
-
-def _run(arguments: list[str]) -> int:
     try:
         code = taxmeter.main(arguments, prog_name="taxmeter", standalone_mode=False)
     except click.exceptions.Abort:

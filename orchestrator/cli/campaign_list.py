@@ -1,6 +1,5 @@
 """`taxmeter results ls`: the campaigns of a store."""
 
-from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -9,11 +8,11 @@ import click
 from rich.cells import cell_len
 
 from orchestrator.boundary import terminal_text
-from orchestrator.cli.options import duration_text, format_option
+from orchestrator.cli.options import aligned, duration_text, format_option
 from orchestrator.cli.stores import open_results, place_option
 from orchestrator.cli.tables import print_rows
 from orchestrator.store import Origin
-from orchestrator.store.query.campaigns import campaign_list
+from orchestrator.store.query.view import campaign_list
 
 _HOSTS_SHOWN = 3
 _ORIGINS = {Origin.MEASURED.value: "this store", Origin.IMPORTED.value: "imported", Origin.MERGED.value: "merged"}
@@ -34,19 +33,10 @@ def list_campaigns(place: str | Path, form: str) -> None:
     listed = [_for_people(row) for row in rows.to_pylist()]
     are_numbers = [isinstance(value, int) for value in listed[0].values()]
     # An id that is cut cannot be copied into another command: no line is fitted to the terminal
-    head, *lines = _aligned([list(listed[0]), *(map(str, row.values()) for row in listed)], are_numbers)
+    texts = [[terminal_text(str(text)) for text in row] for row in (listed[0], *(row.values() for row in listed))]
+    head, *lines = aligned(texts, are_numbers, cell_len)
     click.secho(head, bold=True)
     click.echo("\n".join(lines))
-
-
-def _aligned(rows: Iterable[Iterable[str]], are_numbers: Sequence[bool]) -> Iterator[str]:
-    """Rows of equal length as lines with columns, numbers to the right."""
-    texts = [[terminal_text(text) for text in row] for row in rows]
-    widths = [max(map(cell_len, column)) for column in zip(*texts, strict=True)]
-    for row in texts:
-        gaps = [" " * (width - cell_len(text)) for width, text in zip(widths, row, strict=True)]
-        cells = zip(row, gaps, are_numbers, strict=True)
-        yield "  ".join(gap + text if is_number else text + gap for text, gap, is_number in cells).rstrip()
 
 
 def _for_people(row: dict[str, Any]) -> dict[str, Any]:

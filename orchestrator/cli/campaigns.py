@@ -82,11 +82,7 @@ def coverage(campaign_ids: tuple[str, ...], place: str | Path, output: Path | No
 
 
 def known_campaign(opened: Results, campaign_id: str | None, place: str | Path) -> dict[str, Any]:
-    """The row of a campaign, by its id or a beginning that no other shares; by default of the newest.
-
-    Raises:
-        ConfigurationError: there is no such campaign, or more than one.
-    """
+    """The row of a campaign, by its id or a beginning that no other shares; by default of the newest."""
     rows = opened.campaigns().arrow().sort_by([("started_at", "descending")]).to_pylist()
     if not rows:
         raise ConfigurationError(f"{place}: no campaign yet; run `make cluster-sweep`")

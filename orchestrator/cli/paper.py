@@ -110,20 +110,10 @@ def measure(
     Each is a `taxmeter sweep run` of its own, which ends cleanly on Ctrl-C and goes on when this is run again.
 
     Args:
-        inventory: the machines.
-        limit: which of them.
-        results: of the store.
-        sweeps: the directory of the paper's sweeps.
-        quick: whether to take the shortened ones.
-        device: of `_DEVICES`.
         resume: as `taxmeter sweep run` has it; `auto` takes finished campaigns as they are, too.
 
     Returns:
         The exit code of the sweep that ended it, or 1 if trials failed, else 0.
-
-    Raises:
-        ConfigurationError: a file is wrong, or there is no sweep.
-        NoUsableHostError: no host can be used.
     """
     if device == "auto":
         device = "cuda" if _has_gpu(inventory, limit) else "cpu"
@@ -148,10 +138,6 @@ def chosen_sweeps(directory: Path, device: str, *, quick: bool) -> list[Path]:
     Args:
         directory: the paper's sweeps; those for GPUs are in it, those for processors and the shortened ones below.
         device: `cuda` or `cpu`.
-        quick: whether to take the shortened ones.
-
-    Raises:
-        ConfigurationError: there is none.
     """
     short = {"cuda": "gpu", "cpu": "cpu"}[device]
     place = directory / "quick" / short if quick else directory / "cpu" if device == "cpu" else directory

@@ -1,7 +1,6 @@
 """The live line of a running campaign, or a plain line now and then where there is no terminal."""
 
 import time
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console
@@ -46,9 +45,7 @@ class ProgressLine:
         self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._live.stop()
 
     def observe(self, progress: CampaignProgress) -> None:

@@ -152,15 +152,6 @@ class PageServer(http.server.ThreadingHTTPServer):
     request_queue_size = 8
 
     def __init__(self, follower: Follower, port: int) -> None:
-        """Binds it.
-
-        Args:
-            follower: makes the page.
-            port: 0 takes a free one.
-
-        Raises:
-            ConfigurationError: the port is taken, or not ours to take.
-        """
         try:
             super().__init__((LOCAL, port), _Handler)
         except OSError as error:
@@ -180,7 +171,6 @@ class PageServer(http.server.ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """In the thread."""
         try:
             super().process_request_thread(request, client_address)
         finally:

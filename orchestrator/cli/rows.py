@@ -9,10 +9,10 @@ from orchestrator.analysis.tax import VIEWS as TAX_VIEWS
 from orchestrator.cli.stores import open_results, place_option
 from orchestrator.cli.tables import print_rows
 from orchestrator.errors import ConfigurationError
+from orchestrator.store.export import ExportOrder, with_units
+from orchestrator.store.export import export as write_export
 from orchestrator.store.query.sql import ask, query_errors
 from orchestrator.store.query.tabular import FORMATS, appearing, write_rows
-from orchestrator.store.sharing.export import ExportOrder, with_units
-from orchestrator.store.sharing.export import export as write_export
 
 _SUFFIXES = {".csv": "csv", ".json": "json", ".ndjson": "json", ".jsonl": "json", ".parquet": "parquet"}
 
@@ -108,11 +108,7 @@ def export(
 
 
 def chosen_form(form: str | None, output: Path | None) -> str:
-    """The format that was asked for, or that the name of the output says; a table on the terminal.
-
-    Raises:
-        ConfigurationError: there is none, or it cannot be printed.
-    """
+    """The format that was asked for, or that the name of the output says; a table on the terminal."""
     if output is None:
         if form == "parquet":
             raise ConfigurationError("Parquet cannot be printed; add --output FILE")

@@ -9,8 +9,8 @@ from orchestrator.campaign.exchange import ImportReport, import_export
 from orchestrator.cli.stores import StorePlace, open_existing, place_option, require_store, results_option, writing
 from orchestrator.errors import ConfigurationError, ExitCode, some_of
 from orchestrator.store import Store
-from orchestrator.store.sharing.merge import merge as merge_stores
-from orchestrator.store.sharing.push import push
+from orchestrator.store.merge import merge as merge_stores
+from orchestrator.store.push import push
 from orchestrator.store.storage.compaction import compact as compact_store
 from orchestrator.store.storage.compaction import drop
 from orchestrator.store.storage.generations import KEEP_S

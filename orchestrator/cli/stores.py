@@ -71,11 +71,7 @@ place_option = click.option(
 
 
 def open_existing(directory: Path) -> Store:
-    """Opens a store of this machine, to read or to write; an empty directory is an empty one.
-
-    Raises:
-        ConfigurationError: there is none.
-    """
+    """Opens a store of this machine, to read or to write; an empty directory is an empty one."""
     _refuse_file(directory)
     if not directory.is_dir():
         raise ConfigurationError("no such store; run `make cluster-sweep`, or name one with --results", file=directory)
@@ -88,22 +84,14 @@ def open_existing(directory: Path) -> Store:
 
 
 def open_results(place: str | Path) -> Results:
-    """Opens a store for reading, wherever it is.
-
-    Raises:
-        ConfigurationError: there is none.
-    """
+    """Opens a store for reading, wherever it is."""
     if isinstance(place, Path):
         open_existing(place)
     return open_store(place)
 
 
 def require_store(place: str | Path) -> Results:
-    """Opens a store for reading, and refuses a directory that does not look like one.
-
-    Raises:
-        ConfigurationError: there is none.
-    """
+    """Opens a store for reading, and refuses a directory that does not look like one."""
     opened = open_results(place)
     if isinstance(place, Path) and not is_store(place):
         raise _no_store(place)
@@ -112,11 +100,7 @@ def require_store(place: str | Path) -> Results:
 
 @contextmanager
 def writing() -> Iterator[None]:
-    """Around what writes to a store: says what to do where that is not allowed.
-
-    Raises:
-        ConfigurationError: the store cannot be written.
-    """
+    """Around what writes to a store: says what to do where that is not allowed."""
     try:
         yield
     except StoreError as error:

@@ -56,7 +56,7 @@ from orchestrator.files import ProjectFiles
 from orchestrator.hosts import open_hosts
 from orchestrator.planning import ANY_SUITABLE, Plan, PlanningHost, environments_on
 from orchestrator.store import Attempt, Origin, Store
-from orchestrator.store.query.campaigns import campaign_list
+from orchestrator.store.query.view import campaign_list
 from runners.contract import Status
 
 _GIT_S = 60
@@ -264,11 +264,7 @@ def _print_pins(wanted: Sweep, hosts: Iterable[PlanningHost]) -> None:
 
 
 def known_environments(wanted: Sweep, files: ProjectFiles) -> None:
-    """Refuses an environment that is not in the catalogue, where the sweep names it.
-
-    Raises:
-        ConfigurationError: names the line of the sweep.
-    """
+    """Refuses an environment that is not in the catalogue, where the sweep names it."""
     known = Catalogue.load(files.catalogue).entries
     for position, name in enumerate(wanted.environments):
         if name not in known and name != ANY_SUITABLE:
@@ -278,11 +274,7 @@ def known_environments(wanted: Sweep, files: ProjectFiles) -> None:
 
 
 def git_commit() -> str | None:
-    """The commit of the project in the current directory, `-dirty` if it was changed; None outside of a repository.
-
-    Raises:
-        InfrastructureError: git does not end.
-    """
+    """The commit of the project in the current directory, `-dirty` if it was changed; None outside of a repository."""
     if shutil.which("git") is None:
         return None
     command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
@@ -329,11 +321,7 @@ def _row(campaign_id: str | None, results: Path) -> Mapping[str, Any] | None:
 
 
 def _refuse_hosts_of_others(row: Mapping[str, Any]) -> None:
-    """Refuses to reach the hosts of an inventory that somebody else wrote: an agent and its token would go there.
-
-    Raises:
-        ConfigurationError: the campaign came from another store.
-    """
+    """Refuses to reach the hosts of an inventory that somebody else wrote: an agent and its token would go there."""
     if row["origin"] != Origin.MEASURED.value:
         raise ConfigurationError(
             f"campaign {row['campaign_id']} came from another store ({row['origin']}), and the inventory that it is "

@@ -31,7 +31,7 @@ from orchestrator.cli.tables import wide_console
 from orchestrator.errors import ConfigurationError, ExitCode, did_you_mean
 from orchestrator.files import ProjectFiles
 from orchestrator.hosts import a_sweep_is_under_way
-from orchestrator.store.query.campaigns import campaign_list
+from orchestrator.store.query.view import campaign_list
 
 _NARROW = 80
 """Columns where there is no terminal."""

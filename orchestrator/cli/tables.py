@@ -21,7 +21,6 @@ class SafeConsole(Console):
     """Draws by codes of its own, and passes on none of those that a text holds."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-        """As that of `Console`."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(terminal_text(segment.text), segment.style)
 
@@ -55,11 +54,7 @@ def print_rows(rows: ArrowTable, form: str) -> None:
 
 
 def write_text(path: Path, text: str, *, append: bool = False) -> None:
-    """Writes a file that was asked for.
-
-    Raises:
-        ConfigurationError: it cannot be written.
-    """
+    """Writes a file that was asked for."""
     try:
         with path.open("a" if append else "w", encoding="utf-8") as file:
             file.write(text)

@@ -190,9 +190,7 @@ def _parsed(source: Source) -> Any:
         problem = one_line(str(error.problem or error.context), 300)
         line = None if mark is None else mark.line + 1
         raise ConfigurationError(f"not valid YAML: {problem}", file=source.path, line=line) from None
-    except YAMLError as error:
-        raise ConfigurationError(f"not valid YAML: {one_line(str(error), 300)}", file=source.path) from None
-    except (TypeError, ValueError) as error:  # a mapping as a key, an integer of 5,000 digits
+    except (YAMLError, TypeError, ValueError) as error:  # also a mapping as a key, an integer of 5,000 digits
         raise ConfigurationError(f"not valid YAML: {one_line(str(error), 300)}", file=source.path) from None
     for number, (location, value) in enumerate(nodes(tree)):
         if len(location) > MAX_DEPTH or number > MAX_NODES:

@@ -17,8 +17,15 @@ from pydantic import (
 )
 
 from orchestrator.config.documents import Document, SettingError, Source, StrictModel, load_yaml
-from orchestrator.config.protocol import consistent, guards_in_full, within_bounds
-from orchestrator.config.user_module import DIRECTORY, STORED, UserModule, read_module
+from orchestrator.config.sweep_values import (
+    DIRECTORY,
+    STORED,
+    UserModule,
+    consistent,
+    guards_in_full,
+    read_module,
+    within_bounds,
+)
 from orchestrator.errors import did_you_mean
 from runners.contract import LEGACY, Guards, Protocol
 from runners.contract.catalogue import BACKENDS, WORKLOADS, OptionInfo
@@ -331,7 +338,6 @@ def load_sweep(path: Path | Source, stored: Mapping[str, str] | None = None) -> 
     """Reads a sweep, and the files of its models; it has its own file's path and text in `file`.
 
     Args:
-        path: of the file, or what was read from it.
         stored: for a sweep out of the store, the texts of its models' files by `FILE.py:FUNCTION`: none is read.
 
     Raises:

@@ -1,4 +1,8 @@
-"""Environments: one lock each, built as an image or as a virtual environment."""
+"""Environments: one lock each, built as an image or as a virtual environment.
+
+What fails of an engine, a registry or a download is an `InfrastructureError`, what a user wrote or named wrongly a
+`ConfigurationError`: one line each. Docstrings name errors where something else is to be known of them.
+"""
 
 from orchestrator.environments.build import Build, build_image
 from orchestrator.environments.catalogue import (
@@ -8,6 +12,7 @@ from orchestrator.environments.catalogue import (
     description,
     lock_sha256,
     read_lock,
+    recipe_digest,
     recipe_sha256,
 )
 from orchestrator.environments.engine import (
@@ -49,6 +54,7 @@ from orchestrator.environments.transfer import (
     Awaited,
     copy_environment,
     copy_image,
+    find_image,
     load_environment,
     receive_image,
     save_environment,

@@ -69,10 +69,7 @@ def build_image(build: Build, client: DockerClient, address: str, say: Say) -> d
     """Builds an image on an engine, with the settings that this site has for pip and for certificates.
 
     Args:
-        build: what to build.
-        client: a connection to the engine.
         address: of the engine; the command that builds needs it too.
-        say: told about long steps.
 
     Returns:
         What the engine's `inspect` says about it.
@@ -97,11 +94,7 @@ def build_image(build: Build, client: DockerClient, address: str, say: Say) -> d
 
 
 def find_builder(search_path: str | None = None) -> Builder:
-    """The first `docker` on the search path that can build with BuildKit.
-
-    Raises:
-        InfrastructureError: there is none; the message says what each client lacks.
-    """
+    """The first `docker` on the search path that can build with BuildKit."""
     path = f"{os.environ.get('PATH', os.defpath)}:/usr/bin" if search_path is None else search_path
     clients = list(dict.fromkeys(_clients(path)))
     for client in clients:
@@ -120,17 +113,7 @@ def find_builder(search_path: str | None = None) -> Builder:
 
 
 def ensure_base(base: str, debian_suite: str, client: DockerClient, say: Say) -> str:
-    """The reference of a base image that the engine has: the pinned one wherever possible.
-
-    Args:
-        base: the pinned one.
-        debian_suite: what stands in for it.
-        client: a connection to the engine.
-        say: told about long steps.
-
-    Raises:
-        InfrastructureError: the registry answers but does not give the image, or no stand-in can be made.
-    """
+    """The reference of a base image that the engine has: the pinned one wherever possible."""
     if attributes_of(client, base) is not None:
         return base
     problem = _pull(client, base, say)

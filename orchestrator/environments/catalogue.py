@@ -149,11 +149,7 @@ class Catalogue:
         """Reads the catalogue.
 
         Args:
-            path: of the file.
             without_locks: whether locks may be missing, because they are about to be written.
-
-        Raises:
-            ConfigurationError: it is malformed, or the lock of an environment does not exist.
         """
         path = path.absolute()
         document = load_yaml(path, _Document)
@@ -171,36 +167,27 @@ class Catalogue:
         return cls(path, entries)
 
     def entry(self, name: str) -> EnvironmentEntry:
-        """The environment called `name`.
-
-        Raises:
-            ConfigurationError: there is none.
-        """
         if name not in self.entries:
             raise ConfigurationError(f"unknown environment {name}; {did_you_mean(name, self.entries)}", file=self.path)
         return self.entries[name]
 
 
 def lock_sha256(entry: EnvironmentEntry) -> str:
-    """Digest of the lock's bytes: equal for the image and the virtual environment of one environment.
-
-    Raises:
-        ConfigurationError: the environment has no lock.
-    """
+    """Digest of the lock's bytes: equal for the image and the virtual environment of one environment."""
     if entry.unresolved is not None:
         raise ConfigurationError(f"the environment {entry.name} has no lock: {entry.unresolved}")
     return hashlib.sha256(entry.lock_path.read_bytes()).hexdigest()
 
 
 def recipe_sha256(entry: EnvironmentEntry) -> str:
-    """Digest of all that the image is made from: the Dockerfile, the lock, the Python and the declared base."""
-    recipe = {
-        "base": entry.base,
-        "debian_suite": entry.debian_suite,
-        "dockerfile": hashlib.sha256((entry.directory / DOCKERFILE).read_bytes()).hexdigest(),
-        "lock": lock_sha256(entry),
-        "python": entry.python,
-    }
+    """Digest of all that the image is made from."""
+    return recipe_digest(entry.base, entry.debian_suite, entry.directory / DOCKERFILE, lock_sha256(entry), entry.python)
+
+
+def recipe_digest(base: str, debian_suite: str, dockerfile: Path, lock: str, python: str) -> str:
+    """Digest of what an image is made from; the lock is given by its own."""
+    content = hashlib.sha256(dockerfile.read_bytes()).hexdigest()
+    recipe = {"base": base, "debian_suite": debian_suite, "dockerfile": content, "lock": lock, "python": python}
     return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()
 
 
@@ -248,11 +235,7 @@ class Pin:
 
 
 def read_lock(path: Path) -> dict[str, Pin]:
-    """The pins of an environment's lock, by canonical name.
-
-    Raises:
-        ConfigurationError: it cannot be read, a line is no pin with hashes, or holds for some platforms only.
-    """
+    """The pins of an environment's lock, by canonical name."""
     pins: dict[str, Pin] = {}
     for line, text in logical_lines(Source.read(path).text):
         requirement = parsed_requirement(text.partition("--hash=")[0])

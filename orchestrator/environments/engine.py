@@ -81,10 +81,6 @@ def connect(base_url: str | None = None, timeout_s: float = 60.0) -> DockerClien
 
     Args:
         base_url: the engine's address; by default what DOCKER_HOST says, else the local socket.
-        timeout_s: how long a single answer of the engine may take.
-
-    Raises:
-        InfrastructureError: no engine answers there.
     """
     address = engine_address(base_url)
     environment = dict(os.environ) | {"DOCKER_HOST": address}
@@ -138,7 +134,6 @@ def start_container(
     """Starts a container. One that does not start is not left behind.
 
     Args:
-        client: a connection to the engine.
         settings: of the SDK's `create`, with a label of ours.
         files: put into it before it starts, by absolute path: so they are in no `docker inspect` and no file of the
             host's, which may be another machine.
@@ -224,11 +219,7 @@ def engine_errors(what: str, about_a_registry: bool = False) -> Iterator[None]:
     """Turns what an engine or its connection raises into one line that begins with `what`.
 
     Args:
-        what: what cannot be done.
         about_a_registry: the engine was asked to speak to one, so that its words are about that.
-
-    Raises:
-        InfrastructureError: the engine refused or was lost.
     """
     try:
         yield
@@ -253,12 +244,7 @@ def engine_message(error: Exception) -> str:
 
 
 def explain(message: str, about_a_registry: bool = False) -> str:
-    """A message of an engine, or of the connection to it, in one line and with what mends it.
-
-    Args:
-        message: as it came.
-        about_a_registry: the engine was to push to one or to pull from one.
-    """
+    """A message of an engine, or of the connection to it, in one line and with what mends it."""
     text = " ".join(message.split())
     known = _OF_A_REGISTRY if about_a_registry else _OF_THE_ENGINE
     return next((told.format(text) for pattern, told in known if pattern.search(text)), text)

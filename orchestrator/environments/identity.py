@@ -93,13 +93,8 @@ def insist(expected: ImageIdentity, found: ImageIdentity, what: str, consequence
     """Refuses an image that is not the expected one.
 
     Args:
-        expected: what it must be.
-        found: what it is.
         what: the image, such as `what arrived`.
         consequence: what was therefore not done.
-
-    Raises:
-        InfrastructureError: it is another image.
     """
     wrong = differences(expected, found)
     if wrong:
@@ -156,11 +151,7 @@ def is_archive(name: str) -> bool:
 
 
 def read_archive(path: Path) -> dict[str, Any]:
-    """The image in a file, in the form in which engines describe images. Layers are not unpacked.
-
-    Raises:
-        ConfigurationError: it cannot be read, is cut off, or holds no image or several.
-    """
+    """The image in a file, in the form in which engines describe images. Layers are not unpacked."""
     try:
         # Never compressed: a megabyte of it could be a gigabyte
         with (

@@ -66,11 +66,6 @@ def prepare(
 
     Without names these are the environments of processors, but for those that are built only when they are named: any
     machine can use them, and they are built in minutes.
-
-    Raises:
-        ConfigurationError: the catalogue is malformed, an environment is not in it or has no lock yet, or the engine
-            has another image than the recorded one.
-        InfrastructureError: no engine answers, or an image cannot be built.
     """
     known = Catalogue.load(catalogue)
     entries = [known.entry(name) for name in names]
@@ -104,11 +99,7 @@ def ensure_image(
     it was pushed to, or copied from the engine of this machine. One is built where none of this recipe is recorded.
 
     Args:
-        entry: the environment.
-        client: a connection to the engine.
-        say: told, in a line each, about choices and long steps.
         engine: the address that `client` was made with; a build runs a command that needs it too.
-        policy: what may replace the recorded image.
 
     Raises:
         ConfigurationError: the engine has another image than the recorded one.
@@ -142,9 +133,6 @@ def look_for_image(stored: StoredImage, engine: str | None, timeout_s: float = 6
     """Looks for the image of stored trials on an engine, whatever it is called there; nothing is named or recorded.
 
     Each answer of the engine may take `timeout_s`.
-
-    Raises:
-        InfrastructureError: the engine does not answer.
     """
     with (
         closing(connect(engine, timeout_s)) as client,
@@ -155,11 +143,7 @@ def look_for_image(stored: StoredImage, engine: str | None, timeout_s: float = 6
 
 
 def pull_stored_image(stored: StoredImage, engine: str | None, say: Say) -> ImageIdentity:
-    """Pulls the image of stored trials by its digest and proves that it is the one; nothing is named or recorded.
-
-    Raises:
-        InfrastructureError: it was never pushed, the registry cannot be reached, or it gives another image.
-    """
+    """Pulls the image of stored trials by its digest and proves that it is the one; nothing is named or recorded."""
     digest = stored.registry_digest
     if digest is None:
         raise InfrastructureError("it was never pushed into a registry")
@@ -179,9 +163,7 @@ def _find(
     """What the engine says about the image of a recipe; its tag may be gone while its labels still tell what it is.
 
     Args:
-        client: a connection to the engine.
         reference: the name that the image has, or is given.
-        recipe: the recipe's digest.
         recorded: the only image that is given the name if no image has it; if null, the newest of the recipe.
         any_of_the_recipe: another one than the recorded may be given the name too.
     """

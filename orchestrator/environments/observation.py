@@ -39,15 +39,7 @@ class Observation:
 
 
 def observe(client: DockerClient, image_id: str) -> Observation:
-    """Starts a container without a network, imports the frameworks in it and asks what is installed.
-
-    Args:
-        client: a connection to the engine that has the image.
-        image_id: the image.
-
-    Raises:
-        InfrastructureError: a framework cannot be imported, or the engine failed.
-    """
+    """Starts a container without a network, imports the frameworks in it and asks what is installed."""
     with engine_errors(f"the image {image_id[:19]} cannot be looked into"):
         remove_forgotten(client, f"{LABEL}=1", _LIMIT_S + 2 * _ALLOWANCE_S)
         settings = {

@@ -49,12 +49,7 @@ BUILD_S: Final = 4 * 3600.0
 
 
 def ensure_wheels(entry: EnvironmentEntry, say: Say) -> None:
-    """Makes sure that the wheels of `wheel_index` are in the wheel directory, each with a hash of the lock.
-
-    Raises:
-        ConfigurationError: the lock does not pin one of them.
-        InfrastructureError: neither the site's own package index nor the catalogue's has one.
-    """
+    """Makes sure that the wheels of `wheel_index` are in the wheel directory, each with a hash of the lock."""
     if entry.wheel_index is None:
         return
     index = entry.wheel_index
@@ -82,8 +77,6 @@ def wheels_of(entry: EnvironmentEntry, name: str, version: str) -> list[Path]:
     """The wheels of one version that are there for the environment's Python and platform.
 
     Args:
-        entry: the environment.
-        name: of the distribution, in its canonical spelling.
         version: with its local part, if it has one.
     """
     served = supported_tags(entry.python, entry.platform)
@@ -102,7 +95,6 @@ def supported_tags(python: str, platform: str) -> frozenset[Tag]:
     """The tags of wheels that install for a CPython and a platform.
 
     Args:
-        python: such as `3.11`.
         platform: the newest that will do, such as `manylinux_2_28_x86_64`.
     """
     _, _, newest, architecture = platform.split("_", 3)
@@ -123,9 +115,6 @@ def fetch_unlocked(entry: EnvironmentEntry, name: str, version: str, say: Say) -
 
     Returns:
         The wheels of this version that the environment may have.
-
-    Raises:
-        InfrastructureError: neither the site's own package index nor the catalogue's has one.
     """
     assert entry.wheel_index is not None
     if not wheels_of(entry, name, version):
@@ -179,12 +168,6 @@ def run_uv(
 ) -> str:
     """What uv prints.
 
-    Args:
-        arguments: of the command.
-        environment: its variables (`uv_environment`).
-        failure: what cannot be done if it fails.
-        directory: where it runs; null for the current one.
-
     Raises:
         InfrastructureError: it fails; begins with `failure`.
     """
@@ -233,11 +216,6 @@ def hash_mismatch(output: str) -> str | None:
 
 def run_command(command: Sequence[str], limit_s: float, **settings: Any) -> "subprocess.CompletedProcess[str]":
     """Runs a program to its end, however it ends.
-
-    Args:
-        command: and its arguments.
-        limit_s: after that it is killed.
-        settings: of `subprocess.run`.
 
     Raises:
         InfrastructureError: it did not end in time.

@@ -113,21 +113,13 @@ def image_lock(entry: EnvironmentEntry, say: Say) -> AbstractContextManager[None
 
 
 def read_built_images(catalogue: Path) -> dict[str, BuiltImage]:
-    """The images built so far from the environments of a catalogue, by their names.
-
-    Raises:
-        ConfigurationError: the file is malformed.
-    """
+    """The images built so far from the environments of a catalogue, by their names."""
     path = catalogue.with_name(RECORD)
     return dict(load_yaml(path, _Document).images) if path.exists() else {}
 
 
 def recorded_images(names: Sequence[str], catalogue: Path) -> dict[str, BuiltImage]:
-    """The recorded images of these environments, or all.
-
-    Raises:
-        ConfigurationError: one of them, or any at all, is not recorded.
-    """
+    """The recorded images of these environments, or all."""
     images = read_built_images(catalogue)
     unknown = [name for name in names if name not in images]
     if unknown or not images:
@@ -138,11 +130,7 @@ def recorded_images(names: Sequence[str], catalogue: Path) -> dict[str, BuiltIma
 
 
 def record_built_image(entry: EnvironmentEntry, image: BuiltImage) -> None:
-    """Notes one image, and keeps what is noted about the others.
-
-    Raises:
-        ConfigurationError: the file is malformed.
-    """
+    """Notes one image, and keeps what is noted about the others."""
     path = entry.directory / RECORD
     with exclusive(entry.state_directory / "locks" / "images", lambda: None):
         images = read_built_images(path)
@@ -162,13 +150,7 @@ def describe(attributes: Mapping[str, Any], recorded: BuiltImage | None, client:
     """The record of an image, with what is observed inside unless that is recorded already.
 
     Args:
-        attributes: what the engine's `inspect` says.
         recorded: what is known of this environment's image so far; kept if it is the same image.
-        client: a connection to the engine.
-        say: told before the image is looked into.
-
-    Raises:
-        InfrastructureError: the image is none of ours, or its frameworks cannot be imported.
     """
     labels, found, reference = labels_of(attributes), identity_of(attributes), reference_of(attributes)
     if recorded is not None and not differences(recorded.identity, found):
@@ -192,11 +174,7 @@ def describe(attributes: Mapping[str, Any], recorded: BuiltImage | None, client:
 
 
 def labels_of(attributes: Mapping[str, Any]) -> dict[str, str]:
-    """The labels by which an image of an environment is known.
-
-    Raises:
-        InfrastructureError: it has none of them.
-    """
+    """The labels by which an image of an environment is known."""
     labels = (attributes.get("Config") or {}).get("Labels") or {}
     missing = [name for name in (LABEL_ENVIRONMENT, LABEL_LOCK, LABEL_RECIPE, LABEL_BASE) if name not in labels]
     if missing:
@@ -205,11 +183,7 @@ def labels_of(attributes: Mapping[str, Any]) -> dict[str, str]:
 
 
 def reference_of(attributes: Mapping[str, Any]) -> str:
-    """The name that an image of an environment has on every engine.
-
-    Raises:
-        InfrastructureError: it is no image of an environment.
-    """
+    """The name that an image of an environment has on every engine."""
     labels = labels_of(attributes)
     return f"taxmeter/{labels[LABEL_ENVIRONMENT]}:{labels[LABEL_RECIPE][:12]}"
 
@@ -219,10 +193,6 @@ def verify_images(names: Sequence[str], catalogue: Path, engine: str | None, say
 
     Returns:
         By environment, in what the engine's image differs: nothing if layers, settings and versions are identical.
-
-    Raises:
-        ConfigurationError: an image is not recorded.
-        InfrastructureError: the engine does not answer.
     """
     images = recorded_images(names, catalogue)
     with closing(connect(engine)) as client, engine_errors(f"the engine at {engine_address(engine)} failed"):
@@ -234,14 +204,7 @@ def compare_images(expected: str, found: str, catalogue: Path, engine: str | Non
 
     Args:
         expected: an environment, a reference, an id or a digest that the engine knows, or a saved file.
-        found: the same.
-        catalogue: the catalogue beside which images are recorded.
         engine: where images are that are not in files.
-        say: told about what takes long or cannot be compared.
-
-    Raises:
-        ConfigurationError: there is no such image.
-        InfrastructureError: the engine does not answer, or an image cannot be started.
     """
     recorded = read_built_images(catalogue)
     if is_archive(expected) and is_archive(found):

@@ -27,12 +27,7 @@ _REGISTRY = re.compile(r"(?P<host>[A-Za-z0-9.-]+)(?P<port>:\d{1,5})?(?P<prefix>(
 
 
 def push_images(names: Sequence[str], catalogue: Path, registry: str, say: Say) -> dict[str, str]:
-    """Pushes the images of these environments, or all that are recorded, and records their digests.
-
-    Raises:
-        ConfigurationError: `registry` is none, or an image is not recorded or not in the catalogue.
-        InfrastructureError: the registry cannot be reached or refuses.
-    """
+    """Pushes the images of these environments, or all that are recorded, and records their digests."""
     place = check_registry(registry)
     known = Catalogue.load(catalogue)
     entries = [known.entry(name) for name in recorded_images(names, catalogue)]
@@ -47,12 +42,7 @@ def push_images(names: Sequence[str], catalogue: Path, registry: str, say: Say) 
 
 
 def pull_images(names: Sequence[str], catalogue: Path, engine: str | None, say: Say) -> dict[str, BuiltImage]:
-    """Pulls the images of these environments by their recorded digests, or all that were pushed.
-
-    Raises:
-        ConfigurationError: an image is not recorded, or was never pushed.
-        InfrastructureError: the registry cannot be reached, or gives another image than the recorded one.
-    """
+    """Pulls the images of these environments by their recorded digests, or all that were pushed."""
     images = recorded_images(names, catalogue)
     if not names:
         images = {name: image for name, image in images.items() if image.repo_digest is not None} or images
@@ -63,11 +53,7 @@ def pull_images(names: Sequence[str], catalogue: Path, engine: str | None, say: 
 
 
 def check_registry(registry: str) -> str:
-    """A registry as it is written in front of an image's name.
-
-    Raises:
-        ConfigurationError: it is no HOST[:PORT][/PREFIX].
-    """
+    """A registry as it is written in front of an image's name."""
     match = _REGISTRY.fullmatch(registry.removesuffix("/"))
     # Without a dot or a port engines take the first word for a user of Docker Hub.
     if match is None or ("." not in match["host"] and not match["port"] and match["host"] != "localhost"):
@@ -78,17 +64,7 @@ def check_registry(registry: str) -> str:
 
 
 def push_image(client: DockerClient, image: BuiltImage, registry: str, say: Say) -> str:
-    """Pushes an image and returns the digest by which the registry has it, as HOST/NAME@sha256:….
-
-    Args:
-        client: a connection to an engine that has the image.
-        image: the image as it is recorded.
-        registry: HOST[:PORT][/PREFIX], checked.
-        say: told about progress.
-
-    Raises:
-        InfrastructureError: the engine has not this image, or the registry cannot be reached or refuses.
-    """
+    """Pushes an image and returns the digest by which the registry has it, as HOST/NAME@sha256:…."""
     repository, _, tag = f"{registry}/{image.reference}".rpartition(":")
     with engine_errors(f"{image.reference} cannot be pushed to {registry}", about_a_registry=True):
         attributes = attributes_of(client, image.reference)
@@ -107,10 +83,6 @@ def pull_image(client: DockerClient, image: BuiltImage, say: Say) -> dict[str, A
     """Pulls a recorded image by its digest, proves that it is the recorded one, and only then names it.
 
     Returns what the engine's `inspect` says about it. Where the engine has the identical image nothing is pulled.
-
-    Raises:
-        ConfigurationError: the image was never pushed.
-        InfrastructureError: the registry cannot be reached or refuses, or gives something else.
     """
     if image.repo_digest is None:
         raise ConfigurationError(
@@ -151,9 +123,6 @@ def follow(
     """Reads the events of a push or pull to their end, and says every few seconds how far all layers are.
 
     Returns the digest that a push ends with.
-
-    Raises:
-        InfrastructureError: one of them is an error.
     """
     digest: str | None = None
     sizes: dict[str, tuple[int, int]] = {}

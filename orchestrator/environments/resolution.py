@@ -48,10 +48,6 @@ def resolve_locks(names: Sequence[str], catalogue: Path, say: Say, *, check: boo
     """Resolves the environments `names`, or all that have a lock, and writes the locks unless `check`.
 
     Nothing is written before all are resolved.
-
-    Raises:
-        ConfigurationError: the catalogue or a requirement is malformed, or an environment is not in it.
-        InfrastructureError: uv cannot resolve an environment.
     """
     known = Catalogue.load(catalogue, without_locks=True)
     resolved = []
@@ -128,16 +124,7 @@ def _stand_ins(entry: EnvironmentEntry, requirements: str) -> str:
 
 
 def _exact_requirement(path: Path, text: str, name: str) -> tuple[int, Requirement]:
-    """The requirement of one exact version of a distribution that comes from a `wheel_index`, and its line.
-
-    Args:
-        path: of the requirements, for messages.
-        text: of the requirements.
-        name: in its canonical spelling.
-
-    Raises:
-        ConfigurationError: there is none, there are several, or it is anything else than one exact version.
-    """
+    """The requirement of one exact version of a distribution that comes from a `wheel_index`, and its line."""
     lines = list(logical_lines(text))
     found = [(number, line) for number, line in lines if canonicalize_name((_NAME.match(line) or [""])[0]) == name]
     if not found:

@@ -55,7 +55,6 @@ def uv_environment(environment: Mapping[str, str] = os.environ, *, for_a_lock: b
     """The variables with which uv does as this site's pip does; those of uv itself that are set already win.
 
     Args:
-        environment: of this process.
         for_a_lock: leaves out further indexes and directories: a lock would name the files that only this site has,
             and lack those that others have.
     """

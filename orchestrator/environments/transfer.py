@@ -54,12 +54,7 @@ class Awaited:
 
 
 def save_environment(name: str, file: Path, catalogue: Path, say: Say) -> BuiltImage:
-    """Writes the recorded image of an environment as a file.
-
-    Raises:
-        ConfigurationError: it is not recorded.
-        InfrastructureError: the engine does not have it, or the file cannot be written.
-    """
+    """Writes the recorded image of an environment as a file."""
     [image] = recorded_images([name], catalogue).values()
     with closing(connect(timeout_s=TRANSFER_TIMEOUT_S)) as client:
         save_image(client, image, file, say)
@@ -70,10 +65,6 @@ def load_environment(file: Path, catalogue: Path, engine: str | None, say: Say, 
     """Brings a saved image onto an engine, and records it if it is made from the catalogue's recipe.
 
     Returns its reference.
-
-    Raises:
-        ConfigurationError: the file is no saved image, or not the recorded one and `accept` is false.
-        InfrastructureError: the engine refuses it.
     """
     archived = read_archive(file)
     labels = labels_of(archived)
@@ -101,12 +92,7 @@ def load_environment(file: Path, catalogue: Path, engine: str | None, say: Say, 
 
 
 def copy_environment(name: str, catalogue: Path, target: str, source: str | None, say: Say) -> BuiltImage:
-    """Streams the recorded image of an environment to another engine, unless that has it.
-
-    Raises:
-        ConfigurationError: it is not recorded.
-        InfrastructureError: an engine does not answer or fails, or the source does not have the image.
-    """
+    """Streams the recorded image of an environment to another engine, unless that has it."""
     [image] = recorded_images([name], catalogue).values()
     with (
         closing(connect(source, TRANSFER_TIMEOUT_S)) as origin,
@@ -123,11 +109,7 @@ def copy_environment(name: str, catalogue: Path, target: str, source: str | None
 
 
 def save_image(client: DockerClient, image: BuiltImage, file: Path, say: Say) -> None:
-    """Writes an image as a file that is either whole or not there.
-
-    Raises:
-        InfrastructureError: the engine has another image or none, or the file cannot be written.
-    """
+    """Writes an image as a file that is either whole or not there."""
     partial = file.with_name(f".{file.name}.partial-{os.getpid()}")
     try:
         with engine_errors(f"{image.reference} cannot be saved"), partial.open("xb") as stream:
@@ -147,10 +129,6 @@ def load_image(client: DockerClient, file: Path, say: Say) -> dict[str, Any]:
     """Brings a saved image onto an engine, proves that it is what the file says, and only then names it.
 
     Returns what the engine's `inspect` says about it.
-
-    Raises:
-        ConfigurationError: the file is no saved image.
-        InfrastructureError: the image is none of an environment, or the engine refuses it.
     """
     archived = read_archive(file)
     reference, expected = reference_of(archived), identity_of(archived)
@@ -168,9 +146,6 @@ def copy_image(
 
     Nothing is sent to an engine that has the identical image. What is interrupted leaves no image behind.
     Returns what the target's `inspect` says about it.
-
-    Raises:
-        InfrastructureError: the source has another image or none, or an engine fails.
     """
     with engine_errors(f"{reference} cannot be copied"):
         present = image_present(target, reference, expected, say)
@@ -181,11 +156,7 @@ def copy_image(
 
 
 def saved_image(image: BuiltImage, say: Say) -> Iterator[bytes]:
-    """The bytes of a recorded image, as this machine's engine saves it.
-
-    Raises:
-        InfrastructureError: the engine has another image or none, or fails.
-    """
+    """The bytes of a recorded image, as this machine's engine saves it."""
     with (
         engine_errors(f"{image.reference} cannot be sent"),
         closing(connect(timeout_s=TRANSFER_TIMEOUT_S)) as client,
@@ -194,11 +165,7 @@ def saved_image(image: BuiltImage, say: Say) -> Iterator[bytes]:
 
 
 def receive_image(awaited: Awaited, chunks: Iterator[bytes]) -> ImageIdentity:
-    """Loads what `saved_image` gave, and proves that it is what is awaited. What is cut leaves no image behind.
-
-    Raises:
-        InfrastructureError: what came is another image, or the engine refuses it.
-    """
+    """Loads what `saved_image` gave, and proves that it is what is awaited. What is cut leaves no image behind."""
     what = f"{awaited.reference} cannot be loaded"
     with engine_errors(what), closing(connect(awaited.engine, TRANSFER_TIMEOUT_S)) as client:
         return identity_of(_load_identical(client, chunks, awaited.expected, awaited.reference))
@@ -241,11 +208,7 @@ def counted(
 
 
 def _saved(client: DockerClient, reference: str, expected: ImageIdentity, what: str, say: Say) -> Iterator[bytes]:
-    """The expected image as an engine saves it, by its id: an archive with a name would rename what another has.
-
-    Raises:
-        InfrastructureError: the engine has another image or none.
-    """
+    """The expected image as an engine saves it, by its id: an archive with a name would rename what another has."""
     found = find_image(client, (reference, expected.image_id), expected)
     if found is None:
         raise InfrastructureError(f"the engine does not have {reference} as it is recorded")
@@ -255,11 +218,7 @@ def _saved(client: DockerClient, reference: str, expected: ImageIdentity, what: 
 def _load_identical(
     client: DockerClient, chunks: Iterator[bytes], expected: ImageIdentity, reference: str
 ) -> dict[str, Any]:
-    """Has an engine load an image, proves that it is the expected one, and only then names it.
-
-    Raises:
-        InfrastructureError: it is another one, or the engine refuses it.
-    """
+    """Has an engine load an image, proves that it is the expected one, and only then names it."""
     before = {image["Id"] for image in client.api.images(all=True)}
     loaded = [name for event in client.api.load_image(chunks) for name in _loaded(event)]
     found = next(filter(None, (attributes_of(client, name) for name in loaded)), None)

@@ -32,10 +32,6 @@ def ensure_virtualenv(entry: EnvironmentEntry, root: Path, say: Say) -> Path:
     """The Python of the virtual environment of `entry` under `root`, whose installed versions equal the lock.
 
     It is built when it is not there or only half there.
-
-    Raises:
-        ConfigurationError: this machine does not have the Python of the environment.
-        InfrastructureError: a package cannot be fetched, or what was installed is not what the lock says.
     """
     directory = _directory(entry, root)
     if not _is_complete(entry, directory):
@@ -127,9 +123,7 @@ def environment_differences(python: str, pins: Mapping[str, str], versions: Mapp
     """Each way in which what was seen in an environment differs from its lock. Python comes first.
 
     Args:
-        python: minor version that the environment has.
         pins: version of each distribution of the lock, by its canonical name.
-        versions: what was seen, `python` included.
     """
     locked = {name: Pin(name, version, frozenset()) for name, version in pins.items()}
     listed = [{"name": name, "version": version} for name, version in versions.items() if name != "python"]
@@ -144,7 +138,6 @@ def find_python(version: str, environment: Mapping[str, str] | None = None) -> P
     uv's own search ends at the first shim of a version that is not selected.
 
     Args:
-        version: such as `3.9`.
         environment: the variables that say where to look; by default those of this process, whose own interpreter
             then comes first.
     """

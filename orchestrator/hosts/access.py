@@ -45,7 +45,6 @@ class Interpreter:
     """A Python of a host in which trials run as they find it: no engine, no agent and nothing of ours is there."""
 
     python: str
-    """Path there."""
     versions: Mapping[str, str]
     """Of every distribution that is installed, and `python`."""
     relay: Path
@@ -116,8 +115,6 @@ class HostAccess(ABC):
         """Asks nothing yet.
 
         Args:
-            name: of the host, as the inventory has it.
-            settings: what the inventory says of it.
             work_directory: where it keeps our files, unless the settings name another place.
         """
         self.name = name
@@ -146,7 +143,6 @@ class HostAccess(ABC):
         Args:
             function: of a module of ours. It says what went wrong by an InfrastructureError.
             argument: a frozen dataclass or a plain value of JSON; so is the answer.
-            timeout_s: for all of it, in seconds.
 
         Raises:
             InfrastructureError: what the function raised, or why there is no answer.
@@ -154,22 +150,10 @@ class HostAccess(ABC):
 
     @abstractmethod
     def engine(self) -> AbstractContextManager[HostEngine]:
-        """Its engine, for as long as the block lasts.
-
-        Raises:
-            InfrastructureError: no engine answers.
-        """
+        """Its engine, for as long as the block lasts."""
 
     def place(self, files: Mapping[str, bytes], directory: PurePosixPath) -> None:
-        """Writes files below a directory there, which is made; each is whole or not there.
-
-        Args:
-            files: the content by path below the directory.
-            directory: absolute.
-
-        Raises:
-            InfrastructureError: they cannot be written, or one would lie outside.
-        """
+        """Writes files below a directory there, which is made; each is whole or not there."""
         self.call(write_files, PlacedFiles(directory, files), PLACE_S)
 
     def slots(self) -> int | None:
@@ -177,12 +161,7 @@ class HostAccess(ABC):
         return None
 
     def check(self, wanted: Requirements, timeout_s: float) -> HostReport:
-        """Says whether it can be used, and what may disturb a measurement there. Nothing is changed there.
-
-        Args:
-            wanted: what it is compared with.
-            timeout_s: for all of it, in seconds.
-        """
+        """Says whether it can be used, and what may disturb a measurement there. Nothing is changed there."""
         deadline, is_here = Deadline(timeout_s), self.way is Way.HERE
         is_active = self.settings.state is HostState.ACTIVE
         try:
@@ -264,11 +243,7 @@ class PlacedFiles:
 
 
 def write_files(placed: PlacedFiles) -> None:
-    """Writes files on the machine of this process; see `HostAccess.place`.
-
-    Raises:
-        InfrastructureError: they cannot be written, or one would lie outside.
-    """
+    """Writes files on the machine of this process; see `HostAccess.place`."""
     refuse_outside(placed.files)
     try:
         for name, content in placed.files.items():
@@ -278,11 +253,7 @@ def write_files(placed: PlacedFiles) -> None:
 
 
 def refuse_outside(names: Iterable[str]) -> None:
-    """Refuses paths that lead out of the directory that they are relative to.
-
-    Raises:
-        InfrastructureError: one does.
-    """
+    """Refuses paths that lead out of the directory that they are relative to."""
     for name in names:
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or not path.parts:

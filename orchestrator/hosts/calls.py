@@ -141,11 +141,7 @@ def call_program(function: Callable[[Argument], Answer], argument: Argument) -> 
 
 
 def answer_of_program(function: Callable[..., Answer], printed: str) -> Answer | None:
-    """What a program of `call_program` answers; null if it printed no answer.
-
-    Raises:
-        InfrastructureError: it printed something else as the answer.
-    """
+    """What a program of `call_program` answers; null if it printed no answer."""
     line = next((line for line in printed.splitlines() if line.startswith(MARK)), None)
     return None if line is None else decode_answer(function, line.removeprefix(MARK))
 

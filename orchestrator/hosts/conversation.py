@@ -102,11 +102,7 @@ def next_word(pending: bytes) -> tuple[str, bytes, bytes] | None:
 
 
 def read_document(data: bytes) -> Any:
-    """What a host answers, as JSON.
-
-    Raises:
-        InfrastructureError: it is none.
-    """
+    """What a host answers, as JSON."""
     try:
         return load_json(data, "what it answered")
     except ForeignDataError as error:

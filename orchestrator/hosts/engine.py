@@ -60,11 +60,7 @@ class HostEngine:
         return self.call(look_here, ImageQuestion(self.address, image), _ANSWER_S)
 
     def pull(self, image: StoredImage) -> ImageIdentity:
-        """Has the engine pull the image by its digest.
-
-        Raises:
-            InfrastructureError: no registry has it or can be reached from there, or it gives another image.
-        """
+        """Has the engine pull the image by its digest."""
         return self.call(pull_here, ImageQuestion(self.address, image), PULL_S)
 
     def remove_containers(self, campaign_id: str) -> list[str]:
@@ -147,11 +143,7 @@ def send_to(address: str | None) -> Callable[[BuiltImage, Say], ImageIdentity]:
 
 @contextmanager
 def marked_here(directory: str) -> Iterator[str]:
-    """A new file in a directory of this machine, which is made; see `ForwardedEngine.marked`.
-
-    Raises:
-        InfrastructureError: it cannot be written.
-    """
+    """A new file in a directory of this machine, which is made; see `ForwardedEngine.marked`."""
     mark = Path(directory) / mark_name()
     try:
         mark.parent.mkdir(parents=True, exist_ok=True)

@@ -239,11 +239,7 @@ class ExternalCluster:
     """The directory with our packages, which Ray brings to the nodes."""
 
     def join(self) -> Any:
-        """Joins the cluster with this process, unless it has, and returns the module `ray`.
-
-        Raises:
-            InfrastructureError: it cannot be joined.
-        """
+        """Joins the cluster with this process, unless it has, and returns the module `ray`."""
         os.environ.update(authentication())
         import ray  # only now: Ray reads its settings when it is imported
 
@@ -331,8 +327,4 @@ def _silence() -> None:
     """
     from ray._private import worker
 
-    worker.print_to_stdstream = _say_nothing
-
-
-def _say_nothing(*_: object, **__: object) -> None:
-    pass
+    worker.print_to_stdstream = lambda *_, **__: None

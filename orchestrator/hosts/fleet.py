@@ -59,14 +59,7 @@ class Hosts:
     def __init__(
         self, hosts: Mapping[str, HostAccess], connections: Connections, inventory: Inventory, project: Project
     ) -> None:
-        """Reaches nothing yet.
-
-        Args:
-            hosts: by name.
-            connections: that know all of the inventory.
-            inventory: with those that hosts are reached through.
-            project: whose sweep it is.
-        """
+        """Reaches nothing yet."""
         self._hosts = dict(hosts)
         self._connections = connections
         self._inventory = inventory
@@ -99,11 +92,7 @@ class Hosts:
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """Keeps other sweeps off this project, and off this machine if it is measured.
-
-        Raises:
-            SweepUnderWayError: another sweep runs.
-        """
+        """Keeps other sweeps off this project, and off this machine if it is measured."""
         with ExitStack() as stack:
             # this machine first: of two sweeps on it alone the second hears that it is in use
             if self.are_locked and self._hosts.keys() - self._relayed.keys():
@@ -128,8 +117,6 @@ class Hosts:
         """Brings a host of a cluster in use back into it, or a further host into it.
 
         Args:
-            name: of the host.
-            say: told about long steps.
             campaign_id: whose containers are removed there if nobody collects from them any more.
 
         Raises:
@@ -142,12 +129,7 @@ class Hosts:
         return DriverPlace()
 
     def relayed(self, store_id: str, say: Say) -> AbstractContextManager[None]:
-        """Around the driver: runs its tasks on hosts that no node of Ray serves, and fetches what waits there.
-
-        Args:
-            store_id: of the store whose records are fetched.
-            say: told what a person should know, by any thread.
-        """
+        """Around the driver: runs its tasks on hosts that no node of Ray serves, and fetches what waits there."""
         if not self._relayed:
             return nullcontext()
         state, return_s = self._project.state, self._inventory.faults.return_s
@@ -163,14 +145,7 @@ class NodeHosts(Hosts):
     def __init__(
         self, hosts: Mapping[str, HostAccess], cluster: ExternalCluster, inventory: Inventory, project: Project
     ) -> None:
-        """Reaches nothing yet.
-
-        Args:
-            hosts: by name.
-            cluster: whose nodes they are.
-            inventory: that they come from.
-            project: whose sweeps take turns.
-        """
+        """Reaches nothing yet."""
         super().__init__(hosts, Connections({}), inventory, project)
         self._cluster = cluster
 
@@ -279,11 +254,6 @@ class AgentHosts(Hosts):
 def open_hosts(hosts: Mapping[str, Host], inventory: Inventory, project: Project) -> Iterator[Hosts]:
     """Hosts of an inventory, for as long as the block lasts. Connections are made when they are used.
 
-    Args:
-        hosts: those that are wanted, by name.
-        inventory: with those that they are reached through.
-        project: where we are.
-
     Raises:
         ConfigurationError: this machine is no node of the cluster that the inventory names, or token or versions are
             not its own; the catalogue of images or its record is malformed.
@@ -302,17 +272,14 @@ def open_hosts(hosts: Mapping[str, Host], inventory: Inventory, project: Project
         return read_requirements(project.root / _CATALOGUE)
 
     with Connections(inventory.hosts) as connections:
-        opened = {name: _open(name, host, connections, wanted, project) for name, host in hosts.items()}
+        opened: dict[str, HostAccess] = {
+            name: LocalHost(name, host, str(project.state.absolute()))
+            if host.connection is Connection.LOCAL
+            else SshHost(name, host, connections, wanted, project.state)
+            for name, host in hosts.items()
+        }
         needs_agents = any(host.connection is Connection.SSH and host.python is None for host in hosts.values())
         yield (AgentHosts if needs_agents else Hosts)(opened, connections, inventory, project)
-
-
-def _open(
-    name: str, host: Host, connections: Connections, wanted: Callable[[], Requirements], project: Project
-) -> HostAccess:
-    if host.connection is Connection.LOCAL:
-        return LocalHost(name, host, str(project.state.absolute()))
-    return SshHost(name, host, connections, wanted, project.state)
 
 
 @contextmanager
@@ -329,12 +296,7 @@ def _open_cluster(inventory: Inventory) -> Iterator[tuple[ClusterInfo, ExternalC
 
 
 def offered_key(name: str, inventory: Inventory, timeout_s: float) -> str:
-    """The public key that a host offers over SSH, as `type text`. It is not trusted by this, and nobody logs in.
-
-    Raises:
-        ConfigurationError: the host is not reached over SSH.
-        HostConnectionError: it was not reached.
-    """
+    """The public key that a host offers over SSH, as `type text`. It is not trusted by this, and nobody logs in."""
     host = inventory.hosts[name]
     refuse_nodes({name: host}, inventory)
     if host.connection is Connection.LOCAL:

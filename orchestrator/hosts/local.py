@@ -16,7 +16,6 @@ from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.access import HostAccess, HostFacts, SystemDescription, Way
 from orchestrator.hosts.calls import Answer, Argument, decode_answer, encode_call, perform
 from orchestrator.hosts.check.clock import Skew
-from orchestrator.hosts.check.differences import unmet
 from orchestrator.hosts.check.engine import EngineFacts, EngineQuestion, WantedImage, engine_facts
 from orchestrator.hosts.check.preflight import Preflight, PreflightQuestion, preflight_here
 from orchestrator.hosts.connection import Deadline
@@ -63,7 +62,23 @@ class LocalHost(CalledHost):
 
     def call(self, function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:
         """See `HostAccess.call`. It runs in this process; one that takes too long is left to itself."""
-        return call_here(function, argument, timeout_s)
+        answers: queue.SimpleQueue[str | Exception] = queue.SimpleQueue()
+        text = encode_call(function, argument)
+
+        def run() -> None:
+            try:
+                answers.put(perform(text))
+            except Exception as error:  # noqa: BLE001 - raised again below, in the thread that asked
+                answers.put(error)
+
+        threading.Thread(target=run, name=f"call {function.__name__}", daemon=True).start()
+        try:
+            answer = answers.get(timeout=timeout_s)
+        except queue.Empty:
+            raise InfrastructureError(f"it gave no answer within {timeout_s:g} s") from None
+        if isinstance(answer, Exception):
+            raise InfrastructureError(f"{function.__name__} failed: {type(answer).__name__}: {answer}") from answer
+        return decode_answer(function, answer)
 
     @contextmanager
     def engine(self) -> Iterator[HostEngine]:
@@ -77,43 +92,17 @@ class LocalHost(CalledHost):
         return None
 
 
-def call_here(function: Callable[[Argument], Answer], argument: Argument, timeout_s: float) -> Answer:
-    """Runs a function in this process as it would run on any host; see `HostAccess.call`."""
-    answers: queue.SimpleQueue[str | Exception] = queue.SimpleQueue()
-    text = encode_call(function, argument)
-
-    def run() -> None:
-        try:
-            answers.put(perform(text))
-        except Exception as error:  # noqa: BLE001 - raised again below, in the thread that asked
-            answers.put(error)
-
-    threading.Thread(target=run, name=f"call {function.__name__}", daemon=True).start()
-    try:
-        answer = answers.get(timeout=timeout_s)
-    except queue.Empty:
-        raise InfrastructureError(f"it gave no answer within {timeout_s:g} s") from None
-    if isinstance(answer, Exception):
-        raise InfrastructureError(f"{function.__name__} failed: {type(answer).__name__}: {answer}") from answer
-    return decode_answer(function, answer)
-
-
 @dataclass(frozen=True)
 class FactsQuestion:
     """What a process on a host is asked about it."""
 
     name: str
-    """Of the host."""
     settings: Host
     work_directory: str
 
 
 def facts_here(question: FactsQuestion) -> HostFacts:
-    """What the machine of this process is, as a host. Nothing is changed.
-
-    Raises:
-        InfrastructureError: it cannot be used; says why.
-    """
+    """What the machine of this process is, as a host. Nothing is changed."""
     settings = question.settings
     engine = local_engine(settings.engine)
     isolation, reason = choose_isolation(settings.executor, engine)
@@ -122,7 +111,7 @@ def facts_here(question: FactsQuestion) -> HostFacts:
     if not known:
         raise InfrastructureError("the size of its memory cannot be read from /proc/meminfo")
     names = [gpu.name or "" for gpu in seen.gpus]
-    wrong = unmet(settings.expect, names, seen.gpu_driver_version, seen.cpu.model_name, seen.memory.total_bytes)
+    wrong = settings.expect.unmet(names, seen.gpu_driver_version, seen.cpu.model_name, seen.memory.total_bytes)
     if wrong:
         raise InfrastructureError(f"{'; '.join(wrong)}: mend the host, or correct `expect:`")
     return HostFacts(
@@ -151,15 +140,7 @@ def fingerprint_here() -> Fingerprint:
 
 
 def choose_isolation(executor: ExecutorChoice, engine: str | None) -> tuple[Isolation, str]:
-    """The isolation for this machine, and why.
-
-    Args:
-        executor: what the inventory chooses.
-        engine: its address; null for DOCKER_HOST or the usual socket.
-
-    Raises:
-        InfrastructureError: the inventory demands an engine and none answers.
-    """
+    """The isolation for this machine, and why."""
     if executor is ExecutorChoice.PROCESS:
         return Isolation.PROCESS, CHOSEN
     problem = engine_problem(engine)
@@ -171,11 +152,7 @@ def choose_isolation(executor: ExecutorChoice, engine: str | None) -> tuple[Isol
 
 
 def refuse_directory(directory: Path) -> None:
-    """Refuses a work directory that this process cannot use.
-
-    Raises:
-        InfrastructureError: it cannot be made or written.
-    """
+    """Refuses a work directory that this process cannot use."""
     try:
         nearest = next(path for path in (directory, *directory.parents) if path.exists())
         usable = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Annotated, Final, Self
 
 from pydantic import StringConstraints
@@ -58,11 +57,7 @@ class HeldHostLock:
     """
 
     def __init__(self, lock: HostLock) -> None:
-        """Begins to wait.
-
-        Raises:
-            InfrastructureError: the files cannot be made.
-        """
+        """Begins to wait."""
         names = ["host-queue", "host"] if lock.part is None else ["host-queue", "host", f"host-{lock.part}"]
         self._opened: list[int] = []
         try:
@@ -78,9 +73,7 @@ class HeldHostLock:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._mutex:
             self._is_left = True
             if self._held.is_set():
@@ -104,7 +97,6 @@ class HeldHostLock:
 
 
 HOST_LOCK: Final = HostLock()
-"""Of all of this machine."""
 
 
 @dataclass(frozen=True)
@@ -127,11 +119,7 @@ class SweepUnderWayError(NoUsableHostError):
 
 @contextmanager
 def this_machine_to_ourselves(project: Path) -> Iterator[None]:
-    """Keeps others off this machine, local sweeps and tasks of clusters: two benchmarks at once measure each other.
-
-    Raises:
-        SweepUnderWayError: another sweep measures here.
-    """
+    """Keeps others off this machine, local sweeps and tasks of clusters: two benchmarks at once measure each other."""
     with HOST_LOCK.hold() as held:
         if not held.wait(_AT_ONCE_S):
             raise SweepUnderWayError("runs on this machine", HOST_LOCK.path)
@@ -141,16 +129,7 @@ def this_machine_to_ourselves(project: Path) -> Iterator[None]:
 
 @contextmanager
 def project_to_ourselves(root: Path, state: Path) -> Iterator[None]:
-    """Keeps a second sweep off a project, whose files and containers it would take for those of a killed one.
-
-    Args:
-        root: the directory of the project.
-        state: its directory for what can be made anew.
-
-    Raises:
-        SweepUnderWayError: another sweep of it runs.
-        NoUsableHostError: the lock file cannot be used.
-    """
+    """Keeps a second sweep off a project, whose files and containers it would take for those of a killed one."""
     lock = _project_lock(state)
     with ExitStack() as stack:
         try:

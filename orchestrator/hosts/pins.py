@@ -33,11 +33,7 @@ class KnownEnvironments:
 
     @property
     def entries(self) -> list[EnvironmentEntry]:
-        """What the names may come down to.
-
-        Raises:
-            ConfigurationError: an environment is not in the catalogue.
-        """
+        """What the names may come down to."""
         names = [*self.names, *(self.catalogue.entries if ANY_SUITABLE in self.names else ())]
         return [self.catalogue.entry(name) for name in dict.fromkeys(names) if name != ANY_SUITABLE]
 
@@ -81,18 +77,7 @@ def planning_host(
     environments: KnownEnvironments,
     unavailable: Mapping[str, str],
 ) -> PlanningHost:
-    """A host as planning takes it.
-
-    Args:
-        facts: what it is.
-        settings: what the inventory says of it.
-        inventory: the whole of it, for errors.
-        environments: those of the sweep.
-        unavailable: environments that it cannot have, and why.
-
-    Raises:
-        ConfigurationError: it keeps all its cores, has fewer cores than GPUs, or lacks a GPU that is named.
-    """
+    """A host as planning takes it."""
     reason = facts.isolation_reason
     if facts.isolation is Isolation.PROCESS and facts.niceness:
         reason += f"; at nice {facts.niceness}"

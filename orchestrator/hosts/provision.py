@@ -35,11 +35,7 @@ class Recipes:
     """Contents by their path in the project."""
 
     def catalogue(self, directory: Path) -> Catalogue:
-        """The catalogue on this host; written below `directory` if the project is not here.
-
-        Raises:
-            InfrastructureError: they cannot be written.
-        """
+        """The catalogue on this host; written below `directory` if the project is not here."""
         if all(_text(Path(self.project) / name) == content for name, content in self.files.items()):
             return Catalogue.load(Path(self.project) / _CATALOGUE)
         # A directory for each content: other projects have theirs here too.
@@ -68,11 +64,7 @@ class EnvironmentsWanted:
 
 
 def unavailable_environments(wanted: EnvironmentsWanted) -> dict[str, str]:
-    """Which of the environments this host cannot have, and why. Nothing is built. Those without a lock are left out.
-
-    Raises:
-        InfrastructureError: the recipes cannot be written.
-    """
+    """Which of the environments this host cannot have, and why. Nothing is built. Those without a lock are left out."""
     directory = Path(wanted.work_directory)
     catalogue = wanted.recipes.catalogue(directory)
     entries = [catalogue.entry(name) for name in wanted.environments]
@@ -85,16 +77,12 @@ def unavailable_environments(wanted: EnvironmentsWanted) -> dict[str, str]:
 
 
 def make_environments(wanted: EnvironmentsWanted) -> dict[str, str]:
-    """Makes virtual environments from their locks, unless they are there. Returns the path of Python of each.
-
-    Raises:
-        InfrastructureError: a package cannot be fetched, or there is no Python for one of them.
-    """
+    """Makes virtual environments from their locks, unless they are there. Returns the path of Python of each."""
     directory = Path(wanted.work_directory)
     catalogue = wanted.recipes.catalogue(directory)
     try:
         return {
-            name: str(ensure_virtualenv(catalogue.entry(name), directory / "environments", _say_nothing))
+            name: str(ensure_virtualenv(catalogue.entry(name), directory / "environments", lambda _: None))
             for name in wanted.environments
         }
     except ConfigurationError as error:
@@ -111,17 +99,11 @@ def obtain(
     """An image as a host's engine has it, which gets it from a registry or from this machine if it does not.
 
     Args:
-        engine: of the host.
-        image: that is wanted.
         here: the same as this machine's engine has it and can send it; null if it cannot.
-        say: told about long steps.
         may_pull: asked before an image is pulled by its digest.
 
     Returns:
         The image; or why no registry gives it, where this machine cannot send it either.
-
-    Raises:
-        InfrastructureError: an engine does not answer, or cannot be sent the image.
     """
     found, digest = engine.look(image).found, image.registry_digest
     if found is not None:
@@ -144,7 +126,3 @@ def _text(path: Path) -> str | None:
         return path.read_text(encoding="utf-8")
     except OSError:
         return None
-
-
-def _say_nothing(_: str) -> None:
-    pass

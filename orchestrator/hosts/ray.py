@@ -5,6 +5,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
@@ -43,14 +44,7 @@ class RayHost(CalledHost):
     where = "on its node of Ray"
 
     def __init__(self, name: str, settings: Host, seen: ClusterInfo, cluster: ExternalCluster) -> None:
-        """Asks nothing yet.
-
-        Args:
-            name: of the host.
-            settings: as the inventory has it.
-            seen: of its cluster.
-            cluster: the same, to be joined.
-        """
+        """Asks nothing yet."""
         super().__init__(name, settings, WORK_DIRECTORY)
         self._seen = seen
         self._cluster = cluster
@@ -92,21 +86,13 @@ class RayHost(CalledHost):
 
 
 def facts_of_node(question: FactsQuestion) -> HostFacts:
-    """What a node is; it runs there. Nothing is changed.
-
-    Raises:
-        InfrastructureError: it cannot be used; says why.
-    """
+    """What a node is; it runs there. Nothing is changed."""
     refuse_directory(Path(question.work_directory))
     return facts_here(question)
 
 
 def refuse_other_packages(host: str, cluster: ExternalCluster) -> None:
-    """Refuses a node that does not have the packages of this process.
-
-    Raises:
-        InfrastructureError: it does not, or gives no answer.
-    """
+    """Refuses a node that does not have the packages of this process."""
     needed = metadata.requires("taxmeter") or []
     versions_there = _versions(sorted({requirement.partition(";")[0].strip() for requirement in needed}))
     ours, theirs = versions_there(""), cluster.run(host, versions_there, "", _ANSWER_S)
@@ -122,11 +108,7 @@ def refuse_other_packages(host: str, cluster: ExternalCluster) -> None:
 
 
 def refuse_unheard(host: str, cluster: ExternalCluster) -> None:
-    """Refuses a node that cannot stream results to this process: tasks there would hang without a word.
-
-    Raises:
-        InfrastructureError: it cannot.
-    """
+    """Refuses a node that cannot stream results to this process: tasks there would hang without a word."""
     ray = cluster.join()
     streaming = ray.remote(num_cpus=0, max_retries=0)(_count)
     stream = streaming.options(num_returns="streaming", label_selector={HOST_LABEL: host}).remote()
@@ -171,14 +153,13 @@ class Inbox:
 
     def __init__(self, receive: Callable[[Argument, Iterator[bytes]], Any], asked: Argument) -> None:
         self._pieces: queue.Queue[bytes | None] = queue.Queue(_HELD)
-        self._answer: Any = None
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, args=(receive, asked), name="receive", daemon=True)
-        self._thread.start()
+        self._answer: Future[Any] = Future()
+        # a daemon: what waits for the next piece must not keep the process
+        threading.Thread(target=self._run, args=(receive, asked), name="receive", daemon=True).start()
 
     def put(self, piece: bytes | None) -> bool:
         """Takes a piece, null after the last one, when there is room. Returns whether any more is wanted."""
-        while self._thread.is_alive():
+        while not self._answer.done():
             try:
                 self._pieces.put(piece, timeout=_POLL_S)
             except queue.Full:
@@ -188,16 +169,13 @@ class Inbox:
 
     def answer(self) -> Any:
         """What the function returned, once it has."""
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-        return self._answer
+        return self._answer.result()
 
     def _run(self, receive: Callable[[Argument, Iterator[bytes]], Any], asked: Argument) -> None:
         try:
-            self._answer = receive(asked, iter(self._pieces.get, None))
+            self._answer.set_result(receive(asked, iter(self._pieces.get, None)))
         except BaseException as error:  # noqa: BLE001 - raised again by `answer`
-            self._error = error
+            self._answer.set_exception(error)
 
 
 def send(
@@ -212,9 +190,6 @@ def send(
     Args:
         pieces: the bytes, as they come; whatever their lengths.
         receive: the function, of an installed module. It says what went wrong by an InfrastructureError.
-        asked: its first argument.
-        host: on whose node it runs.
-        cluster: of the node.
 
     Raises:
         InfrastructureError: what the function raised, or why there is no answer. Whatever reading the pieces raises

@@ -45,10 +45,7 @@ def relaying(
 
     Args:
         hosts: by name, each with an interpreter in place of an engine.
-        connections: that know them.
         state: below which the directories of campaigns are mirrored.
-        store_id: of the store whose leftovers are fetched.
-        return_s: how long a host is waited for that does not answer.
         say: told what a person should know; by any thread.
     """
     relay = _Relay(hosts, connections, state, return_s, say)
@@ -229,7 +226,7 @@ class _Relay:
 
     def _remove(self, host: SshHost, directories: Sequence[str]) -> None:
         """Removes directories there. What is in them is here, so nothing but room is lost by one that stays."""
-        for problem in texts_in(self._ask(host, {"do": "remove", "directories": directories}, _nothing)):
+        for problem in texts_in(self._ask(host, {"do": "remove", "directories": directories}, lambda *_: None)):
             self._say(f"{host.name}: {problem}")
 
     def _ask(
@@ -238,9 +235,7 @@ class _Relay:
         """Has a host do something.
 
         Args:
-            host: that does it.
             order: see `runner_process.main`.
-            heard: takes what it says meanwhile.
             connection: whose end ends it there; null where it is short.
 
         Raises:
@@ -318,7 +313,3 @@ def _is_closed(connection: socket.socket, wait_s: float) -> bool:
     """Whether who asked has given up; waits so long for that."""
     ready, _, _ = select.select([connection], [], [], wait_s)
     return bool(ready) and not connection.recv(1)
-
-
-def _nothing(_word: str, _data: bytes) -> None:
-    return None

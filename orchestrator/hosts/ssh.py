@@ -24,6 +24,7 @@ from orchestrator.hosts.access import (
 from orchestrator.hosts.calls import Answer, Argument, Program, answer_of_program, call_program
 from orchestrator.hosts.check.clock import Skew, measure_skew
 from orchestrator.hosts.check.engine import (
+    ContainerCommand,
     EngineFacts,
     EngineQuestion,
     Requirements,
@@ -31,6 +32,7 @@ from orchestrator.hosts.check.engine import (
     engine_facts,
     images_on,
     refusal,
+    run_in_container,
 )
 from orchestrator.hosts.check.findings import (
     CHECK_TIMEOUT_S,
@@ -45,7 +47,6 @@ from orchestrator.hosts.check.findings import (
 from orchestrator.hosts.check.preflight import ENGINE_ROOTS, SCRIPT, Preflight, PreflightQuestion, parse
 from orchestrator.hosts.cluster.plan import LABEL_RECIPE
 from orchestrator.hosts.connection import CommandOutput, Connections, Deadline, HostConnectionError
-from orchestrator.hosts.containers import ContainerCommand, run_in_container
 from orchestrator.hosts.engine import ForwardedEngine, directly, mark_name, send_to
 from orchestrator.hosts.local import CHOSEN, ENGINE_ANSWERS
 from orchestrator.planning import GpuFacts, Isolation
@@ -89,10 +90,6 @@ class SshHost(HostAccess):
         """Reaches nothing yet.
 
         Args:
-            name: of the host.
-            settings: as the inventory has it.
-            connections: that know it, and the hosts that it is reached through.
-            wanted: reads what it is compared with, and the images that are recorded as built.
             state: of the project, below which a relay listens if it has no engine.
         """
         super().__init__(name, settings, WORK_DIRECTORY)
@@ -195,7 +192,7 @@ class SshHost(HostAccess):
             return failure("no python", f"{python}: {error}; correct `python:`, or install it there")
         if done.exit_code == 0:
             return fine(f"python {version}")
-        return failure(f"python {version}", _last_line(done.stderr, done.exit_code))
+        return failure(f"python {version}", done.last_line)
 
     def _in_interpreter(self, facts: HostFacts, python: str) -> HostFacts:
         """What the interpreter that the inventory names tells of itself, and of the host as trials will see it."""
@@ -231,9 +228,8 @@ class SshHost(HostAccess):
             if python is None or tuple(map(int, python.split(".")[:2])) < program.oldest_python:
                 return f"python3 is {python or 'missing'} there"
         output = self._connections.run(self.name, argv, deadline.left_s(), stdin=program.text)
-        last = _last_line(output.stderr, output.exit_code)
-        if program.needs_packages and "ModuleNotFoundError: No module named" in last:
-            return f"its python3 cannot run it ({last})"
+        if program.needs_packages and "ModuleNotFoundError: No module named" in output.last_line:
+            return f"its python3 cannot run it ({output.last_line})"
         return output
 
     def _describe_in_container(self, seen: Preflight, why: str, deadline: Deadline) -> tuple[CommandOutput, str]:
@@ -319,7 +315,7 @@ class SshHost(HostAccess):
         if done.exit_code != 0:
             # the reason need not be what is said last: tar goes on
             known = (f"{reason}: {mend}" for reason, mend in _MENDS.items() if reason in done.stderr)
-            why = next(known, _last_line(done.stderr, done.exit_code))
+            why = next(known, done.last_line)
             raise InfrastructureError(f"{arguments[0]} cannot be written: {why}")
 
 
@@ -368,9 +364,5 @@ def _nameless() -> Iterator[None]:
 def _answer(function: Callable[..., Answer], output: CommandOutput, problem: str) -> Answer:
     answer = answer_of_program(function, output.stdout)
     if answer is None:
-        raise InfrastructureError(f"{problem}: {_last_line(output.stderr, output.exit_code)}")
+        raise InfrastructureError(f"{problem}: {output.last_line}")
     return answer
-
-
-def _last_line(errors: str, exit_code: int) -> str:
-    return (errors.strip().splitlines() or [f"exit code {exit_code} without a message"])[-1]

@@ -9,7 +9,7 @@ describes what readers see.
     storage/                        layout, journal, parts, generations, sealing, compaction, the writer
     ingest                          the one thread that writes, in groups
     query/                          a view of one moment, from Python and in SQL
-    sharing/                        export, merge, object stores
+    export, merge, push             rows for others, from others, and at a URL
     verification                    what is damaged, and what to do
 
 What fails for a file, the disk or a damaged store is a `StoreError`, what a user named or asked wrongly a

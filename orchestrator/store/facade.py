@@ -57,8 +57,6 @@ class Store:
         """Trials, each exactly once, with those that are not sealed yet.
 
         Args:
-            columns: names of columns; all of them if null.
-            campaign_id: only the trials of this campaign; all trials if null.
             filter: only the trials for which it is true, such as `pc.field("status") == "ok"`; all if null.
         """
         condition = filter

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from types import TracebackType
 from typing import Final, Self
 
 import pyarrow as pa
@@ -17,7 +16,6 @@ from orchestrator.errors import Say, StoreError
 from orchestrator.store.facade import Attempt, Store
 from orchestrator.store.rows import Rows
 from orchestrator.store.schema import ROW_KEY
-from orchestrator.store.schema.tables import Row
 from orchestrator.store.storage.seal import row_keys
 from orchestrator.store.storage.writer import Writer
 from orchestrator.store.validation import fitting
@@ -36,7 +34,6 @@ GROUP_BYTES: Final = 32 * 2**20
 """One journal batch, and with it one wait for the disk, is not made of more than that."""
 
 NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
-"""What a full disk answers."""
 
 
 class Outcome(Enum):
@@ -92,7 +89,6 @@ class Ingest:
         self._room_wait_s = room_wait_s
         self._queue: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._known: dict[str, set[tuple[str, int]]] = {}
-        self._dimensions: set[str] = set()
         self._failure: StoreError | None = None
         self._lock = threading.Lock()
         self._waiting_bytes = 0
@@ -110,9 +106,7 @@ class Ingest:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -249,8 +243,8 @@ class Ingest:
             is_new.append(key not in seen and not self._knows(key))
             seen.add(key)
         for item in group:
-            self._put_dimensions(item.rows.systems, self._writer.put_system)
-            self._put_dimensions(item.rows.environments, self._writer.put_environment)
+            self._writer.put("systems", item.rows.systems)
+            self._writer.put("environments", item.rows.environments)
         if any(is_new):
             new = batch if all(is_new) else batch.filter(pa.array(is_new))
             self._writer.append_batches([new])
@@ -263,13 +257,6 @@ class Ingest:
         if key.campaign_id not in self._known:
             self._known[key.campaign_id] = set(row_keys(self._store.trials(ROW_KEY, campaign_id=key.campaign_id)))
         return (key.trial_id, key.attempt) in self._known[key.campaign_id]
-
-    def _put_dimensions(self, rows: Sequence[Row], put: Callable[[Mapping[str, object]], bool]) -> None:
-        for row in rows:
-            identity = str(next(iter(row.values())))
-            if identity not in self._dimensions:
-                put(row)
-                self._dimensions.add(identity)
 
     def _no_room(self, error: StoreError, full_since_s: float | None) -> float:
         """Notes that nothing was stored: either the disk is full, for now, or this is the end."""

@@ -19,9 +19,7 @@ class RowContext:
     task_id: str | None = None
     host: str | None = None
     isolation: str | None = None
-    """`docker` or `process`."""
     executor_reason: str | None = None
-    """Why this executor was taken."""
     environment_id: str | None = None
     image_digest: str | None = None
     image_id: str | None = None

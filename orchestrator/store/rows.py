@@ -140,11 +140,7 @@ def is_of_this_run(fact: str) -> bool:
 
 
 def trial_row(context: RowContext, trial: Trial, record: TrialRecord) -> Row:
-    """One row of `trials`, whatever became of the trial.
-
-    Raises:
-        StoreError: the record belongs to another trial, or repeats a timing mode.
-    """
+    """One row of `trials`, whatever became of the trial."""
     if (record.trial_id, record.attempt) != (trial.trial_id, trial.attempt):
         raise StoreError(f"record of {record.trial_id}/{record.attempt} for trial {trial.trial_id}/{trial.attempt}")
     series = {timed.mode: timed for timed in record.series}

@@ -60,7 +60,6 @@ _OBJECTS: Final = frozenset(
         *("fingerprint", "versions", "plan"),
     }
 )
-"""Texts that are JSON objects."""
 
 _TEXTS: Final = frozenset(
     {
@@ -121,7 +120,6 @@ def violations(rows: pa.RecordBatch, table: str) -> dict[int, str]:
 
     Args:
         rows: in the schema of the table; of any author, but decoded and so of the right types.
-        table: `trials`, `systems`, `environments` or `campaigns`.
     """
     found: dict[int, str] = {}
     for check in _CHECKS[table]:

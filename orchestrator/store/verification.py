@@ -61,7 +61,6 @@ class Verification:
     """Rows of `trials` that are in the journal alone."""
 
     def damage(self, place: object, what: str, remedy: str) -> None:
-        """Notes a problem."""
         self.problems.append(Problem(str(place), what, remedy))
 
 
@@ -69,7 +68,6 @@ def verify(view: View, layout: Layout | None) -> Verification:
     """Checks a store.
 
     Args:
-        view: all of its rows.
         layout: where it is; null for one that is not a directory here, and has only sealed files.
 
     Raises:

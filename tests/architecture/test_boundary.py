@@ -43,7 +43,7 @@ RAW = {
         "report/figures/small_print.py": ROW,
         "report/figures/tables.py": ROW,
         "report/page/facts.py": ROW,
-        "store/sharing/export.py": ROW,
+        "store/export.py": ROW,
         "store/verification.py": ROW,
         "campaign/stored_plan.py": "validated in the line before",
         "environments/virtualenv.py": OURS,
@@ -134,7 +134,7 @@ RAW = {
     "subprocess.Popen": {
         "execution/runner_process.py": HOST,
         "hosts/cluster/commands.py": "the user's own command, with the user's terminal",
-        "hosts/connection/process.py": "its users wait with a limit",
+        "hosts/connection/ssh.py": "its users wait with a limit",
         "hosts/external_cluster.py": OURS,
     },
     ".listen": {"hosts/relay.py": "a socket of the user's own directory"},

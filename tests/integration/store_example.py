@@ -42,10 +42,10 @@ def make(directory: Path) -> None:
     texts = {"sweep_document": "", "inventory_document": "", "plan_digest": "p", "taxmeter_version": "1"}
     with Store.open(directory).writer() as writer:
         for system, hot in SYSTEMS.items():
-            writer.put_system(system_row(system, f"h-{hot['cpu_model']}", hot, _fingerprint(hot)))
+            writer.put("systems", [system_row(system, f"h-{hot['cpu_model']}", hot, _fingerprint(hot))])
         for name, versions in ENVIRONMENTS.items():
             row = environment_row(f"e-{name}", name, versions, {}, image_digest=None, lock_sha256=None)
-            writer.put_environment(row)
+            writer.put("environments", [row])
         for campaign, started in STARTED.items():
             mine = [row for row in rows if row["campaign_id"] == campaign]
             writer.put_campaign(campaign_row(campaign, started, "paper", planned_trials=24, git_commit=None, **texts))

@@ -18,7 +18,7 @@ from orchestrator.config import fingerprint_of
 from orchestrator.environments import BuiltImage, connect, read_built_images
 from orchestrator.errors import ExitCode
 from orchestrator.hosts import describe_here
-from orchestrator.hosts.containers import CHECK_LABEL as LABEL
+from orchestrator.hosts.check.engine import CHECK_LABEL as LABEL
 from tests.sshd import Sshd, make_key, public, running_sshd
 
 pytestmark = pytest.mark.engine

@@ -13,9 +13,9 @@ import pytest
 
 from orchestrator.errors import ExitCode
 from orchestrator.store import Store, campaign_row, environment_row, open_store, system_row
+from orchestrator.store.export import Anonymiser
 from orchestrator.store.schema import COLUMNS, SCHEMAS
 from orchestrator.store.schema.columns import Column, Sharing
-from orchestrator.store.sharing.export import Anonymiser
 from runners.contract import encode
 from runners.system import hot_columns, hw_id
 from tests.results import CAMPAIGNS, ENVIRONMENT, FINGERPRINT, SYSTEM, taxmeter, trial
@@ -72,13 +72,11 @@ def directory(tmp_path: Path) -> Path:
         "command_line": "root=UUID=7b1c9a52-0000-4000-8000-1234567890ab ip=10.20.30.41 hostname=turing-node quiet",
     }
     with Store.open(tmp_path / "results").writer() as writer:
-        writer.put_system(system_row(SYSTEM, hw_id(FINGERPRINT), hot_columns(FINGERPRINT), fingerprint))
-        writer.put_environment(
-            environment_row(
+        writer.put("systems", [system_row(SYSTEM, hw_id(FINGERPRINT), hot_columns(FINGERPRINT), fingerprint)])
+        writer.put("environments", [environment_row(
                 ENVIRONMENT, "cpu", {"python": "3.11.2", "numpy": "1.2.3.4"}, {"config": TEXT},
                 image_digest=None, lock_sha256=None,
-            )
-        )  # fmt: skip
+            )])  # fmt: skip
         for name in (CAMPAIGNS[0], "gpubox7-20251205T000000Z-bbbbbb"):
             writer.put_campaign(
                 campaign_row(

@@ -8,8 +8,8 @@ import pytest
 
 from orchestrator.errors import ExitCode, StoreError
 from orchestrator.store import Row, Store, campaign_totals, open_store
-from orchestrator.store.sharing import merge as merging
-from orchestrator.store.sharing.merge import MergeReport, merge
+from orchestrator.store import merge as merging
+from orchestrator.store.merge import MergeReport, merge
 from orchestrator.store.storage import generations
 from orchestrator.store.storage.generations import publish
 from orchestrator.store.storage.seal import without_duplicates

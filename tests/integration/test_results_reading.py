@@ -12,10 +12,10 @@ from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from orchestrator.errors import ConfigurationError, ExitCode, StoreError
 from orchestrator.store import TRIALS, open_store
+from orchestrator.store.push import push
 from orchestrator.store.query.selection import Condition
 from orchestrator.store.query.sql import connect
 from orchestrator.store.query.view import View
-from orchestrator.store.sharing.push import push
 from orchestrator.store.storage.compaction import compact
 from orchestrator.store.storage.layout import Layout, Snapshot
 from tests.results import make_store, taxmeter, trial

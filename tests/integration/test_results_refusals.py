@@ -10,9 +10,9 @@ import pytest
 
 from orchestrator.errors import ConfigurationError, ExitCode
 from orchestrator.store import Store
+from orchestrator.store.push import push
 from orchestrator.store.query import tabular
 from orchestrator.store.query.tabular import appearing, write_rows
-from orchestrator.store.sharing.push import push
 from orchestrator.store.storage import layout
 from tests.results import make_store, taxmeter, trial
 

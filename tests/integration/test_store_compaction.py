@@ -140,7 +140,7 @@ def test_what_is_sealed_or_put_while_parts_are_merged_stays(store: Store, monkey
         write_trials(*arguments)
         with store.writer() as writer:
             writer.append([row("late"), row("t0000")])
-            writer.put_system(system_row("s1", "h1", {}, {}))
+            writer.put("systems", [system_row("s1", "h1", {}, {})])
         with pytest.raises(CompactionBusyError, match="another compaction is under way"):
             compact(store.layout, full=True)
 
@@ -173,11 +173,11 @@ def test_a_crash_at_any_step_of_a_compaction_is_repaired(store: Store, monkeypat
 def test_rows_of_small_tables_stay_unique_after_their_files_were_merged(store: Store) -> None:
     many = [f"s{number}" for number in range(20)]
     with store.writer() as writer:
-        assert all(writer.put_system(system_row(name, "h1", {"cpu_cores": 2}, {"schema": 1})) for name in many)
+        assert all(writer.put("systems", [system_row(name, "h1", {"cpu_cores": 2}, {"schema": 1})]) for name in many)
     assert len(list((store.layout.current / "systems").iterdir())) == 1
     with store.writer() as writer:
-        assert not any(writer.put_system(system_row(name, "h1", {"cpu_cores": 4}, {})) for name in many)
-        assert writer.put_system(system_row("s", "h1", {}, {}))
+        assert not any(writer.put("systems", [system_row(name, "h1", {"cpu_cores": 4}, {})]) for name in many)
+        assert writer.put("systems", [system_row("s", "h1", {}, {})])
     assert sorted(store.systems()["system_id"].to_pylist()) == sorted(["s", *many])
     assert store.systems()["cpu_cores"].to_pylist().count(2) == 20
 

@@ -39,7 +39,7 @@ def filled(store: Store) -> Store:
     """Two months, and a system."""
     with store.writer() as writer:
         writer.append([row("a"), row("b", month=12)])
-        writer.put_system(system_row("s1", "h1", {"cpu_cores": 2}, {}))
+        writer.put("systems", [system_row("s1", "h1", {"cpu_cores": 2}, {})])
     return store
 
 

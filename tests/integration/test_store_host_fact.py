@@ -23,7 +23,7 @@ USE = """
 import dataclasses, json, sys
 from pathlib import Path
 from orchestrator.store import Store, open_store
-from orchestrator.store.sharing.export import ExportOrder, export
+from orchestrator.store.export import ExportOrder, export
 from orchestrator.store.query.view import current_view
 from orchestrator.store.schema.tables import system_row
 from runners.contract import encode
@@ -35,7 +35,7 @@ found = dataclasses.replace(FINGERPRINT, cpu=dataclasses.replace(FINGERPRINT.cpu
 hot = hot_columns(found)
 store = Store.open(root / "results")
 with store.writer() as writer:
-    writer.put_system(system_row(system_id(found), hw_id(found), hot, encode(found)))
+    writer.put("systems", [system_row(system_id(found), hw_id(found), hot, encode(found))])
     writer.append([trial("a", system_id=system_id(found), hw_id=hw_id(found), **hot)])
 export(current_view(store.layout), ExportOrder("parquet", root / "clean", anonymise=True))
 query = "SELECT trials.cpu_governor, systems.cpu_governor FROM trials JOIN systems USING (system_id)"

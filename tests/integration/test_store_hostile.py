@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.errors import ExitCode
 from orchestrator.store import Store, open_store
-from orchestrator.store.sharing.push import push
+from orchestrator.store.push import push
 from orchestrator.store.storage import layout
 from tests.results import CAMPAIGNS, SYSTEM, make_store, taxmeter, trial
 from tests.storing import forge, names

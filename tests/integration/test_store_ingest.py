@@ -125,16 +125,16 @@ def test_nothing_is_answered_before_it_is_on_the_disk(bench: Bench, monkeypatch:
 def test_a_trial_is_stored_after_what_it_refers_to(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
 
-    def noting(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda content: (order.append(name), real(content))[1]
+    def noting(real: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *given: (order.append(given[0] if len(given) > 1 else "trials"), real(*given))[1]
 
-    for name in ("put_system", "put_environment", "append_batches"):
-        monkeypatch.setattr(bench.writer, name, noting(name, getattr(bench.writer, name)))
+    for name in ("put", "append_batches"):
+        monkeypatch.setattr(bench.writer, name, noting(getattr(bench.writer, name)))
     system = {"system_id": "s", "hw_id": "h", "fingerprint": "{}"}
     environment = {"environment_id": "e", "environment": "cpu", "versions": "{}", "facts": "{}"}
     for name in ("a", "b"):
         bench.ingest.commit(Rows([row(name)], [system], [environment]))
-    assert order == ["put_system", "put_environment", "append_batches", "append_batches"]
+    assert order == ["systems", "environments", "trials"] * 2
     assert bench.store.systems()["system_id"].to_pylist() == ["s"]
     assert bench.store.environments()["environment_id"].to_pylist() == ["e"]
 

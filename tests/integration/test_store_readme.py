@@ -209,9 +209,9 @@ def eras(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = {"sweep_document": "", "inventory_document": "", "plan_digest": "p", "taxmeter_version": "1"}
     started = datetime(2025, 11, 20, tzinfo=UTC)
     with Store.open(tmp_path / "results").writer() as writer:
-        writer.put_system(system_row("s1", "h1", {}, {}))
+        writer.put("systems", [system_row("s1", "h1", {}, {})])
         for name, one in versions.items():
-            writer.put_environment(environment_row(name, name, one, {}, image_digest=None, lock_sha256=None))
+            writer.put("environments", [environment_row(name, name, one, {}, image_digest=None, lock_sha256=None)])
         for campaign, sweep in (("c1", "eras"), ("c2", "other")):
             writer.put_campaign(campaign_row(campaign, started, sweep, planned_trials=6, git_commit=None, **texts))
         for campaign, name, round_ in product(("c1", "c2"), versions, (1, 2, 3)):

@@ -17,7 +17,7 @@ import pytest
 
 from orchestrator.errors import ConfigurationError, ExitCode, StoreError
 from orchestrator.store import Store, open_store
-from orchestrator.store.sharing.push import push
+from orchestrator.store.push import push
 from orchestrator.store.storage.compaction import compact
 from orchestrator.store.storage.objects import snapshot_at
 from tests.integration import store_example
@@ -180,7 +180,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from orchestrator.store.storage.layout import Layout
-from orchestrator.store.sharing.push import push
+from orchestrator.store.push import push
 push(Layout(Path(sys.argv[1])), sys.argv[2], progress=lambda key, size: os.kill(os.getpid(), signal.SIGKILL))
 """
 

@@ -202,12 +202,12 @@ def test_the_small_tables_are_written_once(store: Store) -> None:
     environment = environment_row("e1", "cpu", {"torch": "2.13.0"}, {}, image_digest=None, lock_sha256="f0")
     with store.writer() as writer:
         system = system_row("s1", "h1", {"cpu_cores": 2}, {"cpu": {"cores": 2}})
-        assert writer.put_system(system)
-        assert not writer.put_system({**system, "cpu_cores": 3})
-        assert writer.put_environment(environment)
+        assert writer.put("systems", [system])
+        assert not writer.put("systems", [{**system, "cpu_cores": 3}])
+        assert writer.put("environments", [environment])
         assert writer.put_campaign(opened)
         with pytest.raises(StoreError, match=r"system_id is '../s1'; expected letters"):
-            writer.put_system({**system, "system_id": "../s1"})
+            writer.put("systems", [{**system, "system_id": "../s1"}])
     assert store.systems()["cpu_cores"].to_pylist() == [2]
     assert store.environments()["versions"].to_pylist() == ['{"torch":"2.13.0"}']
     assert store.campaigns().to_pylist() == [{**opened, "origin_store": store_id(store.layout)}]

@@ -31,7 +31,7 @@ STATIONS = """
 # On the driver, before anything is changed
 orchestrator/cli/sweep.py run_command
 orchestrator/config/sweep.py load_sweep
-orchestrator/config/inventory/loader.py load_inventory
+orchestrator/config/inventory_file.py load_inventory
 orchestrator/hosts/fleet.py open_hosts
 orchestrator/campaign/run.py run_sweep
 orchestrator/campaign/run.py look
@@ -184,7 +184,7 @@ def test_a_trial_passes_the_stations_in_their_order(tmp_path: Path, cpu_python: 
     assert done.returncode == ExitCode.OK, done.stdout + done.stderr
     calls = called(seen)
     counts = Counter(tuple(station) for _, station in calls)
-    assert counts["orchestrator/config/inventory/loader.py", "load_inventory"] == 1
+    assert counts["orchestrator/config/inventory_file.py", "load_inventory"] == 1
     # the driver, the worker of Ray and the supervisor look at the machine, each once
     assert counts["runners/system/fingerprint.py", "collect"] == 3
     at_ns = 0

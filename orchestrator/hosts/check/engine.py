@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from orchestrator.environments import (
     ENGINE_EXCEPTIONS,
@@ -13,21 +13,33 @@ from orchestrator.environments import (
     Catalogue,
     ImageIdentity,
     connect,
+    end_of,
     engine_message,
     engine_problem,
     host_network_problem,
     look_for_image,
     read_built_images,
+    remove_forgotten,
+    short_container,
 )
 from orchestrator.errors import InfrastructureError
 from orchestrator.hosts.check.preflight import EngineSocket
-from orchestrator.hosts.connection import Deadline
-from orchestrator.hosts.containers import ContainerCommand, run_in_container
+from orchestrator.hosts.connection import CommandOutput, Deadline
 from orchestrator.planning import Demands
 
 OLDEST_ENGINE = (20, 10)
 """Docker of December 2020: version 2 of control groups, GPUs by request."""
 OLDEST_PODMAN = (4, 0)
+
+ALL_GPUS: Final = {"count": -1, "capabilities": [["gpu", "compute", "utility"]]}
+"""What the containers of trials ask their engine for."""
+
+CHECK_LABEL: Final = "org.taxmeter.check"
+"""Every container of a check carries it; no other is touched."""
+
+_INSIDE_S = 60
+_FORGOTTEN_S = 600
+_SHOWN = ("proc", "sys")
 
 _ANSWER_S = 20.0
 # One line for each GPU, also where the toolkit mounts devices but no tools.
@@ -55,15 +67,7 @@ class Requirements:
 
 
 def read_requirements(catalogue: Path) -> Requirements:
-    """What hosts are compared with, by a catalogue and the record beside it.
-
-    Args:
-        catalogue: `docker/images.yaml`.
-
-    Raises:
-        ConfigurationError: the catalogue or the record is malformed.
-        InfrastructureError: this machine's engine was lost while it was asked.
-    """
+    """What hosts are compared with, by a catalogue and the record beside it."""
     entries = Catalogue.load(catalogue).entries
     built = {name: image for name, image in read_built_images(catalogue).items() if name in entries}
     wanted = {name: WantedImage(image, entries[name].demands) for name, image in built.items()}
@@ -96,7 +100,6 @@ class EngineFacts:
     images: Mapping[str, ImageIdentity] = field(default_factory=dict)
     """The wanted images that it has, by environment, under whatever name."""
     gpus: GpusInside | None = None
-    """Null if nobody looked."""
     network_problem: str | None = None
     """Why its containers cannot have the host's network, as agents must."""
 
@@ -116,16 +119,11 @@ class EngineQuestion:
     wanted: Mapping[str, WantedImage]
     """By environment."""
     with_gpus: bool
-    """Whether containers must see GPUs."""
     limit_s: float
 
 
 def engine_facts(question: EngineQuestion) -> EngineFacts:
-    """Asks an engine.
-
-    Raises:
-        InfrastructureError: it does not answer, or not in time.
-    """
+    """Asks an engine."""
     deadline, address, wanted = Deadline(question.limit_s), question.address, question.wanted
     with closing(connect(address, deadline.left_s(_ANSWER_S))) as client:
         try:
@@ -146,11 +144,7 @@ def engine_facts(question: EngineQuestion) -> EngineFacts:
 
 
 def images_on(address: str | None, wanted: Mapping[str, WantedImage], deadline: Deadline) -> dict[str, ImageIdentity]:
-    """Those of the wanted images that an engine has, by environment, as it has them.
-
-    Raises:
-        InfrastructureError: it does not answer.
-    """
+    """Those of the wanted images that an engine has, by environment, as it has them."""
     stored = [image.built.stored(name) for name, image in wanted.items()]
     found = {image.environment: look_for_image(image, address, deadline.left_s(_ANSWER_S)).found for image in stored}
     return {name: identity for name, identity in found.items() if identity is not None}
@@ -171,6 +165,48 @@ def _gpus(
         return GpusInside(None, name, engine_message(error))
     count = sum(1 for line in seen.stdout.splitlines() if re.match(r"GPU \d+:|/dev/nvidia\d+$", line.strip()))
     return GpusInside(count, name, None if count else " ".join(seen.stderr.split()) or None)
+
+
+@dataclass(frozen=True)
+class ContainerCommand:
+    """What is to be run."""
+
+    image: str
+    """Its id; nothing is ever pulled."""
+    command: Sequence[str]
+    gpus: bool = False
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """Put into the container before it starts, by absolute path."""
+    host_at: str | None = None
+    """Below which the host's own /proc and /sys are to be seen, read-only; null: nowhere."""
+
+
+def run_in_container(client: Any, wanted: ContainerCommand, deadline: Deadline) -> CommandOutput:
+    """Runs a command in a container.
+
+    Raises:
+        DockerException, RequestException: the engine refused, or gave no answer in time.
+    """
+    client.api.timeout = deadline.left_s()
+    remove_forgotten(client, f"{CHECK_LABEL}=1", _FORGOTTEN_S)
+    settings = {
+        "image": wanted.image,
+        # The limit is inside too: nobody might be there any more to end it.
+        "command": ["timeout", "-k", "2", str(_INSIDE_S), *wanted.command],
+        "network_mode": "none",
+        "labels": {CHECK_LABEL: "1"},
+        "device_requests": [ALL_GPUS] if wanted.gpus else None,
+        # No more of the host than what a fingerprint is read from.
+        "volumes": {f"/{top}": {"bind": f"{wanted.host_at}/{top}", "mode": "ro"} for top in _SHOWN}
+        if wanted.host_at is not None
+        else None,
+    }
+    with short_container(client, settings, wanted.files) as container:
+        try:
+            client.api.timeout = deadline.left_s()
+            return CommandOutput(*end_of(container, deadline.left_s(_INSIDE_S + 5)))
+        finally:
+            client.api.timeout = deadline.left_s() + 10
 
 
 def refusal(socket: EngineSocket) -> str:

@@ -7,7 +7,6 @@ from enum import Enum
 from orchestrator.config import Expectation, Host
 from orchestrator.errors import some_of
 from orchestrator.hosts.check.clock import Skew
-from orchestrator.hosts.check.differences import unmet
 from orchestrator.hosts.check.engine import OLDEST_ENGINE, OLDEST_PODMAN, EngineFacts, Requirements, WantedImage
 from orchestrator.hosts.check.preflight import Preflight, filesystem_problem
 from orchestrator.planning import (
@@ -129,12 +128,8 @@ def judge(
     """What follows from what was read, for all checks but those of SSH and of the engine itself.
 
     Args:
-        host: as the inventory has it.
-        preflight: what the host said.
         engine: what its engine said; null if none answered.
         skew: of its clock; null if it was not measured.
-        wanted: what it is compared with.
-        work: the work directory.
         own_directory: the same, if it must be the host's own; null if it may be on a network file system.
     """
     machine = machine_of(preflight, host)
@@ -364,7 +359,7 @@ def _expected(expected: Expectation, preflight: Preflight) -> Finding:
     if not count:
         return _NOTHING
     names = [gpu.name for gpu in preflight.gpus]
-    wrong = unmet(expected, names, preflight.driver_version, preflight.cpu_model, preflight.memory_bytes)
+    wrong = expected.unmet(names, preflight.driver_version, preflight.cpu_model, preflight.memory_bytes)
     shown = f"{count - len(wrong)}/{count}"
     if not wrong:
         return fine(shown)

@@ -176,7 +176,6 @@ class Preflight:
     user: str
     """Who looked."""
     groups: tuple[str, ...]
-    """The groups of that user."""
     cpu_model: str | None
     threads: int | None
     memory_bytes: int | None
@@ -235,11 +234,7 @@ class PreflightQuestion:
 
 
 def preflight_here(question: PreflightQuestion) -> Preflight:
-    """Looks at the machine of this process.
-
-    Raises:
-        InfrastructureError: it does not answer in time.
-    """
+    """Looks at the machine of this process."""
     try:
         done = subprocess.run(
             question.command,
@@ -308,10 +303,6 @@ def filesystem_problem(directory: str, kind: str | None) -> str | None:
 
     What is kept there is of this host: the lock by which clusters take turns, files compiled for its processors and
     GPUs, and the code that an agent unpacks.
-
-    Args:
-        directory: the host's work directory.
-        kind: of its file system; null if it is not known.
     """
     if kind is None or not _NETWORK.search(kind.lower()):
         return None

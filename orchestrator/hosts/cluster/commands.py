@@ -51,10 +51,6 @@ def run_in(container: Any, argv: Sequence[str]) -> CommandOutput:
     answer's header, the whole output of a short command (docker-py, issue 3332): through a tunnel from a busy machine
     that of 16 commands in 200. The answer to a plain request is read through the buffer that has the header.
 
-    Args:
-        container: of the SDK, and running.
-        argv: the command.
-
     Raises:
         docker.errors.DockerException, requests.RequestException: the engine failed, or says nothing for longer than
             its client waits.
@@ -123,10 +119,8 @@ class Execution:
 
     def send(self, number: int) -> None:
         """Sends a signal to the command."""
-        try:
+        with suppress(BrokenPipeError, ConnectionResetError):  # it has ended
             self._stream._sock.sendall(f"{number}\n".encode())
-        except (BrokenPipeError, ConnectionResetError):
-            return  # it has ended
 
     def frames(self) -> Iterator[tuple[int, bytes]]:
         """What it writes, until it ends."""
@@ -134,11 +128,7 @@ class Execution:
         yield from frames(self._stream._response.raw._fp.fp)
 
     def exit_code(self) -> int:
-        """Of the command that has ended.
-
-        Raises:
-            InfrastructureError: the container has ended, and the command with it.
-        """
+        """Of the command that has ended."""
         code = self._client.api.exec_inspect(self._id)["ExitCode"]
         if code is None or (code == _KILLED and self._has_container_ended()):
             raise InfrastructureError("the head of the cluster ended while a command ran in it")
@@ -161,17 +151,7 @@ class Execution:
 def execution(
     cluster: Cluster, argv: Sequence[str], environment: Mapping[str, str] | None = None, terminal: str = "none"
 ) -> Iterator[Execution]:
-    """Starts a command in the head's container, in the project's directory.
-
-    Args:
-        cluster: whose head.
-        argv: the command.
-        environment: what it gets besides the container's.
-        terminal: its size as COLUMNSxROWS, or `none`.
-
-    Raises:
-        InfrastructureError: there is no head, or the engine fails.
-    """
+    """Starts a command in the head's container, in the project's directory; `terminal` is COLUMNSxROWS or `none`."""
     # The package imports this very module first, which Python would warn of.
     wrapped = ["python", "-W", "ignore", "-m", "orchestrator.hosts.cluster.commands", terminal, *argv]
     code = str(cluster.code)
@@ -197,14 +177,10 @@ def execute_in_head(cluster: Cluster, argv: Sequence[str]) -> int:
     to end (SIGTERM). Ctrl-C and SIGTERM go to the command, and this returns when it has ended.
 
     Args:
-        cluster: whose head.
         argv: the command; `python -m orchestrator …` runs the very code that the hosts have.
 
     Returns:
         Its exit code; 128 and the number of a signal if one ended it.
-
-    Raises:
-        InfrastructureError: there is no head, it ended meanwhile, or the engine fails.
     """
     shown = sys.stdout.isatty()
     size = "{0.columns}x{0.lines}".format(shutil.get_terminal_size()) if shown else "none"
@@ -269,13 +245,10 @@ def _listen(child: "subprocess.Popen[bytes]") -> None:
 
 
 def _copy(terminal: int) -> None:
-    try:
+    with suppress(OSError):  # how Linux says that nobody has the other end any more
         while data := os.read(terminal, 1 << 16):
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
-    except OSError:
-        # how Linux says that nobody has the other end any more
-        return
 
 
 if __name__ == "__main__":

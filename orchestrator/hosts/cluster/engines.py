@@ -75,12 +75,7 @@ class ConnectedEngine:
 
 @contextmanager
 def host_engine(name: str, host: Host, connections: Connections) -> Iterator[ConnectedEngine]:
-    """The engine of a host, for as long as the block lasts.
-
-    Raises:
-        HostConnectionError: the host was not reached.
-        InfrastructureError: no engine answers.
-    """
+    """The engine of a host, for as long as the block lasts."""
     if host.connection is Connection.LOCAL:
         address = engine_address(local_engine(host.engine))
         with closing(connect(address, ANSWER_S)) as client:
@@ -158,7 +153,6 @@ def problems(
     """What is wrong with a container, each in a line that says what mends it. One with none is left alone.
 
     Args:
-        found: the container.
         plan: digest of what it should be made from; null if that makes no difference.
         node: the label of the node that it should be, if it is one.
         versions: those it should have; null if they are not known.
@@ -189,9 +183,6 @@ def observed(client: DockerClient, name: str, cluster: str, living: tuple[str, .
     """A container of ours as it is now.
 
     Args:
-        client: a connection to its engine.
-        name: of the container.
-        cluster: id of ours.
         living: labels of the nodes of its host that live, as Ray says.
 
     Raises:
@@ -219,11 +210,7 @@ def _versions(container: Any) -> Versions | None:
 
 
 def fingerprint_on(engine: ConnectedEngine, cluster: Cluster) -> Fingerprint:
-    """The fingerprint of a host, read where the rows of its trials are made, so that it is the same as theirs.
-
-    Raises:
-        InfrastructureError: there is no agent, or it does not tell.
-    """
+    """The fingerprint of a host, read where the rows of its trials are made, so that it is the same as theirs."""
     program = call_program(fingerprint_of_system, SystemRoot())
     with engine_errors("its engine failed"):
         container = find(engine.client, cluster.agent_container, cluster.id)
@@ -254,9 +241,6 @@ class Watch:
         """Labels of the nodes that serve a host and live.
 
         One that came before another may still count as alive for a moment.
-
-        Raises:
-            InfrastructureError: nobody tells them.
         """
         with self._changed:
             if not self._changed.wait_for(lambda: self._living is not None or self._is_over, _FIRST_ANSWER_S):
@@ -303,11 +287,7 @@ class Watch:
 
 @contextmanager
 def watching(cluster: Cluster) -> Iterator[Watch]:
-    """Listens while the block lasts.
-
-    Raises:
-        InfrastructureError: there is no head.
-    """
+    """Listens while the block lasts."""
     # in this order: the command is left, then the thread hears of it
     with (
         ExitStack() as after,

@@ -55,10 +55,6 @@ def up(
     Hosts that cannot be part are left out and named with the reason; agents on other hosts stay as they are.
 
     Args:
-        hosts: by name.
-        inventory: where they come from, with those that they are reached through.
-        project: where we are.
-        say: told about choices and long steps.
         first_port: of the cluster's ports; null keeps those it has, or takes some that are free everywhere.
         address: of this machine, as the hosts reach it; null finds it.
 
@@ -104,13 +100,6 @@ def mend(name: str, hosts: Mapping[str, Host], connections: Connections, project
 
     Other than `up` it never replaces or removes the head, and changes nothing of what runs in it.
 
-    Args:
-        name: of the host.
-        hosts: it, and those that it is reached through.
-        connections: that know them.
-        project: where we are.
-        say: told about long steps.
-
     Returns:
         The cluster, with the host.
 
@@ -140,9 +129,6 @@ def status(project: Project) -> ClusterStatus | None:
     """Looks at the cluster of a project; null if there is none.
 
     A program of a few milliseconds is run in every agent: on the cores that are reserved for it, if there are any.
-
-    Raises:
-        InfrastructureError: the engine of this machine failed.
     """
     cluster = load(project)
     if cluster is None:
@@ -183,9 +169,6 @@ def down(project: Project, say: Say) -> Mapping[str, str]:
 
     Returns:
         The hosts on which something may be left, each with the reason; a later call tries again.
-
-    Raises:
-        InfrastructureError: the engine of this machine failed.
     """
     files = ClusterFiles(project)
     with files.locked(say):
@@ -210,9 +193,6 @@ def borrowed(project: Project, say: Say) -> Iterator[None]:
     """Lets a sweep bring a cluster up, and takes that down at the end, unless it was up before for its own sake.
 
     One that a killed sweep left is this one's, as if it had brought it up.
-
-    Raises:
-        InfrastructureError: the engine of this machine failed.
     """
     mark = ClusterFiles(project).of_a_sweep
     if load(project) is None:

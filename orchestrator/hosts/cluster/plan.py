@@ -20,6 +20,7 @@ from orchestrator.environments import (
     attributes_of,
     build_image,
     identity_of,
+    recipe_digest,
 )
 from orchestrator.errors import ConfigurationError, InfrastructureError, Say
 from orchestrator.files import exclusive
@@ -74,19 +75,13 @@ def ensure_agent_image(root: Path, client: DockerClient, address: str, say: Say)
 
     Args:
         root: of the project: `docker/agent` and `requirements` are in it.
-        client: a connection to this machine's engine.
-        address: of that engine.
-        say: told about long steps.
-
-    Raises:
-        ConfigurationError: the project has no recipe.
-        InfrastructureError: the base cannot be had, or the build fails.
     """
     dockerfile, lock = root / "docker" / "agent" / "Dockerfile", root / "requirements" / "base.lock"
     for path in (dockerfile, lock):
         if not path.is_file():
             raise ConfigurationError("the image of the agents is made from it; run this in the project", file=path)
-    recipe = _recipe_sha256(dockerfile, lock)
+    lock_sha256 = hashlib.sha256(lock.read_bytes()).hexdigest()
+    recipe = recipe_digest(_BASE, _DEBIAN_SUITE, dockerfile, lock_sha256, PYTHON)
     reference = f"taxmeter/agent:{recipe[:12]}"
     waiting = "waiting for another command that builds the image of the agents"
     with exclusive(root / ".taxmeter" / "locks" / "image-agent", lambda: say(waiting)):
@@ -108,17 +103,6 @@ def ensure_agent_image(root: Path, client: DockerClient, address: str, say: Say)
     return AgentImage(reference, identity_of(attributes))
 
 
-def _recipe_sha256(dockerfile: Path, lock: Path) -> str:
-    recipe = {
-        "base": _BASE,
-        "debian_suite": _DEBIAN_SUITE,
-        "dockerfile": hashlib.sha256(dockerfile.read_bytes()).hexdigest(),
-        "lock": hashlib.sha256(lock.read_bytes()).hexdigest(),
-        "python": PYTHON,
-    }
-    return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()
-
-
 @dataclass(frozen=True)
 class ClusterPlan:
     """What all containers of a cluster are made from."""
@@ -127,7 +111,6 @@ class ClusterPlan:
     image: AgentImage
     token: str
     tls: Mapping[str, bytes]
-    """Of `settings.chosen_tls`."""
 
 
 @dataclass(frozen=True)
@@ -183,8 +166,6 @@ def head_container(plan: ClusterPlan, root: Path, engine: str) -> ContainerPlan:
     """The head: runs as the user, with the project's directory at its own path. Drivers run in it too.
 
     Args:
-        plan: of the cluster.
-        root: of the project.
         engine: path of the socket of this machine's engine.
     """
     cluster, user, group = plan.cluster, os.geteuid(), os.getegid()
@@ -220,9 +201,6 @@ def agent_container(plan: ClusterPlan, site: Site, socket: str, image_id: str, h
     """The agent of a host, as far as it is known before anything runs there.
 
     Args:
-        plan: of the cluster.
-        site: the host.
-        socket: path of its engine's socket.
         image_id: of the agents' image, as that engine calls it.
         head: id of the head's container: agents of an earlier head are of no use.
     """
@@ -258,11 +236,7 @@ def agent_container(plan: ClusterPlan, site: Site, socket: str, image_id: str, h
 
 
 def refuse_unfit(host: Host) -> None:
-    """Refuses a host that cannot be part by what the inventory says.
-
-    Raises:
-        InfrastructureError: says why.
-    """
+    """Refuses a host that cannot be part by what the inventory says."""
     if host.state is HostState.DRAIN:
         raise InfrastructureError("the inventory drains it")
     if host.executor is ExecutorChoice.PROCESS:

@@ -21,12 +21,12 @@ from orchestrator.boundary import load_json
 from orchestrator.config import WORK_DIRECTORY, Connection, Host
 from orchestrator.environments import engine_message, short_container
 from orchestrator.errors import InfrastructureError
+from orchestrator.hosts.check.engine import ALL_GPUS
 from orchestrator.hosts.check.preflight import SCRIPT, PreflightQuestion, filesystem_problem, parse, preflight_here
 from orchestrator.hosts.cluster.plan import LABEL, LABEL_ROLE, Site, refuse_unfit
 from orchestrator.hosts.cluster.settings import Ports
 from orchestrator.hosts.cluster.state import Cluster, Project
 from orchestrator.hosts.connection import Connections
-from orchestrator.hosts.containers import ALL_GPUS
 
 _ANSWER_S = 60.0
 _LISTENS = "0A"
@@ -104,7 +104,6 @@ def choose_address(sites: Iterable[Site], before: str | None) -> str:
     """This machine's address as the hosts are to call it: the one that most of them see.
 
     Args:
-        sites: the hosts.
         before: the address that the cluster has; it is kept where it still can be.
     """
     found = [address for site in sites if (address := _of_this_machine(site)) is not None]
@@ -164,10 +163,7 @@ def probe(client: DockerClient, image: str, cluster: Cluster, site: Site) -> Pro
     """Looks from a short container. The head listens, and somebody does as `listening` says.
 
     Args:
-        client: a connection to the host's engine.
         image: the agents', by its id there.
-        cluster: of ours.
-        site: the host.
 
     Raises:
         InfrastructureError: one side does not reach the other, or a port is taken; the message says which.

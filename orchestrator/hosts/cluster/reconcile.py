@@ -17,14 +17,15 @@ from orchestrator.environments import (
     attributes_of,
     connect,
     copy_image,
-    differences,
     engine_address,
     engine_errors,
+    find_image,
     host_network_problem,
     identity_of,
     start_container,
 )
 from orchestrator.errors import InfrastructureError, Say
+from orchestrator.hosts.check.engine import ALL_GPUS
 from orchestrator.hosts.cluster.engines import (
     RUNNING,
     ConnectedEngine,
@@ -46,7 +47,6 @@ from orchestrator.hosts.cluster.reach import probe
 from orchestrator.hosts.cluster.settings import Ports, chosen_tls
 from orchestrator.hosts.cluster.state import Agent, Cluster
 from orchestrator.hosts.connection import Connections
-from orchestrator.hosts.containers import ALL_GPUS
 
 JOIN_S = 90.0
 """That a node may take from the start of its container on; usually five."""
@@ -104,11 +104,7 @@ def reconciled_head(client: DockerClient, cluster: Cluster, root: Path, image: A
 
 
 def running_head(client: DockerClient, cluster: Cluster) -> Head:
-    """The head that runs, with the plan that agents of it are made from.
-
-    Raises:
-        InfrastructureError: none runs, or its image is gone.
-    """
+    """The head that runs, with the plan that agents of it are made from."""
     found = observed(client, cluster.head_container, cluster.id)
     if found.state != RUNNING:
         raise InfrastructureError(LOST)
@@ -197,11 +193,7 @@ def last_words(log: str) -> str:
 
 
 def local_socket() -> str:
-    """The socket of this machine's engine.
-
-    Raises:
-        InfrastructureError: the engine is elsewhere, so no container of it has this machine's addresses and files.
-    """
+    """The socket of this machine's engine."""
     address = engine_address()
     if not address.startswith("unix://"):
         raise InfrastructureError(
@@ -212,10 +204,9 @@ def local_socket() -> str:
 
 def _ensure_image(engine: ConnectedEngine, image: AgentImage, say: Say) -> str:
     """The id of the agents' image on an engine, which is sent the image if it has none that is identical."""
-    for name in (image.reference, image.identity.image_id):
-        found = attributes_of(engine.client, name)
-        if found is not None and not differences(image.identity, identity_of(found)):
-            return str(found["Id"])
+    found = find_image(engine.client, (image.reference, image.identity.image_id), image.identity)
+    if found is not None:
+        return str(found["Id"])
     say(f"sending {image.reference}")
     with closing(connect()) as source, closing(connect(engine.address, TRANSFER_TIMEOUT_S)) as target:
         source.api.timeout = TRANSFER_TIMEOUT_S

@@ -110,11 +110,7 @@ def chosen_ports(first: int | None, taken: Collection[int] = frozenset()) -> Por
     """The ports that were asked for, else those of the environment variable TAXMETER_FIRST_PORT, else the first free.
 
     Args:
-        first: of the ports.
         taken: ports that somebody has, here or on a host, such as the cluster of another project.
-
-    Raises:
-        ConfigurationError: they do not fit, or none are free.
     """
     given = os.environ.get(FIRST_PORT_VARIABLE) if first is None else str(first)
     if not given:
@@ -143,9 +139,6 @@ def chosen_tls(environ: Mapping[str, str]) -> dict[str, bytes]:
 
     Args:
         environ: with RAY_USE_TLS and the paths, on this machine, of certificate, key and authority.
-
-    Raises:
-        ConfigurationError: TLS is wanted, and a file is not named or cannot be read.
     """
     if environ.get("RAY_USE_TLS", "0") != "1":
         return {}
@@ -170,7 +163,6 @@ def environment(token: str, tls: Mapping[str, bytes]) -> dict[str, str]:
 
     Args:
         token: path of the file in the container. The token itself is in no environment and on no command line.
-        tls: of `chosen_tls`.
     """
     encrypted = {"RAY_USE_TLS": "1", **{name: _TLS[name] for name in tls}} if tls else {}
     return {**CLUSTER, **_FAR, **encrypted, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": token}
@@ -192,10 +184,6 @@ def agent_command(
     """Starts the node of a host.
 
     Args:
-        head: address and port.
-        address: of the host.
-        ports: of the cluster.
-        labels: of the node.
         slots: the resource by which benchmarks run one at a time, or at most so many at once.
     """
     return [

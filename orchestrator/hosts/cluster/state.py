@@ -89,7 +89,6 @@ class Cluster:
 
     @property
     def ports(self) -> Ports:
-        """All its ports."""
         return Ports(self.first_port)
 
     @property
@@ -123,20 +122,11 @@ class ClusterFiles:
     def __init__(self, project: Project) -> None:
         self.root = project.root.absolute()
         self.directory = project.state.absolute() / "cluster"
-
-    @property
-    def code(self) -> Path:
+        self.code = self.directory / "code"
         """Has a directory for each version of our packages that drivers may run."""
-        return self.directory / "code"
-
-    @property
-    def of_a_sweep(self) -> Path:
+        self.of_a_sweep = self.directory / "of-a-sweep"
         """There as long as a sweep brought the cluster up for itself, and nobody has asked for it besides."""
-        return self.directory / "of-a-sweep"
-
-    @property
-    def _state(self) -> Path:
-        return self.directory / "state.json"
+        self._state = self.directory / "state.json"
 
     def locked(self, say: Say) -> AbstractContextManager[None]:
         """Held by whoever changes the cluster."""
@@ -145,11 +135,7 @@ class ClusterFiles:
         )
 
     def load(self) -> Cluster | None:
-        """What is remembered; null if nothing is.
-
-        Raises:
-            InfrastructureError: another version wrote it, or it is damaged.
-        """
+        """What is remembered; null if nothing is."""
         try:
             cluster = validated(Cluster, read_foreign_file(self._state, MAX_JSON_BYTES), str(self._state))
         except FileNotFoundError:
@@ -189,11 +175,7 @@ class ClusterFiles:
 
 
 def _refuse_foreign(sockets: Path) -> None:
-    """Refuses a remembered directory of /tmp that somebody else has made since: through its sockets goes the token.
-
-    Raises:
-        InfrastructureError: it is not ours alone.
-    """
+    """Refuses a remembered directory of /tmp that somebody else has made since: through its sockets goes the token."""
     with suppress(FileNotFoundError, ValueError):  # a path with a null byte leads nowhere
         status = sockets.lstat()
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:

@@ -1,5 +1,4 @@
 """Reaches the hosts of an inventory over SSH, with the system's own client; never asks, never trusts by itself."""
 
 from orchestrator.hosts.connection.failures import HostConnectionError, reason
-from orchestrator.hosts.connection.process import Deadline, end
-from orchestrator.hosts.connection.ssh import CommandOutput, Connections, for_each, of_each
+from orchestrator.hosts.connection.ssh import CommandOutput, Connections, Deadline, end, for_each, of_each

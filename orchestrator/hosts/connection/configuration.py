@@ -67,7 +67,7 @@ def files(hosts: Mapping[str, Host], directory: Path, user: Path) -> dict[str, s
         if host.ssh_alias is not None and host.host_key is not None
     ]
     include = f"  Include {_quoted(user / 'config')}\n  Include /etc/ssh/ssh_config\n"
-    others = {"UserKnownHostsFile": _users_known_hosts(user)}
+    others = {"UserKnownHostsFile": f"{_quoted(user / 'known_hosts')} {_quoted(user / 'known_hosts2')}"}
     return {
         BY_ADDRESS: "".join([*by_address, _block("*", _ALWAYS | others)]),
         BY_ALIAS: "".join([*by_alias, _block("*", _ALWAYS), include]),
@@ -104,10 +104,6 @@ def _pinned(name: str, directory: Path) -> dict[str, str]:
         "UserKnownHostsFile": _quoted(directory / KNOWN_HOSTS),
         "GlobalKnownHostsFile": "/dev/null",
     }
-
-
-def _users_known_hosts(user: Path) -> str:
-    return f"{_quoted(user / 'known_hosts')} {_quoted(user / 'known_hosts2')}"
 
 
 def _block(pattern: str, settings: Mapping[str, str]) -> str:

@@ -37,13 +37,7 @@ class _Kind(Enum):
 
 
 def explain(name: str, host: Host, said: str) -> HostConnectionError:
-    """What ssh said on its standard error, understood.
-
-    Args:
-        name: of the host in the inventory.
-        host: how it was to be reached.
-        said: by ssh.
-    """
+    """What ssh said on its standard error, understood."""
     kind, match = next((kind, found) for kind in _Kind if (found := re.search(kind.value, said, re.IGNORECASE)))
     about = match.groupdict().get("name")
     line = _line_at(said, match.start() if kind.value else len(said.rstrip()))

@@ -1,4 +1,7 @@
-"""Reaches hosts with the system's own ssh program, with a configuration that is private to this process."""
+"""Reaches hosts with the system's own ssh program, with a configuration that is private to this process.
+
+No questions are asked, no process is left behind, and none takes longer than it may.
+"""
 
 import os
 import pwd
@@ -13,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final, TypeVar
@@ -21,7 +24,6 @@ from typing import IO, Final, TypeVar
 from orchestrator.config import Connection, Host, local_path
 from orchestrator.errors import InfrastructureError
 from orchestrator.files import temporary_directory
-from orchestrator.hosts.connection import process
 from orchestrator.hosts.connection.configuration import files, route
 from orchestrator.hosts.connection.failures import HostConnectionError, explain, reason
 
@@ -45,6 +47,20 @@ _SOCKETS = {
     "podman": "/run/user/$u/podman/podman.sock /run/podman/podman.sock",
 }
 _FOUND = "taxmeter-socket:"
+# Only the kind of a complaint counts, so it must not be translated; nobody is there to be asked for a password.
+_ENVIRONMENT = {"LC_ALL": "C", "SSH_ASKPASS_REQUIRE": "never"}
+
+
+class Deadline:
+    """A time limit that several steps share; it counts from its creation."""
+
+    def __init__(self, limit_s: float) -> None:
+        self.limit_s = limit_s
+        self._end = time.monotonic() + limit_s
+
+    def left_s(self, at_most: float = float("inf")) -> float:
+        """Seconds that a step may take: what is left, at least a blink, so that a step fails by its own time limit."""
+        return max(0.05, min(at_most, self._end - time.monotonic()))
 
 
 @dataclass(frozen=True)
@@ -54,6 +70,11 @@ class CommandOutput:
     exit_code: int
     stdout: str
     stderr: str
+
+    @property
+    def last_line(self) -> str:
+        """Of its errors; its exit code where it said nothing."""
+        return (self.stderr.strip().splitlines() or [f"exit code {self.exit_code} without a message"])[-1]
 
 
 @dataclass(frozen=True)
@@ -90,7 +111,6 @@ class Connections:
         """Reaches nothing yet.
 
         Args:
-            hosts: of an inventory, by name.
             user_directory: with the user's `config` and `known_hosts`; by default ~/.ssh.
         """
         self._hosts = dict(hosts)
@@ -126,19 +146,14 @@ class Connections:
         with self._lock:
             running = [started for started in self._started if started.poll() is None]
         for started in running:
-            process.kill(started)
+            _kill(started)
 
     def run(self, name: str, argv: Sequence[str], timeout_s: float, stdin: str | bytes = b"") -> CommandOutput:
         """Runs a command on a host, connecting included in the time.
 
         Args:
-            name: of the host.
             argv: the command; no shell of the host's sees more of it than quoted words.
             timeout_s: after which ssh is killed. The command then ends when it next reads or writes.
-            stdin: what it reads.
-
-        Raises:
-            HostConnectionError: the host was not reached, or the time was up.
         """
         done = self._ssh(name, [], shlex.join(argv), timeout_s, stdin)
         if done.exit_code == SSH_FAILED:
@@ -148,17 +163,13 @@ class Connections:
         return done
 
     def start(self, name: str, argv: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Starts a command that is spoken with through pipes; whoever calls ends it with `process.end`.
-
-        Raises:
-            HostConnectionError: there is no ssh client, or the settings cannot work.
-        """
+        """Starts a command that is spoken with through pipes; whoever calls ends it with `end`."""
         pipe = subprocess.PIPE
         return self._start(name, [], shlex.join(argv), stdin=pipe, stdout=pipe, stderr=pipe)
 
     def failure(self, name: str, started: "subprocess.Popen[bytes]") -> InfrastructureError:
         """Why a started command said no last word; ends it. An HostConnectionError if the connection is to blame."""
-        process.kill(started)
+        _kill(started)
         was_silent = started.wait() == -signal.SIGKILL
         assert started.stderr is not None
         said = started.stderr.read().decode("utf-8", "replace")
@@ -166,15 +177,10 @@ class Connections:
             return HostConnectionError(name, "the connection ended, or nothing came through it any more")
         if started.returncode == SSH_FAILED:
             return explain(name, self._hosts[name], said)
-        last = (said.strip().splitlines() or [f"exit code {started.returncode} without a message"])[-1]
-        return InfrastructureError(last)
+        return InfrastructureError(CommandOutput(started.returncode, "", said).last_line)
 
     def offered_key(self, name: str, timeout_s: float) -> str:
-        """The public key that a host offers, as `type text`. It is not trusted by this, and nobody logs in.
-
-        Raises:
-            HostConnectionError: the host was not reached.
-        """
+        """The public key that a host offers, as `type text`. It is not trusted by this, and nobody logs in."""
         with tempfile.TemporaryDirectory(dir=self._directory) as directory:
             noted = Path(directory, "offered")
             options = ["-o", f"HostKeyAlias={name}", "-o", f"UserKnownHostsFile={noted}", "-o", "HashKnownHosts=no"]
@@ -190,14 +196,6 @@ class Connections:
 
         Whoever can open the socket is root on that host: nobody but this user can. Give an SDK that uses it short
         time limits.
-
-        Args:
-            name: of the host.
-            timeout_s: for connecting.
-            socket: its path there.
-
-        Raises:
-            HostConnectionError: the host was not reached, or does not forward.
         """
         assert self._directory is not None, "used outside its block"
         if "${" in socket or "%" in socket:
@@ -225,14 +223,10 @@ class Connections:
                     raise explain(name, self._hosts[name], said if readable else late)
                 yield forward
             finally:
-                process.end(started)
+                end(started)
 
     def engine_socket(self, name: str, timeout_s: float) -> str:
-        """Where the socket of the host's engine is on that host, or would be if the engine were there.
-
-        Raises:
-            HostConnectionError: the host was not reached.
-        """
+        """Where the socket of the host's engine is on that host, or would be if the engine were there."""
         engine = self._hosts[name].engine or "docker"
         if "://" in engine:
             return engine.removeprefix("unix://")
@@ -254,7 +248,7 @@ class Connections:
             problem = f"no answer within {timeout_s:g} s: is the host up, or too busy to answer?"
             raise HostConnectionError(name, problem) from None
         finally:
-            process.end(started)
+            end(started)
         return CommandOutput(started.returncode, out.decode("utf-8", "replace"), errors.decode("utf-8", "replace"))
 
     def _start(
@@ -269,7 +263,15 @@ class Connections:
         way = route(name, host, self._directory)
         command = ["ssh", "-F", str(way.configuration), "-T", *options, "--", way.target, remote]
         try:
-            started = process.start(command, stdin=stdin, stdout=stdout, stderr=stderr)
+            # in a session of its own, so that it has no terminal to ask at
+            started = subprocess.Popen(
+                command,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                env=os.environ | _ENVIRONMENT,
+                start_new_session=True,
+            )
         except FileNotFoundError:
             problem = "no ssh client on this machine; install one (Debian: openssh-client)"
             raise HostConnectionError(name, problem) from None
@@ -278,16 +280,28 @@ class Connections:
         return started
 
 
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kills ssh with the processes of its jumps. Whoever waits for it goes on."""
+    if process.poll() is None:
+        with suppress(ProcessLookupError):  # another thread has just waited for it
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Ends ssh with the processes of its jumps, waits for it and closes its pipes."""
+    _kill(process)
+    process.wait()
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream is not None:
+            with suppress(BrokenPipeError):  # what was not written yet has no reader any more
+                stream.close()
+
+
 def for_each(values: Iterable[Value], call: Callable[[Value], Result], connections: Connections) -> list[Result]:
     """What a function returns for each value, in the order of the values; it is called in threads.
 
     An exception, Ctrl-C among them, ends all connections: no interrupt reaches ssh, and a thread that waits for a host
     would else hold the command up until that host answers.
-
-    Args:
-        values: such as the names of hosts.
-        call: uses no other connections.
-        connections: that know all hosts.
     """
     with ThreadPoolExecutor(max_workers=MAX_AT_ONCE, thread_name_prefix="host") as pool:
         running = [pool.submit(call, value) for value in values]

@@ -77,7 +77,6 @@ class Selection:
         return _imported("polars").from_arrow(self.arrow())
 
     def __len__(self) -> int:
-        """The number of rows."""
         if isinstance(self.condition, str):
             with query_errors(connection := self._connection(), self.condition):
                 return int(connection.view(self.table).filter(self.condition).count("*").fetchall()[0][0])

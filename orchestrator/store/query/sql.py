@@ -72,7 +72,6 @@ def connect(
     """A connection with the views.
 
     Args:
-        view: what to read.
         sandboxed: whether files other than the store's are out of reach, for reading and for writing.
         names: the views that will be asked; each takes a while to define, and `trials` is always there.
         more: further views over these, as queries, by name.

@@ -36,9 +36,7 @@ def write_rows(rows: pa.RecordBatchReader, path: Path, form: str) -> int:
     """Writes rows to a file and returns their number. Whatever `rows` raises comes through.
 
     Args:
-        rows: read once, batch by batch.
         path: of the file; one that is there is overwritten.
-        form: one of `FORMATS`.
 
     Raises:
         OSError: the disk refuses.
@@ -106,11 +104,7 @@ def write_description(path: Path, document: dict[str, Any]) -> None:
 
 
 def is_partial_export(directory: Path) -> bool:
-    """Whether a directory is an export of some trials only.
-
-    Raises:
-        StoreError: its description cannot be read.
-    """
+    """Whether a directory is an export of some trials only."""
     path = directory / MARK
     try:
         document = load_json(read_foreign_file(path, MAX_JSON_BYTES), str(path))
@@ -126,12 +120,8 @@ def appearing(target: Path, *, force: bool, directory: bool = False) -> Iterator
     """A path to write a file or a directory to, which stands under `target` once all went well, whole.
 
     Args:
-        target: where it appears.
         force: whether to take the place of what is there; of a directory only if an export made it.
         directory: whether it is to be a directory, which alone may take the place of one.
-
-    Raises:
-        ConfigurationError: there is something, or the place cannot be written.
     """
     temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
     with place_errors(target):
@@ -166,12 +156,7 @@ def require_place(target: Path, *, force: bool, directory: bool = False) -> None
 
 @contextmanager
 def place_errors(target: Path) -> Iterator[None]:
-    """Turns an error of the disk into one line about the place that the user named.
-
-    Raises:
-        ConfigurationError: the place cannot be written.
-        StoreError: the rows that were to be written there cannot be read.
-    """
+    """Turns an error of the disk into one line about the place that the user named."""
     try:
         yield
     except OSError as error:

@@ -50,10 +50,8 @@ def environment_row(
     Args:
         versions: of each package, as seen inside; empty for an environment that is declared and that nobody has
             looked into, such as that of a trial that never ran.
-        facts: what else was seen inside.
         image_digest: a virtual environment has none.
         image_layers: digests of the content of its image's layers, first to last.
-        image_config_sha256: of its image's settings.
     """
     return {
         "environment_id": environment_id,
@@ -85,7 +83,6 @@ def campaign_row(
     """One row of `campaigns`, as the campaign starts; `campaign_totals` gives the rest when it ends.
 
     Args:
-        started_at: with its time zone.
         sweep_document: the text as the user wrote it; so is `inventory_document`.
         taxmeter_version: of the driver; so is `git_commit`.
         plan: what was planned, as a JSON value; null if unknown.
@@ -132,7 +129,6 @@ def campaign_totals(
     """The columns of `campaigns` that are known when a campaign ends, for `Writer.finish_campaign`.
 
     Args:
-        finished_at: with its time zone.
         statuses: that of the last attempt of each trial.
         rows: of `trials` that the campaign has; with its earlier attempts more than it has trials.
         stages: what it spent its time on, in seconds; those that are not known stay as they are.

@@ -72,7 +72,6 @@ class CompactionReport:
     generation: int
     """The current one at the end."""
     expired: int
-    """Old generations that were deleted."""
 
 
 @dataclass(frozen=True)
@@ -101,9 +100,7 @@ def compact(layout: Layout, *, full: bool, keep_s: float = KEEP_S) -> Compaction
     """Merges small parts, and small files of the other tables. Rows, and what readers see of them, stay the same.
 
     Args:
-        layout: where the store is.
         full: whether to merge all that is not full, and not only where it is worth it.
-        keep_s: how long generations are kept after others took their place.
 
     Raises:
         CompactionBusyError: another compaction is under way.
@@ -134,10 +131,6 @@ def compact(layout: Layout, *, full: bool, keep_s: float = KEEP_S) -> Compaction
 
 def drop(layout: Layout, campaign_id: str) -> DropReport:
     """Takes the rows of a campaign out. Systems and environments stay, for others may have run there too.
-
-    Args:
-        layout: where the store is.
-        campaign_id: the whole id.
 
     Raises:
         ConfigurationError: there is no such campaign.

@@ -52,11 +52,7 @@ class OutdatedError(StoreError):
 
 
 def prepare(layout: Layout, keep_s: float = KEEP_S) -> None:
-    """Makes a store, and removes what killed processes left in the middle of their work.
-
-    Raises:
-        StoreError: the store cannot be written, or another version of taxmeter wrote it.
-    """
+    """Makes a store, and removes what killed processes left in the middle of their work."""
     action = f"cannot create the result store {layout.root}"
     with storage_errors(action):
         for directory in (layout.journal, layout.temporary, layout.generations):
@@ -80,9 +76,6 @@ def publish(layout: Layout, data: bytes | memoryview, table: str, partition: str
     """Adds a file to the current generation; readers see all of it at once. The caller holds the store's lock.
 
     Args:
-        layout: where the store is.
-        data: the whole file.
-        table: `trials`, `systems`, `environments` or `campaigns`.
         partition: of `trials`, such as `month=2026-11`.
     """
     target = layout.current / table / partition / file_name(data)
@@ -94,7 +87,6 @@ def replace(layout: Layout, removed: Collection[str], added: Mapping[str, Path |
     """Makes the next generation: the current one without some files and with others. The caller holds the store's lock.
 
     Args:
-        layout: where the store is.
         removed: paths below the generation, such as `trials/month=2026-11/part-….parquet`.
         added: path below the generation to its content, or to a whole, synchronised file that is moved there.
 
@@ -161,8 +153,6 @@ def rewritten(
     """The files that change with some rows, for `generations.replace`: those to remove, and those to add.
 
     Args:
-        snapshot: of a local store.
-        table: as for `change_rows`.
         changes: by the key of a row the columns that change; null if the row is to go.
     """
     key, missing = KEYS[table], set(changes)

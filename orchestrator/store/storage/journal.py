@@ -11,6 +11,7 @@ row, until many rows are together.
 import os
 import uuid
 import zlib
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -151,11 +152,9 @@ def lock_leftover(path: Path) -> int | None:
         descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW)
     except FileNotFoundError:
         return None
-    try:
+    with suppress(FileNotFoundError):
         if try_lock(descriptor) and os.path.samestat(path.stat(), os.fstat(descriptor)):
             return descriptor
-    except FileNotFoundError:
-        pass
     os.close(descriptor)
     return None
 

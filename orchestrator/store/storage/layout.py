@@ -275,6 +275,5 @@ def move(source: Path, target: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Deletes durably."""
     path.unlink()
     sync(path.parent)

@@ -175,7 +175,6 @@ class Latest:
         return [stored for objects in self.tables.values() for stored in objects]
 
     def encode(self) -> bytes:
-        """The text of `latest.json`."""
         return adapter_of(Latest).dump_json(self, indent=1) + b"\n"
 
     @classmethod

@@ -84,11 +84,7 @@ def read_footer(path: Path) -> Footer:
 
 
 def encode_trials(rows: pa.Table) -> memoryview:
-    """A sorted part of `trials`, as the bytes of a file.
-
-    Raises:
-        StoreError: Arrow cannot write it, for want of memory for instance.
-    """
+    """A sorted part of `trials`, as the bytes of a file."""
     sink = pa.BufferOutputStream()
     try:
         pq.write_table(rows, sink, row_group_size=ROW_GROUP_ROWS, **parquet_options())

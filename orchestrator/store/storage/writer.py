@@ -1,7 +1,6 @@
 """Writing the store: one writer at a time is usual, several do no harm."""
 
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Final, Self
 
 import pyarrow as pa
@@ -33,9 +32,7 @@ class Writer:
         """Makes the store if it is missing, and seals what killed writers left.
 
         Args:
-            layout: where the store is.
             seal_after_rows: how many rows wait in the journal; by default the more, the more were sealed.
-            keep_s: how long generations are kept after others took their place.
         """
         self._layout = layout
         self._seal_after_rows = seal_after_rows
@@ -56,9 +53,7 @@ class Writer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def append(self, rows: Sequence[Mapping[str, object]]) -> None:
@@ -81,14 +76,6 @@ class Writer:
         added = put_rows(self._layout, table, new) if new else 0
         self._put.update(keys)
         return added
-
-    def put_system(self, row: Mapping[str, object]) -> bool:
-        """Writes a row of `systems` once; false if it was there."""
-        return self.put("systems", [row]) > 0
-
-    def put_environment(self, row: Mapping[str, object]) -> bool:
-        """Writes a row of `environments` once; false if it was there."""
-        return self.put("environments", [row]) > 0
 
     def put_campaign(self, row: Mapping[str, object]) -> bool:
         """Writes a row of `campaigns` once; false if it was there."""

@@ -97,7 +97,7 @@ def stored(directory: Path, *rows: dict[str, object], planned: int | None = None
     versions = {"python": "3.11.7", "torch": "2.13.0", "transformers": "5.23.0", "idna": "3.1"}
     with store.writer() as writer:
         writer.put_campaign(campaign)
-        writer.put_environment(environment_row("e1", "cpu", versions, {}, image_digest=None, lock_sha256=None))
+        writer.put("environments", [environment_row("e1", "cpu", versions, {}, image_digest=None, lock_sha256=None)])
         writer.append(rows)
     return store
 

@@ -3,7 +3,7 @@
 import fnmatch
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
@@ -11,7 +11,7 @@ from typing import Any, Final
 from pydantic import ConfigDict, Field
 
 from orchestrator.config.documents import Source, StrictModel
-from orchestrator.config.inventory.values import (
+from orchestrator.config.inventory_values import (
     Address,
     Alias,
     Engine,
@@ -24,6 +24,7 @@ from orchestrator.config.inventory.values import (
     RemotePath,
     UserName,
     VersionRange,
+    in_range,
 )
 from orchestrator.errors import ConfigurationError, NoUsableHostError, Say, did_you_mean, some_names
 
@@ -89,6 +90,24 @@ class Expectation(StrictModel):
     """Pattern that the processor's name matches, such as `*EPYC*`."""
     memory_bytes_min: int | None = Field(default=None, gt=0)
     """Least memory, in bytes; the kernel manages a little less than what is fitted."""
+
+    def unmet(self, gpus: Sequence[str], driver: str | None, model: str | None, memory: int | None) -> list[str]:
+        """In what a host is not as expected; what it does not tell is not as expected either."""
+        wrong = []
+        if self.gpu_count is not None and self.gpu_count != len(gpus):
+            wrong.append(f"expected {self.gpu_count} GPUs, found {len(gpus)}")
+        if self.gpu_model is not None:
+            others = sorted({name for name in gpus if not fnmatch.fnmatchcase(name, self.gpu_model)})
+            if others or not gpus:
+                wrong.append(f"expected GPUs {self.gpu_model}, found {', '.join(others) or 'none'}")
+        if self.driver is not None and (driver is None or not in_range(driver, self.driver)):
+            wrong.append(f"expected driver {self.driver}, found {driver or 'none'}")
+        if self.cpu_model is not None and (model is None or not fnmatch.fnmatchcase(model, self.cpu_model)):
+            wrong.append(f"expected processor {self.cpu_model}, found {model or 'one without a name'}")
+        least = self.memory_bytes_min
+        if least is not None and (memory is None or memory < least):
+            wrong.append(f"expected at least {least} bytes of memory, found {memory}")
+        return wrong
 
 
 class Faults(StrictModel):
@@ -202,18 +221,13 @@ class Inventory:
 
 
 def problem_of(values: Mapping[str, Any]) -> tuple[str | None, str] | None:
-    """Why the settings of a host do not fit each other, and the key that is to blame (null: the host); else None.
-
-    Args:
-        values: by key, without those that are null.
-    """
+    """Why the settings of a host do not fit each other, and the key that is to blame (null: the host); else None."""
+    foreign = next((key for key in OF_SSH if key in values), None)
     if values["connection"] is Connection.LOCAL:
-        foreign = next((key for key in OF_SSH if key in values), None)
         if foreign is not None:
             return foreign, f"connection local takes no {foreign}; remove it or write `connection: ssh`"
         return None
     if values["connection"] is Connection.RAY:
-        foreign = next((key for key in OF_SSH if key in values), None)
         if foreign == "python":
             return foreign, "connection ray takes no python: trials run where the node of Ray runs; remove it"
         if foreign is not None:
@@ -264,12 +278,8 @@ def select_hosts(inventory: Inventory, limit: str | None) -> dict[str, Host]:
     """The hosts that a limit leaves over.
 
     Args:
-        inventory: the fleet.
         limit: names, groups and patterns joined by `:`, such as `ampere:!a100-07`; a leading `!` excludes, `&` keeps
             only those that are also there. None keeps every host.
-
-    Raises:
-        ConfigurationError: a pattern is empty or matches no host, or none is left.
     """
     if limit is None:
         return dict(inventory.hosts)
@@ -322,15 +332,7 @@ def active_hosts(hosts: Mapping[str, Host], say: Say) -> dict[str, Host]:
 
 
 def refuse_nodes(hosts: Mapping[str, Host], inventory: Inventory) -> None:
-    """Refuses hosts that are nodes of somebody's Ray cluster, where a command reaches hosts in another way.
-
-    Args:
-        hosts: that the command is about.
-        inventory: that they come from.
-
-    Raises:
-        ConfigurationError: one of them is.
-    """
+    """Refuses hosts that are nodes of somebody's Ray cluster, where a command reaches hosts in another way."""
     if any(host.connection is Connection.RAY for host in hosts.values()):
         raise inventory.error(
             "with ray_address there is nothing to reach but through Ray, which this command does not; `taxmeter sweep "

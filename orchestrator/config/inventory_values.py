@@ -6,8 +6,9 @@ import hashlib
 import ipaddress
 import re
 from collections.abc import Callable
+from operator import eq, ge, gt, le, lt, ne
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -25,6 +26,7 @@ _ENGINE = r"docker|podman|unix:///[^\s:$%\\]+|(?!unix:///)[a-z]+://\S+"
 _GPU = r"\d+(-\d+)?|GPU-[0-9a-fA-F*?\[\]-]+"
 _RAY_ADDRESS = r"auto|[A-Za-z0-9_][A-Za-z0-9_.-]*:\d{1,5}"
 _CLAUSE = re.compile(r"(>=|<=|==|!=|>|<)\s*(\d+(?:\.\d+)*)")
+_COMPARISONS: Final = {">=": ge, "<=": le, ">": gt, "<": lt, "==": eq, "!=": ne}
 _KEY_TYPES = re.compile(r"(ssh-|ecdsa-sha2-|sk-)[a-z0-9@.-]+")
 
 
@@ -179,14 +181,7 @@ def _holds(found: tuple[int, ...], clause: str) -> bool:
     assert match is not None, clause
     bound = tuple(map(int, match[2].split(".")))
     known = (found + (0,) * len(bound))[: len(bound)]
-    return {
-        ">=": known >= bound,
-        "<=": known <= bound,
-        ">": known > bound,
-        "<": known < bound,
-        "==": known == bound,
-        "!=": known != bound,
-    }[match[1]]
+    return bool(_COMPARISONS[match[1]](known, bound))
 
 
 def fingerprint_of(key: str) -> str:

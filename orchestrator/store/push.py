@@ -41,7 +41,6 @@ class PushReport:
     """What a push did."""
 
     uploaded: int
-    """Files."""
     uploaded_bytes: int
     present: int
     """Files that were there already, whole."""
@@ -51,7 +50,6 @@ class PushReport:
     published: bool
     """Whether readers see something new."""
     pruned: int
-    """Objects that were deleted."""
     superseded: int
     """Objects that are kept for readers of earlier lists."""
 
@@ -67,11 +65,8 @@ def push(
     """Makes what is sealed readable at `url`; rows that are still in the journal are not.
 
     Args:
-        layout: the store.
-        url: see `Location.of`.
         prune: delete objects that no list has named for `prune_after_s`.
         prune_after_s: seconds for which readers of an earlier list may go on.
-        progress: is told of each upload.
 
     Raises:
         ConfigurationError: the URL is wrong, the service refuses, or the prefix belongs to another or a newer store.

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from pydantic import ConfigDict, Field
 
 from orchestrator.config.documents import Document, Location, Source, load_yaml, nodes
-from orchestrator.config.inventory.model import (
+from orchestrator.config.inventory import (
     ALL,
     OF_SSH,
     ROUTE,
@@ -24,7 +24,7 @@ from orchestrator.config.inventory.model import (
     local_engine,
     problem_of,
 )
-from orchestrator.config.inventory.values import GroupName, HostName, Pattern, RayAddress, local_path
+from orchestrator.config.inventory_values import GroupName, HostName, Pattern, RayAddress, local_path
 from orchestrator.errors import ConfigurationError, did_you_mean
 
 MACHINE_LABELS = ("gpu_model", "gpu_count", "driver", "architecture")

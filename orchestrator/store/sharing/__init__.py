@@ -1,1 +1,0 @@
-"""Hands results out and takes them in."""
