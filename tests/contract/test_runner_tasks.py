@@ -2,6 +2,7 @@
 
 import resource
 import signal
+import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path

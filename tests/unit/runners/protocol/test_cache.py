@@ -146,7 +146,7 @@ def test_of_too_many_bytes_the_least_recently_used_go(tmp_path: Path) -> None:
     Entry(str(tmp_path / "old")).checked()
     (tmp_path / ".partial-of-a-killed-task").mkdir()
     cache.clean(str(tmp_path), 25_000)
-    assert sorted(os.listdir(tmp_path)) == ["new", "old"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "old"]
 
 
 def test_only_who_is_alone_with_a_cache_cleans_it(tmp_path: Path) -> None:
