@@ -141,7 +141,12 @@ class Phases:
     @property
     def total_s(self) -> float:
         """All of them together."""
-        return float(sum(value for value in vars(self).values() if value and not isinstance(value, str)))
+        return float(sum(self.seconds.values()))
+
+    @property
+    def seconds(self) -> Dict[str, float]:
+        """Those that were reached, by name."""
+        return {name: found for name, found in vars(self).items() if found is not None and name.endswith("_s")}
 
 
 @dataclass(frozen=True)
