@@ -57,9 +57,13 @@ class WorkFiles:
     def cache(self, environment: str, isolation: str, *, of_own_models: bool) -> Path:
         """References and artifacts that trials share, those of other campaigns too.
 
-        What code of others may write is read for such code alone.
+        What models of somebody's own may write is read for such models alone.
+
+        Raises:
+            ForeignDataError: the environment would lead elsewhere.
         """
-        return self.state / "kept" / f"{environment}-{isolation}{'-own' if of_own_models else ''}"
+        name = f"{plain_name(environment, 'environment')}-{isolation}"
+        return self.state / "kept" / (f"{name}-own" if of_own_models else name)
 
 
 @dataclass(frozen=True)

@@ -227,7 +227,7 @@ def _in_containers(
     pins = {**planning.environments, **{name: pin for name, (pin, _) in found.items()}}
     memory_bytes = _memory_bytes(facts)
     executions = {
-        name: DockerSettings(image.image_id, facts.engine, planning.cores, memory_bytes, Path(), expected=image)
+        name: DockerSettings(image.image_id, facts.engine, planning.cores, memory_bytes, Path(), image)
         for name, (_, image) in found.items()
     }
     return ready_host(replace(planning, environments=pins), facts, executions)

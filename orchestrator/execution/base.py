@@ -26,12 +26,12 @@ class DockerSettings:
     memory_bytes: int
     """Limit of the container, swap included."""
     cache: Path
-    cache_scope: str = ""
-    """What else than a trial decides the entries of the cache that it shares."""
     expected: ImageIdentity | None = None
     """What the engine must have under `image_id`; null where nothing is to be proven."""
     gpu_uuid: str | None = None
     """The one GPU that trials of GPUs get; null for all, of which they take the first."""
+    cache_scope: str = ""
+    """What else than a trial decides the entries of the cache that it shares."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,12 @@ class ProcessSettings:
     memory_bytes: int
     """Limit of each trial's own data; a process has no container to limit it."""
     cache: Path
-    cache_scope: str = ""
-    """What else than a trial decides the entries of the cache that it shares."""
     gpu_uuid: str | None = None
     """The one GPU that trials of GPUs see; null for all, of which they take the first."""
     relay: Relay | None = None
     """Null on this machine. Else `python` is a path on that host, and all others are those of its mirror here."""
+    cache_scope: str = ""
+    """What else than a trial decides the entries of the cache that it shares."""
 
 
 @dataclass(frozen=True)
