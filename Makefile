@@ -9,6 +9,7 @@ SWEEP ?= sweeps/quickstart.yaml
 LIMIT ?=
 RESUME ?=
 MORE ?=
+COLD ?=
 ID ?=
 HOST ?=
 ROUNDS ?=
@@ -51,10 +52,11 @@ help: ## this list
 	@echo "  NAMES='cpu cuda13' are the environments that the targets of images are about"
 	@echo "  RESUME=1 goes on with the newest campaign of this plan, RESUME=0 starts anew; unset, an unfinished one goes on"
 	@echo "  MORE=10m goes on with the newest campaign, finished or not, where intervals are widest"
+	@echo "  COLD=1 makes anew what hosts have kept of earlier campaigns, so that making is measured"
 
 .PHONY: cluster-sweep
 cluster-sweep: venv $(WANTED_LAB) ## measure SWEEP on the hosts of INVENTORY and print the table
-	@$(BIN)/taxmeter sweep run $(SELECTION) --resume $(RESUME_MODE) $(if $(MORE),--more '$(MORE)')
+	@$(BIN)/taxmeter sweep run $(SELECTION) --resume $(RESUME_MODE) $(if $(MORE),--more '$(MORE)') $(if $(filter 1,$(COLD)),--cold)
 
 .PHONY: plan
 plan: venv $(WANTED_LAB) ## what cluster-sweep would do, without doing it

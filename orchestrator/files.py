@@ -19,7 +19,6 @@ from typing import Final
 from orchestrator.boundary import plain_name, read_foreign_file
 from orchestrator.errors import NoUsableHostError
 
-CACHE: Final = "cache"
 _TRIES: Final = 50
 _PAUSE_S: Final = 0.02
 _MOST_PAUSE_S: Final = 0.1
@@ -44,7 +43,7 @@ class WorkFiles:
         return self.state / "campaigns"
 
     def campaign(self, campaign_id: str) -> Path:
-        """Task directories, code, caches and logs of one campaign; gone once it is complete.
+        """Task directories, code and logs of one campaign; gone once it is complete.
 
         Raises:
             ForeignDataError: the identity would lead elsewhere.
@@ -55,9 +54,16 @@ class WorkFiles:
         """The runner's code as it was when the campaign began."""
         return self.campaign(campaign_id) / "code"
 
-    def cache(self, campaign_id: str, environment: str, isolation: str) -> Path:
-        """References and artifacts that the trials of a campaign share."""
-        return self.campaign(campaign_id) / CACHE / f"{environment}-{isolation}"
+    def cache(self, environment: str, isolation: str, *, of_own_models: bool) -> Path:
+        """References and artifacts that trials share, those of other campaigns too.
+
+        What models of somebody's own may write is read for such models alone.
+
+        Raises:
+            ForeignDataError: the environment would lead elsewhere.
+        """
+        name = f"{plain_name(environment, 'environment')}-{isolation}"
+        return self.state / "kept" / (f"{name}-own" if of_own_models else name)
 
 
 @dataclass(frozen=True)

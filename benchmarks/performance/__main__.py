@@ -24,7 +24,7 @@ GROWTH = 1.2
 LIMITS_S = {("--version",): 0.25, ("--help",): 0.3, ("results", "ls"): 0.6, commands.COMPARE: 1.0}
 """Of commands, in seconds of processor time, which neighbours change less than wall time."""
 PLAN_S = 3.0
-PARTS = ("commands", "driver", "stores", "null", "share", "bare")
+PARTS = ("commands", "driver", "stores", "null", "share", "bare", "warm")
 PAGE = """\
 # How fast taxmeter itself is
 
@@ -91,6 +91,8 @@ def _figures(arguments: argparse.Namespace, directory: Path) -> Iterator[Figure]
         yield from trials.null(repeats, directory)
     if "share" in parts:
         yield from trials.share(repeats, directory)
+    if "warm" in parts:
+        yield from trials.warm(directory)
     if "bare" in parts:
         yield from trials.bare(max(repeats, 3), trials.image_of_this_machine(directory))
 

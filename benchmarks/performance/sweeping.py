@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,19 @@ _CORES = "0"
 """Of containers that no sweep starts: those of one thread."""
 
 
+_BEFORE = (
+    "reference_s",
+    "artifact_s",
+    "build_s",
+    "load_s",
+    "verify_s",
+    "facts_s",
+    "inputs_s",
+    "first_call_s",
+    "warmup_s",
+)
+
+
 @dataclass(frozen=True)
 class Swept:
     """A campaign that has ended."""
@@ -25,13 +39,22 @@ class Swept:
     """In which a task was on the host: container, imports and all trials."""
     trials: Sequence[Mapping[str, Any]]
     """In the order in which they began."""
-    image: str
-    """In which they ran, for `docker run`."""
+    image: str | None
+    """In which they ran, for `docker run`; null in processes."""
+    asked_at: datetime
+    """When the command was given."""
 
     @property
     def timed_s(self) -> float:
         """In calls whose time is stored."""
         return sum(sum(row["samples_sync_s"]) for row in self.trials)
+
+    @property
+    def until_timed_s(self) -> float:
+        """From the command to the first timed call, at most: verification after timing counts too."""
+        first = [row for row in self.trials if row["session_id"] == self.trials[0]["session_id"]]
+        ready_s = sum(row[name] or 0.0 for row in first for name in _BEFORE)
+        return (first[0]["started_at"] - self.asked_at).total_seconds() + float(ready_s)
 
     @property
     def gaps_s(self) -> list[float]:
@@ -40,8 +63,8 @@ class Swept:
         return [(after["started_at"] - before["started_at"]).total_seconds() for before, after in pairs]
 
 
-def swept(sweep: Mapping[str, Any], directory: Path) -> Swept:
-    """Runs a sweep on this machine, in containers, into a new store in the directory, which is deleted.
+def swept(sweep: Mapping[str, Any], directory: Path, executor: str = "docker") -> Swept:
+    """Runs a sweep on this machine, by default in containers, into a new store in the directory, which is deleted.
 
     Raises:
         SystemExit: a trial did not end well, or there is no engine.
@@ -49,10 +72,11 @@ def swept(sweep: Mapping[str, Any], directory: Path) -> Swept:
     directory.mkdir()
     file, store = directory / "sweep.yaml", directory / "results"
     file.write_text(json.dumps({"version": 1, "environments": "cpu", **sweep}), encoding="utf-8")
-    inventory = {"version": 1, "hosts": {"here": {"connection": "local", "executor": "docker"}}}
+    inventory = {"version": 1, "hosts": {"here": {"connection": "local", "executor": executor}}}
     (directory / "inventory.yaml").write_text(json.dumps(inventory), encoding="utf-8")
     options = ["--inventory", str(directory / "inventory.yaml"), "--results", str(store)]
     command = [sys.executable, "-m", "orchestrator", "sweep", "run", str(file), *options]
+    asked_at = datetime.now(UTC)
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=_PROJECT)
     results = open_store(store)
     [campaign] = results.campaigns().arrow().to_pylist()
@@ -61,7 +85,7 @@ def swept(sweep: Mapping[str, Any], directory: Path) -> Swept:
     if any(row["status"] != "ok" for row in rows):
         raise SystemExit(f"{sweep['name']}: {[(row['workload'], row['status'], row['reason']) for row in rows]}")
     shutil.rmtree(directory)
-    return Swept(campaign["running_s"], rows, environment["image_config_sha256"])
+    return Swept(campaign["running_s"], rows, environment["image_config_sha256"], asked_at)
 
 
 def contained(image: str, program: str, *arguments: str) -> Any:

@@ -14,6 +14,7 @@ from benchmarks.store.report import Figure
 from runners.statistics.student import t_quantile
 
 NULL_S = 0.040
+WARM_S = 8.0
 SHARE = 0.9
 """Of that of one process written by hand."""
 APART = 0.01
@@ -40,6 +41,15 @@ _CALLS = {
     "protocol": {"warmup_min_calls": 10, "warmup_min_ms": 1, "warmup_max_ms": 1000, "turn_ms": 600_000}
     | {"cycles": 3, "min_cycles": 3, "max_samples": 30, "sync_budget_ms": 600_000, "floor_budget_ms": 0},
 }
+_WARM = {
+    "name": "warm",
+    "workloads": [{"name": "tiny-bert", "batch": 1, "sequence_length": 16}],
+    "backends": list(_BACKENDS),
+    "threads": [1],
+    "rounds": 1,
+    "protocol": {"warmup_min_calls": 1, "warmup_min_ms": 10, "turn_ms": 20, "cycles": 3, "min_cycles": 2}
+    | {"floor_budget_ms": 0},
+}
 _BESIDE = tuple(product(("bert-base", "resnet50"), _BACKENDS))
 
 
@@ -63,6 +73,16 @@ def share(repeats: int, directory: Path) -> Iterator[Figure]:
     ours_, one, fresh = (statistics.median(column) for column in zip(*shares, strict=True))
     limit = f"one process by hand {one:.2f}, a fresh one of each {fresh:.2f}"
     yield report.at_least("timed calls, share of a sweep's time", ours_, SHARE * one, "{:.2f}".format, limit)
+
+
+def warm(directory: Path) -> Iterator[Figure]:
+    """The second of two sweeps, which finds what the first one made."""
+    _, second = (swept(_WARM, directory / "warm", "process") for _ in range(2))
+    states = sorted({row[name] for row in second.trials for name in ("reference_cache", "artifact_cache")} - {None})
+    note = f" (cache: {', '.join(states)})"
+    yield report.at_most(
+        "a second sweep, to its first timed call", second.until_timed_s, WARM_S, "{:.1f} s".format, note=note
+    )
 
 
 def bare(repeats: int, image: str) -> Iterator[Figure]:

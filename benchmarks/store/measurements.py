@@ -70,7 +70,7 @@ def durations(random: np.random.Generator, latency: Floats, samples: Floats, bat
     graph = _ns(busy * random.lognormal(0.01, 0.005, n))
     return {
         **{f"{phase}_s": _ns(random.lognormal(mean, 0.3, n)) for phase, mean in _PHASES.items()},
-        "artifact_cached": random.random(n) < 0.8,
+        "artifact_cache": np.where(random.random(n) < 0.8, "hit", "miss"),
         "latency_sync_min_s": ordered[:, 0],
         **{f"latency_sync_{name}_s": some for name, some in quantiles.items()},
         "latency_sync_mean_s": samples.mean(axis=1),

@@ -10,7 +10,7 @@ from runners.contract import Phases
 
 _SHARED: Final = ("others_s", "session_s")
 """What a trial waits for others is their own time; what belongs to a session stands in the row of each trial of it."""
-_OWN: Final = tuple(phase.name for phase in fields(Phases) if phase.name not in ("artifact_cached", *_SHARED))
+_OWN: Final = tuple(phase.name for phase in fields(Phases) if phase.name.endswith("_s") and phase.name not in _SHARED)
 _PLACE: Final = ("campaign_id", "host", "slot")
 
 

@@ -63,6 +63,8 @@ class CampaignRequest:
     """What is measured, to tell which trials a host that comes later can take; null where none can."""
     spent: Mapping[Stage, float] = field(default_factory=dict)
     """Seconds of its stages until it is driven."""
+    is_cold: bool = False
+    """What other campaigns left in the caches of hosts is made anew."""
 
 
 Choose = Callable[[Sequence[PlanningHost], Store, Collection[str]], ResumeDecision]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.campaign.control import undisturbed
-from orchestrator.campaign.driver.campaign_run import drop_caches, run_campaign
+from orchestrator.campaign.driver.campaign_run import run_campaign
 from orchestrator.campaign.handover import Handover, drive_in_head
 from orchestrator.campaign.progress import Observer, StageClock
 from orchestrator.campaign.provision import (
@@ -62,6 +62,8 @@ class RunRequest:
     """The directory of the store."""
     commit: str | None = None
     """Of the project, for the row of the campaign."""
+    is_cold: bool = False
+    """What other campaigns left in the caches of hosts is made anew."""
 
 
 @dataclass(frozen=True)
@@ -247,10 +249,10 @@ def _order(
         request.sweep.file.text,
         request.inventory.file.text,
         request.commit,
+        is_cold=request.is_cold,
         faults=request.inventory.faults,
         sweep=request.sweep,
     )
-    drop_caches(request.files, keep=continuation.campaign_id)
     write_widened(continuation, order.inventory_document, store)
     return order
 

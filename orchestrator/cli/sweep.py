@@ -5,6 +5,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,14 @@ resume_option = click.option(
 )
 
 
+cold_option = click.option(
+    "--cold",
+    "is_cold",
+    is_flag=True,
+    help="Makes references and artifacts anew that hosts have kept of other campaigns, so that making is measured.",
+)
+
+
 def _seconds_or_none(_context: click.Context, _parameter: click.Parameter, text: str | None) -> float | None:
     try:
         return None if text is None else seconds_of(text)
@@ -116,11 +125,18 @@ def plan_command(sweep_file: Path, inventory: Path, limit: str | None) -> None:
     callback=_seconds_or_none,
     help="Goes on with the newest campaign, finished or not, for so long on each host: 90s, 10m, 1h.",
 )
+@cold_option
 def run_command(
-    sweep_file: Path, inventory: Path, limit: str | None, results_directory: Path, resume: str, more: float | None
+    sweep_file: Path,
+    inventory: Path,
+    limit: str | None,
+    results_directory: Path,
+    resume: str,
+    more: float | None,
+    is_cold: bool,
 ) -> int:
     """Runs a sweep on the inventory and shows its table."""
-    request = _request(sweep_file, inventory, limit, results_directory)
+    request = replace(_request(sweep_file, inventory, limit, results_directory), is_cold=is_cold)
     policy = ResumePolicy(resume)
     if more is not None and policy is ResumePolicy.NEVER:
         raise click.UsageError("--more goes on with a campaign, and --resume never starts anew; leave one out")

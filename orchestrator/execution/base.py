@@ -1,6 +1,7 @@
 """The one interface of the executors, and what they share: limits and logs."""
 
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -8,7 +9,7 @@ from typing import Protocol
 
 from orchestrator.boundary import open_foreign_file
 from orchestrator.environments import ImageIdentity
-from orchestrator.errors import ForeignDataError
+from orchestrator.errors import ForeignDataError, InfrastructureError
 from runners.contract import Task, TaskFiles
 
 START_ALLOWANCE_S = 180
@@ -29,6 +30,8 @@ class DockerSettings:
     """What the engine must have under `image_id`; null where nothing is to be proven."""
     gpu_uuid: str | None = None
     """The one GPU that trials of GPUs get; null for all, of which they take the first."""
+    cache_scope: str = ""
+    """What else than a trial decides the entries of the cache that it shares."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,8 @@ class ProcessSettings:
     """The one GPU that trials of GPUs see; null for all, of which they take the first."""
     relay: Relay | None = None
     """Null on this machine. Else `python` is a path on that host, and all others are those of its mirror here."""
+    cache_scope: str = ""
+    """What else than a trial decides the entries of the cache that it shares."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +118,19 @@ def time_limit_s(task: Task) -> int:
     # A session begins if its group's last one would have ended in time; it may take longer than that
     one_session_s = sum(trial.timeout_s + 30 + patience_s for trial in task.allocation.trials)
     return START_ALLOWANCE_S + planned_s + task.allocation.budget_ms // 1000 + one_session_s
+
+
+def make_private(cache: Path, *owners: int) -> None:
+    """Makes the directory of a cache, which nobody but its owner can enter.
+
+    Raises:
+        InfrastructureError: it is somebody else's, or no directory.
+    """
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = cache.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (os.geteuid(), *owners):
+        raise InfrastructureError(f"the cache {cache} is somebody else's; remove it")
+    cache.chmod(0o700)
 
 
 def log_tail(directory: Path, limit_bytes: int = 8192) -> str:

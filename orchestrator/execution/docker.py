@@ -23,7 +23,7 @@ from orchestrator.environments import (
     remove_container,
 )
 from orchestrator.errors import InfrastructureError
-from orchestrator.execution.base import DockerSettings, TaskOutcome, log_tail, time_limit_s
+from orchestrator.execution.base import DockerSettings, TaskOutcome, log_tail, make_private, time_limit_s
 from orchestrator.execution.runner_process import POLL_INTERVAL_S
 from orchestrator.planning import is_of_gpu
 from runners.contract import Task
@@ -55,7 +55,7 @@ class DockerExecutor:
 
     def run(self, task: Task, directory: Path, stop: threading.Event) -> TaskOutcome:
         settings = self._settings
-        settings.cache.mkdir(parents=True, exist_ok=True)
+        make_private(settings.cache, *(() if os.geteuid() else (UNPRIVILEGED,)))
         user = _user_for(directory, settings.cache)
         limit_s = time_limit_s(task)
         ended_because = None
@@ -185,6 +185,7 @@ def _configuration(settings: DockerSettings, task: Task, directory: Path, user: 
         "working_dir": f"{TASK}/code",
         "environment": {
             "TAXMETER_CACHE": CACHE,
+            "TAXMETER_CACHE_SCOPE": settings.cache_scope,
             "TAXMETER_LIFELINE": "stdin",
             "TAXMETER_TIME_LIMIT_S": str(limit_s),
             "PYTHONDONTWRITEBYTECODE": "1",

@@ -4,7 +4,7 @@ from pathlib import Path
 from threading import Event
 
 from orchestrator.errors import InfrastructureError
-from orchestrator.execution.base import ProcessSettings, TaskOutcome, log_tail, time_limit_s
+from orchestrator.execution.base import ProcessSettings, TaskOutcome, log_tail, make_private, time_limit_s
 from orchestrator.execution.runner_process import MARK, RunnerCommand, run_runner
 from orchestrator.planning import is_of_gpu
 from runners.contract import Task, TaskFiles
@@ -35,7 +35,7 @@ class ProcessExecutor:
 
     def run(self, task: Task, directory: Path, stop: Event) -> TaskOutcome:
         scratch_of(directory).mkdir(exist_ok=True)
-        self._settings.cache.mkdir(parents=True, exist_ok=True)
+        make_private(self._settings.cache)
         try:
             exit_code, ended_because = run_runner(runner_command(self._settings, task, directory), stop.wait)
         except OSError as error:
@@ -82,6 +82,7 @@ def environment(settings: ProcessSettings, task: Task, scratch: Path, limit_s: i
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_OFFLINE": "1",
         "TAXMETER_CACHE": str(settings.cache),
+        "TAXMETER_CACHE_SCOPE": settings.cache_scope,
         "TAXMETER_MEMORY_BYTES": str(settings.memory_bytes),
         "TAXMETER_LIFELINE": "stdin",
         MARK: str(scratch.parent),

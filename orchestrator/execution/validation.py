@@ -48,8 +48,8 @@ def check_line(line: Line) -> None:
     elif isinstance(line, TrialRecord):
         _check_range(line.finished_at_ns, _TIME_NS, "finished_at_ns")
         _check_range(line.exit_code, _EXIT_CODES, "exit_code")
-        for name, seconds in vars(line.phases).items():
-            if seconds is not None and seconds < 0:
+        for name, seconds in line.phases.seconds.items():
+            if seconds < 0:
                 raise ContractError(f"phases.{name}: {seconds} is negative")
         for series in line.series:
             _check_series(series)

@@ -78,8 +78,6 @@ class _Relay:
         self._state = state.resolve()
         self._return_s = return_s
         self._say = say
-        self._campaigns: set[tuple[str, str]] = set()
-        """Host and id of the campaigns that had errands."""
         self._working: set[threading.Thread] = set()
         self._left = threading.Event()
 
@@ -97,32 +95,19 @@ class _Relay:
             worker.start()
 
     def leave(self) -> None:
-        """Waits for errands that are ending, and removes what campaigns share on their hosts."""
+        """Waits for errands that are ending."""
         self._left.set()
         for worker in list(self._working):
             worker.join(runner_process.GRACE_S + PAUSE_S)
-        for name in {name for name, _ in self._campaigns}:
-            host = self._hosts[name]
-            caches = [
-                f"{host.work_directory}/{_CAMPAIGNS}/{campaign}/cache"
-                for of, campaign in sorted(self._campaigns)
-                if of == name
-            ]
-            try:
-                self._remove(host, caches)
-            except InfrastructureError as error:
-                self._say(f"{name}: {caches[0]} stays there: {error}")
 
     def fetch_leftovers(self, host: SshHost, store_id: str) -> None:
         """Fetches what waits on a host for a store: it is stored as what was left here."""
         campaigns = f"{host.work_directory}/{_CAMPAIGNS}"
         order = {"do": "find", "campaigns": campaigns, "store_id": store_id, "wait_s": runner_process.GRACE_S + PAUSE_S}
-        run: set[str] = set()
 
         def heard(word: str, data: bytes) -> None:
             if word == "runs":
                 name = data.decode("utf-8", "replace")
-                run.add(name.partition("/")[0])
                 self._say(f"{host.name}: {campaigns}/{name} runs still; what it records is fetched later")
 
         try:
@@ -133,9 +118,6 @@ class _Relay:
                     raise
                 except InfrastructureError as error:
                     self._say(f"{host.name}: {campaigns}/{campaign}/{task} is fetched later: {error}")
-            # What the tasks of a command shared that was killed.
-            here = sorted(path.name for path in (self._state / _CAMPAIGNS).glob("*") if path.name not in run)
-            self._remove(host, [f"{campaigns}/{campaign}/cache" for campaign in here])
         except InfrastructureError as error:
             self._say(f"{host.name}: what may wait there is fetched later: {error}")
 
@@ -155,7 +137,6 @@ class _Relay:
         host, mirror = self._hosts.get(errand.host), Path(errand.command.directory)
         if host is None or mirror.parent.parent != self._state / _CAMPAIGNS or not mirror.is_dir():
             raise InfrastructureError(f"{errand.host} or {mirror} is nothing that this command knows")
-        self._campaigns.add((host.name, mirror.parent.name))
         there = PurePosixPath(self._text(host, str(mirror)))
         self._patiently(host, lambda: host.send_files(read_tree(mirror), there), connection)
         command = errand.command

@@ -12,6 +12,9 @@ from runners.workloads.base import Call, Inputs, Synchronize, Tolerance, Workloa
 CACHE_VARIABLE = "TAXMETER_CACHE"
 """Names the directory that trials share; see `runners.protocol.cache`."""
 
+HEADERS = "inductor-headers"
+"""An entry of the cache that grows: the compiler's precompiled headers."""
+
 
 class Backend(ABC):
     """One way to execute a workload. A subclass overrides what differs from a plain call."""

@@ -10,7 +10,6 @@ from runners.contract.record import FactValue
 
 _CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 _THREADS_VARIABLE = "TORCHINDUCTOR_COMPILE_THREADS"
-_HEADERS = "inductor-headers"
 _MAX_REASONS = 3
 _MAX_REASON = 200
 
@@ -53,11 +52,11 @@ def _keep_headers() -> None:
     """
     from torch._inductor import codecache
 
-    from runners.backends.base import CACHE_VARIABLE
+    from runners.backends.base import CACHE_VARIABLE, HEADERS
 
     shared = os.environ.get(CACHE_VARIABLE)
     if shared and hasattr(codecache, "_HEADER_DIR"):
-        codecache._HEADER_DIR = os.path.join(os.path.abspath(shared), _HEADERS)
+        codecache._HEADER_DIR = os.path.join(os.path.abspath(shared), HEADERS)
         codecache._HEADER_LOCK_DIR = os.path.join(codecache._HEADER_DIR, "locks")
 
 

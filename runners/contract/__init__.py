@@ -43,6 +43,7 @@ from runners.contract.guards import (
 )
 from runners.contract.record import (
     Begin,
+    CacheState,
     End,
     Environment,
     Interleaving,

@@ -26,6 +26,15 @@ class Status(str, Enum):
     """Never started, for a reason known at plan time."""
 
 
+class CacheState(str, Enum):
+    """What a trial found in the cache of its host."""
+
+    HIT = "hit"
+    MISS = "miss"
+    REFUSED = "refused"
+    """It was not what its manifest says, and was made anew."""
+
+
 class Stop(str, Enum):
     """Why a series ended."""
 
@@ -101,8 +110,9 @@ class Phases:
     """Eager in float64 and in the trial's dtype, in a process of its own; null if an earlier trial did it."""
     artifact_s: Optional[float] = None
     """Ahead-of-time work of the backend (such as an export), in a process of its own."""
-    artifact_cached: Optional[bool] = None
-    """True if the artifact of an earlier trial was taken; null if the backend has none."""
+    reference_cache: Optional[CacheState] = None
+    artifact_cache: Optional[CacheState] = None
+    """Null if the backend has no artifact."""
     build_s: Optional[float] = None
     """Construction of the model and its weights."""
     load_s: Optional[float] = None
@@ -131,7 +141,12 @@ class Phases:
     @property
     def total_s(self) -> float:
         """All of them together."""
-        return float(sum(seconds for name, seconds in vars(self).items() if seconds and name != "artifact_cached"))
+        return float(sum(self.seconds.values()))
+
+    @property
+    def seconds(self) -> Dict[str, float]:
+        """Those that were reached, by name."""
+        return {name: found for name, found in vars(self).items() if found is not None and name.endswith("_s")}
 
 
 @dataclass(frozen=True)

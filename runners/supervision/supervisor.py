@@ -32,6 +32,7 @@ from runners.contract.catalogue import refusal
 from runners.contract.catalogue.entries import CUDA
 from runners.contract.record import FactValue
 from runners.protocol.answer import Answer
+from runners.protocol.cache import used
 from runners.statistics.allocation import Allocator
 from runners.supervision import kernel, preload
 from runners.supervision.bounds import limit_time_of_this_process
@@ -64,7 +65,9 @@ def run_task(directory: str) -> int:
         if not preload.children_can_compute(interrupts, on_gpu):
             print("a forked child cannot compute with two threads: no trial can be run here", flush=True)
             return EXIT_NO_CHILDREN
-        Supervisor(task, files, interrupts).run()
+        cache = os.environ.get(CACHE_VARIABLE) or os.path.join(files.directory, "cache")
+        with used(cache):
+            Supervisor(task, files, interrupts, cache).run()
     except Interrupted as interruption:
         print(interruption, flush=True)
         return interruption.exit_code
@@ -116,15 +119,13 @@ class _Surroundings:
 class Supervisor:
     """Runs the trials of one task, session by session, and writes its lines."""
 
-    def __init__(self, task: Task, files: TaskFiles, interrupts: Interrupts) -> None:
+    def __init__(self, task: Task, files: TaskFiles, interrupts: Interrupts, cache: str) -> None:
         self._task = task
         self._files = files
         self._interrupts = interrupts
-        self._cache = os.environ.get(CACHE_VARIABLE) or os.path.join(files.directory, "cache")
         self._source = source_digest()
         self._guardings: Dict[str, Guarding] = {}
-        os.makedirs(self._cache, exist_ok=True)
-        self._processes = TrialProcesses(task, self._cache, self._source, interrupts)
+        self._processes = TrialProcesses(task, cache, self._source, interrupts)
 
     def run(self) -> None:
         """Writes the environment, a record for each trial, those of further sessions if there are any, and the end.

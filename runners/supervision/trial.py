@@ -1,5 +1,6 @@
 """The processes of a session's trials: prepare, measure in turns, examine; the twins of floors are measured alike."""
 
+import os
 import shutil
 import signal
 import statistics
@@ -7,11 +8,13 @@ import tempfile
 import uuid
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Callable, Dict, Optional, Sequence, Tuple
+from typing import Callable, Dict, Optional, Sequence, Set, Tuple
 
 from runners.backends import make_backend
+from runners.backends.base import HEADERS
 from runners.contract import (
     LEGACY,
+    CacheState,
     Interleaving,
     Phases,
     Session,
@@ -25,7 +28,7 @@ from runners.contract.catalogue.entries import CPU, CUDA
 from runners.examination.profiler import checked_by_latency
 from runners.examination.utilisation import estimated_occupancy
 from runners.protocol.answer import Answer, merge_phases
-from runners.protocol.cache import CacheEntries, entries
+from runners.protocol.cache import PARTIAL, CacheEntries, Entry, entries, seal
 from runners.protocol.examine import examine, profile_again, wanted
 from runners.protocol.measure import measure
 from runners.protocol.prepare import missing, prepare
@@ -61,6 +64,8 @@ class TrialProcesses:
 
     def __init__(self, task: Task, cache: str, source: str, interrupts: Interrupts) -> None:
         self._cache = cache
+        self._checked: Set[str] = set()
+        """Entries that were compared with their manifests: what changes them later is a trial of this task."""
         self._source = source
         self._interrupts = interrupts
         self._floors = Floors()
@@ -175,11 +180,20 @@ class TrialProcesses:
     ) -> Tuple[Answer, Optional[Ended]]:
         """Makes what the cache lacks; without an end if it lacks nothing."""
         backend = make_backend(make_workload(spec))
-        phases = Phases(artifact_cached=cached.artifact.exists if backend.has_artifact else None)
+        phases = Phases(
+            reference_cache=self._state(cached.reference),
+            artifact_cache=self._state(cached.artifact) if backend.has_artifact else None,
+        )
         if not missing(backend, cached):
             return Answer(Status.OK, phases=phases), None
         answer, ended = self._prepare(trial, spec, cached, deadline)
         return replace(answer, phases=merge_phases(phases, answer.phases)), ended
+
+    def _state(self, entry: Entry) -> CacheState:
+        if entry.path in self._checked and entry.exists:
+            return CacheState.HIT
+        self._checked.add(entry.path)
+        return entry.checked()
 
     def _prepare_and_measure(self, trial: Trial, spec: TrialSpec, deadline: float) -> Tuple[Answer, Ended]:
         """Measures at one stretch, while nothing else of the task lives."""
@@ -221,11 +235,14 @@ class TrialProcesses:
         return min(REFERENCE_ROWS, self._largest.get(_without_batch(spec), spec.workload.batch))
 
     def _prepare(self, trial: Trial, spec: TrialSpec, cached: CacheEntries, deadline: float) -> Tuple[Answer, Ended]:
-        workspace = tempfile.mkdtemp(prefix=".partial-", dir=self._cache)
+        workspace = tempfile.mkdtemp(prefix=PARTIAL, dir=self._cache)
         try:
             return self._child(partial(prepare, spec, cached, workspace), trial, deadline)
         finally:
             shutil.rmtree(workspace, ignore_errors=True)
+            headers = os.path.join(self._cache, HEADERS)
+            if os.path.isdir(headers):
+                seal(headers)
 
     def _child(self, function: Callable[[], Answer], trial: Trial, deadline: float) -> Tuple[Answer, Ended]:
         ended = run_child(function, deadline, self._interrupts)

@@ -74,7 +74,7 @@ def test_every_level_is_right_and_none_executes_more_nodes_than_the_one_below(re
 
 def test_an_open_export_serves_several_batches_and_two_inputs(records: dict[str, TrialRecord]) -> None:
     one, three = facts(records, "two-1"), facts(records, "two-3")
-    assert [records[name].phases.artifact_cached for name in ("two-1", "two-3")] == [False, True]
+    assert [records[name].phases.artifact_cache for name in ("two-1", "two-3")] == ["miss", "hit"]
     assert one["artifact_sha256"] == three["artifact_sha256"]
     assert one["onnx_batch"] == three["onnx_batch"] == "left open by the export, fixed by the session"
     assert (one["onnx_provider"], one["onnx_exporter"], one["input_mask"]) == ("CPUExecutionProvider", "legacy", "ptb")
@@ -82,7 +82,7 @@ def test_an_open_export_serves_several_batches_and_two_inputs(records: dict[str,
 
 def test_a_fixed_export_is_one_of_its_own(records: dict[str, TrialRecord]) -> None:
     assert facts(records, "fixed")["onnx_batch"] == "fixed by the export"
-    assert records["fixed"].phases.artifact_cached is False
+    assert records["fixed"].phases.artifact_cache == "miss"
     assert facts(records, "fixed")["artifact_sha256"] != facts(records, "two-3")["artifact_sha256"]
 
 
@@ -127,7 +127,7 @@ def test_openvino_computes_in_the_dtype_of_the_trial(records: dict[str, TrialRec
     assert (one["openvino_threads"], three["openvino_threads"]) == (1, 2)
     assert one["operations"] == one["openvino_nodes"] > 0
     assert "FullyConnected" in one["openvino_operators"]
-    assert records["ov-3"].phases.artifact_cached is True
+    assert records["ov-3"].phases.artifact_cache == "hit"
 
 
 def test_openvino_refuses_what_the_cpu_cannot_do_and_does_the_rest(records: dict[str, TrialRecord]) -> None:

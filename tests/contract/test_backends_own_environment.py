@@ -108,7 +108,7 @@ def test_a_backend_computes_what_eager_computes(measured: Measured, name: str) -
 
 def test_what_was_compiled_is_found_again(measured: Measured) -> None:
     first, again = measured.records["text"].phases, measured.records["again"].phases
-    assert (first.artifact_cached, again.artifact_cached) == (False, True)
+    assert (first.artifact_cache, again.artifact_cache) == ("miss", "hit")
     assert first.artifact_s is not None
     assert again.artifact_s is None
 

@@ -164,7 +164,7 @@ def test_what_is_measured_is_a_warm_compilation(compiled: dict[str, TrialRecord]
         assert (record.status, record.reason) == (Status.OK, None), record.log_tail
         assert record.facts["fxgraph_cache_hits"] == 1
         assert record.facts["fxgraph_cache_misses"] == 0
-    assert [compiled[name].phases.artifact_cached for name in ("first", "second")] == [False, True]
+    assert [compiled[name].phases.artifact_cache for name in ("first", "second")] == ["miss", "hit"]
     assert compiled["first"].phases.artifact_s is not None
     assert compiled["second"].phases.artifact_s is None
     assert compiled["first"].facts["artifact_bytes"] == compiled["second"].facts["artifact_bytes"]

@@ -2,6 +2,7 @@
 
 import resource
 import signal
+import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.tasks import (
     QUICK,
     gone,
     lines,
+    recorded,
     records,
     run,
     start,
@@ -111,6 +113,22 @@ def test_a_reference_is_computed_once_for_all_tasks_that_share_a_cache(tmp_path:
     assert [record.phases.reference_s is None for record in records(tmp_path)] == [False, True]
 
 
+def test_a_later_task_takes_what_an_earlier_one_made_unless_it_was_changed(tmp_path: Path) -> None:
+    seen = []
+    for task in ("first", "second", "third"):
+        (tmp_path / task).mkdir()
+        if task == "third":
+            for document in (tmp_path / "kept").glob("reference-*/document*"):
+                document.write_bytes(document.read_bytes()[:-1] + b"?")
+        [record] = recorded(
+            tmp_path / task, Path(sys.executable), trial("synthetic-null"), cache=tmp_path / "kept"
+        ).values()
+        assert record.status is Status.OK
+        seen.append((record.phases.reference_cache, record.phases.reference_s is None))
+    assert seen == [("miss", False), ("hit", True), ("refused", False)]
+    assert (tmp_path / "kept").stat().st_mode & 0o777 == 0o700
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_costs_its_own_trial_only(measured: list[Line], name: str) -> None:
     of_trials = {line.trial_id: line for line in measured if isinstance(line, TrialRecord)}
@@ -183,7 +201,7 @@ def test_backends_agree_with_the_reference(tmp_path: Path, cpu_python: Path) -> 
     assert [(r.status, r.reason) for r in records(tmp_path)] == [(Status.OK, None)] * 4
     assert [r.phases.reference_s is None for r in records(tmp_path)] == [False, True, True, True]
     # All of a session are prepared before the first of them is measured
-    assert [r.phases.artifact_cached for r in records(tmp_path)] == [None, None, False, True]
+    assert [r.phases.artifact_cache for r in records(tmp_path)] == [None, None, "miss", "hit"]
     assert {r.facts["parameters"] for r in records(tmp_path)} == {169664}
     assert records(tmp_path)[3].facts["onnx_provider"] == "CPUExecutionProvider"
     assert records(tmp_path)[0].facts["attn_implementation"] == "sdpa"
@@ -207,7 +225,7 @@ def test_batches_of_a_task_share_the_reference_of_the_largest(tmp_path: Path, cp
     assert code == 0, log
     assert [(r.status, r.reason) for r in records(tmp_path)] == [(Status.OK, None)] * 6
     assert [r.phases.reference_s is None for r in records(tmp_path)] == [False] + [True] * 5
-    assert [r.phases.artifact_cached for r in records(tmp_path)][1::2] == [False, True, True]
+    assert [r.phases.artifact_cache for r in records(tmp_path)][1::2] == ["miss", "hit", "hit"]
 
 
 def test_a_disk_that_takes_no_record_is_no_fault_of_the_trial(tmp_path: Path) -> None:

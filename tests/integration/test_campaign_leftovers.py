@@ -47,7 +47,7 @@ class Away(LocalScheduler):
 
 
 class Lab(scripted_campaign.Lab):
-    """A project whose hosts keep their files in directories beside it; each campaign puts something into its caches."""
+    """A project whose hosts keep their files in directories beside it; each campaign puts something there."""
 
     def __init__(self, directory: Path, hosts: Path, results: str = "results") -> None:
         super().__init__(directory, directory / results)
@@ -60,9 +60,7 @@ class Lab(scripted_campaign.Lab):
         def observe(progress: CampaignProgress) -> None:
             if isinstance(progress, CampaignPlanned):
                 for host in HOSTS:
-                    cache = self.on(host).cache(progress.campaign_id, "cpu", "process")
-                    cache.mkdir(parents=True)
-                    (cache / "reference").touch()
+                    (self.on(host).campaign(progress.campaign_id) / "code").mkdir(parents=True)
             if isinstance(progress, TrialRecorded) and is_stopped:
                 raise KeyboardInterrupt
 
@@ -71,9 +69,9 @@ class Lab(scripted_campaign.Lab):
             self.run(sweep(), scheduler or LocalScheduler(), hosts, observe, policy=ResumePolicy.NEVER)
         return str(self.store.campaigns().sort_by("started_at")["campaign_id"].to_pylist()[-1])
 
-    def caches(self, host: str) -> list[str]:
-        """The campaigns of which a host has a cache."""
-        return sorted(path.parent.name for path in self.on(host).campaigns.glob("*/cache"))
+    def left(self, host: str) -> list[str]:
+        """The campaigns of which a host has a directory."""
+        return sorted(path.name for path in self.on(host).campaigns.glob("*"))
 
 
 @pytest.fixture
@@ -87,44 +85,8 @@ def test_a_complete_campaign_leaves_nothing_on_its_hosts(lab: Lab) -> None:
     assert not lab.files.campaign(campaign).exists()
 
 
-def test_the_next_campaign_drops_the_caches_of_one_that_was_stopped_and_nothing_else(lab: Lab) -> None:
-    stopped = lab.campaign(is_stopped=True)
-    assert [lab.caches(host) for host in HOSTS] == [[stopped], [stopped]]
-    log = lab.on("h1").campaign(stopped) / "task" / "log"
-    unsent = lab.on("h1").campaign(stopped) / "other" / "records.jsonl"
-    for path in (log, unsent):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-    lab.campaign()
-    assert [lab.caches(host) for host in HOSTS] == [[], []]
-    assert log.exists()
-    assert unsent.exists()
-    assert lab.notices() == ""
-
-
-def test_what_another_project_or_another_store_keeps_on_a_host_is_left_alone(lab: Lab, tmp_path: Path) -> None:
-    foreign = Lab(tmp_path / "another", tmp_path).campaign(is_stopped=True)
-    elsewhere = Lab(lab.files.root, tmp_path, "elsewhere").campaign(is_stopped=True)
-    ours = lab.campaign(is_stopped=True)
-    assert lab.caches("h1") == sorted([foreign, elsewhere, ours])
-    lab.campaign()
-    assert lab.caches("h1") == sorted([foreign, elsewhere])
-
-
-def test_a_host_that_drops_nothing_is_named_and_holds_nothing_up(lab: Lab) -> None:
-    stopped = lab.campaign(is_stopped=True)
-    lab.campaign(Unwilling("h2"))
-    assert lab.caches("h1") == []
-    assert stopped in lab.caches("h2")
-    assert lab.notices().splitlines() == ["h2: its disk is stuck"] * 2, "at the start, and at the end"
-
-
 @pytest.mark.parametrize("scheduler", [Unwilling("h2"), Away()], ids=["unwilling", "away"])
-def test_a_host_that_was_not_cleared_at_the_end_is_cleared_by_a_later_campaign(
-    lab: Lab, scheduler: LocalScheduler
-) -> None:
+def test_a_host_that_was_not_cleared_at_the_end_is_known_here(lab: Lab, scheduler: LocalScheduler) -> None:
     left = lab.campaign(scheduler)
-    assert [lab.caches(host) for host in HOSTS] == [[], [left]]
+    assert left in lab.left("h2")
     assert lab.files.campaign(left).exists(), "who else would know of it?"
-    lab.campaign()
-    assert [lab.caches(host) for host in HOSTS] == [[], []]

@@ -2,10 +2,9 @@
 
 import os
 import platform
-import shutil
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import distributions, version
@@ -24,7 +23,7 @@ from orchestrator.campaign.resume import CampaignRequest, unfinished
 from orchestrator.campaign.stored_plan import plan_document
 from orchestrator.errors import StoreError
 from orchestrator.execution import keep_code
-from orchestrator.files import CACHE, ProjectFiles
+from orchestrator.files import ProjectFiles
 from orchestrator.hosts import fingerprint_here
 from orchestrator.planning import Plan, PlannedTask
 from orchestrator.scheduling import Leftovers, Scheduler, SchedulingHost, acknowledge, remove_directories
@@ -99,7 +98,6 @@ def run_campaign(
             raise
         for problem in writer.compaction_problems:
             told(Notice(problem))
-        drop_caches(files, keep=None)
         if run.is_cleared:
             # else the directories of lost tasks stay, with their logs: they tell the next campaign what hosts may have
             for problem in remove_directories([files.campaign(campaign_id)]):
@@ -129,6 +127,7 @@ class CampaignRun:
             store_id(self.store.layout) or "",
             fingerprint_here(),
             self.order.reproduces,
+            self.order.is_cold,
         )
         self._campaign_id = self._requests.campaign_id
         self._tracker = TaskTracker(self._requests, self.ingest, self.observe)
@@ -161,7 +160,6 @@ class CampaignRun:
                 ]
             )
             there = self._served(host.planning.name for host in busy) - absent.keys()
-            self._drop_caches(there)
             leftovers = {host: self._requests.leftovers(host) for host in sorted(there)}
             store_leftovers(self.scheduler, leftovers, self.ingest, self._tracker.notice)
             left = self._left()
@@ -233,21 +231,11 @@ class CampaignRun:
             works[name].acknowledgements = []
         served = self._served(works)
         is_kept = self._tracker.lost_a_task or not served <= there
-        campaigns = {name: self._requests.work(name).campaign(self._campaign_id) for name in sorted(served & there)}
-        gone = {name: [path / CACHE if is_kept else path] for name, path in campaigns.items()}
-        self.is_cleared = self._removed(gone) == served and not is_kept
-
-    def _drop_caches(self, hosts: Collection[str]) -> None:
-        """Does on hosts what `drop_caches` does here: a campaign that was ended and never resumed left gigabytes there.
-
-        A host may serve other projects too. Those of this project have a directory here, and a row in this store.
-        """
-        others = _other_campaigns(self.files, keep=self._campaign_id)
-        known = set(self.store.campaigns()["campaign_id"].to_pylist()) if others and hosts else set()
-        ours = [campaign_id for campaign_id in others if campaign_id in known]
-        if ours:
-            caches = {host: [self._requests.work(host).campaign(name) / CACHE for name in ours] for host in hosts}
-            self._removed(caches)
+        if is_kept:
+            self.is_cleared = False
+            return
+        gone = {name: [self._requests.work(name).campaign(self._campaign_id)] for name in sorted(served)}
+        self.is_cleared = self._removed(gone) == served
 
     def _removed(self, directories: Mapping[str, list[Path]]) -> set[str]:
         """Removes directories on hosts; those that do not are named, and hold nothing up."""
@@ -279,22 +267,6 @@ def _by_host(tasks: Iterable[PlannedTask]) -> dict[str, list[PlannedTask]]:
     for task in tasks:
         found.setdefault(task.host, []).append(task)
     return found
-
-
-def drop_caches(files: ProjectFiles, keep: str | None) -> None:
-    """Removes the caches of all campaigns but one on this machine. They hold gigabytes, and can be made anew.
-
-    The caller holds the machine for itself, so that no campaign uses them.
-    """
-    for campaign_id in _other_campaigns(files, keep):
-        if (files.campaign(campaign_id) / CACHE).is_dir():
-            shutil.rmtree(files.campaign(campaign_id) / CACHE)
-
-
-def _other_campaigns(files: ProjectFiles, keep: str | None) -> list[str]:
-    """Ids of the campaigns of this project that have left something, on this machine or on hosts; of all but one."""
-    left = files.campaigns.iterdir() if files.campaigns.is_dir() else ()
-    return sorted(directory.name for directory in left if directory.name != keep)
 
 
 def opening_row(order: CampaignRequest) -> Row:

@@ -9,10 +9,11 @@ from orchestrator.config import Exclusive
 from orchestrator.execution import DockerSettings, ExecutionSettings, FakeSettings, PackedCode, pack
 from orchestrator.files import ProjectFiles, WorkFiles
 from orchestrator.hosts.lock import HostLock
+from orchestrator.pin import EnvironmentPin
 from orchestrator.planning import PlannedTask, Slot, is_of_gpu, slot_of
 from orchestrator.scheduling import Acknowledgement, Leftovers, Returned, TaskRequest, WorkerProcess
 from orchestrator.store import Reproduces, RowBuilder, RowContext, TaskOrigin, origin_document
-from runners.contract import Task
+from runners.contract import Task, digest
 from runners.system import Fingerprint, cores_text
 
 
@@ -60,6 +61,8 @@ class Requests:
     fingerprint: Fingerprint
     """Of this machine."""
     reproduces: Reproduces | None = None
+    is_cold: bool = False
+    """What other campaigns left in the cache is made anew."""
     _packed: PackedCode | None = field(default=None, init=False)
 
     def origin(self, host: str, environment: str, task: Task | None = None) -> TaskOrigin:
@@ -125,8 +128,9 @@ class Requests:
         seat = seat_of(host, planned.task)
         execution = seat.execution
         if not isinstance(execution, FakeSettings):
-            cache = work.cache(self.campaign_id, planned.task.environment, origin.pin.isolation.value)
-            execution = replace(execution, cache=cache)
+            of_own = any(trial.spec.workload.source is not None for trial in planned.task.every_trial)
+            cache = work.cache(planned.task.environment, origin.pin.isolation.value, of_own_models=of_own)
+            execution = replace(execution, cache=cache, cache_scope=self._cache_scope(origin.pin))
         if is_served and self._packed is None:
             self._packed = pack(self.files.code(self.campaign_id))
         return TaskRequest(
@@ -143,6 +147,10 @@ class Requests:
             acknowledged,
             host.fingerprint if host.is_relayed else None,
         )
+
+    def _cache_scope(self, pin: EnvironmentPin) -> str:
+        """A digest of what runs; a cold campaign shares its entries with no other."""
+        return digest([pin.lock_sha256, pin.content, self.campaign_id if self.is_cold else None])
 
     def directory(self, planned: PlannedTask) -> Path:
         """A directory on its host that a task has for itself."""

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from orchestrator.campaign.control import undisturbed
-from orchestrator.campaign.driver.campaign_run import drop_caches
 from orchestrator.campaign.provision import (
     Images,
     ReadyHost,
@@ -107,7 +106,6 @@ def run_reproduction(
             store = Store.open(request.results)
             chosen = continuation_of(reproduction, store)
             order = order_again(reproduction, chosen, request.inventory, request.commit)
-            drop_caches(request.files, keep=chosen.campaign_id)
             # Lost hosts are brought back, and no other one stands for them.
             settings = {target.name: target.host for target in request.targets}
             spares = Spares({}, settings, request.inventory, Images({}, None), request.known)

@@ -195,7 +195,7 @@ HOT_SYSTEM: Final = (
 _SYSTEM = [Column("host", TEXT, sharing=Sharing.HOST), *public(*texts("hw_id", "system_id")), *HOT_SYSTEM]
 _PHASES = public(
     *_seconds("reference_s", "artifact_s"),
-    Column("artifact_cached", _TRUTH),
+    *texts("reference_cache", "artifact_cache"),
     *_seconds("build_s", "load_s", "inputs_s", "first_call_s", "verify_s", "warmup_s", "timed_s", "facts_s"),
     *_seconds("examine_s", "floor_s", "process_s", "others_s", "session_s"),
 )

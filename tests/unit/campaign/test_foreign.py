@@ -35,7 +35,7 @@ def test_a_name_out_of_a_store_leads_nowhere_else(tmp_path: Path, name: str) -> 
     for refuses in (
         lambda: StoredPlan.of(row),
         lambda: WorkFiles(tmp_path).campaign(name),
-        lambda: WorkFiles(tmp_path).cache(name, "cpu", "docker"),
+        lambda: WorkFiles(tmp_path).cache(name, "docker", of_own_models=False),
         lambda: new_campaign_id(name),
     ):
         with pytest.raises(ForeignDataError, match="is no name that taxmeter gives"):

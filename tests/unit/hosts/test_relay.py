@@ -185,9 +185,6 @@ def test_what_trials_need_there_is_checked(
 
 def test_what_waits_there_is_fetched_whole_or_stays_there(far: SshHost, tmp_path: Path) -> None:
     first, second = waiting(far, "a"), waiting(far, "b")
-    caches = [Path(far.work_directory, "campaigns", name, "cache", "cpu-process") for name in ("c", "of-another")]
-    for cache in caches:
-        cache.mkdir(parents=True)
     here = ProjectFiles(tmp_path / "project").campaigns / "c"
     for name in ("a", "b"):
         (here / name).mkdir(parents=True)
@@ -200,7 +197,6 @@ def test_what_waits_there_is_fetched_whole_or_stays_there(far: SshHost, tmp_path
     assert (here / "b" / "records.jsonl").read_text() == "measured\n"
     assert json.loads((here / "b" / "origin.json").read_text()) == {"store_id": "mine"}
     assert not second.exists()
-    assert [cache.exists() for cache in caches] == [False, True], "that of a killed command of this project is removed"
 
 
 def test_a_task_is_refused_where_nobody_takes_it(tmp_path: Path, make_task: MakeTask) -> None:

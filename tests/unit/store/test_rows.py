@@ -12,6 +12,7 @@ from orchestrator.store import TRIALS, RowContext, trial_row
 from orchestrator.store.schema.columns import PASSES
 from runners.contract import (
     BackendSpec,
+    CacheState,
     GuardMoment,
     GuardOutcome,
     GuardPolicy,
@@ -90,10 +91,11 @@ def test_every_key_of_a_full_row_is_a_column_with_a_value_of_its_type() -> None:
     timed += tuple(series(mode, 3) for mode in ("floor", "floor_large", "floor_threads"))
     timed = tuple(replace(one, pressure_ns=(1, 2), pressure_total_ns=3, stopped=Stop.BUDGET) for one in timed)
     timed = (timed[0], replace(timed[1], turns=(60, 4)), *timed[2:])
+    states = {"reference_cache": CacheState.REFUSED, "artifact_cache": CacheState.MISS}
     full = record(
         series=timed,
         session=Session("a" * 32, Interleaving.ALONE, 1, "no room"),
-        phases=Phases(**{phase.name: 1.0 for phase in fields(Phases)} | {"artifact_cached": False}),
+        phases=Phases(**{phase.name: 1.0 for phase in fields(Phases)} | states),
         steady=True,
         verification=Verification(True, 1e-6, 2e-6, 0.999, 3e-6, 4e-6, True, True),
         usage=Usage(10**9, 1.5, 0.5, 3, 4, 5),
@@ -112,7 +114,7 @@ def test_every_key_of_a_full_row_is_a_column_with_a_value_of_its_type() -> None:
     other_modes |= {"latency_legacy_s", "dispatch_floor_problem"}
     assert set(TRIALS.names) - filled == (expected_null | hot_null | of_a_gpu | other_modes | {"onnxruntime_version"})
     assert back["parameters"] == 110_000_000
-    assert back["artifact_cached"] is False
+    assert (back["reference_cache"], back["artifact_cache"]) == ("refused", "miss")
     assert back["flops"] == 32
     assert back["samples_sync_pressure_s"] == [1e-9, 2e-9]
     assert (back["turn_samples"], back["short_series"]) == ([60, 4], False)

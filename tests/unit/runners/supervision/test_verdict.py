@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from runners.contract import ContractError, Phases, Series, Status, Usage
+from runners.contract import CacheState, ContractError, Phases, Series, Status, Usage
 from runners.protocol.answer import Answer, decode_answer, encode_answer, merge_phases
 from runners.supervision.child import answer_of
 from runners.supervision.process import MAX_ANSWER_BYTES, Ended, Stop
@@ -84,5 +84,5 @@ def test_what_a_trial_raises_becomes_its_answer(error: BaseException, status: St
 
 
 def test_phases_of_two_processes_are_joined() -> None:
-    joined = merge_phases(Phases(reference_s=1.0, artifact_cached=False), Phases(build_s=0.0))
-    assert joined == Phases(reference_s=1.0, artifact_cached=False, build_s=0.0)
+    joined = merge_phases(Phases(reference_s=1.0, artifact_cache=CacheState.MISS), Phases(build_s=0.0))
+    assert joined == Phases(reference_s=1.0, artifact_cache=CacheState.MISS, build_s=0.0)
