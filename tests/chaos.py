@@ -220,7 +220,8 @@ def left_on(host: LabHost, ports: set[int]) -> Iterator[str]:
     with host.engine() as engine:
         for container in engine.containers.list(all=True, ignore_removed=True):
             yield f"{host.name}: container {container.name}"
-    # The cache of a host is kept between campaigns. What a lost task wrote stays under another name beside its log, which tells why it was lost.
+    # A host keeps its cache between campaigns. What a lost task wrote stays under another name beside its log, which
+    # tells why it was lost.
     files = host.sh(f"find /var/lib/taxmeter -name {RECORDS}; ls -d /tmp/taxmeter* || true")
     yield from (f"{host.name}: {name}" for name in files.split() if name != os.environ["TAXMETER_LOCKS"])
     tables = host.sh("cat /proc/net/tcp /proc/net/tcp6").splitlines()
