@@ -14,7 +14,7 @@ from runners.workloads.base import Call, Inputs, Unsupported
 _LIBRARY = "model.so"
 _OPERATIONS = "operations.json"
 """How many kernels the program calls: the library does not list its instructions."""
-_CALL = re.compile(r"^ +call +(?!vm\.builtin\.)", re.MULTILINE)
+_CALL = re.compile(r"^ +call(?! +vm\.builtin\.)", re.MULTILINE)
 """A kernel or library call; the machine's own instructions check, allocate and release."""
 _ALL_CORES = 1
 """How TVM's pool chooses its cores: the fastest ones first, as many as it has threads."""
