@@ -15,6 +15,7 @@ BACKENDS = {
     "torch_compile": "runners.backends.torch_compile:TorchCompile",
     "aot_inductor": "runners.backends.aot_inductor:AotInductor",
     "executorch": "runners.backends.executorch:ExecuTorch",
+    "tvm": "runners.backends.tvm:Tvm",
     "jax": "runners.backends.jax:Jax",
     "jax_eager": "runners.backends.jax:JaxEager",
     "sdpa_nested": "runners.backends.sdpa_nested:SdpaNested",

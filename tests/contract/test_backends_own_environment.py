@@ -62,6 +62,7 @@ class Own:
 BACKENDS = [
     Own("aot_inductor", "cpu", "torch_threads", with_floor=()),
     Own("executorch", "cpu-executorch", "executorch_threads"),
+    Own("tvm", "cpu-tvm", "tvm_threads"),
     Own("jax", "cpu-jax", "jax_threads", with_floor=()),
     Own("jax_eager", "cpu-jax", "jax_threads"),
 ]

@@ -45,7 +45,7 @@ FAULTS = {
     # it ignores the request to end
     "hang": Fault(Status.TIMEOUT, "", -signal.SIGKILL),
     "bart": Fault(Status.UNSUPPORTED, "workload bart is unknown; known: bert-base", None),
-    "tvm": Fault(Status.UNSUPPORTED, "backend tvm is unknown; known: eager", None),
+    "iree": Fault(Status.UNSUPPORTED, "backend iree is unknown; known: eager", None),
     # The development environment has no torch
     "torch": Fault(Status.UNSUPPORTED, "the environment lacks the module torch", 0),
     "threads": Fault(Status.UNSUPPORTED, "4096 threads on the ", None),
@@ -53,8 +53,8 @@ FAULTS = {
 
 
 def faulty(name: str) -> Trial:
-    if name in ("bart", "tvm", "torch"):
-        asked = {"bart": trial("bart"), "tvm": trial("tiny-bert", "tvm"), "torch": trial("tiny-bert", "eager")}[name]
+    if name in ("bart", "iree", "torch"):
+        asked = {"bart": trial("bart"), "iree": trial("tiny-bert", "iree"), "torch": trial("tiny-bert", "eager")}[name]
     elif name == "threads":
         asked = trial("synthetic-null")
         asked = replace(asked, spec=replace(asked.spec, threads=4096))

@@ -26,6 +26,7 @@ _ONNX_EXPORT: Dict[str, OptionInfo] = {
 }
 _JAX = ("torch", "torchax", "jax", "jaxlib")
 _EXECUTORCH = ("torch", "executorch", "torchao")
+_TVM = ("torch", "apache-tvm", "apache-tvm-ffi")
 
 BACKENDS = {
     "eager": BackendInfo(
@@ -101,6 +102,7 @@ BACKENDS = {
         devices=DEVICES,
     ),
     "executorch": BackendInfo(options={}, frameworks=_EXECUTORCH, families=MODELS, dtypes=TORCH_DTYPES, devices=(CPU,)),
+    "tvm": BackendInfo(options={}, frameworks=_TVM, families=MODELS, dtypes=TORCH_DTYPES, devices=(CPU,)),
     "jax": BackendInfo(options={}, frameworks=_JAX, families=MODELS, dtypes=TORCH_DTYPES, devices=(CPU,)),
     "jax_eager": BackendInfo(options={}, frameworks=_JAX, families=MODELS, dtypes=TORCH_DTYPES, devices=(CPU,)),
     "sdpa_nested": BackendInfo(

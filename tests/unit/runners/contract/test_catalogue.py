@@ -72,7 +72,7 @@ def test_a_good_specification_is_not_refused() -> None:
         (replace(BERT, workload=WorkloadSpec("bart", 1)), "workload bart is unknown; known: bert-base"),
         (replace(BERT, workload=WorkloadSpec("bert-base", 1)), "needs sequence_length"),
         (replace(BERT, workload=WorkloadSpec("bert-base", 1, 128, 224)), "has no image_size"),
-        (replace(BERT, backend=BackendSpec("tvm", {})), "backend tvm is unknown; known: eager"),
+        (replace(BERT, backend=BackendSpec("iree", {})), "backend iree is unknown; known: eager"),
         (replace(BERT, backend=BackendSpec("eager", {"fuse": True})), "no option fuse; known: attention"),
         (replace(BERT, backend=BackendSpec("eager", {"attention": "flash"})), "one of sdpa, eager, not 'flash'"),
         (replace(BERT, backend=BackendSpec("torchscript", {"freeze": 1})), "one of True, False, not 1"),
