@@ -165,9 +165,15 @@ def drive_command(order_file: Path) -> None:
 )
 @limit_option
 @results_option
+@cold_option
 @stored_code_option
 def resume_command(
-    campaign_id: str | None, inventory: Path | None, limit: str | None, results_directory: Path, allow_stored_code: bool
+    campaign_id: str | None,
+    inventory: Path | None,
+    limit: str | None,
+    results_directory: Path,
+    is_cold: bool,
+    allow_stored_code: bool,
 ) -> int | None:
     """Goes on with a campaign, by default with the newest that is not finished.
 
@@ -200,7 +206,7 @@ def resume_command(
     hosts = _hosts(at, limit, campaign, waiting)
     known_environments(again, files)
     refuse_other_locks(campaign, Catalogue.load(files.catalogue))
-    request = RunRequest(again, at, hosts, files, results_directory, git_commit())
+    request = RunRequest(again, at, hosts, files, results_directory, git_commit(), is_cold=is_cold)
     return run_and_show(request, lambda at_hand, results, _absent: go_on(campaign, again, at_hand, results))
 
 
