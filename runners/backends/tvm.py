@@ -8,12 +8,15 @@ from typing import Any, Dict, Optional, Tuple, cast
 from runners.backends.base import Backend
 from runners.backends.inductor import bytes_of
 from runners.backends.preparation import preparing
+from runners.backends.tvm_schedules import search
 from runners.contract.record import FactValue
 from runners.workloads.base import Call, Inputs, Unsupported
 
 _LIBRARY = "model.so"
-_OPERATIONS = "operations.json"
-"""How many kernels the program calls: the library does not list its instructions."""
+_TUNING = "tuning"
+"""Where the log of a search is kept."""
+_FOUND = "found.json"
+"""How many kernels the program calls, and how many were tuned: the library does not tell."""
 _CALL = re.compile(r"^ +call(?! +vm\.builtin\.)", re.MULTILINE)
 """A kernel or library call; the machine's own instructions check, allocate and release."""
 _ALL_CORES = 1
@@ -21,20 +24,21 @@ _ALL_CORES = 1
 
 
 class Tvm(Backend):
-    """A program of the virtual machine, whose kernels TVM has generated without any tuning."""
+    """A program of the virtual machine, whose kernels TVM has generated: untuned ones, unless there is a budget."""
 
     preload = ("torch", "tvm")
     has_artifact = True
 
     def artifact_identity(self) -> Dict[str, Any]:
         # The target names the number of cores
-        return {"threads": self.spec.threads}
+        return {**self.options, "threads": self.spec.threads}
 
     def host_threads(self) -> int:
         # torch computes nothing here, and its threads would compete
         return 1
 
     def make_artifact(self, directory: str) -> Dict[str, FactValue]:
+        self._set_threads()
         import torch
         import tvm
         from tvm.relax.frontend.torch import from_exported_program
@@ -45,16 +49,27 @@ class Tvm(Backend):
                 exported = torch.export.export(model, tuple(inputs), strict=False)
             with preparing("TVM's import"):
                 module = from_exported_program(exported)
+        found: Dict[str, Any] = {}
         with preparing("TVM"):
             target = self._target()
             with target:
                 module = _fused(module)
+            budget_s = cast(int, self.options["tuning_budget_s"])
+            if budget_s:
+                kept = os.path.join(directory, _TUNING)
+                tuning = search(module, target, kept, self.spec.threads, budget_s)
+                module = tuning.module
+                found["tuning"] = {
+                    "tvm_kernels": tuning.kernels,
+                    "tvm_kernels_tuned": tuning.tuned,
+                    "tvm_candidates": tuning.candidates,
+                }
             program = tvm.compile(module, target=target)
             program.export_library(os.path.join(directory, _LIBRARY))
-            listing = program.as_text()
-        with open(os.path.join(directory, _OPERATIONS), "w", encoding="utf-8") as file:
             # The names of fused kernels are numbered
-            json.dump({"launch": launches(listing)}, file)
+            found["operations"] = {"launch": launches(program.as_text())}
+        with open(os.path.join(directory, _FOUND), "w", encoding="utf-8") as file:
+            json.dump(found, file)
         return {"artifact_bytes": bytes_of(directory)}
 
     def build(self) -> None:
@@ -62,10 +77,7 @@ class Tvm(Backend):
 
     def load(self, model: Any, artifact: Optional[str]) -> Call:
         assert artifact is not None
-        # Its pool would pin threads to cores that are not the trial's
-        os.environ["TVM_BIND_THREADS"] = "0"
-        # Asked before that of OpenMP, once, when the pool is made
-        os.environ["TVM_NUM_THREADS"] = str(self.spec.threads)
+        self._set_threads()
         import tvm
         from tvm import relax
 
@@ -77,8 +89,8 @@ class Tvm(Backend):
             program = tvm.runtime.load_module(os.path.join(artifact, _LIBRARY))
             # What is called lives as long as the machine that it is part of
             self._machine = relax.VirtualMachine(program, tvm.cpu())
-        with open(os.path.join(artifact, _OPERATIONS), encoding="utf-8") as file:
-            self._operations: Dict[str, int] = json.load(file)
+        with open(os.path.join(artifact, _FOUND), encoding="utf-8") as file:
+            self._found: Dict[str, Any] = json.load(file)
         with preparing("TVM"):
             return cast(Call, self._machine["main"])
 
@@ -93,10 +105,22 @@ class Tvm(Backend):
         return tuple(torch.from_dlpack(tensor).clone() for tensor in result)
 
     def operations(self, call: Call, inputs: Inputs) -> Optional[Dict[str, int]]:
-        return self._operations
+        return cast("Dict[str, int]", self._found["operations"])
 
     def facts(self) -> Dict[str, FactValue]:
-        return {"tvm_threads": self._threads, "torch_threads": self.host_threads(), "tvm_tuned": False}
+        tuning: Dict[str, FactValue] = self._found.get("tuning", {})
+        return {
+            "tvm_threads": self._threads,
+            "torch_threads": self.host_threads(),
+            "tvm_tuned": bool(tuning),
+            **tuning,
+        }
+
+    def _set_threads(self) -> None:
+        # Asked once, when the pool is made, before the variable of OpenMP
+        os.environ["TVM_NUM_THREADS"] = str(self.spec.threads)
+        # The pool would pin its threads to cores that are not the trial's
+        os.environ["TVM_BIND_THREADS"] = "0"
 
     def _target(self) -> Any:
         import tvm

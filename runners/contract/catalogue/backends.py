@@ -102,7 +102,14 @@ BACKENDS = {
         devices=DEVICES,
     ),
     "executorch": BackendInfo(options={}, frameworks=_EXECUTORCH, families=MODELS, dtypes=TORCH_DTYPES, devices=(CPU,)),
-    "tvm": BackendInfo(options={}, frameworks=_TVM, families=MODELS, dtypes=TORCH_DTYPES, devices=(CPU,)),
+    "tvm": BackendInfo(
+        # Seconds in which schedules are searched for; 0: untuned
+        options={"tuning_budget_s": IntegerRange(0, 86_400, default=0)},
+        frameworks=_TVM,
+        families=MODELS,
+        dtypes=TORCH_DTYPES,
+        devices=(CPU,),
+    ),
     "jax": BackendInfo(options={}, frameworks=_JAX, families=MODELS, dtypes=TORCH_DTYPES, devices=(CPU,)),
     "jax_eager": BackendInfo(options={}, frameworks=_JAX, families=MODELS, dtypes=TORCH_DTYPES, devices=(CPU,)),
     "sdpa_nested": BackendInfo(
