@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 
@@ -137,3 +138,19 @@ def test_the_floor_is_that_of_the_same_operations(measured: Measured, name: str)
     else:
         assert (facts["floor_alike"], facts["floor_valid"]) == (False, False)
         assert "the twin dispatches other operations" in str(facts["floor_problem"])
+
+
+def test_a_tuning_budget_leaves_tuned_kernels_and_the_log_of_their_search(tmp_path: Path) -> None:
+    # Enough for a few batches of candidates; what precedes them takes half a minute or more
+    budget = {"tuning_budget_s": 10}
+    tuned = on_one_thread(TEXT, "tvm", budget, timeout_s=800)
+    task, cache = tmp_path / "task", tmp_path / "cache"
+    task.mkdir()
+    cache.mkdir()
+    [record] = recorded(task, python_of("cpu-tvm"), tuned, cache=cache, timeout_s=900).values()
+    assert (record.status, record.reason) == (Status.OK, None), record.log_tail
+    facts = record.facts
+    assert facts["tvm_tuned"] is True
+    assert 1 <= int(facts["tvm_kernels_tuned"] or 0) <= int(facts["tvm_kernels"] or 0)
+    [log] = cache.rglob("database_tuning_record.json")
+    assert len(log.read_text().splitlines()) == facts["tvm_candidates"]
