@@ -1,5 +1,6 @@
 """Trials of one moment of the store, chosen by conditions on axes. No more columns are read than are asked for."""
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,9 +10,9 @@ from typing import Any, Final, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from orchestrator.analysis.axes import AXES, Axis, Value, with_sweeps
+from orchestrator.analysis.axes import AXES, Axis, Value, grouped, with_sweeps
 from orchestrator.analysis.conditions import NEWEST, Condition, accepted
-from orchestrator.analysis.confounders import Dimensions
+from orchestrator.analysis.confounders import Confounders, Dimensions, change_columns, facts_of_a_run, row_id
 from orchestrator.analysis.frame import IDENTITY, Frame, context_columns, frame_columns, last_attempts
 from orchestrator.analysis.metrics import Metric, default_metric, resolved
 from orchestrator.analysis.pooling import Policy
@@ -58,6 +59,24 @@ class Snapshot:
             of("environments", "environment_id", "versions", "facts", "image_config_sha256"),
             of("campaigns", "campaign_id", "taxmeter_version", "git_commit"),
         )
+
+    def confounders(self, rows: Iterable[Mapping[str, Any]], *, conditions: bool) -> Confounders:
+        """What tells the differences between some trials.
+
+        Of their facts it keeps as little as tells where they ran, for there may be very many trials; load, clocks and
+        the like only if `conditions` are asked for.
+        """
+        trials = grouped(rows, lambda row: row["campaign_id"])
+        found: list[Row] = []
+        texts: dict[str, str] = {}
+        for campaign in sorted(trials):
+            here = _within("trial_id", [row["trial_id"] for row in trials[campaign]])
+            for row in self.rows(change_columns(), here & (pc.field("campaign_id") == campaign)):
+                lean = {"facts": json.dumps(facts_of_a_run(row)), "protocol": row["protocol"]}
+                row |= {name: texts.setdefault(text, text) for name, text in lean.items()}
+                row["conditions_before"] = row["conditions_before"] if conditions else None
+                found.append(row)
+        return Confounders(self.dimensions(found), {row_id(row): row for row in found})
 
     def condition(self, conditions: Sequence[Condition]) -> pc.Expression | None:
         """Conditions as the store takes them; null if there are none.
@@ -167,8 +186,6 @@ def _within(column: str, values: Collection[Any]) -> pc.Expression:
         return pc.scalar(value=False)
     known = [value for value in values if value is not None]
     field = pc.field(column)
-    if not values:
-        return pc.scalar(value=False)
     if len(known) == len(values):
         return field.isin(known)
     return field.isin(known) | field.is_null() if known else field.is_null()

@@ -182,7 +182,7 @@ def make_report(
             Against.SYSTEM: systems.index(system) if system in systems else None,
         },
         twins={mode: frame.twins for mode, frame in frames.items()},
-        differences=differences_of(moment, chosen.condition, cells, pairs, mode),
+        differences=differences_of(moment, cells, pairs, mode),
         hardware=hardware_of(at.systems, dimensions),
         software=software_of(cells, environments, dimensions),
         failures=failures_of(rows),
