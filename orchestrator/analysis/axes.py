@@ -65,10 +65,6 @@ class Axis:
 def axis(name: str, option: str | None = None) -> Axis:
     """The axis of a name.
 
-    Args:
-        name: such as `gpu`.
-        option: where the user wrote it, for the error.
-
     Raises:
         ConfigurationError: there is no such axis.
     """
@@ -126,12 +122,7 @@ def grouped(rows: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[An
 
 
 def with_sweeps(rows: Iterable[dict[str, Any]], sweeps: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Rows that know the sweep of their campaign, which stands in another table.
-
-    Args:
-        rows: with `campaign_id`; other rows stay as they are.
-        sweeps: the name of the sweep by campaign.
-    """
+    """Rows that know the sweep of their campaign, which stands in another table."""
     return [{**row, SWEEP: sweeps.get(row["campaign_id"])} if "campaign_id" in row else row for row in rows]
 
 
@@ -200,11 +191,6 @@ def added_axes(rows: Iterable[Row], key: Sequence[Axis], compared: Collection[st
     """The axes of work and backend that a key lacks, so that work is neither pooled nor compared with other work.
 
     Software, systems and methods are not added: which of them a comparison is about is for the user to say.
-
-    Args:
-        rows: trials, with the columns of all axes.
-        key: the axes of cells.
-        compared: names of those on which a cell and its baseline are meant to differ.
     """
     named = {where.name for where in key}
     wanted = [where for where in work_axes(compared) if where.name not in named]

@@ -94,10 +94,6 @@ def parse_conditions(texts: str | Sequence[str], option: str | None = None) -> t
 def accepted(condition: Condition, known: Collection[Value]) -> frozenset[Value]:
     """Which of the values that there are a condition accepts.
 
-    Args:
-        condition: to be met.
-        known: the values that trials have on its axis.
-
     Raises:
         ConfigurationError: a value is unknown or means several, or none is accepted.
     """

@@ -149,15 +149,7 @@ def change_columns() -> list[str]:
 def changes(
     then: pa.Table, now: pa.Table, systems: pa.Table, environments: pa.Table, campaigns: pa.Table
 ) -> tuple[Change, ...]:
-    """The fields that differ between the trials of then and now.
-
-    Args:
-        then: trials, with at least `change_columns`.
-        now: the trials that are compared with them.
-        systems: where the fingerprints are.
-        environments: where versions and builds are.
-        campaigns: where the versions of taxmeter are.
-    """
+    """The fields that differ between the trials of then and now."""
     before, after = (table.select(change_columns()).to_pylist() for table in (then, now))
     rows = {row_id(row): row for row in (*before, *after)}
     finder = Confounders(Dimensions.of(systems, environments, campaigns), rows)

@@ -100,12 +100,7 @@ def default_metric(devices: set[str]) -> Metric:
 
 
 def resolved(rows: Sequence[Mapping[str, Any]], metric: Metric) -> list[Any]:
-    """Rows in whose columns the metric stands, whichever device a trial ran on.
-
-    Args:
-        rows: with the columns of the metric.
-        metric: one that is the same on all devices leaves the rows as they are.
-    """
+    """Rows in whose columns the metric stands, whichever device a trial ran on."""
     if metric.by_device is None:
         return list(rows)
     found = []

@@ -150,14 +150,7 @@ class Priors:
 
 
 def ratio_of(ours: Sequence[Row], theirs: Sequence[Row], reading: Reading, priors: Priors) -> Ratio | None:
-    """How many times better one side is than another; null where a side is empty or a value is missing or not above 0.
-
-    Args:
-        ours: trials that count, with `RATIO_COLUMNS` and the columns of the reading.
-        theirs: those of the baseline.
-        reading: what is compared.
-        priors: of the campaigns of both.
-    """
+    """How many times better one side is than another; null without a value above 0 on each."""
     if not ours or not theirs or any(not (row[reading.column] or 0) > 0 for row in (*ours, *theirs)):
         return None
     pairing, pairs = _pairs(ours, theirs)

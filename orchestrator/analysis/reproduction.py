@@ -80,13 +80,7 @@ def reproduction_columns() -> list[str]:
 
 
 def compare_sides(then: pa.Table, now: pa.Table, sides: Sequence[Sides]) -> tuple[Comparison, ...]:
-    """Compares configurations, in the order of `sides`.
-
-    Args:
-        then: the trials of the campaign that was reproduced, with at least `reproduction_columns`.
-        now: those of the new one.
-        sides: what is compared with what.
-    """
+    """Compares configurations, in the order of `sides`."""
     tables = [complete(table, _COLUMNS).to_pylist() for table in (then, now)]
     rows = last_attempts(row for table in tables for row in table)
     frames = {name: Frame(rows, metric, campaigns=rows) for name, metric in MODES.items()}

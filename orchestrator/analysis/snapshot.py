@@ -114,15 +114,7 @@ class Snapshot:
         *,
         compared: bool = True,
     ) -> Frame:
-        """The frame of some trials.
-
-        Args:
-            rows: of `trials`.
-            condition: by which they were chosen.
-            metric: whose columns are read.
-            policy: how to compare.
-            compared: whether there will be ratios, for which the rest of their campaigns is read.
-        """
+        """The frame of some trials."""
         campaigns = sorted({row["campaign_id"] for row in rows}) if compared else []
         rest: list[Row] = []
         if campaigns and condition is not None:

@@ -112,11 +112,6 @@ def unpaired_ratio(numerators: Floats, denominators: Floats, samples: int) -> Es
 
     Welch's t on the logarithms (Biometrika 34, 1947), with Satterthwaite's degrees of freedom.
 
-    Args:
-        numerators: one median per process.
-        denominators: one median per process.
-        samples: number of samples behind both, carried along.
-
     Raises:
         ValueError: there is none of either, or a value that is not above 0.
     """

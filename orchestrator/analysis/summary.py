@@ -153,9 +153,6 @@ _COLUMNS: Final = tuple(
 def summarise(trials: pa.Table) -> Summary:
     """Summarises the trials of one campaign, as the store returns them.
 
-    Args:
-        trials: at least the columns of `columns()`.
-
     Raises:
         ValueError: the trials are of several campaigns, whose rounds do not pair.
     """
@@ -231,12 +228,7 @@ def _turnings(rows: Sequence[Row]) -> tuple[Turning, ...]:
 
 
 def failure_groups(rows: Iterable[Row], name: Callable[[Row], str]) -> tuple[FailureGroup, ...]:
-    """Trials that did not end ok, those that ended alike for the same reason together.
-
-    Args:
-        rows: of each trial the attempt that counts.
-        name: what a trial is but for its batch.
-    """
+    """Trials that did not end ok, those that ended alike for the same reason together."""
     names = ("host", "environment", "isolation", "status", "reason")
     groups = grouped((row for row in rows if not is_ok(row)), lambda row: tuple(row[column] or "" for column in names))
     return tuple(

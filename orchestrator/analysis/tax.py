@@ -309,13 +309,7 @@ def tax_of(rows: Sequence[Row], device: str) -> Tax:
 
 
 def estimate_of(rows: Iterable[Row], column: str, count: str | None = None) -> Estimate | None:
-    """The median of a column over the processes that ended well and have it, of a bound the least; null without any.
-
-    Args:
-        rows: trials.
-        column: of them.
-        count: the column with the number of samples, as metrics have it.
-    """
+    """The median of a column over the processes that ended well and have it, of a bound the least; null without any."""
     known = [row for row in rows if is_ok(row) and row[column] is not None]
     if not known:
         return None

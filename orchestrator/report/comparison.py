@@ -45,12 +45,7 @@ _PAIRED: Final = {
 
 
 def render_comparison(table: ComparisonTable, width: int) -> RenderableType:
-    """The table, its verdicts, what was not measured and what else differs.
-
-    Args:
-        table: of `compare` or `compare_selections`.
-        width: columns of the terminal.
-    """
+    """The table, its verdicts, what was not measured and what else differs."""
     parts: list[RenderableType] = [Text(line) for line in _heading(table)]
     parts.extend(_tables(table, width))
     parts.append(Text())
@@ -73,12 +68,7 @@ def render_differences(table: ComparisonTable) -> Iterator[RenderableType]:
 
 
 def render_changes(changes: Sequence[tuple[Change, str]], most: int | None = None) -> Iterator[RenderableType]:
-    """Fields that differ, by group, those first that explain a difference most often.
-
-    Args:
-        changes: with what stands behind each.
-        most: of a group; all if null.
-    """
+    """Fields that differ, by group, those first that explain a difference most often."""
     for group, found in grouped(changes, lambda pair: pair[0].group).items():
         here = sorted(found, key=_rank) if most else found
         yield Text(f"  {GROUPS.get(group, group)}")

@@ -42,13 +42,7 @@ def coverage_columns() -> list[str]:
 
 
 def coverage_page(campaigns: Sequence[Mapping[str, Any]], trials: Sequence[pa.Table], environments: pa.Table) -> str:
-    """The page of campaigns; where several have a trial, the last of them counts.
-
-    Args:
-        campaigns: their rows of `campaigns`.
-        trials: for each of them its rows of `trials`, with at least the columns of `coverage_columns`.
-        environments: the table of that name.
-    """
+    """The page of campaigns; where several have a trial, the last of them counts."""
     found = [_last_attempts(table) for table in trials]
     missing = sum(
         max(0, campaign["planned_trials"] - sum(row["status"] != Status.SKIPPED.value for row in rows.values()))

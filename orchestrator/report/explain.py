@@ -63,12 +63,7 @@ _FREE: Final = {True: "yes", False: "no", None: "not decided"}
 
 
 def render_explanation(found: Explanation, commands: Mapping[Lack, str]) -> RenderableType:
-    """The whole explanation.
-
-    Args:
-        found: of `explain`.
-        commands: what measures what is lacking; a lack without one is told without.
-    """
+    """The whole explanation."""
     parts: list[RenderableType] = [*_head(found), *_tax(found.tax, found.row["device"]), *_execution(found)]
     parts += [Text(), *_batches(found)]
     parts += [*_variants(found), *_alternatives(found), *_missing(found, commands)]

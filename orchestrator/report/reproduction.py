@@ -26,13 +26,7 @@ _ORDER = sorted(Verdict, key=lambda verdict: not verdict.is_equivalent)
 def render_reproduction(
     comparisons: Sequence[Comparison], differing: Sequence[Change], notes: Sequence[str]
 ) -> RenderableType:
-    """Then and now for each configuration, the counts of verdicts, and the fields that differ.
-
-    Args:
-        comparisons: of `compare_sides`.
-        differing: of `changes`.
-        notes: what was found about the environments, a line each.
-    """
+    """Then and now for each configuration, the counts of verdicts, and the fields that differ."""
     parts: list[RenderableType] = [
         Text(
             "Median latency [95 % interval] then and now. Ratio: latency then over latency now, above 1 is faster now; "

@@ -20,13 +20,7 @@ _ALONE: Final = {
 
 
 def sentences(summary: SettingSummary, margin: float, name: Callable[[Shape], str]) -> Iterator[str]:
-    """What is how much faster, what the framework takes, up to where that matters: a sentence for each shape.
-
-    Args:
-        summary: of one setting.
-        margin: within which two things are equivalent; 0.03 is 3 %.
-        name: of a shape, by which it is told from the others of the setting.
-    """
+    """What is how much faster, what the framework takes, up to where that matters: a sentence for each shape."""
     for shape, cells in grouped(summary.cells, lambda cell: cell.shape).items():
         turnings = [turning for turning in summary.turnings if turning.shape == shape]
         said = [*_speed(cells, margin), *_framework(cells), *_turning(turnings)]

@@ -73,12 +73,7 @@ _APART_HOW = {
 
 
 def render(summary: Summary, intervals: bool = False) -> RenderableType:
-    """Sentences and a table per host and environment, the verdicts, what failed and why, and the totals.
-
-    Args:
-        summary: of one campaign.
-        intervals: with all intervals.
-    """
+    """Sentences and a table per host and environment, the verdicts, what failed and why, and the totals."""
     ratios = list(_ratios(summary))
     parts: list[RenderableType] = [*_failures(summary.failures), *_flagged(summary.flagged), *_not_in_turns(summary)]
     parts.extend(_verdicts([ratio for _, ratio in ratios]))

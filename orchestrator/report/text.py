@@ -206,12 +206,7 @@ def rule_lines(ratios: Sequence[Ratio], margin: float) -> Iterator[str]:
 
 
 def rule_line(ratios: Sequence[Ratio], margin: float) -> str:
-    """By which rule ratios were judged.
-
-    Args:
-        ratios: judged together, at least one.
-        margin: within which two things are equivalent; 0.03 is 3 %.
-    """
+    """By which rule ratios were judged."""
     together = f"all {len(ratios)} judged together (Holm)" if len(ratios) > 1 else "judged alone"
     return (
         f"Different: the interval excludes 1, {together}. Equivalent, or slightly: all of it lies within "
@@ -220,23 +215,13 @@ def rule_line(ratios: Sequence[Ratio], margin: float) -> str:
 
 
 def power_lines(ratios: Sequence[Ratio], least: str = _LEAST) -> Iterator[str]:
-    """What could have been found, and what a decision would take.
-
-    Args:
-        ratios: judged together.
-        least: what the smallest difference is.
-    """
+    """What could have been found, and what a decision would take."""
     yield from least_lines(ratios, least)
     yield from decision_lines(ratios)
 
 
 def least_lines(ratios: Iterable[Ratio], least: str = _LEAST) -> Iterator[str]:
-    """The smallest difference that could have been found; nothing where it is not known.
-
-    Args:
-        ratios: judged together.
-        least: what the smallest difference is.
-    """
+    """The smallest difference that could have been found; nothing where it is not known."""
     found = [ratio.judgement.least for ratio in ratios if ratio.judgement.least is not None]
     if found:
         yield f"{least}: {spread_text(found)}."

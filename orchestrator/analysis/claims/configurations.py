@@ -146,13 +146,7 @@ def configurations(rows: Iterable[Row], whole: Sequence[Row] | None = None) -> l
 def chosen(
     every: Sequence[Configuration], conditions: Iterable[Condition], known: Sequence[Configuration]
 ) -> tuple[list[Configuration], list[str]]:
-    """Those that meet conditions, and what the conditions ask for and no trial has: no error here but missing data.
-
-    Args:
-        every: to choose from.
-        conditions: to be met.
-        known: where words such as `A100` get their meaning from.
-    """
+    """Those that meet conditions, and what the conditions ask for and no trial has: no error here but missing data."""
     left, missing = list(every), []
     for condition in conditions:
         axis = condition.axis
@@ -194,14 +188,7 @@ def pairs_of_groups(
     compared: Sequence[Axis],
     within: Sequence[Axis] = (),
 ) -> list[tuple[list[Configuration], list[Configuration]]]:
-    """Groups of two sides that differ in nothing but some axes, each with each.
-
-    Args:
-        ours: of one side.
-        theirs: of the other.
-        compared: axes in which two groups may differ.
-        within: in which those of one group may differ.
-    """
+    """Groups of two sides that differ in nothing but some axes, each with each."""
     identity = identity_without([*compared, *within])
     sides = [grouped(side, identity) for side in (ours, theirs)]
     return [
@@ -218,10 +205,6 @@ def labels(every: Sequence[Sequence[Configuration]], beside: Sequence[str] = ())
     """What tells groups of configurations apart, in words: as few axes as do it.
 
     Axes on which each group has one value come first; others only tell of the groups that have one.
-
-    Args:
-        every: the groups.
-        beside: what tells them apart already, one for each.
     """
     texts = [""] * len(every)
     told = beside or texts

@@ -151,14 +151,7 @@ def pivot_sides(
 ) -> ComparisonTable:
     """Compares the second of two selections with the first, cell by cell.
 
-    Args:
-        snapshot: of the store.
-        sides: the baseline, and what is compared with it.
-        where: holds for both.
-        match: names of the axes on which cells correspond; by default what makes a configuration, without the axes on
-            which the two selections differ.
-        policy: how to compare.
-        without_overlap: whether trials of the second side are taken out of the first; else they are an error.
+    Trials of both are an error, or taken out of the first (`without_overlap`).
 
     Raises:
         ConfigurationError: a selection is empty, the two overlap, or have nothing in common.
@@ -189,11 +182,6 @@ def pivot_sides(
 
 def pivot(snapshot: Snapshot, frame: Frame, layout: Layout) -> ComparisonTable:
     """The table of a frame.
-
-    Args:
-        snapshot: where the trials are from, for what else differs.
-        frame: of the trials.
-        layout: of the table.
 
     Raises:
         ConfigurationError: trials would be pooled or compared that must not be.

@@ -53,9 +53,6 @@ def execution_taxes(rows: Iterable[Row]) -> dict[Execution, ExecutionTax]:
     """The execution tax of each execution that shares a round of a campaign on a host with another one of its work.
 
     Backends that compute in fewer bits are held against others, and nothing is held against them.
-
-    Args:
-        rows: verified trials alone count, for others have no latency.
     """
     found = {}
     works = grouped((row for row in rows if is_ok(row)), lambda row: tuple(row[name] for name in _WORK))

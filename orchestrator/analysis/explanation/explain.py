@@ -141,10 +141,6 @@ def removed_share(ours: Mapping[Visit, float], theirs: Mapping[Visit, float]) ->
 
     Student's t on the rounds' shares themselves, not on logarithms: what is left may be nothing or less. Without enough
     shared rounds it is that of the medians, without an interval.
-
-    Args:
-        ours: exposed overhead in seconds.
-        theirs: the same of the other backend.
     """
     positive = {visit: value for visit, value in ours.items() if value > 0}
     if not positive or not theirs:

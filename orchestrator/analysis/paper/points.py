@@ -159,10 +159,6 @@ class Trials:
 
         GPUs come before processors, because the paper is about them. Among them the paper's own comes first if it has
         at least half the points of the one that has most; then the one with most points; then the newest.
-
-        Args:
-            wanted: the points of the figure.
-            gpu: a word that the model of the paper's GPU has.
         """
         return self._best(self.settings, wanted, gpu)
 
@@ -185,14 +181,7 @@ class Trials:
     def gather(
         self, setting: Setting | None, wanted: Wanted, others: Iterable[Setting] = (), metric: Metric | None = None
     ) -> Gathered:
-        """The points of a figure in a setting.
-
-        Args:
-            setting: to draw; null: all is missing.
-            wanted: the points of the figure.
-            others: settings to mention.
-            metric: the latency; by default that of lone calls on a processor and of back-to-back calls on a GPU.
-        """
+        """The points of a figure in a setting."""
         device = setting.device if setting else "cuda"
         known = self.legacy if metric is TIMED_AS_THE_PAPER else self.settings
         frame = self.frames.by(metric or USUAL_LATENCY.on(device))
@@ -219,10 +208,6 @@ class Trials:
 
 def read_trials(results: Results, where: Sequence[str] = ()) -> Trials:
     """Reads what figures need.
-
-    Args:
-        results: of `open_store`.
-        where: conditions that all trials meet, such as `gpu=A100`.
 
     Raises:
         ConfigurationError: a condition is wrong, or no trial meets it.

@@ -188,9 +188,6 @@ FIGURES: Final[Mapping[str, Spec]] = {spec.name: spec for spec in _ALL}
 def chosen(names: tuple[str, ...]) -> tuple[Spec, ...]:
     """The figures of names, in the paper's order; all of them without a name.
 
-    Args:
-        names: such as `4`, `figure-4` or `table-1`.
-
     Raises:
         ConfigurationError: the paper has no such figure, or it is a drawing.
     """

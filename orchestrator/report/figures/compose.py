@@ -82,10 +82,6 @@ class Material:
 def compose(spec: Spec, material: Material) -> Sheet:
     """Composes a figure; what is missing is on it as missing.
 
-    Args:
-        spec: which.
-        material: trials, published numbers and decisions.
-
     Raises:
         ConfigurationError: a sweep of the paper is missing or wrong.
     """

@@ -17,14 +17,7 @@ _KINDS = {"cpu": "one call at a time", "cuda": "back-to-back calls"}
 
 
 def small_print(spec: Spec, sides: Sequence[Gathered], wanted: Wanted, trials: Trials) -> list[str]:
-    """Lines for the lower edge of a figure.
-
-    Args:
-        spec: of the figure.
-        sides: its points, by machine where it has several.
-        wanted: what the paper's sweeps have.
-        trials: of the store, for the sweeps of campaigns and the other settings.
-    """
+    """Lines for the lower edge of a figure."""
     rows = [row for side in sides for row in side.rows]
     lines = [_source(spec, sides, rows)] if rows else []
     lines.append(completeness(spec, sides))

@@ -48,14 +48,7 @@ class SplitPanel:
 def split_panels(
     spec: Spec, gathered: Gathered, missing: str, published: Sequence[tuple[float, float]]
 ) -> list[SplitPanel]:  # fmt: skip
-    """The panels of the figure.
-
-    Args:
-        spec: of it.
-        gathered: its points.
-        missing: what stands in a panel without any number.
-        published: batch and latency in milliseconds, as the paper prints them.
-    """
+    """The panels of the figure."""
     found = []
     for panel in spec.panels:
         points = sorted(gathered.select(panel.where), key=lambda point: point.configuration.batch)

@@ -121,13 +121,7 @@ def series_of(spec: PanelSpec, points: Sequence[Point], baseline: str | None = N
 
 
 def styled(spec: PanelSpec, names: Sequence[str], name: str) -> tuple[str, str, str, bool]:
-    """Label, colour, marker and whether it is dashed, of one of the lines of a figure.
-
-    Args:
-        spec: a panel of it.
-        names: of all its lines.
-        name: of this one.
-    """
+    """Label, colour, marker and whether it is dashed, of one of the lines of a figure."""
     number = names.index(name)
     if spec.series == "backend":
         return backend_label(name), backend_colour(name), marker(number), False
@@ -149,16 +143,7 @@ def panel_of(
     baseline: str | None = None,
     missing: str = "not measured",
 ) -> Panel:
-    """A panel of lines.
-
-    Args:
-        spec: what it shows.
-        gathered: the points of the figure.
-        names: of all lines of the figure, so that a line has one colour in all panels.
-        value: the number of a point, in the unit of the panel.
-        baseline: the line that comes first.
-        missing: what stands in the panel if it has no number at all.
-    """
+    """A panel of lines."""
     lines = []
     for name, points in series_of(spec, gathered.select(spec.where), baseline):
         marks = tuple(sorted((_mark(spec, point, value) for point in points), key=lambda mark: mark.x))
@@ -194,12 +179,7 @@ def tflops(point: Point) -> Estimate | None:
 
 
 def why_empty(points: Sequence[Point], missing: str) -> str:
-    """What stands in an empty panel: what failed, or cannot be had on this device, is not to be measured.
-
-    Args:
-        points: of the panel.
-        missing: what to say where they were just not measured.
-    """
+    """What stands in an empty panel: what failed, or cannot be had on this device, is not to be measured."""
     tried = [point for point in points if point.state is not State.MEASURED]
     if tried and all(point.state in (State.FAILED, State.IMPOSSIBLE) for point in tried):
         return " / ".join(dict.fromkeys(point.reason or point.state.value for point in tried))

@@ -37,17 +37,7 @@ def write_paper(
     formats: Sequence[str],
     told: Callable[[Written], None],
 ) -> Path:
-    """Draws figures and writes them with an index.
-
-    Args:
-        directory: is made; files of the same names are replaced.
-        specs: which figures and tables.
-        trials: of the store.
-        published: what the paper prints.
-        sweeps: the directory of the paper's sweeps.
-        decisions: of the paper's claims.
-        formats: of `canvas.FORMATS`.
-        told: called with each figure as soon as it is written.
+    """Draws figures and writes them with an index; `told` hears of each as soon as it is written.
 
     Returns:
         The index.
@@ -92,13 +82,7 @@ def _as_text(sheet: Sheet, directory: Path) -> list[Path]:
 
 
 def index_page(written: Sequence[Written], published: Published, decisions: Sequence[Decision]) -> str:
-    """A page of Markdown.
-
-    Args:
-        written: the figures, in their order.
-        published: what the paper prints.
-        decisions: of the paper's claims; none if nobody decided them.
-    """
+    """A page of Markdown."""
     about = (
         f"{published.source}. Each figure shows what this store has of the points that the paper's sweep asks for; "
         "what is missing is drawn as missing. Figure 2 is a drawing, which nothing measures."

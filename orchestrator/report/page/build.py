@@ -95,12 +95,7 @@ class Page:
         return any(campaign["finished_at"] is None for campaign in self.campaigns)
 
     def ratios(self, against: Against, cells: Iterable[PageCell] | None = None) -> list[Ratio]:
-        """The ratios of one kind in the mode that is shown first.
-
-        Args:
-            against: the kind.
-            cells: of which; of all if null.
-        """
+        """The ratios of one kind in the mode that is shown first."""
         chosen = self.cells if cells is None else cells
         return [cell.ratios[against, self.mode] for cell in chosen if (against, self.mode) in cell.ratios]
 

@@ -152,13 +152,7 @@ def cells_of(frames: Frames) -> Cells:
 
 
 def pairs_of(cells: Cells, backend: str | None, system: str | None) -> Pairs:
-    """The pairs of cells that ratios are made of.
-
-    Args:
-        cells: by key.
-        backend: the baseline backend; null for no ratios of backends.
-        system: identity of the baseline system; null for no ratios of systems.
-    """
+    """The pairs of cells that ratios are made of."""
     beside, across = [], []
     there = grouped((key for key in cells if key[_SYSTEM] == system), _work)
     for key in cells:
@@ -172,13 +166,7 @@ def pairs_of(cells: Cells, backend: str | None, system: str | None) -> Pairs:
 
 
 def commands_of(cells: Iterable[Key], backend: str | None, system: str | None) -> dict[str, tuple[str, ...]]:
-    """What asks `taxmeter compare` for the ratios of a page, by the name of the chart: its options.
-
-    Args:
-        cells: keys.
-        backend: the baseline backend; null for no ratios of backends.
-        system: identity of the baseline system; null for no ratios of systems.
-    """
+    """What asks `taxmeter compare` for the ratios of a page, by the name of the chart: its options."""
     keys = list(cells)
     varying = [name for number, name in enumerate(_NAMES) if len({key[number] for key in keys}) > 1]
     work = ["workload", *(name for name in varying if name not in ("workload", "backend"))]

@@ -55,13 +55,7 @@ def hardware_of(systems: Sequence[PageSystem], dimensions: Dimensions) -> FactTa
 
 
 def software_of(cells: Iterable[Key], environments: Mapping[str, str], dimensions: Dimensions) -> FactTable:
-    """Versions and builds; a column per environment that trials ran in.
-
-    Args:
-        cells: keys of cells.
-        environments: the name of each environment, by identity.
-        dimensions: what trials refer to.
-    """
+    """Versions and builds; a column per environment that trials ran in."""
     there = {str(key[_ENVIRONMENT_ID]) for key in cells}
     used = sorted(there & environments.keys() & dimensions.environments.keys(), key=lambda name: environments[name])
     names = [environments[identity] for identity in used]
@@ -122,13 +116,7 @@ def facts_table(found: FactTable, caption: str, kind: str) -> Markup:
 
 
 def differences_table(differences: Sequence[Difference], against: Against, *, has_ratios: bool) -> Markup:
-    """What else differs between the sides of ratios.
-
-    Args:
-        differences: of these ratios, of `differences_of`.
-        against: of which ratios.
-        has_ratios: whether the page has such ratios.
-    """
+    """What else differs between the sides of ratios."""
     if not has_ratios:
         return joined([])
     by_field = grouped(differences, lambda difference: difference.change.field)

@@ -85,12 +85,7 @@ def failures_table(failures: Sequence[FailureGroup]) -> Markup:
 
 
 def disturbed_table(found: Disturbed, *, left_out: bool) -> Markup:
-    """What was disturbed while it was measured.
-
-    Args:
-        found: of `disturbed_of`.
-        left_out: whether flagged trials are in no number of the page.
-    """
+    """What was disturbed while it was measured."""
     if not found.watched:
         return element("p", "No trial had guards, so that nothing is known about disturbances.")
     if not found.groups:

@@ -65,13 +65,7 @@ class Roof:
 def roofs_of(
     moment: Snapshot, systems: Collection[str] | None = None, *, without_flagged: bool = False
 ) -> tuple[Roof, ...]:
-    """The roofs that a store knows.
-
-    Args:
-        moment: where they are looked for, in all campaigns.
-        systems: identities of systems; all if null.
-        without_flagged: leaves trials that guards flagged out.
-    """
+    """The roofs that a store knows."""
     if systems is not None and not systems:
         return ()
     query = rates_query(without_flagged=without_flagged, columns=_NAMED)

@@ -88,16 +88,7 @@ def sample_book(
     hosts: Sequence[str],
     budget: int = _BUDGET,
 ) -> SampleBook:
-    """The samples of the processes of some cells.
-
-    Args:
-        moment: where they are from.
-        condition: that of the selection, so that no more is read.
-        cells: in the order of the page.
-        campaigns: names, in the order of the page.
-        hosts: names, in the order of the page.
-        budget: samples on the page, about.
-    """
+    """The samples of the processes of some cells."""
     wanted = {_id(row): number for number, cell in enumerate(cells) for row in cell.ok}
     lengths = _lengths(cells)
     cap, every = _limits(list(lengths.values()), budget)

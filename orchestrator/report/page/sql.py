@@ -32,12 +32,7 @@ _ROOF_THREADS: Final = "CASE device WHEN 'cpu' THEN threads ELSE 0 END AS roof_t
 
 
 def queries(key: Sequence[str], *, without_flagged: bool) -> dict[str, str]:
-    """By the name of the chart.
-
-    Args:
-        key: columns of whatever must not be pooled.
-        without_flagged: whether no roof is of a trial that guards flagged.
-    """
+    """By the name of the chart."""
     cell = textwrap.fill(", ".join(key), _LINE, subsequent_indent=9 * " ")
     return {
         "latency": _medians(
@@ -112,12 +107,7 @@ ORDER BY ALL"""
 
 
 def rates_query(*, without_flagged: bool, columns: str = "") -> str:
-    """What products of matrices and triads reach: the rates of each configuration of a campaign.
-
-    Args:
-        without_flagged: whether trials that guards flagged are left out.
-        columns: further aggregates, each after a comma.
-    """
+    """What products of matrices and triads reach: the rates of each configuration of a campaign."""
     seconds = ", ".join(f"median({name})" for name in _PACES)
     narrower = ", ".join(f"'{name}'" for name in _NARROWER)
     only = f"\n    AND {UNFLAGGED}" if without_flagged else ""
@@ -135,12 +125,7 @@ def rates_query(*, without_flagged: bool, columns: str = "") -> str:
 
 
 def sql_values(columns: Sequence[str], tuples: Collection[tuple[Any, ...]]) -> str:
-    """A condition in SQL: these columns have one of these combinations of values.
-
-    Args:
-        columns: names of columns.
-        tuples: values, one of each column; null is unknown.
-    """
+    """A condition in SQL: these columns have one of these combinations of values."""
     branches: list[list[str]] = []
     for values in sorted(set(tuples), key=repr):
         branches.append([_equal(name, value) for name, value in zip(columns, values, strict=True)])
