@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
 from orchestrator.errors import ConfigurationError, near_names, some_names
@@ -252,10 +253,8 @@ def _number_of(options: str | None, name: str) -> Value:
 
 
 def _option(name: str) -> Axis:
-    def read(row: Row) -> Value:
-        return _number_of(row["workload_options"], name)
-
-    return Axis(name, Group.WORK, "option of some workloads", ("workload_options",), read, is_number=True)
+    meaning, columns = "option of some workloads", ("workload_options",)
+    return Axis(name, Group.WORK, meaning, columns, lambda row: _number_of(row[columns[0]], name), is_number=True)
 
 
 def _text(
@@ -269,19 +268,7 @@ def _text(
 
 
 def _number(name: str, group: Group, meaning: str, column: str, unit: str | None = None) -> Axis:
-    def read(row: Row) -> Value:
-        value: int | None = row[column]
-        return value
-
-    return Axis(name, group, meaning, (column,), read, is_number=True, unit=unit)
-
-
-def _backend(row: Row) -> Value:
-    return backend_text(row["backend"], row["backend_options"])
-
-
-def _options(row: Row) -> Value:
-    return options_text(row["workload"], row["workload_options"])
+    return Axis(name, group, meaning, (column,), itemgetter(column), is_number=True, unit=unit)
 
 
 def _of_gpu(name: str, meaning: str, column: str, missing: str, *, is_identity: bool = False) -> Axis:
@@ -294,14 +281,12 @@ def _of_gpu(name: str, meaning: str, column: str, missing: str, *, is_identity: 
     return Axis(name, Group.SYSTEM, meaning, (column, "gpu_name"), read, is_identity=is_identity)
 
 
-def _gpu(row: Row) -> Value:
-    # Of a machine with several models the first; the others stand in the fingerprint.
-    name: str | None = row["gpu_name"]
-    return name.split(", ")[0] if name else "no GPU"
-
-
 _ALL: Final = (
-    Axis("gpu", Group.SYSTEM, "model of the first GPU", ("gpu_name",), _gpu),
+    # Of a machine with several models the first; the others stand in the fingerprint.
+    Axis(
+        *("gpu", Group.SYSTEM, "model of the first GPU", ("gpu_name",)),
+        lambda row: row["gpu_name"].split(", ")[0] if row["gpu_name"] else "no GPU",
+    ),
     _text("cpu", Group.SYSTEM, "model of the processor", "cpu_model"),
     _text("host", Group.SYSTEM, "name in the inventory", "host"),
     _text("hw", Group.SYSTEM, "identity of the hardware: equal for equal machines", "hw_id", is_identity=True),
@@ -309,7 +294,10 @@ _ALL: Final = (
     _of_gpu("gpu_uuid", "the GPU itself", "gpu_uuid", "no GPU", is_identity=True),
     _of_gpu("driver", "version of the GPU's driver", "driver_version", "no driver"),
     _text("workload", Group.WORK, "model or operator", "workload"),
-    Axis("options", Group.WORK, "of the workload, those not at defaults", ("workload", "workload_options"), _options),
+    Axis(
+        *("options", Group.WORK, "of the workload, those not at defaults", ("workload", "workload_options")),
+        lambda row: options_text(row["workload"], row["workload_options"]),
+    ),
     _number("batch", Group.WORK, "examples per call", "batch", "examples"),
     _number("sequence_length", Group.WORK, "tokens per example", "sequence_length", "tokens"),
     _number("image_size", Group.WORK, "height and width", "image_size", "pixels"),
@@ -318,8 +306,8 @@ _ALL: Final = (
     _number("threads", Group.WORK, "of the framework, within an operator", "threads", "threads"),
     _number("seed", Group.WORK, "of weights and inputs", "seed"),
     Axis(
-        *("backend", Group.BACKEND, "with the options that are not at defaults"),
-        *(("backend", "backend_options"), _backend),
+        *("backend", Group.BACKEND, "with the options that are not at defaults", ("backend", "backend_options")),
+        lambda row: backend_text(row["backend"], row["backend_options"]),
     ),
     _text("environment", Group.SOFTWARE, "name of the pinned software stack", "environment"),
     _text(

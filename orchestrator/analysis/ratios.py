@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from orchestrator.analysis.axes import grouped
+from orchestrator.analysis.axes import grouped, sorting
 from orchestrator.analysis.statistics import Estimate, Floats, mean_ratio, unpaired_ratio
 from orchestrator.analysis.verdict import MARGIN, UNJUDGED, Judgement, Verdict, judge_family
 from orchestrator.store.schema import EXECUTION, RUN, WORK
@@ -283,12 +283,7 @@ def _groups(rows: Iterable[Row]) -> list[Group]:
         sides = groups.setdefault(tuple(row[name] for name in _GROUP), {})
         side = (row["backend"] != BASELINE, *(row[name] for name in _SIDE))
         sides.setdefault(side, {}).setdefault(row["replicate"], []).append(row)
-    return [dict(sorted(groups[key].items())) for key in sorted(groups, key=_order)]
-
-
-def _order(key: Iterable[Any]) -> list[tuple[int, str]]:
-    """Numbers by size, texts by alphabet."""
-    return [(value, "") if isinstance(value, int) else (0, str(value)) for value in key]
+    return [dict(sorted(groups[key].items())) for key in sorted(groups, key=sorting)]
 
 
 def _beside(group: Group, column: str) -> Iterator[_Pair]:

@@ -122,12 +122,18 @@ class Snapshot:
             rest = self.rows(context_columns(metric), pc.field("campaign_id").isin(campaigns) & others)
         return Frame(rows, metric, policy, [*rows, *rest] if compared else [], self.started)
 
-    def whole(self, campaigns: Collection[str], metric: Metric) -> list[Row]:
-        """All trials of campaigns, both halves of A/A pairs, as `Frame` needs them."""
-        if not campaigns:
-            return []
-        here = pc.field("campaign_id").isin(sorted(campaigns))
-        return self.rows(context_columns(metric), here)
+    def whole(self, rows: Iterable[Mapping[str, Any]], columns: Iterable[str]) -> list[Row]:
+        """All trials of the campaigns of some, both halves of A/A pairs, as `Frame` needs them."""
+        return self.rows(columns, _within("campaign_id", {row["campaign_id"] for row in rows}))
+
+    def raw_values(self, condition: Condition) -> list[tuple[Any, ...]]:
+        """What stands in the columns of its axis where a condition is met.
+
+        Raises:
+            ConfigurationError: no trial meets it.
+        """
+        known = self.values(condition.axis)
+        return [values for value in accepted(condition, known.keys()) for values in known[value]]
 
     def values(self, axis: Axis, condition: pc.Expression | None = None) -> dict[Value, list[tuple[Any, ...]]]:
         """The values that trials have on an axis, each with what stands in its columns."""
@@ -150,9 +156,7 @@ class Snapshot:
         return complete(table, columns, whole)
 
     def _expression(self, condition: Condition) -> pc.Expression:
-        known = self.values(condition.axis)
-        raw = [values for value in accepted(condition, known.keys()) for values in known[value]]
-        columns = condition.axis.columns
+        raw, columns = self.raw_values(condition), condition.axis.columns
         if len(columns) == 1:
             return _within(columns[0], [values[0] for values in raw])
         pairs = [zip(columns, ([value] for value in values), strict=True) for values in raw]

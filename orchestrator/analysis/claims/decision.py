@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeVar, assert_never
 
-import pyarrow.compute as pc
-
 from orchestrator.analysis.claims import cases, schema
 from orchestrator.analysis.claims.cases import Case, Cases
 from orchestrator.analysis.claims.configurations import Configuration, chosen, claim_columns, configurations
@@ -94,9 +92,7 @@ def decide_all(results: Results, claims: Mapping[str, Claim], where: Sequence[st
     """
     snapshot, columns = Snapshot.of(results), claim_columns()
     rows = snapshot.rows(columns, snapshot.condition(parse_conditions(where, "--where")))
-    campaigns = sorted({row["campaign_id"] for row in rows})
-    whole = snapshot.rows(columns, pc.field("campaign_id").isin(campaigns)) if where else rows
-    every = configurations(rows, whole)
+    every = configurations(rows, snapshot.whole(rows, columns) if where else rows)
     return [decide(claim, every) for claim in claims.values()]
 
 

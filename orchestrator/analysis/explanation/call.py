@@ -22,6 +22,8 @@ Execution: TypeAlias = tuple[Any, ...]
 """What identifies a backend with its options in an environment, on some work."""
 
 _HOW: Final = ("backend", "backend_options", "environment_id")
+NARROWER: Final = frozenset(name for name, info in BACKENDS.items() if info.is_narrower)
+"""Backends whose operations are not those of the dtype."""
 _WORK: Final = tuple(name for name in CONFIGURATION if name not in _HOW)
 
 
@@ -74,7 +76,7 @@ def _execution_tax(
     relative = {}
     for key, theirs in latencies.items():
         shared = set(ours) & set(theirs)
-        if key != own and shared and not _is_narrower(executions[key][0]):
+        if key != own and shared and executions[key][0]["backend"] not in NARROWER:
             relative[key] = float(np.median([theirs[visit] / ours[visit] for visit in shared]))
     if not relative:
         return None
@@ -96,8 +98,3 @@ def _name(row: Row, beside: Row | None = None) -> str:
     name = backend_name(row)
     is_elsewhere = beside is not None and row["environment_id"] != beside["environment_id"]
     return f"{name} in {row['environment']}" if is_elsewhere else name
-
-
-def _is_narrower(row: Row) -> bool:
-    info = BACKENDS.get(row["backend"])
-    return info is not None and info.is_narrower

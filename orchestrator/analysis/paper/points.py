@@ -11,8 +11,6 @@ from enum import Enum
 from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple
 
-import pyarrow.compute as pc
-
 from orchestrator.analysis.axes import AXES, axes, columns_of, grouped, values_of
 from orchestrator.analysis.conditions import parse_conditions
 from orchestrator.analysis.frame import Frame, Frames, context_columns
@@ -216,8 +214,7 @@ def read_trials(results: Results, where: Sequence[str] = ()) -> Trials:
     context = [name for metric in _LATENCIES for name in context_columns(metric)]
     columns = [*columns_of(AXES.values()), *_NUMBERS, *context]
     found = snapshot.rows(columns, snapshot.condition(parse_conditions(where, "--where")))
-    campaigns = sorted({row["campaign_id"] for row in found})
-    whole = snapshot.rows(context, pc.field("campaign_id").isin(campaigns)) if where else found
+    whole = snapshot.whole(found, context) if where else found
     procedures = grouped(
         (row for row in found if row["replicate"] == 0), lambda row: _procedure(row["protocol"]) == LEGACY
     )

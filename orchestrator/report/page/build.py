@@ -10,11 +10,11 @@ from typing import Any, Final
 import pyarrow.compute as pc
 
 from orchestrator.analysis import FailureGroup
-from orchestrator.analysis.axes import AXES, Group, Value, columns_of
+from orchestrator.analysis.axes import AXES, Group, columns_of
 from orchestrator.analysis.conditions import Condition, Operator, accepted, parse_conditions
 from orchestrator.analysis.confounders import Difference
 from orchestrator.analysis.explanation import execution_taxes, explain_columns
-from orchestrator.analysis.frame import Frame
+from orchestrator.analysis.frame import Frame, context_columns
 from orchestrator.analysis.pooling import Policy
 from orchestrator.analysis.ratios import RATIO_COLUMNS, Ratio, Twin, is_ok
 from orchestrator.analysis.snapshot import Snapshot
@@ -137,10 +137,10 @@ def make_report(
     if not measured:
         raise ConfigurationError("there is nothing to report: only second halves of A/A pairs have ended yet")
     at = coordinates(measured)
-    names = {row["campaign_id"] for row in measured}
     policy = Policy(without_flagged=without_flagged)
     frames = {
-        mode: Frame(measured, mode.metric, policy, moment.whole(names, mode.metric), moment.started) for mode in Mode
+        mode: Frame(measured, mode.metric, policy, moment.whole(measured, context_columns(mode.metric)), moment.started)
+        for mode in Mode
     }
     cells = cells_of(frames)
     backend, system = _baselines(baselines, measured, at, cells)
@@ -234,10 +234,8 @@ def _sql(moment: Snapshot, conditions: Sequence[Condition], rows: Sequence[Row])
         if condition.is_recent:
             found = {(row["campaign_id"],) for row in rows}
             parts.append(sql_values(["campaign_id"], found))
-            continue
-        known: dict[Value, list[tuple[Any, ...]]] = moment.values(condition.axis)
-        raw = [values for value in accepted(condition, known.keys()) for values in known[value]]
-        parts.append(sql_values(condition.axis.columns, raw))
+        else:
+            parts.append(sql_values(condition.axis.columns, moment.raw_values(condition)))
     return AND.join(dict.fromkeys(parts)) or "true"
 
 
