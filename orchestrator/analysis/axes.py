@@ -41,8 +41,6 @@ class Group(Enum):
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis."""
-
     name: str
     group: Group
     meaning: str
@@ -153,7 +151,6 @@ def options_text(workload: str, options: str | None) -> str:
 
 
 def options_of(row: Row) -> dict[str, Any]:
-    """The options of a trial's workload."""
     found: dict[str, Any] = json.loads(row["workload_options"] or "{}")
     return found
 

@@ -56,8 +56,6 @@ _NEXT: Final = re.compile(rf"\s+(?=[A-Za-z_]\w*\s*(?:{_OPERATORS}))")
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition."""
-
     axis: Axis
     operator: Operator
     values: tuple[str, ...]
@@ -67,7 +65,6 @@ class Condition:
 
     @property
     def text(self) -> str:
-        """As it was written."""
         return f"{self.axis.name}{self.operator.value}{','.join(self.values)}"
 
     @property

@@ -8,7 +8,8 @@ from typing import Any, Final, Self
 
 import pyarrow as pa
 
-Row = Mapping[str, Any]
+from orchestrator.analysis.axes import Row
+
 RowId = tuple[str, str, int]
 Fields = Mapping[tuple[str, str], frozenset[str]]
 """What one side says: all values of each field, by group and name."""
@@ -84,7 +85,6 @@ class Dimensions:
 
     @classmethod
     def of(cls, systems: pa.Table, environments: pa.Table, campaigns: pa.Table) -> Self:
-        """From the tables of the store."""
         of_environments = ["environment_id", "image_config_sha256", "facts", "versions"]
         return cls(
             {row["system_id"]: _of_system(row) for row in systems.select(["system_id", "fingerprint"]).to_pylist()},

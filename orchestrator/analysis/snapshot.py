@@ -38,16 +38,14 @@ class Snapshot:
 
     @classmethod
     def of(cls, results: Results) -> Self:
-        """The store as it is now."""
         view = results.view()
         return cls(view, tuple(Selection(view, "campaigns", None, CAMPAIGN_COLUMNS).arrow().to_pylist()))
 
     @property
     def started(self) -> Mapping[str, datetime]:
-        """When each campaign started."""
         return {row["campaign_id"]: row["started_at"] for row in self.campaigns}
 
-    def dimensions(self, rows: Collection[Row]) -> Dimensions:
+    def dimensions(self, rows: Collection[Mapping[str, Any]]) -> Dimensions:
         """What some trials refer to."""
 
         def of(table: str, key: str, *columns: str) -> pa.Table:

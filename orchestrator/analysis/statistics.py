@@ -77,10 +77,7 @@ def median_of_values(values: Floats, samples: int) -> Estimate:
     if len(values) >= MANY_PROCESSES:
         low, high = _order_interval(np.sort(values))
         return Estimate(float(np.median(values)), low, high, len(values), samples)
-    if values.min() > 0:
-        _, lower, upper = log_t_interval(values)
-    else:
-        _, lower, upper = t_interval(values)
+    _, lower, upper = (log_t_interval if values.min() > 0 else t_interval)(values)
     return Estimate(float(np.median(values)), lower, upper, len(values), samples)
 
 

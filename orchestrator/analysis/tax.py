@@ -22,7 +22,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from orchestrator.analysis.ratios import Row, Visit, by_visit, is_ok, samples_of
+from orchestrator.analysis.axes import Row
+from orchestrator.analysis.ratios import Visit, by_visit, is_ok, samples_of
 from orchestrator.analysis.statistics import Estimate, median_of_values, over_processes
 from orchestrator.store import PLACE
 from runners.contract import TWIN_GROWTH
@@ -232,11 +233,6 @@ def load_of(rows: Iterable[Row], device: str) -> Load | None:
     """The load of the trials of one configuration; null if nothing tells it."""
     found = over_processes(loads(rows, device).values())
     return None if found is None else Load(device, found)
-
-
-def pace(device: str) -> str:
-    """The column of the latency that the regime is about: on a GPU that of back-to-back calls."""
-    return "latency_sync_median_s" if device == "cpu" else "latency_pipelined_median_s"
 
 
 def proven(rows: Iterable[Row]) -> list[Row]:

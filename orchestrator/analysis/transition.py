@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from orchestrator.analysis.ratios import Row
+from orchestrator.analysis.axes import Row
 from orchestrator.analysis.statistics import Floats
 from orchestrator.analysis.tax import loads
 from runners.statistics.moderation import LEVEL

@@ -43,7 +43,6 @@ class Verdict(Enum):
 
     @property
     def is_different(self) -> bool:
-        """Whether it calls the two sides different."""
         return self.direction != 0
 
     @property

@@ -10,6 +10,7 @@ from orchestrator.analysis.axes import (
     Axis,
     Group,
     Key,
+    Row,
     Value,
     axes,
     columns_of,
@@ -21,7 +22,7 @@ from orchestrator.analysis.conditions import Condition, Operator, accepted
 from orchestrator.analysis.frame import Frames, last_attempts, measured
 from orchestrator.analysis.metrics import METRICS, USUAL_LATENCY, Metric
 from orchestrator.analysis.metrics import metric as metric_of
-from orchestrator.analysis.ratios import RATIO_COLUMNS, Row, Visit, by_visit
+from orchestrator.analysis.ratios import RATIO_COLUMNS, Visit, by_visit
 from orchestrator.analysis.statistics import Estimate
 from orchestrator.analysis.tax import Regime, estimate_of, load_of
 from orchestrator.errors import ConfigurationError, near_names, some_names
@@ -76,7 +77,6 @@ class Configuration:
 
     @property
     def device(self) -> str:
-        """`cpu` or `cuda`."""
         return str(self.row["device"])
 
     def metric(self, name: str | None) -> Metric:
@@ -121,7 +121,6 @@ def known_metric(name: str) -> Metric:
 
 
 def claim_columns() -> list[str]:
-    """The columns of `trials` that claims need."""
     identity = ("trial_id", "attempt", "reason")
     named = columns_of([*AXES.values(), *OPTION_AXES.values()])
     metrics = (name for metric in (*METRICS.values(), *_WORK.values()) for name in metric.columns)

@@ -46,7 +46,6 @@ class Decision:
     """Why there are no more cases, or why they do not decide; empty if nothing is missing."""
 
     def count(self, verdict: Finding | Agreement) -> int:
-        """Cases that say this."""
         return sum(verdict in (judged.finding, judged.agreement) for judged in self.cases)
 
 
@@ -157,7 +156,6 @@ def _ordered(claim: Claim, judged: Sequence[JudgedCase]) -> tuple[JudgedCase, ..
 
 
 def _undecided(judged: Sequence[JudgedCase]) -> list[str]:
-    """Why cases do not decide."""
     reasons: dict[str, list[Case]] = {name: [] for name in ("no number", _NO_INTERVAL, "interval too wide")}
     for verdict in judged:
         figure = verdict.case.figure

@@ -113,7 +113,6 @@ class Threshold:
 
     @property
     def text(self) -> str:
-        """In words."""
         if self.within is not None:
             return f"within x{self.within:g}"
         ends = (("above", self.above), ("below", self.below))

@@ -75,11 +75,9 @@ class Gate:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing fails."""
         return not self.failures
 
     def count(self, outcome: Outcome) -> int:
-        """How many cells ended so."""
         return sum(cell.outcome is outcome for cell in self.cells)
 
 

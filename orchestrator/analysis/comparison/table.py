@@ -71,7 +71,6 @@ class ComparisonTable(Layout):
 
     @cached_property
     def ratios(self) -> tuple[Entry, ...]:
-        """The entries that have one."""
         return tuple(entry for entry in self.entries if entry.ratio is not None)
 
     @cached_property
@@ -98,7 +97,6 @@ class ComparisonTable(Layout):
         return found[0]
 
     def text(self, entry: Entry) -> str:
-        """The key of an entry in words."""
         return key_text(entry.key, self.axes)
 
     def arrow(self) -> pa.Table:

@@ -11,10 +11,11 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from orchestrator.analysis.axes import backend_name, grouped
-from orchestrator.analysis.ratios import Row, Visit, by_visit, is_ok
+from orchestrator.analysis.axes import Row, backend_name, grouped
+from orchestrator.analysis.metrics import USUAL_LATENCY
+from orchestrator.analysis.ratios import Visit, by_visit, is_ok
 from orchestrator.analysis.statistics import Estimate, t_interval
-from orchestrator.analysis.tax import estimate_of, pace, proven
+from orchestrator.analysis.tax import estimate_of, proven
 from orchestrator.store import CONFIGURATION
 from runners.contract.catalogue import BACKENDS
 
@@ -47,7 +48,6 @@ class ExecutionTax:
 
 
 def execution_of(row: Row) -> Execution:
-    """The execution that a trial is of."""
     return tuple(row[name] for name in (*_WORK, *_HOW))
 
 
@@ -60,7 +60,9 @@ def execution_taxes(rows: Iterable[Row]) -> dict[Execution, ExecutionTax]:
     works = grouped((row for row in rows if is_ok(row)), lambda row: tuple(row[name] for name in _WORK))
     for work in works.values():
         executions = grouped(work, execution_of)
-        latencies = {key: by_visit(some, pace(some[0]["device"])) for key, some in executions.items()}
+        latencies = {
+            key: by_visit(some, USUAL_LATENCY.on(some[0]["device"]).column) for key, some in executions.items()
+        }
         for key in executions:
             tax = _execution_tax(key, executions, latencies)
             if tax is not None:

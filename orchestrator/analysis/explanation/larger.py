@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from orchestrator.analysis.axes import options_of
+from orchestrator.analysis.axes import Row, options_of
 from orchestrator.analysis.frame import Frame, measured
-from orchestrator.analysis.ratios import Row, is_ok
+from orchestrator.analysis.ratios import is_ok
 from orchestrator.analysis.statistics import Estimate
 from orchestrator.store import CONFIGURATION
 

@@ -54,12 +54,10 @@ class Setting(NamedTuple):
 
     @property
     def machine(self) -> str:
-        """What computes, in words."""
         return self.cpu if self.device == "cpu" else self.gpu
 
     @property
     def text(self) -> str:
-        """Machine and software in words."""
         threads = f"{self.threads} thread{'' if self.threads == 1 else 's'}"
         return f"{self.machine}, {self.environment}, {self.isolation}, {threads}"
 
@@ -118,7 +116,6 @@ class Gathered:
 
     @property
     def latency(self) -> str:
-        """The column of the latency."""
         return self.frame.metric.column
 
     @cached_property
@@ -127,11 +124,9 @@ class Gathered:
         return tuple(row for point in self.points.values() if point.state is State.MEASURED for row in point.rows)
 
     def count(self, state: State) -> int:
-        """How many points have a state."""
         return sum(point.state is state for point in self.points.values())
 
     def select(self, where: Mapping[str, Any]) -> list[Point]:
-        """The points with these values."""
         return [point for configuration, point in self.points.items() if configuration.meets(where)]
 
 

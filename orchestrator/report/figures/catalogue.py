@@ -38,8 +38,6 @@ class Y(Enum):
 
 @dataclass(frozen=True)
 class PanelSpec:
-    """One panel."""
-
     title: str
     where: Where
     series: str = "backend"
@@ -78,12 +76,10 @@ class Spec:
 
     @property
     def is_table(self) -> bool:
-        """Whether it is a table."""
         return self.name.startswith("table-")
 
     @property
     def panels(self) -> tuple[PanelSpec, ...]:
-        """Row by row."""
         return tuple(panel for row in self.rows for panel in row)
 
 

@@ -123,7 +123,7 @@ def _generation_panel(
         if model is not None:
             gathered = by_machine[model]
             # Within one machine the panel has a single line.
-            panel = panel_of(_of_one_machine(spec), gathered, ["eager"], latency_ms(gathered))
+            panel = panel_of(replace(spec, series="backend"), gathered, ["eager"], latency_ms(gathered))
             marks = tuple(mark for found in panel.lines for mark in found.marks)
             line = Line(name, categorical(number), marker(number), marks)
         lines.append(line)
@@ -131,10 +131,6 @@ def _generation_panel(
     return Panel(
         spec.title, "batch", spec.y.value, tuple(lines), missing=why_empty(points, missing) if is_empty else None
     )
-
-
-def _of_one_machine(spec: PanelSpec) -> PanelSpec:
-    return PanelSpec(spec.title, spec.where, "backend", spec.x, spec.y)
 
 
 def draw_panel(axes: Axes, panel: Panel, elsewhere: Collection[str] = ()) -> None:

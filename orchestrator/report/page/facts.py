@@ -4,18 +4,16 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from orchestrator.analysis.axes import grouped
+from orchestrator.analysis.axes import Key, grouped
 from orchestrator.analysis.confounders import Difference, Dimensions, Fields, gathered
 from orchestrator.analysis.snapshot import Snapshot
 from orchestrator.analysis.statistics import Estimate
-from orchestrator.report.page.cells import Against, Cells, Key, Mode, Pairs
+from orchestrator.report.page.cells import Against, Cells, Mode, Pairs
 from orchestrator.report.page.html import Content, Markup, element, joined, table
 from orchestrator.report.page.places import KEY, PageSystem
 from orchestrator.report.text import count_text, listed, value_text
-
-Row = dict[str, Any]
 
 _KIB: Final = 2**10
 _MHZ: Final = 10**6
